@@ -1,0 +1,39 @@
+# One target per folder of src/. A room names the rooms that it may see; tools/check_rooms.py
+# reads the same lines and checks every #include against them.
+
+# skiff_room(NAME DEPS room... LIBS target...)
+# Sources are all *.cc of src/NAME (with SUBDIRS, of those folders too), less *_test.cc and
+# *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
+function(skiff_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS" ${ARGN})
+  set(dir ${CMAKE_SOURCE_DIR}/src/${name})
+  set(patterns ${dir}/*.cc)
+  foreach(sub ${ROOM_SUBDIRS})
+    list(APPEND patterns ${dir}/${sub}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+
+  string(REPLACE "/" "_" target ${name})
+  string(REPLACE "/" "_" deps "${ROOM_DEPS}")
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${target} PUBLIC ${deps} ${ROOM_LIBS})
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${target} INTERFACE ${deps} ${ROOM_LIBS})
+  endif()
+
+  if(SKIFF_TESTS AND tests)
+    add_executable(${target}_test ${tests})
+    string(REPLACE "/" "_" test_deps "${ROOM_TEST_DEPS}")
+    target_link_libraries(${target}_test PRIVATE ${target} ${test_deps} GTest::gtest_main GTest::gmock)
+    target_compile_definitions(${target}_test PRIVATE
+      SKIFF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SKIFF_SHARED_DIR="${SKIFF_SHARED_DIR}")
+    add_test(NAME ${target} COMMAND ${target}_test)
+  endif()
+endfunction()

@@ -1,0 +1,76 @@
+// arch/spec.h -- what a decoder is, as data. Includes nothing of ours.
+#pragma once
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace skiff {
+
+// Llama 3.1's frequency-dependent stretch: wavelengths longer than original_ctx / low_factor are
+// slowed by `factor`, those shorter than original_ctx / high_factor kept, the rest blended.
+struct Llama3Scaling {
+  float factor = 8, low_factor = 1, high_factor = 4;
+  int original_ctx = 8192;
+  bool operator==(const Llama3Scaling&) const = default;
+};
+struct LinearScaling {
+  float factor = 1;  // positions divided by it
+  bool operator==(const LinearScaling&) const = default;
+};
+using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling>;
+
+struct Rope {
+  float theta = 1e4f;
+  int dim = 0;               // rotated dimensions of each head; even
+  bool interleaved = false;  // pairs (2i, 2i+1) as in GPT-J; else (i, i + dim/2)
+  RopeScaling scaling;
+  bool operator==(const Rope&) const = default;
+};
+
+// Token mixers. A flag lives in the one kind that means something by it.
+struct Gqa {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  Rope rope;
+  bool qkv_bias = false, out_bias = false;
+  bool qk_norm = false;  // RMS norm of every q and k head before rope
+  int window = 0;        // a row sees the last `window` positions, itself included; 0: all
+};
+
+enum class Act { kSilu, kGelu };
+struct Router {
+  int experts = 0, top_k = 0;
+  bool renorm = true;  // chosen weights are divided by their sum
+  bool bias = false;   // a correction bias takes part in choosing, not in weighing
+};
+
+// Feed-forward kinds.
+struct Dense {
+  int width = 0;
+  Act act = Act::kSilu;
+  bool bias = false;
+};
+struct Moe {
+  Router router;
+  int width = 0;
+  int shared_width = 0;  // one always-on expert beside the routed ones; 0: none
+  Act act = Act::kSilu;
+};
+
+struct Layer {
+  std::variant<Gqa> mixer;
+  std::variant<Dense, Moe> ffn;
+};
+
+struct ModelSpec {
+  std::string arch;
+  int hidden = 0, vocab = 0, max_context = 0;
+  float eps = 1e-6f;
+  bool tied_head = false;
+  std::vector<Layer> layers;
+};
+
+// Rotation speed of each pair, in radians per position: dim/2 values, computed in float as the
+// published implementations do.
+std::vector<float> rope_frequencies(const Rope& rope);
+
+}  // namespace skiff

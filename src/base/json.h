@@ -1,0 +1,64 @@
+// base/json.h -- the JSON type of the project, bounded parsing of untrusted bytes, and typed
+// access to configuration files with errors that name the key.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <string_view>
+
+#include "base/load_error.h"
+#include "base/result.h"
+
+namespace skiff {
+
+using Json = nlohmann::json;
+
+struct JsonLimits {
+  size_t max_bytes = 64u << 20;
+  int max_depth = 64;
+};
+
+// Strict UTF-8 JSON, duplicate keys refused. Error::what says where and what.
+Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
+
+// Throws LoadError naming the path.
+Json read_json_file(const std::string& path, const JsonLimits& limits = {});
+
+// A read-only look at one JSON object of a configuration file. Missing or mistyped keys throw
+// LoadError naming file and key. `null` counts as missing. Cheap to copy; borrows the Json.
+class Fields {
+ public:
+  Fields(const Json& object, std::string where);
+
+  bool has(std::string_view key) const;
+  template <class T>
+  T need(std::string_view key) const {
+    const Json* value = find(key);
+    if (!value) fail_load("{}: missing key \"{}\"", where_, key);
+    return convert<T>(*value, key);
+  }
+  template <class T>
+  T get(std::string_view key, T fallback) const {
+    const Json* value = find(key);
+    return value ? convert<T>(*value, key) : fallback;
+  }
+  // An empty object if the key is missing.
+  Fields child(std::string_view key) const;
+  const Json& json() const { return *object_; }
+  const std::string& where() const { return where_; }
+
+ private:
+  const Json* find(std::string_view key) const;
+  template <class T>
+  T convert(const Json& value, std::string_view key) const {
+    try {
+      return value.get<T>();
+    } catch (const nlohmann::json::exception&) {
+      fail_load("{}: key \"{}\" has the wrong type: {}", where_, key, value.dump().substr(0, 80));
+    }
+  }
+  const Json* object_;
+  std::string where_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,61 @@
+// base/queue.h -- values from one thread to another.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace skiff {
+
+// Unbounded, many producers, many consumers. Bounds belong to admission, which can answer.
+template <class T>
+class Queue {
+ public:
+  void push(T value) {
+    {
+      std::lock_guard lock(mutex_);
+      values_.push_back(std::move(value));
+    }
+    changed_.notify_one();
+  }
+  // No more values will come; waiting consumers wake.
+  void close() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+  }
+  // The next value; nothing once the queue is closed and empty.
+  std::optional<T> pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
+    if (values_.empty()) return std::nullopt;
+    T value = std::move(values_.front());
+    values_.pop_front();
+    return value;
+  }
+  // All that is there now. With `wait`, blocks until there is something or the queue is closed.
+  std::vector<T> drain(bool wait) {
+    std::unique_lock lock(mutex_);
+    if (wait) changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
+    std::vector<T> all(std::make_move_iterator(values_.begin()),
+                       std::make_move_iterator(values_.end()));
+    values_.clear();
+    return all;
+  }
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> values_;   // guarded by mutex_
+  bool closed_ = false;    // guarded by mutex_
+};
+
+}  // namespace skiff

@@ -1,0 +1,53 @@
+// message/step.h -- the one message from scheduler to device, and the one back.
+#pragma once
+#include "message/request.h"
+
+namespace skiff {
+
+using BlockId = int32_t;
+constexpr Token kOnDevice = -1;  // "the token that this slot sampled last step"
+
+struct Span {
+  SeqId seq = 0;
+  int slot = 0;         // this sequence's row in device-side state (last token, counts)
+  int begin = 0;        // first position computed this step
+  int count = 0;        // rows this step: 1 a decode, 1+draft a check, more a prefill chunk
+  int draft = 0;        // the last `draft` rows are guesses to be verified
+  bool sample = false;  // false for every prefill chunk but the last
+  int prompt_logprobs = kNoLogprobs;  // wanted of this span's rows that lie in the prompt
+  Token next = -1;      // the known token after the last row, when sample is false
+  bool operator==(const Span&) const = default;
+};
+
+// A slot that starts, or starts again after preemption.
+struct OpenSlot {
+  int slot = 0;
+  SamplingParams params;
+  std::vector<Token> history;       // prompt and output so far
+  int prompt_len = 0;               // the first so many of history are the prompt
+  std::vector<Token> stop_tokens;   // for min_tokens
+  bool operator==(const OpenSlot&) const = default;
+};
+
+struct StepPlan {
+  uint64_t step = 0;
+  std::vector<Span> spans;
+  std::vector<Token> tokens;        // rows of all spans, end to end
+  std::vector<BlockId> pages;       // block tables of all spans, end to end
+  std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
+  std::vector<OpenSlot> opened;
+  bool empty() const { return spans.empty(); }
+  bool operator==(const StepPlan&) const = default;
+};
+
+// One entry per span of the plan, in its order; inner vectors are empty for spans that do not
+// sample (or asked for no log-probabilities).
+struct StepResult {
+  uint64_t step = 0;
+  std::vector<std::vector<Token>> tokens;  // what each span gained: drafts kept, then one more
+  std::vector<std::vector<Token>> drafts;  // guesses for each span's next turn; often empty
+  std::vector<std::vector<PositionLogprobs>> logprobs;         // parallel to tokens
+  std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // of positions begin+1 ..
+};
+
+}  // namespace skiff

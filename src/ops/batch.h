@@ -1,0 +1,41 @@
+// ops/batch.h -- one step as kernels see it. Built once by the Runner, then read-only.
+#pragma once
+#include "tensor/tensor.h"
+
+namespace skiff {
+
+// There is no prefill flag. A decode is a sequence with one row; a speculative check is one with
+// 1+k rows; a prefill chunk is one with many. A sequence may have no rows at all.
+struct RaggedBatch {
+  int num_seqs = 0, num_tokens = 0, max_rows = 0, max_kv = 0;
+  Tensor tokens;     // [num_tokens] i32
+  Tensor positions;  // [num_tokens] i32
+  Tensor row_start;  // [num_seqs+1] i32; sequence s owns rows [row_start[s], row_start[s+1])
+  Tensor kv_len;     // [num_seqs] i32; context length counting this step's rows
+  Tensor pages;      // [num_seqs, max_pages] i32; position p of a sequence lies in its page
+                     // p / page_size, at p % page_size
+  Tensor out_rows;   // [num_out] i32; rows whose logits somebody wants
+};
+
+// One layer of paged cache.
+struct KvLayer {
+  Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32 or bf16
+  int page_size = 0;
+};
+
+// What the draw needs to know of each row of logits. Every tensor is [rows].
+struct SampleBatch {
+  Tensor temperature, top_p, min_p;  // f32; temperature 0 or top_p 0: greedy
+  Tensor top_k;                      // i32; <= 0: off
+  Tensor seed, draw;                 // i64; the draw is a pure function of (seed, draw, logits)
+};
+
+// Sparse changes to logits, applied in order within a row: x = (x > 0 ? x / divide : x * divide)
+// + add. Rows are ragged: entries [row_start[r], row_start[r+1]).
+struct LogitEdits {
+  Tensor row_start;    // [rows+1] i32
+  Tensor token;        // [n] i32
+  Tensor divide, add;  // [n] f32; add may be -inf
+};
+
+}  // namespace skiff

@@ -1,0 +1,101 @@
+// ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
+// of it; there is no optional method. One suite (ops/op_suite.h) judges every backend.
+//
+// Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
+// arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
+// depends only on row r of the inputs (and, in attention, on its sequence's cache): not on how
+// many rows there are, on the number of threads, or on how a prompt was cut into steps, bit for
+// bit. Rows may be 0. An Ops is driven by one thread at a time.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "arch/spec.h"
+#include "ops/batch.h"
+#include "tensor/memory.h"
+#include "weights/linear.h"
+
+namespace skiff {
+
+// Who computes what in a mixture of experts; T tokens, K experts each, E experts in all.
+struct Routing {
+  Tensor expert;        // [T, K] i32, by falling score; ties to the lower expert
+  Tensor weight;        // [T, K] f32
+  Tensor order;         // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k
+  Tensor expert_start;  // [E+1] i32; copies of expert e are order[expert_start[e] ..)
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual std::string_view name() const = 0;
+  virtual Device device() const = 0;
+
+  // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
+  // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
+  // bf16) is the dtype of the activations that will meet it. The result's bytes live in *owner.
+  virtual Linear prepare(const Linear& plain, DType compute, Buffer* owner) = 0;
+
+  // Plans that all layers of a step share. `batch` must outlive the step.
+  virtual void begin_step(const RaggedBatch& batch) = 0;
+
+  // out[r] = table[ids[r]]. table [vocab, hidden] f32 or bf16; out f32 or act.
+  virtual void embed(Tensor out, Tensor table, Tensor ids) = 0;
+
+  // residual += delta (skipped when delta is empty); out = residual / rms(residual) * weight.
+  // residual f32, delta and out act.
+  virtual void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) = 0;
+
+  // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out].
+  virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
+
+  // qkv is act [rows, (heads + 2 * kv_heads) * head_dim], q heads first, then k, then v. In
+  // place: RMS norm of each q and k head where the Norm is not empty, then rope at each row's
+  // position. Then k and v go to their pages (rounded to the cache's dtype).
+  virtual void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                         const RaggedBatch& batch, const KvLayer& kv) = 0;
+
+  // out [rows, heads * head_dim] act; q the same shape (its rows may be strided). Row at
+  // position p attends to positions (p - window, p], or [0, p] when window is 0, with scores
+  // scaled by head_dim^-0.5. Reads keys and values from the cache only.
+  virtual void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                          const KvLayer& kv) = 0;
+
+  // gate_up [rows, 2 * width], gate first; out = act(gate) * up.
+  virtual void gated_act(Tensor out, Tensor gate_up, Act act) = 0;
+
+  // logits [T, E] f32; bias [E] f32 or empty. Softmax in f32 over all experts; the top_k of
+  // (probability + bias) are chosen; their weights are the probabilities without bias, divided
+  // by max(sum, 1e-12) when router.renorm. Tensors of the result come from the arena.
+  virtual Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) = 0;
+
+  // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside.
+  // gate_up [E, 2 * width, hidden], down [E, hidden, width]. Scratch comes from the arena.
+  virtual void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+                       const Linear& down, Act act, Arena& arena) = 0;
+
+  virtual void add(Tensor out, Tensor x) = 0;  // out += x; act
+  virtual void gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
+
+  // Sampling. Logits are f32 [rows, vocab].
+  virtual void edit_logits(Tensor logits, const LogitEdits& edits) = 0;
+  // out_ids [rows] i32. Greedy: the first maximum. Otherwise, on probabilities softmax(logits /
+  // temperature): drop p < min_p * max, keep the top_k, keep the smallest set of most likely
+  // tokens whose sum reaches top_p (ties to the lower id), renormalise, and invert the
+  // cumulative sum, in order of falling probability, at the uniform that (seed, draw) gives.
+  virtual void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) = 0;
+  // chosen [rows] i32 -> chosen_logprob [rows] f32, chosen_rank [rows] i32 (1 = best; tokens of
+  // equal logit share the better rank); top_ids i32 and top_logprobs f32 [rows, N], best first,
+  // ties to the lower id; N may be 0 (then the tensors are empty).
+  virtual void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
+                        Tensor top_logprobs, Tensor logits, Tensor chosen) = 0;
+};
+
+std::unique_ptr<Ops> make_reference_ops();
+// threads 0: one per core that this process may use.
+std::unique_ptr<Ops> make_cpu_ops(int threads);
+
+// The uniform in [0, 1) behind draw number `draw` of `seed`: the same on every backend.
+double uniform_draw(uint64_t seed, uint64_t draw);
+
+}  // namespace skiff

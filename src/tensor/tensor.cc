@@ -1,0 +1,78 @@
+#include "tensor/tensor.h"
+
+namespace skiff {
+
+int bits(DType dtype) {
+  switch (dtype) {
+    case DType::kI64: return 64;
+    case DType::kF32:
+    case DType::kI32: return 32;
+    case DType::kF16:
+    case DType::kBF16: return 16;
+    case DType::kF8E4M3:
+    case DType::kU8: return 8;
+    case DType::kF4E2M1: return 4;
+  }
+  return 0;
+}
+
+std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "float32";
+    case DType::kF16: return "float16";
+    case DType::kBF16: return "bfloat16";
+    case DType::kF8E4M3: return "float8_e4m3";
+    case DType::kF4E2M1: return "float4_e2m1";
+    case DType::kI32: return "int32";
+    case DType::kI64: return "int64";
+    case DType::kU8: return "uint8";
+  }
+  return "?";
+}
+
+namespace {
+
+std::byte* at(const Tensor& t, int64_t elements) {
+  return static_cast<std::byte*>(t.data) + elements * bits(t.dtype) / 8;
+}
+
+}  // namespace
+
+Tensor Tensor::row_range(int64_t begin, int64_t count) const {
+  SKIFF_CHECK(begin >= 0 && count >= 0 && begin + count <= rows(), "rows [{}, {}) of {}", begin,
+              begin + count, rows());
+  Tensor out = *this;
+  out.data = at(*this, begin * row_stride);
+  out.dim[0] = count;
+  return out;
+}
+
+Tensor Tensor::col_range(int64_t begin, int64_t count) const {
+  SKIFF_CHECK(begin >= 0 && count >= 0 && begin + count <= cols(), "columns [{}, {}) of {}", begin,
+              begin + count, cols());
+  Tensor out = *this;
+  out.data = at(*this, begin);
+  out.dim = {rows(), count, 1, 1};
+  return out;
+}
+
+Tensor Tensor::reshaped(std::initializer_list<int64_t> shape) const {
+  SKIFF_CHECK(contiguous() || rows() <= 1);
+  Tensor out = host_tensor(data, dtype, shape);
+  out.device = device;
+  SKIFF_CHECK_EQ(out.elements(), elements());
+  return out;
+}
+
+Tensor host_tensor(void* data, DType dtype, std::initializer_list<int64_t> shape) {
+  SKIFF_CHECK(shape.size() >= 1 && shape.size() <= 4);
+  Tensor t;
+  t.data = data;
+  t.dtype = dtype;
+  size_t i = 0;
+  for (int64_t n : shape) t.dim[i++] = n;
+  t.row_stride = t.cols();
+  return t;
+}
+
+}  // namespace skiff
