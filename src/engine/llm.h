@@ -1,0 +1,64 @@
+// engine/llm.h -- a loaded model with its engine thread: what the server and the offline commands
+// hold. Tokens in, events out; text lives elsewhere.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "message/request.h"
+#include "model/loader.h"
+#include "model/memory_plan.h"
+
+namespace skiff {
+
+struct EngineConfig {
+  std::string model;                    // a folder
+  std::string config_name = "config.json";
+  std::string device = "cpu";           // cpu | reference
+  DType dtype = DType::kF32;            // compute: kF32 or kBF16
+  LoadFormat load_format = LoadFormat::kAuto;
+  uint64_t seed = 0;                    // of dummy weights
+  int threads = 0;                      // 0: one per core
+  int max_num_seqs = 8;
+  int max_num_batched_tokens = 0;       // 0: the smaller of 8192 and max_model_len, at least 512
+  int max_model_len = 0;                // 0: what the model supports, at most 32768
+  int block_size = 64;
+  int num_blocks_override = 0;          // 0: from the memory plan
+  double memory_utilization = 0.9;
+  bool prefix_caching = true;
+  bool chunked_prefill = true;          // false: a prompt is computed in one step
+  int steps_in_flight = 2;              // 1: wait for each step
+  bool quiet = false;                   // no progress bar, plan or ledger on stderr
+};
+
+// A snapshot, for /metrics and /health. Counters only grow.
+struct EngineStats {
+  int running = 0, waiting = 0;
+  int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
+  uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
+  double seconds_since_progress = 0;      // since a step was committed, while work waits; else 0
+};
+
+// submit, cancel, stats and stop may be called from any thread.
+class Llm {
+ public:
+  using Sink = std::function<void(std::vector<Event>)>;  // on the engine thread; must be quick
+
+  // Loads, plans memory, starts the engine thread. Prints the memory plan, progress and a time
+  // ledger unless quiet. Throws LoadError.
+  static std::unique_ptr<Llm> start(const EngineConfig& config, Sink sink);
+  virtual ~Llm() = default;
+
+  virtual const ModelConfig& model() const = 0;
+  virtual const EngineConfig& config() const = 0;  // every 0 resolved
+  virtual const MemoryPlan& memory() const = 0;
+  // Never blocks. A sequence that cannot run gets an Event with kExhausted and the reason.
+  virtual void submit(NewSequence sequence) = 0;
+  virtual void cancel(SeqId id) = 0;
+  virtual EngineStats stats() const = 0;
+  // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent.
+  virtual void stop(bool drain) = 0;
+};
+
+}  // namespace skiff

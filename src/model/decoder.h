@@ -1,0 +1,62 @@
+// model/decoder.h -- the one forward pass, for every family and every backend.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "arch/spec.h"
+#include "comm/communicator.h"
+#include "ops/ops.h"
+
+namespace skiff {
+
+struct LayerWeights {
+  Norm mixer_norm, ffn_norm;
+  Norm q_norm, k_norm;                       // empty unless Gqa::qk_norm
+  Linear qkv, out;                           // Gqa
+  Linear gate_up, down;                      // Dense, or Moe's shared expert
+  Linear router, expert_gate_up, expert_down;  // Moe
+  Tensor router_bias;                        // [experts] f32, or empty
+};
+
+struct ModelWeights {
+  Tensor embed;  // [vocab, hidden], compute dtype
+  Norm norm;
+  Linear head;
+  std::vector<LayerWeights> layers;
+};
+
+// What a block adds to the residual. A sum still owed over a group is left to whoever adds it,
+// so that the reduction can fuse with the norm that follows.
+struct Delta {
+  Tensor rows;
+  Communicator* owed = nullptr;
+};
+
+// Holds no state between steps. Weights, spec, ops and mesh must outlive it.
+class Decoder {
+ public:
+  // `act`: dtype of activations, kF32 or kBF16; the residual stream is always f32.
+  Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Mesh& mesh, DType act);
+
+  // Logits [batch.out_rows, vocab] f32, in the arena. Writes this step's keys and values to kv
+  // (one KvLayer per layer).
+  Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
+
+  // What forward() takes from its arena at most, logits included.
+  static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows);
+
+ private:
+  Delta mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
+  Delta ffn(int layer, Tensor x, Arena& arena);
+  Tensor dense(const LayerWeights& w, int width, Act act, Tensor x, Arena& arena);
+  Delta moe(const LayerWeights& w, const Moe& spec, Tensor x, Arena& arena);
+  void settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm);
+
+  const ModelSpec& spec_;
+  const ModelWeights& weights_;
+  Ops& ops_;
+  Mesh& mesh_;
+  DType act_;
+};
+
+}  // namespace skiff

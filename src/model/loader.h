@@ -1,0 +1,54 @@
+// model/loader.h -- from a model folder to weights ready to run. Everything here throws
+// LoadError with one line that names the file, tensor or key and the way out.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "model/decoder.h"
+
+namespace skiff {
+
+// generation_config.json, falling back to config.json. Values absent there keep the default.
+struct GenerationDefaults {
+  std::vector<int32_t> eos;  // any of these ends a reply
+  int32_t bos = -1;
+  bool do_sample = true;     // false: temperature defaults to 0
+  float temperature = 1, top_p = 1, repetition = 1;
+  int top_k = 0;
+};
+
+struct ModelConfig {
+  ModelSpec spec;
+  GenerationDefaults generation;
+  std::string dtype;  // as config.json names it; empty if it does not
+};
+
+// config.json (or `config_name`) and generation_config.json alone: cheap.
+ModelConfig read_model_config(const std::string& dir, const std::string& config_name = "config.json");
+
+enum class LoadFormat {
+  kAuto,   // safetensors of the folder
+  kDummy,  // random weights of the right shapes, never zeros, from config.json alone
+};
+
+struct LoadOptions {
+  DType compute = DType::kF32;  // kF32 or kBF16
+  LoadFormat format = LoadFormat::kAuto;
+  uint64_t dummy_seed = 0;
+  Progress progress;            // bytes; may be empty
+};
+
+struct LoadedModel {
+  ModelSpec spec;
+  ModelWeights weights;
+  std::vector<Buffer> buffers;  // own the weights' bytes
+  size_t bytes = 0;             // of all buffers
+};
+
+// Every tensor of the checkpoint is consumed and every slot filled, or LoadError names those
+// that are not.
+LoadedModel load_model(const std::string& dir, const ModelConfig& config,
+                       const LoadOptions& options, Ops& ops);
+
+}  // namespace skiff

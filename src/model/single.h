@@ -1,0 +1,32 @@
+// model/single.h -- one sequence straight through the decoder, with no scheduler: for tests, for
+// `predict --dump-logits`, and for comparing with other frameworks.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "model/loader.h"
+
+namespace skiff {
+
+class SingleSequence {
+ public:
+  // Room for max_context positions and chunks of at most max_rows.
+  SingleSequence(const LoadedModel& model, Ops& ops, DType act, int max_context, int max_rows);
+  // Appends `tokens` (at most max_rows) and returns the logits of all their rows,
+  // [tokens.size(), vocab], valid until the next call.
+  Tensor forward(std::span<const int32_t> tokens);
+  int length() const { return length_; }
+
+ private:
+  const LoadedModel& model_;
+  Mesh mesh_;
+  KvCache kv_;
+  Arena arena_;
+  Decoder decoder_;
+  std::vector<int32_t> pages_;
+  int length_ = 0;
+};
+
+}  // namespace skiff
