@@ -1,0 +1,55 @@
+# Two commands: `make serve` and `make test`. Everything else is listed by `make help`.
+PRESET ?= cpu
+BUILD   = build/$(PRESET)
+PORT   ?= 8000
+MODEL  ?= models/demo
+SECONDS ?= 20
+JOBS   ?= $(shell nproc)
+FLAGS  ?=
+
+.PHONY: help serve build test unit api check fuzz deps deps-test install
+
+help:
+	@echo "make serve [MODEL=models/demo] [PORT=8000] [FLAGS='--max-num-seqs 16']"
+	@echo "make test                 install what is missing, build, run every test"
+	@echo "make build [PRESET=cpu]   presets: cpu, cuda, asan, tsan"
+	@echo "make fuzz [SECONDS=20]    libFuzzer on every parser of untrusted bytes"
+	@echo "make check                includes against rooms"
+	@echo "make install DESTDIR= PREFIX=/usr/local"
+
+deps:
+	@tools/install_deps.sh build
+
+deps-test:
+	@tools/install_deps.sh test
+
+# `skiff` in the checkout's root is a link to the program built last.
+build: deps
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) -DSKIFF_TESTS=OFF
+	@cmake --build $(BUILD) --target skiff -j $(JOBS)
+	@ln -sfn $(BUILD)/skiff skiff
+
+serve: build
+	@exec ./skiff serve $(MODEL) --port $(PORT) $(FLAGS)
+
+unit: deps-test
+	@grep -qs '^SKIFF_TESTS:BOOL=ON' $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) -DSKIFF_TESTS=ON
+	@cmake --build $(BUILD) -j $(JOBS)
+	@ln -sfn $(BUILD)/skiff skiff
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+api: unit
+	@SKIFF_BIN=$(CURDIR)/$(BUILD)/skiff .venv/bin/python -m pytest -q -rs tests
+
+check: deps-test
+	@python3 tools/check_rooms.py
+
+test: check unit api
+
+fuzz:
+	@tools/install_deps.sh fuzz
+	@tools/fuzz.sh $(SECONDS)
+
+PREFIX ?= /usr/local
+install: build
+	install -D -m 755 $(BUILD)/skiff $(DESTDIR)$(PREFIX)/bin/skiff

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Fails if a file includes from a room that its own room may not see, or if a test is orphaned.
+
+The rooms and what they may see are the skiff_room(...) lines of src/CMakeLists.txt: the build and
+this check read the same text.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS"}
+
+
+def read_rooms():
+    """Room -> {"deps": set, "test": set, "subdirs": set}."""
+    rooms = {}
+    text = (SRC / "CMakeLists.txt").read_text()
+    for body in re.findall(r"^skiff_room\(([^)]*)\)", text, re.M):
+        name, *words = body.split()
+        room = {"DEPS": set(), "LIBS": set(), "SUBDIRS": set(), "TEST_DEPS": set()}
+        key = None
+        for word in words:
+            if word in KEYWORDS:
+                key = word
+            else:
+                room[key].add(word)
+        rooms[name] = room
+    return rooms
+
+
+def closure(rooms, name):
+    """A room sees its dependencies and what those see."""
+    seen, queue = set(), [name]
+    while queue:
+        for dep in rooms[queue.pop()]["DEPS"]:
+            if dep not in seen:
+                seen.add(dep)
+                queue.append(dep)
+    return seen
+
+
+def room_of(path, rooms):
+    """The longest room name that is a prefix of a file's folder."""
+    folder = path.relative_to(SRC).parent.as_posix()
+    fits = [r for r in rooms if folder == r or folder.startswith(r + "/")]
+    return max(fits, key=len) if fits else None
+
+
+def main():
+    rooms = read_rooms()
+    problems = []
+    for path in sorted(p for p in SRC.rglob("*") if p.suffix in {".h", ".cc", ".cu", ".cuh"}):
+        room = room_of(path, rooms)
+        where = path.relative_to(ROOT)
+        if room is None:
+            problems.append(f"{where}: lies in no room of src/CMakeLists.txt")
+            continue
+        below = path.parent.relative_to(SRC / room).as_posix()
+        if below != "." and below not in rooms[room]["SUBDIRS"]:
+            problems.append(f"{where}: folder {below} is not in SUBDIRS of room {room}")
+        allowed = closure(rooms, room) | {room}
+        if path.stem.endswith(("_test", "_suite")):
+            for dep in rooms[room]["TEST_DEPS"]:
+                allowed |= closure(rooms, dep) | {dep}
+        for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+            target = SRC / included
+            seen = room_of(target, rooms) if target.exists() else None
+            if seen is None:
+                problems.append(f"{where}: includes {included}, which is in no room")
+            elif seen not in allowed:
+                problems.append(f"{where}: room {room} may not see {seen} ({included})")
+    for problem in problems:
+        print(problem)
+    print(f"rooms: {len(rooms)} checked, {len(problems)} problem(s)")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
