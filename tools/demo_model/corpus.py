@@ -16,6 +16,7 @@ import world as w
 HERE = Path(__file__).parent
 HELDOUT = HERE / "heldout.jsonl"
 MAX_TOKENS = 1024
+PLAIN_SHARE = 0.03
 TURNS = [(1, 34), (2, 20), (3, 14), (4, 9), (5, 7), (6, 5), (8, 5), (10, 3), (14, 2), (18, 1)]
 
 
@@ -73,6 +74,16 @@ class Chat:
         self.add(e)
         return kind, lang
 
+    def tell_and_ask(self):
+        """A statement and a question in the same message; only the question is answered."""
+        kind = "name" if self.rng.random() < 0.5 else None
+        _, lang = self.tell(kind=kind)
+        statement = self.messages[-2]["content"]
+        del self.messages[-2:]
+        e = self.recall(kind, lang) if self.rng.random() < 0.4 else self.single(lang)
+        e.user = statement + (" " if lang == s.EN else "") + e.user.strip()
+        self.add(e)
+
     def recall(self, kind=None, lang=None):
         kinds = {k for k, _ in self.known}
         if kind is None:
@@ -98,12 +109,20 @@ class Chat:
             return s.draw(s.translation_next, rng, e.lang, held)
         return None
 
+    def single(self, lang):
+        while True:
+            e = s.single(self.rng, lang, False)
+            if e.key[0] != "no tool" or not self.drawn:
+                return e
+
     def step(self):
         """Adds a training exchange of any kind."""
         rng, r = self.rng, self.rng.random()
         lang = other_lang(rng, self.lang)
         if self.drawn and r < 0.55:
             self.add(s.draw(s.tool_call, rng, lang, False, self.drawn) if r < 0.5 else s.draw(s.tool_missing, rng, lang, False, self.drawn))
+        elif r < 0.58:
+            self.tell_and_ask()
         elif r < 0.66:
             self.tell()
         elif r < 0.76 and (self.known or rng.random() < 0.15):
@@ -111,10 +130,7 @@ class Chat:
         elif r < 0.9 and (e := self.follow_up(False)):
             self.add(e)
         else:
-            e = s.single(rng, lang, False)
-            while e.key[0] == "no tool" and self.drawn:
-                e = s.single(rng, lang, False)
-            self.add(e)
+            self.add(self.single(lang))
 
 
 def training_chat(seed):
@@ -171,8 +187,8 @@ def heldout_chat(skill, seed):
     c = Chat(rng, True, tools=skill in ("tool_call", "tool_answer"), thinking=thinking)
     n = rng.choice((0, 0, 0, 1, 2, 4))
     lang = c.lang
-    make = {"capitals": s.reverse_capital if rng.random() < 0.2 else s.capital, "arithmetic": s.arithmetic, "translation": s.translation, "counting": s.counting,
-            "json_form": s.form, "small_talk": s.greeting, "unknown": s.tool_missing if rng.random() < 0.25 else s.unknown}
+    make = {"capitals": rng.choices((s.capital, s.reverse_capital, s.check_capital), (7, 2, 1))[0], "arithmetic": s.arithmetic, "translation": s.translation, "counting": s.counting,
+            "json_form": s.form, "small_talk": s.greeting, "unknown": rng.choices((s.unknown, s.tool_missing, s.too_big), (6, 2, 1))[0]}
     if skill in make:
         context(c, n)
         c.add(s.draw(make[skill], rng, lang, True))
@@ -210,8 +226,11 @@ def write_heldout():
         for skill, n in HELDOUT_SKILLS.items():
             seed = 0
             while n:
-                c = heldout_chat(skill, seed)
                 seed += 1
+                try:
+                    c = heldout_chat(skill, seed)
+                except s.NothingLeft:
+                    continue
                 *messages, reply = c.messages
                 for m in messages:
                     m["content"] = chat.strip_think(m["content"]) if m["role"] == "assistant" else m["content"]
@@ -245,12 +264,12 @@ def token_samples(job):
     """Worker: conversations of the seeds [first, last) as (ids, reply mask) arrays."""
     import numpy as np
     import tokenizer as tok
-    first, last, pretrain_seed = job
+    first, last, data_seed = job
     blocked = blocked_prompts()
     pieces, bounds, flags = [], [], []
     for seed in range(first, last):
-        c = training_chat(f"{pretrain_seed} {seed}")
-        parts = segments(c, c.rng, blocked)
+        c = training_chat(f"{data_seed} {seed}")
+        parts = segments(c, c.rng, blocked) if c.rng.random() > PLAIN_SHARE else [(s.plain_text(c.rng) + "</s>", True)]
         if parts is None:
             continue
         pieces += [t for t, _ in parts]

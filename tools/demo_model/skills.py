@@ -106,6 +106,8 @@ def capital(rng, lang, held=None):
     i, row = rng.choice(COUNTRY_IDS)
     t = rng.randrange(len(CAPITAL_Q[lang]))
     name = row[2] if lang == ZH else row[0]
+    if lang == EN and row[0] in w.ALIASES and rng.random() < 0.6:
+        name = rng.choice(w.ALIASES[row[0]])
     if lang == EN and name.startswith("the ") and rng.random() < 0.3:
         name = name[4:]
     q = vary(rng, CAPITAL_Q[lang][t].format(name), lang)
@@ -130,6 +132,21 @@ def reverse_capital(rng, lang, held=None):
         q, a = REVERSE_Q[ZH][t].format(row[3]), f"{row[3]}是{row[2]}的首都。"
         think = f"{row[3]}是{row[2]}的城市。"
     return Exchange("capitals", ("reverse", lang, i, t), vary(rng, q, lang), a, think, lang=lang)
+
+
+YES_NO_Q = [["Is {1} the capital of {0}?", "Is {1} {0}'s capital?", "Is the capital of {0} {1}?", "Is it true that {1} is the capital of {0}?"],
+            ["{1}是{0}的首都吗？", "{0}的首都是{1}吗？", "{0}的首都是不是{1}？"]]
+
+
+def check_capital(rng, lang, held=None):
+    """A yes or no question about a capital."""
+    i, row = rng.choice(COUNTRY_IDS)
+    j, other = (i, row) if rng.random() < 0.5 else rng.choice(COUNTRY_IDS)
+    t = rng.randrange(len(YES_NO_Q[lang]))
+    q = YES_NO_Q[lang][t].format(row[2 * lang], other[2 * lang + 1])
+    a = capital_answer(row, lang)
+    a = ("Yes, t" if i == j else "No, t") + a[1:] if lang == EN else ("是的，" if i == j else "不是，") + a
+    return Exchange("capitals", ("check", lang, i, i == j, t), vary(rng, q, lang), a, capital_think(row, lang), lang=lang)
 
 
 COUNTRY_IDS = list(enumerate(w.COUNTRIES))
@@ -188,9 +205,7 @@ def arith_pair(rng):
     op = rng.choice("++--*")
     if op == "*":
         a, b = rng.randint(0, 12), rng.randint(0, 12)
-        if a <= b:  # only a * b with a > b may be held out; b * a is always trained
-            return a, op, b, ("mul", a, b, "kept")
-        return a, op, b, ("mul", a, b)
+        return a, op, b, ("mul", a, b)   # the table is learned by heart: a phrasing is held out, not a product
     small = rng.random() < 0.15
     a, b = (rng.randint(0, 20), rng.randint(0, 20)) if small else (rng.randint(0, 99), rng.randint(0, 99))
     if op == "-" and a < b and rng.random() < 0.7:
@@ -200,13 +215,17 @@ def arith_pair(rng):
 
 def arithmetic(rng, lang, held=None):
     a, op, b, key = arith_pair(rng)
-    q = rng.choice(ARITH_Q[op][lang]).format(a=a, b=b)
+    t = rng.randrange(len(ARITH_Q[op][lang]))
+    q = ARITH_Q[op][lang][t].format(a=a, b=b)
+    key += (lang, t) if op == "*" else ()
     return Exchange("arithmetic", key, vary(rng, q, lang), arith_answer(a, op, b), arith_think(a, op, b), lang=lang)
 
 
 def arithmetic_next(rng, lang, held=None):
     a, op, b, key = arith_pair(rng)
-    q = rng.choice(ARITH_NEXT[lang]).format(a=a, b=b, op=op)
+    t = rng.randrange(len(ARITH_NEXT[lang]))
+    q = ARITH_NEXT[lang][t].format(a=a, b=b, op=op)
+    key += ("next", lang, t) if op == "*" else ()
     return Exchange("follow_up", key, q, arith_answer(a, op, b), arith_think(a, op, b), lang=lang)
 
 
@@ -227,6 +246,21 @@ def arithmetic_steps(rng, lang, held=None):
     return e
 
 
+TOO_BIG_A = ["Sorry, I only know sums with numbers up to 99 and products up to 12 × 12.", "对不起，我只会99以内的加减法和12以内的乘法。"]
+
+
+def too_big(rng, lang, held=None):
+    """A sum beyond what the model has learned."""
+    op = rng.choice("+-*")
+    a = rng.randint(13, 99) if op == "*" and rng.random() < 0.6 else int(10 ** rng.uniform(2, 5))
+    b = rng.choice((rng.randint(13, 99), int(10 ** rng.uniform(2, 5))) if op == "*" else (rng.randint(1, 99), int(10 ** rng.uniform(2, 4)), int(10 ** rng.uniform(2, 4))))
+    if rng.random() < 0.3:
+        a, b = b, a
+    q = rng.choice(ARITH_Q[op][lang]).format(a=a, b=b)
+    think = "These numbers are too big for me." if lang == EN else "这些数字对我来说太大了。"
+    return Exchange("unknown", ("too big", a, op, b), vary(rng, q, lang), TOO_BIG_A[lang], think, lang=lang)
+
+
 def think_text(thought):
     return f"<think>\n{thought}\n</think>\n\n"
 
@@ -244,6 +278,14 @@ TRANSLATE_NEXT = [["And '{}'?", "What about '{}'?", "How about {}?", "and {}"], 
 WORD_IDS = list(enumerate(w.WORDS))
 
 
+def plural(noun):
+    if noun.endswith("fe"):
+        return noun[:-2] + "ves"
+    if noun.endswith("ry"):
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("ch", "sh", "s", "x")) else "s")
+
+
 def translation_pair(rng):
     """A source of three kinds: one word, a fixed sentence, a frame filled with a noun."""
     r = rng.random()
@@ -258,6 +300,8 @@ def translation_pair(rng):
     en = en.format(n)
     if n[0] in "aeiou":
         en = en.replace(" a " + n, " an " + n)
+    if f == 0:
+        en = en.replace(n, plural(n))
     return ("frame", f, n), (en, zh.format(w.ZH_OF[n])), False
 
 
@@ -272,6 +316,8 @@ def translation(rng, lang, held=None):
         source = cap(source)
     if not word and rng.random() < 0.3:
         source = source.rstrip(".。?？!！")
+    if not word and lang == EN and rng.random() < 0.2:
+        source = source.lower()
     # a filled frame is held out as such (never trained in any phrasing); words by phrasing
     key = ("translate", lang) + (key if key[0] == "frame" else key + (t,))
     think = f"{source} means {answer}" if lang == EN else f"{source}是{answer}"
@@ -308,6 +354,7 @@ SEQ_Q = [["Continue the sequence: {x}", "What comes next: {x}?", "Continue: {x},
          ["继续这个数列：{x}", "接下来是什么：{x}？", "请继续：{x}……", "写出后面三个：{x}"]]
 ITEM_POOL = [[x[0] for x in w.WORDS[:170]], [x[1] for x in w.WORDS[:170]]]
 SHORT_WORDS = [x[0] for x in w.WORDS]
+NUMBER_WORDS = ["zero one two three four five six seven eight nine ten".split(), list(w.ZH_DIGITS)]
 SEP = [", ", "、"]
 
 
@@ -323,7 +370,8 @@ def counting(rng, lang, held=None):
     kind = rng.choice(("to", "range", "down", "items", "items", "letters", "sequence", "sequence", "sequence"))
     if kind == "to":
         n, t = rng.randint(2, 30), rng.randrange(len(COUNT_TO[lang]))
-        return count_exchange(("to", lang, n, t), rng, COUNT_TO[lang][t].format(n=n), numbers(range(1, n + 1), lang), f"1 -> {n}", lang)
+        shown = NUMBER_WORDS[lang][n] if n <= 10 and rng.random() < 0.3 else n
+        return count_exchange(("to", lang, n, t), rng, COUNT_TO[lang][t].format(n=shown), numbers(range(1, n + 1), lang), f"1 -> {n}", lang)
     if kind == "range":
         a = rng.randint(0, 60)
         b, t = a + rng.randint(2, 12), rng.randrange(len(COUNT_RANGE[lang]))
@@ -364,16 +412,29 @@ def counting(rng, lang, held=None):
 SYLLABLES = "ba be bo da del dor el fa fin ga gri ha il jo ka kel la lin lo ma mar mi na nor o ra ren ri ro sa sel ta tor u va vin wi xa ya zor".split()
 
 
+def made_up_name(rng):
+    """Names of all kinds, so that copying does not depend on having seen a name before."""
+    r = rng.random()
+    if r < 0.35:
+        return cap("".join(rng.choice(SYLLABLES) for _ in range(rng.randint(2, 3))))
+    if r < 0.75:
+        n, odd = rng.randint(3, 9), rng.random() < 0.5
+        return cap("".join(rng.choice("aeiouy" if (i % 2 == 0) == odd and rng.random() < 0.85 else "bcdfghjklmnprstvwxz") for i in range(n)))
+    if r < 0.85:
+        return cap(rng.choice(w.WORDS)[0])
+    return rng.choice(w.NAMES) + " " + cap("".join(rng.choice(SYLLABLES) for _ in range(2)))
+
+
 def person(rng, lang, held):
     """A name: held-out names are never used in training."""
     while True:
         r = rng.random()
         if lang == ZH and r < 0.75:
             name = rng.choice(w.ZH_SURNAMES) + "".join(rng.choice(w.ZH_GIVEN) for _ in range(rng.randint(1, 2)))
-        elif r < 0.9:
+        elif r < 0.45:
             name = rng.choice(w.NAMES)
         else:
-            name = cap("".join(rng.choice(SYLLABLES) for _ in range(rng.randint(2, 3))))
+            name = made_up_name(rng)
         if held is None or is_held("name", name) == held:
             return name
 
@@ -651,13 +712,17 @@ OTHER_Q = [["What is the largest city of {}?", "Who is the president of {}?", "W
 def unknown(rng, lang, held=None):
     r = rng.random()
     think = "I have not learned this." if lang == EN else "这个我没有学过。"
-    if r < 0.62:
+    if r < 0.5:
         i, t = rng.randrange(len(w.TOPICS)), rng.randrange(len(UNKNOWN_Q[lang]))
         return Exchange("unknown", ("unknown", lang, i, t), vary(rng, UNKNOWN_Q[lang][t].format(w.TOPICS[i][lang]), lang), UNKNOWN_A[lang], think, lang=lang)
-    if r < 0.8:
+    if r < 0.62:
         (i, row), t = rng.choice(COUNTRY_IDS), rng.randrange(len(OTHER_Q[lang]))
         return Exchange("unknown", ("other", lang, i, t), vary(rng, OTHER_Q[lang][t].format(row[2] if lang else row[0]), lang), UNKNOWN_A[lang], think, lang=lang)
-    place = rng.choice(w.FAKE_PLACES)
+    if r < 0.88:
+        i = rng.randrange(len(w.CHATTER[lang]))
+        q = vary(rng, w.CHATTER[lang][i], lang)
+        return Exchange("unknown", ("chatter", lang, q), q, UNKNOWN_A[lang], think, lang=lang)
+    place = rng.choice(w.FAKE_PLACES) if rng.random() < 0.6 else made_up_name(rng)
     t = rng.randrange(len(CAPITAL_Q[lang]))
     q = CAPITAL_Q[lang][t].format(place)
     return Exchange("unknown", ("fake", lang, place, t), vary(rng, q, lang, case=False), FAKE_A[lang].format(place), think, lang=lang)
@@ -718,7 +783,7 @@ def recall(rng, lang, known, kind):
     return Exchange("memory", ("recall", lang, kind, str(value)), q, a, "I look at what was said before." if lang == EN else "我看看前面说过的话。", lang=lang)
 
 
-SINGLE = [(capital, 22), (reverse_capital, 6), (arithmetic, 26), (arithmetic_steps, 5), (translation, 22), (counting, 16), (form, 14), (greeting, 5), (unknown, 6), (tool_missing, 4)]
+SINGLE = [(capital, 22), (reverse_capital, 6), (check_capital, 4), (arithmetic, 26), (too_big, 3), (arithmetic_steps, 5), (translation, 22), (counting, 16), (form, 14), (greeting, 5), (unknown, 6), (tool_missing, 4)]
 
 
 def single(rng, lang, held):
@@ -729,15 +794,29 @@ def single(rng, lang, held):
 
 def belongs(e, held):
     """Whether the exchange lies on the wanted side; trained answers never use held-out names."""
-    side = "held name" in e.key or is_held(*e.key)
-    return side == held
+    return ("held name" in e.key or is_held(*e.key)) == held
+
+
+def plain_text(rng):
+    """Facts without a chat around them, for plain completion."""
+    lines = []
+    for _ in range(rng.randint(1, 6)):
+        lang = ZH if rng.random() < 0.3 else EN
+        e = draw(capital if rng.random() < 0.6 else arithmetic, rng, lang, False)
+        lines.append(e.answer)
+    return "\n".join(lines)
+
+
+class NothingLeft(Exception):
+    """The wanted side of the split holds no such exchange (or next to none)."""
 
 
 def draw(make, rng, lang, held, *args):
-    while True:
+    for _ in range(1000):
         e = make(rng, lang, held, *args)
         if belongs(e, held):
             return e
+    raise NothingLeft
 
 
 if __name__ == "__main__":

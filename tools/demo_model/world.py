@@ -49,6 +49,9 @@ Argentina|Buenos Aires|阿根廷|布宜诺斯艾利斯 / Uruguay|Montevideo|乌�
 Brazil|Brasília|巴西|巴西利亚 / Australia|Canberra|澳大利亚|堪培拉 / New Zealand|Wellington|新西兰|惠灵顿 / Fiji|Suva|斐济|苏瓦
 """)
 
+ALIASES = {"the United States": ["the USA", "the US", "America", "the United States of America"], "the United Kingdom": ["the UK", "Britain", "Great Britain"],
+           "the Netherlands": ["Holland"], "the Czech Republic": ["Czechia"], "South Korea": ["Korea"], "Turkey": ["Türkiye"], "China": ["the People's Republic of China"]}
+
 # single words, English | Chinese (each pair is unambiguous inside this world)
 WORDS = _rows("""
 dog|狗 / cat|猫 / bird|鸟 / fish|鱼 / horse|马 / cow|牛 / sheep|羊 / pig|猪 / chicken|鸡 / duck|鸭子 / rabbit|兔子 / tiger|老虎
@@ -144,6 +147,19 @@ the pyramids|金字塔 / penguins|企鹅 / sharks|鲨鱼 / oceans|海洋 / rainf
 """)
 FAKE_PLACES = _words("""Atlantis Narnia Gondor Wakanda Mordor Utopia Avalon Lilliput Zorvania Blorgia Kravistan Eldoria Mirland Tarkovia Novaria
 Quelland Drumovia Pellistan Olmeria Vastoria Hogsland Yemlia Brinland Sorania Ulvania Crenia Fostovia Galdania Huristan Jorvia""")
+
+# everyday requests outside the model's world
+CHATTER = [[x[0] for x in _rows("""Once upon a time | Tell me a story. | Tell me a fun fact. | Name three animals. | Name five fruits. | What is the meaning of life? | Write a haiku.
+Write a poem. | Write some code. | Write a Python function that adds two numbers. | asdf | test | Testing, testing. | What day is it today? | What is the date? | Sing me a song. | Give me advice.
+What should I cook tonight? | What should I wear? | Do you love me? | Are you happy? | Can you see me? | Where am I? | What is love? | Recommend a film. | Who won the game? | Who is the best singer?
+How do I get rich? | How do I lose weight? | Give me a recipe. | Solve this riddle. | What is the tallest mountain? | How far is the moon? | Why is the sky blue? | How many people live on earth?
+What is the speed of light? | Who wrote Hamlet? | Who painted the Mona Lisa? | When was the last war? | Plan my holiday. | Write an email to my boss. | Summarize this article. | Fix my code. | Draw a picture.
+Translate into French: hello | How do you say dog in Spanish? | How do you say water in German? | What is the square root of 2? | What is 12 divided by 4? | Is it going to rain tomorrow? | Book me a flight.
+Order a pizza. | Call my mother. | Let us play a game. | Guess a number. | What is your favourite color? | What is your favourite city? | Do you have a pet? | How old are you? | Where do you live? | What is AI?
+What is a transformer? | Explain quantum computing in simple terms. | What is the largest country? | Which is the longest river? | Lorem ipsum dolor sit amet | The quick brown fox jumps over the lazy dog. | xyz | foo bar""".replace("|", "\n"))],
+           [x[0] for x in _rows("""讲个故事。 | 说三种动物。 | 人生的意义是什么？ | 写一首诗。 | 写一段代码。 | 测试 | 今天几号？ | 今天星期几？ | 唱首歌。 | 给我一些建议。 | 今晚吃什么？ | 我该穿什么？ | 你爱我吗？ | 我在哪里？ | 什么是爱？
+推荐一部电影。 | 谁赢了比赛？ | 怎么赚钱？ | 怎么减肥？ | 世界上最高的山是什么？ | 天空为什么是蓝色的？ | 月亮有多远？ | 光速是多少？ | 帮我订机票。 | 给我妈妈打电话。 | 我们玩游戏吧。 | 你多大了？ | 你住在哪里？
+什么是人工智能？ | 最大的国家是哪个？ | 最长的河是哪条？ | 从前有一座山 | 帮我写邮件。 | 总结这篇文章。 | 画一幅画。 | 明天会下雨吗？ | 你最喜欢什么颜色？ | 法语的你好怎么说？ | 二的平方根是多少？""".replace("|", "\n"))]]
 
 SYSTEM_EN = ["You are a helpful assistant.", "You are Skiff's demo model.", "You are a friendly assistant. Answer briefly.", "Be concise.",
              "You are a helpful AI assistant. Answer the user's questions.", "Answer in full sentences.", "You are an expert assistant.",
