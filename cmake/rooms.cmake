@@ -2,10 +2,10 @@
 # reads the same lines and checks every #include against them.
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Sources are all *.cc of src/NAME (with SUBDIRS, of those folders too), less *_test.cc and
+# Sources are all *.cc of src/NAME (with SUBDIRS, of those folders too), less main.cc, *_test.cc and
 # *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(patterns ${dir}/*.cc)
   foreach(sub ${ROOM_SUBDIRS})
@@ -14,7 +14,7 @@ function(skiff_room name)
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
 
   string(REPLACE "/" "_" target ${name})
   string(REPLACE "/" "_" deps "${ROOM_DEPS}")
@@ -31,7 +31,7 @@ function(skiff_room name)
   if(SKIFF_TESTS AND tests)
     add_executable(${target}_test ${tests})
     string(REPLACE "/" "_" test_deps "${ROOM_TEST_DEPS}")
-    target_link_libraries(${target}_test PRIVATE ${target} ${test_deps} GTest::gtest_main GTest::gmock)
+    target_link_libraries(${target}_test PRIVATE ${target} ${test_deps} ${ROOM_TEST_LIBS} GTest::gtest_main GTest::gmock)
     target_compile_definitions(${target}_test PRIVATE
       SKIFF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SKIFF_SHARED_DIR="${SKIFF_SHARED_DIR}")
     add_test(NAME ${target} COMMAND ${target}_test)

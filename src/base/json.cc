@@ -11,26 +11,29 @@ namespace skiff {
 namespace {
 
 // Refuses depth beyond the limit and duplicate keys while parsing, before memory is spent.
+template <class AnyJson>
 class Guard {
  public:
-  explicit Guard(int max_depth) : max_depth_(max_depth) {}
+  Guard(int max_depth, size_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
 
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
+  bool operator()(int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
+    using Event = typename AnyJson::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
       if (depth + 1 > max_depth_) throw LoadError("nested deeper than allowed");
       if (event == Event::object_start) keys_.emplace_back();
     } else if (event == Event::object_end) {
       keys_.pop_back();
     } else if (event == Event::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
+      const auto& key = parsed.template get_ref<const std::string&>();
       if (!keys_.back().insert(key).second) throw LoadError("duplicate key \"" + key + "\"");
+      if (keys_.back().size() > max_keys_) throw LoadError("an object with too many keys");
     }
     return true;
   }
 
  private:
   int max_depth_;
+  size_t max_keys_;
   std::vector<std::set<std::string>> keys_;
 };
 
@@ -39,23 +42,32 @@ const Json& empty_object() {
   return object;
 }
 
-}  // namespace
-
-Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+template <class AnyJson>
+Result<AnyJson> parse_guarded(std::string_view text, const JsonLimits& limits, size_t max_keys) {
   if (text.size() > limits.max_bytes)
     return Error{Code::kInvalid, fmt::format("JSON of {} bytes is larger than the limit of {}",
                                              text.size(), limits.max_bytes)};
   try {
-    Guard guard(limits.max_depth);
-    return Json::parse(text.begin(), text.end(),
-                       [&](int depth, Json::parse_event_t event, Json& parsed) {
-                         return guard(depth, event, parsed);
-                       });
+    Guard<AnyJson> guard(limits.max_depth, max_keys);
+    return AnyJson::parse(text.begin(), text.end(),
+                          [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
+                            return guard(depth, event, parsed);
+                          });
   } catch (const nlohmann::json::exception& e) {
     return Error{Code::kInvalid, fmt::format("not valid JSON: {}", e.what())};
   } catch (const LoadError& e) {
     return Error{Code::kInvalid, fmt::format("JSON refused: {}", e.what())};
   }
+}
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+  return parse_guarded<Json>(text, limits, text.size());
+}
+
+Result<OrderedJson> parse_ordered_json(std::string_view text, const JsonLimits& limits) {
+  return parse_guarded<OrderedJson>(text, limits, limits.max_keys);
 }
 
 Json read_json_file(const std::string& path, const JsonLimits& limits) {

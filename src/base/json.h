@@ -12,14 +12,18 @@
 namespace skiff {
 
 using Json = nlohmann::json;
+// Keeps the order of keys, for what a model will read (messages, tools). Lookup is linear.
+using OrderedJson = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t max_bytes = 64u << 20;
   int max_depth = 64;
+  size_t max_keys = 1024;  // in one object; parse_ordered_json only, where lookup is linear
 };
 
 // Strict UTF-8 JSON, duplicate keys refused. Error::what says where and what.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
+Result<OrderedJson> parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 
 // Throws LoadError naming the path.
 Json read_json_file(const std::string& path, const JsonLimits& limits = {});

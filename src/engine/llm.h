@@ -22,12 +22,14 @@ struct EngineConfig {
   int threads = 0;                      // 0: one per core
   int max_num_seqs = 8;
   int max_num_batched_tokens = 0;       // 0: the smaller of 8192 and max_model_len, at least 512
+                                        // (not chunked: max_model_len + max_num_seqs)
   int max_model_len = 0;                // 0: what the model supports, at most 32768
   int block_size = 64;
   int num_blocks_override = 0;          // 0: from the memory plan
   double memory_utilization = 0.9;
   bool prefix_caching = true;
-  bool chunked_prefill = true;          // false: a prompt is computed in one step
+  bool chunked_prefill = true;          // false: a prompt is computed in one step, if the
+                                        // batched tokens allow (see sched/scheduler.h)
   int steps_in_flight = 2;              // 1: wait for each step
   bool quiet = false;                   // no progress bar, plan or ledger on stderr
 };
@@ -57,7 +59,8 @@ class Llm {
   virtual void submit(NewSequence sequence) = 0;
   virtual void cancel(SeqId id) = 0;
   virtual EngineStats stats() const = 0;
-  // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent.
+  // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent; not from the
+  // sink. What is submitted after it is refused, on the thread of submit().
   virtual void stop(bool drain) = 0;
 };
 

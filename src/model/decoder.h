@@ -11,11 +11,11 @@ namespace skiff {
 
 struct LayerWeights {
   Norm mixer_norm, ffn_norm;
-  Norm q_norm, k_norm;                       // empty unless Gqa::qk_norm
-  Linear qkv, out;                           // Gqa
-  Linear gate_up, down;                      // Dense, or Moe's shared expert
+  Norm q_norm, k_norm;                         // empty unless Gqa::qk_norm
+  Linear qkv, out;                             // Gqa
+  Linear gate_up, down;                        // Dense, or Moe's shared expert
   Linear router, expert_gate_up, expert_down;  // Moe
-  Tensor router_bias;                        // [experts] f32, or empty
+  Tensor router_bias;                          // [experts] f32, or empty
 };
 
 struct ModelWeights {
@@ -42,7 +42,9 @@ class Decoder {
   // (one KvLayer per layer).
   Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // What forward() takes from its arena at most, logits included.
+  // What forward() takes from its arena at most, logits included. Holds for backends whose
+  // experts() needs, for 1024 tokens at a time, no more than one gathered input, gate_up, middle
+  // and f32 output row for each copy of a token.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows);
 
  private:

@@ -13,7 +13,7 @@ namespace skiff {
 struct GenerationDefaults {
   std::vector<int32_t> eos;  // any of these ends a reply
   int32_t bos = -1;
-  bool do_sample = true;     // false: temperature defaults to 0
+  bool do_sample = true;  // false: temperature defaults to 0
   float temperature = 1, top_p = 1, repetition = 1;
   int top_k = 0;
 };
@@ -25,7 +25,8 @@ struct ModelConfig {
 };
 
 // config.json (or `config_name`) and generation_config.json alone: cheap.
-ModelConfig read_model_config(const std::string& dir, const std::string& config_name = "config.json");
+ModelConfig read_model_config(const std::string& dir,
+                              const std::string& config_name = "config.json");
 
 enum class LoadFormat {
   kAuto,   // safetensors of the folder
@@ -36,7 +37,7 @@ struct LoadOptions {
   DType compute = DType::kF32;  // kF32 or kBF16
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
-  Progress progress;            // bytes; may be empty
+  Progress progress;  // bytes; may be empty
 };
 
 struct LoadedModel {

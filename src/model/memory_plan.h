@@ -8,22 +8,22 @@
 namespace skiff {
 
 struct MemoryRequest {
-  DType compute = DType::kF32;     // of weights, activations and KV
+  DType compute = DType::kF32;  // of weights, activations and KV
   int block_size = 64;
-  int max_rows = 8192;             // rows of one step
+  int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;
   int max_seqs = 8;
   int max_model_len = 2048;
-  int num_blocks_override = 0;     // > 0: exactly so many blocks
-  size_t available = 0;            // bytes this process may use: available_memory() * utilization
+  int num_blocks_override = 0;  // > 0: exactly so many blocks
+  size_t available = 0;         // bytes this process may use: available_memory() * utilization
 };
 
 struct MemoryPlan {
-  size_t parameters = 0;           // count
+  size_t parameters = 0;                                                     // count
   size_t weights = 0, activations = 0, kv_block = 0, kv = 0, available = 0;  // bytes
   int blocks = 0;
   size_t total() const { return weights + activations + kv; }
-  std::string table() const;       // a few aligned lines for people
+  std::string table() const;  // a few aligned lines for people
 };
 
 // Enough blocks for max_seqs sequences of max_model_len if memory allows, never less than one

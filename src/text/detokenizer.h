@@ -4,20 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
 namespace skiff {
 
 struct DetokenizerOptions {
-  std::vector<std::string> stops;  // any number, any length; empty ones are ignored
+  std::vector<std::string> stops;  // any number, any length; empty or invalid UTF-8: ignored
   bool include_stop = false;       // the stop string itself is part of the text
   bool skip_special = true;
 };
 
+// The text continues what came before it, so a leading space stays. The reply ends with the stop
+// string that is complete first in the text, however tokens cut it; of two that end with the same
+// byte, the longer one counts. The work is linear in the text. Borrows the tokenizer.
 class Detokenizer {
  public:
   Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options);
-  // Text that is now certain. Nothing more comes once stopped().
+  // Text that is now certain, valid UTF-8 (invalid bytes become U+FFFD as in utf8_sanitized).
+  // Nothing more comes once stopped().
   std::string push(int32_t token);
   // The rest, at the end of a reply; unfinished bytes become U+FFFD.
   std::string flush();
@@ -25,10 +30,15 @@ class Detokenizer {
   const std::string& stop_found() const { return stop_found_; }
 
  private:
+  std::string take(std::string_view text);
   std::string release(size_t keep);
+  std::string stop();
+
   const Tokenizer& tokenizer_;
   DetokenizerOptions options_;
-  std::string held_;      // bytes not yet given out
+  StopFinder finder_;
+  std::string bytes_;       // the beginning of a character
+  std::string held_;        // whole characters not yet given out
   std::string stop_found_;
   bool stopped_ = false;
 };

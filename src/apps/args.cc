@@ -1,0 +1,188 @@
+#include "apps/args.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "apps/nearest.h"
+#include "base/check.h"
+
+namespace skiff {
+namespace {
+
+std::string dashed(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+// A name may mean different things to different commands; the meaning for `command` goes first.
+const Flag* find_flag(std::string_view name, Commands command) {
+  const Flag* elsewhere = nullptr;
+  for (const FlagGroup& group : flag_groups())
+    for (const Flag& flag : group.flags) {
+      if (flag.name != name && (flag.alias.empty() || flag.alias != name)) continue;
+      if (flag.commands & command) return &flag;
+      if (!elsewhere) elsewhere = &flag;
+    }
+  return elsewhere;
+}
+
+std::string range(const Flag& flag) {
+  if (flag.min == flag.max) return "";
+  if (std::isinf(flag.max)) return fmt::format(" of at least {}", flag.min);
+  return fmt::format(" in [{}, {}]", flag.min, flag.max);
+}
+
+template <class T>
+bool parses(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool within(const Flag& flag, double value) {
+  return std::isfinite(value) && (flag.min == flag.max || (value >= flag.min && value <= flag.max));
+}
+
+void check_number(const Flag& flag, const std::string& value) {
+  double number = 0;
+  int64_t whole = 0;
+  const bool good = flag.kind == Kind::kInt
+                        ? parses(value, &whole) && within(flag, static_cast<double>(whole))
+                        : parses(value, &number) && within(flag, number);
+  if (!good)
+    throw UsageError(fmt::format("--{} wants {}{}, not \"{}\"", flag.name,
+                                 flag.kind == Kind::kInt ? "a whole number" : "a number",
+                                 range(flag), value));
+}
+
+void check_choice(const Flag& flag, const std::string& value) {
+  std::string_view rest = flag.choices;
+  while (!rest.empty()) {
+    const size_t bar = rest.find('|');
+    if (rest.substr(0, bar) == value) return;
+    rest = bar == std::string_view::npos ? "" : rest.substr(bar + 1);
+  }
+  throw UsageError(
+      fmt::format("--{} is one of {}, not \"{}\"", flag.name, flag.choices, value));
+}
+
+std::string truth(const Flag& flag, const std::string& value, bool negated) {
+  const bool yes = value == "true" || value == "1" || value == "True";
+  const bool no = value == "false" || value == "0" || value == "False";
+  if (!yes && !no)
+    throw UsageError(fmt::format("--{} is a switch: true or false, not \"{}\"", flag.name, value));
+  return yes != negated ? "true" : "false";
+}
+
+[[noreturn]] void unknown(Commands command, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const FlagGroup& group : flag_groups())
+    for (const Flag& flag : group.flags)
+      if (flag.commands & command) names.push_back(flag.name);
+  const std::string_view best = nearest(name, names);
+  throw UsageError(fmt::format("unknown flag --{}{} (see skiff {} --help)", name,
+                               best.empty() ? "" : fmt::format("; did you mean --{}?", best),
+                               command_name(command)));
+}
+
+}  // namespace
+
+std::string_view command_name(Commands command) {
+  switch (command) {
+    case kServe: return "serve";
+    case kPredict: return "predict";
+    case kChat: return "chat";
+    case kBench: return "bench";
+    case kTokenize: return "tokenize";
+    case kInspect: return "inspect";
+    default: return "?";
+  }
+}
+
+Args::Args(Commands command, std::span<const std::string> words) : command_(command) {
+  bool only_positional = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string word = words[i];
+    if (!only_positional && word == "--") {
+      only_positional = true;
+      continue;
+    }
+    const bool is_flag = word.starts_with("--") || find_flag(word.substr(word.starts_with("-")), command);
+    if (only_positional || word.size() < 2 || word[0] != '-' || !is_flag) {
+      positional_.push_back(std::move(word));
+      continue;
+    }
+    word.erase(0, word.starts_with("--") ? 2 : 1);
+    const size_t equals = word.find('=');
+    const std::string name = dashed(word.substr(0, equals));
+    const Flag* flag = find_flag(name, command);
+    const bool negated = !flag && name.starts_with("no-");
+    if (negated) flag = find_flag(name.substr(3), command);
+    if (!flag || (negated && flag->kind != Kind::kSwitch)) unknown(command, name);
+    if (equals != std::string::npos) {
+      take(*flag, word.substr(equals + 1), negated);
+    } else if (flag->kind == Kind::kSwitch) {
+      take(*flag, "true", negated);
+    } else {
+      if (i + 1 == words.size()) throw UsageError(fmt::format("--{} needs a value", flag->name));
+      take(*flag, words[++i], negated);
+    }
+  }
+}
+
+void Args::take(const Flag& flag, std::string value, bool negated) {
+  if (flag.kind == Kind::kInt || flag.kind == Kind::kFloat) check_number(flag, value);
+  if (flag.kind == Kind::kChoice) check_choice(flag, value);
+  if (flag.kind == Kind::kSwitch) value = truth(flag, value, negated);
+  std::vector<std::string>& values = values_[std::string(flag.name)];
+  const bool first = values.empty();
+  if (!flag.repeatable) values.clear();
+  values.push_back(std::move(value));
+  if (!first) return;
+  if (!(flag.commands & command_))
+    warnings_.push_back(fmt::format("--{} does not apply to skiff {}; it is ignored", flag.name,
+                                    command_name(command_)));
+  else if (flag.standing == Standing::kLater)
+    warnings_.push_back(fmt::format("--{} is known but its feature is not there yet; it is ignored",
+                                    flag.name));
+  else if (flag.standing == Standing::kMeaningless)
+    warnings_.push_back(fmt::format("--{} has no meaning in Skiff; it is ignored", flag.name));
+}
+
+const Flag& Args::flag(std::string_view name) const {
+  const Flag* found = find_flag(name, command_);
+  SKIFF_CHECK(found && found->name == name, "no flag {} in the table", name);
+  return *found;
+}
+
+std::string Args::text(std::string_view name) const {
+  const Flag& f = flag(name);
+  const auto it = values_.find(std::string(name));
+  return it == values_.end() ? std::string(f.fallback) : it->second.back();
+}
+
+std::vector<std::string> Args::texts(std::string_view name) const {
+  const auto it = values_.find(std::string(flag(name).name));
+  return it == values_.end() ? std::vector<std::string>{} : it->second;
+}
+
+bool Args::on(std::string_view name) const { return text(name) == "true"; }
+
+int64_t Args::integer(std::string_view name) const {
+  int64_t value = 0;
+  const std::string given = text(name);
+  SKIFF_CHECK(given.empty() || parses(given, &value), "--{} {}", name, given);
+  return value;
+}
+
+double Args::number(std::string_view name) const {
+  double value = 0;
+  const std::string given = text(name);
+  SKIFF_CHECK(given.empty() || parses(given, &value), "--{} {}", name, given);
+  return value;
+}
+
+}  // namespace skiff

@@ -1,0 +1,40 @@
+// apps/commands.h -- one function per command: takes the command line, returns the exit code.
+// They throw UsageError for the command line and LoadError for everything that start-up meets.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/args.h"
+#include "engine/llm.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace skiff {
+
+int run_serve(const Args& args);
+int run_predict(const Args& args);
+int run_chat(const Args& args);
+int run_bench(const Args& args);  // first positional: latency or throughput
+int run_tokenize(const Args& args);
+int run_inspect(const Args& args);
+
+// What commands share.
+
+// The model folder: --model or the first positional at or after `index`; nothing else may follow.
+std::string model_folder(const Args& args, size_t index = 0);
+EngineConfig engine_config(const Args& args, const std::string& folder);
+SamplingParams sampling_params(const Args& args);
+
+// From --tokenizer or the folder. Throws LoadError.
+std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::string& folder);
+// Null if neither the folder nor --chat-template has one; throws LoadError if it is broken.
+std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args, const std::string& folder);
+
+// A file with the template's variables: "messages", "tools", any others. Throws LoadError.
+Conversation read_conversation(const std::string& path);
+
+// EOS ids of generation_config.json; if that names none, what the tokenizer calls EOS.
+std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer);
+
+}  // namespace skiff

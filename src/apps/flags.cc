@@ -1,0 +1,208 @@
+// The flags of every command: names, defaults and meanings of FastDeploy 2.x where it has them.
+// tools/make_parameters.sh turns this table into docs/parameters.md.
+#include <limits>
+
+#include "apps/args.h"
+
+namespace skiff {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kMaxCount = 1 << 30;
+using enum Kind;
+
+constexpr Flag kModel[] = {
+    {"model", kText, kSizes | kTokenize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
+    {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
+    {"tokenizer", kText, kTexts, "", "Folder of the tokenizer; default: the model folder."},
+    {"served-model-name", kText, kServe, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
+    {"dtype", kChoice, kSizes, "auto", "Arithmetic and weights in memory. auto: bfloat16 for a bfloat16 or float16 checkpoint, else float32.", 0, 0, "auto|float32|bfloat16"},
+    {"device", kChoice, kSizes, "cpu", "cpu, or the slow and obvious reference.", 0, 0, "cpu|reference"},
+    {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
+    {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core.", 0, 4096},
+    {"chat-template", kText, kTexts, "", "A template, or a file with one, in place of the model's own."},
+    {"seed", kInt, kRuns, "0", "Seed of draws that name none (serve: 0 means a new one each start) and of dummy weights.", 0, 9.2e18},
+};
+
+constexpr Flag kMemory[] = {
+    {"max-model-len", kInt, kSizes, "0", "Longest prompt and output together, in tokens; 0: what the model supports, at most 32768.", 0, kMaxCount},
+    {"max-num-seqs", kInt, kSizes, "8", "Sequences in one step.", 1, 65536},
+    {"max-num-batched-tokens", kInt, kSizes, "0", "Rows in one step; long prompts are cut to fit. 0: up to 8192.", 0, kMaxCount},
+    {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
+    {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Part of the available memory (here the host's) that may be used.", 0.01, 1, "", "memory-utilization"},
+    {"num-gpu-blocks-override", kInt, kSizes, "0", "Exactly so many KV blocks; 0: from the memory plan.", 0, kMaxCount},
+    {"enable-prefix-caching", kSwitch, kSizes, "true", "Reuse the KV of prompts that begin alike."},
+    {"enable-chunked-prefill", kSwitch, kSizes, "true", "Cut long prompts so that others keep running."},
+    {"enable-overlap-schedule", kSwitch, kSizes, "true", "Plan the next step while this one computes."},
+};
+
+constexpr Flag kServer[] = {
+    {"host", kText, kServe, "0.0.0.0", "Address to listen on."},
+    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one.", 0, 65535},
+    {"metrics-port", kInt, kServe, "", "Metrics are on the main port; the same number is accepted.", 0, 65535},
+    {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
+    {"max-concurrency", kInt, kServe, "512", "Requests at a time; more are answered 429.", 1, 1e6},
+    {"max-logprobs", kInt, kServe, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
+    {"enable-logprob", kSwitch, kServe, "true", "Log-probabilities are always available; =false refuses them."},
+    {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM.", 0, 86400},
+    {"max-body-size", kInt, kServe, "16777216", "Largest request body, in bytes.", 1024, 1 << 30},
+    {"log-level", kChoice, kRuns, "info", "What is logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
+};
+
+constexpr Flag kGenerate[] = {
+    {"prompt", kText, kPredict, "", "A prompt; may be repeated.", 0, 0, "", "", Standing::kApplied, true},
+    {"prompt-token-ids", kText, kPredict, "", "A prompt as token ids, as in 1,2,3; needs no tokenizer. May be repeated.", 0, 0, "", "", Standing::kApplied, true},
+    {"data-file", kText, kPredict, "", "JSON lines {\"src\", \"tgt\"}; src may be a list of chat turns."},
+    {"output-file", kText, kPredict, "", "Where the JSON lines go; default: stdout."},
+    {"chat", kSwitch, kPredict, "false", "Prompts are what a user says: put them through the chat template."},
+    {"max-tokens", kInt, kPredict | kChat | kBench, "128", "Most tokens to generate.", 1, kMaxCount, "", "max-length"},
+    {"min-tokens", kInt, kPredict | kChat, "0", "Fewest tokens before the end is allowed.", 0, kMaxCount},
+    {"temperature", kFloat, kPredict | kChat, "0", "0: the most likely token always.", 0, 100},
+    {"top-p", kFloat, kPredict | kChat, "1", "Draw from the most likely tokens that reach this probability.", 0, 1},
+    {"top-k", kInt, kPredict | kChat, "0", "Draw from so many; 0: all.", -1, kMaxCount},
+    {"min-p", kFloat, kPredict | kChat, "0", "Drop tokens less likely than this part of the best.", 0, 1},
+    {"repetition-penalty", kFloat, kPredict | kChat, "1", "Above 1: what has been said becomes less likely.", 0.01, 100},
+    {"presence-penalty", kFloat, kPredict | kChat, "0", "Subtracted from logits of tokens in the output.", -2, 2},
+    {"frequency-penalty", kFloat, kPredict | kChat, "0", "The same for each time that they appear.", -2, 2},
+    {"ignore-eos", kSwitch, kPredict | kBench, "false", "Go on to --max-tokens whatever the model says."},
+    {"dump-logits", kText, kPredict, "", "Write the float32 logits of every prompt row, [rows, vocab], as .npy. One prompt only."},
+    {"chunk-size", kInt, kPredict, "0", "With --dump-logits: rows per step; 0: all at once.", 0, kMaxCount},
+};
+
+constexpr Flag kTokens[] = {
+    {"special", kSwitch, kTokenize, "true", "--no-special: neither BOS nor EOS is added."},
+    {"decode", kSwitch, kTokenize, "false", "Arrays of ids in, JSON strings out."},
+    {"chat", kText, kTokenize, "", "Render a file {\"messages\": [...], \"tools\": ...} with the chat template."},
+    {"generation-prompt", kSwitch, kTokenize, "true", "--no-generation-prompt: without the assistant's opening."},
+};
+
+constexpr Flag kBenchmarks[] = {
+    {"input-len", kInt, kBench, "512", "Prompt tokens of each request.", 1, kMaxCount},
+    {"output-len", kInt, kBench, "64", "Generated tokens of each request.", 1, kMaxCount},
+    {"num-prompts", kInt, kBench, "16", "Requests (throughput).", 1, 1e6},
+};
+
+// Known to FastDeploy's users, not built yet.
+constexpr unsigned kAll = kSizes;
+constexpr Standing kNotYet = Standing::kLater;
+constexpr Flag kLaterFlags[] = {
+    {"tensor-parallel-size", kInt, kAll, "1", "Tensor parallelism.", 1, 1024, "", "tp", kNotYet},
+    {"data-parallel-size", kInt, kAll, "1", "Data parallelism.", 1, 1024, "", "", kNotYet},
+    {"local-data-parallel-id", kInt, kAll, "0", "Rank among data-parallel engines.", 0, 1024, "", "", kNotYet},
+    {"enable-expert-parallel", kSwitch, kAll, "false", "Experts spread over ranks.", 0, 0, "", "", kNotYet},
+    {"enable-eplb", kSwitch, kAll, "false", "Balance experts with copies.", 0, 0, "", "", kNotYet},
+    {"eplb-config", kText, kAll, "", "Settings of expert balancing (JSON).", 0, 0, "", "", kNotYet},
+    {"ips", kText, kAll, "", "Addresses of the nodes.", 0, 0, "", "", kNotYet},
+    {"splitwise-role", kChoice, kAll, "mixed", "Prefill/decode disaggregation.", 0, 0, "mixed|prefill|decode", "", kNotYet},
+    {"innode-prefill-ports", kText, kAll, "", "Prefill engines of this node.", 0, 0, "", "", kNotYet},
+    {"cache-transfer-protocol", kText, kAll, "ipc,rdma", "How KV travels.", 0, 0, "", "", kNotYet},
+    {"rdma-comm-ports", kText, kAll, "", "RDMA ports.", 0, 0, "", "", kNotYet},
+    {"pd-comm-port", kText, kAll, "", "Disaggregation port.", 0, 0, "", "", kNotYet},
+    {"router", kText, kAll, "", "Router to register with.", 0, 0, "", "", kNotYet},
+    {"quantization", kText, kAll, "", "Quantize weights while loading.", 0, 0, "", "", kNotYet},
+    {"speculative-config", kText, kAll, "", "Speculative decoding (JSON).", 0, 0, "", "", kNotYet},
+    {"graph-optimization-config", kText, kAll, "", "CUDA graphs (JSON).", 0, 0, "", "", kNotYet},
+    {"use-cudagraph", kSwitch, kAll, "true", "CUDA graphs.", 0, 0, "", "", kNotYet},
+    {"swap-space", kFloat, kAll, "", "Host memory as a second KV tier, GB.", 0, kInf, "", "", kNotYet},
+    {"kvcache-storage-backend", kText, kAll, "", "Third KV tier.", 0, 0, "", "", kNotYet},
+    {"write-policy", kText, kAll, "write_through", "Of the storage tier.", 0, 0, "", "", kNotYet},
+    {"max-num-partial-prefills", kInt, kAll, "1", "Prompts cut at a time.", 1, kMaxCount, "", "", kNotYet},
+    {"max-long-partial-prefills", kInt, kAll, "1", "Of which long.", 1, kMaxCount, "", "", kNotYet},
+    {"long-prefill-token-threshold", kInt, kAll, "0", "What long means.", 0, kMaxCount, "", "", kNotYet},
+    {"max-waiting-time", kInt, kServe, "-1", "Seconds that a request may wait.", -1, kMaxCount, "", "", kNotYet},
+    {"api-key", kText, kServe, "", "Keys that clients must send.", 0, 0, "", "", kNotYet, true},
+    {"ssl-certfile", kText, kServe, "", "TLS certificate.", 0, 0, "", "", kNotYet},
+    {"ssl-keyfile", kText, kServe, "", "TLS key.", 0, 0, "", "", kNotYet},
+    {"controller-port", kInt, kServe, "-1", "Port of the control endpoints.", -1, 65535, "", "", kNotYet},
+    {"reasoning-parser", kText, kServe, "", "Splits reasoning from content.", 0, 0, "", "", kNotYet},
+    {"tool-call-parser", kText, kServe, "", "Finds tool calls in replies.", 0, 0, "", "", kNotYet},
+    {"guided-decoding-backend", kText, kServe, "off", "Structured output.", 0, 0, "", "", kNotYet},
+    {"guided-decoding-disable-any-whitespace", kSwitch, kServe, "false", "No free whitespace in JSON.", 0, 0, "", "", kNotYet},
+    {"logprobs-mode", kChoice, kServe, "raw_logprobs", "Which log-probabilities are given.", 0, 0, "raw_logprobs|processed_logprobs|raw_logits|processed_logits", "", kNotYet},
+    {"logits-processors", kText, kServe, "", "Logits processors by name.", 0, 0, "", "", kNotYet, true},
+    {"enable-early-stop", kSwitch, kServe, "false", "Stop replies that repeat themselves.", 0, 0, "", "", kNotYet},
+    {"early-stop-config", kText, kServe, "", "Settings of early stop (JSON).", 0, 0, "", "", kNotYet},
+    {"enable-keep-sampling-mask", kSwitch, kServe, "false", "Stream which tokens could be drawn.", 0, 0, "", "", kNotYet},
+    {"enable-entropy", kSwitch, kServe, "false", "Entropy of each draw.", 0, 0, "", "", kNotYet},
+    {"limit-mm-per-prompt", kText, kServe, "", "Media in one prompt (JSON).", 0, 0, "", "", kNotYet},
+    {"mm-processor-kwargs", kText, kServe, "", "Media processing (JSON).", 0, 0, "", "", kNotYet},
+    {"max-encoder-cache", kInt, kServe, "-1", "Encoder outputs kept, tokens.", -1, kMaxCount, "", "", kNotYet},
+    {"max-processor-cache", kFloat, kServe, "-1", "Prepared images kept, GiB.", -1, kInf, "", "", kNotYet},
+    {"disable-chunked-mm-input", kSwitch, kServe, "false", "Keep media whole.", 0, 0, "", "", kNotYet},
+    {"enable-mm-output", kSwitch, kServe, "false", "Media in replies.", 0, 0, "", "", kNotYet},
+    {"lm-head-fp32", kSwitch, kAll, "false", "Head in float32.", 0, 0, "", "", kNotYet},
+    {"dynamic-load-weight", kSwitch, kServe, "false", "Weights change while serving.", 0, 0, "", "", kNotYet},
+    {"load-strategy", kText, kServe, "normal", "How weights change.", 0, 0, "", "", kNotYet},
+    {"rsync-config", kText, kServe, "", "Weights from elsewhere (JSON).", 0, 0, "", "", kNotYet},
+    {"plas-attention-config", kText, kAll, "", "Sparse attention (JSON).", 0, 0, "", "", kNotYet},
+    {"routing-replay-config", kText, kAll, "", "Record expert routing (JSON).", 0, 0, "", "", kNotYet},
+    {"enable-chunked-moe", kSwitch, kAll, "false", "Cut MoE input.", 0, 0, "", "", kNotYet},
+    {"chunked-moe-size", kInt, kAll, "256", "Rows of a piece.", 1, kMaxCount, "", "", kNotYet},
+    {"scheduler-name", kText, kServe, "local", "Request scheduler over instances.", 0, 0, "", "", kNotYet},
+    {"scheduler-host", kText, kServe, "127.0.0.1", "Its Redis host.", 0, 0, "", "", kNotYet},
+    {"scheduler-port", kInt, kServe, "6379", "Its Redis port.", 0, 65535, "", "", kNotYet},
+    {"scheduler-topic", kText, kServe, "default", "Its topic.", 0, 0, "", "", kNotYet},
+    {"task", kText, kServe, "generate", "Pooling tasks.", 0, 0, "", "", kNotYet},
+    {"runner", kText, kServe, "auto", "Runner type.", 0, 0, "", "", kNotYet},
+    {"convert", kText, kServe, "auto", "Adapter conversion.", 0, 0, "", "", kNotYet},
+    {"override-pooler-config", kText, kServe, "", "Pooler settings (JSON).", 0, 0, "", "", kNotYet},
+    {"trace-enable", kSwitch, kServe, "false", "OpenTelemetry.", 0, 0, "", "", kNotYet},
+    {"otlp-traces-endpoint", kText, kServe, "", "Where traces go.", 0, 0, "", "", kNotYet},
+    {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
+    {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
+};
+
+// Known, and never needed: how FastDeploy's processes find each other, and its older modes.
+constexpr Standing kNone = Standing::kMeaningless;
+constexpr Flag kMeaninglessFlags[] = {
+    {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
+    {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
+    {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
+    {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},
+    {"kv-cache-ratio", kFloat, kAll, "0.75", "There is one KV pool.", 0, 1, "", "", kNone},
+    {"static-decode-blocks", kInt, kAll, "2", "Blocks are given on demand.", 0, kMaxCount, "", "", kNone},
+    {"prealloc-dec-block-slot-num-threshold", kInt, kAll, "12", "Blocks are given on demand.", 0, kMaxCount, "", "", kNone},
+    {"enable-output-caching", kSwitch, kAll, "true", "Generated tokens are always cached.", 0, 0, "", "", kNone},
+    {"enable-mm", kSwitch, kServe, "false", "Deprecated.", 0, 0, "", "", kNone},
+    {"tool-parser-plugin", kText, kServe, "", "Python plugins.", 0, 0, "", "", kNone},
+    {"tokenizer-base-url", kText, kServe, "", "The tokenizer is built in.", 0, 0, "", "", kNone},
+    {"engine-worker-queue-port", kText, kAll, "", "Process plumbing.", 0, 0, "", "", kNone},
+    {"cache-queue-port", kText, kAll, "", "Process plumbing.", 0, 0, "", "", kNone},
+    {"skip-port-check", kSwitch, kAll, "false", "Process plumbing.", 0, 0, "", "", kNone},
+    {"timeout", kInt, kServe, "0", "Process plumbing.", 0, kMaxCount, "", "", kNone},
+    {"disable-custom-all-reduce", kSwitch, kAll, "false", "CUDA plumbing.", 0, 0, "", "", kNone},
+    {"enable-custom-all-reduce", kSwitch, kAll, "true", "CUDA plumbing.", 0, 0, "", "", kNone},
+    {"use-internode-ll-two-stage", kSwitch, kAll, "false", "DeepEP plumbing.", 0, 0, "", "", kNone},
+    {"disable-sequence-parallel-moe", kSwitch, kAll, "false", "MoE plumbing.", 0, 0, "", "", kNone},
+    {"shutdown-comm-group-if-worker-idle", kSwitch, kAll, "false", "Process plumbing.", 0, 0, "", "", kNone},
+    {"scheduler-password", kText, kServe, "", "Redis plumbing.", 0, 0, "", "", kNone},
+    {"scheduler-db", kInt, kServe, "0", "Redis plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-max-size", kInt, kServe, "-1", "Request scheduler plumbing.", -1, kMaxCount, "", "", kNone},
+    {"scheduler-ttl", kInt, kServe, "900", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-min-load-score", kInt, kServe, "3", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-load-shards-num", kInt, kServe, "1", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-sync-period", kInt, kServe, "5", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-expire-period", kInt, kServe, "3000", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-release-load-expire-period", kInt, kServe, "600", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-reader-parallel", kInt, kServe, "4", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-writer-parallel", kInt, kServe, "4", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-reader-batch-size", kInt, kServe, "200", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+    {"scheduler-writer-batch-size", kInt, kServe, "200", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
+};
+
+constexpr FlagGroup kGroups[] = {
+    {"Model", kModel},
+    {"Memory and scheduling", kMemory},
+    {"Server", kServer},
+    {"Prompts and generation", kGenerate},
+    {"Tokens", kTokens},
+    {"Benchmarks", kBenchmarks},
+    {"Known, not there yet (one warning)", kLaterFlags},
+    {"Known, without meaning in Skiff (one warning)", kMeaninglessFlags},
+};
+
+}  // namespace
+
+std::span<const FlagGroup> flag_groups() { return kGroups; }
+
+}  // namespace skiff

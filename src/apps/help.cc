@@ -1,0 +1,120 @@
+#include "apps/help.h"
+
+#include <fmt/format.h>
+
+namespace skiff {
+namespace {
+
+struct About {
+  Commands command;
+  std::string_view usage, purpose, example;
+};
+
+constexpr About kAbout[] = {
+    {kServe, "MODEL [flags]", "Serve a model over an OpenAI-compatible HTTP API.",
+     "skiff serve models/demo --port 8000 --max-num-seqs 16"},
+    {kPredict, "MODEL (--prompt TEXT | --prompt-token-ids IDS | --data-file F) [flags]",
+     "Generate for some prompts and print JSON lines {\"src\",\"tgt\",\"output\",\"token_ids\","
+     "\"finish_reason\"}.",
+     "skiff predict models/demo --chat --prompt \"What is 27 + 45?\""},
+    {kChat, "MODEL [flags]", "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
+     "skiff chat models/demo"},
+    {kBench, "(latency|throughput) MODEL [flags]",
+     "Measure against this machine's own limit, after checking the result.",
+     "skiff bench latency models/demo --input-len 256 --output-len 64"},
+    {kTokenize, "MODEL [flags]", "JSON strings on stdin, one a line, become arrays of token ids.",
+     "echo '\"Hello\"' | skiff tokenize models/demo"},
+    {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
+     "skiff inspect models/demo --max-model-len 4096"},
+};
+
+std::string value_name(const Flag& flag) {
+  switch (flag.kind) {
+    case Kind::kSwitch: return "";
+    case Kind::kInt: return " N";
+    case Kind::kFloat: return " X";
+    case Kind::kChoice: return fmt::format(" {}", flag.choices);
+    case Kind::kText: return " TEXT";
+  }
+  return "";
+}
+
+std::string flag_line(const Flag& flag) {
+  const std::string left = fmt::format("  --{}{}", flag.name, value_name(flag));
+  const std::string fallback =
+      flag.fallback.empty() ? "" : fmt::format(" [{}]", flag.fallback);
+  return fmt::format("{:<38}{}{}{}\n", left, left.size() >= 38 ? "\n" + std::string(38, ' ') : "",
+                     flag.help, fallback);
+}
+
+std::string names_of(const FlagGroup& group, Commands command) {
+  std::string out = "  ";
+  size_t column = 2;
+  for (const Flag& flag : group.flags) {
+    if (!(flag.commands & command)) continue;
+    if (column + flag.name.size() > 96) {
+      out += "\n  ";
+      column = 2;
+    }
+    out += fmt::format("--{} ", flag.name);
+    column += flag.name.size() + 3;
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string general_help() {
+  std::string out = "skiff -- load a published language model, run it, serve it\n\nUsage: skiff COMMAND ...\n\n";
+  for (const About& about : kAbout)
+    out += fmt::format("  {:<9} {}\n", command_name(about.command), about.purpose);
+  return out +
+         "  version   Print the version.\n\n"
+         "skiff COMMAND --help explains every flag. Start with:\n\n"
+         "  skiff serve models/demo\n"
+         "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'\n";
+}
+
+std::string command_help(Commands command) {
+  std::string out;
+  for (const About& about : kAbout)
+    if (about.command == command)
+      out = fmt::format("skiff {} {}\n\n{}\n\nExample:\n  {}\n", command_name(command), about.usage,
+                        about.purpose, about.example);
+  for (const FlagGroup& group : flag_groups()) {
+    std::string lines;
+    bool later = false;
+    for (const Flag& flag : group.flags) {
+      if (!(flag.commands & command)) continue;
+      later |= flag.standing != Standing::kApplied;
+      lines += flag_line(flag);
+    }
+    if (!lines.empty())
+      out += fmt::format("\n{}:\n{}", group.heading, later ? names_of(group, command) : lines);
+  }
+  return out + "\nFlags are accepted with - or _, as --flag VALUE or --flag=VALUE; switches also as "
+               "--no-flag.\n";
+}
+
+std::string parameters_markdown() {
+  std::string out;
+  for (const FlagGroup& group : flag_groups()) {
+    out += fmt::format("\n## {}\n\n| flag | default | commands | meaning |\n|---|---|---|---|\n",
+                       group.heading);
+    for (const Flag& flag : group.flags) {
+      std::string commands;
+      for (const About& about : kAbout)
+        if (flag.commands & about.command)
+          commands += fmt::format("{}{}", commands.empty() ? "" : " ", command_name(about.command));
+      std::string help(flag.help);
+      if (flag.kind == Kind::kChoice) help += fmt::format(" One of {}.", flag.choices);
+      if (!flag.alias.empty()) help += fmt::format(" Also `--{}`.", flag.alias);
+      for (size_t i = 0; (i = help.find('|', i)) != std::string::npos; i += 2) help.insert(i, "\\");
+      out += fmt::format("| `--{}` | {} | {} | {} |\n", flag.name, flag.fallback, commands, help);
+    }
+  }
+  return out;
+}
+
+}  // namespace skiff

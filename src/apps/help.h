@@ -1,0 +1,13 @@
+// apps/help.h -- what --help prints, and the same table as Markdown for docs/parameters.md.
+#pragma once
+#include <string>
+
+#include "apps/args.h"
+
+namespace skiff {
+
+std::string general_help();
+std::string command_help(Commands command);
+std::string parameters_markdown();
+
+}  // namespace skiff

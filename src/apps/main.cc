@@ -1,0 +1,84 @@
+// apps/main.cc -- the `skiff` program. Everything that start-up throws ends here, as one line.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/help.h"
+#include "apps/nearest.h"
+#include "base/load_error.h"
+#include "base/log.h"
+
+namespace skiff {
+namespace {
+
+struct Command {
+  Commands id;
+  int (*run)(const Args&);
+};
+
+constexpr Command kCommands[] = {
+    {kServe, run_serve}, {kPredict, run_predict},   {kChat, run_chat},
+    {kBench, run_bench}, {kTokenize, run_tokenize}, {kInspect, run_inspect},
+};
+
+int run(const Command& command, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (word == "--help" || word == "-h") {
+      fmt::print("{}", command_help(command.id));
+      return 0;
+    }
+  const Args args(command.id, words);
+  init_log(command.id & kRuns ? args.text("log-level") : "info");
+  for (const std::string& warning : args.warnings()) spdlog::warn("{}", warning);
+  return command.run(args);
+}
+
+int dispatch(std::vector<std::string> words) {
+  const std::string name = words.empty() ? "--help" : words.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    const bool table = words.size() > 1 && words[1] == "--markdown";
+    fmt::print("{}", table ? parameters_markdown() : general_help());
+    return 0;
+  }
+  if (name == "version" || name == "--version") {
+    fmt::print("skiff {}\n", SKIFF_VERSION);
+    return 0;
+  }
+  words.erase(words.begin());
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) {
+    if (command_name(command.id) == name) return run(command, words);
+    names.push_back(command_name(command.id));
+  }
+  const std::string_view best = nearest(name, names);
+  throw UsageError(fmt::format("unknown command \"{}\"{} (see skiff --help)", name,
+                               best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+}
+
+// A failed read or write of stdout is an error too: a full disk must not look like success.
+int finish(int code) {
+  if (std::fflush(stdout) != 0 && code == 0) {
+    std::fprintf(stderr, "skiff: error: cannot write to stdout\n");
+    return 1;
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace skiff
+
+int main(int argc, char** argv) {
+  using namespace skiff;
+  try {
+    return finish(dispatch({argv + 1, argv + argc}));
+  } catch (const UsageError& e) {
+    fmt::print(stderr, "skiff: error: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "skiff: error: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,118 @@
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "apps/commands.h"
+#include "base/load_error.h"
+
+namespace skiff {
+namespace {
+
+namespace fs = std::filesystem;
+
+DType compute_dtype(const std::string& wanted, const std::string& folder,
+                    const std::string& config_name) {
+  if (wanted == "float32") return DType::kF32;
+  if (wanted == "bfloat16") return DType::kBF16;
+  const std::string stored = read_model_config(folder, config_name).dtype;
+  return stored == "bfloat16" || stored == "float16" ? DType::kBF16 : DType::kF32;
+}
+
+std::string tokenizer_folder(const Args& args, const std::string& folder) {
+  return args.given("tokenizer") ? args.text("tokenizer") : folder;
+}
+
+}  // namespace
+
+std::string model_folder(const Args& args, size_t index) {
+  const std::vector<std::string>& words = args.positional();
+  const bool named = args.given("model");
+  const size_t allowed = index + (named ? 0 : 1);
+  if (words.size() > allowed)
+    throw UsageError(fmt::format("unexpected argument \"{}\" (see skiff {} --help)", words[allowed],
+                                 command_name(args.command())));
+  if (!named && words.size() <= index)
+    throw UsageError(fmt::format("skiff {0} needs a model folder, as in skiff {0} models/demo",
+                                 command_name(args.command())));
+  const std::string folder = named ? args.text("model") : words[index];
+  if (!fs::exists(folder))
+    fail_load("{}: no such folder; MODEL is a local folder with config.json and weights", folder);
+  if (!fs::is_directory(folder)) fail_load("{}: not a folder", folder);
+  return folder;
+}
+
+EngineConfig engine_config(const Args& args, const std::string& folder) {
+  EngineConfig config;
+  config.model = folder;
+  config.config_name = args.text("model-config-name");
+  config.device = args.text("device");
+  config.dtype = compute_dtype(args.text("dtype"), folder, config.config_name);
+  config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
+  config.max_num_batched_tokens = static_cast<int>(args.integer("max-num-batched-tokens"));
+  config.max_model_len = static_cast<int>(args.integer("max-model-len"));
+  config.block_size = static_cast<int>(args.integer("block-size"));
+  config.num_blocks_override = static_cast<int>(args.integer("num-gpu-blocks-override"));
+  config.memory_utilization = args.number("gpu-memory-utilization");
+  config.prefix_caching = args.on("enable-prefix-caching");
+  config.chunked_prefill = args.on("enable-chunked-prefill");
+  config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
+  if (!(args.command() & kRuns)) return config;
+  config.load_format =
+      args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
+  config.threads = static_cast<int>(args.integer("threads"));
+  config.seed = static_cast<uint64_t>(args.integer("seed"));
+  return config;
+}
+
+SamplingParams sampling_params(const Args& args) {
+  SamplingParams params;
+  params.temperature = static_cast<float>(args.number("temperature"));
+  params.top_p = static_cast<float>(args.number("top-p"));
+  params.top_k = static_cast<int>(args.integer("top-k"));
+  params.min_p = static_cast<float>(args.number("min-p"));
+  params.repetition = static_cast<float>(args.number("repetition-penalty"));
+  params.presence = static_cast<float>(args.number("presence-penalty"));
+  params.frequency = static_cast<float>(args.number("frequency-penalty"));
+  params.min_tokens = static_cast<int>(args.integer("min-tokens"));
+  params.seed = static_cast<uint64_t>(args.integer("seed"));
+  return params;
+}
+
+std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::string& folder) {
+  auto loaded = load_tokenizer(tokenizer_folder(args, folder));
+  if (!loaded) throw LoadError(loaded.error().what);
+  return std::move(*loaded);
+}
+
+std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args,
+                                                       const std::string& folder) {
+  auto loaded = load_chat_template(tokenizer_folder(args, folder), args.text("chat-template"));
+  if (loaded) return std::move(*loaded);
+  if (loaded.error().code == Code::kNotFound && !args.given("chat-template")) return nullptr;
+  throw LoadError(loaded.error().what);
+}
+
+Conversation read_conversation(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail_load("{}: cannot be read", path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  auto parsed = parse_ordered_json(text);
+  if (!parsed) fail_load("{}: {}", path, parsed.error().what);
+  if (!parsed->is_object() || !parsed->contains("messages"))
+    fail_load("{}: expected an object with \"messages\"", path);
+  Conversation conversation;
+  for (const auto& [key, value] : parsed->items()) {
+    if (key == "messages") conversation.messages = value;
+    else if (key == "tools") conversation.tools = value;
+    else conversation.kwargs[key] = value;
+  }
+  return conversation;
+}
+
+std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer) {
+  if (!model.generation.eos.empty() || !tokenizer) return model.generation.eos;
+  if (const auto id = tokenizer->find(tokenizer->eos())) return {*id};
+  return {};
+}
+
+}  // namespace skiff

@@ -1,0 +1,47 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "arch/spec.h"
+
+namespace skiff {
+namespace {
+
+// Llama 3.1's published rule evaluated in double for head size 128.
+TEST(Rope, Llama3StretchesLowFrequenciesOnly) {
+  const Rope rope{.theta = 500000, .dim = 128, .scaling = Llama3Scaling{8, 1, 4, 8192}};
+  const std::vector<float> speeds = rope_frequencies(rope);
+  ASSERT_EQ(speeds.size(), 64u);
+  int kept = 0, blended = 0, slowed = 0;
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    const double plain = std::pow(500000.0, -2.0 * static_cast<double>(i) / 128);
+    const double wavelength = 2 * M_PI / plain;
+    double want = plain;
+    if (wavelength > 8192) {
+      want = plain / 8;
+      ++slowed;
+    } else if (wavelength >= 2048) {
+      const double smooth = (8192 / wavelength - 1) / 3;
+      want = (1 - smooth) * plain / 8 + smooth * plain;
+      ++blended;
+    } else {
+      ++kept;
+    }
+    // float pow, a division and the blend: a few ulp of 2^-24 each, times log(theta) for pow.
+    EXPECT_NEAR(speeds[i], want, want * 16 * 0x1p-24) << i;
+  }
+  EXPECT_GT(kept, 20);
+  EXPECT_GT(blended, 2);
+  EXPECT_GT(slowed, 10);
+}
+
+TEST(Rope, LinearScalingDividesPositions) {
+  const Rope plain{.theta = 10000, .dim = 8};
+  Rope scaled = plain;
+  scaled.scaling = LinearScaling{4};
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_FLOAT_EQ(rope_frequencies(scaled)[i] * 4, rope_frequencies(plain)[i]);
+}
+
+}  // namespace
+}  // namespace skiff

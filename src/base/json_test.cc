@@ -1,0 +1,62 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace skiff {
+namespace {
+
+TEST(Json, RefusesWithAReason) {
+  EXPECT_FALSE(parse_json("{\"a\":1,}"));
+  EXPECT_FALSE(parse_json("{\"a\":\"\xED\xA0\x80\"}"));  // a lone surrogate is not UTF-8
+  EXPECT_FALSE(parse_json(""));
+  const auto twice = parse_json("{\"a\":1,\"b\":{\"a\":2,\"a\":3}}");
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().what.find("duplicate key \"a\""), std::string::npos);
+  EXPECT_TRUE(parse_json("{\"a\":{\"a\":1},\"b\":{\"a\":2}}"));
+}
+
+TEST(Json, DepthAndSizeAreBounded) {
+  const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  EXPECT_TRUE(parse_json(nested(8), {.max_depth = 8}));
+  EXPECT_FALSE(parse_json(nested(9), {.max_depth = 8}));
+  EXPECT_FALSE(parse_json(nested(1000000)));  // neither a crash nor a stack overflow
+  EXPECT_FALSE(parse_json("[1,2,3]", {.max_bytes = 6}));
+}
+
+TEST(Fields, NamesFileAndKey) {
+  const Json json = {{"n", 3}, {"s", "x"}, {"none", nullptr}, {"o", {{"k", 1.5}}}};
+  const Fields fields(json, "config.json");
+  EXPECT_EQ(fields.need<int>("n"), 3);
+  EXPECT_EQ(fields.get<int>("none", 7), 7);
+  EXPECT_FLOAT_EQ(fields.child("o").need<float>("k"), 1.5f);
+  EXPECT_EQ(fields.child("absent").get<int>("k", 2), 2);
+  const auto message = [](auto&& f) -> std::string {
+    try {
+      f();
+    } catch (const LoadError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message([&] { (void)fields.need<int>("m"); }), "config.json: missing key \"m\"");
+  EXPECT_EQ(message([&] { (void)fields.need<int>("s"); }),
+            "config.json: key \"s\" has the wrong type: \"x\"");
+}
+
+TEST(Json, MissingFileIsNamed) {
+  EXPECT_THROW(
+      {
+        try {
+          read_json_file("/no/such/file.json");
+        } catch (const LoadError& e) {
+          EXPECT_NE(std::string(e.what()).find("/no/such/file.json"), std::string::npos);
+          throw;
+        }
+      },
+      LoadError);
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,31 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/queue.h"
+
+namespace skiff {
+namespace {
+
+TEST(Log, UserTextCannotForgeLines) {
+  EXPECT_EQ(escaped("a\nb\x1b[31m\xff\u4e2d"), "a\\x0ab\\x1b[31m\\xff\u4e2d");
+  EXPECT_EQ(escaped("abcdef", 3), "abc...");
+}
+
+TEST(Queue, DeliversInOrderAndEndsWhenClosed) {
+  Queue<int> queue;
+  std::thread producer([&] {
+    for (int i = 0; i < 1000; ++i) queue.push(i);
+    queue.close();
+  });
+  int expected = 0;
+  while (auto value = queue.pop()) ASSERT_EQ(*value, expected++);
+  EXPECT_EQ(expected, 1000);
+  EXPECT_TRUE(queue.drain(/*wait=*/true).empty());
+  producer.join();
+}
+
+}  // namespace
+}  // namespace skiff

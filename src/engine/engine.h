@@ -1,0 +1,64 @@
+// engine/engine.h -- the loop. One thread, one direction: commands in, steps out and back, events
+// out.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <functional>
+
+#include "base/queue.h"
+#include "engine/runner.h"
+#include "sched/scheduler.h"
+
+namespace skiff {
+
+class Engine {
+ public:
+  // Called on the engine's thread, twice a step, with what happened since the last call: often
+  // nothing.
+  using Outbox = std::function<void(std::vector<Event>)>;
+
+  // depth 1: wait for each step. depth 2: plan a step while the one before it computes. All must
+  // outlive the engine.
+  Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox, size_t depth);
+
+  // One turn: takes the commands that are there, plans and launches a step, and commits the oldest
+  // one in flight if `depth` are or nothing else can be done. Blocks while there is no work at all
+  // and the inbox is open.
+  void step() {
+    for (Command& command : inbox_.drain(/*wait=*/idle())) take(command);
+    StepPlan plan = scheduler_.plan();
+    const bool ran = !plan.empty();
+    SKIFF_CHECK(ran || !flying_.empty() || scheduler_.idle(), "the scheduler is stuck");
+    if (ran) {
+      runner_.launch(plan);
+      flying_.push_back(std::move(plan));
+    }
+    outbox_(scheduler_.take_events());
+    if (flying_.size() >= depth_ || (!ran && !flying_.empty())) {
+      scheduler_.commit(flying_.front(), runner_.wait(flying_.front().step));
+      flying_.pop_front();
+      ++steps_;
+      outbox_(scheduler_.take_events());
+    }
+  }
+
+  // Steps until the inbox is closed and all work is done. Once `abort` is true (and the inbox
+  // closed, or a command sent, to wake the engine), all sequences are cancelled instead.
+  void run(const std::atomic<bool>& abort);
+
+  bool idle() const { return scheduler_.idle() && flying_.empty(); }
+  uint64_t steps() const { return steps_; }  // committed
+
+ private:
+  void take(Command& command);
+
+  Scheduler& scheduler_;
+  Runner& runner_;
+  Queue<Command>& inbox_;
+  Outbox outbox_;
+  size_t depth_;
+  uint64_t steps_ = 0;
+  std::deque<StepPlan> flying_;
+};
+
+}  // namespace skiff

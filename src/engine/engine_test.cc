@@ -1,0 +1,262 @@
+// Random schedules with a model that remembers its tokens: whatever the scheduler does, each
+// request must get what it would get alone.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "engine/fake_runner.h"
+#include "engine/random_case.h"
+
+namespace skiff {
+namespace {
+
+struct Totals {
+  long cases = 0, steps = 0, preemptions = 0, evictions = 0, cached = 0, reopened = 0, drafted = 0,
+       kept = 0, cancelled = 0, stopped = 0, full = 0, cut_reports = 0;
+};
+
+struct Setup {
+  int block_size, num_blocks;
+  Limits limits;
+  size_t depth;
+  bool share, drafts;
+};
+
+Setup random_setup(std::mt19937_64& rng) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  Setup s;
+  s.block_size = pick(1, 5);
+  s.num_blocks = pick(40, 120) / s.block_size;
+  s.limits.max_seqs = pick(1, 6);
+  s.limits.max_rows = rng() % 2 ? pick(s.limits.max_seqs, 12) : pick(12, 60);
+  s.limits.max_context = rng() % 4 ? 64 : 40;
+  s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 10);
+  s.limits.chunked_prefill = rng() % 4 != 0;
+  s.depth = static_cast<size_t>(pick(1, 2));
+  s.share = rng() % 4 != 0;
+  s.drafts = rng() % 2;
+  return s;
+}
+
+std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
+  std::vector<NewSequence> all;
+  const size_t n = 3 + rng() % 8;
+  const bool priorities = rng() % 2;
+  for (SeqId id = 1; id <= n; ++id) {
+    NewSequence s;
+    s.id = id;
+    for (size_t i = 0, shared = rng() % 18; i < shared; ++i)
+      s.prompt.push_back(static_cast<Token>(100 + i));
+    for (size_t i = 0, own = 1 + rng() % 16; i < own; ++i)
+      s.prompt.push_back(static_cast<Token>(200 + rng() % 3));
+    s.params.seed = rng() % 2;
+    if (rng() % 4 == 0) s.params.logprobs = static_cast<int>(rng() % 3);
+    if (rng() % 5 == 0) s.params.prompt_logprobs = static_cast<int>(rng() % 3);
+    if (rng() % 4 == 0) s.params.min_tokens = static_cast<int>(rng() % 10);
+    s.stop.max_tokens = 1 + static_cast<int>(rng() % 36);
+    if (rng() % 2) s.stop.tokens = {5, 17};
+    if (priorities) s.priority = static_cast<int>(rng() % 3) - 1;
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+// What the request gets alone.
+Heard oracle(const NewSequence& in, int capacity) {
+  Heard out;
+  std::vector<Token> context = in.prompt;
+  for (size_t p = 1; p < in.prompt.size() && in.params.prompt_logprobs != kNoLogprobs; ++p) {
+    out.prompt_logprobs.push_back(fake_logprobs(std::span(context).first(p), in.prompt[p],
+                                                in.params.prompt_logprobs));
+  }
+  while (out.finish == Finish::kNone) {
+    const Token t = fake_next(context, in.params.seed);
+    if (in.params.logprobs != kNoLogprobs)
+      out.logprobs.push_back(fake_logprobs(context, t, in.params.logprobs));
+    out.tokens.push_back(t);
+    context.push_back(t);
+    const auto n = static_cast<int>(out.tokens.size());
+    const auto& stop = in.stop.tokens;
+    if (n > in.params.min_tokens && std::find(stop.begin(), stop.end(), t) != stop.end())
+      out.finish = Finish::kStop;
+    else if (n == in.stop.max_tokens || static_cast<int>(context.size()) == capacity)
+      out.finish = Finish::kLength;
+  }
+  return out;
+}
+
+bool same(const PositionLogprobs& a, const PositionLogprobs& b) {
+  const auto equal = [](TokenLogprob x, TokenLogprob y) {
+    return x.token == y.token && x.logprob == y.logprob;
+  };
+  return equal(a.chosen, b.chosen) && a.rank == b.rank &&
+         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), equal);
+}
+
+template <class T, class Same>
+bool prefix_of(const std::vector<T>& a, const std::vector<T>& b, Same equal) {
+  return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin(), equal);
+}
+
+void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
+  SCOPED_TRACE(testing::Message() << "sequence " << in.id);
+  ASSERT_EQ(got.after_end, 0);
+  ASSERT_LE(got.admitted, 1);
+  ASSERT_TRUE(prefix_of(got.tokens, want.tokens, std::equal_to<>()));
+  ASSERT_TRUE(prefix_of(got.logprobs, want.logprobs, same));
+  ASSERT_TRUE(prefix_of(got.prompt_logprobs, want.prompt_logprobs, same));
+  ASSERT_EQ(got.logprobs.size(),
+            in.params.logprobs != kNoLogprobs ? got.tokens.size() : 0);
+  ASSERT_TRUE(in.params.prompt_logprobs == kNoLogprobs || got.cached == 0);
+  if (got.finish == Finish::kCancelled) return;
+  ASSERT_EQ(got.admitted, 1);
+  ASSERT_EQ(got.finish, want.finish);
+  ASSERT_EQ(got.tokens.size(), want.tokens.size());
+  ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
+}
+
+void run_case(uint64_t seed, Totals& totals) {
+  std::mt19937_64 rng(seed);
+  const Setup setup = random_setup(rng);
+  const std::vector<NewSequence> requests = random_requests(rng);
+  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share);
+  Scheduler scheduler(setup.limits, cache);
+  FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
+                     seed});
+  Queue<Command> inbox;
+  Listener listener;
+  Engine engine(scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
+  run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng);
+
+  const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
+  for (const NewSequence& in : requests) {
+    const Heard& got = listener.of(in.id);
+    ASSERT_NO_FATAL_FAILURE(expect_same(got, oracle(in, capacity), in));
+    totals.cancelled += got.finish == Finish::kCancelled;
+    totals.stopped += got.finish == Finish::kStop;
+    totals.full += static_cast<int>(in.prompt.size() + got.tokens.size()) == capacity;
+    totals.cut_reports += in.params.prompt_logprobs != kNoLogprobs &&
+                          static_cast<int>(in.prompt.size()) > setup.limits.max_logit_rows;
+  }
+  BlockTable all;
+  ASSERT_EQ(cache.num_free(), setup.num_blocks) << "a block leaked";
+  ASSERT_TRUE(cache.grow(all, setup.num_blocks * setup.block_size));
+  ASSERT_EQ(std::set(all.blocks.begin(), all.blocks.end()).size(), all.blocks.size());
+  const SchedulerStats stats = scheduler.stats();
+  ASSERT_EQ(stats.running + stats.waiting, 0);
+  ASSERT_EQ(scheduler.free_slots(), setup.limits.max_seqs);
+  ++totals.cases;
+  totals.steps += runner.counts().steps;
+  totals.preemptions += static_cast<long>(stats.preemptions);
+  totals.evictions += static_cast<long>(cache.evictions());
+  totals.cached += static_cast<long>(stats.cached_tokens);
+  totals.reopened += runner.counts().reopened;
+  totals.drafted += runner.counts().drafted;
+  totals.kept += runner.counts().kept;
+}
+
+TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
+  Totals t;
+  for (uint64_t seed = 0; seed < 10000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    run_case(seed, t);
+    if (HasFatalFailure()) return;
+  }
+  std::printf("cases %ld steps %ld preemptions %ld (reopened with output %ld) evictions %ld "
+              "cached tokens %ld drafted %ld kept %ld cancelled %ld stopped %ld full %ld "
+              "cut reports %ld\n", t.cases, t.steps, t.preemptions, t.reopened, t.evictions,
+              t.cached, t.drafted, t.kept, t.cancelled, t.stopped, t.full, t.cut_reports);
+  // The schedules did what they are meant to test.
+  EXPECT_GT(t.preemptions, 1000);
+  EXPECT_GT(t.reopened, 1000);
+  EXPECT_GT(t.evictions, 1000);
+  EXPECT_GT(t.cached, 1000);
+  EXPECT_GT(t.kept, 1000);
+  EXPECT_GT(t.drafted, t.kept);
+  EXPECT_GT(t.cancelled, 1000);
+  EXPECT_GT(t.stopped, 1000);
+  EXPECT_GT(t.full, 100);
+  EXPECT_GT(t.cut_reports, 100);
+}
+
+NewSequence request(SeqId id, int prompt, int max_tokens) {
+  NewSequence s;
+  s.id = id;
+  for (int i = 0; i < prompt; ++i) s.prompt.push_back(i % 7);
+  s.stop.max_tokens = max_tokens;
+  return s;
+}
+
+class Rig {
+ public:
+  explicit Rig(size_t depth)
+      : cache_(32, 4, true),
+        scheduler_(limits_, cache_),
+        runner_({32, 4, limits_, depth, false, 1}),
+        engine_(scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth) {}
+
+  const Limits limits_{.max_seqs = 4, .max_rows = 32, .max_context = 64, .max_logit_rows = 8};
+  CacheIndex cache_;
+  Scheduler scheduler_;
+  FakeRunner runner_;
+  Queue<Command> inbox_;
+  Listener listener_;
+  Engine engine_;
+};
+
+TEST(Engine, ACancelFreesASequenceInFlightWithinOneStep) {
+  Rig rig(2);
+  rig.inbox_.push(request(1, 8, 50));
+  for (int i = 0; i < 5; ++i) rig.engine_.step();
+  EXPECT_LT(rig.cache_.num_free(), 32);
+  rig.inbox_.push(Cancel{1});
+  rig.engine_.step();
+  EXPECT_EQ(rig.listener_.of(1).finish, Finish::kCancelled);
+  EXPECT_EQ(rig.cache_.num_free(), 32);
+  EXPECT_TRUE(rig.engine_.idle());
+  rig.inbox_.push(Cancel{1});  // again, and of nobody
+  rig.inbox_.push(Cancel{77});
+  rig.engine_.step();
+  EXPECT_FALSE(rig.listener_.knows(77));
+}
+
+TEST(Engine, ARequestThatCannotRunIsToldWhy) {
+  Rig rig(1);
+  rig.inbox_.push(request(1, 64, 1));
+  rig.engine_.step();
+  EXPECT_EQ(rig.listener_.of(1).finish, Finish::kExhausted);
+  EXPECT_NE(rig.listener_.of(1).why.find("64"), std::string::npos);
+  EXPECT_TRUE(rig.engine_.idle());
+}
+
+TEST(Engine, RunEndsWhenClosedAndDrained) {
+  Rig rig(2);
+  const std::atomic<bool> abort = false;
+  rig.inbox_.push(request(1, 8, 20));
+  std::thread closer([&] {
+    rig.inbox_.push(request(2, 9, 20));
+    rig.inbox_.close();
+  });
+  rig.engine_.run(abort);
+  closer.join();
+  EXPECT_EQ(rig.listener_.of(1).tokens.size(), 20u);
+  EXPECT_EQ(rig.listener_.of(2).tokens.size(), 20u);
+}
+
+TEST(Engine, RunCancelsAllWhenAborted) {
+  Rig rig(2);
+  const std::atomic<bool> abort = true;
+  rig.inbox_.push(request(1, 8, 20));
+  rig.inbox_.close();
+  rig.engine_.run(abort);
+  EXPECT_EQ(rig.listener_.of(1).finish, Finish::kCancelled);
+  EXPECT_EQ(rig.cache_.num_free(), 32);
+}
+
+}  // namespace
+}  // namespace skiff

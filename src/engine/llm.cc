@@ -1,0 +1,171 @@
+#include "engine/llm.h"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/device_runner.h"
+#include "engine/engine.h"
+#include "engine/ledger.h"
+#include "engine/resolve.h"
+#include "engine/stats_board.h"
+#include "model/kv_cache.h"
+
+namespace skiff {
+namespace {
+
+Progress progress_bar(const EngineConfig& config) {
+  return make_progress_bar(config.quiet ? "" : "loading weights");
+}
+
+Event refusal(SeqId id) {
+  return {.seq = id, .finish = Finish::kExhausted, .why = "the engine has stopped"};
+}
+
+// What comes of loading, in the order of loading.
+struct Loaded {
+  explicit Loaded(EngineConfig wanted);
+
+  Ledger ledger;
+  ModelConfig model;
+  EngineConfig config;
+  std::unique_ptr<Ops> ops;
+  MemoryPlan memory;
+  LoadedModel weights;
+  std::optional<KvCache> kv;
+};
+
+Loaded::Loaded(EngineConfig wanted) {
+  model = read_model_config(wanted.model, wanted.config_name);
+  config = resolved(std::move(wanted), model.spec);
+  ledger.close("config");
+  ops = make_ops(config);
+  memory = plan_memory(model.spec, memory_request(config, model.spec));
+  config.num_blocks_override = memory.blocks;
+  if (!config.quiet) spdlog::info("memory plan\n{}", memory.table());
+  ledger.close("plan");
+  weights = load_model(config.model, model,
+                       {.compute = config.dtype, .format = config.load_format,
+                        .dummy_seed = config.seed, .progress = progress_bar(config)}, *ops);
+  ledger.close("load");
+  kv.emplace(model.spec, memory.blocks, config.block_size, config.dtype, ops->device());
+  ledger.close("kv");
+}
+
+class LocalLlm final : public Llm {
+ public:
+  LocalLlm(const EngineConfig& config, Sink sink);
+  ~LocalLlm() override { stop(/*drain=*/false); }
+
+  const ModelConfig& model() const override { return loaded_.model; }
+  const EngineConfig& config() const override { return loaded_.config; }
+  const MemoryPlan& memory() const override { return loaded_.memory; }
+  void submit(NewSequence sequence) override;
+  void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
+  EngineStats stats() const override { return board_.read(); }
+  void stop(bool drain) override;
+
+ private:
+  void deliver(std::vector<Event> events);
+  void serve();
+  void publish_stats();
+
+  Loaded loaded_;
+  Sink sink_;
+  Limits limits_;
+  CacheIndex cache_;
+  Scheduler scheduler_;
+  StepExecutor executor_;
+  DeviceRunner runner_;
+  Queue<Command> inbox_;
+  Engine engine_;
+  StatsBoard board_;
+  std::atomic<bool> abort_ = false;
+  std::mutex door_;     // held for a moment by submit() and by the end of serve()
+  bool ended_ = false;  // guarded by door_: nobody reads the inbox any more
+  std::mutex joining_;
+  std::thread thread_;  // guarded by joining_
+};
+
+LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
+    : loaded_(config),
+      sink_(std::move(sink)),
+      limits_(limits_of(loaded_.config, loaded_.model.spec)),
+      cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching),
+      scheduler_(limits_, cache_),
+      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_),
+      runner_(executor_),
+      engine_(scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+              static_cast<size_t>(loaded_.config.steps_in_flight)) {
+  publish_stats();
+  loaded_.ledger.close("engine");
+  if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
+  thread_ = std::thread([this] { serve(); });
+}
+
+void LocalLlm::submit(NewSequence sequence) {
+  const SeqId id = sequence.id;
+  {
+    std::lock_guard lock(door_);
+    if (!ended_) {
+      board_.begin_work();
+      inbox_.push(std::move(sequence));
+      return;
+    }
+  }
+  sink_({refusal(id)});
+}
+
+// On the engine's thread, before and after each step is waited for. The numbers are out before
+// the events, so that who hears of an end finds it counted.
+void LocalLlm::deliver(std::vector<Event> events) {
+  publish_stats();
+  for (const Event& event : events)
+    if (event.finish != Finish::kNone) board_.end_work();
+  if (!events.empty()) sink_(std::move(events));
+}
+
+void LocalLlm::publish_stats() {
+  const SchedulerStats s = scheduler_.stats();
+  board_.write({.running = s.running,
+                .waiting = s.waiting,
+                .blocks_total = cache_.num_blocks(),
+                .blocks_free = cache_.num_free(),
+                .steps = engine_.steps(),
+                .prompt_tokens = s.prompt_tokens,
+                .cached_tokens = s.cached_tokens,
+                .generation_tokens = s.generation_tokens,
+                .preemptions = s.preemptions});
+}
+
+void LocalLlm::serve() {
+  engine_.run(abort_);
+  std::vector<Command> late;
+  {
+    std::lock_guard lock(door_);
+    ended_ = true;
+    late = inbox_.drain(/*wait=*/false);
+  }
+  for (const Command& command : late) {
+    const auto* sequence = std::get_if<NewSequence>(&command);
+    if (sequence != nullptr) deliver({refusal(sequence->id)});
+  }
+}
+
+void LocalLlm::stop(bool drain) {
+  if (!drain) abort_ = true;
+  inbox_.close();
+  std::lock_guard lock(joining_);
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace
+
+std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
+  return std::make_unique<LocalLlm>(config, std::move(sink));
+}
+
+}  // namespace skiff

@@ -1,0 +1,224 @@
+#include "engine/llm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/load_error.h"
+#include "engine/random_case.h"
+#include "engine/resolve.h"
+#include "engine/test_model.h"
+
+namespace skiff {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+// Collects events from the engine's thread; waits for ends.
+class Ear {
+ public:
+  Llm::Sink sink() {
+    return [this](std::vector<Event> events) {
+      std::lock_guard lock(mutex_);
+      listener_.hear(events);
+      for (const Event& e : events) ended_ += e.finish != Finish::kNone;
+      changed_.notify_all();
+    };
+  }
+  bool wait_for_ends(int n) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, [&] { return ended_ >= n; });
+  }
+  bool wait_for_tokens(SeqId id) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, [&] {
+      return listener_.knows(id) && !listener_.of(id).tokens.empty();
+    });
+  }
+  Heard of(SeqId id) {
+    std::lock_guard lock(mutex_);
+    return listener_.of(id);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Listener listener_;
+  int ended_ = 0;
+};
+
+class LlmTest : public testing::Test {
+ protected:
+  LlmTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    config_.model = folder_.path();
+    config_.load_format = LoadFormat::kDummy;
+    config_.threads = 1;
+    config_.block_size = 8;
+    config_.quiet = true;
+  }
+  std::string refusal() {
+    try {
+      Llm::start(config_, ear_.sink());
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  DummyFolder folder_;
+  EngineConfig config_;
+  Ear ear_;
+};
+
+NewSequence request(SeqId id, int prompt, int max_tokens) {
+  NewSequence s;
+  s.id = id;
+  for (int i = 0; i < prompt; ++i) s.prompt.push_back((i * 7 + static_cast<int>(id)) % 97);
+  s.stop.max_tokens = max_tokens;
+  s.params.temperature = 0;
+  return s;
+}
+
+TEST_F(LlmTest, AnswersResolvesAndCounts) {
+  auto llm = Llm::start(config_, ear_.sink());
+  EXPECT_EQ(llm->config().max_model_len, 256);
+  EXPECT_EQ(llm->config().max_num_batched_tokens, 512);
+  EXPECT_EQ(llm->config().num_blocks_override, llm->memory().blocks);
+  EXPECT_GT(llm->memory().blocks, 0);
+  for (SeqId id = 1; id <= 20; ++id) llm->submit(request(id, 10, 12));
+  ASSERT_TRUE(ear_.wait_for_ends(20));
+  const EngineStats stats = llm->stats();
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.prompt_tokens, 200u);
+  EXPECT_EQ(stats.generation_tokens, 240u);
+  EXPECT_GE(stats.steps, 12u);
+  EXPECT_EQ(stats.blocks_total, llm->memory().blocks);
+  EXPECT_EQ(stats.blocks_free, stats.blocks_total);
+  EXPECT_EQ(stats.seconds_since_progress, 0);
+  EXPECT_EQ(ear_.of(7).finish, Finish::kLength);
+}
+
+TEST_F(LlmTest, BothDevicesAndDtypesRun) {
+  for (const char* device : {"cpu", "reference"}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      config_.device = device;
+      config_.dtype = dtype;
+      Ear ear;
+      auto llm = Llm::start(config_, ear.sink());
+      llm->submit(request(1, 10, 12));
+      ASSERT_TRUE(ear.wait_for_ends(1));
+      EXPECT_EQ(ear.of(1).tokens.size(), 12u);
+    }
+  }
+}
+
+TEST_F(LlmTest, StopDrainsWhatRuns) {
+  auto llm = Llm::start(config_, ear_.sink());
+  for (SeqId id = 1; id <= 12; ++id) llm->submit(request(id, 10, 30));
+  llm->stop(/*drain=*/true);
+  for (SeqId id = 1; id <= 12; ++id) EXPECT_EQ(ear_.of(id).tokens.size(), 30u);
+  llm->stop(true);
+  llm->stop(false);
+  llm->submit(request(13, 10, 30));
+  EXPECT_EQ(ear_.of(13).finish, Finish::kExhausted);
+  EXPECT_THAT(ear_.of(13).why, HasSubstr("stopped"));
+}
+
+TEST_F(LlmTest, StopCancelsWhatRuns) {
+  auto llm = Llm::start(config_, ear_.sink());
+  for (SeqId id = 1; id <= 12; ++id) llm->submit(request(id, 10, 240));
+  ASSERT_TRUE(ear_.wait_for_tokens(1));
+  llm->stop(/*drain=*/false);
+  EXPECT_TRUE(ear_.wait_for_ends(12));
+  EXPECT_EQ(ear_.of(12).finish, Finish::kCancelled);
+  EXPECT_EQ(llm->stats().blocks_free, llm->stats().blocks_total);
+}
+
+TEST_F(LlmTest, ADrainCanBeCutShort) {
+  auto llm = Llm::start(config_, ear_.sink());
+  for (SeqId id = 1; id <= 200; ++id) llm->submit(request(id, 10, 240));
+  std::thread drain([&] { llm->stop(true); });
+  ASSERT_TRUE(ear_.wait_for_tokens(1));
+  llm->stop(false);
+  drain.join();
+  EXPECT_TRUE(ear_.wait_for_ends(200));
+  EXPECT_EQ(ear_.of(200).finish, Finish::kCancelled);
+}
+
+TEST_F(LlmTest, CancelsARunningSequence) {
+  auto llm = Llm::start(config_, ear_.sink());
+  llm->submit(request(1, 10, 240));
+  ASSERT_TRUE(ear_.wait_for_tokens(1));
+  llm->cancel(1);
+  llm->cancel(99);
+  ASSERT_TRUE(ear_.wait_for_ends(1));
+  EXPECT_EQ(ear_.of(1).finish, Finish::kCancelled);
+}
+
+TEST_F(LlmTest, RefusesWhatCannotRun) {
+  config_.max_model_len = 32;
+  auto llm = Llm::start(config_, ear_.sink());
+  llm->submit(request(1, 32, 1));
+  NewSequence foreign = request(2, 3, 1);
+  foreign.prompt[1] = 97;
+  llm->submit(foreign);
+  ASSERT_TRUE(ear_.wait_for_ends(2));
+  EXPECT_THAT(ear_.of(1).why, HasSubstr("context of 32"));
+  EXPECT_THAT(ear_.of(2).why, HasSubstr("token 97"));
+  EXPECT_EQ(llm->stats().seconds_since_progress, 0);
+}
+
+TEST_F(LlmTest, AnIdleEngineSleeps) {
+  auto llm = Llm::start(config_, ear_.sink());
+  llm->submit(request(1, 10, 5));
+  ASSERT_TRUE(ear_.wait_for_ends(1));
+  std::this_thread::sleep_for(50ms);  // threads that spin for a moment before they sleep
+  const auto cpu = [] {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  };
+  const double before = cpu();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LT(cpu() - before, 0.03);
+}
+
+TEST_F(LlmTest, WrongSettingsNameTheFlag) {
+  const EngineConfig good = config_;
+  const auto with = [&](auto change) {
+    config_ = good;
+    change(config_);
+    return refusal();
+  };
+  EXPECT_THAT(with([](auto& c) { c.device = "abacus"; }), HasSubstr("--device"));
+  EXPECT_THAT(with([](auto& c) { c.max_model_len = 257; }), HasSubstr("256 positions"));
+  EXPECT_THAT(with([](auto& c) { c.max_num_seqs = 0; }), HasSubstr("--max-num-seqs"));
+  EXPECT_THAT(with([](auto& c) { c.max_num_batched_tokens = 7; }),
+              HasSubstr("--max-num-batched-tokens"));
+  EXPECT_THAT(with([](auto& c) { c.steps_in_flight = 3; }), HasSubstr("1 or 2"));
+  EXPECT_THAT(with([](auto& c) { c.memory_utilization = 1.5; }), HasSubstr("utilization"));
+  EXPECT_THAT(with([](auto& c) { c.dtype = DType::kF16; }), HasSubstr("--dtype"));
+  EXPECT_THAT(with([](auto& c) { c.model = "/nowhere"; }), HasSubstr("/nowhere"));
+}
+
+TEST(Resolve, ZerosBecomeNumbers) {
+  ModelSpec spec;
+  spec.max_context = 131072;
+  EXPECT_EQ(resolved({}, spec).max_model_len, 32768);
+  EXPECT_EQ(resolved({}, spec).max_num_batched_tokens, 8192);
+  EXPECT_GE(resolved({}, spec).threads, 1);
+  EXPECT_EQ(resolved({.max_model_len = 1000}, spec).max_num_batched_tokens, 1000);
+  EXPECT_EQ(resolved({.max_model_len = 100}, spec).max_num_batched_tokens, 512);
+  EXPECT_EQ(resolved({.max_model_len = 1000, .chunked_prefill = false}, spec)
+                .max_num_batched_tokens, 1008);
+  EXPECT_EQ(resolved({.max_model_len = 100000}, spec).max_model_len, 100000);
+}
+
+}  // namespace
+}  // namespace skiff

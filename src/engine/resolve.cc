@@ -1,0 +1,93 @@
+#include "engine/resolve.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/load_error.h"
+
+namespace skiff {
+namespace {
+
+constexpr int kMostContext = 1 << 24, kMostRows = 1 << 20, kMostSeqs = 1 << 14;
+constexpr int kDefaultContext = 32768, kDefaultRows = 8192, kFewestRows = 512;
+constexpr int kLogitRows = 256;
+
+void need_range(const char* flag, int value, int low, int high) {
+  if (value < low || value > high)
+    fail_load("{} is {}; it must be from {} to {}", flag, value, low, high);
+}
+
+int context_of(const EngineConfig& config, const ModelSpec& spec) {
+  const int most = spec.max_context > 0 ? spec.max_context : kMostContext;
+  if (config.max_model_len == 0) return std::min(most, kDefaultContext);
+  need_range("--max-model-len", config.max_model_len, 2, kMostContext);
+  if (config.max_model_len > most)
+    fail_load("--max-model-len is {}, but {}/{} supports {} positions", config.max_model_len,
+              config.model, config.config_name, most);
+  return config.max_model_len;
+}
+
+int rows_of(const EngineConfig& config) {
+  if (config.max_num_batched_tokens == 0) {
+    // Room for a whole prompt beside all decodes, where it may not be cut.
+    if (!config.chunked_prefill) return config.max_model_len + config.max_num_seqs;
+    return std::max({std::min(kDefaultRows, config.max_model_len), kFewestRows,
+                     config.max_num_seqs});
+  }
+  need_range("--max-num-batched-tokens", config.max_num_batched_tokens, 1, kMostRows);
+  if (config.max_num_batched_tokens < config.max_num_seqs)
+    fail_load("--max-num-batched-tokens is {}, less than --max-num-seqs, {}: each running sequence "
+              "needs a row", config.max_num_batched_tokens, config.max_num_seqs);
+  return config.max_num_batched_tokens;
+}
+
+}  // namespace
+
+EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
+  need_range("--max-num-seqs", config.max_num_seqs, 1, kMostSeqs);
+  need_range("--block-size", config.block_size, 1, 4096);
+  need_range("--threads", config.threads, 0, 1024);
+  need_range("--num-gpu-blocks-override", config.num_blocks_override, 0, 1 << 24);
+  if (config.steps_in_flight != 1 && config.steps_in_flight != 2)
+    fail_load("steps in flight are {}; they must be 1 or 2", config.steps_in_flight);
+  if (!(config.memory_utilization > 0 && config.memory_utilization <= 1))
+    fail_load("--gpu-memory-utilization is {}; it must be above 0 and at most 1",
+              config.memory_utilization);
+  if (config.dtype != DType::kF32 && config.dtype != DType::kBF16)
+    fail_load("--dtype is {}; it must be float32 or bfloat16", name(config.dtype));
+  config.max_model_len = context_of(config, spec);
+  config.max_num_batched_tokens = rows_of(config);
+  if (config.threads == 0)
+    config.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return config;
+}
+
+Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
+  return {.max_seqs = config.max_num_seqs,
+          .max_rows = config.max_num_batched_tokens,
+          .max_context = config.max_model_len,
+          .max_logit_rows = std::max(kLogitRows, config.max_num_seqs),
+          .vocab = spec.vocab,
+          .chunked_prefill = config.chunked_prefill};
+}
+
+MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) {
+  const Limits limits = limits_of(config, spec);
+  const double available = static_cast<double>(available_memory()) * config.memory_utilization;
+  return {.compute = config.dtype,
+          .block_size = config.block_size,
+          .max_rows = limits.max_rows,
+          .max_logit_rows = limits.max_logit_rows,
+          .max_seqs = limits.max_seqs,
+          .max_model_len = limits.max_context,
+          .num_blocks_override = config.num_blocks_override,
+          .available = static_cast<size_t>(available)};
+}
+
+std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
+  if (config.device == "cpu") return make_cpu_ops(config.threads);
+  if (config.device == "reference") return make_reference_ops();
+  fail_load("--device is \"{}\"; it must be cpu or reference", config.device);
+}
+
+}  // namespace skiff

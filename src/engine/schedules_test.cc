@@ -1,0 +1,222 @@
+// Random schedules on real models: tokens and log-probabilities of each request, bit for bit what
+// it gets alone, however its prompt is cut, whoever shares the step, whatever is preempted or
+// found in the cache, and however many threads compute.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdio>
+#include <functional>
+
+#include "engine/device_runner.h"
+#include "engine/random_case.h"
+#include "engine/test_model.h"
+
+namespace skiff {
+namespace {
+
+struct Model {
+  Model(const std::string& dir, LoadFormat format, DType act, int threads)
+      : act(act),
+        ops(make_cpu_ops(threads)),
+        weights(load_model(dir, read_model_config(dir), {.compute = act, .format = format, .dummy_seed = 5},
+                           *ops)) {}
+  DType act;
+  std::unique_ptr<Ops> ops;
+  LoadedModel weights;
+};
+
+struct Setup {
+  int block_size = 16, num_blocks = 64;
+  Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
+  size_t depth = 1;
+  bool share = false;
+};
+
+// Hands the scheduler guesses: mostly what comes next, as the requests run alone have told.
+class GuessingRunner : public Runner {
+ public:
+  using Text = std::function<const std::vector<Token>&(SeqId)>;
+  GuessingRunner(Runner& runner, Text text, uint64_t seed)
+      : runner_(runner), text_(std::move(text)), rng_(seed) {}
+  void launch(const StepPlan& plan) override {
+    plan_ = plan;
+    runner_.launch(plan);
+  }
+  StepResult wait(uint64_t step) override {
+    StepResult result = runner_.wait(step);
+    for (size_t i = 0; i < plan_.spans.size(); ++i) guess(plan_.spans[i], result, i);
+    return result;
+  }
+  long kept = 0, drafted = 0;
+
+ private:
+  void guess(const Span& span, StepResult& result, size_t i) {
+    drafted += span.draft;
+    if (!span.sample) return;
+    kept += static_cast<long>(result.tokens[i].size()) - 1;
+    size_t& said = said_[span.seq];
+    said += result.tokens[i].size();
+    const std::vector<Token>& text = text_(span.seq);
+    for (size_t d = 0; d < rng_() % 4 && said + d < text.size(); ++d)
+      result.drafts[i].push_back(rng_() % 4 ? text[said + d] : static_cast<Token>(rng_() % 50));
+  }
+
+  Runner& runner_;
+  Text text_;
+  std::mt19937_64 rng_;
+  StepPlan plan_;
+  std::map<SeqId, size_t> said_;
+};
+
+struct Totals { uint64_t preemptions = 0, evictions = 0, cached = 0; long kept = 0, drafted = 0; };
+
+using Texts = std::map<SeqId, Heard>;
+
+void run(Model& model, const Setup& setup, std::vector<Command> commands, std::mt19937_64& rng,
+         const Texts* guesses, Listener& listener, Totals& totals) {
+  KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act, model.ops->device());
+  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share);
+  Scheduler scheduler(setup.limits, cache);
+  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits);
+  DeviceRunner device(executor);
+  GuessingRunner guessing(device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; },
+                          rng());
+  Runner& runner = guesses != nullptr ? static_cast<Runner&>(guessing) : device;
+  Queue<Command> inbox;
+  Engine engine(scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
+  run_commands(engine, inbox, std::move(commands), rng);
+  EXPECT_EQ(cache.num_free(), setup.num_blocks);
+  totals.preemptions += scheduler.stats().preemptions;
+  totals.cached += scheduler.stats().cached_tokens;
+  totals.evictions += cache.evictions();
+  totals.kept += guessing.kept;
+  totals.drafted += guessing.drafted;
+}
+
+SamplingParams random_params(std::mt19937_64& rng) {
+  SamplingParams p;
+  p.temperature = rng() % 3 ? 1.1f : 0.f;
+  if (rng() % 2) p.top_p = 0.9f;
+  if (rng() % 2) p.top_k = 40;
+  p.seed = rng();
+  if (rng() % 3 == 0) p.logprobs = static_cast<int>(rng() % 4);
+  if (rng() % 4 == 0) p.prompt_logprobs = static_cast<int>(rng() % 3);
+  if (rng() % 3 == 0) p.min_tokens = 6;
+  if (rng() % 3 == 0) {
+    p.repetition = 1.2f;
+    p.frequency = 0.3f;
+    p.presence = 0.2f;
+  }
+  if (rng() % 4 == 0) p.logit_bias = {{7, 1.5f}, {9, -2.f}};
+  return p;
+}
+
+std::vector<NewSequence> random_requests(std::mt19937_64& rng, int vocab) {
+  const auto token = [&] { return static_cast<Token>(rng() % static_cast<uint64_t>(vocab)); };
+  std::vector<Token> shared(24);
+  for (Token& t : shared) t = token();
+  std::vector<NewSequence> all;
+  for (SeqId id = 1; id <= 6; ++id) {
+    NewSequence s;
+    s.id = id;
+    s.prompt.assign(shared.begin(), shared.begin() + static_cast<long>(rng() % 25));
+    for (size_t i = 0, own = 1 + rng() % 20; i < own; ++i) s.prompt.push_back(token());
+    s.params = random_params(rng);
+    s.stop.max_tokens = 1 + static_cast<int>(rng() % 24);
+    if (rng() % 2) s.stop.tokens = {token(), token(), token()};
+    s.priority = static_cast<int>(rng() % 2);
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+Setup random_setup(std::mt19937_64& rng) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  Setup s;
+  s.block_size = pick(1, 16);
+  // A request alone needs up to 44 + 24 positions; not many more are there.
+  s.num_blocks = pick(70, 95) / s.block_size + 1;
+  s.limits.max_seqs = pick(2, 5);
+  s.limits.max_rows = pick(s.limits.max_seqs, 40);
+  s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 12);
+  s.limits.chunked_prefill = rng() % 4 != 0;
+  s.depth = static_cast<size_t>(pick(1, 2));
+  s.share = rng() % 4 != 0;
+  return s;
+}
+
+bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+bool same(const TokenLogprob& a, const TokenLogprob& b) {
+  return a.token == b.token && same_bits(a.logprob, b.logprob);
+}
+void expect_same(const std::vector<PositionLogprobs>& got, const std::vector<PositionLogprobs>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(same(got[i].chosen, want[i].chosen)) << "position " << i;
+    ASSERT_EQ(got[i].rank, want[i].rank);
+    ASSERT_EQ(got[i].top.size(), want[i].top.size());
+    for (size_t k = 0; k < got[i].top.size(); ++k) ASSERT_TRUE(same(got[i].top[k], want[i].top[k]));
+  }
+}
+
+void check_schedules(const std::string& dir, LoadFormat format, DType act, int cases) {
+  std::vector<std::unique_ptr<Model>> models;
+  for (int threads = 1; threads <= 3; ++threads)
+    models.push_back(std::make_unique<Model>(dir, format, act, threads));
+  Totals totals, ignored;
+  std::set<Token> said;
+  for (int seed = 0; seed < cases; ++seed) {
+    SCOPED_TRACE(testing::Message() << dir << " seed " << seed);
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const auto requests = random_requests(rng, models[0]->weights.spec.vocab);
+    Listener listener;
+    Texts alone;
+    for (const NewSequence& in : requests) {
+      Listener one;
+      run(*models[0], {}, {in}, rng, nullptr, one, ignored);
+      alone[in.id] = one.of(in.id);
+      said.insert(one.of(in.id).tokens.begin(), one.of(in.id).tokens.end());
+    }
+    const Setup setup = random_setup(rng);
+    const bool drafts = setup.depth == 1 && rng() % 2;
+    run(*models[rng() % 3], setup, shuffled_commands(requests, 0, rng), rng,
+        drafts ? &alone : nullptr, listener, totals);
+    for (const NewSequence& in : requests) {
+      const Heard &got = listener.of(in.id), &want = alone.at(in.id);
+      ASSERT_EQ(got.tokens, want.tokens);
+      ASSERT_EQ(got.finish, want.finish);
+      ASSERT_NO_FATAL_FAILURE(expect_same(got.logprobs, want.logprobs));
+      ASSERT_NO_FATAL_FAILURE(expect_same(got.prompt_logprobs, want.prompt_logprobs));
+    }
+  }
+  std::printf("%s: preemptions %zu, evictions %zu, cached tokens %zu, drafts kept %ld of %ld, "
+              "different tokens %zu\n", dir.c_str(), totals.preemptions, totals.evictions,
+              totals.cached, totals.kept, totals.drafted, said.size());
+  EXPECT_GT(totals.preemptions, 0u);
+  EXPECT_GT(totals.evictions, 0u);
+  EXPECT_GT(totals.cached, 0u);
+  EXPECT_GT(totals.kept, 0);
+  EXPECT_GT(totals.drafted, totals.kept);
+  EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
+}
+
+TEST(Schedules, DummyWeightsInFloat32) {
+  DummyFolder folder("schedules_f32");
+  check_schedules(folder.path(), LoadFormat::kDummy, DType::kF32, 50);
+}
+
+TEST(Schedules, DummyWeightsInBFloat16) {
+  DummyFolder folder("schedules_bf16");
+  check_schedules(folder.path(), LoadFormat::kDummy, DType::kBF16, 50);
+}
+
+TEST(Schedules, SmallCheckpoints) {
+  const auto folders = small_models();
+  if (folders.empty()) GTEST_SKIP() << "no checkpoints in tests/golden or models/demo";
+  for (const std::string& dir : folders) check_schedules(dir, LoadFormat::kAuto, DType::kF32, 20);
+}
+
+}  // namespace
+}  // namespace skiff

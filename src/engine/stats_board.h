@@ -1,0 +1,43 @@
+// engine/stats_board.h -- the last snapshot of the engine's numbers, for any thread to read.
+#pragma once
+#include <chrono>
+#include <mutex>
+
+#include "engine/llm.h"
+
+namespace skiff {
+
+// Thread-safe.
+class StatsBoard {
+ public:
+  // A sequence was handed in, or has ended.
+  void begin_work() {
+    std::lock_guard lock(mutex_);
+    if (work_++ == 0) progress_ = Clock::now();
+  }
+  void end_work() {
+    std::lock_guard lock(mutex_);
+    --work_;
+  }
+  void write(const EngineStats& stats) {
+    std::lock_guard lock(mutex_);
+    if (stats.steps != stats_.steps) progress_ = Clock::now();
+    stats_ = stats;
+  }
+  EngineStats read() const {
+    std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    const std::chrono::duration<double> quiet = Clock::now() - progress_;
+    stats.seconds_since_progress = work_ > 0 ? quiet.count() : 0;
+    return stats;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  mutable std::mutex mutex_;
+  EngineStats stats_;             // guarded by mutex_, as is all below
+  int work_ = 0;                  // sequences handed in and not ended
+  Clock::time_point progress_{};  // when a step was last committed, or work began
+};
+
+}  // namespace skiff

@@ -1,0 +1,111 @@
+#include "kv/prefix_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace skiff {
+
+uint64_t PrefixTree::hash_edge(BlockId parent, std::span<const Token> tokens) {
+  uint64_t h = 0x9e3779b97f4a7c15ull * static_cast<uint64_t>(parent + 2);
+  for (const Token t : tokens) {
+    h = (h ^ static_cast<uint32_t>(t)) * 0xff51afd7ed558ccdull;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+PrefixTree::PrefixTree(BlockPool& pool, int block_size, Hash hash)
+    : pool_(pool),
+      block_size_(static_cast<size_t>(block_size)),
+      hash_(hash),
+      nodes_(static_cast<size_t>(pool.num_blocks())),
+      tokens_(nodes_.size() * block_size_) {}
+
+std::span<Token> PrefixTree::tokens_of(BlockId id) {
+  return std::span(tokens_).subspan(static_cast<size_t>(id) * block_size_, block_size_);
+}
+
+BlockId PrefixTree::find(BlockId parent, std::span<const Token> tokens, uint64_t hash) {
+  const auto [begin, end] = index_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    if (node(it->second).parent == parent && std::ranges::equal(tokens_of(it->second), tokens))
+      return it->second;
+  }
+  return kRoot;
+}
+
+std::vector<BlockId> PrefixTree::match(std::span<const Token> tokens) {
+  std::vector<BlockId> path;
+  for (BlockId at = kRoot; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
+    const auto edge = tokens.first(block_size_);
+    at = find(at, edge, hash_(at, edge));
+    if (at == kRoot) break;
+    share(at);
+    path.push_back(at);
+  }
+  return path;
+}
+
+BlockId PrefixTree::insert(BlockId parent, std::span<const Token> tokens, BlockId block) {
+  SKIFF_CHECK(tokens.size() == block_size_);
+  SKIFF_CHECK(!node(block).known, "block {} is in the tree already", block);
+  const uint64_t hash = hash_(parent, tokens);
+  if (const BlockId known = find(parent, tokens, hash); known != kRoot) {
+    share(known);
+    pool_.drop(block);
+    return known;
+  }
+  if (parent != kRoot) ++node(parent).children;  // not in leaves_: the caller holds it
+  node(block) = {.parent = parent, .children = 0, .known = true, .hash = hash, .dropped = 0};
+  std::ranges::copy(tokens, tokens_of(block).begin());
+  index_.emplace(hash, block);
+  pool_.share(block);
+  return block;
+}
+
+void PrefixTree::share(BlockId id) {
+  if (pool_.refs(id) == 1) {
+    remove_leaf(id);
+    --evictable_;
+  }
+  pool_.share(id);
+}
+
+void PrefixTree::drop(BlockId id) {
+  pool_.drop(id);
+  if (!node(id).known || pool_.refs(id) != 1) return;
+  ++evictable_;
+  node(id).dropped = ++clock_;
+  add_leaf(id);
+}
+
+void PrefixTree::add_leaf(BlockId id) {
+  if (node(id).children == 0 && pool_.refs(id) == 1) leaves_.emplace(node(id).dropped, id);
+}
+
+void PrefixTree::remove_leaf(BlockId id) { leaves_.erase({node(id).dropped, id}); }
+
+int PrefixTree::evict(int want) {
+  int freed = 0;
+  for (; freed < want && !leaves_.empty(); ++freed) {
+    const BlockId id = leaves_.begin()->second;
+    leaves_.erase(leaves_.begin());
+    forget(id);
+  }
+  return freed;
+}
+
+void PrefixTree::forget(BlockId id) {
+  const auto [begin, end] = index_.equal_range(node(id).hash);
+  index_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == id; }));
+  const BlockId parent = node(id).parent;
+  node(id) = {};
+  --evictable_;
+  pool_.drop(id);
+  if (parent == kRoot) return;
+  --node(parent).children;
+  add_leaf(parent);
+}
+
+}  // namespace skiff

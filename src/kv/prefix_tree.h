@@ -1,0 +1,72 @@
+// kv/prefix_tree.h -- which full blocks of tokens the cache already holds.
+#pragma once
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kv/block_pool.h"
+
+namespace skiff {
+
+// A trie whose edges are whole blocks of tokens (the idea of RadixAttention, Zheng et al. 2024,
+// with the block as the unit). The tree holds one reference on each block it knows. A hash finds
+// an edge, then the tokens are compared: a hit is never a false hit.
+//
+// Whoever holds a block of the tree holds all blocks above it: match() hands out whole paths, and
+// insert() replaces a caller's block by the one that the tree already knows. So a block that only
+// the tree holds has nothing but such blocks below it, and all of them can be evicted.
+//
+// Cost: match and insert are linear in the tokens given; evict takes O(log n) for each block.
+// Not thread-safe.
+class PrefixTree {
+ public:
+  static constexpr BlockId kRoot = -1;
+  using Hash = uint64_t (*)(BlockId parent, std::span<const Token> tokens);
+  static uint64_t hash_edge(BlockId parent, std::span<const Token> tokens);
+
+  // The pool must outlive the tree. Any hash is right; a bad one is slow.
+  PrefixTree(BlockPool& pool, int block_size, Hash hash = hash_edge);
+  // The longest known prefix of `tokens`, in whole blocks. Each block is shared to the caller.
+  std::vector<BlockId> match(std::span<const Token> tokens);
+  // Remember that the caller's `block` holds `tokens` (one block of them) after the path that ends
+  // in `parent`, which the caller holds. Returns the block that the caller holds from now on:
+  // `block`, or the one that the tree knew before, in exchange for it.
+  BlockId insert(BlockId parent, std::span<const Token> tokens, BlockId block);
+  // Give back one reference on any block of the pool, in the tree or not.
+  void drop(BlockId id);
+  // Free up to `want` blocks, the least recently dropped leaves first. Returns how many.
+  int evict(int want);
+  int num_evictable() const { return evictable_; }
+  int size() const { return static_cast<int>(index_.size()); }  // blocks known
+
+ private:
+  struct Node {
+    BlockId parent = kRoot;
+    int children = 0;
+    bool known = false;
+    uint64_t hash = 0;
+    uint64_t dropped = 0;  // when the last caller let go
+  };
+
+  Node& node(BlockId id) { return nodes_[static_cast<size_t>(id)]; }
+  std::span<Token> tokens_of(BlockId id);
+  BlockId find(BlockId parent, std::span<const Token> tokens, uint64_t hash);
+  void share(BlockId id);
+  void add_leaf(BlockId id);     // to leaves_, if it is a leaf that only the tree holds
+  void remove_leaf(BlockId id);  // from leaves_, if it is there
+  void forget(BlockId id);
+
+  BlockPool& pool_;
+  size_t block_size_;
+  Hash hash_;
+  std::vector<Node> nodes_;    // a block of the tree is its own node
+  std::vector<Token> tokens_;  // [num_blocks, block_size]
+  std::unordered_multimap<uint64_t, BlockId> index_;   // hash of (parent, tokens) -> node
+  std::set<std::pair<uint64_t, BlockId>> leaves_;      // evictable now, by Node::dropped
+  int evictable_ = 0;                                  // nodes that only the tree holds
+  uint64_t clock_ = 0;
+};
+
+}  // namespace skiff

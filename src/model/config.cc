@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "model/family.h"
+#include "model/loader.h"
+#include "weights/name_list.h"
+
+namespace skiff {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Levenshtein; both strings are short.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+[[noreturn]] void fail_unknown(const std::string& where, std::string arch) {
+  arch.resize(std::min<size_t>(arch.size(), 100));
+  const auto known = known_architectures();
+  const auto nearest =
+      std::ranges::min(known, {}, [&](std::string_view k) { return edit_distance(arch, k); });
+  fail_load("{}: architecture \"{}\" is not supported (nearest: {}); known: {}", where,
+            escaped(arch), nearest, name_list(known, 1000));
+}
+
+const Family& family_of(const Fields& config) {
+  const auto names = config.need<std::vector<std::string>>("architectures");
+  if (names.empty()) fail_load("{}: \"architectures\" is empty", config.where());
+  const Family* family = find_family(names[0]);
+  if (!family) fail_unknown(config.where(), names[0]);
+  return *family;
+}
+
+int32_t token_id(const Json& value, const Fields& config, std::string_view key) {
+  if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMaxVocab)
+    fail_load("{}: \"{}\" holds {}, not a token id", config.where(), key,
+              value.dump().substr(0, 80));
+  return value.get<int32_t>();
+}
+
+// An id or a list of ids; negative ones mean "none".
+std::vector<int32_t> token_ids(const Fields& config, const std::string& key) {
+  if (!config.has(key)) return {};
+  const Json& value = config.json().at(key);
+  std::vector<int32_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value}))
+    if (const int32_t token = token_id(id, config, key); token >= 0) ids.push_back(token);
+  return ids;
+}
+
+float bounded(const Fields& config, std::string_view key, float fallback, float min, float max) {
+  const auto value = config.get<float>(key, fallback);
+  if (!(value >= min && value <= max))
+    fail_load("{}: \"{}\" is {}, must be in [{}, {}]", config.where(), key, value, min, max);
+  return value;
+}
+
+void read_generation(const Fields& config, GenerationDefaults& out) {
+  if (const auto ids = token_ids(config, "eos_token_id"); !ids.empty()) out.eos = ids;
+  if (const auto ids = token_ids(config, "bos_token_id"); !ids.empty()) out.bos = ids[0];
+  out.do_sample = config.get<bool>("do_sample", out.do_sample);
+  out.temperature = bounded(config, "temperature", out.temperature, 0, 100);
+  out.top_p = bounded(config, "top_p", out.top_p, 0, 1);
+  out.repetition = bounded(config, "repetition_penalty", out.repetition, 0.01f, 100);
+  out.top_k = get_int(config, "top_k", out.top_k, -1, kMaxVocab);
+}
+
+void refuse_quantized(const Fields& config) {
+  for (const std::string_view key : {"quantization_config", "compression_config"})
+    if (config.has(key))
+      fail_load(
+          "{}: \"{}\" is set: quantized checkpoints are not supported; use the bf16, fp16 or fp32 "
+          "one",
+          config.where(), key);
+}
+
+}  // namespace
+
+ModelConfig read_model_config(const std::string& dir, const std::string& config_name) {
+  const std::string path = (fs::path(dir) / config_name).string();
+  const Json json = read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32});
+  const Fields config(json, path);
+  const Family& family = family_of(config);
+  refuse_quantized(config);
+  ModelConfig out;
+  out.spec = family.describe(config);
+  out.spec.arch = family.arch;
+  out.dtype = config.get<std::string>("dtype", config.get<std::string>("torch_dtype", ""));
+  read_generation(config, out.generation);
+  const std::string generation = (fs::path(dir) / "generation_config.json").string();
+  if (fs::exists(generation)) {
+    const Json defaults = read_json_file(generation, {.max_bytes = 16u << 20, .max_depth = 32});
+    read_generation(Fields(defaults, generation), out.generation);
+  }
+  return out;
+}
+
+}  // namespace skiff

@@ -1,0 +1,18 @@
+// Qwen 1.5, 2 and 2.5: Llama with biases on q, k and v, and windows on the upper layers.
+#include "model/family.h"
+
+namespace skiff {
+namespace {
+
+ModelSpec describe(const Fields& config) {
+  ModelSpec spec = llama_like(config);
+  for_each_gqa(spec, [](Gqa& m) { m.qkv_bias = true; });
+  qwen_windows(spec, config, 28);
+  return spec;
+}
+
+}  // namespace
+
+extern const Family kQwen2{"Qwen2ForCausalLM", describe, hf_names};
+
+}  // namespace skiff

@@ -1,0 +1,160 @@
+// Every family against transformers' logits (tools/golden/make_golden.py), on both backends.
+//
+// Tolerances. A dot product of K terms rounded to `u` at each addition behaves like an exact one
+// whose terms were changed by about sqrt(K) * u relative to their size; storing an activation is
+// one more change of u. expected.st holds how far the logits move per unit of random relative
+// change of all weights ("sensitivity", the largest logit of four draws), so rounding moves them
+// by about sensitivity * sqrt(K) * u, and two evaluations differ by at most twice that. K <= 128
+// here. The largest of 83 * 112 logits may be some 4 times what four draws showed.
+//   f32:  u = 2^-24: 8 * sensitivity * sqrt(128) * 2^-24.
+//   bf16: u = 2^-9, sums are f32, so only storing counts: a weight, an input and an output each;
+//         8 * sensitivity * sqrt(3) * 2^-9 would be larger than the logits. Errors of many rows
+//         average, though: the root mean square over all logits stays below
+//         sensitivity_rms * sqrt(3) * 2^-9, where sensitivity_rms < sensitivity / 3 (the largest
+//         of thousands of normal values is more than 3 deviations out).
+// A bf16 row whose choice of experts flips is simply another row; the median row is judged.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "model/golden_cases.h"
+#include "model/single.h"
+
+namespace skiff {
+namespace {
+
+using testing::Golden;
+using testing::golden_dir;
+
+struct Backend {
+  const char* name;
+  std::unique_ptr<Ops> (*make)();
+};
+const Backend kBackends[] = {{"reference", [] { return make_reference_ops(); }},
+                             {"cpu", [] { return make_cpu_ops(2); }}};
+
+LoadedModel load(const std::string& name, Ops& ops, DType compute) {
+  const ModelConfig config = read_model_config(golden_dir(name));
+  return load_model(golden_dir(name), config, {.compute = compute, .progress = {}}, ops);
+}
+
+// All rows' logits, the prompt fed in pieces of these sizes, the last repeated.
+std::vector<float> run(const LoadedModel& model, Ops& ops, DType act,
+                       std::span<const int32_t> tokens, std::vector<size_t> pieces) {
+  SingleSequence sequence(model, ops, act, static_cast<int>(tokens.size()),
+                          static_cast<int>(tokens.size()));
+  std::vector<float> all;
+  for (size_t i = 0; !tokens.empty(); ++i) {
+    const size_t n = std::min(tokens.size(), pieces[std::min(i, pieces.size() - 1)]);
+    const Tensor logits = sequence.forward(tokens.first(n));
+    all.insert(all.end(), logits.as<float>(), logits.as<float>() + logits.elements());
+    tokens = tokens.subspan(n);
+  }
+  return all;
+}
+
+float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float worst = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float d = std::abs(a[i] - b[i]);
+    worst = d <= worst ? worst : d;  // NaN is kept
+  }
+  return worst;
+}
+
+double deviation(std::span<const float> x) {
+  double sum = 0, squares = 0;
+  for (float v : x) sum += v, squares += static_cast<double>(v) * v;
+  const auto n = static_cast<double>(x.size());
+  return std::sqrt(squares / n - sum / n * (sum / n));
+}
+
+double median_row_error(const std::vector<float>& a, const std::vector<float>& b, size_t vocab) {
+  std::vector<double> errors;
+  for (size_t at = 0; at + vocab <= a.size(); at += vocab) {
+    double squares = 0;
+    for (size_t i = at; i < at + vocab; ++i)
+      squares += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    errors.push_back(std::sqrt(squares / static_cast<double>(vocab)));
+  }
+  std::ranges::nth_element(errors, errors.begin() + std::ssize(errors) / 2);
+  return errors[errors.size() / 2];
+}
+
+class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, Backend>> {
+ protected:
+  std::string name() const { return std::get<0>(GetParam()); }
+  std::unique_ptr<Ops> ops_ = std::get<1>(GetParam()).make();
+};
+
+TEST_P(GoldenTest, F32LogitsInAnyPieces) {
+  const Golden golden = testing::read_golden(name());
+  const LoadedModel model = load(name(), *ops_, DType::kF32);
+  const float bound = 8 * golden.sensitivity * std::sqrt(128.0f) * 0x1p-24f;
+  EXPECT_LT(bound, 0.01 * deviation(golden.logits)) << "a test that cannot fail";
+
+  const auto whole = run(model, *ops_, DType::kF32, golden.prompt, {golden.prompt.size()});
+  EXPECT_LE(largest_difference(whole, golden.logits), bound);
+  EXPECT_EQ(run(model, *ops_, DType::kF32, golden.prompt, {1}), whole);
+  EXPECT_EQ(run(model, *ops_, DType::kF32, golden.prompt, {3, 7, 61, 5}), whole);
+}
+
+TEST_P(GoldenTest, F32GreedyContinuation) {
+  const Golden golden = testing::read_golden(name());
+  const LoadedModel model = load(name(), *ops_, DType::kF32);
+  const size_t all = golden.prompt.size() + golden.greedy.size();
+  SingleSequence sequence(model, *ops_, DType::kF32, static_cast<int>(all), static_cast<int>(all));
+  Tensor logits = sequence.forward(golden.prompt);
+  std::vector<int32_t> said;
+  while (said.size() < golden.greedy.size()) {
+    const float* last = logits.row<float>(logits.rows() - 1);
+    said.push_back(static_cast<int32_t>(std::max_element(last, last + logits.cols()) - last));
+    logits = sequence.forward(std::span(said).last(1));
+  }
+  EXPECT_EQ(said, golden.greedy);
+}
+
+TEST_P(GoldenTest, Bf16Logits) {
+  const Golden golden = testing::read_golden(name());
+  const LoadedModel model = load(name(), *ops_, DType::kBF16);
+  const auto vocab = static_cast<size_t>(model.spec.vocab);
+  const double bound = golden.sensitivity / 3 * std::sqrt(3.0) * 0x1p-9;
+  const auto whole = run(model, *ops_, DType::kBF16, golden.prompt, {golden.prompt.size()});
+  const double error = median_row_error(whole, golden.logits, vocab);
+  RecordProperty("error", std::to_string(error));
+  EXPECT_LE(error, bound);
+  EXPECT_LE(error, 0.1 * deviation(golden.logits));
+  EXPECT_EQ(run(model, *ops_, DType::kBF16, golden.prompt, {2, 64, 9}), whole);
+}
+
+std::string case_name(const ::testing::TestParamInfo<std::tuple<std::string, Backend>>& info) {
+  return std::get<0>(info.param) + "_" + std::get<1>(info.param).name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest,
+                         ::testing::Combine(::testing::ValuesIn(testing::golden_names(false)),
+                                            ::testing::ValuesIn(kBackends)),
+                         case_name);
+
+class PaddleLayoutTest : public GoldenTest {};
+
+TEST_P(PaddleLayoutTest, EqualsTorchLayoutBitForBit) {
+  const std::string torch = name().substr(0, name().size() - std::string("_paddle").size());
+  const Golden golden = testing::read_golden(torch);
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    const LoadedModel ours = load(name(), *ops_, compute), theirs = load(torch, *ops_, compute);
+    EXPECT_EQ(run(ours, *ops_, compute, golden.prompt, {40}),
+              run(theirs, *ops_, compute, golden.prompt, {40}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PaddleLayoutTest,
+                         ::testing::Combine(::testing::ValuesIn(testing::golden_names(true)),
+                                            ::testing::ValuesIn(kBackends)),
+                         case_name);
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,50 @@
+#include "model/kv_cache.h"
+
+namespace skiff {
+namespace {
+
+const Gqa& gqa(const Layer& layer) { return std::get<Gqa>(layer.mixer); }
+
+size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
+
+// Keys (or values) of one block of one layer.
+size_t half_block(const Layer& layer, int block_size, DType dtype) {
+  return static_cast<size_t>(block_size) * static_cast<size_t>(gqa(layer).kv_heads) *
+         static_cast<size_t>(gqa(layer).head_dim) * bytes(dtype);
+}
+
+size_t half_layer(const Layer& layer, int num_blocks, int block_size, DType dtype) {
+  return round_up(half_block(layer, block_size, dtype) * static_cast<size_t>(num_blocks));
+}
+
+size_t all_bytes(const ModelSpec& spec, int num_blocks, int block_size, DType dtype) {
+  size_t sum = 0;
+  for (const Layer& layer : spec.layers)
+    sum += 2 * half_layer(layer, num_blocks, block_size, dtype);
+  return sum;
+}
+
+}  // namespace
+
+size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, DType dtype) {
+  size_t sum = 0;
+  for (const Layer& layer : spec.layers) sum += 2 * half_block(layer, block_size, dtype);
+  return sum;
+}
+
+KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dtype, Device device)
+    : storage_(device, all_bytes(spec, num_blocks, block_size, dtype)) {
+  SKIFF_CHECK(num_blocks > 0 && block_size > 0, "{} blocks of {}", num_blocks, block_size);
+  size_t at = 0;
+  for (const Layer& layer : spec.layers) {
+    const size_t half = half_layer(layer, num_blocks, block_size, dtype);
+    const auto view = [&](size_t offset) {
+      return storage_.view(
+          dtype, {num_blocks, block_size, gqa(layer).kv_heads, gqa(layer).head_dim}, offset);
+    };
+    layers_.push_back({.k = view(at), .v = view(at + half), .page_size = block_size});
+    at += 2 * half;
+  }
+}
+
+}  // namespace skiff

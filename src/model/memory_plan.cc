@@ -1,0 +1,98 @@
+#include "model/memory_plan.h"
+
+#include <algorithm>
+
+#include "base/load_error.h"
+#include "model/kv_cache.h"
+#include "model/slots.h"
+
+namespace skiff {
+namespace {
+
+constexpr size_t kGiB = size_t{1} << 30;
+// Prepared weights are filled up to so many outputs and, in bf16, inputs.
+constexpr int64_t kPanelOut = 32, kPanelIn = 32;
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+size_t slot_bytes(const Slot& slot, DType compute) {
+  if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector)
+    return static_cast<size_t>(slot.out) * 4;
+  if (slot.kind == Slot::kTable) return static_cast<size_t>(slot.elements()) * bytes(compute);
+  const int64_t padded = std::max<int64_t>(slot.experts, 1) * round_up(slot.out, kPanelOut) *
+                         round_up(slot.in, compute == DType::kBF16 ? kPanelIn : 1);
+  return static_cast<size_t>(padded) * bytes(compute) +
+         (slot.bias ? static_cast<size_t>(slot.out) * 4 : 0);
+}
+
+size_t weight_bytes(const ModelSpec& spec, DType compute) {
+  size_t sum = 0;
+  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, compute);
+  return sum;
+}
+
+int blocks_for(int64_t positions, int block_size) {
+  return static_cast<int>((positions + block_size - 1) / block_size);
+}
+
+double gib(size_t bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); }
+
+std::string row(std::string_view what, size_t bytes, std::string_view note) {
+  return fmt::format("  {:<12} {:>9.3f} GiB  {}\n", what, gib(bytes), note);
+}
+
+[[noreturn]] void fail_plan(const MemoryPlan& plan, const MemoryRequest& request) {
+  const std::string what =
+      request.num_blocks_override > 0
+          ? fmt::format("{} blocks (--num-gpu-blocks-override)", plan.blocks)
+          : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
+  fail_load(
+      "the model needs {:.3f} GiB for {}, {:.3f} GiB are available: lower --max-model-len, "
+      "--max-num-seqs or --max-num-batched-tokens, choose --dtype bfloat16, or raise "
+      "--gpu-memory-utilization\n{}",
+      gib(plan.total()), what, gib(plan.available), plan.table());
+}
+
+}  // namespace
+
+std::string MemoryPlan::table() const {
+  const size_t left = available - std::min(available, total());
+  return row("weights", weights,
+             fmt::format("{:.3f} B parameters", static_cast<double>(parameters) * 1e-9)) +
+         row("activations", activations, "") +
+         row("kv cache", kv,
+             fmt::format("{} blocks of {:.1f} KiB", blocks, static_cast<double>(kv_block) / 1024)) +
+         row("total", total(), "") +
+         row("available", available, fmt::format("{:.3f} GiB stay free", gib(left)));
+}
+
+MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
+  MemoryPlan plan{.parameters = parameter_count(spec), .available = request.available};
+  plan.weights = weight_bytes(spec, request.compute);
+  plan.activations =
+      Decoder::arena_bytes(spec, request.compute, request.max_rows, request.max_logit_rows);
+  plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
+  const int least = blocks_for(request.max_model_len, request.block_size);
+  const int64_t wanted = int64_t{least} * request.max_seqs;
+  const size_t fixed = plan.weights + plan.activations;
+  const size_t room = plan.available - std::min(plan.available, fixed);
+  const auto affordable = static_cast<int64_t>(room / plan.kv_block);
+  plan.blocks = request.num_blocks_override > 0
+                    ? request.num_blocks_override
+                    : static_cast<int>(
+                          std::clamp<int64_t>(affordable, least, std::max<int64_t>(wanted, least)));
+  plan.kv = static_cast<size_t>(plan.blocks) * plan.kv_block;
+  if (plan.total() > plan.available) fail_plan(plan, request);
+  return plan;
+}
+
+size_t parameter_count(const ModelSpec& spec) {
+  size_t sum = 0;
+  for (const Slot& slot : slots_of(spec)) {
+    if (is_tied_head(slot, spec)) continue;
+    sum += static_cast<size_t>(slot.elements()) + (slot.bias ? static_cast<size_t>(slot.out) : 0);
+  }
+  return sum;
+}
+
+}  // namespace skiff

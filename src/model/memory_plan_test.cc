@@ -1,0 +1,97 @@
+#include "model/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/load_error.h"
+#include "model/kv_cache.h"
+#include "model/test_model.h"
+
+namespace skiff {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+ModelSpec spec() { return testing::TestModel("LlamaForCausalLM").config().spec; }
+
+MemoryRequest request(size_t available) {
+  return {.max_rows = 64,
+          .max_logit_rows = 8,
+          .max_seqs = 4,
+          .max_model_len = 130,
+          .available = available};
+}
+
+TEST(MemoryPlan, CountsParameters) {
+  // embed and head 40*16 each, final norm 16; a layer: 2 norms, q and o 16*16, k and v 8*16,
+  // three MLP matrices 24*16.
+  EXPECT_EQ(parameter_count(spec()), 2u * 640 + 16 + 2 * (32 + 512 + 256 + 1152));
+}
+
+TEST(MemoryPlan, KvBlockBytes) {
+  // 2 layers, keys and values, 64 positions, 2 heads of 4, f32.
+  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kF32), 2u * 2 * 64 * 2 * 4 * 4);
+  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kBF16), 2u * 2 * 64 * 2 * 4 * 2);
+}
+
+TEST(MemoryPlan, EnoughMemoryGivesEverySequenceItsLength) {
+  const MemoryPlan plan = plan_memory(spec(), request(64 * kMiB));
+  EXPECT_EQ(plan.blocks, 4 * 3);  // 130 positions are 3 blocks of 64
+  EXPECT_EQ(plan.kv, static_cast<size_t>(plan.blocks) * plan.kv_block);
+  EXPECT_LE(plan.total(), plan.available);
+  EXPECT_THAT(plan.table(),
+              AllOf(HasSubstr("weights"), HasSubstr("12 blocks"), HasSubstr("available")));
+}
+
+TEST(MemoryPlan, ScarceMemoryGivesFewerBlocks) {
+  const MemoryPlan rich = plan_memory(spec(), request(64 * kMiB));
+  const size_t fixed = rich.weights + rich.activations;
+  EXPECT_EQ(plan_memory(spec(), request(fixed + 7 * rich.kv_block + 1)).blocks, 7);
+  EXPECT_EQ(plan_memory(spec(), request(fixed + 3 * rich.kv_block)).blocks, 3);
+  EXPECT_THROW(plan_memory(spec(), request(fixed + 3 * rich.kv_block - 1)), LoadError);
+  EXPECT_THROW(plan_memory(spec(), request(0)), LoadError);
+}
+
+TEST(MemoryPlan, OverrideIsObeyedOrRefused) {
+  MemoryRequest r = request(64 * kMiB);
+  r.num_blocks_override = 5;
+  EXPECT_EQ(plan_memory(spec(), r).blocks, 5);
+  r.num_blocks_override = 1'000'000'000;
+  try {
+    plan_memory(spec(), r);
+    FAIL() << "a plan beyond the memory";
+  } catch (const LoadError& e) {
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("--max-model-len"), HasSubstr("--num-gpu-blocks-override"),
+                      HasSubstr("GiB"), HasSubstr("kv cache")));
+  }
+}
+
+TEST(MemoryPlan, AvailableMemoryIsPlausible) {
+  EXPECT_GT(available_memory(), 16 * kMiB);
+  EXPECT_LT(available_memory(), size_t{1} << 50);
+}
+
+TEST(KvCacheTest, LayersDoNotOverlap) {
+  const KvCache cache(spec(), 3, 5, DType::kBF16, Device{});
+  ASSERT_EQ(cache.layers().size(), 2u);
+  std::vector<const std::byte*> starts;
+  for (const KvLayer& layer : cache.layers()) {
+    EXPECT_EQ(layer.page_size, 5);
+    for (const Tensor& t : {layer.k, layer.v}) {
+      EXPECT_EQ(t.dim, (std::array<int64_t, 4>{3, 5, 2, 4}));
+      const auto* start = static_cast<const std::byte*>(t.data);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(start) % kTensorAlign, 0u);
+      if (!starts.empty()) {
+        EXPECT_GE(start - starts.back(), t.elements() * 2);
+      }
+      starts.push_back(start);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,60 @@
+#include "model/family.h"
+
+namespace skiff {
+namespace {
+
+constexpr NameRule kTorch[] = {
+    {"embed", "model.embed_tokens"},
+    {"norm", "model.norm"},
+    {"head", "lm_head"},
+    {"mixer_norm", "model.layers.{}.input_layernorm"},
+    {"ffn_norm", "model.layers.{}.post_attention_layernorm"},
+    {"q_norm", "model.layers.{}.self_attn.q_norm"},
+    {"k_norm", "model.layers.{}.self_attn.k_norm"},
+    {"qkv",
+     "model.layers.{}.self_attn.q_proj|model.layers.{}.self_attn.k_proj|model.layers.{}.self_attn."
+     "v_proj"},
+    {"out", "model.layers.{}.self_attn.o_proj"},
+    {"gate_up", "model.layers.{}.mlp.gate_proj|model.layers.{}.mlp.up_proj"},
+    {"gate_up",
+     "model.layers.{}.mlp.shared_experts.gate_proj|model.layers.{}.mlp.shared_experts.up_proj"},
+    {"down", "model.layers.{}.mlp.down_proj"},
+    {"down", "model.layers.{}.mlp.shared_experts.down_proj"},
+    {"router", "model.layers.{}.mlp.gate"},
+    {"router_bias", "model.layers.{}.mlp.moe_statics.e_score_correction_bias"},
+    {"router_bias", "model.layers.{}.mlp.gate.moe_statics.e_score_correction_bias"},
+    {"expert_gate_up",
+     "model.layers.{}.mlp.experts.{}.gate_proj|model.layers.{}.mlp.experts.{}.up_proj"},
+    {"expert_gate_up", "model.layers.{}.mlp.experts.gate_up_proj"},
+    {"expert_down", "model.layers.{}.mlp.experts.{}.down_proj"},
+    {"expert_down", "model.layers.{}.mlp.experts.down_proj"},
+};
+
+// Fused projections under the model's own prefix, every linear weight [in, out].
+constexpr NameRule kPaddle[] = {
+    {"embed", "ernie.embed_tokens", Layout::kPaddle},
+    {"norm", "ernie.norm", Layout::kPaddle},
+    {"head", "lm_head", Layout::kPaddle},
+    {"mixer_norm", "ernie.layers.{}.input_layernorm", Layout::kPaddle},
+    {"ffn_norm", "ernie.layers.{}.post_attention_layernorm", Layout::kPaddle},
+    {"qkv", "ernie.layers.{}.self_attn.qkv_proj", Layout::kPaddle},
+    {"out", "ernie.layers.{}.self_attn.o_proj", Layout::kPaddle},
+    {"gate_up", "ernie.layers.{}.mlp.up_gate_proj", Layout::kPaddle},
+    {"gate_up", "ernie.layers.{}.mlp.shared_experts.up_gate_proj", Layout::kPaddle},
+    {"down", "ernie.layers.{}.mlp.down_proj", Layout::kPaddle},
+    {"down", "ernie.layers.{}.mlp.shared_experts.down_proj", Layout::kPaddle},
+    {"router", "ernie.layers.{}.mlp.gate", Layout::kPaddle},
+    {"router_bias", "ernie.layers.{}.mlp.moe_statics.e_score_correction_bias", Layout::kPaddle},
+    {"expert_gate_up", "ernie.layers.{}.mlp.experts.{}.up_gate_proj", Layout::kPaddle},
+    {"expert_down", "ernie.layers.{}.mlp.experts.{}.down_proj", Layout::kPaddle},
+};
+
+}  // namespace
+
+std::vector<NameRule> hf_names() {
+  std::vector<NameRule> rules(std::begin(kTorch), std::end(kTorch));
+  rules.insert(rules.end(), std::begin(kPaddle), std::end(kPaddle));
+  return rules;
+}
+
+}  // namespace skiff

@@ -1,0 +1,29 @@
+#include "model/family.h"
+
+namespace skiff {
+
+extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen3Moe, kErnie45, kErnie45Paddle,
+    kErnie45Moe;
+
+namespace {
+
+const Family* const kFamilies[] = {
+    &kLlama,    &kMistral, &kMixtral,       &kQwen2,      &kQwen3,
+    &kQwen3Moe, &kErnie45, &kErnie45Paddle, &kErnie45Moe,
+};
+
+}  // namespace
+
+const Family* find_family(std::string_view arch) {
+  for (const Family* family : kFamilies)
+    if (family->arch == arch) return family;
+  return nullptr;
+}
+
+std::vector<std::string_view> known_architectures() {
+  std::vector<std::string_view> names;
+  for (const Family* family : kFamilies) names.push_back(family->arch);
+  return names;
+}
+
+}  // namespace skiff

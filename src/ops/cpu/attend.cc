@@ -1,0 +1,319 @@
+// Attention in three levels. A block of kKvBlock positions is one step of the online softmax; a
+// piece of kPiece positions starts from nothing; a row's pieces are merged in order. Blocks and
+// pieces are cut at absolute positions, so the arithmetic behind a row depends on its position
+// alone. Pieces are what several threads can share when one sequence is long (Dao et al. 2023,
+// "Flash-Decoding for long-context inference").
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "ops/cpu/backend.h"
+#include "ops/cpu/paging.h"
+#include "ops/cpu/rows.h"
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int64_t kPiece = 8 * kKvBlock;
+constexpr int kQueries = 96;  // query vectors, over the heads of a group, that share loaded keys
+constexpr int64_t kTasksPerThread = 4;
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Rows of one sequence at rising positions, and the pieces that they see.
+struct RowBlock {
+  int seq;
+  int32_t row, rows;
+  int64_t first_piece, pieces;
+};
+
+// Kv heads [first, first + count) that one task works on. A task with few rows takes many heads,
+// so that it reads whole pages of the cache and not one head's stripe through all of them.
+struct Heads {
+  int first, count;
+};
+
+struct Context {
+  const Kernels& kernels;
+  const Gqa& spec;
+  const RaggedBatch& batch;
+  const KvLayer& kv;
+  Tensor q;
+  int group;
+  int64_t o_stride;
+
+  int64_t position(int64_t row) const { return batch.positions.as<int32_t>()[row]; }
+  int64_t first_seen(int64_t row) const {
+    return spec.window > 0 ? std::max<int64_t>(0, position(row) - spec.window + 1) : 0;
+  }
+  int queries(const RowBlock& b) const { return b.rows * group; }
+};
+
+// Softmax so far of some query vectors: maximum, sum, weighted values.
+struct State {
+  float *max, *sum, *o;
+
+  static int64_t floats(int queries, int64_t o_stride) { return round_up(queries * (o_stride + 2), 16); }
+  static State in(float* memory, int queries, int64_t o_stride) {
+    return {memory + queries * o_stride, memory + queries * (o_stride + 1), memory};
+  }
+  State from(int query, int64_t o_stride) const {
+    return {max + query, sum + query, o + query * o_stride};
+  }
+  void reset(int queries, int64_t o_stride) const {
+    std::fill_n(max, queries, kNothing);
+    std::fill_n(sum, queries, 0.0f);
+    std::fill_n(o, queries * o_stride, 0.0f);
+  }
+};
+
+// `into` gets `more`, which covers later positions. Vectors that saw nothing stay as they are.
+void merge(const State& into, const State& more, int queries, int64_t o_stride) {
+  for (int i = 0; i < queries; ++i) {
+    if (more.max[i] == kNothing) continue;
+    float* o = into.o + i * o_stride;
+    const float* p = more.o + i * o_stride;
+    const float top = std::max(into.max[i], more.max[i]);
+    const float keep = std::exp(into.max[i] - top), gain = std::exp(more.max[i] - top);
+    for (int64_t d = 0; d < o_stride; ++d) o[d] = o[d] * keep + p[d] * gain;
+    into.sum[i] = into.sum[i] * keep + more.sum[i] * gain;
+    into.max[i] = top;
+  }
+}
+
+// What one thread works with.
+struct Workspace {
+  float *kt, *v, *scores, *q, *running, *piece;
+  int32_t *begin, *end;
+
+  static Workspace take(Scratch& scratch, int64_t dim, int64_t o_stride, int queries) {
+    const int64_t state = State::floats(queries, o_stride);
+    const int64_t sizes[] = {round_up(dim, 16) * kKvBlock, o_stride * kKvBlock,
+                             queries * kKvBlock, round_up(queries * dim, 16), state, state,
+                             2 * round_up(queries, 16)};
+    int64_t total = 0;
+    for (int64_t n : sizes) total += n;
+    float* at = scratch.take<float>(total);
+    auto next = [&, i = 0]() mutable { return std::exchange(at, at + sizes[i++]); };
+    Workspace w{};
+    w.kt = next(), w.v = next(), w.scores = next(), w.q = next();
+    w.running = next(), w.piece = next();
+    w.begin = reinterpret_cast<int32_t*>(next());
+    w.end = w.begin + round_up(queries, 16);
+    return w;
+  }
+};
+
+std::vector<RowBlock> row_blocks(const Context& c) {
+  std::vector<RowBlock> out;
+  const int32_t* start = c.batch.row_start.as<int32_t>();
+  const int32_t step = std::max(1, kQueries / c.group);
+  for (int s = 0; s < c.batch.num_seqs; ++s)
+    for (int32_t r = start[s]; r < start[s + 1]; r += step) {
+      const int32_t rows = std::min(step, start[s + 1] - r);
+      const int64_t first = c.first_seen(r) / kPiece;
+      out.push_back({s, r, rows, first, c.position(r + rows - 1) / kPiece + 1 - first});
+    }
+  return out;
+}
+
+// [heads][rows * group][dim].
+void load_queries(const Context& c, const RowBlock& b, const Heads& heads, float* to) {
+  const int64_t cols = static_cast<int64_t>(c.group) * c.spec.head_dim;
+  const auto width = static_cast<int64_t>(bytes(c.q.dtype));
+  for (int h = heads.first; h < heads.first + heads.count; ++h)
+    for (int32_t r = 0; r < b.rows; ++r, to += cols)
+      copy_row(c.kernels, to, DType::kF32, row_data(c.q, b.row + r) + h * cols * width, c.q.dtype,
+               cols);
+}
+
+// Where positions [first, first + count) of one kv head begin.
+void find_rows(const Context& c, int seq, const Tensor& cache, int head, int64_t first, int count,
+               const void** out) {
+  const int32_t* pages = c.batch.pages.row<int32_t>(seq);
+  const auto width = static_cast<int64_t>(bytes(cache.dtype));
+  const int64_t step = cache.dim[2] * cache.dim[3] * width;
+  int64_t page = first / c.kv.page_size, in_page = first % c.kv.page_size;
+  for (int j = 0; j < count; ++page, in_page = 0) {
+    const std::byte* at = static_cast<const std::byte*>(cache.data) +
+                          pages[page] * cache.row_stride * width + in_page * step +
+                          static_cast<int64_t>(head) * c.spec.head_dim * width;
+    for (; j < count && in_page < c.kv.page_size; ++j, ++in_page, at += step) out[j] = at;
+  }
+}
+
+// A block of context of one kv head.
+struct KvSpan {
+  int head;
+  int64_t first;
+  int keys;
+};
+
+// Its keys and values as f32. The rows of a head lie far apart, which hides the pattern from the
+// processor: those of the span that comes next are asked for ahead.
+void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSpan& next,
+             const Workspace& w) {
+  const void *k[kKvBlock], *v[kKvBlock], *next_k[kKvBlock], *next_v[kKvBlock];
+  find_rows(c, b.seq, c.kv.k, span.head, span.first, span.keys, k);
+  find_rows(c, b.seq, c.kv.v, span.head, span.first, span.keys, v);
+  find_rows(c, b.seq, c.kv.k, next.head, next.first, next.keys, next_k);
+  find_rows(c, b.seq, c.kv.v, next.head, next.first, next.keys, next_v);
+  c.kernels.load_kv(w.kt, w.v, c.o_stride,
+                    {k, v, span.keys, c.spec.head_dim, c.kv.k.dtype == DType::kBF16, next_k,
+                     next_v, next.keys});
+}
+
+// One step of the online softmax for the rows of `b` that see positions [first, first + 64).
+void attend_block(const Context& c, const RowBlock& b, const Heads& heads, int64_t first,
+                  const Workspace& w, const State& state) {
+  const int64_t end = first + kKvBlock, limit = c.position(b.row + b.rows - 1) + 1;
+  int32_t from = 0, to = b.rows;
+  while (from < to && c.position(b.row + from) < first) ++from;
+  while (to > from && c.first_seen(b.row + to - 1) >= end) --to;
+  if (from == to) return;
+  for (int32_t i = from * c.group; i < to * c.group; ++i) {
+    const int64_t row = b.row + i / c.group;
+    w.begin[i] = static_cast<int32_t>(std::max(c.first_seen(row), first) - first);
+    w.end[i] = static_cast<int32_t>(std::min(c.position(row) + 1, end) - first);
+  }
+  const int64_t dim = c.spec.head_dim;
+  KvSpan span = {heads.first, first,
+                 static_cast<int>(std::min(c.position(b.row + to - 1) + 1, end) - first)};
+  const KvSpan after = {heads.first, end,
+                        static_cast<int>(std::clamp<int64_t>(limit - end, 0, kKvBlock))};
+  for (int h = 0; h < heads.count; ++h, ++span.head) {
+    const bool last = h + 1 == heads.count;
+    load_kv(c, b, span, last ? after : KvSpan{span.head + 1, first, span.keys}, w);
+    const int at = h * c.queries(b) + from * c.group;
+    const State s = state.from(at, c.o_stride);
+    c.kernels.attend({.q = w.q + at * dim,
+                      .q_stride = dim,
+                      .rows = (to - from) * c.group,
+                      .dim = static_cast<int>(dim),
+                      .keys = span.keys,
+                      .scale = 1 / std::sqrt(static_cast<float>(dim)),
+                      .begin = w.begin + from * c.group,
+                      .end = w.end + from * c.group,
+                      .kt = w.kt,
+                      .v = w.v,
+                      .max = s.max,
+                      .sum = s.sum,
+                      .o = s.o,
+                      .o_stride = c.o_stride,
+                      .scores = w.scores});
+  }
+}
+
+void attend_piece(const Context& c, const RowBlock& b, const Heads& heads, int64_t piece,
+                  const Workspace& w, const State& state) {
+  state.reset(heads.count * c.queries(b), c.o_stride);
+  const int64_t begin = std::max(piece * kPiece, c.first_seen(b.row) / kKvBlock * kKvBlock);
+  const int64_t end = std::min((piece + 1) * kPiece, c.position(b.row + b.rows - 1) + 1);
+  for (int64_t p = begin; p < end; p += kKvBlock) attend_block(c, b, heads, p, w, state);
+}
+
+void write(const Context& c, const RowBlock& b, const Heads& heads, const State& state,
+           Tensor out) {
+  const int64_t dim = c.spec.head_dim;
+  const auto width = static_cast<int64_t>(bytes(out.dtype));
+  const int queries = c.queries(b);
+  for (int i = 0; i < heads.count * queries; ++i) {
+    float* o = state.o + i * c.o_stride;
+    for (int64_t d = 0; d < dim; ++d) o[d] /= state.sum[i];
+    const int64_t head = heads.first + i / queries, in_head = i % queries;
+    const int64_t column = (head * c.group + in_head % c.group) * dim;
+    copy_row(c.kernels, row_data(out, b.row + in_head / c.group) + column * width, out.dtype, o,
+             DType::kF32, dim);
+  }
+}
+
+// What one task covers: some heads of some rows, and all their pieces or one.
+struct Part {
+  const RowBlock* rows;
+  Heads heads;
+  int64_t piece;  // the first; relative to rows->first_piece
+
+  int queries(const Context& c) const { return heads.count * c.queries(*rows); }
+};
+
+// The last rows of a prompt see most: they come first. `most_heads` bounds a part's heads.
+std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, bool by_piece,
+                      int most_heads) {
+  std::vector<Part> parts;
+  for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
+    const int heads = std::clamp(kQueries / c.queries(*b), 1, most_heads);
+    for (int h = 0; h < c.spec.kv_heads; h += heads)
+      for (int64_t p = 0; p < (by_piece ? b->pieces : 1); ++p)
+        parts.push_back({&*b, {h, std::min(heads, c.spec.kv_heads - h)}, p});
+  }
+  return parts;
+}
+
+}  // namespace
+
+void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                        const KvLayer& kv) {
+  const Context c = {kernels_, spec, batch, kv, q, spec.heads / spec.kv_heads,
+                     round_up(spec.head_dim, 2 * kPanel)};
+  SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
+  SKIFF_CHECK_EQ(out.cols(), q.cols());
+  SKIFF_CHECK(kv.k.dtype == kv.v.dtype);
+  const std::vector<RowBlock> blocks = row_blocks(c);
+  const int most = std::max(kQueries, c.group);
+  const auto workspace = [&](int thread) {
+    return Workspace::take(thread_scratch_[static_cast<size_t>(thread)], spec.head_dim, c.o_stride,
+                           most);
+  };
+  const auto enough = static_cast<size_t>(kTasksPerThread * pool_.threads());
+
+  std::vector<Part> parts = cut(c, blocks, false, spec.kv_heads);
+  if (parts.size() >= enough) {
+    pool_.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task, int thread) {
+      const Part& part = parts[static_cast<size_t>(task)];
+      const RowBlock& b = *part.rows;
+      const int n = part.queries(c);
+      const Workspace w = workspace(thread);
+      const State running = State::in(w.running, n, c.o_stride);
+      const State piece = State::in(w.piece, n, c.o_stride);
+      load_queries(c, b, part.heads, w.q);
+      running.reset(n, c.o_stride);
+      for (int64_t p = 0; p < b.pieces; ++p) {
+        attend_piece(c, b, part.heads, b.first_piece + p, w, piece);
+        merge(running, piece, n, c.o_stride);
+      }
+      write(c, b, part.heads, running, out);
+    });
+    return;
+  }
+
+  // Too few of those to go round: every piece is a task of its own, if need be of fewer heads.
+  int most_heads = spec.kv_heads;
+  while (parts = cut(c, blocks, true, most_heads), parts.size() < enough && most_heads > 1)
+    most_heads = (most_heads + 1) / 2;
+  const int64_t size = State::floats(most, c.o_stride);
+  float* memory = states_.take<float>(static_cast<int64_t>(parts.size() + 1) * size);
+  const auto state = [&](size_t i, int n) {
+    return State::in(memory + static_cast<int64_t>(i) * size, n, c.o_stride);
+  };
+  pool_.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task, int thread) {
+    const Part& part = parts[static_cast<size_t>(task)];
+    const Workspace w = workspace(thread);
+    load_queries(c, *part.rows, part.heads, w.q);
+    attend_piece(c, *part.rows, part.heads, part.rows->first_piece + part.piece, w,
+                 state(static_cast<size_t>(task), part.queries(c)));
+  });
+  for (size_t i = 0; i < parts.size();) {
+    const Part& part = parts[i];
+    const int n = part.queries(c);
+    const State running = state(parts.size(), n);
+    running.reset(n, c.o_stride);
+    for (const size_t end = i + static_cast<size_t>(part.rows->pieces); i < end; ++i)
+      merge(running, state(i, n), n, c.o_stride);
+    write(c, *part.rows, part.heads, running, out);
+  }
+}
+
+}  // namespace skiff::cpu

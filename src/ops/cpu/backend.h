@@ -1,0 +1,101 @@
+// ops/cpu/backend.h -- the cpu backend. Methods are grouped in files by kind; inner loops are in
+// isa/. Work is cut into tasks that write different elements, so neither the number of threads
+// nor their order shows in a result.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/panels.h"
+#include "ops/cpu/scratch.h"
+#include "ops/cpu/threadpool.h"
+
+namespace skiff::cpu {
+
+// Rows as a product reads them.
+struct Operand {
+  const void* data = nullptr;
+  int64_t stride = 0;  // elements
+};
+
+// Rows [row, row + rows) of an operand meet one expert of a weight.
+struct Group {
+  int64_t row = 0, rows = 0;
+  int64_t expert = 0;
+};
+
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(const CpuOptions& options);
+
+  std::string_view name() const override { return "cpu"; }
+  Device device() const override { return {}; }
+
+  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  void begin_step(const RaggedBatch& batch) override;
+
+  void embed(Tensor out, Tensor table, Tensor ids) override;
+  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
+  void linear(Tensor out, Tensor x, const Linear& w) override;
+  void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                 const RaggedBatch& batch, const KvLayer& kv) override;
+  void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                  const KvLayer& kv) override;
+  void gated_act(Tensor out, Tensor gate_up, Act act) override;
+  Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
+  void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+               const Linear& down, Act act, Arena& arena) override;
+  void add(Tensor out, Tensor x) override;
+  void gather_rows(Tensor out, Tensor x, Tensor rows) override;
+
+  void edit_logits(Tensor logits, const LogitEdits& edits) override;
+  void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
+  void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
+                Tensor logits, Tensor chosen) override;
+
+ private:
+  // f(first row, last row + 1, thread) over pieces of `rows` that are worth a thread each.
+  template <class F>
+  void parallel_rows(int64_t rows, int64_t cols, F f) {
+    constexpr int64_t kGrain = 8192;  // elements
+    const int64_t piece = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, cols));
+    pool_.parallel_for((rows + piece - 1) / piece, [&](int64_t task, int thread) {
+      f(task * piece, std::min(rows, (task + 1) * piece), thread);
+    });
+  }
+
+  // `rows` rows of a product's left side in the form that its kernel reads: row r of `x`, or row
+  // (*pick)(r) of it. Few rows that have that form already stay where they lie.
+  Operand operand(const Tensor& x, int64_t rows, const PanelShape& shape,
+                  const std::function<int64_t(int64_t)>* pick);
+  DType operand_dtype(const PanelShape& shape) const;
+  int64_t operand_stride(const PanelShape& shape) const;
+
+  // finish(row, first column, values f32, count) gets every element once; it may change values.
+  using Finish = std::function<void(int64_t, int64_t, float*, int64_t)>;
+  void product(std::span<const Group> groups, const Operand& a, const Linear& w,
+               const Finish& finish);
+  // out = act(gate) * up.
+  void activate(float* out, const float* gate, const float* up, int64_t n, Act act) const;
+  struct ExpertCall;
+  void expert_chunk(const ExpertCall& call, int64_t begin, int64_t end);
+
+  // cos, then sin, of each of this step's tokens: [tokens][dim].
+  const float* rope_table(const Rope& rope, const RaggedBatch& batch);
+
+  Kernels kernels_;
+  ThreadPool pool_;
+  std::vector<Scratch> thread_scratch_;  // one per thread
+  Scratch operand_, inner_, down_operand_, outer_, states_;
+
+  struct RopeTable {
+    Rope rope;
+    Scratch values;
+    bool valid = false;  // for the step begun last
+  };
+  std::vector<RopeTable> rope_tables_;
+};
+
+}  // namespace skiff::cpu

@@ -1,0 +1,94 @@
+#include "ops/cpu/cpu_features.h"
+
+#include <cpuid.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace skiff::cpu {
+namespace {
+
+// Bits of CPUID leaf 7 (Intel SDM vol. 2A, CPUID), which GCC 12's __builtin_cpu_supports lacks.
+struct Leaf7 {
+  bool amx_bf16 = false, amx_tile = false, avx512_bf16 = false;
+};
+
+Leaf7 leaf7() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  Leaf7 out;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return out;
+  out.amx_bf16 = d >> 22 & 1;
+  out.amx_tile = d >> 24 & 1;
+  if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) out.avx512_bf16 = a >> 5 & 1;
+  return out;
+}
+
+// Linux hands out the tile state on request only (Documentation/arch/x86/xstate.rst).
+bool permit_amx() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+Isa detect() {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::kBaseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (!avx512) return Isa::kAvx2;
+  const Leaf7 more = leaf7();
+  if (!more.avx512_bf16) return Isa::kAvx512;
+  const bool amx = more.amx_bf16 && more.amx_tile && permit_amx();
+  return amx ? Isa::kAmx : Isa::kAvx512Bf16;
+}
+
+// "QUOTA PERIOD" or "max PERIOD" of cgroup v2, as processors.
+double cgroup_processors() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return HUGE_VAL;
+  return std::atof(quota.c_str()) / period;
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> out;
+  for (int i = 0; i <= static_cast<int>(best_isa()); ++i) out.push_back(static_cast<Isa>(i));
+  return out;
+}
+
+Kernels kernels_for(Isa isa) {
+  SKIFF_CHECK(isa <= best_isa(), "this machine lacks instruction set {}", static_cast<int>(isa));
+  if (isa == Isa::kBaseline) return kKernelsBaseline;
+  if (isa == Isa::kAvx2) return kKernelsAvx2;
+  Kernels k = kKernelsAvx512;
+  k.isa = isa;
+  if (isa == Isa::kAvx512) return k;
+  k.bf16_operand = true;
+  k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
+  k.gemm_bf16 = isa == Isa::kAmx ? gemm_bf16_amx : gemm_bf16_avx512bf16;
+  return k;
+}
+
+int usable_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const double quota = std::ceil(cgroup_processors());
+  return std::max(1, quota < cores ? static_cast<int>(quota) : cores);
+}
+
+}  // namespace skiff::cpu

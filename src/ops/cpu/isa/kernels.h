@@ -1,0 +1,99 @@
+// ops/cpu/isa/kernels.h -- the inner loops of the cpu backend: one table per instruction set.
+//
+// Files of this folder named NAME_<isa>.cc are compiled with that set's flags. They include
+// nothing but intrinsics and headers of this folder, whose code lives in anonymous namespaces:
+// an inline function with external linkage could be picked by the linker for the whole program
+// and then run on a machine that lacks the instructions.
+//
+// Every kernel computes an output element in an order that depends only on the reduced length,
+// never on how many rows or columns one call covers.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace skiff::cpu {
+
+enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+
+constexpr int kPanel = 16;    // output columns in one panel of a packed weight (panels.h)
+constexpr int kKStep = 32;    // bf16 panels are zero-padded to a multiple of this many inputs
+constexpr int kKvBlock = 64;  // context positions per step of the online softmax
+
+// c[r][p*16 + j] = sum over i of a[r][i] * panel p [i][j].
+struct GemmBlock {
+  const void* a = nullptr;   // [rows][lda] f32 or bf16, see Kernels::bf16_operand
+  int64_t lda = 0;           // elements
+  int64_t rows = 0;
+  const void* b = nullptr;   // first panel
+  int64_t panel_stride = 0;  // elements from one panel to the next
+  int panels = 0;            // even; a weight is padded to whole pairs of panels
+  int64_t k = 0;             // inputs; for bf16 a multiple of kKStep
+  float* c = nullptr;        // [rows][ldc]
+  int64_t ldc = 0;
+};
+
+// Up to kKvBlock consecutive context positions of one kv head.
+struct KvRows {
+  const void* const* k = nullptr;  // [keys] pointers to [dim]
+  const void* const* v = nullptr;
+  int keys = 0;
+  int dim = 0;
+  bool bf16 = false;
+  const void* const* next_k = nullptr;  // [ahead] rows that will be loaded next
+  const void* const* next_v = nullptr;
+  int ahead = 0;
+};
+
+// One step of the online softmax (Milakov, Gimelshein 2018) for rows that share a kv head.
+struct AttendBlock {
+  const float* q = nullptr;  // [rows][q_stride], not scaled
+  int64_t q_stride = 0;
+  int rows = 0, dim = 0, keys = 0;
+  float scale = 1;
+  const int32_t* begin = nullptr;  // [rows]; row r sees keys [begin[r], end[r]) of this block,
+  const int32_t* end = nullptr;    // at least one
+  const float* kt = nullptr;       // [dim][kKvBlock]
+  const float* v = nullptr;        // [kKvBlock][o_stride]
+  float* max = nullptr;            // [rows]; running maximum, -inf at first
+  float* sum = nullptr;            // [rows]; running sum of exponentials, 0 at first
+  float* o = nullptr;              // [rows][o_stride]; running sum of values, 0 at first
+  int64_t o_stride = 0;            // dim rounded up to a multiple of 16
+  float* scores = nullptr;         // scratch, [rows][kKvBlock]
+};
+
+struct Kernels {
+  Isa isa;
+  const char* name;
+  bool bf16_operand;  // gemm_bf16 reads `a` as bf16; else as f32
+
+  void (*gemm_f32)(const GemmBlock&);
+  void (*gemm_bf16)(const GemmBlock&);
+
+  // dst[c * 16 + j] = src[j][c] for 16 rows of `count` 32-bit units.
+  void (*pack_panel)(uint32_t* dst, const uint32_t* const* src, int64_t count);
+  // kt [dim][kKvBlock] and v [keys][o_stride] as f32, both zero-padded.
+  void (*load_kv)(float* kt, float* v, int64_t o_stride, const KvRows& rows);
+  void (*attend)(const AttendBlock&);
+
+  void (*bf16_to_f32)(float* out, const uint16_t* x, int64_t n);
+  void (*f16_to_f32)(float* out, const uint16_t* x, int64_t n);
+  void (*f32_to_bf16)(uint16_t* out, const float* x, int64_t n);
+  void (*add)(float* x, const float* y, int64_t n);                // x += y
+  void (*add_scaled)(float* x, float s, const float* y, int64_t n);  // x += s * y
+  float (*sum_squares)(const float* x, int64_t n);
+  void (*scale)(float* out, const float* x, float s, const float* w, int64_t n);  // x * s * w
+  void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
+  // out = exp((x - shift) * s): at most 2 ulp off where |(x - shift) * s| < 87; below -87.7 it is
+  // 0, above 88.4 infinity.
+  void (*exp)(float* out, const float* x, float shift, float s, int64_t n);
+  float (*max)(const float* x, int64_t n);  // of what is a number; else -inf
+};
+
+extern const Kernels kKernelsBaseline;
+extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;
+// These two differ from kKernelsAvx512 in the bf16 product alone.
+void gemm_bf16_avx512bf16(const GemmBlock&);
+void gemm_bf16_amx(const GemmBlock&);
+
+}  // namespace skiff::cpu

@@ -1,0 +1,78 @@
+// ops/cpu/isa/vec_avx2.h -- eight floats, AVX2 with FMA and F16C.
+#pragma once
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int kW = 8;
+constexpr int kTileRows = 6;
+constexpr int kTileRowsBf16 = 5;
+constexpr int kTileVecs = 2;
+using F = __m256;
+struct Pair { F even, odd; };
+
+inline F load(const float* p) { return _mm256_loadu_ps(p); }
+inline void store(float* p, F v) { _mm256_storeu_ps(p, v); }
+inline F set1(float x) { return _mm256_set1_ps(x); }
+inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+inline F max(F a, F b) { return _mm256_max_ps(a, b); }
+inline F min(F a, F b) { return _mm256_min_ps(a, b); }
+inline F select_range(F x, F i, F begin, F end, F other) {
+  const F inside = _mm256_and_ps(_mm256_cmp_ps(i, begin, _CMP_GE_OQ),
+                                 _mm256_cmp_ps(i, end, _CMP_LT_OQ));
+  return _mm256_blendv_ps(other, x, inside);
+}
+
+inline F round(F x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline F pow2(F n) {
+  const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+inline Pair load_pair(const uint16_t* p) {
+  const __m256i u = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(u, 16)),
+          _mm256_castsi256_ps(_mm256_and_si256(u, high))};
+}
+inline F load_bf16(const uint16_t* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+inline void store_bf16(uint16_t* p, F v) {
+  const __m256i u = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  const __m256i out = _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, nan), 16);
+  const __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(out, out), 0x08);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(halves));
+}
+inline F load_f16(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+inline void transpose(F (&r)[kW]) {
+  F a[kW], b[kW];
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+    r[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+  }
+}
+
+}  // namespace
+}  // namespace skiff::cpu

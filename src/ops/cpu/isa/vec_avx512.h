@@ -1,0 +1,91 @@
+// ops/cpu/isa/vec_avx512.h -- sixteen floats, AVX-512 F, BW, DQ and VL.
+#pragma once
+// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#include <stdint.h>
+#include <string.h>
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int kW = 16;
+constexpr int kTileRows = 6;
+constexpr int kTileRowsBf16 = 5;
+constexpr int kTileVecs = 4;
+using F = __m512;
+struct Pair { F even, odd; };
+
+inline F load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F v) { _mm512_storeu_ps(p, v); }
+inline F set1(float x) { return _mm512_set1_ps(x); }
+inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+inline F max(F a, F b) { return _mm512_max_ps(a, b); }
+inline F min(F a, F b) { return _mm512_min_ps(a, b); }
+inline F select_range(F x, F i, F begin, F end, F other) {
+  const __mmask16 inside = _mm512_cmp_ps_mask(i, begin, _CMP_GE_OQ) &
+                           _mm512_cmp_ps_mask(i, end, _CMP_LT_OQ);
+  return _mm512_mask_blend_ps(inside, other, x);
+}
+
+inline F round(F x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline F pow2(F n) {
+  const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+}
+
+inline Pair load_pair(const uint16_t* p) {
+  const __m512i u = _mm512_loadu_si512(p);
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(u, 16)),
+          _mm512_castsi512_ps(_mm512_and_si512(u, high))};
+}
+inline F load_bf16(const uint16_t* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+inline void store_bf16(uint16_t* p, F v) {
+  const __m512i u = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+  const __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i out = _mm512_srli_epi32(_mm512_mask_blend_epi32(nan, up, quiet), 16);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(out));
+}
+inline F load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+inline void transpose(F (&r)[kW]) {
+  F a[kW], b[kW];
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    b[i] = _mm512_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm512_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+  // b[4g + c], lane l: rows 4g..4g+3 of column 4l + c.
+  for (int c = 0; c < 4; ++c) {
+    const F low = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x88);
+    const F low2 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x88);
+    const F high = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xdd);
+    const F high2 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xdd);
+    r[c] = _mm512_shuffle_f32x4(low, low2, 0x88);
+    r[8 + c] = _mm512_shuffle_f32x4(low, low2, 0xdd);
+    r[4 + c] = _mm512_shuffle_f32x4(high, high2, 0x88);
+    r[12 + c] = _mm512_shuffle_f32x4(high, high2, 0xdd);
+  }
+}
+
+}  // namespace
+}  // namespace skiff::cpu

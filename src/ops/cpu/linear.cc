@@ -1,0 +1,147 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "ops/cpu/backend.h"
+#include "ops/cpu/rows.h"
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int64_t kRowBlock = 128;   // rows of one task: they and a block of panels share a cache
+constexpr int kWidestTask = 8;       // panels
+constexpr int64_t kTasksPerThread = 8;
+constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied apart, see operand_stride
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+struct Task {
+  const Group* group;
+  int64_t row, rows;
+  int64_t panel;
+  int panels;
+};
+
+// Row blocks that meet the same panels follow each other.
+std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width) {
+  std::vector<Task> tasks;
+  for (const Group& group : groups)
+    for (int64_t p = 0; p < panels; p += width)
+      for (int64_t r = 0; r < group.rows; r += kRowBlock)
+        tasks.push_back({&group, group.row + r, std::min(kRowBlock, group.rows - r), p,
+                         static_cast<int>(std::min<int64_t>(width, panels - p))});
+  return tasks;
+}
+
+// Weights are read from front to back: fewer, larger pages make that cheaper. A refusal is fine.
+void ask_for_huge_pages(const Buffer& buffer) {
+  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
+  const auto begin = (reinterpret_cast<uintptr_t>(buffer.data()) + kHuge - 1) / kHuge * kHuge;
+  const auto end = (reinterpret_cast<uintptr_t>(buffer.data()) + buffer.size()) / kHuge * kHuge;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+Linear CpuOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
+  SKIFF_CHECK(plain.scheme == Scheme::kPlain);
+  SKIFF_CHECK(compute == DType::kF32 || compute == DType::kBF16, "{}", skiff::name(compute));
+  SKIFF_CHECK(plain.weight.contiguous(), "rows {} apart", plain.weight.row_stride);
+  const PanelShape shape = PanelShape::of(plain.weight, compute);
+  const int64_t bias_bytes = round_up(plain.bias ? plain.bias.elements() * 4 : 0, kTensorAlign);
+  *owner = Buffer(device(), static_cast<size_t>(bias_bytes + shape.total_bytes()));
+  ask_for_huge_pages(*owner);
+
+  Linear out = {.weight = plain.weight, .bias = {}, .scheme = Scheme::kPanels};
+  out.weight.data = owner->data() + bias_bytes;
+  out.weight.dtype = compute;
+  pack_panels(owner->data() + bias_bytes, plain.weight, shape, kernels_, pool_);
+  if (plain.bias) {
+    const int64_t n = plain.bias.elements();
+    out.bias = owner->view(DType::kF32, {n});
+    copy_row(kernels_, out.bias.data, DType::kF32, plain.bias.data, plain.bias.dtype, n);
+  }
+  return out;
+}
+
+DType CpuOps::operand_dtype(const PanelShape& shape) const {
+  return shape.dtype == DType::kBF16 && kernels_.bf16_operand ? DType::kBF16 : DType::kF32;
+}
+
+// One cache line more than the row, so that equal columns of neighbouring rows do not compete
+// for the same few lines of a cache when the row's length is a power of two.
+int64_t CpuOps::operand_stride(const PanelShape& shape) const {
+  return round_up(shape.k(), 32) + 32;
+}
+
+Operand CpuOps::operand(const Tensor& x, int64_t rows, const PanelShape& shape,
+                        const std::function<int64_t(int64_t)>* pick) {
+  const DType dtype = operand_dtype(shape);
+  if (!pick && x.dtype == dtype && shape.k() == shape.in && rows < kRowsToRepack)
+    return {x.data, x.row_stride};
+  const int64_t stride = operand_stride(shape);
+  const auto width = static_cast<int64_t>(bytes(dtype));
+  auto* to = operand_.take<std::byte>(rows * stride * width);
+  parallel_rows(rows, shape.in, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::byte* row = to + r * stride * width;
+      copy_row(kernels_, row, dtype, row_data(x, pick ? (*pick)(r) : r), x.dtype, shape.in);
+      std::fill(row + shape.in * width, row + shape.k() * width, std::byte{0});
+    }
+  });
+  return {to, stride};
+}
+
+void CpuOps::product(std::span<const Group> groups, const Operand& a, const Linear& w,
+                     const Finish& finish) {
+  const PanelShape shape = PanelShape::of(w.weight, w.weight.dtype);
+  const auto width = static_cast<int64_t>(bytes(operand_dtype(shape)));
+  const auto weight_width = static_cast<int64_t>(bytes(shape.dtype));
+  void (*gemm)(const GemmBlock&) =
+      shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
+
+  int task_panels = kWidestTask;
+  std::vector<Task> tasks = cut(groups, shape.panels(), task_panels);
+  while (task_panels > 2 &&
+         static_cast<int64_t>(tasks.size()) < kTasksPerThread * pool_.threads()) {
+    task_panels /= 2;
+    tasks = cut(groups, shape.panels(), task_panels);
+  }
+  pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
+    const Task& t = tasks[static_cast<size_t>(i)];
+    const int64_t cols = t.panels * kPanel, first = t.panel * kPanel;
+    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(t.rows * cols);
+    gemm({.a = static_cast<const std::byte*>(a.data) + t.row * a.stride * width,
+          .lda = a.stride,
+          .rows = t.rows,
+          .b = static_cast<const std::byte*>(w.weight.data) +
+               t.group->expert * shape.expert_bytes() +
+               t.panel * shape.panel_elements() * weight_width,
+          .panel_stride = shape.panel_elements(),
+          .panels = t.panels,
+          .k = shape.k(),
+          .c = c,
+          .ldc = cols});
+    const int64_t real = std::min(cols, shape.out - first);
+    for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * cols, real);
+  });
+}
+
+void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
+  SKIFF_CHECK(w.scheme == Scheme::kPanels, "a weight that prepare() has not seen");
+  const PanelShape shape = PanelShape::of(w.weight, w.weight.dtype);
+  SKIFF_CHECK_EQ(out.rows(), x.rows());
+  SKIFF_CHECK_EQ(out.cols(), shape.out);
+  SKIFF_CHECK_EQ(x.cols(), shape.in);
+  if (x.rows() == 0) return;
+  const Operand a = operand(x, x.rows(), shape, nullptr);
+  const Group all = {0, x.rows(), 0};
+  const float* bias = w.bias ? w.bias.as<float>() : nullptr;
+  const auto width = static_cast<int64_t>(bytes(out.dtype));
+  product({&all, 1}, a, w, [&](int64_t r, int64_t col, float* values, int64_t n) {
+    if (bias) kernels_.add(values, bias + col, n);
+    copy_row(kernels_, row_data(out, r) + col * width, out.dtype, values, DType::kF32, n);
+  });
+}
+
+}  // namespace skiff::cpu

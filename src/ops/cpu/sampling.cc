@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/backend.h"
+
+namespace skiff::cpu {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr double kHuge = std::numeric_limits<double>::infinity();
+
+// One row of logits. NaN, which has no place in an order, counts as impossible.
+struct Logits {
+  const float* x;
+  int64_t n;
+  float operator[](int64_t i) const { return std::isnan(x[i]) ? kNever : x[i]; }
+};
+
+// Falling logit, then rising id.
+struct Better {
+  Logits x;
+  bool operator()(int32_t a, int32_t b) const {
+    return x[a] > x[b] || (x[a] == x[b] && a < b);
+  }
+};
+
+struct Draw {
+  double temperature, top_p, min_p;
+  int64_t top_k;
+  double uniform;
+};
+
+Draw draw_of(const SampleBatch& batch, int64_t r) {
+  return {.temperature = batch.temperature.as<float>()[r],
+          .top_p = batch.top_p.as<float>()[r],
+          .min_p = batch.min_p.as<float>()[r],
+          .top_k = batch.top_k.as<int32_t>()[r],
+          .uniform = uniform_draw(static_cast<uint64_t>(batch.seed.as<int64_t>()[r]),
+                                  static_cast<uint64_t>(batch.draw.as<int64_t>()[r]))};
+}
+
+int32_t first_of(const Logits& x, float best) {
+  if (best == kNever) return 0;
+  return static_cast<int32_t>(std::find(x.x, x.x + x.n, best) - x.x);
+}
+
+// Sum of exp((x - best) / temperature).
+double total_weight(const Kernels& k, const Logits& x, float best, double temperature) {
+  constexpr int64_t kStep = 256;
+  float e[kStep];
+  double total = 0;
+  for (int64_t i = 0; i < x.n; i += kStep) {
+    const int64_t n = std::min(kStep, x.n - i);
+    k.exp(e, x.x + i, best, static_cast<float>(1 / temperature), n);
+    for (int64_t j = 0; j < n; ++j) total += e[j] > 0 ? e[j] : 0;
+  }
+  return total;
+}
+
+// Token ids within `reach` temperatures of the best, best first.
+void gather(const Logits& x, float best, double reach, std::vector<int32_t>& ids) {
+  ids.clear();
+  for (int64_t i = 0; i < x.n; ++i)
+    if (x.x[i] >= best - reach) ids.push_back(static_cast<int32_t>(i));
+  std::sort(ids.begin(), ids.end(), Better{x});
+}
+
+// Kept tokens are a prefix of the order by falling logit, and the drawn one mostly sits near its
+// head: only as much of the order is made as the draw turns out to need.
+class Sampler {
+ public:
+  Sampler(const Kernels& k, const Logits& x, float best, const Draw& draw)
+      : x_(x), best_(best), draw_(draw), total_(total_weight(k, x, best, draw.temperature)) {}
+
+  int32_t pick() {
+    for (const double reach : {2.0, 6.0, 15.0, kHuge}) {
+      gather(x_, best_, reach * draw_.temperature, ids_);
+      const int32_t id = try_prefix(reach == kHuge);
+      if (id >= 0) return id;
+    }
+    return ids_[0];
+  }
+
+ private:
+  double weight(int32_t id) const {
+    return std::exp((static_cast<double>(x_[id]) - best_) / draw_.temperature);
+  }
+
+  // The drawn token, or -1 when tokens beyond ids_ decide.
+  int32_t try_prefix(bool all) {
+    sums_.clear();
+    double sum = 0;
+    bool ended = all;
+    for (const int32_t id : ids_) {
+      const double w = weight(id);
+      const bool enough = draw_.top_k > 0 && static_cast<int64_t>(sums_.size()) >= draw_.top_k;
+      if (enough || !(w > 0) || w < draw_.min_p) {
+        ended = true;
+        break;
+      }
+      sums_.push_back(sum += w);
+      if (draw_.top_p < 1 && sum >= draw_.top_p * total_) {
+        ended = true;
+        break;
+      }
+    }
+    // Without any limit the sum over all kept tokens is known before they are in order.
+    const bool limited = draw_.top_k > 0 || draw_.min_p > 0 || draw_.top_p < 1;
+    if (!ended && limited) return -1;
+    const double goal = draw_.uniform * (ended ? sum : total_);
+    const auto at = std::upper_bound(sums_.begin(), sums_.end(), goal);
+    if (at != sums_.end()) return ids_[static_cast<size_t>(at - sums_.begin())];
+    return ended ? ids_[sums_.size() - 1] : -1;
+  }
+
+  Logits x_;
+  float best_;
+  Draw draw_;
+  double total_;
+  std::vector<int32_t> ids_;
+  std::vector<double> sums_;
+};
+
+// The best `count` ids in order. The heap's front is the worst that is kept.
+std::vector<int32_t> top(const Logits& x, int64_t count) {
+  const Better better{x};
+  std::vector<int32_t> heap;
+  for (int64_t i = 0; i < x.n; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    if (static_cast<int64_t>(heap.size()) == count) {
+      if (!better(id, heap.front())) continue;
+      std::pop_heap(heap.begin(), heap.end(), better);
+      heap.pop_back();
+    }
+    heap.push_back(id);
+    std::push_heap(heap.begin(), heap.end(), better);
+  }
+  std::sort_heap(heap.begin(), heap.end(), better);
+  return heap;
+}
+
+}  // namespace
+
+void CpuOps::edit_logits(Tensor logits, const LogitEdits& edits) {
+  const int32_t* start = edits.row_start.as<int32_t>();
+  pool_.parallel_for(logits.rows(), [&](int64_t r, int) {
+    for (int32_t i = start[r]; i < start[r + 1]; ++i) {
+      float& x = logits.row<float>(r)[edits.token.as<int32_t>()[i]];
+      const float divide = edits.divide.as<float>()[i];
+      x = (x > 0 ? x / divide : x * divide) + edits.add.as<float>()[i];
+    }
+  });
+}
+
+void CpuOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
+  pool_.parallel_for(logits.rows(), [&](int64_t r, int) {
+    const Logits x = {logits.row<float>(r), logits.cols()};
+    const float best = kernels_.max(x.x, x.n);
+    const Draw draw = draw_of(batch, r);
+    const bool greedy = draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best);
+    out_ids.as<int32_t>()[r] =
+        greedy ? first_of(x, best) : Sampler(kernels_, x, best, draw).pick();
+  });
+}
+
+void CpuOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
+                      Tensor top_logprobs, Tensor logits, Tensor chosen) {
+  const int64_t count = top_ids ? top_ids.cols() : 0;
+  SKIFF_CHECK(count <= logits.cols(), "best {} of {}", count, logits.cols());
+  pool_.parallel_for(logits.rows(), [&](int64_t r, int) {
+    const Logits x = {logits.row<float>(r), logits.cols()};
+    const int32_t id = chosen.as<int32_t>()[r];
+    SKIFF_CHECK(id >= 0 && id < x.n, "token {} of {}", id, x.n);
+    const float best = kernels_.max(x.x, x.n);
+    const double norm =
+        std::isfinite(best) ? best + std::log(total_weight(kernels_, x, best, 1)) : best;
+    const float mine = x[id];
+    chosen_logprob.as<float>()[r] = static_cast<float>(mine - norm);
+    chosen_rank.as<int32_t>()[r] = 1 + static_cast<int32_t>(std::count_if(
+                                           x.x, x.x + x.n, [&](float v) { return v > mine; }));
+    if (count == 0) return;
+    const std::vector<int32_t> ids = top(x, count);
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t t = ids[static_cast<size_t>(i)];
+      top_ids.row<int32_t>(r)[i] = t;
+      top_logprobs.row<float>(r)[i] = static_cast<float>(x[t] - norm);
+    }
+  });
+}
+
+}  // namespace skiff::cpu

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cpu/backend.h"
+#include "ops/cpu/paging.h"
+#include "ops/cpu/rows.h"
+
+namespace skiff::cpu {
+namespace {
+
+// x[i] of each pair turns by the angle whose cosine and sine are cos[i] and sin[i].
+void rotate(float* x, const float* cos, const float* sin, const Rope& rope) {
+  const int half = rope.dim / 2;
+  const int step = rope.interleaved ? 2 : 1, other = rope.interleaved ? 1 : half;
+  for (int i = 0; i < half; ++i) {
+    float* pair = x + i * step;
+    const float a = pair[0], b = pair[other];
+    pair[0] = a * cos[i] - b * sin[i];
+    pair[other] = b * cos[i] + a * sin[i];
+  }
+}
+
+}  // namespace
+
+const float* CpuOps::rope_table(const Rope& rope, const RaggedBatch& batch) {
+  auto table = std::find_if(rope_tables_.begin(), rope_tables_.end(),
+                            [&](const RopeTable& t) { return t.rope == rope; });
+  if (table == rope_tables_.end())
+    table = rope_tables_.insert(table, RopeTable{.rope = rope, .values = {}});
+  float* values = table->values.take<float>(static_cast<int64_t>(batch.num_tokens) * rope.dim);
+  if (table->valid) return values;
+  table->valid = true;
+  const std::vector<float> speeds = rope_frequencies(rope);
+  const auto half = static_cast<int64_t>(speeds.size());
+  const int32_t* positions = batch.positions.as<int32_t>();
+  parallel_rows(batch.num_tokens, 16 * rope.dim, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t)
+      for (int64_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(positions[t]) * speeds[static_cast<size_t>(i)];
+        values[t * rope.dim + i] = std::cos(angle);
+        values[t * rope.dim + half + i] = std::sin(angle);
+      }
+  });
+  return values;
+}
+
+void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                       const RaggedBatch& batch, const KvLayer& kv) {
+  const int64_t dim = spec.head_dim, q_cols = spec.heads * dim, kv_cols = spec.kv_heads * dim;
+  SKIFF_CHECK_EQ(qkv.cols(), q_cols + 2 * kv_cols);
+  const float* turns = rope_table(spec.rope, batch);
+  const std::vector<int32_t> sequences = sequence_of_rows(batch);
+
+  parallel_rows(batch.num_tokens, qkv.cols(), [&](int64_t begin, int64_t end, int thread) {
+    float* scratch = thread_scratch_[static_cast<size_t>(thread)].take<float>(q_cols + kv_cols);
+    for (int64_t r = begin; r < end; ++r) {
+      float* x = qkv.dtype == DType::kF32 ? qkv.row<float>(r) : scratch;
+      std::byte* row = row_data(qkv, r);
+      if (x == scratch) copy_row(kernels_, x, DType::kF32, row, qkv.dtype, q_cols + kv_cols);
+      for (int h = 0; h < spec.heads + spec.kv_heads; ++h) {
+        float* head = x + h * dim;
+        const Norm& norm = h < spec.heads ? q : k;
+        if (norm.weight) {
+          const float mean = kernels_.sum_squares(head, dim) / static_cast<float>(dim);
+          kernels_.scale(head, head, 1 / std::sqrt(mean + norm.eps), norm.weight.as<float>(), dim);
+        }
+        const float* turn = turns + r * spec.rope.dim;
+        rotate(head, turn, turn + spec.rope.dim / 2, spec.rope);
+      }
+      if (x == scratch) copy_row(kernels_, row, qkv.dtype, x, DType::kF32, q_cols + kv_cols);
+
+      const auto width = static_cast<int64_t>(bytes(qkv.dtype));
+      const int64_t at = cache_row(batch, kv, sequences[static_cast<size_t>(r)],
+                                   batch.positions.as<int32_t>()[r]);
+      copy_row(kernels_, cache_data(kv.k, at), kv.k.dtype, row + q_cols * width, qkv.dtype, kv_cols);
+      copy_row(kernels_, cache_data(kv.v, at), kv.v.dtype, row + (q_cols + kv_cols) * width,
+               qkv.dtype, kv_cols);
+    }
+  });
+}
+
+}  // namespace skiff::cpu

@@ -1,0 +1,111 @@
+#include "ops/cpu/threadpool.h"
+
+#include <chrono>
+
+#include "base/check.h"
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int kTaskBits = 20;
+constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+
+// Long enough to bridge the gap between two operations of a step, short enough that an idle
+// server uses no processor time.
+constexpr auto kSpin = std::chrono::microseconds(40);
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// True when `ready` became true while spinning.
+template <class F>
+bool spin_until(F ready) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  SKIFF_CHECK(threads >= 1, "{} threads", threads);
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  ++wake_;
+  wake_.notify_all();
+}
+
+bool ThreadPool::has_work() const {
+  const uint64_t s = state_.load();
+  return stop_.load() || (s & kTaskMask) < (s >> kTaskBits & kTaskMask);
+}
+
+int64_t ThreadPool::claim_and_run(int thread) {
+  int64_t ran = 0;
+  uint64_t s = state_.load();
+  for (;;) {
+    const uint64_t next = s & kTaskMask;
+    if (next >= (s >> kTaskBits & kTaskMask)) return ran;
+    if (!state_.compare_exchange_weak(s, s + 1)) continue;
+    call_.load(std::memory_order_relaxed)(context_.load(std::memory_order_relaxed),
+                                          static_cast<int64_t>(next), thread);
+    ++ran;
+    // Reported at once: the caller may be waiting for this very task.
+    const auto tasks = static_cast<uint32_t>(s >> kTaskBits & kTaskMask);
+    if (done_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) done_.notify_one();
+    s = state_.load();
+  }
+}
+
+// sleepers_ is raised before the last look at state_, and run() changes state_ before it looks
+// at sleepers_: one of the two sees the other.
+void ThreadPool::sleep_until_work() {
+  ++sleepers_;
+  const uint32_t before = wake_.load();
+  if (!has_work()) wake_.wait(before);
+  --sleepers_;
+}
+
+void ThreadPool::work(int thread) {
+  while (!stop_) {
+    claim_and_run(thread);
+    if (!spin_until([this] { return has_work(); })) sleep_until_work();
+  }
+}
+
+void ThreadPool::run(int64_t tasks, Call call, const void* context) {
+  SKIFF_CHECK(tasks >= 0 && tasks <= static_cast<int64_t>(kTaskMask), "{} tasks", tasks);
+  void* ctx = const_cast<void*>(context);
+  if (tasks <= 1 || workers_.empty()) {
+    for (int64_t i = 0; i < tasks; ++i) call(ctx, i, 0);
+    return;
+  }
+  call_.store(call, std::memory_order_relaxed);
+  context_.store(ctx, std::memory_order_relaxed);
+  done_.store(0);
+  const uint64_t round = (state_.load() >> 2 * kTaskBits) + 1;
+  state_.store(round << 2 * kTaskBits | static_cast<uint64_t>(tasks) << kTaskBits);
+  if (sleepers_.load() > 0) {
+    ++wake_;
+    wake_.notify_all();
+  }
+  claim_and_run(0);
+  const auto all = static_cast<uint32_t>(tasks);
+  if (spin_until([&] { return done_.load() == all; })) return;
+  caller_sleeps_ = true;
+  for (uint32_t d = done_.load(); d != all; d = done_.load()) done_.wait(d);
+  caller_sleeps_ = false;
+}
+
+}  // namespace skiff::cpu

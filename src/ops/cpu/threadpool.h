@@ -1,0 +1,55 @@
+// ops/cpu/threadpool.h -- threads that run numbered tasks together and sleep when idle.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace skiff::cpu {
+
+// Tasks are claimed one by one, so which thread runs which task varies from run to run: a task
+// must not depend on it, except for the scratch memory that it uses. Driven by one thread at a
+// time, which takes part as thread 0.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // at least 1, counting the caller
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()); returns
+  // when all are done. Tasks must not throw and must not call parallel_for. tasks < 2^20.
+  template <class F>
+  void parallel_for(int64_t tasks, F&& f) {
+    run(tasks, [](void* context, int64_t task, int thread) {
+      (*static_cast<std::remove_reference_t<F>*>(context))(task, thread);
+    }, &f);
+  }
+
+ private:
+  using Call = void (*)(void* context, int64_t task, int thread);
+
+  void run(int64_t tasks, Call call, const void* context);
+  void work(int thread);
+  int64_t claim_and_run(int thread);
+  bool has_work() const;
+  void sleep_until_work();
+
+  // The whole state of claiming in one word: round << 40 | tasks << 20 | next. A claim is a
+  // compare-and-swap on all of it, so a thread that slept through a round cannot claim from the
+  // next one by mistake; call_ and context_ are read after a claim, which keeps the round open.
+  std::atomic<uint64_t> state_{0};
+  std::atomic<Call> call_{nullptr};
+  std::atomic<void*> context_{nullptr};
+  std::atomic<uint32_t> done_{0};  // tasks of this round that have returned
+  std::atomic<bool> caller_sleeps_{false};
+
+  std::atomic<uint32_t> wake_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::jthread> workers_;
+};
+
+}  // namespace skiff::cpu

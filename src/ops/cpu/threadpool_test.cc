@@ -1,0 +1,67 @@
+#include "ops/cpu/threadpool.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <chrono>
+
+namespace skiff::cpu {
+namespace {
+
+TEST(ThreadPool, RunsEveryTaskOnceAndWaitsForAll) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int64_t tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
+      pool.parallel_for(tasks, [&](int64_t task, int thread) {
+        EXPECT_TRUE(thread >= 0 && thread < threads);
+        ++runs[static_cast<size_t>(task)];
+      });
+      for (const auto& n : runs) EXPECT_EQ(n, 1);
+    }
+  }
+}
+
+// Rounds follow each other at once, after a spin and after a sleep; a worker that is late for one
+// round must not touch the next.
+TEST(ThreadPool, RoundsDoNotMix) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 3000; ++round) {
+    const int64_t tasks = 2 + round % 5;
+    std::vector<int> seen(static_cast<size_t>(tasks), -1);
+    pool.parallel_for(tasks, [&, round](int64_t task, int) {
+      seen[static_cast<size_t>(task)] = round;
+    });
+    for (int value : seen) ASSERT_EQ(value, round);
+    if (round % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST(ThreadPool, TasksThatOutlastTheSpinAreWaitedFor) {
+  ThreadPool pool(3);
+  std::atomic<int> done{0};
+  pool.parallel_for(6, [&](int64_t, int) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ++done;
+  });
+  EXPECT_EQ(done, 6);
+}
+
+double process_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+TEST(ThreadPool, IdleThreadsSleep) {
+  ThreadPool pool(4);
+  pool.parallel_for(100, [](int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = process_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(process_seconds() - before, 0.02);
+}
+
+}  // namespace
+}  // namespace skiff::cpu

@@ -1,0 +1,103 @@
+// linear and prepare.
+#include "ops/op_suite.h"
+
+namespace skiff::suite {
+namespace {
+
+struct Shape {
+  int rows, in, out;
+};
+constexpr Shape kShapes[] = {{0, 32, 32},   {1, 1, 1},     {1, 64, 64},    {1, 257, 129},
+                             {2, 33, 5},    {17, 100, 31}, {17, 513, 65},  {5, 31, 513},
+                             {40, 96, 100}, {1, 1000, 48}, {16, 128, 256}, {33, 65, 17}};
+
+// Every |error| <= (K + 2) roundings of sum |x||w| + |bias|, in whatever order K products and the
+// bias are added up.
+void expect_product(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const int64_t in = x.cols();
+  expect_near(out, [&](int64_t r, int64_t o) {
+    double sum = bias ? at(bias, o) : 0, size = std::abs(sum);
+    for (int64_t i = 0; i < in; ++i) {
+      const double product = at(x, r, i) * at(w, o, i);
+      sum += product;
+      size += std::abs(product);
+    }
+    return Approx{sum, static_cast<double>(in + 2) * kF32Round * size};
+  });
+}
+
+void linear_case(Ops& ops, const Shape& s, DType weight, DType act, DType out_type, bool bias) {
+  SCOPED_TRACE(fmt::format("rows {} in {} out {} weight {} act {} out {} bias {}", s.rows, s.in,
+                           s.out, name(weight), name(act), name(out_type), bias));
+  Workspace ws(static_cast<uint64_t>(s.rows * 7 + s.in * 3 + s.out));
+  const Tensor x = ws.random(act, {s.rows, s.in}, 1, s.in % 3);
+  const Tensor out = ws.output(out_type, {s.rows, s.out});
+  Linear plain;
+  plain.weight = ws.random(weight, {s.out, s.in});
+  if (bias) plain.bias = ws.random(DType::kF32, {s.out}, 4);
+  // What the weights become when they meet `act`, kept aside while the originals are spoilt,
+  // because prepare() promises not to need them any more.
+  const Tensor met = ws.output(act, {s.out, s.in});
+  convert(met, plain.weight);
+  const Tensor met_bias = bias ? ws.output(DType::kF32, {s.out}) : Tensor{};
+  if (bias) convert(met_bias, plain.bias);
+  Buffer owner;
+  ws.begin_op({});
+  const Linear ready = ops.prepare(plain, act, &owner);
+  ws.end_op();
+  for (int o = 0; o < s.out; ++o) {
+    for (int i = 0; i < s.in; ++i) put(plain.weight, o, i, NAN);
+    if (bias) put(plain.bias, o, 0, NAN);
+  }
+  EXPECT_EQ(ready.weight.dim, plain.weight.dim);
+  ws.begin_op({out});
+  ops.linear(out, x, ready);
+  ws.end_op();
+  expect_product(out, x, met, met_bias);
+}
+
+TEST_P(OpSuite, LinearOfEveryShape) {
+  for (const Shape& shape : kShapes) {
+    for (bool bias : {false, true}) {
+      linear_case(*ops, shape, DType::kF32, DType::kF32, DType::kF32, bias);
+      linear_case(*ops, shape, DType::kBF16, DType::kBF16, DType::kBF16, bias);
+    }
+  }
+}
+
+TEST_P(OpSuite, LinearOfEveryDtype) {
+  for (DType weight : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (DType act : {DType::kF32, DType::kBF16}) {
+      for (DType out : {DType::kF32, act}) {
+        linear_case(*ops, {3, 70, 45}, weight, act, out, true);
+        linear_case(*ops, {20, 130, 80}, weight, act, out, false);
+      }
+    }
+  }
+}
+
+TEST_P(OpSuite, LinearRowsAreIndependent) {
+  for (DType act : {DType::kF32, DType::kBF16}) {
+    for (DType out_type : {DType::kF32, act}) {
+      for (const Shape& s : {Shape{37, 100, 65}, Shape{65, 257, 48}}) {
+        Workspace ws(3);
+        const Tensor x = ws.random(act, {s.rows, s.in}), out = ws.output(out_type, {s.rows, s.out});
+        Linear plain;
+        plain.weight = ws.random(act, {s.out, s.in});
+        plain.bias = ws.random(DType::kF32, {s.out});
+        Buffer owner;
+        const Linear w = ops->prepare(plain, act, &owner);
+        expect_rows_independent(s.rows, [&](int begin, int count) {
+          const Tensor part = out.row_range(begin, count);
+          ops->linear(part, x.row_range(begin, count), w);
+          RowBytes rows;
+          for (int r = 0; r < count; ++r) rows.push_back(row_bytes(part, r));
+          return rows;
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skiff::suite

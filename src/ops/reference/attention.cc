@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops/reference/math.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/reference/rows.h"
+
+namespace skiff::reference {
+namespace {
+
+// Rows of a cache layer seen as [num_pages * page_size, kv_heads * head_dim].
+Tensor flat(Tensor cache) {
+  return cache.reshaped({cache.dim[0] * cache.dim[1], cache.dim[2] * cache.dim[3]});
+}
+
+int64_t cache_row(const RaggedBatch& batch, const KvLayer& kv, int seq, int position) {
+  const int32_t page = batch.pages.row<int32_t>(seq)[position / kv.page_size];
+  return static_cast<int64_t>(page) * kv.page_size + position % kv.page_size;
+}
+
+// Calls f(sequence, row, position) for every row of the step.
+template <class F>
+void for_each_row(const RaggedBatch& batch, F f) {
+  const int32_t* start = batch.row_start.as<int32_t>();
+  for (int s = 0; s < batch.num_seqs; ++s) {
+    for (int32_t r = start[s]; r < start[s + 1]; ++r) f(s, r, batch.positions.as<int32_t>()[r]);
+  }
+}
+
+std::span<float> head_of(std::vector<float>& row, int head, int head_dim) {
+  return std::span(row).subspan(static_cast<size_t>(head) * static_cast<size_t>(head_dim),
+                                static_cast<size_t>(head_dim));
+}
+
+// The weighted mean of values that one query head sees; keys and values are its own rows.
+std::vector<double> attend(std::span<const float> q, const std::vector<std::vector<float>>& keys,
+                           const std::vector<std::vector<float>>& values) {
+  std::vector<double> score;
+  for (const auto& k : keys) {
+    score.push_back(dot(q, k) / std::sqrt(static_cast<double>(q.size())));
+  }
+  const double best = *std::max_element(score.begin(), score.end());
+  std::vector<double> out(q.size());
+  double total = 0;
+  for (size_t i = 0; i < score.size(); ++i) {
+    const double p = std::exp(score[i] - best);
+    total += p;
+    for (size_t d = 0; d < out.size(); ++d) out[d] += p * values[i][d];
+  }
+  for (double& x : out) x /= total;
+  return out;
+}
+
+}  // namespace
+
+void ReferenceOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                             const RaggedBatch& batch, const KvLayer& kv) {
+  const std::vector<float> speeds = rope_frequencies(spec.rope);
+  for_each_row(batch, [&](int seq, int row, int position) {
+    std::vector<float> x = load_row(qkv, row);
+    for (int h = 0; h < spec.heads + spec.kv_heads; ++h) {
+      const std::span<float> head = head_of(x, h, spec.head_dim);
+      const Norm& norm = h < spec.heads ? q : k;
+      if (norm.weight) rms_norm(head, norm);
+      rotate(head, spec.rope, speeds, position);
+    }
+    store_row(qkv, row, x);
+    x = load_row(qkv, row);
+    const int64_t to = cache_row(batch, kv, seq, position);
+    const auto kv_cols = static_cast<size_t>(spec.kv_heads * spec.head_dim);
+    const auto all = std::span<const float>(x).last(2 * kv_cols);
+    store_row(flat(kv.k), to, all.first(kv_cols));
+    store_row(flat(kv.v), to, all.last(kv_cols));
+  });
+}
+
+void ReferenceOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                              const KvLayer& kv) {
+  const int group = spec.heads / spec.kv_heads;
+  for_each_row(batch, [&](int seq, int row, int position) {
+    const int first = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+    std::vector<float> queries = load_row(q, row);
+    for (int h = 0; h < spec.heads; ++h) {
+      std::vector<std::vector<float>> keys, values;
+      for (int p = first; p <= position; ++p) {
+        const int64_t from = cache_row(batch, kv, seq, p);
+        const int64_t col = static_cast<int64_t>(h / group) * spec.head_dim;
+        keys.push_back(load_row(flat(kv.k).col_range(col, spec.head_dim), from));
+        values.push_back(load_row(flat(kv.v).col_range(col, spec.head_dim), from));
+      }
+      const std::vector<double> y = attend(head_of(queries, h, spec.head_dim), keys, values);
+      for (int d = 0; d < spec.head_dim; ++d) {
+        store(out, row, static_cast<int64_t>(h) * spec.head_dim + d, y[static_cast<size_t>(d)]);
+      }
+    }
+  });
+}
+
+}  // namespace skiff::reference

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ops/reference/math.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/reference/rows.h"
+
+namespace skiff::reference {
+namespace {
+
+std::vector<float> softmax(std::span<const float> x) {
+  const float best = *std::max_element(x.begin(), x.end());
+  double total = 0;
+  for (const float v : x) total += std::exp(static_cast<double>(v) - best);
+  std::vector<float> p;
+  for (const float v : x) {
+    p.push_back(static_cast<float>(std::exp(static_cast<double>(v) - best) / total));
+  }
+  return p;
+}
+
+// The `count` entries of highest score, best first, ties to the lower index.
+std::vector<int32_t> best_of(const std::vector<float>& score, int count) {
+  std::vector<int32_t> ids(score.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
+    return score[static_cast<size_t>(a)] > score[static_cast<size_t>(b)];
+  });
+  ids.resize(static_cast<size_t>(count));
+  return ids;
+}
+
+void sort_by_expert(const Routing& routing, int experts) {
+  const int64_t copies = routing.order.elements();
+  const int32_t* expert = routing.expert.as<int32_t>();
+  int32_t* order = routing.order.as<int32_t>();
+  int32_t* start = routing.expert_start.as<int32_t>();
+  int32_t filled = 0;
+  for (int e = 0; e < experts; ++e) {
+    start[e] = filled;
+    for (int32_t copy = 0; copy < copies; ++copy) {
+      if (expert[copy] == e) order[filled++] = copy;
+    }
+  }
+  start[experts] = filled;
+}
+
+// down * (act(gate) * up) for one token.
+std::vector<double> feed_forward(std::span<const float> x, Tensor gate_up, Tensor down, Act act) {
+  const int64_t width = gate_up.rows() / 2;
+  std::vector<float> inner;
+  for (int64_t i = 0; i < width; ++i) {
+    const double gate = dot(x, load_row(gate_up, i));
+    const double up = dot(x, load_row(gate_up, width + i));
+    inner.push_back(static_cast<float>(activate(gate, act) * up));
+  }
+  std::vector<double> y;
+  for (int64_t o = 0; o < down.rows(); ++o) y.push_back(dot(inner, load_row(down, o)));
+  return y;
+}
+
+}  // namespace
+
+Routing ReferenceOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
+  const int64_t tokens = logits.rows(), k = router.top_k;
+  const Routing out{.expert = arena.take(DType::kI32, {tokens, k}),
+                    .weight = arena.take(DType::kF32, {tokens, k}),
+                    .order = arena.take(DType::kI32, {tokens * k}),
+                    .expert_start = arena.take(DType::kI32, {router.experts + 1})};
+  for (int64_t t = 0; t < tokens; ++t) {
+    const std::vector<float> p = softmax(load_row(logits, t));
+    std::vector<float> score = p;
+    for (size_t e = 0; bias && e < score.size(); ++e) score[e] += bias.as<float>()[e];
+    const std::vector<int32_t> chosen = best_of(score, router.top_k);
+    float sum = 0;
+    for (const int32_t e : chosen) sum += p[static_cast<size_t>(e)];
+    const float divisor = router.renorm ? std::max(sum, 1e-12f) : 1;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      out.expert.row<int32_t>(t)[i] = chosen[i];
+      out.weight.row<float>(t)[i] = p[static_cast<size_t>(chosen[i])] / divisor;
+    }
+  }
+  sort_by_expert(out, router.experts);
+  return out;
+}
+
+void ReferenceOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+                           const Linear& down, Act act, Arena&) {
+  for (int64_t t = 0; t < out.rows(); ++t) {
+    const std::vector<float> token = load_row(x, t);
+    std::vector<float> sum(static_cast<size_t>(out.cols()));
+    for (int64_t k = 0; k < routing.expert.cols(); ++k) {
+      const int32_t e = routing.expert.row<int32_t>(t)[k];
+      const std::vector<double> y = feed_forward(token, stack_entry(gate_up.weight, e),
+                                                 stack_entry(down.weight, e), act);
+      const float weight = routing.weight.row<float>(t)[k];
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<float>(weight * y[i]);
+    }
+    store_row(out, t, sum);
+  }
+}
+
+}  // namespace skiff::reference

@@ -1,0 +1,36 @@
+// ops/reference/reference_ops.h -- the slow, obvious Ops that judges every other. One thread,
+// sums in double, every result rounded once. Methods are grouped in files by kind.
+#pragma once
+#include "ops/ops.h"
+
+namespace skiff::reference {
+
+class ReferenceOps final : public Ops {
+ public:
+  std::string_view name() const override { return "reference"; }
+  Device device() const override { return {}; }
+
+  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  void begin_step(const RaggedBatch&) override {}
+
+  void embed(Tensor out, Tensor table, Tensor ids) override;
+  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
+  void linear(Tensor out, Tensor x, const Linear& w) override;
+  void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                 const RaggedBatch& batch, const KvLayer& kv) override;
+  void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                  const KvLayer& kv) override;
+  void gated_act(Tensor out, Tensor gate_up, Act act) override;
+  Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
+  void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+               const Linear& down, Act act, Arena& arena) override;
+  void add(Tensor out, Tensor x) override;
+  void gather_rows(Tensor out, Tensor x, Tensor rows) override;
+
+  void edit_logits(Tensor logits, const LogitEdits& edits) override;
+  void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
+  void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
+                Tensor logits, Tensor chosen) override;
+};
+
+}  // namespace skiff::reference

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "ops/reference/reference_ops.h"
+#include "ops/reference/rows.h"
+
+namespace skiff::reference {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// A row of logits in which NaN, which has no place in an order, counts as impossible.
+std::vector<float> load_logits(Tensor logits, int64_t row) {
+  std::vector<float> x = load_row(logits, row);
+  for (float& v : x) v = std::isnan(v) ? kMinusInfinity : v;
+  return x;
+}
+
+std::vector<int32_t> by_falling_logit(const std::vector<float>& x) {
+  std::vector<int32_t> ids(x.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
+    return x[static_cast<size_t>(a)] > x[static_cast<size_t>(b)];
+  });
+  return ids;
+}
+
+
+// How the draw of one row is to be made.
+struct Draw {
+  float temperature, top_p, min_p;
+  int32_t top_k;
+  double uniform;
+};
+
+Draw draw_of(const SampleBatch& batch, int64_t r) {
+  return {.temperature = batch.temperature.as<float>()[r],
+          .top_p = batch.top_p.as<float>()[r],
+          .min_p = batch.min_p.as<float>()[r],
+          .top_k = batch.top_k.as<int32_t>()[r],
+          .uniform = uniform_draw(static_cast<uint64_t>(batch.seed.as<int64_t>()[r]),
+                                  static_cast<uint64_t>(batch.draw.as<int64_t>()[r]))};
+}
+
+// The length of the kept prefix of `p` (probabilities, falling).
+size_t kept(const std::vector<double>& p, const Draw& draw) {
+  size_t n = 0;
+  while (n < p.size() && p[n] > 0 && p[n] >= draw.min_p * p[0]) ++n;
+  if (draw.top_k > 0) n = std::min(n, static_cast<size_t>(draw.top_k));
+  if (draw.top_p >= 1) return n;
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    sum += p[i];
+    if (sum >= draw.top_p) return i + 1;
+  }
+  return n;
+}
+
+int32_t pick(const std::vector<float>& x, const Draw& draw) {
+  const std::vector<int32_t> ids = by_falling_logit(x);
+  const float best = x[static_cast<size_t>(ids[0])];
+  if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return ids[0];
+  std::vector<double> p;
+  for (const int32_t id : ids) {
+    p.push_back(std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) /
+                         draw.temperature));
+  }
+  const double all = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& v : p) v /= all;
+  const size_t n = kept(p, draw);
+  const double goal = draw.uniform * std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    sum += p[i];
+    if (sum > goal) return ids[i];
+  }
+  return ids[n - 1];
+}
+
+double log_sum_exp(const std::vector<float>& x) {
+  const double best = *std::max_element(x.begin(), x.end());
+  if (!std::isfinite(best)) return best;
+  double sum = 0;
+  for (const float v : x) sum += std::exp(v - best);
+  return best + std::log(sum);
+}
+
+}  // namespace
+
+void ReferenceOps::edit_logits(Tensor logits, const LogitEdits& edits) {
+  const int32_t* start = edits.row_start.as<int32_t>();
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    for (int32_t i = start[r]; i < start[r + 1]; ++i) {
+      float& x = logits.row<float>(r)[edits.token.as<int32_t>()[i]];
+      const float divide = edits.divide.as<float>()[i];
+      x = (x > 0 ? x / divide : x * divide) + edits.add.as<float>()[i];
+    }
+  }
+}
+
+void ReferenceOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    out_ids.as<int32_t>()[r] = pick(load_logits(logits, r), draw_of(batch, r));
+  }
+}
+
+void ReferenceOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
+                            Tensor top_logprobs, Tensor logits, Tensor chosen) {
+  const int64_t n = top_ids ? top_ids.cols() : 0;
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    const std::vector<float> x = load_logits(logits, r);
+    const double norm = log_sum_exp(x);
+    const float mine = x.at(static_cast<size_t>(chosen.as<int32_t>()[r]));
+    chosen_logprob.as<float>()[r] = static_cast<float>(mine - norm);
+    chosen_rank.as<int32_t>()[r] =
+        1 + static_cast<int32_t>(std::count_if(x.begin(), x.end(), [&](float v) { return v > mine; }));
+    if (n == 0) continue;
+    const std::vector<int32_t> ids = by_falling_logit(x);
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t id = ids.at(static_cast<size_t>(i));
+      top_ids.row<int32_t>(r)[i] = id;
+      top_logprobs.row<float>(r)[i] = static_cast<float>(x[static_cast<size_t>(id)] - norm);
+    }
+  }
+}
+
+}  // namespace skiff::reference

@@ -1,0 +1,265 @@
+#include "sample/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace skiff {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr int kVocab = 53;
+
+// Logits that depend on the sequence's name and all its tokens, as a model's would.
+std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
+  uint64_t key = name;
+  for (const Token t : history) key = key * 31 + static_cast<uint64_t>(t) + 7;
+  std::vector<float> out;
+  for (int i = 0; i < kVocab; ++i) {
+    out.push_back(static_cast<float>(8 * uniform_draw(key, static_cast<uint64_t>(i)) - 3));
+  }
+  return out;
+}
+
+class SamplerTest : public testing::Test {
+ protected:
+  static Tensor rows_of(std::vector<float>& values) {
+    return host_tensor(values.data(), DType::kF32,
+                       {static_cast<int64_t>(values.size()) / kVocab, kVocab});
+  }
+  // One step of some sequences, each with its own history, which grows.
+  struct Running {
+    uint64_t name;
+    int slot;
+    std::vector<Token> history;
+  };
+  SampleOutput step(Sampler& sampler, std::vector<Running*> running) {
+    std::vector<float> logits;
+    std::vector<int> slots;
+    for (const Running* r : running) {
+      const std::vector<float> row = model(r->name, r->history);
+      logits.insert(logits.end(), row.begin(), row.end());
+      slots.push_back(r->slot);
+    }
+    SampleOutput out = sampler.sample(rows_of(logits), slots);
+    for (size_t i = 0; i < running.size(); ++i) running[i]->history.push_back(out.tokens[i]);
+    return out;
+  }
+  static OpenSlot opening(const Running& r, int prompt_len, const SamplingParams& params) {
+    return {.slot = r.slot, .params = params, .history = r.history, .prompt_len = prompt_len};
+  }
+
+  std::unique_ptr<Ops> ops = make_reference_ops();
+};
+
+SamplingParams lively(uint64_t seed) {
+  SamplingParams params;
+  params.temperature = 1.3f;
+  params.top_p = 0.95f;
+  params.repetition = 1.1f;
+  params.frequency = 0.4f;
+  params.presence = -0.2f;
+  params.min_tokens = 6;
+  params.bad_words = {{3}, {1, 2}, {5, 6, 7}};
+  params.seed = seed;
+  return params;
+}
+
+TEST_F(SamplerTest, NeitherBatchNorSlotNorPreemptionShows) {
+  Sampler alone(kVocab, 1, *ops);
+  Running a{.name = 4, .slot = 0, .history = {9, 8, 7}};
+  alone.open(opening(a, 3, lively(77)));
+  for (int i = 0; i < 40; ++i) step(alone, {&a});
+
+  Sampler busy(kVocab, 5, *ops);
+  Running b{.name = 4, .slot = 3, .history = {9, 8, 7}};
+  Running other{.name = 5, .slot = 1, .history = {1}}, third{.name = 6, .slot = 4, .history = {2, 2}};
+  busy.open(opening(other, 1, lively(1)));
+  busy.open(opening(b, 3, lively(77)));
+  busy.open(opening(third, 2, {}));
+  for (int i = 0; i < 40; ++i) {
+    if (i == 13) {  // thrown out, then back in another slot
+      b.slot = 0;
+      busy.open(opening(b, 3, lively(77)));
+    }
+    if (i % 3 == 0) step(busy, {&other, &b, &third});
+    else if (i % 3 == 1) step(busy, {&b, &other});
+    else step(busy, {&third, &b});
+  }
+  EXPECT_EQ(a.history, b.history);
+}
+
+// Over equal logits the draw is the uniform itself.
+TEST_F(SamplerTest, DrawsAreNumberedByOutput) {
+  SamplingParams params;
+  params.seed = 12345;
+  Sampler sampler(kVocab, 1, *ops);
+  std::vector<Token> history = {1, 2, 3};
+  for (int i = 0; i < 30; ++i) {
+    if (i % 10 == 0) {
+      sampler.open({.slot = 0, .params = params, .history = history, .prompt_len = 3});
+    }
+    std::vector<float> logits(kVocab, 1.5f);
+    const std::vector<int> slots = {0};
+    history.push_back(sampler.sample(rows_of(logits), slots).tokens[0]);
+    EXPECT_EQ(history.back(), static_cast<Token>(kVocab * uniform_draw(12345, static_cast<uint64_t>(i))));
+  }
+}
+
+TEST_F(SamplerTest, SeedsDiffer) {
+  Sampler sampler(kVocab, 2, *ops);
+  Running a{.name = 1, .slot = 0, .history = {}}, b{.name = 1, .slot = 1, .history = {}};
+  SamplingParams params;
+  params.temperature = 5;
+  sampler.open(opening(a, 0, params));
+  params.seed = 1;
+  sampler.open(opening(b, 0, params));
+  for (int i = 0; i < 10; ++i) step(sampler, {&a, &b});
+  EXPECT_NE(a.history, b.history);
+}
+
+TEST_F(SamplerTest, GreedyTakesTheBest) {
+  Sampler sampler(kVocab, 1, *ops);
+  SamplingParams params;
+  params.temperature = 0;
+  Running a{.name = 3, .slot = 0, .history = {1, 2}};
+  sampler.open(opening(a, 2, params));
+  const std::vector<float> row = model(3, a.history);
+  const auto best = std::max_element(row.begin(), row.end()) - row.begin();
+  EXPECT_THAT(step(sampler, {&a}).tokens, ElementsAre(best));
+}
+
+TEST_F(SamplerTest, NoRowsIsNoWork) {
+  Sampler sampler(kVocab, 1, *ops);
+  std::vector<float> none;
+  const SampleOutput out = sampler.sample(rows_of(none), {});
+  EXPECT_THAT(out.tokens, IsEmpty());
+  EXPECT_THAT(out.logprobs, IsEmpty());
+  EXPECT_THAT(sampler.prompt_logprobs(rows_of(none), {}, 3), IsEmpty());
+}
+
+// Rank 1 is the largest; a log-probability is the logit less log(sum exp).
+void expect_position(const PositionLogprobs& got, const std::vector<float>& logits, Token chosen,
+                     int n) {
+  double sum = 0;
+  int rank = 1;
+  for (const float x : logits) {
+    sum += std::exp(static_cast<double>(x));
+    rank += x > logits[static_cast<size_t>(chosen)];
+  }
+  // Logits here are below 8 in size: a few roundings of numbers below 16.
+  constexpr double kBound = 1e-5;
+  EXPECT_EQ(got.chosen.token, chosen);
+  EXPECT_NEAR(got.chosen.logprob, logits[static_cast<size_t>(chosen)] - std::log(sum), kBound);
+  EXPECT_EQ(got.rank, rank);
+  std::vector<Token> ids;
+  for (int i = 0; i < kVocab; ++i) ids.push_back(i);
+  std::stable_sort(ids.begin(), ids.end(), [&](Token a, Token b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  ASSERT_EQ(got.top.size(), static_cast<size_t>(n));
+  for (size_t i = 0; i < got.top.size(); ++i) {
+    EXPECT_EQ(got.top[i].token, ids[i]);
+    EXPECT_NEAR(got.top[i].logprob, logits[static_cast<size_t>(ids[i])] - std::log(sum), kBound);
+  }
+}
+
+TEST_F(SamplerTest, LogprobsAreOfRawLogitsAndAsManyAsAsked) {
+  const std::vector<int> wanted = {5, kNoLogprobs, 0, kAllLogprobs, 5, kVocab + 1, 1};
+  Sampler sampler(kVocab, 7, *ops);
+  std::vector<Running> running;
+  for (int i = 0; i < 7; ++i) {
+    running.push_back({.name = static_cast<uint64_t>(i), .slot = 6 - i, .history = {1, 2, i}});
+    SamplingParams params = lively(static_cast<uint64_t>(i));
+    params.logit_bias = {{10, 30.0f}};  // decides, but must not show in what is reported
+    params.logprobs = wanted[static_cast<size_t>(i)];
+    sampler.open(opening(running.back(), 3, params));
+  }
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Running*> all;
+    std::vector<std::vector<float>> raw;
+    for (Running& r : running) {
+      all.push_back(&r);
+      raw.push_back(model(r.name, r.history));
+    }
+    const SampleOutput out = step(sampler, all);
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(out.tokens[i], 10);
+      ASSERT_EQ(out.logprobs[i].has_value(), wanted[i] != kNoLogprobs);
+      if (out.logprobs[i]) {
+        expect_position(*out.logprobs[i], raw[i], out.tokens[i], std::min(wanted[i], kVocab));
+      }
+    }
+  }
+}
+
+TEST_F(SamplerTest, PromptLogprobs) {
+  Sampler sampler(kVocab, 1, *ops);
+  const std::vector<Token> next = {4, 0, kVocab - 1};
+  std::vector<float> logits;
+  for (uint64_t r = 0; r < 3; ++r) {
+    const std::vector<float> row = model(r, {});
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  const std::vector<float> before = logits;
+  for (int n : {0, 1, 5, kVocab, kAllLogprobs}) {
+    const std::vector<PositionLogprobs> got = sampler.prompt_logprobs(rows_of(logits), next, n);
+    ASSERT_EQ(got.size(), 3u);
+    for (uint64_t r = 0; r < 3; ++r) {
+      expect_position(got[r], model(r, {}), next[r], std::min(n, kVocab));
+    }
+  }
+  EXPECT_EQ(logits, before);
+}
+
+TEST_F(SamplerTest, AcceptCountsLikeSampling) {
+  SamplingParams params = lively(5);
+  Sampler one(kVocab, 1, *ops), other(kVocab, 1, *ops);
+  Running a{.name = 2, .slot = 0, .history = {1}}, b = a;
+  one.open(opening(a, 1, params));
+  other.open(opening(b, 1, params));
+  for (int i = 0; i < 8; ++i) step(one, {&a});
+  b.history = a.history;
+  other.accept(0, std::span(b.history).subspan(1));
+  for (int i = 0; i < 8; ++i) {
+    step(one, {&a});
+    step(other, {&b});
+  }
+  EXPECT_EQ(a.history, b.history);
+}
+
+// Drafts are checked by sampling depth after depth; wrong guesses leave no trace.
+TEST_F(SamplerTest, ManyDepthsInOneTurnEqualManyTurns) {
+  Sampler sampler(kVocab, 3, *ops), plain(kVocab, 3, *ops);
+  Running a{.name = 2, .slot = 0, .history = {1}}, b{.name = 9, .slot = 2, .history = {4}};
+  Running c = a, d = b;
+  for (Sampler* s : {&sampler, &plain}) {
+    s->open(opening(a, 1, lively(3)));
+    s->open(opening(b, 1, lively(4)));
+  }
+  for (int i = 0; i < 6; ++i) step(plain, {&c, &d});
+  for (int i = 0; i < 2; ++i) {
+    step(sampler, {&a, &b});
+    step(sampler, {&b});
+    step(sampler, {&b});
+  }
+  for (int i = 0; i < 4; ++i) step(sampler, {&a});
+  EXPECT_EQ(a.history, c.history);
+  EXPECT_EQ(b.history, d.history);
+}
+
+TEST(SamplerDeathTest, UnopenedSlot) {
+  const std::unique_ptr<Ops> ops = make_reference_ops();
+  Sampler sampler(kVocab, 2, *ops);
+  const Token token = 1;
+  EXPECT_DEATH(sampler.accept(1, {&token, 1}), "slot 1 is not open");
+  EXPECT_DEATH(sampler.accept(2, {&token, 1}), "slot 2 is not open");
+  EXPECT_DEATH(sampler.open({.slot = 2}), "slot 2 of 2");
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,159 @@
+// The planning half of Scheduler; scheduler.cc has the rest.
+#include <algorithm>
+
+#include "sched/plan_builder.h"
+#include "sched/scheduler.h"
+
+namespace skiff {
+
+StepPlan Scheduler::plan() {
+  int decodes = 0;
+  bool prefills = !waiting_.empty();
+  for (const auto& [rank, s] : running_) {
+    if (!s->wants_rows()) continue;
+    decodes += s->left() == 1;
+    prefills |= s->left() > 1;
+  }
+  PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
+  const uint64_t preemptions = counters_.preemptions;
+  const bool roomy = continue_decodes(step) && continue_prefills(step);
+  // A step that had to push a sequence out is no time to let one in.
+  if (roomy && holder_ == nullptr && preemptions == counters_.preemptions) admit(step);
+  StepPlan plan = step.take();
+  if (!plan.empty()) ++step_;
+  return plan;
+}
+
+bool Scheduler::held_back(const Sequence& s) const {
+  return holder_ != nullptr && s.rank > holder_->rank;
+}
+
+// Both loops may preempt sequences behind the one they are at, but never that one's successor
+// before the iterator has moved on to it: it is advanced after the body.
+bool Scheduler::continue_decodes(PlanBuilder& step) {
+  for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
+    Sequence& s = *it->second;
+    if (!s.wants_rows() || s.left() != 1 || held_back(s)) {
+      ++it;
+      continue;
+    }
+    int draft = step.drafts_for(s);
+    if (draft > 0 && !cache_.grow(s.table, s.planned + 1 + draft)) draft = 0;
+    const bool room = make_room(s, s.planned + 1 + draft);
+    if (room) step.add(s, 1 + draft, draft);
+    if (!room && wait_for_room(s)) return false;
+    ++it;
+    if (!room && s.in_flight == 0) preempt(s);
+  }
+  return true;
+}
+
+bool Scheduler::continue_prefills(PlanBuilder& step) {
+  for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
+    Sequence& s = *it->second;
+    const int count =
+        s.wants_rows() && s.left() > 1 && !held_back(s) ? step.rows_for(s) : 0;
+    if (count == 0) {
+      ++it;
+      continue;
+    }
+    const bool room = make_room(s, s.planned + count);
+    if (room) step.add(s, count, 0);
+    if (!room && wait_for_room(s)) return false;
+    ++it;
+    if (!room && s.in_flight == 0) preempt(s);
+  }
+  return true;
+}
+
+// Preempts as many sequences behind `s` as it takes. On failure no more of them can be preempted.
+bool Scheduler::make_room(Sequence& s, int tokens) {
+  while (!cache_.grow(s.table, tokens)) {
+    Sequence* victim = victim_for(s);
+    if (victim == nullptr) return false;
+    preempt(*victim);
+  }
+  if (holder_ == &s) holder_ = nullptr;
+  return true;
+}
+
+Sequence* Scheduler::victim_for(const Sequence& s) const {
+  for (auto it = running_.rbegin(); it != running_.rend() && it->first > s.rank; ++it) {
+    if (it->second->in_flight == 0) return it->second;
+  }
+  return nullptr;
+}
+
+// There was no room for `s`. Will steps in flight free some? Those that name sequences behind it
+// do, once these are held back; so do those of sequences that have ended.
+bool Scheduler::wait_for_room(const Sequence& s) {
+  if (running_.rbegin()->first > s.rank) {
+    holder_ = &s;
+    return true;
+  }
+  return std::ranges::any_of(running_,
+                             [](const auto& r) { return r.second->finish != Finish::kNone; });
+}
+
+int Scheduler::reserved_blocks() const {
+  int blocks = 0;
+  for (const auto& [rank, s] : running_) {
+    if (s->finish != Finish::kNone) continue;
+    const int have = static_cast<int>(s->table.blocks.size());
+    blocks += std::max(0, cache_.blocks_for(s->total()) - have) + 1;
+  }
+  return blocks;
+}
+
+void Scheduler::admit(PlanBuilder& step) {
+  int reserved = reserved_blocks();
+  while (!waiting_.empty() && !free_slots_.empty() && step.rows_left() > 0) {
+    Sequence& s = *waiting_.begin()->second;
+    s.planned = cache_.open(s.table, std::span(s.tokens).first(static_cast<size_t>(s.reusable())));
+    if (step.rows_for(s) == 0 || !fits(s, reserved)) {
+      cache_.close(s.table);
+      s.planned = 0;
+      return;
+    }
+    start(s, step);
+    const int have = static_cast<int>(s.table.blocks.size());
+    reserved += std::max(0, cache_.blocks_for(s.total()) - have) + 1;
+  }
+}
+
+bool Scheduler::fits(const Sequence& s, int reserved) const {
+  const int need = cache_.blocks_for(s.known()) - static_cast<int>(s.table.blocks.size());
+  return running_.empty() || need + reserved <= cache_.num_free();
+}
+
+void Scheduler::start(Sequence& s, PlanBuilder& step) {
+  waiting_.erase(s.rank);
+  running_.emplace(s.rank, &s);
+  s.slot = free_slots_.back();
+  free_slots_.pop_back();
+  if (!s.admitted) {
+    s.admitted = true;
+    counters_.prompt_tokens += static_cast<uint64_t>(s.prompt_len);
+    counters_.cached_tokens += static_cast<uint64_t>(s.planned);
+    events_.push_back({.seq = s.id, .admitted = true, .cached = s.planned});
+  }
+  const int count = step.rows_for(s);
+  SKIFF_CHECK(cache_.grow(s.table, s.planned + count));
+  step.open(s);
+  step.add(s, count, 0);
+}
+
+void Scheduler::preempt(Sequence& s) {
+  SKIFF_CHECK(s.in_flight == 0 && s.unknown == 0);
+  ++counters_.preemptions;
+  if (holder_ == &s) holder_ = nullptr;
+  cache_.close(s.table);
+  free_slots_.push_back(s.slot);
+  running_.erase(s.rank);
+  waiting_.emplace(s.rank, &s);
+  s.slot = -1;
+  s.planned = 0;
+  s.drafts.clear();
+}
+
+}  // namespace skiff

@@ -1,0 +1,76 @@
+#include "sched/plan_builder.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace skiff {
+
+namespace {
+
+// Guesses take rows that a decode can do without: never those of another decode, at most half of
+// the rest while prompts want it, none of it when prompts cannot be cut to fit.
+int draft_rows(const Limits& limits, int decodes, bool prefills) {
+  const int rest = limits.max_rows - decodes;
+  const int share = !prefills ? rest : limits.chunked_prefill ? rest / 2 : 0;
+  return std::min(share, limits.max_logit_rows - limits.max_seqs);
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills)
+    : limits_(limits),
+      rows_(limits.max_rows),
+      logit_rows_(limits.max_logit_rows),
+      draft_rows_(draft_rows(limits, decodes, prefills)) {
+  plan_.step = step;
+  plan_.page_start = {0};
+}
+
+int PlanBuilder::drafts_for(const Sequence& s) const {
+  if (s.unknown > 0) return 0;  // guesses follow a token that is not known yet
+  return std::max(0, std::min({static_cast<int>(s.drafts.size()), draft_rows_,
+                               s.limit - s.produced() - 1}));
+}
+
+int PlanBuilder::rows_for(const Sequence& s) const {
+  int want = s.left();
+  if (s.owes_report())
+    want = s.planned < s.reported ? s.reported - s.planned : std::min(want, logit_rows_);
+  const bool may_cut = limits_.chunked_prefill || want > limits_.max_rows - limits_.max_seqs;
+  if (want > rows_ && !may_cut) return 0;
+  const int count = std::min(want, rows_);
+  return count == s.left() && logit_rows_ == 0 ? 0 : count;
+}
+
+void PlanBuilder::add(Sequence& s, int count, int draft) {
+  const int end = s.planned + count;
+  const bool sample = end - draft == s.total();
+  const bool report = s.owes_report() && s.planned >= s.reported;
+  plan_.spans.push_back({.seq = s.id, .slot = s.slot, .begin = s.planned, .count = count,
+                         .draft = draft, .sample = sample,
+                         .prompt_logprobs = report ? s.params.prompt_logprobs : kNoLogprobs,
+                         .next = sample ? -1 : s.tokens[static_cast<size_t>(end)]});
+  for (int i = s.planned; i < end - draft; ++i)
+    plan_.tokens.push_back(i < s.known() ? s.tokens[static_cast<size_t>(i)] : kOnDevice);
+  plan_.tokens.insert(plan_.tokens.end(), s.drafts.begin(), s.drafts.begin() + draft);
+  const auto pages = s.table.blocks.begin();
+  plan_.pages.insert(plan_.pages.end(), pages, s.table.blocks.end());
+  plan_.page_start.push_back(static_cast<int32_t>(plan_.pages.size()));
+
+  s.planned = end;
+  s.unknown += sample;
+  ++s.in_flight;
+  if (report) s.reported = end;
+  rows_ -= count;
+  draft_rows_ -= draft;
+  logit_rows_ -= report ? count : sample * (1 + draft);
+  SKIFF_CHECK(rows_ >= 0 && logit_rows_ >= 0, "step {} is over its limits", plan_.step);
+}
+
+void PlanBuilder::open(const Sequence& s) {
+  plan_.opened.push_back({.slot = s.slot, .params = s.params, .history = s.tokens,
+                          .prompt_len = s.prompt_len, .stop_tokens = s.stop_tokens});
+}
+
+}  // namespace skiff

@@ -1,0 +1,33 @@
+// sched/plan_builder.h -- one StepPlan in the making, and what room it has left. Seen by this
+// room only.
+#pragma once
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+
+namespace skiff {
+
+class PlanBuilder {
+ public:
+  // `decodes`: sequences that want one row each; `prefills`: others want more. Drafts must leave
+  // room for both.
+  PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills);
+
+  int rows_left() const { return rows_; }
+  // How many guesses of a sequence about to decode may be checked in this step.
+  int drafts_for(const Sequence& s) const;
+  // How many rows of a prompt to compute in this step; 0: not in this step.
+  int rows_for(const Sequence& s) const;
+  // Plan rows [s.planned, s.planned + count), the last `draft` of them guesses. The sequence has a
+  // slot and blocks for them.
+  void add(Sequence& s, int count, int draft);
+  void open(const Sequence& s);
+  StepPlan take() { return std::move(plan_); }
+
+ private:
+  const Limits& limits_;
+  StepPlan plan_;
+  int rows_, logit_rows_;  // left
+  int draft_rows_;         // left
+};
+
+}  // namespace skiff

@@ -1,0 +1,147 @@
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace skiff {
+
+Scheduler::Scheduler(const Limits& limits, CacheIndex& cache)
+    : limits_(limits),
+      cache_(cache),
+      // The last token of a sequence is never computed, so it needs no place in the cache.
+      capacity_(static_cast<int>(std::min<int64_t>(
+          limits.max_context, int64_t{cache.num_blocks()} * cache.block_size() + 1))) {
+  SKIFF_CHECK(limits.max_seqs >= 1 && limits.max_seqs <= limits.max_logit_rows);
+  SKIFF_CHECK(limits.max_rows >= 1 && limits.max_context >= 2 && cache.num_blocks() >= 1);
+  for (int slot = limits.max_seqs; slot-- > 0;) free_slots_.push_back(slot);
+}
+
+Scheduler::~Scheduler() = default;
+
+std::vector<Event> Scheduler::take_events() { return std::exchange(events_, {}); }
+
+SchedulerStats Scheduler::stats() const {
+  SchedulerStats stats = counters_;
+  stats.running = static_cast<int>(running_.size());
+  stats.waiting = static_cast<int>(waiting_.size());
+  return stats;
+}
+
+Status Scheduler::check(const NewSequence& in) const {
+  const auto invalid = [](std::string what, const char* field) {
+    return Error{Code::kInvalid, std::move(what), field};
+  };
+  const size_t prompt = in.prompt.size();
+  if (prompt == 0) return invalid("the prompt has no tokens", "prompt");
+  if (in.stop.max_tokens < 1)
+    return invalid(fmt::format("max_tokens is {}; it must be at least 1", in.stop.max_tokens),
+                   "max_tokens");
+  if (prompt + 1 > static_cast<size_t>(limits_.max_context))
+    return invalid(fmt::format("the prompt has {} tokens; with one token of output that is more "
+                               "than the context of {} tokens", prompt, limits_.max_context),
+                   "prompt");
+  const int blocks = cache_.blocks_for(static_cast<int>(prompt));
+  if (blocks > cache_.num_blocks())
+    return invalid(fmt::format("the prompt has {} tokens and needs {} cache blocks of {} tokens; "
+                               "there are {}", prompt, blocks, cache_.block_size(),
+                               cache_.num_blocks()), "prompt");
+  for (const Token t : in.prompt) {
+    if (t < 0 || (limits_.vocab > 0 && t >= limits_.vocab))
+      return invalid(fmt::format("the prompt has token {}; the vocabulary has {} tokens", t,
+                                 limits_.vocab), "prompt");
+  }
+  return ok();
+}
+
+Status Scheduler::add(NewSequence in) {
+  if (Status status = check(in); !status) return status;
+  auto s = std::make_unique<Sequence>();
+  s->id = in.id;
+  s->rank = {in.priority, ++arrivals_};
+  s->params = std::move(in.params);
+  s->stop_tokens = std::move(in.stop.tokens);
+  s->prompt_len = static_cast<int>(in.prompt.size());
+  s->limit = std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
+  s->tokens = std::move(in.prompt);
+  waiting_.emplace(s->rank, s.get());
+  const bool is_new = all_.emplace(in.id, std::move(s)).second;
+  SKIFF_CHECK(is_new, "sequence {} exists already", in.id);
+  return ok();
+}
+
+void Scheduler::cancel(SeqId id) {
+  const auto it = all_.find(id);
+  if (it == all_.end() || it->second->finish != Finish::kNone) return;
+  Sequence& s = *it->second;
+  events_.push_back({.seq = id, .finish = Finish::kCancelled});
+  end(s, Finish::kCancelled);
+  if (s.in_flight == 0) release(s);
+}
+
+void Scheduler::cancel_all() {
+  std::vector<SeqId> ids;
+  for (const auto& [id, s] : all_) ids.push_back(id);
+  for (const SeqId id : ids) cancel(id);
+}
+
+void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
+  SKIFF_CHECK(plan.step == result.step && plan.spans.size() == result.tokens.size());
+  for (size_t i = 0; i < plan.spans.size(); ++i) {
+    Sequence& s = *all_.at(plan.spans[i].seq);
+    --s.in_flight;
+    s.unknown -= plan.spans[i].sample;
+    if (s.finish == Finish::kNone) absorb(s, plan.spans[i], result, i);
+    if (s.finish != Finish::kNone && s.in_flight == 0) release(s);
+  }
+}
+
+void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, size_t i) {
+  const std::vector<Token>& gained = result.tokens[i];
+  SKIFF_CHECK(span.sample != gained.empty() && gained.size() <= size_t(span.draft) + 1);
+  const int kept = span.sample ? static_cast<int>(gained.size()) - 1 : 0;
+  const int computed = span.begin + span.count - span.draft + kept;
+  if (span.draft > 0) s.planned = computed;  // wrong guesses are overwritten by later steps
+
+  Event event{.seq = s.id};
+  for (const Token token : gained) {
+    event.tokens.push_back(token);
+    take_token(s, token);
+    if (s.finish != Finish::kNone) break;
+  }
+  event.finish = s.finish;
+  if (s.params.logprobs != kNoLogprobs && span.sample) {
+    const auto& all = result.logprobs.at(i);
+    event.logprobs.assign(all.begin(), all.begin() + static_cast<long>(event.tokens.size()));
+  }
+  if (span.prompt_logprobs != kNoLogprobs) event.prompt_logprobs = result.prompt_logprobs.at(i);
+  if (!event.tokens.empty() || !event.prompt_logprobs.empty()) events_.push_back(std::move(event));
+
+  cache_.publish(s.table, s.tokens, std::min(computed, s.known()));
+  s.drafts.clear();
+  if (i < result.drafts.size()) s.drafts = result.drafts[i];
+}
+
+void Scheduler::take_token(Sequence& s, Token token) {
+  s.tokens.push_back(token);
+  ++counters_.generation_tokens;
+  // The sampler does not draw stop tokens earlier; a model with no other token left may.
+  const bool may_stop = s.produced() > s.params.min_tokens;
+  if (may_stop && std::ranges::find(s.stop_tokens, token) != s.stop_tokens.end())
+    end(s, Finish::kStop);
+  else if (s.produced() >= s.limit)
+    end(s, Finish::kLength);
+}
+
+void Scheduler::end(Sequence& s, Finish finish) {
+  s.finish = finish;
+  if (holder_ == &s) holder_ = nullptr;
+}
+
+void Scheduler::release(Sequence& s) {
+  cache_.close(s.table);
+  if (s.slot >= 0) free_slots_.push_back(s.slot);
+  (s.slot >= 0 ? running_ : waiting_).erase(s.rank);
+  all_.erase(s.id);
+}
+
+}  // namespace skiff

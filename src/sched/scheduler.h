@@ -1,0 +1,102 @@
+// sched/scheduler.h -- who runs next. Pure host logic: no clock, device, thread or model.
+#pragma once
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/cache_index.h"
+#include "message/step.h"
+#include "sched/sequence.h"
+
+namespace skiff {
+
+class PlanBuilder;
+
+struct Limits {
+  int max_seqs = 256;        // sequences that run at a time; also the number of slots
+  int max_rows = 8192;       // rows of one step
+  int max_context = 32768;   // prompt and output of one sequence
+  int max_logit_rows = 256;  // rows of one step whose logits are wanted; at least max_seqs
+  int vocab = 0;             // tokens are in [0, vocab); 0: any that is not negative
+  // false: a prompt waits for a step that can take all of it. Only one that could never be sure
+  // of that (longer than max_rows - max_seqs, or max_logit_rows where prompt log-probabilities
+  // are wanted) is cut all the same, so that rows stay bounded and nothing is refused.
+  bool chunked_prefill = true;
+};
+
+struct SchedulerStats {
+  int running = 0, waiting = 0;
+  uint64_t prompt_tokens = 0, cached_tokens = 0;  // of sequences admitted, counted once each
+  uint64_t generation_tokens = 0, preemptions = 0;
+};
+
+// Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi-Serve, Agrawal et al.
+// 2024). A step takes, each in order of Rank: one row of every sequence that decodes, then rows of
+// running prompts, then new sequences. So a prompt never delays a decode by more than one step.
+// New sequences start only when the blocks for all their known tokens, and one for each running
+// sequence, are there; none overtakes another.
+//
+// When blocks run out, the sequence of the highest rank number that no step in flight names gives
+// up its blocks and waits to be computed again from the tokens that it has. Sequences that ended
+// are planned no more, and freed once no step in flight names them.
+//
+// Not thread-safe.
+class Scheduler {
+ public:
+  // CHECKs 1 <= max_seqs <= max_logit_rows and that rows, context and blocks are positive. The
+  // cache must outlive the scheduler.
+  Scheduler(const Limits& limits, CacheIndex& cache);
+  ~Scheduler();
+  // kInvalid, with the numbers, if it can never run. CHECKs that the id is new. More max_tokens
+  // than the context holds is fine: the sequence then ends with kLength where the context does
+  // (or where the whole cache is full of it).
+  Status add(NewSequence sequence);
+  void cancel(SeqId id);  // an id that is unknown or has ended is ignored
+  void cancel_all();
+  // Decide one step; empty when nothing can run, which, unless idle(), happens only while a step
+  // is in flight. May plan past steps still in flight.
+  StepPlan plan();
+  // Take in what a planned step produced. Steps are committed in the order planned.
+  void commit(const StepPlan& plan, const StepResult& result);
+  std::vector<Event> take_events();  // what callers should hear, since last asked
+  bool idle() const { return all_.empty(); }
+  SchedulerStats stats() const;
+  int free_slots() const { return static_cast<int>(free_slots_.size()); }
+
+ private:
+  using Queue = std::map<Rank, Sequence*>;
+
+  Status check(const NewSequence& sequence) const;
+  bool continue_decodes(PlanBuilder& step);
+  bool continue_prefills(PlanBuilder& step);
+  void admit(PlanBuilder& step);
+  bool fits(const Sequence& s, int reserved) const;
+  int reserved_blocks() const;
+  bool make_room(Sequence& s, int tokens);
+  Sequence* victim_for(const Sequence& s) const;
+  bool wait_for_room(const Sequence& s);
+  bool held_back(const Sequence& s) const;
+  void start(Sequence& s, PlanBuilder& step);
+  void preempt(Sequence& s);
+  void absorb(Sequence& s, const Span& span, const StepResult& result, size_t i);
+  void take_token(Sequence& s, Token token);
+  void end(Sequence& s, Finish finish);
+  void release(Sequence& s);
+
+  const Limits limits_;
+  CacheIndex& cache_;
+  int capacity_;  // most tokens one sequence can have
+  std::unordered_map<SeqId, std::unique_ptr<Sequence>> all_;
+  Queue waiting_, running_;  // running: has a slot
+  std::vector<int> free_slots_;
+  std::vector<Event> events_;
+  // Wants blocks that sequences behind it have: those are not planned, so that steps in flight
+  // drain and make_room() can preempt them.
+  const Sequence* holder_ = nullptr;
+  uint64_t step_ = 0, arrivals_ = 0;
+  SchedulerStats counters_;
+};
+
+}  // namespace skiff

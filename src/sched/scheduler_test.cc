@@ -1,0 +1,345 @@
+// What the scheduler decides, one scenario at a time. That its decisions never change anybody's
+// text is tested with random schedules in engine/engine_test.cc.
+#include "sched/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace skiff {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kBlock = 4;
+
+NewSequence request(SeqId id, int prompt, int max_tokens = 8, int priority = 0) {
+  NewSequence s;
+  s.id = id;
+  for (int i = 0; i < prompt; ++i) s.prompt.push_back(static_cast<Token>(id * 1000) + i);
+  s.stop.max_tokens = max_tokens;
+  s.priority = priority;
+  return s;
+}
+
+class Schedule : public testing::Test {
+ protected:
+  void start(Limits limits, int blocks = 100, bool share = true) {
+    cache_ = std::make_unique<CacheIndex>(blocks, kBlock, share);
+    scheduler_ = std::make_unique<Scheduler>(limits, *cache_);
+  }
+  void add(NewSequence s) { ASSERT_TRUE(scheduler_->add(std::move(s))); }
+  const StepPlan& plan() {
+    flying_.push_back(scheduler_->plan());
+    return flying_.back();
+  }
+  // Every span that samples gets `token`.
+  std::vector<Event> commit(Token token = 7) {
+    const StepPlan plan = std::move(flying_.front());
+    flying_.pop_front();
+    StepResult result;
+    result.step = plan.step;
+    for (const Span& s : plan.spans) {
+      result.tokens.push_back(s.sample ? std::vector<Token>{token} : std::vector<Token>{});
+      result.logprobs.emplace_back(result.tokens.back().size());
+      const size_t rows = static_cast<size_t>(s.count - s.sample);
+      result.prompt_logprobs.emplace_back(s.prompt_logprobs == kNoLogprobs ? 0 : rows);
+    }
+    if (!plan.empty()) scheduler_->commit(plan, result);
+    return scheduler_->take_events();
+  }
+  // (sequence, begin, count) of each span.
+  using Rows = std::tuple<SeqId, int, int>;
+  static std::vector<Rows> rows(const StepPlan& plan) {
+    std::vector<Rows> out;
+    for (const Span& s : plan.spans) out.emplace_back(s.seq, s.begin, s.count);
+    return out;
+  }
+  std::vector<Rows> step(Token token = 7) {
+    auto out = rows(plan());
+    events_ = commit(token);
+    return out;
+  }
+
+  std::unique_ptr<CacheIndex> cache_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::deque<StepPlan> flying_;
+  std::vector<Event> events_;
+};
+
+Limits limits(int seqs, int rows, int context = 200) {
+  return {.max_seqs = seqs, .max_rows = rows, .max_context = context, .max_logit_rows = seqs + 4};
+}
+
+std::vector<Finish> endings(const std::vector<Event>& events) {
+  std::vector<Finish> out;
+  for (const Event& e : events)
+    if (e.finish != Finish::kNone) out.push_back(e.finish);
+  return out;
+}
+
+TEST_F(Schedule, ALongPromptNeverDelaysADecode) {
+  start(limits(4, 10));
+  add(request(1, 3));
+  add(request(2, 30));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 3}, Rows{2, 0, 7}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 3, 1}, Rows{2, 7, 9}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 4, 1}, Rows{2, 16, 9}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 5, 1}, Rows{2, 25, 5}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 6, 1}, Rows{2, 30, 1}));
+}
+
+TEST_F(Schedule, APromptIsNotCutWhenChunksAreOff) {
+  Limits whole = limits(2, 12);
+  whole.chunked_prefill = false;
+  start(whole);
+  add(request(1, 6, 2));
+  add(request(2, 10, 2));  // fits max_rows - max_seqs
+  add(request(3, 30, 2));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 6})) << "six rows are left, it wants ten";
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 6, 1}, Rows{2, 0, 10}));
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 10, 1}, Rows{3, 0, 11})) << "never fits: cut";
+  EXPECT_THAT(step(), ElementsAre(Rows{3, 11, 12}));
+  EXPECT_THAT(step(), ElementsAre(Rows{3, 23, 7}));
+}
+
+TEST_F(Schedule, LowerPriorityNumbersStartFirstThenEarlierArrivals) {
+  start(limits(1, 10));
+  add(request(1, 3, 1, 5));
+  add(request(2, 3, 1, -1));
+  add(request(3, 3, 1, 5));
+  add(request(4, 3, 1, 0));
+  std::vector<SeqId> order;
+  while (!scheduler_->idle()) order.push_back(std::get<0>(step().at(0)));
+  EXPECT_THAT(order, ElementsAre(2, 4, 1, 3));
+}
+
+TEST_F(Schedule, TheYoungestOfTheLeastImportantIsPreempted) {
+  start(limits(3, 40), /*blocks=*/8, /*share=*/false);
+  add(request(1, 4, 30, 1));
+  add(request(2, 4, 20, 0));
+  add(request(3, 4, 20, 1));
+  EXPECT_EQ(step().size(), 3u);
+  while (scheduler_->stats().preemptions == 0) step();
+  EXPECT_EQ(scheduler_->stats().running, 2);
+  const StepPlan next = plan();
+  EXPECT_THAT(rows(next), ElementsAre(testing::FieldsAre(2, testing::_, 1),
+                                      testing::FieldsAre(1, testing::_, 1)));
+  commit();
+  while (scheduler_->stats().waiting > 0) step();  // 3 comes back once there is room
+  EXPECT_EQ(scheduler_->stats().running + scheduler_->stats().waiting, 1);
+}
+
+class TwoInFlight : public Schedule, public testing::WithParamInterface<int> {};
+
+TEST_P(TwoInFlight, TheElderStillWins) {
+  start(limits(3, 60), /*blocks=*/GetParam(), /*share=*/false);
+  for (SeqId id = 1; id <= 3; ++id) add(request(id, 7 + static_cast<int>(id), 24));
+  std::vector<SeqId> ended;
+  int missed = 0;  // plans in a row that leave out the first sequence
+  for (int turn = 0; turn < 500 && !scheduler_->idle(); ++turn) {
+    const StepPlan& p = plan();
+    const bool ran = !p.empty();
+    for (const OpenSlot& open : p.opened)
+      EXPECT_TRUE(turn == 0 || open.history[0] != 1000) << "1 is never computed again";
+    missed = ended.empty() && ran && p.spans[0].seq != 1 ? missed + 1 : 0;
+    EXPECT_LE(missed, 1) << "1 waits for one step in flight at most";
+    if (!ran) flying_.pop_back();
+    if (flying_.empty() || (ran && flying_.size() < 2)) continue;
+    for (const Event& e : commit())
+      if (e.finish != Finish::kNone) ended.push_back(e.seq);
+  }
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_GT(scheduler_->stats().preemptions, 0u);
+  EXPECT_EQ(ended.at(0), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, TwoInFlight, testing::Range(11, 20));
+
+TEST_F(Schedule, ADecodeGivesWayToAPromptThatIsMoreImportant) {
+  for (int used = 4; used < 8; ++used) {  // whatever is left of the last block of the decode
+    start(limits(2, 4), /*blocks=*/16, /*share=*/false);
+    add(request(2, used, 60, /*priority=*/1));
+    while (scheduler_->stats().generation_tokens == 0) step();
+    add(request(1, 48, 1, /*priority=*/0));
+    int missed = 0, most_missed = 0;
+    while (scheduler_->stats().generation_tokens < 1000 && scheduler_->stats().waiting < 2) {
+      const auto planned = step();
+      if (endings(events_).size() == 1) break;
+      missed = std::get<0>(planned.back()) == 1 ? 0 : missed + 1;
+      most_missed = std::max(most_missed, missed);
+    }
+    EXPECT_EQ(scheduler_->stats().preemptions, 1u);
+    EXPECT_EQ(most_missed, 1) << "the step in which the decode was planned already";
+  }
+}
+
+TEST_F(Schedule, APreemptedSequenceGoesOnFromWhatItHas) {
+  start(limits(2, 40), /*blocks=*/6, /*share=*/false);
+  add(request(1, 8, 16));
+  add(request(2, 8, 16));
+  while (scheduler_->stats().preemptions == 0) step(9);
+  while (scheduler_->stats().waiting > 0 && flying_.empty()) {
+    const StepPlan& p = plan();
+    if (!p.opened.empty()) {
+      EXPECT_EQ(p.opened[0].prompt_len, 8);
+      EXPECT_GT(p.opened[0].history.size(), 8u);
+      EXPECT_EQ(p.opened[0].history.back(), 9);
+      EXPECT_EQ(p.spans.back().count, static_cast<int>(p.opened[0].history.size()));
+      for (const Event& e : scheduler_->take_events()) EXPECT_FALSE(e.admitted);
+    }
+    commit(9);
+  }
+  int output = 0;
+  while (!scheduler_->idle()) step(9);
+  output = static_cast<int>(scheduler_->stats().generation_tokens);
+  EXPECT_EQ(output, 32);
+  EXPECT_EQ(scheduler_->stats().prompt_tokens, 16u);
+}
+
+TEST_F(Schedule, ASequenceFillsTheContextAndEnds) {
+  start(limits(1, 10, /*context=*/12));
+  add(request(1, 9, 1000));
+  step();
+  step();
+  EXPECT_THAT(endings(events_), IsEmpty());
+  step();
+  EXPECT_THAT(endings(events_), ElementsAre(Finish::kLength));
+  EXPECT_EQ(scheduler_->stats().generation_tokens, 3u);
+}
+
+TEST_F(Schedule, ASequenceAloneFillsTheCacheAndEnds) {
+  start(limits(2, 100, /*context=*/200), /*blocks=*/3);
+  add(request(1, 10, 1000));
+  add(request(2, 5, 2));
+  while (!scheduler_->idle()) step();
+  // 12 positions are kept; the last token needs none.
+  EXPECT_EQ(scheduler_->stats().generation_tokens, 3u + 2u);
+  EXPECT_EQ(cache_->num_free(), 3);
+}
+
+TEST_F(Schedule, WhatCanNeverRunIsRefusedWithTheNumbers) {
+  start({.max_seqs = 2, .max_rows = 10, .max_context = 50, .max_logit_rows = 2, .vocab = 5000},
+        /*blocks=*/5);
+  const auto why = [&](NewSequence s) { return scheduler_->add(std::move(s)).error().what; };
+  EXPECT_THAT(why(request(1, 50)), testing::AllOf(HasSubstr("50 tokens"), HasSubstr("context")));
+  EXPECT_THAT(why(request(1, 21)), testing::AllOf(HasSubstr("21"), HasSubstr("6 cache blocks"),
+                                                  HasSubstr("there are 5")));
+  EXPECT_THAT(why(request(1, 0)), HasSubstr("no tokens"));
+  EXPECT_THAT(why(request(1, 3, 0)), HasSubstr("max_tokens is 0"));
+  EXPECT_THAT(why(request(5, 3)), HasSubstr("token 5000"));
+  NewSequence negative = request(1, 3);
+  negative.prompt[1] = kOnDevice;
+  EXPECT_THAT(why(negative), HasSubstr("token -1"));
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_TRUE(scheduler_->add(request(1, 20)));
+}
+
+TEST_F(Schedule, StopTokensCountOnlyAfterMinTokens) {
+  start(limits(1, 10));
+  NewSequence s = request(1, 3);
+  s.stop.tokens = {7};
+  s.params.min_tokens = 2;
+  add(s);
+  const StepPlan& first = plan();
+  EXPECT_THAT(first.opened.at(0).stop_tokens, ElementsAre(7));
+  commit(7);
+  step(7);
+  EXPECT_FALSE(scheduler_->idle());
+  step(7);
+  EXPECT_THAT(endings(events_), ElementsAre(Finish::kStop));
+  EXPECT_THAT(events_.at(0).tokens, ElementsAre(7));
+}
+
+TEST_F(Schedule, AStopWithAnotherStepInFlightDropsItsResult) {
+  start(limits(1, 10));
+  NewSequence s = request(1, 3);
+  s.stop.tokens = {7};
+  add(s);
+  add(request(2, 3));
+  plan();
+  const StepPlan& second = plan();
+  EXPECT_THAT(second.tokens, ElementsAre(kOnDevice));
+  EXPECT_THAT(endings(commit(7)), ElementsAre(Finish::kStop));
+  EXPECT_TRUE(plan().empty()) << "the slot is not free yet";
+  EXPECT_THAT(commit(8), IsEmpty());
+  flying_.clear();
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 0, 3}));
+}
+
+TEST_F(Schedule, ACancelWhileInFlightIsHeardAtOnceAndFreedAtTheCommit) {
+  start(limits(1, 10), 20);
+  add(request(1, 5));
+  plan();
+  scheduler_->take_events();
+  scheduler_->cancel(1);
+  EXPECT_THAT(endings(scheduler_->take_events()), ElementsAre(Finish::kCancelled));
+  EXPECT_LT(cache_->num_free(), 20);
+  EXPECT_THAT(commit(), IsEmpty());
+  EXPECT_EQ(cache_->num_free(), 20);
+  EXPECT_TRUE(scheduler_->idle());
+}
+
+TEST_F(Schedule, APrefixIsComputedOnce) {
+  start(limits(2, 40));
+  NewSequence second = request(1, 10);
+  second.id = 2;
+  add(request(1, 10, 1));
+  step();
+  add(second);
+  EXPECT_THAT(rows(plan()), ElementsAre(Rows{2, 8, 2}));
+  const auto events = scheduler_->take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(events[0].admitted);
+  EXPECT_EQ(events[0].cached, 8);
+  EXPECT_EQ(scheduler_->stats().cached_tokens, 8u);
+}
+
+TEST_F(Schedule, PromptLogprobsComputeEveryRowOfThePromptOnce) {
+  start(limits(2, 40));  // six rows of logits a step
+  NewSequence second = request(1, 10);
+  second.id = 2;
+  second.params.prompt_logprobs = 3;
+  add(request(1, 10, 1));
+  step();
+  add(second);
+  const StepPlan first = plan();
+  EXPECT_THAT(rows(first), ElementsAre(Rows{2, 0, 6})) << "nothing comes from the cache";
+  EXPECT_EQ(first.spans[0].prompt_logprobs, 3);
+  EXPECT_EQ(first.spans[0].next, second.prompt[6]);
+  EXPECT_FALSE(first.spans[0].sample);
+  std::vector<Event> events = commit();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].prompt_logprobs.size(), 6u);
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 6, 4}));
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].prompt_logprobs.size(), 3u);
+  EXPECT_EQ(events_[0].tokens.size(), 1u);
+  const StepPlan& decode = plan();
+  EXPECT_EQ(decode.spans[0].prompt_logprobs, kNoLogprobs);
+}
+
+TEST_F(Schedule, ANewSequenceStartsOnlyWhenItsWholePromptFits) {
+  start(limits(2, 8), /*blocks=*/10, /*share=*/false);
+  add(request(1, 16, 20));
+  add(request(2, 20, 4));
+  add(request(3, 1, 4));
+  for (int i = 0; i < 3; ++i) {
+    for (const Rows& r : step()) EXPECT_EQ(std::get<0>(r), 1u) << "2 must not, 3 may not overtake";
+  }
+  scheduler_->cancel(1);
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 0, 8}));
+}
+
+TEST_F(Schedule, AnIdIsUsedOnce) {
+  start(limits(1, 10));
+  add(request(1, 5));
+  EXPECT_DEATH((void)scheduler_->add(request(1, 5)), "sequence 1 exists");
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,48 @@
+// sched/sequence.h -- what the scheduler remembers of one sequence. Nobody outside this room looks inside.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "kv/cache_index.h"
+#include "message/step.h"
+
+namespace skiff {
+
+// Who goes first: the lower priority number, then the earlier arrival. Kept through preemption.
+using Rank = std::pair<int, uint64_t>;
+
+struct Sequence {
+  SeqId id = 0;
+  Rank rank;
+  SamplingParams params;
+  std::vector<Token> stop_tokens;
+  int prompt_len = 0;
+  int limit = 0;  // most tokens to produce: max_tokens, or what the context leaves
+
+  std::vector<Token> tokens;  // prompt and output as far as the host knows
+  std::vector<Token> drafts;  // guesses of what comes after `tokens`
+  BlockTable table;
+  int slot = -1;      // -1 while waiting
+  int planned = 0;    // positions that planned steps compute
+  int unknown = 0;    // tokens that steps in flight will sample
+  int in_flight = 0;  // steps in flight that name this sequence
+  int reported = 0;   // leading rows whose prompt log-probabilities are planned or reported
+  bool admitted = false;
+  Finish finish = Finish::kNone;
+
+  int known() const { return static_cast<int>(tokens.size()); }
+  int total() const { return known() + unknown; }
+  int produced() const { return known() - prompt_len; }
+  int left() const { return total() - planned; }  // rows to compute before the next draw
+  bool wants_rows() const {
+    return finish == Finish::kNone && produced() + unknown < limit && left() > 0;
+  }
+  // Prompt log-probabilities come from rows [0, prompt_len - 1): row r tells of token r + 1.
+  bool owes_report() const {
+    return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;
+  }
+  // How many leading tokens need not be computed anew. One row at least must be, for the draw.
+  int reusable() const { return owes_report() ? reported : known() - 1; }
+};
+
+}  // namespace skiff

@@ -1,0 +1,56 @@
+// serve/engine_service.h -- the Service over an engine: requests become sequences, one output
+// thread turns the engine's events into text.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/queue.h"
+#include "serve/engine_port.h"
+#include "serve/service.h"
+
+namespace skiff {
+
+struct ServiceConfig {
+  std::string model_name;        // label of the metrics
+  int max_model_len = 0;         // tokens, prompt and output together
+  int vocab_size = 0;            // of the model's logits; 0: the tokenizer's
+  std::vector<Token> eos;        // any of these ends a reply
+  int max_logprobs = 20;         // refuse more best tokens than this per position; -1: any number
+  int max_num_seqs = 0;          // of the engine, for the metrics
+  double stuck_seconds = 30;     // without progress while work waits: unhealthy
+  // The seed of requests that give none starts here; 0: from the system's entropy.
+  uint64_t seed = 0;
+};
+
+// The engine's sink pushes into this; close() ends the service's output thread.
+using EventQueue = Queue<std::vector<Event>>;
+
+// Use: make the queue, start the Llm with [queue](auto events) { queue->push(std::move(events)); },
+// then make the service. Destroy (or stop) the service before the Llm.
+class EngineService : public Service {
+ public:
+  // `chat_template` may be null: conversations are then refused.
+  EngineService(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
+                std::shared_ptr<const Tokenizer> tokenizer,
+                std::shared_ptr<const ChatTemplate> chat_template);
+  ~EngineService() override;  // stop()
+
+  Result<Prepared> prepare(Request request) const override;
+  RequestId start(Prepared request, Sink sink) override;
+  void cancel(RequestId id) override;
+  const Tokenizer& tokenizer() const override;
+  int max_model_len() const override;
+  Status health() const override;
+  ServiceLoad load() const override;
+  std::string metrics() const override;
+
+  // Cancels what runs and ends the output thread. Idempotent.
+  void stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace skiff

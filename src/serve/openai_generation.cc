@@ -1,0 +1,254 @@
+#include "serve/openai_generation.h"
+
+#include <ctime>
+
+namespace skiff {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string model_told(const Front& front, const std::string& asked) {
+  return asked.empty() || asked == "default" ? front.config.model_names.front() : asked;
+}
+
+ApiError why_ended(const Reply& reply) {
+  if (reply.finish == Finish::kExhausted)
+    return api_error(429, reply.why.empty() ? "the server has no room for this request" : reply.why);
+  return api_error(503, "the request was cancelled by the server");
+}
+
+bool is_failure(Finish finish) {
+  return finish == Finish::kExhausted || finish == Finish::kCancelled;
+}
+
+}  // namespace
+
+Generation::Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, std::string id,
+                       std::shared_ptr<HttpReply> reply, std::shared_ptr<void> place)
+    : front_(front.shared_from_this()),
+      shape_(shape),
+      call_(std::move(call)),
+      id_(std::move(id)),
+      model_(model_told(front, call_.model)),
+      created_(std::time(nullptr)),
+      reply_(std::move(reply)),
+      place_(std::move(place)),
+      last_write_(Clock::now()) {}
+
+void Generation::start(std::vector<Prepared> prompts) {
+  const Tokenizer& tokenizer = front_->service.tokenizer();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
+    const auto* text = std::get_if<std::string>(&call_.prompts[i]);
+    if (call_.echo)
+      info.echo = text ? *text : tokenizer.decode(info.tokens, call_.request.skip_special);
+    prompts_.push_back(std::move(info));
+  }
+  for (size_t i = 0; i < prompts.size(); ++i)
+    for (int j = 0; j < call_.request.n; ++j)
+      writers_.push_back(shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i],
+                                       tokenizer));
+  usages_.resize(prompts.size());
+  front_->gate.watch(shared_from_this());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const RequestId request = front_->service.start(
+        std::move(prompts[i]),
+        [self = shared_from_this(), i](Reply reply) { self->take(i, std::move(reply)); });
+    std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+  }
+  reply_->on_close([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->cancel();
+  });
+  bool failed;
+  {
+    std::lock_guard lock(mutex_);
+    failed = done_;
+  }
+  if (failed) cancel();
+}
+
+void Generation::take(size_t prompt, Reply reply) {
+  bool failed = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    usages_[prompt] = reply.usage;
+    const bool last = reply.last;
+    failed = is_failure(reply.finish);
+    if (failed) {
+      fail(why_ended(reply));
+    } else if (call_.stream) {
+      stream(prompt, std::move(reply));
+    } else {
+      writers_[prompt * call_.request.n + reply.index]->gather(std::move(reply));
+    }
+    if (last && !done_ && ++ended_ == prompts_.size()) finish();
+  }
+  if (failed) cancel();
+}
+
+void Generation::open() {
+  if (std::exchange(opened_, true)) return;
+  reply_->begin_stream({.status = 200,
+                        .body = "",
+                        .content_type = "text/event-stream; charset=utf-8",
+                        .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+}
+
+bool Generation::write_event(const Json& json) {
+  last_write_ = Clock::now();
+  return reply_->write("data: " + json_text(json) + "\n\n");
+}
+
+void Generation::stream(size_t prompt, Reply reply) {
+  const Usage so_far = reply.usage;
+  open();
+  for (Json& choice : writers_[prompt * call_.request.n + reply.index]->stream(std::move(reply))) {
+    Json event = envelope(shape_.chunk_object(), Json::array({std::move(choice)}));
+    if (call_.continuous_usage)
+      event["usage"] = usage_json(so_far);
+    else if (call_.include_usage)
+      event["usage"] = nullptr;
+    if (!write_event(event)) return;
+  }
+}
+
+void Generation::finish() {
+  done_ = true;
+  place_.reset();
+  if (!call_.stream) {
+    Json choices = Json::array();
+    for (auto& writer : writers_) choices.push_back(writer->whole());
+    Json body = envelope(shape_.object(), std::move(choices));
+    body["usage"] = usage_json(usage());
+    return reply_->send(json_response(body));
+  }
+  if (call_.include_usage) {
+    Json event = envelope(shape_.chunk_object(), Json::array());
+    event["usage"] = usage_json(usage());
+    write_event(event);
+  }
+  reply_->write("data: [DONE]\n\n");
+  reply_->end_stream();
+}
+
+// The status is gone once a stream is open; then the error is its last event, without [DONE].
+void Generation::fail(const ApiError& error) {
+  done_ = true;
+  place_.reset();
+  if (!opened_) return reply_->send(error_response(error));
+  write_event(error_json(error));
+  reply_->end_stream();
+}
+
+void Generation::cancel() {
+  std::vector<RequestId> requests;
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    place_.reset();
+    requests = requests_;
+  }
+  for (RequestId request : requests) front_->service.cancel(request);
+}
+
+void Generation::tick() {
+  std::lock_guard lock(mutex_);
+  if (done_ || !call_.stream) return;
+  const std::chrono::duration<double> silent = Clock::now() - last_write_;
+  if (silent.count() < front_->config.stream_idle_seconds) return;
+  open();
+  last_write_ = Clock::now();
+  reply_->write(": keep-alive\n\n");
+}
+
+void Generation::cut_off() {
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    fail(api_error(503, "the server is shutting down"));
+  }
+  cancel();
+}
+
+Json Generation::envelope(const char* object, Json choices) const {
+  return {{"id", id_},
+          {"object", object},
+          {"created", created_},
+          {"model", model_},
+          {"choices", std::move(choices)}};
+}
+
+Usage Generation::usage() const {
+  Usage sum;
+  for (const Usage& usage : usages_) {
+    sum.prompt += usage.prompt;
+    sum.cached += usage.cached;
+    sum.completion += usage.completion;
+  }
+  if (call_.discard_output) sum.completion = 0;
+  return sum;
+}
+
+namespace {
+
+Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& call) {
+  std::vector<Prepared> all;
+  for (auto& prompt : call.prompts) {
+    Request request = call.request;
+    request.input = prompt;
+    auto prepared = service.prepare(std::move(request));
+    if (!prepared) return prepared.error();
+    all.push_back(std::move(*prepared));
+  }
+  return all;
+}
+
+ApiError unknown_model(const Front& front, const std::string& name) {
+  ApiError error = api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
+                                              name.substr(0, 200), front.config.model_names[0]));
+  error.param = "model";
+  error.code = "model_not_found";
+  return error;
+}
+
+}  // namespace
+
+void generate(Front& front, Endpoint endpoint, HttpRequest request,
+              std::shared_ptr<HttpReply> reply) {
+  const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
+  if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
+  auto place = front.gate.enter();
+  if (!place) {
+    HttpResponse busy = error_response(api_error(
+        429, fmt::format("Too many requests, current max concurrency is {}", front.gate.most())));
+    busy.headers.emplace_back("Retry-After", "1");
+    return reply->send(std::move(busy));
+  }
+  // Keys keep their order: a template prints tools as the client wrote them.
+  JsonLimits limits;
+  limits.max_bytes = front.config.http.max_body;
+  auto body = parse_ordered_json(request.body, limits);
+  if (!body) {
+    ApiError error = api_error(400, body.error().what);
+    error.code = "invalid_json";
+    return refuse(error);
+  }
+  const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
+  auto call = parse_openai_call(*body, endpoint, front.config.defaults);
+  if (!call) return refuse(api_error(call.error(), input));
+  if (!front.knows_model(call->model)) return refuse(unknown_model(front, call->model));
+  auto prompts = prepare_all(front.service, *call);
+  if (!prompts) return refuse(api_error(prompts.error(), input));
+
+  const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
+  const std::string name =
+      call->request_id.empty() ? request.request_id : sane_request_id(call->request_id);
+  auto generation = std::make_shared<Generation>(front, shape, std::move(*call),
+                                                 shape.id_prefix() + name, std::move(reply),
+                                                 std::move(place));
+  generation->start(std::move(*prompts));
+}
+
+}  // namespace skiff

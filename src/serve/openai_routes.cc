@@ -1,0 +1,55 @@
+#include "serve/openai_generation.h"
+#include "serve/protocols.h"
+
+namespace skiff {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+Json model_json(const Front& front, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", front.started},
+          {"owned_by", "skiff"},
+          {"root", front.config.model_path},
+          {"parent", nullptr},
+          {"max_model_len", front.service.max_model_len()},
+          {"permission", Json::array()}};
+}
+
+HttpResponse list_models(const Front& front) {
+  Json data = Json::array();
+  for (const std::string& name : front.config.model_names) data.push_back(model_json(front, name));
+  return json_response({{"object", "list"}, {"data", std::move(data)}});
+}
+
+HttpResponse one_model(const Front& front, const std::string& name) {
+  for (const std::string& known : front.config.model_names)
+    if (known == name) return json_response(model_json(front, name));
+  ApiError error = api_error(404, "The model `" + name.substr(0, 200) + "` does not exist.");
+  error.param = "model";
+  error.code = "model_not_found";
+  return error_response(error);
+}
+
+}  // namespace
+
+std::vector<Route> openai_routes(Front& front) {
+  const auto generation = [&front](Endpoint endpoint) {
+    return [&front, endpoint](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      generate(front, endpoint, std::move(request), std::move(reply));
+    };
+  };
+  return {
+      {"POST", "/v1/chat/completions", generation(Endpoint::kChat)},
+      {"POST", "/v1/completions", generation(Endpoint::kCompletions)},
+      {"GET", "/v1/models",
+       [&front](HttpRequest, auto reply) { reply->send(list_models(front)); }},
+      {"GET", std::string(kModelPrefix) + "*",
+       [&front](HttpRequest request, auto reply) {
+         reply->send(one_model(front, request.path.substr(kModelPrefix.size())));
+       }},
+  };
+}
+
+}  // namespace skiff

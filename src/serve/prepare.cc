@@ -1,0 +1,213 @@
+#include "serve/prepare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace skiff {
+namespace {
+
+// Bounds on what costs time per token or memory per request.
+constexpr size_t kMaxStopStrings = 64, kMaxStopBytes = 4096, kMaxStopTokens = 1024;
+constexpr size_t kMaxBadWords = 1024, kMaxBadWordTokens = 64, kMaxBiases = 16384;
+
+Error invalid(std::string field, std::string what) {
+  return Error{Code::kInvalid, std::move(what), std::move(field)};
+}
+
+int vocab_of(const PrepareContext& context) {
+  return context.config.vocab_size > 0 ? context.config.vocab_size
+                                       : context.tokenizer.vocab_size();
+}
+
+std::optional<Error> check_range(const char* field, double value, double low, double high) {
+  if (value >= low && value <= high) return std::nullopt;  // false for NaN
+  return invalid(field, fmt::format("{} must be in [{}, {}], but is {}", field, low, high, value));
+}
+
+std::optional<Error> check_tokens(const char* field, const std::vector<Token>& tokens, int vocab) {
+  for (Token token : tokens)
+    if (token < 0 || token >= vocab)
+      return invalid(field, fmt::format("{} has token id {}, but the vocabulary is [0, {})", field,
+                                        token, vocab));
+  return std::nullopt;
+}
+
+std::optional<Error> check_logprobs(const char* field, int wanted, const PrepareContext& context) {
+  const int most = context.config.max_logprobs;
+  if (wanted < kNoLogprobs)
+    return invalid(field, fmt::format("{} must not be negative, but is {}", field, wanted));
+  if (most >= 0 && wanted > most)
+    return invalid(field, fmt::format("{} is {}, but this server gives at most {} (--max-logprobs)",
+                                      field, wanted == kAllLogprobs ? -1 : wanted, most));
+  return std::nullopt;
+}
+
+std::optional<Error> check_numbers(const Request& request) {
+  const SamplingParams& p = request.params;
+  constexpr double kHuge = 1e6;
+  for (auto& error : {check_range("temperature", p.temperature, 0, kHuge),
+                      check_range("top_p", p.top_p, 0, 1), check_range("min_p", p.min_p, 0, 1),
+                      check_range("presence_penalty", p.presence, -2, 2),
+                      check_range("frequency_penalty", p.frequency, -2, 2),
+                      check_range("repetition_penalty", p.repetition, 1e-6, kHuge),
+                      check_range("top_k", p.top_k, -1, 1 << 30),
+                      check_range("n", request.n, 1, Service::kMaxN),
+                      check_range("max_tokens", request.stop.max_tokens, 0, 1 << 30),
+                      check_range("min_tokens", p.min_tokens, 0, 1 << 30)})
+    if (error) return error;
+  return std::nullopt;
+}
+
+std::optional<Error> check_lists(const Request& request, const PrepareContext& context) {
+  const SamplingParams& p = request.params;
+  const int vocab = vocab_of(context);
+  if (request.stop_strings.size() > kMaxStopStrings)
+    return invalid("stop", fmt::format("stop has {} strings, at most {} are allowed",
+                                       request.stop_strings.size(), kMaxStopStrings));
+  for (const std::string& stop : request.stop_strings)
+    if (stop.size() > kMaxStopBytes)
+      return invalid("stop", fmt::format("a stop string has {} bytes, at most {} are allowed",
+                                         stop.size(), kMaxStopBytes));
+  if (request.stop.tokens.size() > kMaxStopTokens)
+    return invalid("stop_token_ids", fmt::format("stop_token_ids has {} ids, at most {} are allowed",
+                                                 request.stop.tokens.size(), kMaxStopTokens));
+  if (auto error = check_tokens("stop_token_ids", request.stop.tokens, vocab)) return error;
+  if (p.bad_words.size() + request.bad_words.size() > kMaxBadWords)
+    return invalid("bad_words", fmt::format("at most {} bad words are allowed", kMaxBadWords));
+  for (const auto& word : p.bad_words) {
+    if (word.empty() || word.size() > kMaxBadWordTokens)
+      return invalid("bad_words_token_ids",
+                     fmt::format("a bad word has {} tokens, 1 to {} are allowed", word.size(),
+                                 kMaxBadWordTokens));
+    if (auto error = check_tokens("bad_words_token_ids", word, vocab)) return error;
+  }
+  if (p.logit_bias.size() > kMaxBiases)
+    return invalid("logit_bias", fmt::format("logit_bias has {} entries, at most {} are allowed",
+                                             p.logit_bias.size(), kMaxBiases));
+  for (const auto& [token, bias] : p.logit_bias) {
+    if (auto error = check_tokens("logit_bias", {token}, vocab)) return error;
+    if (auto error = check_range("logit_bias", bias, -100, 100)) return error;
+  }
+  return std::nullopt;
+}
+
+// A bad word is banned at the start of a word and inside one.
+std::optional<Error> add_bad_words(Request& request, const PrepareContext& context) {
+  auto& all = request.params.bad_words;
+  for (const std::string& word : request.bad_words) {
+    if (word.empty()) return invalid("bad_words", "bad_words has an empty string");
+    for (const std::string& form : {word, " " + word}) {
+      auto tokens = context.tokenizer.encode(form, {.add_special = false, .parse_special = false});
+      if (tokens.size() > kMaxBadWordTokens)
+        return invalid("bad_words", fmt::format("a bad word has {} tokens, at most {} are allowed",
+                                                tokens.size(), kMaxBadWordTokens));
+      if (!tokens.empty() && std::find(all.begin(), all.end(), tokens) == all.end())
+        all.push_back(std::move(tokens));
+    }
+  }
+  return std::nullopt;
+}
+
+Result<std::string> render(const Conversation& conversation, const std::string& own_template,
+                           const PrepareContext& context) {
+  if (own_template.empty()) {
+    if (!context.chat_template)
+      return invalid("input", "this model has no chat template; use /v1/completions, or start the "
+                              "server with --chat-template");
+    return context.chat_template->render(conversation);
+  }
+  auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
+                                                    {"eos_token", context.tokenizer.eos()}});
+  if (!made) return invalid("chat_template", made.error().what);
+  return (*made)->render(conversation);
+}
+
+Error too_long(const PrepareContext& context, const std::string& have) {
+  return invalid("input_length",
+                 fmt::format("This model's maximum context length is {} tokens. However, your "
+                             "prompt has {} tokens, and at least one more is needed for the reply. "
+                             "Please shorten the prompt.",
+                             context.config.max_model_len, have));
+}
+
+Result<std::vector<Token>> tokenize(const Request& request, const PrepareContext& context) {
+  if (const auto* tokens = std::get_if<std::vector<Token>>(&request.input)) return *tokens;
+  std::string rendered;
+  const std::string* text = std::get_if<std::string>(&request.input);
+  if (!text) {
+    auto result = render(std::get<Conversation>(request.input), request.chat_template, context);
+    if (!result) {
+      Error error = result.error();
+      if (error.field.empty()) error.field = "input";
+      return error;
+    }
+    rendered = std::move(*result);
+    text = &rendered;
+  }
+  // Far more text than the context can hold is refused before time is spent on it. Normalization
+  // may shrink text (NFC by a factor of 3 at most), hence the 4.
+  const size_t at_least = text->size() / (4 * context.longest_piece);
+  if (at_least > static_cast<size_t>(context.config.max_model_len))
+    return too_long(context, fmt::format("more than {}", at_least));
+  const bool raw = std::holds_alternative<std::string>(request.input);
+  return context.tokenizer.encode(
+      *text, {.add_special = raw && request.add_special, .parse_special = true});
+}
+
+// EOS ends a reply unless ignore_eos; an id that the client named itself is a stop_reason.
+void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
+  if (request.ignore_eos) return;
+  auto& stops = prepared.stop.tokens;
+  for (Token eos : context.config.eos) {
+    if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
+    stops.push_back(eos);
+    prepared.eos.push_back(eos);
+  }
+}
+
+}  // namespace
+
+size_t longest_piece(const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int token = 0; token < tokenizer.vocab_size(); ++token)
+    longest = std::max(longest, tokenizer.piece(token).size());
+  return longest;
+}
+
+Result<Prepared> prepare_request(Request request, const PrepareContext& context) {
+  if (auto error = check_numbers(request)) return *error;
+  if (auto error = check_lists(request, context)) return *error;
+  if (auto error = check_logprobs("logprobs", request.params.logprobs, context)) return *error;
+  if (auto error = check_logprobs("prompt_logprobs", request.params.prompt_logprobs, context))
+    return *error;
+  if (auto error = add_bad_words(request, context)) return *error;
+
+  auto prompt = tokenize(request, context);
+  if (!prompt) return prompt.error();
+  if (prompt->empty()) return invalid("input", "the prompt is empty: it has no tokens");
+  if (auto error = check_tokens("input", *prompt, vocab_of(context))) return *error;
+  const size_t limit = static_cast<size_t>(context.config.max_model_len);
+  if (prompt->size() + 1 > limit) return too_long(context, fmt::format("{}", prompt->size()));
+
+  Prepared prepared;
+  const int room = static_cast<int>(limit - prompt->size());
+  const int asked = request.stop.max_tokens;
+  if (asked > 0 && request.params.min_tokens > asked)
+    return invalid("min_tokens", fmt::format("min_tokens ({}) is greater than max_tokens ({})",
+                                             request.params.min_tokens, asked));
+  prepared.prompt = std::move(*prompt);
+  prepared.params = std::move(request.params);
+  prepared.stop = std::move(request.stop);
+  prepared.stop.max_tokens = asked == 0 ? room : std::min(asked, room);
+  prepared.params.min_tokens = std::min(prepared.params.min_tokens, prepared.stop.max_tokens);
+  resolve_eos(request, context, prepared);
+  prepared.stop_strings = std::move(request.stop_strings);
+  prepared.include_stop = request.include_stop;
+  prepared.skip_special = request.skip_special;
+  prepared.n = request.n;
+  prepared.priority = request.priority;
+  return prepared;
+}
+
+}  // namespace skiff

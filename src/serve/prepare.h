@@ -1,0 +1,21 @@
+// serve/prepare.h -- checks a Request and turns it into tokens and resolved parameters: pure, so
+// that every refusal can be tested without an engine.
+#pragma once
+#include "serve/engine_service.h"
+#include "serve/service.h"
+
+namespace skiff {
+
+struct PrepareContext {
+  const ServiceConfig& config;
+  const Tokenizer& tokenizer;
+  const ChatTemplate* chat_template = nullptr;  // may be null
+  size_t longest_piece = 1;                     // bytes of the longest token
+};
+
+// Error::field as Service::prepare says. params.seed stays as given.
+Result<Prepared> prepare_request(Request request, const PrepareContext& context);
+
+size_t longest_piece(const Tokenizer& tokenizer);
+
+}  // namespace skiff

@@ -1,0 +1,13 @@
+// serve/protocols.h -- one function for each protocol: the routes that it answers.
+#pragma once
+#include <vector>
+
+#include "serve/front.h"
+#include "serve/router.h"
+
+namespace skiff {
+
+std::vector<Route> openai_routes(Front& front);  // /v1/chat/completions, /v1/completions, /v1/models
+std::vector<Route> probe_routes(Front& front);   // /health, /ping, /metrics, /version, /load
+
+}  // namespace skiff

@@ -1,0 +1,89 @@
+#include "tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tensor/convert.h"
+#include "tensor/memory.h"
+
+namespace skiff {
+namespace {
+
+TEST(Convert, EveryHalfRoundTrips) {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const F16 half{static_cast<uint16_t>(bits)};
+    const float wide = to_float(half);
+    if (std::isnan(wide)) {
+      EXPECT_TRUE(std::isnan(to_float(to_f16(wide))));
+    } else {
+      ASSERT_EQ(to_f16(wide).bits, half.bits) << bits;
+    }
+    const BF16 brain{static_cast<uint16_t>(bits)};
+    if (!std::isnan(to_float(brain))) {
+      ASSERT_EQ(to_bf16(to_float(brain)).bits, brain.bits);
+    }
+  }
+}
+
+// Nearest, ties to even: no other half may be closer, and at equal distance the even one wins.
+TEST(Convert, RoundsToNearestEven) {
+  std::mt19937 rng(3);
+  for (int i = 0; i < 200000; ++i) {
+    const float x = std::ldexp(static_cast<float>(static_cast<int32_t>(rng())),
+                               -45 + static_cast<int>(rng() % 30));
+    const F16 half = to_f16(x);
+    const double error = std::fabs(double{x} - double{to_float(half)});
+    for (int step : {-1, 1}) {
+      const F16 other{static_cast<uint16_t>(half.bits + step)};
+      const float value = to_float(other);
+      if (!std::isfinite(value) || (value < 0) != (x < 0)) continue;
+      const double rival = std::fabs(double{x} - double{value});
+      ASSERT_LE(error, rival);
+      if (error == rival) {
+        ASSERT_EQ(half.bits & 1, 0);
+      }
+    }
+  }
+  EXPECT_EQ(to_f16(65520.0f).bits, 0x7c00);  // halfway beyond the largest half
+  EXPECT_EQ(to_f16(65519.0f).bits, 0x7bff);
+}
+
+TEST(Tensor, ViewsAddressTheRightElements) {
+  std::vector<float> data(6 * 10);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
+  const Tensor t = host_tensor(data.data(), DType::kF32, {6, 10});
+  const Tensor cut = t.row_range(2, 3).col_range(4, 5);
+  EXPECT_EQ(cut.rows(), 3);
+  EXPECT_EQ(cut.cols(), 5);
+  EXPECT_FALSE(cut.contiguous());
+  EXPECT_EQ(cut.row<float>(1)[2], 36.0f);
+  EXPECT_EQ(t.reshaped({2, 3, 10}).cols(), 30);
+  EXPECT_DEATH((void)t.as<int32_t>(), "tensor is float32, not int32");
+  EXPECT_DEATH((void)t.row_range(4, 3), "rows");
+}
+
+TEST(Arena, GivesTheSameAddressesAgainAndKnowsItsPeak) {
+  Arena arena(Buffer(Device{}, 4096));
+  const Tensor a = arena.take(DType::kF32, {3, 5});
+  const Tensor b = arena.take(DType::kBF16, {7, 9});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % kTensorAlign, 0u);
+  arena.reset();
+  EXPECT_EQ(arena.take(DType::kF32, {3, 5}).data, a.data);
+  EXPECT_EQ(arena.take(DType::kBF16, {7, 9}).data, b.data);
+  EXPECT_EQ(arena.peak(), 192u);
+  EXPECT_DEATH((void)arena.take(DType::kF32, {1000, 2}), "bytes at");
+}
+
+TEST(Buffer, MovesOwnership) {
+  Buffer a(Device{}, 100);
+  const void* data = a.data();
+  Buffer b = std::move(a);
+  EXPECT_EQ(b.data(), data);
+  EXPECT_EQ(a.data(), nullptr);
+}
+
+}  // namespace
+}  // namespace skiff

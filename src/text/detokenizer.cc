@@ -1,0 +1,69 @@
+#include "text/detokenizer.h"
+
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace skiff {
+namespace {
+
+// How many bytes at the end of `text` are the beginning of a character: 0 to 3.
+size_t unfinished_tail(std::string_view text) {
+  for (size_t length = 1; length <= 3 && length <= text.size(); ++length) {
+    const std::string_view tail = text.substr(text.size() - length);
+    if (static_cast<uint8_t>(tail[0]) >= 0xC0) return utf8_length(tail) == 0 ? length : 0;
+  }
+  return 0;
+}
+
+// The text is valid UTF-8, so no other stop can be in it.
+DetokenizerOptions with_valid_stops(DetokenizerOptions options) {
+  std::erase_if(options.stops, [](const std::string& stop) { return !is_valid_utf8(stop); });
+  return options;
+}
+
+}  // namespace
+
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
+    : tokenizer_(tokenizer), options_(with_valid_stops(std::move(options))), finder_(options_.stops) {}
+
+std::string Detokenizer::push(int32_t token) {
+  if (stopped_ || (options_.skip_special && tokenizer_.is_special(token))) return {};
+  bytes_ += tokenizer_.piece(token);
+  const size_t tail = unfinished_tail(bytes_);
+  const std::string text = utf8_sanitized(std::string_view(bytes_).substr(0, bytes_.size() - tail));
+  bytes_.erase(0, bytes_.size() - tail);
+  return take(text);
+}
+
+std::string Detokenizer::flush() {
+  if (stopped_) return {};
+  std::string out = take(utf8_sanitized(std::exchange(bytes_, {})));
+  if (!stopped_) out += release(0);
+  return out;
+}
+
+std::string Detokenizer::take(std::string_view text) {
+  for (const char byte : text) {
+    held_ += byte;
+    if (finder_.push(byte)) return stop();
+  }
+  return release(finder_.pending());
+}
+
+// A stop begins with a whole character, so `keep` bytes from the end one begins as well.
+std::string Detokenizer::release(size_t keep) {
+  const size_t count = held_.size() - keep;
+  std::string out = held_.substr(0, count);
+  held_.erase(0, count);
+  return out;
+}
+
+std::string Detokenizer::stop() {
+  stopped_ = true;
+  stop_found_ = finder_.found();
+  if (!options_.include_stop) held_.resize(held_.size() - stop_found_.size());
+  return std::exchange(held_, {});
+}
+
+}  // namespace skiff

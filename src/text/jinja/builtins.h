@@ -1,0 +1,76 @@
+// text/jinja/builtins.h -- what templates can call: filters, tests, functions and methods.
+#pragma once
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/interpreter.h"
+
+namespace skiff::jinja {
+
+using FilterFunction = Value (*)(Interpreter& in, const Value& input, Args args);
+using TestFunction = bool (*)(Interpreter& in, const Value& input, const Args& args);
+struct FilterEntry { std::string_view name; FilterFunction function; };
+struct TestEntry { std::string_view name; TestFunction function; };
+
+// One table per file.
+std::span<const FilterEntry> text_filters();
+std::span<const FilterEntry> sequence_filters();
+std::span<const FilterEntry> selection_filters();
+std::span<const FilterEntry> value_filters();
+// Fails if there is no such filter or test.
+Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args);
+bool apply_test(Interpreter& in, const std::string& name, const Value& input, const Args& args);
+bool has_filter(std::string_view name);
+bool has_test(std::string_view name);
+
+// range, dict, namespace, ...; undefined if there is no such function.
+Value global_function(const std::string& name);
+
+// A method of a text, list or dict as a value; none if the type has no method of that name.
+Value method_of(Interpreter& in, const Value& self, const std::string& name);
+Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args);
+bool has_text_method(std::string_view name);
+Value call_container_method(Interpreter& in, const Value& self, const std::string& name, Args args);
+
+struct Builtin : Callable {
+  using Function = Value (*)(Interpreter& in, Args args);
+  Builtin(std::string n, Function f) : name(std::move(n)), function(f) {}
+  Value call(Interpreter& in, Args args) override { return function(in, std::move(args)); }
+  std::string repr() const override { return "<function " + name + ">"; }
+  std::string name;
+  Function function;
+};
+
+// Arguments by parameter name, in the order of `names`; a null pointer for those not given.
+// Fails for too many, unknown or doubled arguments.
+class Bound {
+ public:
+  Bound(std::string_view function, const Args& args, std::initializer_list<std::string_view> names);
+  const Value* operator[](size_t i) const { return values_[i]; }
+  const Value& need(size_t i) const;
+  std::string text(size_t i) const;                         // fails unless it is a text
+  std::string text(size_t i, std::string fallback) const;   // fallback also for None
+  int64_t integer(size_t i, int64_t fallback) const;        // fallback also for None
+  bool flag(size_t i, bool fallback) const;
+
+ private:
+  std::string function_;
+  std::vector<std::string_view> names_;
+  std::vector<const Value*> values_;
+};
+
+std::string escaped(std::string_view text);  // & < > ' " as HTML
+// text % args and text.format(args).
+std::string percent_format(Budget& budget, const std::string& text, const Value& args);
+std::string brace_format(Interpreter& in, const std::string& text, const Args& args);
+// The item or attribute at a dotted path: what map(attribute=...) and sort(attribute=...) read.
+Value attribute_path(Interpreter& in, const Value& item, const Value& path);
+Value generator(Interpreter& in, Values items);
+
+Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value& b);
+Value negated(const Value& value);
+
+}  // namespace skiff::jinja

@@ -1,0 +1,108 @@
+// Functions that every template sees.
+#include <ctime>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/print.h"
+
+namespace skiff::jinja {
+namespace {
+
+constexpr int64_t kMaxRange = 100'000;  // Jinja's own bound
+
+Value range(Interpreter& in, Args args) {
+  const size_t n = args.positional.size();
+  if (n < 1 || n > 3 || !args.named.empty()) fail("range() takes 1 to 3 positional arguments");
+  int64_t bounds[3] = {0, 0, 1};
+  for (size_t i = 0; i < n; ++i)
+    if (!is_integral(args.positional[i], &bounds[n == 1 ? 1 : i]))
+      fail("range() needs integers, not {}", type_name(args.positional[i]));
+  const auto [start, stop, step] = bounds;
+  if (step == 0) fail("range() arg 3 must not be zero");
+  Values items;
+  for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
+    if (items.size() >= kMaxRange) fail("range() is longer than {}", kMaxRange);
+    items.push_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  std::string label = step == 1 ? fmt::format("range({}, {})", start, stop)
+                                : fmt::format("range({}, {}, {})", start, stop, step);
+  return Value::seq(in.budget(), Seq::Form::kRange, std::move(items), std::move(label));
+}
+
+void put(Interpreter& in, Pairs& items, Value key, Value value) {
+  in.budget().step(1 + items.size() / 16);
+  check_hashable(key);
+  for (auto& [k, v] : items)
+    if (equal(in.budget(), k, key)) return void(v = std::move(value));
+  items.emplace_back(std::move(key), std::move(value));
+}
+
+// The pairs of dict(...) and namespace(...).
+Pairs pairs_of(Interpreter& in, const Args& args) {
+  if (args.positional.size() > 1) fail("dict() takes at most 1 positional argument");
+  Pairs items;
+  if (!args.positional.empty()) {
+    const Value& from = args.positional[0];
+    if (const Dict* dict = from.as_dict()) items = dict->items;
+    else
+      for (const Value& pair : iterate(in.budget(), from)) {
+        Values two = iterate(in.budget(), pair);
+        if (two.size() != 2) fail("dict() needs pairs, not {} values", two.size());
+        put(in, items, two[0], two[1]);
+      }
+  }
+  for (const auto& [name, value] : args.named) put(in, items, name, value);
+  return items;
+}
+
+Value dict(Interpreter& in, Args args) { return Value::dict(in.budget(), pairs_of(in, args)); }
+
+Value make_namespace(Interpreter& in, Args args) {
+  auto space = in.make_namespace();
+  for (auto& [key, value] : pairs_of(in, args))
+    if (key.is_text()) space->items.emplace_back(*key.as_text(), std::move(value));
+  return Value(std::move(space));
+}
+
+Value raise_exception(Interpreter& in, Args args) {
+  const Value& message = Bound("raise_exception", args, {"message"}).need(0);
+  fail("{}", to_text(in.budget(), message).substr(0, 1000));
+}
+
+Value strftime_now(Interpreter& in, Args args) {
+  const std::string format = Bound("strftime_now", args, {"format"}).text(0);
+  if (format.size() > 200) fail("strftime_now(): the format is longer than 200 bytes");
+  const std::time_t now = in.now();
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[4096];
+  return std::string(text, std::strftime(text, sizeof text, format.c_str(), &local));
+}
+
+struct Joiner : Callable {
+  explicit Joiner(Value s) : separator(std::move(s)) { depth = separator.depth() + 1; }
+  Value call(Interpreter&, Args) override { return std::exchange(used, true) ? separator : Value(""); }
+  std::string repr() const override { return "<Joiner>"; }
+  Value separator;
+  bool used = false;
+};
+
+Value joiner(Interpreter&, Args args) {
+  const Bound bound("joiner", args, {"sep"});
+  return Value(std::shared_ptr<Callable>(std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", "))));
+}
+
+constexpr std::pair<std::string_view, Builtin::Function> kFunctions[] = {
+    {"range", range}, {"dict", dict}, {"namespace", make_namespace},
+    {"raise_exception", raise_exception}, {"strftime_now", strftime_now}, {"joiner", joiner}};
+
+}  // namespace
+
+Value global_function(const std::string& name) {
+  for (const auto& [known, function] : kFunctions)
+    if (known == name)
+      return Value(std::shared_ptr<Callable>(std::make_shared<Builtin>(name, function)));
+  return Value::undefined("'" + name + "' is undefined");
+}
+
+}  // namespace skiff::jinja

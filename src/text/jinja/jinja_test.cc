@@ -1,0 +1,158 @@
+// The language, against outputs made by Python's jinja2 (tools/text/render_templates.py), and
+// what keeps a rendering bounded.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+
+#include "base/json.h"
+#include "text/jinja/template.h"
+
+namespace skiff::jinja {
+namespace {
+
+OrderedJson read_ordered(const std::string& path) {
+  std::ifstream in(path);
+  return OrderedJson::parse(in);
+}
+
+Result<std::string> render(const std::string& text, const OrderedJson& variables,
+                           const Limits& limits = {}) {
+  auto parsed = Template::parse(text);
+  if (!parsed) return parsed.error();
+  return parsed->render(variables, [] { return std::time_t{1'700'000'000}; }, limits);
+}
+
+std::string rendered(const std::string& text, const OrderedJson& variables = OrderedJson::object()) {
+  auto result = render(text, variables);
+  return result ? *result : fmt::format("ERROR {}", result.error().what);
+}
+
+TEST(Jinja, AgreesWithPython) {
+  setenv("TZ", "UTC", 1);
+  tzset();
+  const OrderedJson file = read_ordered(SKIFF_SOURCE_DIR "/tests/text/jinja_cases.json");
+  ASSERT_GE(file["cases"].size(), 150u);
+  for (const auto& example : file["cases"]) {
+    const auto text = example["template"].get<std::string>();
+    const auto result = render(text, file["variables"]);
+    if (example["output"].is_null()) {
+      EXPECT_FALSE(result) << text << "\nshould be refused, gives\n" << *result;
+    } else {
+      EXPECT_TRUE(result) << text << "\n" << result.error().what;
+      if (!result) continue;
+      EXPECT_EQ(*result, example["output"].get<std::string>()) << text;
+    }
+  }
+}
+
+TEST(Jinja, ErrorsNameTheLine) {
+  EXPECT_EQ(rendered("a\n{{ missing.x }}"), "ERROR line 2: 'missing' is undefined");
+  EXPECT_EQ(rendered("a\n\n{% if x %}"), "ERROR line 3: a block is not closed with {% endif %}");
+  EXPECT_EQ(rendered("{% include 'x' %}"), "ERROR line 1: unknown or unsupported tag 'include'");
+  EXPECT_EQ(rendered("\n{{ raise_exception('stop') }}"), "ERROR line 2: stop");
+  EXPECT_EQ(rendered("{{ [1].append(2) }}"),
+            "ERROR line 1: access to attribute 'append' of 'list' object is unsafe");
+  EXPECT_EQ(rendered("x\n{{ 'a }}"), "ERROR line 2: a string is not closed with '");
+}
+
+// Each would run or grow without end, or overflow the stack.
+TEST(Jinja, HostileTemplatesEnd) {
+  const std::string deep_list = "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}"
+                                "{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string doubling = "{% set ns = namespace(x=[1]) %}{% for a in range(100) %}"
+                               "{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+  const std::string nest = "{% for a in range(99999) %}{% for b in range(99999) %}";
+  const std::vector<std::string> hostile = {
+      nest + "{% endfor %}{% endfor %}",
+      nest + "{{ a }}{{ b }}{% endfor %}{% endfor %}",
+      "{{ 'a' * 10000000000 }}", "{{ [1] * 10000000000 }}", "{{ 2 ** 9999999 }}",
+      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}",
+      "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+      "{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
+      "{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}",
+      deep_list + "{{ ns.x }}", doubling + "{{ ns.x }}", doubling + "{{ ns.x == [ns.x] }}",
+      doubling + "{{ ns.x | tojson }}",
+      doubling + "{% set ns.y = [1] %}{% for a in range(100) %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
+      "{{ 'x' | center(9999999999) }}", "{{ 'x'.zfill(9999999999) }}", "{{ '%9999999999d' % 1 }}",
+      "{{ '{:9999999999}'.format(1) }}", "{{ 'x' | indent(9999999999) | length }}{{ 1/0 }}",
+      std::string(100000, '('), "{{ " + std::string(100000, '(') + " }}",
+      "{{ " + std::string(100000, '-') + "1 }}", "{{ not " + std::string(100000, '[') + " }}",
+      "{{ 1" + std::string(100000, '|'), "{% set " + std::string(100000, '(') + " %}"};
+  for (const std::string& text : hostile) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(render(text, OrderedJson::object())) << text.substr(0, 200);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took.count(), 5.0) << text.substr(0, 200);
+  }
+}
+
+TEST(Jinja, LongChainsAreRefusedNotRecursedInto) {
+  const auto repeat = [](const std::string& piece, int n) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += piece;
+    return out;
+  };
+  for (const char* piece : {"+1", ".a", "[0]", "|e", " is odd", "()", " and 1", " or 1",
+                                   "**1", "*1", " if 1"})
+    EXPECT_FALSE(render("{{ 1" + repeat(piece, 50000) + " }}", OrderedJson::object())) << piece;
+  EXPECT_FALSE(render(repeat("{% if 1 %}", 50000), OrderedJson::object()));
+  EXPECT_EQ(rendered("{{ 1" + repeat("~1", 500) + " }}"), std::string(501, '1'));
+}
+
+TEST(Jinja, CirclesAreFreed) {  // the leak checker of a sanitizer build looks at this one
+  EXPECT_EQ(rendered("{% set ns = namespace() %}{% set ns.self = ns %}{% set ns.m = [ns] %}"
+                     "{% macro m() %}{% set ns.c = caller %}{{ caller() }}{% endmacro %}"
+                     "{% call m() %}x{% endcall %}{% for i in [1] %}{% set ns.l = loop %}{% endfor %}"
+                     "{{ ns.c() }}"),
+            "xx");
+}
+
+TEST(Jinja, LimitsAreCounted) {
+  const OrderedJson none = OrderedJson::object();
+  EXPECT_TRUE(render("{% for i in range(100) %}{{ i }}{% endfor %}", none, {.steps = 2000}));
+  EXPECT_FALSE(render("{% for i in range(1000) %}{{ i }}{% endfor %}", none, {.steps = 2000}));
+  EXPECT_TRUE(render("{{ 'ab' * 10 }}", none, {.output = 20}));
+  EXPECT_FALSE(render("{{ 'ab' * 11 }}", none, {.output = 20}));
+  EXPECT_FALSE(render("{{ ('ab' * 1000) | length }}", none, {.bytes = 1000}));
+}
+
+TEST(Jinja, KeepsTheOrderOfKeys) {
+  const auto parsed = parse_ordered_json(R"({"z": 1, "a": {"y": 2, "b": 3}})");
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(rendered("{{ v | tojson }}", {{"v", *parsed}}), R"({"z": 1, "a": {"y": 2, "b": 3}})");
+}
+
+// Bytes of the cases shuffled about: whatever comes out, nothing may crash or hang.
+TEST(Jinja, MutatedTemplatesAreSafe) {
+  const OrderedJson file = read_ordered(SKIFF_SOURCE_DIR "/tests/text/jinja_cases.json");
+  std::vector<std::string> texts;
+  for (const auto& example : file["cases"]) texts.push_back(example["template"].get<std::string>());
+  std::mt19937 random(7);
+  const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  int accepted = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = texts[pick(texts.size())];
+    const std::string& other = texts[pick(texts.size())];
+    for (size_t edits = 1 + pick(4); edits > 0; --edits) {
+      const size_t at = pick(text.size() + 1), from = pick(other.size() + 1);
+      const size_t n = pick(12);
+      switch (pick(3)) {
+        case 0: text.insert(at, other.substr(from, n)); break;
+        case 1: text.erase(at, n); break;
+        default: if (at < text.size()) text[at] = static_cast<char>(pick(256));
+      }
+    }
+    accepted += static_cast<bool>(
+        render(text, file["variables"], {.steps = 200'000, .bytes = 8 << 20, .output = 1 << 20}));
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_LT(accepted, 3900);
+}
+
+}  // namespace
+}  // namespace skiff::jinja

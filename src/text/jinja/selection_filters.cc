@@ -1,0 +1,68 @@
+// map, select, reject, selectattr, rejectattr: filters that apply others to each item.
+#include "text/jinja/builtins.h"
+
+namespace skiff::jinja {
+namespace {
+
+Value map_attribute(Interpreter& in, const Value& input, const Args& args) {
+  const Bound bound("map", args, {"attribute", "default"});
+  Values out;
+  for (const Value& item : iterate(in.budget(), input)) {
+    Value value = attribute_path(in, item, bound.need(0));
+    const bool replace = value.is_undefined() && bound[1] && !bound[1]->is_none();
+    out.push_back(replace ? *bound[1] : std::move(value));
+  }
+  return generator(in, std::move(out));
+}
+
+// The name of a filter or test, taken from the front of the arguments.
+std::string take_name(Args& args, const char* what) {
+  if (args.positional.empty() || !args.positional[0].is_text()) fail("{} needs the name of one", what);
+  std::string name = *args.positional[0].as_text();
+  args.positional.erase(args.positional.begin());
+  return name;
+}
+
+Value map(Interpreter& in, const Value& input, Args args) {
+  if (args.positional.empty() && !args.named.empty() && args.named[0].first == "attribute")
+    return map_attribute(in, input, args);
+  const std::string name = take_name(args, "map: a filter, which");
+  Values out;
+  for (const Value& item : iterate(in.budget(), input))
+    out.push_back(apply_filter(in, name, item, args));
+  return generator(in, std::move(out));
+}
+
+Value chosen(Interpreter& in, const Value& input, Args args, bool keep, bool by_attribute) {
+  Value path;
+  if (by_attribute) {
+    if (args.positional.empty()) fail("missing parameter for attribute name");
+    path = args.positional[0];
+    args.positional.erase(args.positional.begin());
+  }
+  const std::string test = args.positional.empty() ? "" : take_name(args, "select: a test, which");
+  Values out;
+  for (const Value& item : iterate(in.budget(), input)) {
+    const Value value = by_attribute ? attribute_path(in, item, path) : item;
+    if ((test.empty() ? truthy(value) : apply_test(in, test, value, args)) == keep)
+      out.push_back(item);
+  }
+  return generator(in, std::move(out));
+}
+
+template <bool keep, bool by_attribute>
+Value choose(Interpreter& in, const Value& input, Args args) {
+  return chosen(in, input, std::move(args), keep, by_attribute);
+}
+
+constexpr FilterEntry kFilters[] = {{"map", map},
+                                    {"select", choose<true, false>},
+                                    {"reject", choose<false, false>},
+                                    {"selectattr", choose<true, true>},
+                                    {"rejectattr", choose<false, true>}};
+
+}  // namespace
+
+std::span<const FilterEntry> selection_filters() { return kFilters; }
+
+}  // namespace skiff::jinja

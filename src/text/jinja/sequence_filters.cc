@@ -1,0 +1,217 @@
+// Filters over lists, dicts and whatever else can be iterated.
+#include <algorithm>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/print.h"
+#include "text/jinja/unicode.h"
+
+namespace skiff::jinja {
+namespace {
+
+Value folded(const Value& value, bool case_sensitive) {
+  return case_sensitive || !value.is_text() ? value : Value(to_lower(*value.as_text()));
+}
+
+Value size(Interpreter& in, const Value& input, Args args) {
+  Bound("length", args, {});
+  int64_t n;
+  if (!length(in.budget(), input, &n)) fail("object of type '{}' has no len()", type_name(input));
+  return n;
+}
+
+Value first(Interpreter& in, const Value& input, Args) {
+  const Values items = iterate(in.budget(), input);
+  return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
+}
+
+Value last(Interpreter& in, const Value& input, Args) {
+  int64_t unused;
+  if (!length(in.budget(), input, &unused)) fail("'{}' object is not reversible", type_name(input));
+  const Values items = iterate(in.budget(), input);
+  return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
+}
+
+Value list(Interpreter& in, const Value& input, Args) {
+  return Value::list(in.budget(), iterate(in.budget(), input));
+}
+
+Value join(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("join", args, {"d", "attribute"});
+  const std::string separator = bound[0] ? to_text(in.budget(), *bound[0]) : "";
+  std::string out;
+  bool any = false;
+  for (const Value& item : iterate(in.budget(), input)) {
+    const bool plain = !bound[1] || bound[1]->is_none();
+    in.budget().make(separator.size());
+    if (std::exchange(any, true)) out += separator;
+    out += to_text(in.budget(), plain ? item : attribute_path(in, item, *bound[1]));
+  }
+  return out;
+}
+
+Value items(Interpreter& in, const Value& input, Args) {
+  if (input.is_undefined()) return generator(in, {});
+  if (!input.as_dict()) fail("can only get item pairs from a mapping, not {}", type_name(input));
+  Values out;
+  for (const auto& [key, value] : input.as_dict()->items)
+    out.push_back(Value::seq(in.budget(), Seq::Form::kTuple, {key, value}));
+  return generator(in, std::move(out));
+}
+
+Value reverse(Interpreter& in, const Value& input, Args) {
+  Values out = iterate(in.budget(), input);
+  std::reverse(out.begin(), out.end());
+  if (!input.is_text()) return generator(in, std::move(out));
+  std::string text;
+  for (const Value& character : out) text += *character.as_text();
+  return Value(std::move(text), input.is_markup());
+}
+
+// Stable; `keys[i]` is what item i is ordered by.
+Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse) {
+  std::vector<size_t> order(items.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto before = [&](size_t a, size_t b) {
+    for (size_t k = 0; k < keys[a].size(); ++k)
+      if (!equal(in.budget(), keys[a][k], keys[b][k]))
+        return compare(in.budget(), keys[a][k], keys[b][k]) < 0;
+    return false;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return reverse ? before(b, a) : before(a, b); });
+  Values out;
+  for (const size_t i : order) out.push_back(items[i]);
+  return out;
+}
+
+// The values at "a.b,c" of an item, or the item itself.
+Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, bool case_sensitive) {
+  if (!attribute || attribute->is_none()) return {folded(item, case_sensitive)};
+  if (!attribute->is_text()) return {folded(attribute_path(in, item, *attribute), case_sensitive)};
+  Values keys;
+  std::string_view rest = *attribute->as_text();
+  for (bool more = true; more;) {
+    const size_t comma = rest.find(',');
+    const Value path{std::string(rest.substr(0, comma))};
+    keys.push_back(folded(attribute_path(in, item, path), case_sensitive));
+    more = comma != rest.npos;
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  return keys;
+}
+
+Value sort(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("sort", args, {"reverse", "case_sensitive", "attribute"});
+  const Values items = iterate(in.budget(), input);
+  std::vector<Values> keys;
+  for (const Value& item : items)
+    keys.push_back(sort_keys(in, item, bound[2], bound.flag(1, false)));
+  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false)));
+}
+
+Value dictsort(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("dictsort", args, {"case_sensitive", "by", "reverse"});
+  const std::string by = bound.text(1, "key");
+  if (by != "key" && by != "value") fail("dictsort: by must be \"key\" or \"value\"");
+  if (!input.as_dict()) fail("dictsort needs a mapping, not {}", type_name(input));
+  Values items;
+  std::vector<Values> keys;
+  for (const auto& [key, value] : input.as_dict()->items) {
+    items.push_back(Value::seq(in.budget(), Seq::Form::kTuple, {key, value}));
+    keys.push_back({folded(by == "key" ? key : value, bound.flag(0, false))});
+  }
+  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(2, false)));
+}
+
+Value unique(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("unique", args, {"case_sensitive", "attribute"});
+  Values out, seen;
+  for (const Value& item : iterate(in.budget(), input)) {
+    const bool plain = !bound[1] || bound[1]->is_none();
+    const Value key = folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
+    check_hashable(key);
+    const bool known = std::any_of(seen.begin(), seen.end(),
+                                   [&](const Value& other) { return equal(in.budget(), other, key); });
+    if (known) continue;
+    seen.push_back(key);
+    out.push_back(item);
+  }
+  return generator(in, std::move(out));
+}
+
+template <int wanted>  // the sign of compare() that replaces the best so far
+Value extreme(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("min/max", args, {"case_sensitive", "attribute"});
+  const Values items = iterate(in.budget(), input);
+  if (items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
+  const auto key = [&](const Value& item) {
+    const bool plain = !bound[1] || bound[1]->is_none();
+    return folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
+  };
+  const Value* best = &items.front();
+  for (const Value& item : items)
+    if (compare(in.budget(), key(item), key(*best)) * wanted > 0) best = &item;
+  return *best;
+}
+
+Value sum(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("sum", args, {"attribute", "start"});
+  Value total = bound[1] ? *bound[1] : Value(int64_t{0});
+  for (const Value& item : iterate(in.budget(), input)) {
+    const bool plain = !bound[0] || bound[0]->is_none();
+    total = binary_operation(in, BinaryOp::kAdd, total,
+                             plain ? item : attribute_path(in, item, *bound[0]));
+  }
+  return total;
+}
+
+Value batch(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("batch", args, {"linecount", "fill_with"});
+  const int64_t size = bound.integer(0, 0);
+  if (size < 1 || size > 100'000) fail("batch: linecount must be in [1, 100000], not {}", size);
+  Values rows, row;
+  for (const Value& item : iterate(in.budget(), input)) {
+    if (static_cast<int64_t>(row.size()) == size)
+      rows.push_back(Value::list(in.budget(), std::exchange(row, {})));
+    row.push_back(item);
+  }
+  const bool fill = bound[1] && !bound[1]->is_none();
+  while (!row.empty() && fill && static_cast<int64_t>(row.size()) < size) row.push_back(*bound[1]);
+  if (!row.empty()) rows.push_back(Value::list(in.budget(), std::move(row)));
+  return generator(in, std::move(rows));
+}
+
+Value slice(Interpreter& in, const Value& input, Args args) {
+  const Bound bound("slice", args, {"slices", "fill_with"});
+  const Values items = iterate(in.budget(), input);
+  const int64_t slices = bound.integer(0, 0);
+  if (slices < 1 || slices > 100'000) fail("slice: slices must be in [1, 100000], not {}", slices);
+  const auto n = static_cast<int64_t>(items.size());
+  const int64_t each = n / slices, extra = n % slices;
+  Values out;
+  auto at = items.begin();
+  for (int64_t i = 0; i < slices; ++i) {
+    const auto end = at + each + (i < extra);
+    Values part(at, end);
+    if (bound[1] && !bound[1]->is_none() && i >= extra) part.push_back(*bound[1]);
+    out.push_back(Value::list(in.budget(), std::move(part)));
+    at = end;
+  }
+  return generator(in, std::move(out));
+}
+
+constexpr FilterEntry kFilters[] = {
+    {"length", size}, {"count", size}, {"first", first}, {"last", last}, {"list", list},
+    {"join", join}, {"items", items}, {"reverse", reverse}, {"sort", sort},
+    {"dictsort", dictsort}, {"unique", unique}, {"min", extreme<-1>}, {"max", extreme<1>},
+    {"sum", sum}, {"batch", batch}, {"slice", slice}};
+
+}  // namespace
+
+Value generator(Interpreter& in, Values items) {
+  return Value::seq(in.budget(), Seq::Form::kGenerator, std::move(items));
+}
+
+std::span<const FilterEntry> sequence_filters() { return kFilters; }
+
+}  // namespace skiff::jinja

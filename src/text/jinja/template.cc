@@ -1,0 +1,45 @@
+#include "text/jinja/template.h"
+
+#include "text/jinja/parser.h"
+
+namespace skiff::jinja {
+namespace {
+
+Error at_line(int line, const std::string& what) {
+  return {Code::kInvalid, fmt::format("line {}: {}", line, what)};
+}
+
+}  // namespace
+
+Result<Template> Template::parse(const std::string& text) {
+  constexpr size_t kMaxBytes = 1 << 20;
+  if (text.size() > kMaxBytes)
+    return at_line(1, fmt::format("{} bytes of template, more than {}", text.size(), kMaxBytes));
+  int line = 1;
+  std::vector<Token> tokens;
+  try {
+    tokens = tokenize(text, &line);
+  } catch (const TemplateError& e) {
+    return at_line(line, e.what());
+  }
+  Parser parser(std::move(tokens));
+  try {
+    return Template(parser.parse());
+  } catch (const TemplateError& e) {
+    return at_line(parser.line(), e.what());
+  }
+}
+
+Result<std::string> Template::render(const OrderedJson& variables, const Clock& clock,
+                                     const Limits& limits) const {
+  Interpreter interpreter(limits, clock);
+  try {
+    for (const auto& [name, value] : variables.items())
+      interpreter.define(name, Value::from_json(interpreter.budget(), value));
+    return interpreter.run(*body_);
+  } catch (const TemplateError& e) {
+    return at_line(interpreter.line(), e.what());
+  }
+}
+
+}  // namespace skiff::jinja

@@ -1,0 +1,29 @@
+// text/jinja/template.h -- a template of the Jinja language (3.1, with trim_blocks, lstrip_blocks
+// and loop controls), run in a sandbox: no file, no attribute of the host and no unbounded work
+// is reachable from it. Not supported: inheritance, imports and autoescaping.
+#pragma once
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "text/jinja/ast.h"
+#include "text/jinja/budget.h"
+#include "text/jinja/interpreter.h"
+
+namespace skiff::jinja {
+
+// Immutable after parse; safe from any thread.
+class Template {
+ public:
+  // At most 1 MiB. kInvalid: "line N: what".
+  static Result<Template> parse(const std::string& text);
+  // `variables` is an object. `clock` answers strftime_now(), in local time.
+  Result<std::string> render(const OrderedJson& variables, const Clock& clock,
+                             const Limits& limits = {}) const;
+
+ private:
+  explicit Template(Body body) : body_(std::make_unique<Body>(std::move(body))) {}
+  std::unique_ptr<const Body> body_;
+};
+
+}  // namespace skiff::jinja

@@ -1,0 +1,134 @@
+// text/jinja/value.h -- a value of the template language, with Python's meaning of truth,
+// equality and order. Values are immutable (as in Jinja's immutable sandbox) except namespaces.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "text/jinja/budget.h"
+
+namespace skiff::jinja {
+
+class Value;
+struct Callable;
+struct Loop;
+
+struct Undefined {
+  std::shared_ptr<const std::string> why;  // "'x' is undefined"
+};
+struct None {};
+struct Text {
+  std::string bytes;    // UTF-8
+  bool markup = false;  // made by `safe` or `escape`: adding to it escapes the other side
+};
+
+using Values = std::vector<Value>;
+struct Seq {
+  enum class Form { kList, kTuple, kGenerator, kView, kRange };
+  Form form = Form::kList;
+  Values items;
+  std::string label = {};  // of views and ranges: "dict_keys", "range(0, 3)"
+  int depth = 1;
+};
+
+using Pairs = std::vector<std::pair<Value, Value>>;
+struct Dict {
+  Pairs items;
+  int depth = 1;
+};
+
+struct Namespace {
+  std::vector<std::pair<std::string, Value>> items;
+};
+
+class Value {
+ public:
+  Value() : v_(None{}) {}
+  Value(bool b) : v_(b) {}
+  Value(int64_t i) : v_(i) {}
+  Value(double d) : v_(d) {}
+  Value(std::string text, bool markup = false)
+      : v_(std::make_shared<const Text>(Text{std::move(text), markup})) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(std::shared_ptr<Namespace> n) : v_(std::move(n)) {}
+  Value(std::shared_ptr<Callable> c) : v_(std::move(c)) {}
+  Value(std::shared_ptr<Loop> l) : v_(std::move(l)) {}
+
+  static Value undefined(std::string why);
+  // Charges the budget and refuses values nested deeper than it allows.
+  static Value seq(Budget& budget, Seq::Form form, Values items, std::string label = {});
+  static Value list(Budget& budget, Values items) {
+    return seq(budget, Seq::Form::kList, std::move(items));
+  }
+  static Value dict(Budget& budget, Pairs items);  // keys must already be distinct
+  static Value from_json(Budget& budget, const OrderedJson& json);
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(v_); }
+  bool is_none() const { return std::holds_alternative<None>(v_); }
+  const bool* as_bool() const { return std::get_if<bool>(&v_); }
+  const int64_t* as_int() const { return std::get_if<int64_t>(&v_); }
+  const double* as_float() const { return std::get_if<double>(&v_); }
+  bool is_text() const { return text_ptr() != nullptr; }
+  const std::string* as_text() const { return text_ptr() ? &text_ptr()->bytes : nullptr; }
+  bool is_markup() const { return text_ptr() && text_ptr()->markup; }
+  Seq* as_seq() const { return get<Seq>(); }
+  const Dict* as_dict() const { return get<const Dict>(); }
+  Namespace* as_namespace() const { return get<Namespace>(); }
+  Callable* as_callable() const { return get<Callable>(); }
+  Loop* as_loop() const { return get<Loop>(); }
+  const std::shared_ptr<Loop>& loop() const { return std::get<std::shared_ptr<Loop>>(v_); }
+  const std::string& undefined_reason() const;
+  const void* identity() const;  // of what is held by reference; else nullptr
+  int depth() const;
+
+ private:
+  template <class T>
+  T* get() const {
+    const auto* p = std::get_if<std::shared_ptr<T>>(&v_);
+    return p ? p->get() : nullptr;
+  }
+  const Text* text_ptr() const { return get<const Text>(); }
+
+  std::variant<None, Undefined, bool, int64_t, double, std::shared_ptr<const Text>,
+               std::shared_ptr<Seq>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+               std::shared_ptr<Callable>, std::shared_ptr<Loop>>
+      v_;
+};
+
+struct Args {
+  Values positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+class Interpreter;
+struct Callable {
+  virtual ~Callable() = default;
+  virtual Value call(Interpreter& in, Args args) = 0;
+  virtual std::string repr() const = 0;
+  int depth = 1;
+};
+
+// Python's name of the type, for messages.
+const char* type_name(const Value& value);
+bool truthy(const Value& value);
+bool equal(Budget& budget, const Value& a, const Value& b);
+// <0, 0, >0; fails for types that Python does not order.
+int compare(Budget& budget, const Value& a, const Value& b);
+// int, bool as int.
+bool is_integral(const Value& value, int64_t* out);
+bool is_number(const Value& value, double* out);
+// nullptr if there is no such key.
+const Value* find(Budget& budget, const Dict& dict, const Value& key);
+// The items that a `for` would visit; a generator is used up. Fails if there is no iterating it.
+Values iterate(Budget& budget, const Value& value);
+// len(); false if the value has none.
+bool length(Budget& budget, const Value& value, int64_t* out);
+bool contains(Budget& budget, const Value& container, const Value& item);
+// Key of a dict: fails for lists and dicts, as Python does.
+void check_hashable(const Value& key);
+
+}  // namespace skiff::jinja

@@ -1,0 +1,24 @@
+// text/normalizer.h -- "normalizer" of tokenizer.json: what is done to a text before it is split.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace skiff {
+
+// Applied to each stretch of plain text, which is valid UTF-8 before and after. A chain grows a
+// text to at most kMaxTextGrowth times its size plus some kilobytes.
+using NormalizeStep = std::function<void(std::string& text)>;
+constexpr double kMaxTextGrowth = 100;
+
+// `spec` is the value of the key (null: no steps). Supported: Sequence, NFC, NFD, NFKC, NFKD,
+// Prepend, Replace, Strip, Lowercase. Throws LoadError naming `where` for everything else.
+std::vector<NormalizeStep> read_normalizer(const Json& spec, const std::string& where);
+
+// Replace, shared with decoders: {"pattern": {"String"|"Regex": ...}, "content": ...}. Multiplies
+// `*growth` by what it can do to a text's size.
+NormalizeStep read_replace(const Fields& spec, double* growth);
+
+}  // namespace skiff

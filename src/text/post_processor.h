@@ -1,0 +1,20 @@
+// text/post_processor.h -- "post_processor" of tokenizer.json: the tokens put around a text.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace skiff {
+
+struct TextFrame {
+  std::vector<int32_t> before, after;
+  bool given = false;  // the file says so; else nobody has decided
+};
+
+// `spec` is the value of the key. Supported: Sequence, TemplateProcessing (of a single text) and
+// ByteLevel, which only concerns offsets. Throws LoadError naming `where` for everything else.
+TextFrame read_post_processor(const Json& spec, const std::string& where);
+
+}  // namespace skiff

@@ -1,0 +1,36 @@
+// text/pre_tokenizer.h -- "pre_tokenizer" of tokenizer.json: cuts normalized text into the words
+// that are tokenized one by one.
+#pragma once
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace skiff {
+
+struct Word {
+  std::string_view text;
+  bool first = false;  // stands where the whole input begins
+};
+
+// The words of one text between steps, and the strings that steps had to make for them.
+struct Words {
+  std::vector<Word> list;
+  std::deque<std::string> owned;
+};
+
+using SplitStep = std::function<void(Words& words)>;
+
+struct PreTokenizer {
+  std::vector<SplitStep> steps;
+  bool byte_level = false;  // the vocabulary is written in the alphabet of text/byte_level.h
+};
+
+// `spec` is the value of the key (null: one word). Supported: Sequence, Split, ByteLevel (as the
+// last step), Metaspace, Digits, Punctuation. Throws LoadError naming `where` otherwise.
+PreTokenizer read_pre_tokenizer(const Json& spec, const std::string& where);
+
+}  // namespace skiff

@@ -1,0 +1,85 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "base/utf8.h"
+
+namespace skiff {
+namespace {
+
+int options_of(NormalForm form) {
+  switch (form) {
+    case NormalForm::kNFC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    case NormalForm::kNFD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+    case NormalForm::kNFKC: return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
+    case NormalForm::kNFKD: return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+  }
+  return 0;
+}
+
+// Below U+0300 nothing composes with its neighbours and every character is its own NFC; below
+// U+0080 that holds for all four forms.
+bool is_normal_already(std::string_view text, NormalForm form) {
+  const uint8_t limit = form == NormalForm::kNFC ? 0xCC : 0x80;
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return static_cast<uint8_t>(c) < limit; });
+}
+
+}  // namespace
+
+std::string normal_form(std::string_view text, NormalForm form) {
+  if (is_normal_already(text, form)) return std::string(text);
+  utf8proc_uint8_t* mapped = nullptr;
+  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                   static_cast<utf8proc_option_t>(options_of(form)));
+  SKIFF_CHECK(length >= 0, "normal form: {}", utf8proc_errmsg(length));
+  std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
+  std::free(mapped);
+  return out;
+}
+
+std::string lowercase(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const char32_t c = utf8_next(text, &i);
+    if (c == 0x130) {  // the one character whose lowercase is two
+      out += "i\xCC\x87";
+    } else {
+      utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    }
+  }
+  return out;
+}
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+bool is_word_character(char32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+char32_t utf8_before(std::string_view text, size_t end, size_t* start) {
+  size_t i = end - 1;
+  while (i > 0 && (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80) --i;
+  *start = i;
+  return utf8_next(text, &i);
+}
+
+}  // namespace skiff

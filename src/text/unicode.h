@@ -1,0 +1,25 @@
+// text/unicode.h -- the character properties and normal forms that tokenizers ask for.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace skiff {
+
+enum class NormalForm { kNFC, kNFD, kNFKC, kNFKD };
+
+// UAX #15. `text` must be valid UTF-8.
+std::string normal_form(std::string_view text, NormalForm form);
+
+// Simple case mapping of every character, as Unicode's default lowercase without context.
+std::string lowercase(std::string_view text);
+
+// White_Space of the Unicode character database (PropList.txt).
+bool is_white_space(char32_t c);
+
+// A character of words: letters, marks, decimal digits, connector punctuation (UTS #18 \w).
+bool is_word_character(char32_t c);
+
+// The code point that ends at `end` (end > 0) of valid UTF-8, and where it starts.
+char32_t utf8_before(std::string_view text, size_t end, size_t* start);
+
+}  // namespace skiff

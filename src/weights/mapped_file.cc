@@ -1,0 +1,65 @@
+#include "weights/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/load_error.h"
+
+namespace skiff {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) fail_load("{}: {}", path, std::strerror(errno));
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  const Descriptor fd(path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail_load("{}: {}", path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) fail_load("{}: not a regular file", path);
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (p == MAP_FAILED) fail_load("{}: cannot map {} bytes: {}", path, size_, std::strerror(errno));
+  data_ = static_cast<std::byte*>(p);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(data_, size_);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(part.data() - data_);
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = (offset + part.size()) / page * page;
+  if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace skiff
