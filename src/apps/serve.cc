@@ -67,6 +67,17 @@ void say_ready(const std::string& host, uint16_t port, const std::string& model)
   std::fflush(stdout);
 }
 
+// What would leave a server more open than its owner believes is refused, not warned about.
+void refuse_missing_protection(const Args& args) {
+  for (const char* flag : {"api-key", "ssl-certfile", "ssl-keyfile"})
+    if (args.given(flag))
+      fail_load("--{} is not there yet, and starting without it would leave the server open; "
+                "put it behind a proxy and drop the flag", flag);
+  if (args.given("metrics-port") && args.integer("metrics-port") != args.integer("port"))
+    spdlog::warn("--metrics-port {} is ignored: metrics are on the main port {}",
+                 args.integer("metrics-port"), args.integer("port"));
+}
+
 // The first signal lets replies finish, the second cuts them off.
 bool wind_down(Server& server, double seconds) {
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off", seconds);
@@ -82,6 +93,7 @@ bool wind_down(Server& server, double seconds) {
 }  // namespace
 
 int run_serve(const Args& args) {
+  refuse_missing_protection(args);
   const std::string folder = model_folder(args);
   std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);

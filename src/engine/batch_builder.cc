@@ -10,7 +10,8 @@ int32_t* at(std::vector<int32_t>& v, int i) { return v.data() + i; }
 }  // namespace
 
 BatchBuilder::BatchBuilder(const Limits& limits, int block_size) : block_size_(block_size) {
-  const auto rows = static_cast<size_t>(limits.max_rows), seqs = static_cast<size_t>(limits.max_seqs);
+  const auto rows = static_cast<size_t>(limits.max_rows),
+             seqs = static_cast<size_t>(limits.max_seqs);
   const auto pages = static_cast<size_t>((limits.max_context + block_size - 1) / block_size);
   tokens_.resize(rows);
   positions_.resize(rows);

@@ -71,8 +71,8 @@ Heard oracle(const NewSequence& in, int capacity) {
   Heard out;
   std::vector<Token> context = in.prompt;
   for (size_t p = 1; p < in.prompt.size() && in.params.prompt_logprobs != kNoLogprobs; ++p) {
-    out.prompt_logprobs.push_back(fake_logprobs(std::span(context).first(p), in.prompt[p],
-                                                in.params.prompt_logprobs));
+    out.prompt_logprobs.push_back(
+        fake_logprobs(std::span(context).first(p), in.prompt[p], in.params.prompt_logprobs));
   }
   while (out.finish == Finish::kNone) {
     const Token t = fake_next(context, in.params.seed);
@@ -110,8 +110,7 @@ void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
   ASSERT_TRUE(prefix_of(got.tokens, want.tokens, std::equal_to<>()));
   ASSERT_TRUE(prefix_of(got.logprobs, want.logprobs, same));
   ASSERT_TRUE(prefix_of(got.prompt_logprobs, want.prompt_logprobs, same));
-  ASSERT_EQ(got.logprobs.size(),
-            in.params.logprobs != kNoLogprobs ? got.tokens.size() : 0);
+  ASSERT_EQ(got.logprobs.size(), in.params.logprobs != kNoLogprobs ? got.tokens.size() : 0);
   ASSERT_TRUE(in.params.prompt_logprobs == kNoLogprobs || got.cached == 0);
   if (got.finish == Finish::kCancelled) return;
   ASSERT_EQ(got.admitted, 1);
@@ -126,11 +125,12 @@ void run_case(uint64_t seed, Totals& totals) {
   const std::vector<NewSequence> requests = random_requests(rng);
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share);
   Scheduler scheduler(setup.limits, cache);
-  FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
-                     seed});
+  FakeRunner runner(
+      {setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts, seed});
   Queue<Command> inbox;
   Listener listener;
-  Engine engine(scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
+  Engine engine(
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
   run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng);
 
   const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
@@ -167,10 +167,12 @@ TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
     run_case(seed, t);
     if (HasFatalFailure()) return;
   }
-  std::printf("cases %ld steps %ld preemptions %ld (reopened with output %ld) evictions %ld "
-              "cached tokens %ld drafted %ld kept %ld cancelled %ld stopped %ld full %ld "
-              "cut reports %ld\n", t.cases, t.steps, t.preemptions, t.reopened, t.evictions,
-              t.cached, t.drafted, t.kept, t.cancelled, t.stopped, t.full, t.cut_reports);
+  std::printf(
+      "cases %ld steps %ld preemptions %ld (reopened with output %ld) evictions %ld "
+      "cached tokens %ld drafted %ld kept %ld cancelled %ld stopped %ld full %ld "
+      "cut reports %ld\n",
+      t.cases, t.steps, t.preemptions, t.reopened, t.evictions, t.cached, t.drafted, t.kept,
+      t.cancelled, t.stopped, t.full, t.cut_reports);
   // The schedules did what they are meant to test.
   EXPECT_GT(t.preemptions, 1000);
   EXPECT_GT(t.reopened, 1000);
@@ -198,7 +200,8 @@ class Rig {
       : cache_(32, 4, true),
         scheduler_(limits_, cache_),
         runner_({32, 4, limits_, depth, false, 1}),
-        engine_(scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth) {}
+        engine_(
+            scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth) {}
 
   const Limits limits_{.max_seqs = 4, .max_rows = 32, .max_context = 64, .max_logit_rows = 8};
   CacheIndex cache_;

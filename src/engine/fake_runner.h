@@ -37,7 +37,9 @@ class FakeRunner : public Runner {
     bool drafts = false;  // propose guesses, three of four right
     uint64_t seed = 1;
   };
-  struct Counts { long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0; };
+  struct Counts {
+    long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
+  };
 
   explicit FakeRunner(const Options& options)
       : options_(options),
@@ -93,9 +95,10 @@ class FakeRunner : public Runner {
   void compute(const StepPlan& plan, size_t i, const Token* row, StepResult& result) {
     const Span& s = plan.spans[i];
     Slot& slot = slots_.at(static_cast<size_t>(s.slot));
-    const auto pages = std::span(plan.pages).subspan(
-        static_cast<size_t>(plan.page_start[i]),
-        static_cast<size_t>(plan.page_start[i + 1] - plan.page_start[i]));
+    const auto pages =
+        std::span(plan.pages)
+            .subspan(static_cast<size_t>(plan.page_start[i]),
+                     static_cast<size_t>(plan.page_start[i + 1] - plan.page_start[i]));
     const auto at = [&](int p) -> Token& {
       const int block = pages[static_cast<size_t>(p / options_.block_size)];
       return memory_.at(static_cast<size_t>(block * options_.block_size + p % options_.block_size));

@@ -48,8 +48,11 @@ Loaded::Loaded(EngineConfig wanted) {
   if (!config.quiet) spdlog::info("memory plan\n{}", memory.table());
   ledger.close("plan");
   weights = load_model(config.model, model,
-                       {.compute = config.dtype, .format = config.load_format,
-                        .dummy_seed = config.seed, .progress = progress_bar(config)}, *ops);
+                       {.compute = config.dtype,
+                        .format = config.load_format,
+                        .dummy_seed = config.seed,
+                        .progress = progress_bar(config)},
+                       *ops);
   ledger.close("load");
   kv.emplace(model.spec, memory.blocks, config.block_size, config.dtype, ops->device());
   ledger.close("kv");
@@ -98,8 +101,9 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
       scheduler_(limits_, cache_),
       executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_),
       runner_(executor_),
-      engine_(scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-              static_cast<size_t>(loaded_.config.steps_in_flight)) {
+      engine_(
+          scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+          static_cast<size_t>(loaded_.config.steps_in_flight)) {
   publish_stats();
   loaded_.ledger.close("engine");
   if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());

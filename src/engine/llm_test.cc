@@ -36,9 +36,8 @@ class Ear {
   }
   bool wait_for_tokens(SeqId id) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 10s, [&] {
-      return listener_.knows(id) && !listener_.of(id).tokens.empty();
-    });
+    return changed_.wait_for(
+        lock, 10s, [&] { return listener_.knows(id) && !listener_.of(id).tokens.empty(); });
   }
   Heard of(SeqId id) {
     std::lock_guard lock(mutex_);
@@ -215,8 +214,9 @@ TEST(Resolve, ZerosBecomeNumbers) {
   EXPECT_GE(resolved({}, spec).threads, 1);
   EXPECT_EQ(resolved({.max_model_len = 1000}, spec).max_num_batched_tokens, 1000);
   EXPECT_EQ(resolved({.max_model_len = 100}, spec).max_num_batched_tokens, 512);
-  EXPECT_EQ(resolved({.max_model_len = 1000, .chunked_prefill = false}, spec)
-                .max_num_batched_tokens, 1008);
+  EXPECT_EQ(
+      resolved({.max_model_len = 1000, .chunked_prefill = false}, spec).max_num_batched_tokens,
+      1008);
   EXPECT_EQ(resolved({.max_model_len = 100000}, spec).max_model_len, 100000);
 }
 

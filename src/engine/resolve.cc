@@ -31,13 +31,15 @@ int rows_of(const EngineConfig& config) {
   if (config.max_num_batched_tokens == 0) {
     // Room for a whole prompt beside all decodes, where it may not be cut.
     if (!config.chunked_prefill) return config.max_model_len + config.max_num_seqs;
-    return std::max({std::min(kDefaultRows, config.max_model_len), kFewestRows,
-                     config.max_num_seqs});
+    return std::max(
+        {std::min(kDefaultRows, config.max_model_len), kFewestRows, config.max_num_seqs});
   }
   need_range("--max-num-batched-tokens", config.max_num_batched_tokens, 1, kMostRows);
   if (config.max_num_batched_tokens < config.max_num_seqs)
-    fail_load("--max-num-batched-tokens is {}, less than --max-num-seqs, {}: each running sequence "
-              "needs a row", config.max_num_batched_tokens, config.max_num_seqs);
+    fail_load(
+        "--max-num-batched-tokens is {}, less than --max-num-seqs, {}: each running sequence "
+        "needs a row",
+        config.max_num_batched_tokens, config.max_num_seqs);
   return config.max_num_batched_tokens;
 }
 

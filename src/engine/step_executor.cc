@@ -8,8 +8,8 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
                            DType act, const Limits& limits)
     : kv_(kv),
       mesh_(make_solo_mesh()),
-      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, limits.max_rows,
-                                                       limits.max_logit_rows))),
+      arena_(Buffer(ops.device(),
+                    Decoder::arena_bytes(model.spec, act, limits.max_rows, limits.max_logit_rows))),
       decoder_(model.spec, model.weights, ops, mesh_, act),
       sampler_(model.spec.vocab, limits.max_seqs, ops),
       builder_(limits, kv.front().page_size),

@@ -124,7 +124,11 @@ TEST_P(RandomCache, AgreesWithTheModel) {
   const int block = 1 + static_cast<int>(rng() % 4), blocks = 12 + static_cast<int>(rng() % 20);
   CacheIndex cache(blocks, block, true);
   std::vector<Tokens> content(static_cast<size_t>(blocks));  // prefix up to and with this block
-  struct Live { Tokens tokens; BlockTable table; int computed; };
+  struct Live {
+    Tokens tokens;
+    BlockTable table;
+    int computed;
+  };
   std::list<Live> live;
   int hits = 0;
 
@@ -163,7 +167,8 @@ TEST_P(RandomCache, AgreesWithTheModel) {
     for (const Live& s : live) {
       held.insert(s.table.blocks.begin(), s.table.blocks.end());
       for (int p = 0; p < s.computed; ++p) {
-        const auto& c = content[static_cast<size_t>(s.table.blocks[static_cast<size_t>(p / block)])];
+        const auto& c =
+            content[static_cast<size_t>(s.table.blocks[static_cast<size_t>(p / block)])];
         ASSERT_GT(c.size(), static_cast<size_t>(p));
         ASSERT_TRUE(std::equal(s.tokens.begin(), s.tokens.begin() + p + 1, c.begin()));
       }

@@ -61,11 +61,11 @@ class PrefixTree {
   BlockPool& pool_;
   size_t block_size_;
   Hash hash_;
-  std::vector<Node> nodes_;    // a block of the tree is its own node
-  std::vector<Token> tokens_;  // [num_blocks, block_size]
-  std::unordered_multimap<uint64_t, BlockId> index_;   // hash of (parent, tokens) -> node
-  std::set<std::pair<uint64_t, BlockId>> leaves_;      // evictable now, by Node::dropped
-  int evictable_ = 0;                                  // nodes that only the tree holds
+  std::vector<Node> nodes_;                           // a block of the tree is its own node
+  std::vector<Token> tokens_;                         // [num_blocks, block_size]
+  std::unordered_multimap<uint64_t, BlockId> index_;  // hash of (parent, tokens) -> node
+  std::set<std::pair<uint64_t, BlockId>> leaves_;     // evictable now, by Node::dropped
+  int evictable_ = 0;                                 // nodes that only the tree holds
   uint64_t clock_ = 0;
 };
 

@@ -51,8 +51,7 @@ bool Scheduler::continue_decodes(PlanBuilder& step) {
 bool Scheduler::continue_prefills(PlanBuilder& step) {
   for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
     Sequence& s = *it->second;
-    const int count =
-        s.wants_rows() && s.left() > 1 && !held_back(s) ? step.rows_for(s) : 0;
+    const int count = s.wants_rows() && s.left() > 1 && !held_back(s) ? step.rows_for(s) : 0;
     if (count == 0) {
       ++it;
       continue;

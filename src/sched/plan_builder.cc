@@ -29,8 +29,8 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool 
 
 int PlanBuilder::drafts_for(const Sequence& s) const {
   if (s.unknown > 0) return 0;  // guesses follow a token that is not known yet
-  return std::max(0, std::min({static_cast<int>(s.drafts.size()), draft_rows_,
-                               s.limit - s.produced() - 1}));
+  return std::max(
+      0, std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1}));
 }
 
 int PlanBuilder::rows_for(const Sequence& s) const {
@@ -47,8 +47,12 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   const int end = s.planned + count;
   const bool sample = end - draft == s.total();
   const bool report = s.owes_report() && s.planned >= s.reported;
-  plan_.spans.push_back({.seq = s.id, .slot = s.slot, .begin = s.planned, .count = count,
-                         .draft = draft, .sample = sample,
+  plan_.spans.push_back({.seq = s.id,
+                         .slot = s.slot,
+                         .begin = s.planned,
+                         .count = count,
+                         .draft = draft,
+                         .sample = sample,
                          .prompt_logprobs = report ? s.params.prompt_logprobs : kNoLogprobs,
                          .next = sample ? -1 : s.tokens[static_cast<size_t>(end)]});
   for (int i = s.planned; i < end - draft; ++i)
@@ -69,8 +73,11 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
 }
 
 void PlanBuilder::open(const Sequence& s) {
-  plan_.opened.push_back({.slot = s.slot, .params = s.params, .history = s.tokens,
-                          .prompt_len = s.prompt_len, .stop_tokens = s.stop_tokens});
+  plan_.opened.push_back({.slot = s.slot,
+                          .params = s.params,
+                          .history = s.tokens,
+                          .prompt_len = s.prompt_len,
+                          .stop_tokens = s.stop_tokens});
 }
 
 }  // namespace skiff

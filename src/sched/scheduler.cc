@@ -38,17 +38,20 @@ Status Scheduler::check(const NewSequence& in) const {
                    "max_tokens");
   if (prompt + 1 > static_cast<size_t>(limits_.max_context))
     return invalid(fmt::format("the prompt has {} tokens; with one token of output that is more "
-                               "than the context of {} tokens", prompt, limits_.max_context),
+                               "than the context of {} tokens",
+                               prompt, limits_.max_context),
                    "prompt");
   const int blocks = cache_.blocks_for(static_cast<int>(prompt));
   if (blocks > cache_.num_blocks())
     return invalid(fmt::format("the prompt has {} tokens and needs {} cache blocks of {} tokens; "
-                               "there are {}", prompt, blocks, cache_.block_size(),
-                               cache_.num_blocks()), "prompt");
+                               "there are {}",
+                               prompt, blocks, cache_.block_size(), cache_.num_blocks()),
+                   "prompt");
   for (const Token t : in.prompt) {
     if (t < 0 || (limits_.vocab > 0 && t >= limits_.vocab))
-      return invalid(fmt::format("the prompt has token {}; the vocabulary has {} tokens", t,
-                                 limits_.vocab), "prompt");
+      return invalid(
+          fmt::format("the prompt has token {}; the vocabulary has {} tokens", t, limits_.vocab),
+          "prompt");
   }
   return ok();
 }

@@ -1,4 +1,5 @@
-// sched/sequence.h -- what the scheduler remembers of one sequence. Nobody outside this room looks inside.
+// sched/sequence.h -- what the scheduler remembers of one sequence. Nobody outside this room looks
+// inside.
 #pragma once
 #include <utility>
 #include <vector>

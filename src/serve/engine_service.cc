@@ -63,7 +63,8 @@ struct Place {
 
 struct EngineService::Impl {
   Impl(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
-       std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat_template)
+       std::shared_ptr<const Tokenizer> tokenizer,
+       std::shared_ptr<const ChatTemplate> chat_template)
       : config(std::move(config)),
         engine(engine),
         events(std::move(events)),

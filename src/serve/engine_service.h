@@ -12,13 +12,13 @@
 namespace skiff {
 
 struct ServiceConfig {
-  std::string model_name;        // label of the metrics
-  int max_model_len = 0;         // tokens, prompt and output together
-  int vocab_size = 0;            // of the model's logits; 0: the tokenizer's
-  std::vector<Token> eos;        // any of these ends a reply
-  int max_logprobs = 20;         // refuse more best tokens than this per position; -1: any number
-  int max_num_seqs = 0;          // of the engine, for the metrics
-  double stuck_seconds = 30;     // without progress while work waits: unhealthy
+  std::string model_name;     // label of the metrics
+  int max_model_len = 0;      // tokens, prompt and output together
+  int vocab_size = 0;         // of the model's logits; 0: the tokenizer's
+  std::vector<Token> eos;     // any of these ends a reply
+  int max_logprobs = 20;      // refuse more best tokens than this per position; -1: any number
+  int max_num_seqs = 0;       // of the engine, for the metrics
+  double stuck_seconds = 30;  // without progress while work waits: unhealthy
   // The seed of requests that give none starts here; 0: from the system's entropy.
   uint64_t seed = 0;
 };

@@ -72,8 +72,8 @@ std::string lower(std::string_view text) {
 
 std::string sane_request_id(std::string_view given) {
   const auto sane = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '-' || c == '_' || c == '.' || c == ':' || c == '/' || c == '=' || c == '+';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.' || c == ':' || c == '/' || c == '=' || c == '+';
   };
   if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), sane))
     return std::string(given);
@@ -193,8 +193,9 @@ bool HttpConnection::after_header() {
   state_ = State::kBody;
   arm(core_->config.body_seconds);
   const auto& message = parser_->get();
-  const std::string encoding = lower(std::string_view(message[http::field::content_encoding].data(),
-                                                      message[http::field::content_encoding].size()));
+  const std::string encoding =
+      lower(std::string_view(message[http::field::content_encoding].data(),
+                             message[http::field::content_encoding].size()));
   if (!encoding.empty() && encoding != "identity") {
     fail(415, "Content-Encoding is not supported; send the body as it is");
     return false;
@@ -252,15 +253,16 @@ void HttpConnection::dispatch() {
   exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(), request.method == "HEAD",
                                              parser_->get().version() >= 11,
                                              parser_->get().keep_alive(), request.request_id);
-  net::post(core_->workers, [core = core_, exchange = exchange_, request = std::move(request)]() mutable {
-    auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
-    try {
-      core->handler(std::move(request), reply);
-    } catch (const std::exception& e) {
-      spdlog::error("a request handler threw: {}", escaped(e.what()));
-      reply->send(core->failure(500, "internal error"));
-    }
-  });
+  net::post(core_->workers,
+            [core = core_, exchange = exchange_, request = std::move(request)]() mutable {
+              auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
+              try {
+                core->handler(std::move(request), reply);
+              } catch (const std::exception& e) {
+                spdlog::error("a request handler threw: {}", escaped(e.what()));
+                reply->send(core->failure(500, "internal error"));
+              }
+            });
   if (in_.size() < kMaxAhead) read();
 }
 
@@ -277,9 +279,9 @@ void HttpConnection::flush() {
   write_deadline_.async_wait([self = shared_from_this()](ErrorCode error) {
     if (!error) self->shut();
   });
-  net::async_write(socket_, net::buffer(out_), [self = shared_from_this()](ErrorCode error, size_t) {
-    self->on_written(error);
-  });
+  net::async_write(
+      socket_, net::buffer(out_),
+      [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
 }
 
 void HttpConnection::on_written(ErrorCode error) {
@@ -314,9 +316,9 @@ void HttpConnection::fail(int status, const std::string& why) {
   state_ = State::kLinger;
   deadline_.cancel();
   ++armed_;
-  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(), /*head=*/false,
-                                             /*chunked=*/false, /*keep_alive=*/false,
-                                             sane_request_id(""));
+  exchange_ =
+      std::make_shared<HttpExchange>(core_, weak_from_this(), /*head=*/false,
+                                     /*chunked=*/false, /*keep_alive=*/false, sane_request_id(""));
   exchange_->send(core_->failure(status, why));
 }
 
@@ -343,8 +345,8 @@ void HttpConnection::shut() {
 }
 
 void HttpConnection::arm(double seconds) {
-  deadline_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds)));
+  deadline_.expires_after(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
   deadline_.async_wait([self = shared_from_this(), armed = ++armed_](ErrorCode error) {
     if (!error && armed == self->armed_) self->on_deadline();
   });

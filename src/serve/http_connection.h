@@ -80,7 +80,7 @@ class HttpExchange {
   std::atomic<bool> keep_alive_;
   const std::string request_id_;
   std::mutex mutex_;
-  std::string unsent_;             // guarded by mutex_, as are the rest
+  std::string unsent_;  // guarded by mutex_, as are the rest
   bool began_ = false, ended_ = false, closed_ = false, woken_ = false;
   std::function<void()> on_close_;
 };
@@ -91,8 +91,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void start();
-  void close();             // any thread
-  void flush();             // on the strand: sends what the exchange has
+  void close();                                     // any thread
+  void flush();                                     // on the strand: sends what the exchange has
   void refuse(int status, const std::string& why);  // before start(): answers and closes
   auto executor() { return socket_.get_executor(); }
 
@@ -120,17 +120,17 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const std::shared_ptr<HttpCore> core_;
   StreamSocket socket_;
   net::steady_timer deadline_, write_deadline_;
-  std::vector<char> fresh_;         // where a read under way puts bytes: apart from in_, which is
-                                    // consumed meanwhile when requests are pipelined
+  std::vector<char> fresh_;  // where a read under way puts bytes: apart from in_, which is
+                             // consumed meanwhile when requests are pipelined
   boost::beast::flat_buffer in_;
-  std::string out_;          // being written
+  std::string out_;  // being written
   std::optional<Parser> parser_;
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<HttpConnection> self_;  // while busy: no read may be pending then
   State state_ = State::kIdle;
   bool reading_ = false, writing_ = false, complete_ = false;
-  uint64_t armed_ = 0;       // tells a timer that was set again from one that fired
-  int64_t counted_ = 0;      // of core_->body_bytes
+  uint64_t armed_ = 0;   // tells a timer that was set again from one that fired
+  int64_t counted_ = 0;  // of core_->body_bytes
   size_t discarded_ = 0;
 };
 

@@ -1,6 +1,6 @@
+#include <fmt/format.h>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
-#include <fmt/format.h>
 
 #include <utility>
 
@@ -122,8 +122,8 @@ void HttpExchange::close(bool complete) {
 
 void HttpExchange::append_head(const HttpResponse& response, const std::string& framing) {
   if (core_->draining) keep_alive_ = false;
-  const auto reason = boost::beast::http::obsolete_reason(
-      static_cast<boost::beast::http::status>(response.status));
+  const auto reason =
+      boost::beast::http::obsolete_reason(static_cast<boost::beast::http::status>(response.status));
   unsent_ += fmt::format("HTTP/1.1 {} {}\r\n", response.status, std::string(reason));
   if (!response.content_type.empty())
     unsent_ += fmt::format("Content-Type: {}\r\n", response.content_type);

@@ -69,18 +69,19 @@ void HttpServer::Impl::listen() {
 void HttpServer::Impl::accept() {
   acceptor.async_accept(net::any_io_executor(core->io.get_executor()),
                         [this](ErrorCode error, net::ip::tcp::socket socket) {
-    if (!acceptor.is_open()) return;
-    if (!error) {
-      admit(std::move(socket));
-      return accept();
-    }
-    // Out of file descriptors, most likely: existing connections must end first.
-    spdlog::warn("cannot accept a connection: {}", error.message());
-    retry.expires_after(std::chrono::milliseconds(100));
-    retry.async_wait([this](ErrorCode cancelled) {
-      if (!cancelled) accept();
-    });
-  });
+                          if (!acceptor.is_open()) return;
+                          if (!error) {
+                            admit(std::move(socket));
+                            return accept();
+                          }
+                          // Out of file descriptors, most likely: existing connections must end
+                          // first.
+                          spdlog::warn("cannot accept a connection: {}", error.message());
+                          retry.expires_after(std::chrono::milliseconds(100));
+                          retry.async_wait([this](ErrorCode cancelled) {
+                            if (!cancelled) accept();
+                          });
+                        });
 }
 
 void HttpServer::Impl::admit(net::ip::tcp::socket socket) {

@@ -56,17 +56,17 @@ using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>
 
 struct HttpConfig {
   std::string host = "0.0.0.0";
-  uint16_t port = 8000;              // 0: any free port
+  uint16_t port = 8000;  // 0: any free port
   int io_threads = 2;
-  int worker_threads = 2;            // where handlers run
-  size_t max_body = 16u << 20;       // bytes
-  size_t max_header = 16u << 10;     // bytes
-  size_t max_unsent = 4u << 20;      // bytes of a stream that a slow client may let pile up
-  int max_connections = 4096;        // more are answered 503 and closed
-  double header_seconds = 30;        // from the first byte of a request to the end of its header
-  double body_seconds = 120;         // from there to the end of its body
-  double idle_seconds = 180;         // a kept-alive connection without a request
-  double write_seconds = 120;        // one write without progress
+  int worker_threads = 2;         // where handlers run
+  size_t max_body = 16u << 20;    // bytes
+  size_t max_header = 16u << 10;  // bytes
+  size_t max_unsent = 4u << 20;   // bytes of a stream that a slow client may let pile up
+  int max_connections = 4096;     // more are answered 503 and closed
+  double header_seconds = 30;     // from the first byte of a request to the end of its header
+  double body_seconds = 120;      // from there to the end of its body
+  double idle_seconds = 180;      // a kept-alive connection without a request
+  double write_seconds = 120;     // one write without progress
 };
 
 class HttpServer {

@@ -35,7 +35,8 @@ void echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
     reply->write("");
     return reply->end_stream();
   }
-  reply->send(plain(200, request.method + " " + request.path + " " + request.query + " " + request.body));
+  reply->send(
+      plain(200, request.method + " " + request.path + " " + request.query + " " + request.body));
 }
 
 struct Echo {
@@ -45,7 +46,8 @@ struct Echo {
 };
 
 bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 500 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 500 && !holds(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return holds();
 }
 
@@ -64,7 +66,8 @@ TEST(HttpServerTest, KeepsConnectionsAlive) {
 TEST(HttpServerTest, ClosesWhenAskedTo) {
   Echo server;
   TestClient client(server.port());
-  EXPECT_EQ(client.call("GET", "/x", "", "Connection: close\r\n").headers.at("connection"), "close");
+  EXPECT_EQ(client.call("GET", "/x", "", "Connection: close\r\n").headers.at("connection"),
+            "close");
   EXPECT_FALSE(client.fill());
   TestClient old(server.port());
   old.send_raw("GET /stream HTTP/1.0\r\n\r\n");
@@ -93,8 +96,9 @@ TEST(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
     client.send_raw(std::string_view(all).substr(at, step));
   for (int i = 0; i < 40; ++i) {
     const auto response = client.response();
-    EXPECT_EQ(response.body, "POST /" + std::string(i % 9 ? "p" : "slow") + "0  " +
-                                 std::string(static_cast<size_t>(i) * 37, static_cast<char>('a' + i % 26)));
+    EXPECT_EQ(response.body,
+              "POST /" + std::string(i % 9 ? "p" : "slow") + "0  " +
+                  std::string(static_cast<size_t>(i) * 37, static_cast<char>('a' + i % 26)));
   }
 }
 
@@ -135,33 +139,41 @@ TEST(HttpServerTest, LimitsHaveTheirStatus) {
   EXPECT_EQ(TestClient(server.port()).call("POST", "/", std::string(1001, 'x')).status, 413);
   EXPECT_EQ(TestClient(server.port()).call("POST", "/", std::string(3 << 20, 'x')).status, 413);
   EXPECT_EQ(TestClient(server.port()).call("POST", "/", std::string(1000, 'x')).status, 200);
-  EXPECT_EQ(TestClient(server.port()).call("GET", "/", "", "A: " + std::string(2000, 'x') + "\r\n").status, 431);
+  EXPECT_EQ(TestClient(server.port())
+                .call("GET", "/", "", "A: " + std::string(2000, 'x') + "\r\n")
+                .status,
+            431);
   TestClient chunked(server.port());
   chunked.send_raw("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 1001; ++i) chunked.send_raw("1\r\nx\r\n");
   EXPECT_EQ(chunked.response().status, 413);
   TestClient endless(server.port());
-  endless.send_raw("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(100000, 'e'));
+  endless.send_raw("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+                   std::string(100000, 'e'));
   EXPECT_EQ(endless.response().status, 400);
 }
 
 TEST(HttpServerTest, NonsenseIs400) {
   Echo server;
   for (const char* bytes :
-       {"\r\n\r\nnonsense\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /%zz HTTP/1.1\r\n\r\n",
-        "GET /%00 HTTP/1.1\r\n\r\n", "GET /%0d%0aX:y HTTP/1.1\r\n\r\n",
-        "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET / HTTP/1.1\r\nX-Request-Id: a\x1b[31mb\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+       {"\r\n\r\nnonsense\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+        "GET /%zz HTTP/1.1\r\n\r\n", "GET /%00 HTTP/1.1\r\n\r\n", "GET /%0d%0aX:y HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        "GET / HTTP/1.1\r\nX-Request-Id: a\x1b[31mb\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
         "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"}) {
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"}) {
     SCOPED_TRACE(bytes);
     TestClient client(server.port());
     client.send_raw(bytes);
     client.send_raw("\r\n\r\n");
     EXPECT_EQ(client.response().status, 400);
   }
-  EXPECT_EQ(TestClient(server.port()).call("POST", "/", "x", "Content-Encoding: gzip\r\n").status, 415);
+  EXPECT_EQ(TestClient(server.port()).call("POST", "/", "x", "Content-Encoding: gzip\r\n").status,
+            415);
   EXPECT_EQ(TestClient(server.port()).call("GET", "http://other/abs").body, "GET /abs  ");
 }
 
@@ -197,9 +209,13 @@ TEST(HttpServerTest, IdleConnectionsEnd) {
 TEST(HttpServerTest, RequestIdsAreEchoedIfSane) {
   Echo server;
   TestClient client(server.port());
-  EXPECT_EQ(client.call("GET", "/", "", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"), "abc-1");
+  EXPECT_EQ(client.call("GET", "/", "", "X-Request-Id: abc-1\r\n").headers.at("x-request-id"),
+            "abc-1");
   for (const std::string& bad : {std::string("a\"b"), std::string(200, 'a'), std::string("a b")})
-    EXPECT_EQ(client.call("GET", "/", "", "X-Request-Id: " + bad + "\r\n").headers.at("x-request-id").size(), 32u);
+    EXPECT_EQ(client.call("GET", "/", "", "X-Request-Id: " + bad + "\r\n")
+                  .headers.at("x-request-id")
+                  .size(),
+              32u);
 }
 
 TEST(HttpServerTest, UnansweredAndThrowingHandlersGive500) {
@@ -209,7 +225,7 @@ TEST(HttpServerTest, UnansweredAndThrowingHandlersGive500) {
   const auto thrown = client.call("GET", "/throw");
   EXPECT_EQ(thrown.status, 500);
   EXPECT_EQ(thrown.body.find("secret"), std::string::npos);
-  EXPECT_EQ(server.server.open_requests(), 0);
+  EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
 }
 
 TEST(HttpServerTest, ConnectionsAreCapped) {
@@ -248,7 +264,7 @@ TEST(HttpServerTest, HangingUpAtEveryByteLeavesNothingBehind) {
     client.send_raw(request.substr(0, bytes));
   }
   EXPECT_TRUE(eventually([&] { return server.server.connections() == 0; }));
-  EXPECT_EQ(server.server.open_requests(), 0);
+  EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
   EXPECT_EQ(TestClient(server.port()).call("GET", "/").status, 200);
 }
 

@@ -19,8 +19,8 @@ using Buckets = prometheus::Histogram::BucketBoundaries;
 // FastDeploy's bounds come first in each list; the tails are longer, so that a slow reply is
 // still told apart from a very slow one.
 const Buckets& ttft_bounds() {
-  static const Buckets bounds{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75, 1,
-                              2.5,  5,    7.5, 10,  20,  40,  60,  80, 160, 320, 640, 1280, 2560};
+  static const Buckets bounds{.001, .005, .01, .02, .04, .06, .08, .1,  .25, .5,  .75,  1,   2.5,
+                              5,    7.5,  10,  20,  40,  60,  80,  160, 320, 640, 1280, 2560};
   return bounds;
 }
 const Buckets& token_bounds() {
@@ -29,8 +29,8 @@ const Buckets& token_bounds() {
   return bounds;
 }
 const Buckets& latency_bounds() {
-  static const Buckets bounds{.01, .05, .1, .3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,
-                              20,  30,  40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+  static const Buckets bounds{.01, .05, .1, .3, .5, .8, 1,   1.5, 2,   2.5, 5,    10,
+                              15,  20,  30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
   return bounds;
 }
 const Buckets& count_bounds() {
@@ -64,10 +64,14 @@ const std::map<std::string, std::string>& aliases() {
 
 const char* reason(Finish finish) {
   switch (finish) {
-    case Finish::kStop: return "stop";
-    case Finish::kLength: return "length";
-    case Finish::kExhausted: return "exhausted";
-    default: return "abort";
+    case Finish::kStop:
+      return "stop";
+    case Finish::kLength:
+      return "length";
+    case Finish::kExhausted:
+      return "exhausted";
+    default:
+      return "abort";
   }
 }
 
@@ -79,12 +83,18 @@ struct Metrics::Impl {
   prometheus::Counter& counter(const std::string& name, const std::string& help,
                                prometheus::Labels more = {}) {
     more.insert(labels.begin(), labels.end());
-    return prometheus::BuildCounter().Name("fastdeploy:" + name).Help(help).Register(registry).Add(
-        more);
+    return prometheus::BuildCounter()
+        .Name("fastdeploy:" + name)
+        .Help(help)
+        .Register(registry)
+        .Add(more);
   }
   prometheus::Gauge& gauge(const std::string& name, const std::string& help) {
-    return prometheus::BuildGauge().Name("fastdeploy:" + name).Help(help).Register(registry).Add(
-        labels);
+    return prometheus::BuildGauge()
+        .Name("fastdeploy:" + name)
+        .Help(help)
+        .Register(registry)
+        .Add(labels);
   }
   prometheus::Histogram& histogram(const std::string& name, const std::string& help,
                                    const Buckets& bounds) {
@@ -100,7 +110,8 @@ struct Metrics::Impl {
   std::mutex text_mutex;  // text() compares before it adds
 
   prometheus::Counter& received = counter("requests_number", "Requests received");
-  prometheus::Counter& prompt = counter("prompt_tokens_total", "Prompt tokens of admitted sequences");
+  prometheus::Counter& prompt =
+      counter("prompt_tokens_total", "Prompt tokens of admitted sequences");
   prometheus::Counter& generated = counter("generation_tokens_total", "Tokens generated");
   prometheus::Counter& cache_queries =
       counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache");
@@ -125,18 +136,18 @@ struct Metrics::Impl {
     return all;
   }();
 
-  prometheus::Histogram& ttft = histogram(
-      "time_to_first_token_seconds", "From arrival to the first token", ttft_bounds());
-  prometheus::Histogram& per_token = histogram(
-      "time_per_output_token_seconds", "Between tokens of a sequence", token_bounds());
+  prometheus::Histogram& ttft =
+      histogram("time_to_first_token_seconds", "From arrival to the first token", ttft_bounds());
+  prometheus::Histogram& per_token =
+      histogram("time_per_output_token_seconds", "Between tokens of a sequence", token_bounds());
   prometheus::Histogram& latency = histogram(
       "e2e_request_latency_seconds", "From arrival to the end of a request", latency_bounds());
-  prometheus::Histogram& queue = histogram(
-      "request_queue_time_seconds", "From arrival to admission", latency_bounds());
-  prometheus::Histogram& prefill = histogram(
-      "request_prefill_time_seconds", "From admission to the first token", latency_bounds());
-  prometheus::Histogram& decode = histogram(
-      "request_decode_time_seconds", "From the first token to the last", latency_bounds());
+  prometheus::Histogram& queue =
+      histogram("request_queue_time_seconds", "From arrival to admission", latency_bounds());
+  prometheus::Histogram& prefill = histogram("request_prefill_time_seconds",
+                                             "From admission to the first token", latency_bounds());
+  prometheus::Histogram& decode = histogram("request_decode_time_seconds",
+                                            "From the first token to the last", latency_bounds());
   prometheus::Histogram& inference = histogram(
       "request_inference_time_seconds", "From admission to the last token", latency_bounds());
   prometheus::Histogram& prompt_sizes =

@@ -30,11 +30,16 @@ const Kind& kind_of(int status) {
 int status_of(Code code) {
   switch (code) {
     case Code::kInvalid:
-    case Code::kUnsupported: return 400;
-    case Code::kNotFound: return 404;
-    case Code::kExhausted: return 429;
-    case Code::kCancelled: return 503;
-    case Code::kInternal: return 500;
+    case Code::kUnsupported:
+      return 400;
+    case Code::kNotFound:
+      return 404;
+    case Code::kExhausted:
+      return 429;
+    case Code::kCancelled:
+      return 503;
+    case Code::kInternal:
+      return 500;
   }
   return 500;
 }
@@ -43,7 +48,10 @@ int status_of(Code code) {
 
 ApiError api_error(int status, std::string message) {
   const Kind& kind = kind_of(status);
-  return {.status = status, .message = std::move(message), .type = kind.type, .param = "",
+  return {.status = status,
+          .message = std::move(message),
+          .type = kind.type,
+          .param = "",
           .code = kind.code};
 }
 

@@ -13,7 +13,8 @@ std::string model_told(const Front& front, const std::string& asked) {
 
 ApiError why_ended(const Reply& reply) {
   if (reply.finish == Finish::kExhausted)
-    return api_error(429, reply.why.empty() ? "the server has no room for this request" : reply.why);
+    return api_error(429,
+                     reply.why.empty() ? "the server has no room for this request" : reply.why);
   return api_error(503, "the request was cancelled by the server");
 }
 
@@ -46,8 +47,8 @@ void Generation::start(std::vector<Prepared> prompts) {
   }
   for (size_t i = 0; i < prompts.size(); ++i)
     for (int j = 0; j < call_.request.n; ++j)
-      writers_.push_back(shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i],
-                                       tokenizer));
+      writers_.push_back(
+          shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i], tokenizer));
   usages_.resize(prompts.size());
   front_->gate.watch(shared_from_this());
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -206,8 +207,9 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
 }
 
 ApiError unknown_model(const Front& front, const std::string& name) {
-  ApiError error = api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
-                                              name.substr(0, 200), front.config.model_names[0]));
+  ApiError error =
+      api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
+                                 name.substr(0, 200), front.config.model_names[0]));
   error.param = "model";
   error.code = "model_not_found";
   return error;
@@ -245,9 +247,8 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : sane_request_id(call->request_id);
-  auto generation = std::make_shared<Generation>(front, shape, std::move(*call),
-                                                 shape.id_prefix() + name, std::move(reply),
-                                                 std::move(place));
+  auto generation = std::make_shared<Generation>(
+      front, shape, std::move(*call), shape.id_prefix() + name, std::move(reply), std::move(place));
   generation->start(std::move(*prompts));
 }
 

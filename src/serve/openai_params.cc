@@ -29,7 +29,8 @@ Reader number(double low, double high, Set set) {
   return [=](const OrderedJson& value, OpenAiCall& call) -> Problem {
     if (!value.is_number()) return "must be a number";
     const double x = value.get<double>();
-    if (!(x >= low && x <= high)) return fmt::format("must be in [{}, {}], but is {}", low, high, x);
+    if (!(x >= low && x <= high))
+      return fmt::format("must be in [{}, {}], but is {}", low, high, x);
     set(call, x);
     return std::nullopt;
   };
@@ -180,7 +181,10 @@ Problem read_false(const OrderedJson& value, OpenAiCall&) {
   return "is not supported by this server";
 }
 
-#define SET(target) [](OpenAiCall& call, auto value) { (target) = static_cast<std::decay_t<decltype(target)>>(value); }
+#define SET(target)                                                \
+  [](OpenAiCall& call, auto value) {                               \
+    (target) = static_cast<std::decay_t<decltype(target)>>(value); \
+  }
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> table{
@@ -200,20 +204,29 @@ const std::vector<Field>& fields() {
                })},
       {"n", kBoth, integer(1, Service::kMaxN, SET(call.request.n))},
       {"best_of", kBoth, integer(1, Service::kMaxN, SET(call.best_of))},
-      {"max_tokens", kChatOnly, integer(1, kIntMax, [](OpenAiCall& call, int64_t most) {
-         if (!call.has_max_completion_tokens) call.request.stop.max_tokens = static_cast<int>(most);
-       })},
-      {"max_tokens", kCompletionsOnly, integer(0, kIntMax, [](OpenAiCall& call, int64_t most) {
-         call.discard_output = most == 0;
-         call.request.stop.max_tokens = most == 0 ? 1 : static_cast<int>(most);
-       })},
-      {"max_completion_tokens", kChatOnly, integer(1, kIntMax, [](OpenAiCall& call, int64_t most) {
-         call.has_max_completion_tokens = true;
-         call.request.stop.max_tokens = static_cast<int>(most);
-       })},
+      {"max_tokens", kChatOnly,
+       integer(1, kIntMax,
+               [](OpenAiCall& call, int64_t most) {
+                 if (!call.has_max_completion_tokens)
+                   call.request.stop.max_tokens = static_cast<int>(most);
+               })},
+      {"max_tokens", kCompletionsOnly,
+       integer(0, kIntMax,
+               [](OpenAiCall& call, int64_t most) {
+                 call.discard_output = most == 0;
+                 call.request.stop.max_tokens = most == 0 ? 1 : static_cast<int>(most);
+               })},
+      {"max_completion_tokens", kChatOnly,
+       integer(1, kIntMax,
+               [](OpenAiCall& call, int64_t most) {
+                 call.has_max_completion_tokens = true;
+                 call.request.stop.max_tokens = static_cast<int>(most);
+               })},
       {"min_tokens", kBoth, integer(0, kIntMax, SET(call.request.params.min_tokens))},
-      {"stop", kBoth, [](const OrderedJson& v, OpenAiCall& c) { return read_strings(v, c.request.stop_strings); }},
-      {"stop_token_ids", kBoth, [](const OrderedJson& v, OpenAiCall& c) -> Problem {
+      {"stop", kBoth,
+       [](const OrderedJson& v, OpenAiCall& c) { return read_strings(v, c.request.stop_strings); }},
+      {"stop_token_ids", kBoth,
+       [](const OrderedJson& v, OpenAiCall& c) -> Problem {
          if (read_token_ids(v, c.request.stop.tokens)) return std::nullopt;
          return "must be a list of token ids";
        }},
@@ -221,36 +234,44 @@ const std::vector<Field>& fields() {
       {"ignore_eos", kBoth, boolean(SET(call.request.ignore_eos))},
       {"skip_special_tokens", kBoth, boolean(SET(call.request.skip_special))},
       {"add_special_tokens", kCompletionsOnly, boolean(SET(call.request.add_special))},
-      {"bad_words", kBoth, [](const OrderedJson& v, OpenAiCall& c) { return read_strings(v, c.request.bad_words); }},
+      {"bad_words", kBoth,
+       [](const OrderedJson& v, OpenAiCall& c) { return read_strings(v, c.request.bad_words); }},
       {"bad_words_token_ids", kBoth, read_bad_tokens},
       {"logit_bias", kBoth, read_logit_bias},
       {"logits_processors_args", kBoth, read_processor_args},
       {"priority", kBoth, integer(-kIntMax, kIntMax, SET(call.request.priority))},
       {"logprobs", kChatOnly, boolean(SET(call.logprobs))},
-      {"top_logprobs", kChatOnly, integer(-1, kAllLogprobs, [](OpenAiCall& call, int64_t count) {
-         call.top_logprobs = logprob_count(count);
-       })},
-      {"logprobs", kCompletionsOnly, integer(-1, kAllLogprobs, [](OpenAiCall& call, int64_t count) {
-         call.request.params.logprobs = logprob_count(count);
-       })},
-      {"prompt_logprobs", kBoth, integer(-1, kAllLogprobs, [](OpenAiCall& call, int64_t count) {
-         call.request.params.prompt_logprobs = logprob_count(count);
-       })},
+      {"top_logprobs", kChatOnly,
+       integer(-1, kAllLogprobs,
+               [](OpenAiCall& call, int64_t count) { call.top_logprobs = logprob_count(count); })},
+      {"logprobs", kCompletionsOnly,
+       integer(-1, kAllLogprobs,
+               [](OpenAiCall& call, int64_t count) {
+                 call.request.params.logprobs = logprob_count(count);
+               })},
+      {"prompt_logprobs", kBoth,
+       integer(-1, kAllLogprobs,
+               [](OpenAiCall& call, int64_t count) {
+                 call.request.params.prompt_logprobs = logprob_count(count);
+               })},
       {"stream", kBoth, boolean(SET(call.stream))},
       {"stream_options", kBoth, read_stream_options},
       {"echo", kCompletionsOnly, boolean(SET(call.echo))},
       {"return_token_ids", kBoth, boolean(SET(call.return_token_ids))},
       {"request_id", kBoth, string(SET(call.request_id))},
       {"user", kBoth, string([](OpenAiCall&, const std::string&) {})},
-      {"metadata", kBoth, [](const OrderedJson& v, OpenAiCall&) -> Problem {
+      {"metadata", kBoth,
+       [](const OrderedJson& v, OpenAiCall&) -> Problem {
          if (v.is_object()) return std::nullopt;
          return "must be an object";
        }},
-      {"prompt_token_ids", kBoth, [](const OrderedJson& v, OpenAiCall& c) -> Problem {
+      {"prompt_token_ids", kBoth,
+       [](const OrderedJson& v, OpenAiCall& c) -> Problem {
          if (read_token_ids(v, c.prompt_token_ids)) return std::nullopt;
          return "must be a list of token ids";
        }},
-      {"tools", kChatOnly, [](const OrderedJson& v, OpenAiCall& c) { return read_tools(v, c.conversation); }},
+      {"tools", kChatOnly,
+       [](const OrderedJson& v, OpenAiCall& c) { return read_tools(v, c.conversation); }},
       {"tool_choice", kChatOnly, read_tool_choice},
       {"chat_template", kChatOnly, string(SET(call.request.chat_template))},
       {"chat_template_kwargs", kChatOnly, read_template_kwargs},
@@ -283,8 +304,7 @@ std::optional<Error> check_combinations(OpenAiCall& call, Endpoint endpoint) {
   SamplingParams& params = call.request.params;
   if (endpoint == Endpoint::kChat) {
     if (call.top_logprobs != kNoLogprobs && !call.logprobs)
-      return invalid("top_logprobs",
-                     "when using `top_logprobs`, `logprobs` must be set to true.");
+      return invalid("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.");
     if (call.logprobs) params.logprobs = std::max(call.top_logprobs, 0);
   }
   if (call.discard_output && !call.echo)
@@ -318,7 +338,8 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
       return invalid(field.name, fmt::format("{} {}", field.name, *problem));
   }
   if (auto error = check_combinations(call, endpoint)) return *error;
-  if (auto error = endpoint == Endpoint::kChat ? read_messages(body, call) : read_prompt(body, call))
+  if (auto error =
+          endpoint == Endpoint::kChat ? read_messages(body, call) : read_prompt(body, call))
     return *error;
   return call;
 }

@@ -43,8 +43,7 @@ std::vector<Route> openai_routes(Front& front) {
   return {
       {"POST", "/v1/chat/completions", generation(Endpoint::kChat)},
       {"POST", "/v1/completions", generation(Endpoint::kCompletions)},
-      {"GET", "/v1/models",
-       [&front](HttpRequest, auto reply) { reply->send(list_models(front)); }},
+      {"GET", "/v1/models", [&front](HttpRequest, auto reply) { reply->send(list_models(front)); }},
       {"GET", std::string(kModelPrefix) + "*",
        [&front](HttpRequest request, auto reply) {
          reply->send(one_model(front, request.path.substr(kModelPrefix.size())));

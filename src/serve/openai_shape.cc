@@ -6,9 +6,12 @@ namespace skiff {
 
 Json finish_reason(Finish finish) {
   switch (finish) {
-    case Finish::kNone: return nullptr;
-    case Finish::kLength: return "length";
-    default: return "stop";
+    case Finish::kNone:
+      return nullptr;
+    case Finish::kLength:
+      return "length";
+    default:
+      return "stop";
   }
 }
 

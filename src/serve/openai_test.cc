@@ -25,7 +25,9 @@ struct Running {
     server.start();
   }
   uint16_t port() const { return server.port(); }
-  ClientResponse chat(Json body) { return post_once(port(), "/v1/chat/completions", with_messages(body)); }
+  ClientResponse chat(Json body) {
+    return post_once(port(), "/v1/chat/completions", with_messages(body));
+  }
   ClientResponse complete(const Json& body) { return post_once(port(), "/v1/completions", body); }
   static Json with_messages(Json body) {
     if (!body.contains("messages")) body["messages"] = {{{"role", "user"}, {"content", "hi"}}};
@@ -93,7 +95,8 @@ TEST(OpenAiTest, ChatStreams) {
 
 TEST(OpenAiTest, UsageInEveryChunkIfAsked) {
   Running server;
-  const auto response = server.chat({{"stream", true}, {"stream_options", {{"continuous_usage_stats", true}}}});
+  const auto response =
+      server.chat({{"stream", true}, {"stream_options", {{"continuous_usage_stats", true}}}});
   const auto events = sse_events(response.body);
   int before = 0;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -133,8 +136,10 @@ TEST(OpenAiTest, StopStringEndsTheReplyAndFreesTheEngine) {
 
 TEST(OpenAiTest, StopTokenIsToldAndLeavesNoText) {
   Running server;
-  const auto response = server.complete(
-      {{"prompt", "abc"}, {"temperature", 0}, {"stop_token_ids", {int{'c'}}}, {"return_token_ids", true}});
+  const auto response = server.complete({{"prompt", "abc"},
+                                         {"temperature", 0},
+                                         {"stop_token_ids", {int{'c'}}},
+                                         {"return_token_ids", true}});
   const Json choice = response.json()["choices"][0];
   EXPECT_EQ(choice["text"], "ab");
   EXPECT_EQ(choice["stop_reason"], int{'c'});
@@ -156,7 +161,8 @@ TEST(OpenAiTest, SeedsOfTheChoicesFollowEachOther) {
 
 TEST(OpenAiTest, ListsOfPromptsMakeChoicesInOrder) {
   Running server;
-  const Json json = server.complete({{"prompt", {"ab", "cde"}}, {"n", 2}, {"temperature", 0}}).json();
+  const Json json =
+      server.complete({{"prompt", {"ab", "cde"}}, {"n", 2}, {"temperature", 0}}).json();
   ASSERT_EQ(json["choices"].size(), 4u);
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(json["choices"][i]["index"], i);
@@ -171,7 +177,8 @@ TEST(OpenAiTest, ListsOfPromptsMakeChoicesInOrder) {
 
 TEST(OpenAiTest, ChatLogprobs) {
   Running server;
-  const Json json = server.chat({{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 2}}).json();
+  const Json json =
+      server.chat({{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 2}}).json();
   const Json& content = json["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(content.size(), 2u);
   EXPECT_EQ(content[0]["token"], "u");
@@ -185,10 +192,16 @@ TEST(OpenAiTest, ChatLogprobs) {
 TEST(OpenAiTest, CompletionLogprobsWithEcho) {
   Running server;
   for (bool stream : {false, true}) {
-    const auto response = server.complete({{"prompt", "aü"}, {"temperature", 0}, {"echo", true},
-                                           {"logprobs", 1}, {"stream", stream}, {"max_tokens", 2}});
-    Json logprobs{{"tokens", Json::array()}, {"token_logprobs", Json::array()},
-                  {"top_logprobs", Json::array()}, {"text_offset", Json::array()}};
+    const auto response = server.complete({{"prompt", "aü"},
+                                           {"temperature", 0},
+                                           {"echo", true},
+                                           {"logprobs", 1},
+                                           {"stream", stream},
+                                           {"max_tokens", 2}});
+    Json logprobs{{"tokens", Json::array()},
+                  {"token_logprobs", Json::array()},
+                  {"top_logprobs", Json::array()},
+                  {"text_offset", Json::array()}};
     std::string text;
     std::vector<Json> parts;
     if (stream)
@@ -216,7 +229,8 @@ TEST(OpenAiTest, CompletionLogprobsWithEcho) {
 TEST(OpenAiTest, EchoWithoutOutputScoresAPrompt) {
   Running server;
   const Json json =
-      server.complete({{"prompt", "ab"}, {"echo", true}, {"max_tokens", 0}, {"logprobs", 0}}).json();
+      server.complete({{"prompt", "ab"}, {"echo", true}, {"max_tokens", 0}, {"logprobs", 0}})
+          .json();
   EXPECT_EQ(json["choices"][0]["text"], "ab");
   EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"].size(), 3u);
   EXPECT_EQ(json["usage"]["completion_tokens"], 0);
@@ -234,12 +248,21 @@ TEST(OpenAiTest, PromptLogprobs) {
 
 TEST(OpenAiTest, ParametersReachTheEngine) {
   Running server;
-  const auto response = server.complete({{"prompt", "ab"}, {"temperature", 0.5}, {"top_p", 0.9},
-                                         {"top_k", 7}, {"min_p", 0.1}, {"repetition_penalty", 1.2},
-                                         {"presence_penalty", 0.3}, {"frequency_penalty", -0.4},
-                                         {"min_tokens", 2}, {"seed", 42}, {"max_tokens", 3},
-                                         {"logit_bias", {{"97", -100}}}, {"bad_words", {"xy"}},
-                                         {"bad_words_token_ids", {5, {6, 7}}}, {"priority", 3}});
+  const auto response = server.complete({{"prompt", "ab"},
+                                         {"temperature", 0.5},
+                                         {"top_p", 0.9},
+                                         {"top_k", 7},
+                                         {"min_p", 0.1},
+                                         {"repetition_penalty", 1.2},
+                                         {"presence_penalty", 0.3},
+                                         {"frequency_penalty", -0.4},
+                                         {"min_tokens", 2},
+                                         {"seed", 42},
+                                         {"max_tokens", 3},
+                                         {"logit_bias", {{"97", -100}}},
+                                         {"bad_words", {"xy"}},
+                                         {"bad_words_token_ids", {5, {6, 7}}},
+                                         {"priority", 3}});
   ASSERT_EQ(response.status, 200) << response.body;
   const NewSequence seen = server.echo.engine.seen().at(0);
   const SamplingParams& p = seen.params;
@@ -263,10 +286,12 @@ TEST(OpenAiTest, ParametersReachTheEngine) {
 
 TEST(OpenAiTest, DefaultsFillInAndMaxTokensIsClipped) {
   ServerConfig config = local_config();
-  config.defaults = {.temperature = 0.25f, .top_p = 0.5f, .repetition = 1.5f, .min_p = 0.f, .top_k = 9};
+  config.defaults = {
+      .temperature = 0.25f, .top_p = 0.5f, .repetition = 1.5f, .min_p = 0.f, .top_k = 9};
   Running server(config);
   ASSERT_EQ(server.complete({{"prompt", "ab"}}).status, 200);
-  ASSERT_EQ(server.complete({{"prompt", "ab"}, {"max_tokens", 100000}, {"temperature", 1}}).status, 200);
+  ASSERT_EQ(server.complete({{"prompt", "ab"}, {"max_tokens", 100000}, {"temperature", 1}}).status,
+            200);
   const auto seen = server.echo.engine.seen();
   EXPECT_FLOAT_EQ(seen[0].params.temperature, 0.25f);
   EXPECT_FLOAT_EQ(seen[0].params.top_p, 0.5f);
@@ -281,7 +306,9 @@ TEST(OpenAiTest, ToolsAndPartsReachTheTemplate) {
   Running server;
   const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
   const Json parts = {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}};
-  const Json json = server.chat({{"tools", tools}, {"messages", {{{"role", "user"}, {"content", parts}}}}}).json();
+  const Json json =
+      server.chat({{"tools", tools}, {"messages", {{{"role", "user"}, {"content", parts}}}}})
+          .json();
   const std::string text = json["choices"][0]["message"]["content"];
   EXPECT_EQ(text, "user:a\nb;tools:" + tools.dump());
 }
@@ -315,7 +342,8 @@ TEST(OpenAiTest, BadRequestsAreRefusedByName) {
       {chat, "{\"messages\":[{\"content\":\"x\"}]}", 400, "messages"},
       {chat, "{\"messages\":[{\"role\":\"user\"}]}", 400, "messages"},
       {chat, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", 400, "messages"},
-      {chat, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", 400, "messages"},
+      {chat, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", 400,
+       "messages"},
       {chat, "{\"messages\":[{\"role\":\"bad\",\"content\":\"x\"}]}", 400, "messages"},
       {chat, "{" M ",\"model\":\"nope\"}", 404, "model"},
       {chat, "{" M ",\"model\":5}", 400, "model"},
@@ -346,7 +374,8 @@ TEST(OpenAiTest, BadRequestsAreRefusedByName) {
       {chat, "{" M ",\"stop_token_ids\":[258]}", 400, "stop_token_ids"},
       {chat, "{" M ",\"stream\":1}", 400, "stream"},
       {chat, "{" M ",\"stream_options\":{}}", 400, "stream_options"},
-      {chat, "{" M ",\"stream\":true,\"stream_options\":{\"include_usage\":3}}", 400, "stream_options"},
+      {chat, "{" M ",\"stream\":true,\"stream_options\":{\"include_usage\":3}}", 400,
+       "stream_options"},
       {chat, "{" M ",\"logprobs\":5}", 400, "logprobs"},
       {chat, "{" M ",\"top_logprobs\":2}", 400, "top_logprobs"},
       {chat, "{" M ",\"logprobs\":true,\"top_logprobs\":21}", 400, "logprobs"},
@@ -384,7 +413,8 @@ TEST(OpenAiTest, BadRequestsAreRefusedByName) {
   TestClient client(server.port());
   for (const BadRequest& bad : table) {
     SCOPED_TRACE(bad.body);
-    client.send("POST", bad.path, bad.body, std::string(bad.body).empty() ? "Content-Length: 0\r\n" : "");
+    client.send("POST", bad.path, bad.body,
+                std::string(bad.body).empty() ? "Content-Length: 0\r\n" : "");
     const auto response = client.response();
     EXPECT_EQ(response.status, bad.status) << response.body;
     const Json error = response.json()["error"];
@@ -398,8 +428,16 @@ TEST(OpenAiTest, BadRequestsAreRefusedByName) {
 
 TEST(OpenAiTest, NullIsAbsentAndUnknownFieldsAreIgnored) {
   Running server;
-  EXPECT_EQ(server.chat({{"temperature", nullptr}, {"stop", nullptr}, {"tools", nullptr}, {"frobnicate", 1},
-                         {"response_format", {{"type", "text"}}}, {"user", "u"}, {"model", "default"}}).status, 200);
+  EXPECT_EQ(server
+                .chat({{"temperature", nullptr},
+                       {"stop", nullptr},
+                       {"tools", nullptr},
+                       {"frobnicate", 1},
+                       {"response_format", {{"type", "text"}}},
+                       {"user", "u"},
+                       {"model", "default"}})
+                .status,
+            200);
 }
 
 TEST(OpenAiTest, TooLongPromptsNameTheContext) {
@@ -422,9 +460,13 @@ TEST(OpenAiTest, DeepAndLargeBodiesAreRefused) {
   ServerConfig config = local_config();
   config.http.max_body = 1 << 20;
   Running server(config);
-  const std::string deep = "{\"messages\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  const std::string deep =
+      "{\"messages\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
   EXPECT_EQ(TestClient(server.port()).call("POST", "/v1/chat/completions", deep).status, 400);
-  EXPECT_EQ(TestClient(server.port()).call("POST", "/v1/chat/completions", std::string(2 << 20, ' ')).status, 413);
+  EXPECT_EQ(TestClient(server.port())
+                .call("POST", "/v1/chat/completions", std::string(2 << 20, ' '))
+                .status,
+            413);
   EXPECT_EQ(server.chat(Json::object()).status, 200);
 }
 
@@ -454,7 +496,11 @@ TEST(OpenAiTest, SlowReadersAreDropped) {
   server.echo.engine.turn_microseconds = 1;
   TestClient client(server.port());
   // Each token carries every log-probability that is allowed, so that socket buffers fill.
-  Json body{{"prompt", {"abc", "def"}}, {"n", 64}, {"ignore_eos", true}, {"stream", true}, {"logprobs", 20}};
+  Json body{{"prompt", {"abc", "def"}},
+            {"n", 64},
+            {"ignore_eos", true},
+            {"stream", true},
+            {"logprobs", 20}};
   client.send("POST", "/v1/completions", body.dump());
   ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 128; }));
   // 128 sequences of 500 tokens at about 1 kB would be 64 MB: far beyond what sockets buffer.
@@ -514,8 +560,8 @@ TEST(OpenAiTest, ManyClientsEachGetTheirOwn) {
       for (int j = 0; j < 5; ++j) {
         const std::string prompt = fmt::format("client {} call {}", i, j);
         const bool stream = (i + j) % 2;
-        const auto response =
-            client.post("/v1/completions", {{"prompt", prompt}, {"temperature", 0}, {"stream", stream}});
+        const auto response = client.post(
+            "/v1/completions", {{"prompt", prompt}, {"temperature", 0}, {"stream", stream}});
         std::string text;
         if (stream) {
           for (const Json& event : sse_events(response.body))

@@ -16,8 +16,7 @@ Error invalid(std::string field, std::string what) {
 }
 
 int vocab_of(const PrepareContext& context) {
-  return context.config.vocab_size > 0 ? context.config.vocab_size
-                                       : context.tokenizer.vocab_size();
+  return context.config.vocab_size > 0 ? context.config.vocab_size : context.tokenizer.vocab_size();
 }
 
 std::optional<Error> check_range(const char* field, double value, double low, double high) {
@@ -46,15 +45,14 @@ std::optional<Error> check_logprobs(const char* field, int wanted, const Prepare
 std::optional<Error> check_numbers(const Request& request) {
   const SamplingParams& p = request.params;
   constexpr double kHuge = 1e6;
-  for (auto& error : {check_range("temperature", p.temperature, 0, kHuge),
-                      check_range("top_p", p.top_p, 0, 1), check_range("min_p", p.min_p, 0, 1),
-                      check_range("presence_penalty", p.presence, -2, 2),
-                      check_range("frequency_penalty", p.frequency, -2, 2),
-                      check_range("repetition_penalty", p.repetition, 1e-6, kHuge),
-                      check_range("top_k", p.top_k, -1, 1 << 30),
-                      check_range("n", request.n, 1, Service::kMaxN),
-                      check_range("max_tokens", request.stop.max_tokens, 0, 1 << 30),
-                      check_range("min_tokens", p.min_tokens, 0, 1 << 30)})
+  for (auto& error :
+       {check_range("temperature", p.temperature, 0, kHuge), check_range("top_p", p.top_p, 0, 1),
+        check_range("min_p", p.min_p, 0, 1), check_range("presence_penalty", p.presence, -2, 2),
+        check_range("frequency_penalty", p.frequency, -2, 2),
+        check_range("repetition_penalty", p.repetition, 1e-6, kHuge),
+        check_range("top_k", p.top_k, -1, 1 << 30), check_range("n", request.n, 1, Service::kMaxN),
+        check_range("max_tokens", request.stop.max_tokens, 0, 1 << 30),
+        check_range("min_tokens", p.min_tokens, 0, 1 << 30)})
     if (error) return error;
   return std::nullopt;
 }
@@ -70,8 +68,9 @@ std::optional<Error> check_lists(const Request& request, const PrepareContext& c
       return invalid("stop", fmt::format("a stop string has {} bytes, at most {} are allowed",
                                          stop.size(), kMaxStopBytes));
   if (request.stop.tokens.size() > kMaxStopTokens)
-    return invalid("stop_token_ids", fmt::format("stop_token_ids has {} ids, at most {} are allowed",
-                                                 request.stop.tokens.size(), kMaxStopTokens));
+    return invalid("stop_token_ids",
+                   fmt::format("stop_token_ids has {} ids, at most {} are allowed",
+                               request.stop.tokens.size(), kMaxStopTokens));
   if (auto error = check_tokens("stop_token_ids", request.stop.tokens, vocab)) return error;
   if (p.bad_words.size() + request.bad_words.size() > kMaxBadWords)
     return invalid("bad_words", fmt::format("at most {} bad words are allowed", kMaxBadWords));
@@ -113,8 +112,9 @@ Result<std::string> render(const Conversation& conversation, const std::string& 
                            const PrepareContext& context) {
   if (own_template.empty()) {
     if (!context.chat_template)
-      return invalid("input", "this model has no chat template; use /v1/completions, or start the "
-                              "server with --chat-template");
+      return invalid("input",
+                     "this model has no chat template; use /v1/completions, or start the "
+                     "server with --chat-template");
     return context.chat_template->render(conversation);
   }
   auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},

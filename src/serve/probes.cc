@@ -6,8 +6,7 @@ namespace skiff {
 namespace {
 
 HttpResponse health(const Front& front) {
-  if (front.gate.draining)
-    return error_response(api_error(503, "the server is shutting down"));
+  if (front.gate.draining) return error_response(api_error(503, "the server is shutting down"));
   const Status status = front.service.health();
   if (!status) return error_response(api_error(503, status.error().what));
   return {.status = 200, .body = "", .content_type = ""};
@@ -31,9 +30,8 @@ HttpResponse metrics(const Front& front) {
 
 std::vector<Route> probe_routes(Front& front) {
   const auto answer = [&front](HttpResponse (*make)(const Front&)) {
-    return [&front, make](HttpRequest, std::shared_ptr<HttpReply> reply) {
-      reply->send(make(front));
-    };
+    return
+        [&front, make](HttpRequest, std::shared_ptr<HttpReply> reply) { reply->send(make(front)); };
   };
   return {
       {"GET", "/health", answer(health)},

@@ -7,7 +7,8 @@
 
 namespace skiff {
 
-std::vector<Route> openai_routes(Front& front);  // /v1/chat/completions, /v1/completions, /v1/models
-std::vector<Route> probe_routes(Front& front);   // /health, /ping, /metrics, /version, /load
+std::vector<Route> openai_routes(
+    Front& front);                              // /v1/chat/completions, /v1/completions, /v1/models
+std::vector<Route> probe_routes(Front& front);  // /health, /ping, /metrics, /version, /load
 
 }  // namespace skiff

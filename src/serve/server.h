@@ -21,8 +21,8 @@ struct ServerConfig {
   std::string model_path;                // "root" in /v1/models
   std::string version = "0.1.0";
   SamplingDefaults defaults;
-  int max_concurrency = 512;             // generation requests at a time; more are answered 429
-  double stream_idle_seconds = 15;       // silence before a keep-alive comment in a stream
+  int max_concurrency = 512;        // generation requests at a time; more are answered 429
+  double stream_idle_seconds = 15;  // silence before a keep-alive comment in a stream
 };
 
 class Server {

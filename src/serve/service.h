@@ -19,18 +19,19 @@ struct Request {
   // Tokens are taken as they are; a string is a raw prompt; a conversation goes through the
   // model's chat template.
   std::variant<std::vector<Token>, std::string, Conversation> input;
-  std::string chat_template;            // replaces the model's own for this request, if not empty
-  SamplingParams params;                // `seed` is ignored unless seed_given
-  bool seed_given = false;              // otherwise every request draws its own
-  StopRule stop{.max_tokens = 0, .tokens = {}};  // max_tokens 0: what the context leaves; clipped to that
-  std::vector<std::string> stop_strings;         // empty ones are ignored
-  bool include_stop = false;            // the stop string or token is part of the text
-  bool ignore_eos = false;              // else the model's EOS tokens are added to stop.tokens
-  bool skip_special = true;             // special tokens leave no text
-  bool add_special = true;              // a raw prompt gets BOS, where the tokenizer adds one
-  std::vector<std::string> bad_words;   // each becomes params.bad_words, with and without a space
-  int n = 1;                            // sequences; number i draws with seed + i
-  int priority = 0;                     // lower first
+  std::string chat_template;  // replaces the model's own for this request, if not empty
+  SamplingParams params;      // `seed` is ignored unless seed_given
+  bool seed_given = false;    // otherwise every request draws its own
+  StopRule stop{.max_tokens = 0,
+                .tokens = {}};            // max_tokens 0: what the context leaves; clipped to that
+  std::vector<std::string> stop_strings;  // empty ones are ignored
+  bool include_stop = false;              // the stop string or token is part of the text
+  bool ignore_eos = false;                // else the model's EOS tokens are added to stop.tokens
+  bool skip_special = true;               // special tokens leave no text
+  bool add_special = true;                // a raw prompt gets BOS, where the tokenizer adds one
+  std::vector<std::string> bad_words;     // each becomes params.bad_words, with and without a space
+  int n = 1;                              // sequences; number i draws with seed + i
+  int priority = 0;                       // lower first
 };
 
 struct Usage {
@@ -39,7 +40,7 @@ struct Usage {
 
 // A piece of one of the n sequences. Pieces of one sequence arrive in order.
 struct Reply {
-  int index = 0;  // 0 .. n-1
+  int index = 0;              // 0 .. n-1
   std::string text;           // certain by now: whole characters, no beginning of a stop string
   std::vector<Token> tokens;  // may run ahead of the text
   std::vector<PositionLogprobs> logprobs;         // one per token, if asked for
@@ -48,9 +49,9 @@ struct Reply {
   Finish finish = Finish::kNone;                  // the last piece of this sequence
   std::variant<std::monostate, std::string, Token> stop_reason;  // the stop string or stop token
                                                                  // found; EOS leaves it empty
-  std::string why;            // with Finish::kExhausted
+  std::string why;                                               // with Finish::kExhausted
   Usage usage;
-  bool last = false;          // all n sequences have ended; nothing comes after this
+  bool last = false;  // all n sequences have ended; nothing comes after this
 };
 
 // A request that has been checked, templated and tokenized, ready to run.
@@ -59,7 +60,7 @@ struct Prepared {
   SamplingParams params;  // seed and bad_words resolved
   StopRule stop;          // max_tokens and EOS resolved
   std::vector<std::string> stop_strings;
-  std::vector<Token> eos; // those of stop.tokens that are no stop_reason
+  std::vector<Token> eos;  // those of stop.tokens that are no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
 };
@@ -68,8 +69,8 @@ using RequestId = uint64_t;
 
 // For probes. Tokens are counted since start.
 struct ServiceLoad {
-  int running = 0, waiting = 0;           // sequences
-  double kv_used = 0;                     // 0 .. 1
+  int running = 0, waiting = 0;  // sequences
+  double kv_used = 0;            // 0 .. 1
 };
 
 // All methods are safe from any thread.

@@ -105,7 +105,7 @@ class EchoEngine : public EnginePort {
     std::lock_guard lock(mutex_);
     return seen_;
   }
-  std::atomic<bool> hold{false};         // makes no tokens while true
+  std::atomic<bool> hold{false};  // makes no tokens while true
   std::atomic<int> turn_microseconds{200};
   std::atomic<double> stuck_{0};
   std::atomic<bool> refuse_{false};
@@ -154,8 +154,7 @@ class EchoEngine : public EnginePort {
     }
     const Token token = token_at(s, state.done++);
     event.tokens = {token};
-    if (s.params.logprobs != kNoLogprobs)
-      event.logprobs = {logprobs_of(token, s.params.logprobs)};
+    if (s.params.logprobs != kNoLogprobs) event.logprobs = {logprobs_of(token, s.params.logprobs)};
     if (std::find(s.stop.tokens.begin(), s.stop.tokens.end(), token) != s.stop.tokens.end())
       event.finish = Finish::kStop;
     else if (state.done == s.stop.max_tokens)
@@ -179,9 +178,9 @@ class EchoEngine : public EnginePort {
 
   std::shared_ptr<EventQueue> events_;
   mutable std::mutex mutex_;
-  std::map<SeqId, State> running_;      // guarded by mutex_
-  std::set<SeqId> cancelled_;           // guarded by mutex_
-  std::vector<NewSequence> seen_;       // guarded by mutex_
+  std::map<SeqId, State> running_;  // guarded by mutex_
+  std::set<SeqId> cancelled_;       // guarded by mutex_
+  std::vector<NewSequence> seen_;   // guarded by mutex_
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

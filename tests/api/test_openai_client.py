@@ -84,6 +84,18 @@ def test_template_arguments(client):
     assert "42" in reply.choices[0].message.content
 
 
+def test_a_template_of_the_request(client):
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    reply = client.chat.completions.create(
+        **{**GREEDY, "max_tokens": 4}, extra_body={"chat_template": template, "return_token_ids": True})
+    raw = completion(client, prompt=CAPITAL[0]["content"], max_tokens=4,
+                     extra_body={"return_token_ids": True, "add_special_tokens": False})
+    assert reply.choices[0].message.prompt_token_ids == raw.choices[0].prompt_token_ids
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(**GREEDY, extra_body={"chat_template": "{% for %}"})
+    assert caught.value.param == "chat_template"
+
+
 def test_completions_stream_the_same_text(client):
     whole = completion(client)
     chunks = list(completion(client, stream=True))

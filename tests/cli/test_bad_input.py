@@ -68,11 +68,13 @@ def test_overlapping_ranges(skiff, copy, weights):
 
 def test_range_outside_the_file(skiff, copy, weights):
     header, body = read_header(weights)
-    name = next(n for n in header if n != "__metadata__")
-    size = header[name]["data_offsets"][1] - header[name]["data_offsets"][0]
-    header[name]["data_offsets"] = [len(body), len(body) + size]
+    last = max((n for n in header if n != "__metadata__"),
+               key=lambda n: header[n]["data_offsets"][1])
+    begin, end = header[last]["data_offsets"]
+    header[last]["data_offsets"] = [begin, end + (end - begin)]
+    header[last]["shape"][0] *= 2
     write_header(weights, header, body)
-    assert name in predict(skiff, copy)
+    assert last in predict(skiff, copy)
 
 
 def test_duplicate_key(skiff, copy, weights):

@@ -194,7 +194,8 @@ SNIPPETS = [
     "{{ messages[1].content | e }} {{ messages[1].content | safe }} {{ '<' | safe + '<' }} {{ '<' + ('<' | safe) }} {{ ('<b>' | safe).upper() }} {{ '<' | escape | escape }} {{ '<' | safe | forceescape }} {{ ('a' | safe) ~ '<' }}",
     "{{ 'a b c' | replace(' ', '_') }} {{ 'aaa' | replace('a', 'b', 2) }} {{ 5 | replace(5, 6) }} {{ 'foo bar baz qux' | truncate(9) }} {{ 'foo bar baz qux' | truncate(9, true) }} {{ 'foo bar baz qux' | truncate(11) }} {{ 'a b' | wordcount }}",
     "{{ '%s-%s' | format('a', 1) }} {{ nested.items() | list }} {{ nested | items | list | length }} {{ 'a b&c/d' | urlencode }} {{ 'x' | center(5) }}|",
-    "{{ 5 | items }}",
+    "{{ 5 | items | list }}",
+    "{{ none | map('upper') | list }} {{ none | select | list }} {{ 0 | rejectattr('x') | list }}",
     # tests
     "{{ missing is defined }} {{ name is defined }} {{ missing is undefined }} {{ nothing is none }} {{ nothing is not none }} {{ name is not defined }} {{ nested.x is defined }}",
     "{{ name is string }} {{ 1 is number }} {{ true is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is float }} {{ true is boolean }} {{ nested is mapping }} {{ numbers is mapping }}",

@@ -23,7 +23,9 @@ std::string take_name(Args& args, const char* what) {
   return name;
 }
 
+// None, like all that is false, counts as empty here, as it does in Jinja.
 Value map(Interpreter& in, const Value& input, Args args) {
+  if (!truthy(input)) return generator(in, {});
   if (args.positional.empty() && !args.named.empty() && args.named[0].first == "attribute")
     return map_attribute(in, input, args);
   const std::string name = take_name(args, "map: a filter, which");
@@ -34,6 +36,7 @@ Value map(Interpreter& in, const Value& input, Args args) {
 }
 
 Value chosen(Interpreter& in, const Value& input, Args args, bool keep, bool by_attribute) {
+  if (!truthy(input)) return generator(in, {});
   Value path;
   if (by_attribute) {
     if (args.positional.empty()) fail("missing parameter for attribute name");

@@ -35,8 +35,8 @@ bool holds(char32_t c, Class wanted) {
     case Class::kDigit: return c >= '0' && c <= '9';
     case Class::kAlnum: return alpha(c) || (c >= '0' && c <= '9');
     case Class::kSpace: return is_space(c);
-    case Class::kUpper: return lower(c) == c;
-    case Class::kLower: return upper(c) == c;
+    case Class::kUpper: return upper(c) == c;
+    case Class::kLower: return lower(c) == c;
   }
   return false;
 }
@@ -88,7 +88,16 @@ std::string_view strip(std::string_view text, Side side, std::string_view set) {
 }
 
 std::string to_lower(std::string_view text) { return mapped(text, lower); }
-std::string to_upper(std::string_view text) { return mapped(text, upper); }
+std::string to_upper(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = utf8_next(text, &at);
+    if (c == 0xdf) out += "SS";
+    else utf8_append(out, upper(c));
+  }
+  return out;
+}
 
 std::string capitalize(std::string_view text) {
   bool first = true;

@@ -16,7 +16,7 @@ bool is_space(char32_t c);  // str.isspace
 enum class Side { kLeft, kRight, kBoth };
 std::string_view strip(std::string_view text, Side side, std::string_view set = {});
 
-// One character to one, without what Unicode calls special casing (as of sharp s).
+// One character to one; of what Unicode calls special casing only sharp s to SS.
 std::string to_lower(std::string_view text);
 std::string to_upper(std::string_view text);
 std::string capitalize(std::string_view text);
