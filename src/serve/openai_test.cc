@@ -491,9 +491,9 @@ TEST(OpenAiTest, HangingUpCancels) {
 TEST(OpenAiTest, SlowReadersAreDropped) {
   ServerConfig config = local_config();
   config.http.max_unsent = 64 << 10;
-  ServiceConfig service = echo_config();
   Running server(config);
   server.echo.engine.turn_microseconds = 1;
+  server.echo.engine.hold = true;
   TestClient client(server.port());
   // Each token carries every log-probability that is allowed, so that socket buffers fill.
   Json body{{"prompt", {"abc", "def"}},
@@ -503,6 +503,7 @@ TEST(OpenAiTest, SlowReadersAreDropped) {
             {"logprobs", 20}};
   client.send("POST", "/v1/completions", body.dump());
   ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 128; }));
+  server.echo.engine.hold = false;
   // 128 sequences of 500 tokens at about 1 kB would be 64 MB: far beyond what sockets buffer.
   EXPECT_TRUE(eventually([&] { return server.echo.engine.running() == 0; }));
   EXPECT_THAT(server.echo.service.metrics(), testing::HasSubstr("finished_reason=\"abort\""));

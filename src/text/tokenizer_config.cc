@@ -60,11 +60,12 @@ class Reader {
   }
 
   void read_added(const Fields& fields) {
-    for (const auto& [content, id] : fields.json().items()) {
-      AddedToken token{.content = content, .id = fields.need<int32_t>(content)};
-      if (token.id < 0) fail_load("{}: {} has the id {}", fields.where(), content, token.id);
-      const bool known = std::any_of(config.added.begin(), config.added.end(),
-                                     [&](const AddedToken& t) { return t.content == content; });
+    for (const auto& item : fields.json().items()) {
+      AddedToken token{.content = item.key(), .id = fields.need<int32_t>(item.key())};
+      if (token.id < 0) fail_load("{}: {} has the id {}", fields.where(), token.content, token.id);
+      const bool known = std::any_of(config.added.begin(), config.added.end(), [&](const auto& t) {
+        return t.content == token.content;
+      });
       if (!known) config.added.push_back(std::move(token));
     }
   }
