@@ -242,7 +242,12 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   if (!call) return refuse(api_error(call.error(), input));
   if (!front.knows_model(call->model)) return refuse(unknown_model(front, call->model));
   auto prompts = prepare_all(front.service, *call);
-  if (!prompts) return refuse(api_error(prompts.error(), input));
+  if (!prompts) {
+    ApiError error = api_error(prompts.error(), input);
+    // Chat splits what the service calls logprobs into a flag and a count.
+    if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
+    return refuse(error);
+  }
 
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =

@@ -378,7 +378,7 @@ TEST(OpenAiTest, BadRequestsAreRefusedByName) {
        "stream_options"},
       {chat, "{" M ",\"logprobs\":5}", 400, "logprobs"},
       {chat, "{" M ",\"top_logprobs\":2}", 400, "top_logprobs"},
-      {chat, "{" M ",\"logprobs\":true,\"top_logprobs\":21}", 400, "logprobs"},
+      {chat, "{" M ",\"logprobs\":true,\"top_logprobs\":21}", 400, "top_logprobs"},
       {chat, "{" M ",\"prompt_logprobs\":-2}", 400, "prompt_logprobs"},
       {chat, "{" M ",\"logit_bias\":[1]}", 400, "logit_bias"},
       {chat, "{" M ",\"logit_bias\":{\"a\":1}}", 400, "logit_bias"},

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# All CPU figures of docs/performance.md, on this machine, now. Leave it idle while this runs.
+#   bench/run_cpu.sh [PYTHON_WITH_TRANSFORMERS] | tee bench/results/<machine>/$(date +%F).txt
+set -euo pipefail
+cd "$(dirname "$0")/.."
+skiff=build/cpu/skiff
+cmake --build build/cpu --target bench_ops >/dev/null
+echo "# $(date +%F), $(nproc) cores, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-), load $(cut -d' ' -f1 /proc/loadavg)"
+echo "## operations"
+build/cpu/bench/bench_ops 2>/dev/null || build/cpu/bench_ops
+for model in models/demo bench/configs/ernie-4.5-0.3b bench/configs/qwen2.5-0.5b; do
+  [ -f $model/model.safetensors ] && format=auto || format=dummy
+  for dtype in bfloat16 float32; do
+    echo "## skiff bench latency $model --dtype $dtype --load-format $format --input-len 256 --output-len 32"
+    $skiff bench latency $model --dtype $dtype --load-format $format --input-len 256 --output-len 32 2>/dev/null
+    if [ $# -gt 0 ] && [ $format = dummy ]; then
+      echo "## bench/peers/transformers_latency.py $model 256 32 $dtype"
+      "$1" bench/peers/transformers_latency.py $model 256 32 $dtype 2>/dev/null
+    fi
+  done
+done
+for model in models/demo bench/configs/ernie-4.5-0.3b; do
+  [ -f $model/model.safetensors ] && format=auto || format=dummy
+  echo "## skiff bench throughput $model --load-format $format --input-len 256 --output-len 32 --num-prompts 16"
+  $skiff bench throughput $model --load-format $format --input-len 256 --output-len 32 --num-prompts 16 2>/dev/null
+done
