@@ -55,8 +55,7 @@ AddedToken read_added_token(const Fields& entry, int32_t id) {
 
 void AddedTokens::add(const AddedToken& token, std::string content) {
   if (content.empty() || content.size() > 4 * kMaxContent) return;
-  Entry entry{content,      token.id,     token.special,
-              token.lstrip, token.rstrip, token.single_word};
+  Entry entry{content, token.id, token.special, token.lstrip, token.rstrip, token.single_word};
   auto& lengths = lengths_[static_cast<uint8_t>(content[0])];
   const size_t length = content.size();
   if (!by_content_.emplace(std::move(content), std::move(entry)).second) return;

@@ -99,8 +99,8 @@ Bpe::Bpe(BpeModel model) : model_(std::move(model)) {
 // Parts must not meet other than by tokens that hold both sides as text.
 bool Bpe::can_part() const {
   const bool fuses = model_.unk >= 0 && model_.fuse_unk &&
-                     !(model_.byte_fallback && *std::min_element(fallback_token_.begin(),
-                                                                 fallback_token_.end()) >= 0);
+                     !(model_.byte_fallback &&
+                       *std::min_element(fallback_token_.begin(), fallback_token_.end()) >= 0);
   return !model_.byte_level && !model_.ignore_merges && !model_.fallback_merges && !fuses;
 }
 
@@ -153,8 +153,8 @@ void Bpe::first_tokens(std::string_view word, std::vector<int32_t>& out) const {
 void Bpe::fallback(std::string_view character, bool after_unknown,
                    std::vector<int32_t>& out) const {
   const auto token_of = [&](char c) { return fallback_token_[static_cast<uint8_t>(c)]; };
-  if (model_.byte_fallback && std::all_of(character.begin(), character.end(),
-                                          [&](char c) { return token_of(c) >= 0; })) {
+  if (model_.byte_fallback &&
+      std::all_of(character.begin(), character.end(), [&](char c) { return token_of(c) >= 0; })) {
     for (const char c : character) out.push_back(token_of(c));
   } else if (model_.unk >= 0) {
     const bool fused = model_.fuse_unk && after_unknown && !out.empty() && out.back() == model_.unk;

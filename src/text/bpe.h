@@ -20,12 +20,12 @@ struct BpeModel {
   // are text.
   StringMap<int32_t> vocab;
   MergeTable merges;
-  bool byte_level = false;     // words are merged from bytes, else from characters
-  bool byte_fallback = false;  // characters outside the vocabulary become tokens <0x00>..<0xFF>
-  bool fuse_unk = false;       // unknown characters in a row are one unknown token
-  bool ignore_merges = false;  // a word that is a token is that token
+  bool byte_level = false;       // words are merged from bytes, else from characters
+  bool byte_fallback = false;    // characters outside the vocabulary become tokens <0x00>..<0xFF>
+  bool fuse_unk = false;         // unknown characters in a row are one unknown token
+  bool ignore_merges = false;    // a word that is a token is that token
   bool fallback_merges = false;  // some merge takes a token <0xNN>
-  int32_t unk = -1;            // -1: unknown characters vanish
+  int32_t unk = -1;              // -1: unknown characters vanish
 };
 
 // Immutable but for the cache; safe from any thread.

@@ -27,7 +27,8 @@ class Reader {
  private:
   void read_flags() {
     const auto type = spec_.get<std::string>("type", "BPE");
-    if (type != "BPE") fail_load("{} type {} is not supported, only BPE is", where_, type.substr(0, 60));
+    if (type != "BPE")
+      fail_load("{} type {} is not supported, only BPE is", where_, type.substr(0, 60));
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!spec_.get<std::string>(key, "").empty())
         fail_load("{}: {} is not supported", where_, key);

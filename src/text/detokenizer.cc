@@ -25,7 +25,9 @@ DetokenizerOptions with_valid_stops(DetokenizerOptions options) {
 }  // namespace
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
-    : tokenizer_(tokenizer), options_(with_valid_stops(std::move(options))), finder_(options_.stops) {}
+    : tokenizer_(tokenizer),
+      options_(with_valid_stops(std::move(options))),
+      finder_(options_.stops) {}
 
 std::string Detokenizer::push(int32_t token) {
   if (stopped_ || (options_.skip_special && tokenizer_.is_special(token))) return {};

@@ -37,8 +37,8 @@ class Detokenizer {
   const Tokenizer& tokenizer_;
   DetokenizerOptions options_;
   StopFinder finder_;
-  std::string bytes_;       // the beginning of a character
-  std::string held_;        // whole characters not yet given out
+  std::string bytes_;  // the beginning of a character
+  std::string held_;   // whole characters not yet given out
   std::string stop_found_;
   bool stopped_ = false;
 };

@@ -26,9 +26,7 @@ class MergeTable {
     slot = {key_of(left, right), merge};
   }
 
-  Merge find(int32_t left, int32_t right) const {
-    return slots_[place(key_of(left, right))].merge;
-  }
+  Merge find(int32_t left, int32_t right) const { return slots_[place(key_of(left, right))].merge; }
 
  private:
   static constexpr uint64_t kFree = ~uint64_t{0};

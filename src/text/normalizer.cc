@@ -81,10 +81,8 @@ class Reader {
         if (!text.empty()) text.insert(0, prefix);
       };
     if (type == "Strip")
-      return [left = fields.get("strip_left", true),
-              right = fields.get("strip_right", true)](std::string& text) {
-        strip(text, left, right);
-      };
+      return [left = fields.get("strip_left", true), right = fields.get("strip_right", true)](
+                 std::string& text) { strip(text, left, right); };
     fail_load("{} type {} is not supported", fields.where(), type.substr(0, 60));
   }
 

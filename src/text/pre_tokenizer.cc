@@ -12,7 +12,8 @@ namespace {
 // and white space, of which the last character goes to the next word.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kPunctuation = R"([\p{P}\x{21}-\x{2F}\x{3A}-\x{40}\x{5B}-\x{60}\x{7B}-\x{7E}])";
+constexpr std::string_view kPunctuation =
+    R"([\p{P}\x{21}-\x{2F}\x{3A}-\x{40}\x{5B}-\x{60}\x{7B}-\x{7E}])";
 constexpr size_t kMaxSteps = 64, kMaxReplacement = 16;
 
 SplitStep split_step(SplitPattern pattern, SplitBehavior behavior) {

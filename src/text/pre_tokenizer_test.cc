@@ -95,7 +95,8 @@ Strings matches(const std::string& pattern, const std::string& text) {
   std::vector<TextRange> found;
   TextRegex::Scan(*regex).find_all(text, found);
   Strings out;
-  for (const TextRange range : found) out.push_back(text.substr(range.begin, range.end - range.begin));
+  for (const TextRange range : found)
+    out.push_back(text.substr(range.begin, range.end - range.begin));
   return out;
 }
 

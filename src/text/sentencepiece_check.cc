@@ -39,11 +39,19 @@ class Message {
     field.wire = static_cast<int>(tag & 7);
     uint64_t length = 0;
     switch (field.wire) {
-      case 0: return varint(&field.value) ? std::optional(field) : std::nullopt;
-      case 1: length = 8; break;
-      case 2: if (!varint(&length)) return std::nullopt; break;
-      case 5: length = 4; break;
-      default: return std::nullopt;  // groups are in no SentencePiece model
+      case 0:
+        return varint(&field.value) ? std::optional(field) : std::nullopt;
+      case 1:
+        length = 8;
+        break;
+      case 2:
+        if (!varint(&length)) return std::nullopt;
+        break;
+      case 5:
+        length = 4;
+        break;
+      default:
+        return std::nullopt;  // groups are in no SentencePiece model
     }
     if (length > rest_.size()) return std::nullopt;
     field.bytes = rest_.substr(0, length);

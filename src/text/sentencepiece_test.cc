@@ -23,7 +23,9 @@ std::string varint(uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   return out + static_cast<char>(value);
 }
-std::string number(int field, uint64_t value) { return varint(uint64_t(field) << 3) + varint(value); }
+std::string number(int field, uint64_t value) {
+  return varint(uint64_t(field) << 3) + varint(value);
+}
 std::string bytes(int field, const std::string& value) {
   return varint(uint64_t(field) << 3 | 2) + varint(value.size()) + value;
 }
@@ -44,8 +46,8 @@ std::string normalizer(const std::string& charsmap = "") {
 // Ids: <unk> 0, <s> 1, </s> 2, <0x00>.. 3..258, "▁" 259, "a" 260, "b" 261, "▁a" 262, "▁ab" 263,
 // "<u>" 264 user-defined.
 std::string tiny_model(int model_type, const std::string& extra = "") {
-  std::string out = piece("<unk>", 0, kUnknown) + piece("<s>", 0, kControl) +
-                    piece("</s>", 0, kControl);
+  std::string out =
+      piece("<unk>", 0, kUnknown) + piece("<s>", 0, kControl) + piece("</s>", 0, kControl);
   for (int byte = 0; byte < 256; ++byte) out += piece(fmt::format("<0x{:02X}>", byte), 0, kByte);
   out += piece("▁", -5, kNormal) + piece("a", -6, kNormal) + piece("b", -7, kNormal) +
          piece("▁a", -1, kNormal) + piece("▁ab", -2, kNormal) + piece("<u>", 0, kUserDefined);
@@ -162,7 +164,8 @@ TEST(SentencePiece, SurvivesDamage) {
   int accepted = 0;
   for (int trial = 0; trial < 3000 && std::chrono::steady_clock::now() < end; ++trial) {
     std::string model = models[trial % 2];
-    for (int i = 0; i <= trial % 3; ++i) model[random() % model.size()] = static_cast<char>(random());
+    for (int i = 0; i <= trial % 3; ++i)
+      model[random() % model.size()] = static_cast<char>(random());
     if (trial % 7 == 0) model.resize(random() % model.size());
     if (trial % 5 == 0) model.erase(random() % model.size(), 1 + random() % 8);
     const auto made = parse_sentencepiece(model, {}, "m");

@@ -21,9 +21,9 @@ SplitBehavior split_behavior(const std::string& name, const std::string& where);
 
 // What a text is cut at: an exact string or a regular expression.
 struct SplitPattern {
-  std::string text;                // when there is no regex; not empty
+  std::string text;  // when there is no regex; not empty
   std::optional<TextRegex> regex;
-  bool invert = false;             // what lies between the matches counts as the match
+  bool invert = false;  // what lies between the matches counts as the match
 
   // Throws LoadError: {"String": ...} or {"Regex": ...}.
   static SplitPattern read(const Fields& pattern);

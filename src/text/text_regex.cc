@@ -36,8 +36,8 @@ struct TextRegex::Program {
 
 Result<TextRegex> TextRegex::compile(std::string_view pattern) {
   if (pattern.size() > kMaxPattern)
-    return Error{Code::kUnsupported, fmt::format("pattern of {} bytes, the limit is {}",
-                                                 pattern.size(), kMaxPattern)};
+    return Error{Code::kUnsupported,
+                 fmt::format("pattern of {} bytes, the limit is {}", pattern.size(), kMaxPattern)};
   const auto translated = translate_oniguruma(pattern);
   if (!translated) return translated.error();
   auto program = std::make_shared<Program>();
@@ -47,10 +47,9 @@ Result<TextRegex> TextRegex::compile(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE where = 0;
   // PCRE2_MULTILINE: ^ and $ of Ruby always mean lines.
-  program->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()),
-                                translated->size(),
-                                PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                                &error, &where, context);
+  program->code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &where, context);
   pcre2_compile_context_free(context);
   if (!program->code)
     return Error{Code::kUnsupported, fmt::format("pattern \"{}\": {} at {}", pattern.substr(0, 200),
@@ -84,8 +83,8 @@ void TextRegex::Scan::find_all(std::string_view text, std::vector<TextRange>& ma
       found = pcre2_jit_match(program.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK,
                               scratch_->data, program.limits);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)  // the interpreter keeps its stack on the heap
-      found = pcre2_match(program.code, subject, text.size(), at,
-                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, scratch_->data, program.limits);
+      found = pcre2_match(program.code, subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                          scratch_->data, program.limits);
     if (found < 0) return;
     // \K inside a lookahead can put a match's start behind its end or before the search.
     if (bounds[0] < at || bounds[1] < bounds[0]) return;

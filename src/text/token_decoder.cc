@@ -139,7 +139,8 @@ class TokenDecoder::Reader {
     const auto mark = fields.get<std::string>("replacement", "\u2581");
     if (mark.empty()) fail_load("{}: replacement is empty", where_);
     const bool add = fields.get("add_prefix_space", true);
-    const bool drop = fields.get<std::string>("prepend_scheme", add ? "always" : "never") != "never";
+    const bool drop =
+        fields.get<std::string>("prepend_scheme", add ? "always" : "never") != "never";
     each_piece([mark](std::string& token) { token = replace_mark(token, mark, " "); });
     out_.steps_.emplace_back([mark, drop](Tokens& tokens) {
       for (size_t i = 0; i < tokens.size(); ++i)

@@ -33,7 +33,8 @@ Result<std::unique_ptr<Tokenizer>> load(const std::filesystem::path& dir) {
   const TokenizerConfig config = read_tokenizer_config(dir.string());
   const auto json = dir / "tokenizer.json", model = dir / "tokenizer.model";
   if (there("tokenizer.json")) return parse_tokenizer_json(read_file(json), config, json.string());
-  if (there("tokenizer.model")) return parse_sentencepiece(read_file(model), config, model.string());
+  if (there("tokenizer.model"))
+    return parse_sentencepiece(read_file(model), config, model.string());
   if (there("vocab.json") && there("merges.txt"))
     return make_json_tokenizer(tokenizer_json_of_vocab_and_merges(dir.string(), config), config,
                                (dir / "vocab.json").string());

@@ -21,7 +21,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   // Any bytes are accepted. Invalid UTF-8 is encoded by byte fallback or as U+FFFD.
-  virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
   // The bytes that a token stands for inside a text; may be half a character. Special tokens give
   // their written form. Empty for ids that the vocabulary does not name.
   virtual std::string_view piece(int32_t token) const = 0;

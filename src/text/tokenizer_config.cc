@@ -55,17 +55,15 @@ class Reader {
     const auto more = fields.json().find("additional_special_tokens");
     if (more == fields.json().end() || !more->is_array()) return;
     for (const Json& token : *more)
-      config.special.push_back(
-          token_text(token, fields.where() + ": additional_special_tokens"));
+      config.special.push_back(token_text(token, fields.where() + ": additional_special_tokens"));
   }
 
   void read_added(const Fields& fields) {
     for (const auto& item : fields.json().items()) {
       AddedToken token{.content = item.key(), .id = fields.need<int32_t>(item.key())};
       if (token.id < 0) fail_load("{}: {} has the id {}", fields.where(), token.content, token.id);
-      const bool known = std::any_of(config.added.begin(), config.added.end(), [&](const auto& t) {
-        return t.content == token.content;
-      });
+      const bool known = std::any_of(config.added.begin(), config.added.end(),
+                                     [&](const auto& t) { return t.content == token.content; });
       if (!known) config.added.push_back(std::move(token));
     }
   }

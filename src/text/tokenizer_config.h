@@ -10,11 +10,11 @@ namespace skiff {
 
 struct TokenizerConfig {
   std::string tokenizer_class;
-  std::string bos, eos;                     // written forms; empty if there is none
-  std::optional<bool> add_bos, add_eos;     // as given in the file
-  bool legacy = true;                       // SentencePiece: a space before every stretch of text
-  std::vector<AddedToken> added;            // added_tokens_decoder, then added_tokens.json
-  std::vector<std::string> special;         // written forms of tokens that have a special role
+  std::string bos, eos;                  // written forms; empty if there is none
+  std::optional<bool> add_bos, add_eos;  // as given in the file
+  bool legacy = true;                    // SentencePiece: a space before every stretch of text
+  std::vector<AddedToken> added;         // added_tokens_decoder, then added_tokens.json
+  std::vector<std::string> special;      // written forms of tokens that have a special role
 
   bool is_special(const std::string& token) const;
   bool is_llama() const;  // LlamaTokenizer and its kin: they put BOS unless told otherwise

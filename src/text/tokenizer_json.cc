@@ -54,8 +54,7 @@ class Builder {
     for (const std::string& content : config_.special) {
       if (parts_.added.contains(content)) continue;
       const auto it = ids_.find(content);
-      if (it != ids_.end())
-        add({.content = content, .id = it->second, .special = true}, where);
+      if (it != ids_.end()) add({.content = content, .id = it->second, .special = true}, where);
     }
   }
 
@@ -88,8 +87,8 @@ class Builder {
     for (size_t id = 0; id < parts_.written.size(); ++id) {
       const auto added = added_.find(static_cast<int32_t>(id));
       parts_.special[id] = added != added_.end() && added->second.special;
-      parts_.pieces[id] = added != added_.end() ? parts_.written[id]
-                                                : parts_.decoder.piece(parts_.written[id]);
+      parts_.pieces[id] =
+          added != added_.end() ? parts_.written[id] : parts_.decoder.piece(parts_.written[id]);
     }
   }
 

@@ -17,9 +17,22 @@ void mutate(Json& json, std::mt19937& random) {
     std::advance(it, static_cast<ptrdiff_t>(random() % at->size()));
     at = &*it;
   }
-  const Json values[] = {nullptr, true, -1, 261, 4.5e300, "", "Ġ", "\u2581", "BPE", "ByteLevel",
-                         "(a*)*$b", Json::array(), Json::object(), json["model"]["merges"],
-                         Json{{"type", "Sequence"}}, Json{{"type", "Split"}}};
+  const Json values[] = {nullptr,
+                         true,
+                         -1,
+                         261,
+                         4.5e300,
+                         "",
+                         "Ġ",
+                         "\u2581",
+                         "BPE",
+                         "ByteLevel",
+                         "(a*)*$b",
+                         Json::array(),
+                         Json::object(),
+                         json["model"]["merges"],
+                         Json{{"type", "Sequence"}},
+                         Json{{"type", "Split"}}};
   *at = values[random() % std::size(values)];
 }
 
@@ -46,7 +59,8 @@ TEST(TokenizerMutation, StructureAndBytes) {
   for (; trial < 4000 && std::chrono::steady_clock::now() < end; ++trial) {
     Json file = seeds[trial % 2];
     for (int i = 0; i <= trial % 4; ++i)
-      if (file.is_object() && file.contains("model") && file["model"].is_object()) mutate(file, random);
+      if (file.is_object() && file.contains("model") && file["model"].is_object())
+        mutate(file, random);
     std::string bytes = file.dump();
     if (trial % 3 == 0 && !bytes.empty())
       for (int i = 0; i < 3; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());

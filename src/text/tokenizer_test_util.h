@@ -40,7 +40,7 @@ inline Json tiny_tokenizer_json() {
 // Metaspace BPE with byte fallback, as Llama 2: <unk> 0, <s> 1, </s> 2, bytes 3..258, then
 // "▁" 259, "a" 260, "b" 261, "▁a" 262, "ab" 263, "▁ab" 264.
 inline Json tiny_metaspace_json() {
-  Json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"▁", 259}, {"a", 260},
+  Json vocab = {{"<unk>", 0}, {"<s>", 1},  {"</s>", 2}, {"▁", 259},  {"a", 260},
                 {"b", 261},   {"▁a", 262}, {"ab", 263}, {"▁ab", 264}};
   for (int byte = 0; byte < 256; ++byte) vocab[fmt::format("<0x{:02X}>", byte)] = 3 + byte;
   const auto special = [](const char* content, int id) {
@@ -51,28 +51,27 @@ inline Json tiny_metaspace_json() {
   };
   const auto step = [](const char* type) { return Json{{"type", type}}; };
   const Json text = {{"Sequence", {{"id", "A"}}}}, bos = {{"SpecialToken", {{"id", "<s>"}}}};
-  return {
-      {"added_tokens", {special("<unk>", 0), special("<s>", 1), special("</s>", 2)}},
-      {"normalizer",
-       {{"type", "Sequence"},
-        {"normalizers", {Json{{"type", "Prepend"}, {"prepend", "▁"}}, replace(" ", "▁")}}}},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", Json::array({bos, text})},
-        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}}}}}}},
-      {"decoder",
-       {{"type", "Sequence"},
-        {"decoders",
-         {replace("▁", " "), step("ByteFallback"), step("Fuse"),
-          Json{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
-      {"model",
-       {{"type", "BPE"},
-        {"unk_token", "<unk>"},
-        {"byte_fallback", true},
-        {"fuse_unk", true},
-        {"vocab", vocab},
-        {"merges", Json::array({Json::array({"▁", "a"}), Json::array({"a", "b"}),
-                                Json::array({"▁a", "b"})})}}}};
+  return {{"added_tokens", {special("<unk>", 0), special("<s>", 1), special("</s>", 2)}},
+          {"normalizer",
+           {{"type", "Sequence"},
+            {"normalizers", {Json{{"type", "Prepend"}, {"prepend", "▁"}}, replace(" ", "▁")}}}},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single", Json::array({bos, text})},
+            {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}}}}}}},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders",
+             {replace("▁", " "), step("ByteFallback"), step("Fuse"),
+              Json{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"vocab", vocab},
+            {"merges", Json::array({Json::array({"▁", "a"}), Json::array({"a", "b"}),
+                                    Json::array({"▁a", "b"})})}}}};
 }
 
 inline std::unique_ptr<Tokenizer> tokenizer_of(const Json& file,

@@ -63,7 +63,8 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
 class Vectors : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    vectors_ = read_json_file((kVectors / "vectors" / (std::string(GetParam()) + ".json")).string());
+    vectors_ =
+        read_json_file((kVectors / "vectors" / (std::string(GetParam()) + ".json")).string());
     const fs::path source = kData / vectors_["source"].get<std::string>();
     if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
     gather(source, folder_);

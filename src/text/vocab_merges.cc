@@ -43,9 +43,10 @@ Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
   const std::string& kind = config.tokenizer_class;
   const bool qwen2 = kind.starts_with("Qwen2Tokenizer");
   if (!qwen2 && !kind.empty() && !kind.starts_with("GPT2Tokenizer"))
-    fail_load("{}: tokenizer_class {} with vocab.json and merges.txt is not supported; a "
-              "tokenizer.json says how its texts are split",
-              model_dir, kind);
+    fail_load(
+        "{}: tokenizer_class {} with vocab.json and merges.txt is not supported; a "
+        "tokenizer.json says how its texts are split",
+        model_dir, kind);
   Json file = {{"normalizer", nullptr},
                {"pre_tokenizer", qwen2 ? qwen2_words() : byte_level(true)},
                {"decoder", byte_level(false)}};
@@ -56,8 +57,8 @@ Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
   const char* end_of_text = "<|endoftext|>";  // GPT-2's only special token, named in no file
   const auto& vocab = file["model"]["vocab"];
   if (!qwen2 && vocab.is_object() && vocab.contains(end_of_text))
-    file["added_tokens"] = Json::array(
-        {{{"content", end_of_text}, {"id", vocab[end_of_text]}, {"special", true}}});
+    file["added_tokens"] =
+        Json::array({{{"content", end_of_text}, {"id", vocab[end_of_text]}, {"special", true}}});
   return file;
 }
 

@@ -1,4 +1,5 @@
-// text/word_cache.h -- remembers the tokens of words already encoded. Bounded; safe from any thread.
+// text/word_cache.h -- remembers the tokens of words already encoded. Bounded; safe from any
+// thread.
 #pragma once
 #include <array>
 #include <cstdint>
