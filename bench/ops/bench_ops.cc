@@ -37,8 +37,10 @@ class Data {
     const Tensor t = make(dtype, shape);
     for (int64_t i = 0; i < t.elements(); ++i) {
       const auto x = static_cast<float>((uniform_draw(7, next_++) - 0.5) * 2 * scale);
-      if (dtype == DType::kF32) t.as<float>()[i] = x;
-      else t.as<BF16>()[i] = to_bf16(x);
+      if (dtype == DType::kF32)
+        t.as<float>()[i] = x;
+      else
+        t.as<BF16>()[i] = to_bf16(x);
     }
     return t;
   }
@@ -74,7 +76,10 @@ void check(const std::string& what, const Tensor& got, const Tensor& want, doubl
 class Bench {
  public:
   Bench(int threads, const Limits& limits)
-      : threads_(threads), limits_(limits), ops_(make_cpu_ops(threads)), judge_(make_reference_ops()) {}
+      : threads_(threads),
+        limits_(limits),
+        ops_(make_cpu_ops(threads)),
+        judge_(make_reference_ops()) {}
 
   void linear(DType dtype, int rows, int out, int in) {
     Data data;
@@ -82,17 +87,19 @@ class Bench {
     const Tensor x = data.random(dtype, {rows, in}, 1), y = data.make(dtype, {rows, out});
     Buffer owner, plain_owner;
     const Linear w = ops_->prepare(plain, dtype, &owner);
-    const std::string what = fmt::format("linear {} rows {} out {} in {}", name(dtype), rows, out, in);
+    const std::string what =
+        fmt::format("linear {} rows {} out {} in {}", name(dtype), rows, out, in);
     ops_->linear(y, x, w);
     // The reference is slow: the first row and a few outputs are enough to notice a wrong path.
     const Tensor some = data.make(dtype, {1, 64});
-    const Linear part = judge_->prepare({.weight = plain.weight.row_range(0, 64), .bias = {}},
-                                        dtype, &plain_owner);
+    const Linear part =
+        judge_->prepare({.weight = plain.weight.row_range(0, 64), .bias = {}}, dtype, &plain_owner);
     judge_->linear(some, x.row_range(rows - 1, 1), part);
     check(what, y.row_range(rows - 1, 1).col_range(0, 64), some, tolerance(dtype));
     const double n = static_cast<double>(out) * in;
-    time(what, [&] { ops_->linear(y, x, w); },
-         {n * static_cast<double>(bytes(dtype)), 2 * n * rows}, dtype);
+    time(
+        what, [&] { ops_->linear(y, x, w); }, {n * static_cast<double>(bytes(dtype)), 2 * n * rows},
+        dtype);
   }
 
   // `rows` last positions of one sequence of `context`.
@@ -107,9 +114,9 @@ class Bench {
     const int64_t cols = static_cast<int64_t>(spec.heads) * spec.head_dim;
     const Tensor q = data.random(dtype, {rows, cols}, 1), out = data.make(dtype, {rows, cols});
     const RaggedBatch batch = sequence(data, rows, context, pages);
-    const std::string what = fmt::format("attention {} rows {} context {} heads {}/{} dim {}",
-                                         name(dtype), rows, context, spec.heads, spec.kv_heads,
-                                         spec.head_dim);
+    const std::string what =
+        fmt::format("attention {} rows {} context {} heads {}/{} dim {}", name(dtype), rows,
+                    context, spec.heads, spec.kv_heads, spec.head_dim);
     ops_->begin_step(batch);
     ops_->gqa_attend(out, q, spec, batch, kv);
     const RaggedBatch last = sequence(data, 1, context, pages);
@@ -120,9 +127,11 @@ class Bench {
 
     const double seen = static_cast<double>(rows) * (context - (rows - 1) / 2.0);
     const double kv_cols = 2.0 * spec.kv_heads * spec.head_dim;
-    time(what, [&] { ops_->gqa_attend(out, q, spec, batch, kv); },
-         {context * kv_cols * static_cast<double>(bytes(dtype)),
-          4 * seen * static_cast<double>(cols)}, dtype);
+    time(
+        what, [&] { ops_->gqa_attend(out, q, spec, batch, kv); },
+        {context * kv_cols * static_cast<double>(bytes(dtype)),
+         4 * seen * static_cast<double>(cols)},
+        dtype);
   }
 
  private:
@@ -132,9 +141,16 @@ class Bench {
     std::vector<int32_t> positions, table;
     for (int i = context - rows; i < context; ++i) positions.push_back(i);
     for (int i = 0; i < pages; ++i) table.push_back(pages - 1 - i);
-    RaggedBatch batch = {.num_seqs = 1, .num_tokens = rows, .max_rows = rows, .max_kv = context,
-                         .tokens = {}, .positions = {}, .row_start = {}, .kv_len = {},
-                         .pages = {}, .out_rows = {}};
+    RaggedBatch batch = {.num_seqs = 1,
+                         .num_tokens = rows,
+                         .max_rows = rows,
+                         .max_kv = context,
+                         .tokens = {},
+                         .positions = {},
+                         .row_start = {},
+                         .kv_len = {},
+                         .pages = {},
+                         .out_rows = {}};
     batch.tokens = data.ints(std::vector<int32_t>(static_cast<size_t>(rows), 1));
     batch.positions = data.ints(positions);
     batch.row_start = data.ints({0, rows});
@@ -155,7 +171,8 @@ class Bench {
       seconds = std::min(seconds, now(threads_) - start);
     }
     const double peak = dtype == DType::kBF16 ? limits_.bf16_flops : limits_.f32_flops;
-    const double least = std::max(cost.bytes / limits_.read_bytes, peak > 0 ? cost.flops / peak : 0);
+    const double least =
+        std::max(cost.bytes / limits_.read_bytes, peak > 0 ? cost.flops / peak : 0);
     fmt::print("{:<58} {:>9.1f} us {:>7.1f} GB/s {:>7.3f} TFLOP/s {:>4.0f} % of the limit\n", what,
                seconds * 1e6, cost.bytes / seconds / 1e9, cost.flops / seconds / 1e12,
                least / seconds * 100);

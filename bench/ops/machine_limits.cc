@@ -125,8 +125,10 @@ Limits measure_limits(int threads) {
   Limits out;
   out.read_bytes = read_bandwidth(threads);
   const cpu::Isa isa = cpu::best_isa();
-  if (isa >= cpu::Isa::kAvx512) out.f32_flops = rate(threads, 16 * 16 * 2, fma_avx512);
-  else if (isa == cpu::Isa::kAvx2) out.f32_flops = rate(threads, 12 * 8 * 2, fma_avx2);
+  if (isa >= cpu::Isa::kAvx512)
+    out.f32_flops = rate(threads, 16 * 16 * 2, fma_avx512);
+  else if (isa == cpu::Isa::kAvx2)
+    out.f32_flops = rate(threads, 12 * 8 * 2, fma_avx2);
   out.bf16_flops = out.f32_flops;
   if (isa == cpu::Isa::kAmx) out.bf16_flops = rate(threads, 4 * 16 * 16 * 32 * 2, dot_amx);
   return out;

@@ -65,8 +65,7 @@ void check_choice(const Flag& flag, const std::string& value) {
     if (rest.substr(0, bar) == value) return;
     rest = bar == std::string_view::npos ? "" : rest.substr(bar + 1);
   }
-  throw UsageError(
-      fmt::format("--{} is one of {}, not \"{}\"", flag.name, flag.choices, value));
+  throw UsageError(fmt::format("--{} is one of {}, not \"{}\"", flag.name, flag.choices, value));
 }
 
 std::string truth(const Flag& flag, const std::string& value, bool negated) {
@@ -92,13 +91,20 @@ std::string truth(const Flag& flag, const std::string& value, bool negated) {
 
 std::string_view command_name(Commands command) {
   switch (command) {
-    case kServe: return "serve";
-    case kPredict: return "predict";
-    case kChat: return "chat";
-    case kBench: return "bench";
-    case kTokenize: return "tokenize";
-    case kInspect: return "inspect";
-    default: return "?";
+    case kServe:
+      return "serve";
+    case kPredict:
+      return "predict";
+    case kChat:
+      return "chat";
+    case kBench:
+      return "bench";
+    case kTokenize:
+      return "tokenize";
+    case kInspect:
+      return "inspect";
+    default:
+      return "?";
   }
 }
 
@@ -110,7 +116,8 @@ Args::Args(Commands command, std::span<const std::string> words) : command_(comm
       only_positional = true;
       continue;
     }
-    const bool is_flag = word.starts_with("--") || find_flag(word.substr(word.starts_with("-")), command);
+    const bool is_flag =
+        word.starts_with("--") || find_flag(word.substr(word.starts_with("-")), command);
     if (only_positional || word.size() < 2 || word[0] != '-' || !is_flag) {
       positional_.push_back(std::move(word));
       continue;
@@ -146,8 +153,8 @@ void Args::take(const Flag& flag, std::string value, bool negated) {
     warnings_.push_back(fmt::format("--{} does not apply to skiff {}; it is ignored", flag.name,
                                     command_name(command_)));
   else if (flag.standing == Standing::kLater)
-    warnings_.push_back(fmt::format("--{} is known but its feature is not there yet; it is ignored",
-                                    flag.name));
+    warnings_.push_back(
+        fmt::format("--{} is known but its feature is not there yet; it is ignored", flag.name));
   else if (flag.standing == Standing::kMeaningless)
     warnings_.push_back(fmt::format("--{} has no meaning in Skiff; it is ignored", flag.name));
 }

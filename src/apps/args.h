@@ -19,9 +19,14 @@ struct UsageError : std::runtime_error {
 };
 
 enum Commands : unsigned {
-  kServe = 1, kPredict = 2, kChat = 4, kBench = 8, kTokenize = 16, kInspect = 32,
-  kRuns = kServe | kPredict | kChat | kBench,   // commands that load weights
-  kSizes = kRuns | kInspect,                    // commands that plan memory
+  kServe = 1,
+  kPredict = 2,
+  kChat = 4,
+  kBench = 8,
+  kTokenize = 16,
+  kInspect = 32,
+  kRuns = kServe | kPredict | kChat | kBench,      // commands that load weights
+  kSizes = kRuns | kInspect,                       // commands that plan memory
   kTexts = kServe | kPredict | kChat | kTokenize,  // commands that read or write text
 };
 
@@ -30,19 +35,19 @@ enum class Kind { kSwitch, kInt, kFloat, kText, kChoice };
 // What becomes of a flag that is given.
 enum class Standing {
   kApplied,
-  kLater,      // its feature is not there yet: one warning
+  kLater,        // its feature is not there yet: one warning
   kMeaningless,  // belongs to something that Skiff does not need: one warning
 };
 
 struct Flag {
-  std::string_view name;      // without dashes: "max-model-len"
+  std::string_view name;  // without dashes: "max-model-len"
   Kind kind = Kind::kText;
   unsigned commands = 0;
   std::string_view fallback;  // as a user would type it; empty: none
   std::string_view help;
-  double min = 0, max = 0;    // for kInt and kFloat; no bound when equal
-  std::string_view choices;   // for kChoice: "auto|dummy"
-  std::string_view alias;     // another spelling, without dashes
+  double min = 0, max = 0;   // for kInt and kFloat; no bound when equal
+  std::string_view choices;  // for kChoice: "auto|dummy"
+  std::string_view alias;    // another spelling, without dashes
   Standing standing = Standing::kApplied;
   bool repeatable = false;
 };

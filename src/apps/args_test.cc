@@ -1,7 +1,7 @@
 #include "apps/args.h"
 
-#include <gmock/gmock.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -84,23 +84,73 @@ TEST(FlagTable, EveryFlagIsInItsCommandsHelp) {
 
 // Names that users of FastDeploy type; a sample of each part of its tables.
 TEST(FlagTable, KnowsFastDeploysNames) {
-  for (const char* name :
-       {"host", "port", "workers", "metrics-port", "controller-port", "max-waiting-time",
-        "max-concurrency", "model", "served-model-name", "revision", "model-config-name",
-        "tokenizer", "max-model-len", "block-size", "task", "runner", "convert",
-        "override-pooler-config", "model-impl", "load-choices", "lm-head-fp32",
-        "dynamic-load-weight", "load-strategy", "rsync-config", "quantization", "seed",
-        "use-warmup", "limit-mm-per-prompt", "mm-processor-kwargs", "max-encoder-cache",
-        "max-processor-cache", "disable-chunked-mm-input", "enable-mm", "reasoning-parser",
-        "tool-call-parser", "tool-parser-plugin", "chat-template", "enable-logprob", "max-logprobs",
-        "logprobs-mode", "logits-processors", "enable-early-stop", "early-stop-config",
-        "guided-decoding-backend", "gpu-memory-utilization", "num-gpu-blocks-override",
-        "max-num-seqs", "max-num-batched-tokens", "kv-cache-ratio", "enable-prefix-caching",
-        "swap-space", "enable-chunked-prefill", "max-num-partial-prefills",
-        "long-prefill-token-threshold", "enable-overlap-schedule", "tensor-parallel-size", "tp",
-        "data-parallel-size", "enable-expert-parallel", "ips", "engine-worker-queue-port",
-        "cache-queue-port", "splitwise-role", "router", "speculative-config",
-        "graph-optimization-config", "config"}) {
+  for (const char* name : {"host",
+                           "port",
+                           "workers",
+                           "metrics-port",
+                           "controller-port",
+                           "max-waiting-time",
+                           "max-concurrency",
+                           "model",
+                           "served-model-name",
+                           "revision",
+                           "model-config-name",
+                           "tokenizer",
+                           "max-model-len",
+                           "block-size",
+                           "task",
+                           "runner",
+                           "convert",
+                           "override-pooler-config",
+                           "model-impl",
+                           "load-choices",
+                           "lm-head-fp32",
+                           "dynamic-load-weight",
+                           "load-strategy",
+                           "rsync-config",
+                           "quantization",
+                           "seed",
+                           "use-warmup",
+                           "limit-mm-per-prompt",
+                           "mm-processor-kwargs",
+                           "max-encoder-cache",
+                           "max-processor-cache",
+                           "disable-chunked-mm-input",
+                           "enable-mm",
+                           "reasoning-parser",
+                           "tool-call-parser",
+                           "tool-parser-plugin",
+                           "chat-template",
+                           "enable-logprob",
+                           "max-logprobs",
+                           "logprobs-mode",
+                           "logits-processors",
+                           "enable-early-stop",
+                           "early-stop-config",
+                           "guided-decoding-backend",
+                           "gpu-memory-utilization",
+                           "num-gpu-blocks-override",
+                           "max-num-seqs",
+                           "max-num-batched-tokens",
+                           "kv-cache-ratio",
+                           "enable-prefix-caching",
+                           "swap-space",
+                           "enable-chunked-prefill",
+                           "max-num-partial-prefills",
+                           "long-prefill-token-threshold",
+                           "enable-overlap-schedule",
+                           "tensor-parallel-size",
+                           "tp",
+                           "data-parallel-size",
+                           "enable-expert-parallel",
+                           "ips",
+                           "engine-worker-queue-port",
+                           "cache-queue-port",
+                           "splitwise-role",
+                           "router",
+                           "speculative-config",
+                           "graph-optimization-config",
+                           "config"}) {
     bool found = false;
     each_flag([&](const Flag& flag) {
       found |= (flag.name == name || flag.alias == name) && (flag.commands & kServe);
@@ -116,7 +166,8 @@ TEST(Args, AcceptsEveryForm) {
                                                                  {"--max_model_len=4096"}})
     EXPECT_EQ(parse(kServe, words).integer("max-model-len"), 4096);
   EXPECT_EQ(parse(kPredict, {"--max_length", "7"}).integer("max-tokens"), 7);
-  EXPECT_THAT(parse(kServe, {"-tp", "2"}).warnings(), ElementsAre(HasSubstr("--tensor-parallel-size")));
+  EXPECT_THAT(parse(kServe, {"-tp", "2"}).warnings(),
+              ElementsAre(HasSubstr("--tensor-parallel-size")));
 }
 
 TEST(Args, Switches) {
@@ -164,15 +215,17 @@ TEST(Args, RefusalsNameFlagValueAndRange) {
 TEST(Args, UnknownFlagsGetASuggestion) {
   EXPECT_EQ(refusal(kServe, {"--max-modle-len", "1"}),
             "unknown flag --max-modle-len; did you mean --max-model-len? (see skiff serve --help)");
-  EXPECT_EQ(refusal(kServe, {"--qqqqqqqqqqqq"}), "unknown flag --qqqqqqqqqqqq (see skiff serve --help)");
+  EXPECT_EQ(refusal(kServe, {"--qqqqqqqqqqqq"}),
+            "unknown flag --qqqqqqqqqqqq (see skiff serve --help)");
 }
 
 TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
   const Args args = parse(kServe, {"--router", "a", "--router", "b", "--kv-cache-ratio=0.5",
                                    "--temperature", "1", "--port", "1"});
-  EXPECT_THAT(args.warnings(),
-              ElementsAre(HasSubstr("--router is known"), HasSubstr("--kv-cache-ratio has no meaning"),
-                          HasSubstr("--temperature does not apply to skiff serve")));
+  EXPECT_THAT(
+      args.warnings(),
+      ElementsAre(HasSubstr("--router is known"), HasSubstr("--kv-cache-ratio has no meaning"),
+                  HasSubstr("--temperature does not apply to skiff serve")));
   EXPECT_THAT(parse(kServe, {"--port", "1"}).warnings(), IsEmpty());
 }
 

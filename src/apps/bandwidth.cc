@@ -21,8 +21,8 @@ uint64_t sum(const uint64_t* data, size_t count) {
 }  // namespace
 
 double measured_read_bandwidth(int threads) {
-  const size_t workers =
-      threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const size_t workers = threads > 0 ? static_cast<size_t>(threads)
+                                     : std::max(1u, std::thread::hardware_concurrency());
   std::vector<uint64_t> data(size_t{64} << 20);  // 512 MiB
   std::iota(data.begin(), data.end(), uint64_t{1});
   const size_t share = data.size() / workers;

@@ -61,7 +61,9 @@ class Bench {
     const auto start = Clock::now();
     const SeqId base = next_id_;
     for (const auto& prompt : prompts)
-      llm_->submit({.id = next_id_++, .prompt = prompt, .params = {.temperature = 0},
+      llm_->submit({.id = next_id_++,
+                    .prompt = prompt,
+                    .params = {.temperature = 0},
                     .stop = {.max_tokens = output_}});
     for (size_t done = 0; done < prompts.size();) {
       const auto batch = events_.pop();
@@ -96,11 +98,12 @@ class Bench {
     fmt::print("checked          two runs gave the same {} tokens\n", output_);
     fmt::print("time to first    {:.2f} ms for {} tokens: {:.0f} tokens/s\n",
                timed.first_token * 1e3, input_, input_ / timed.first_token);
-    fmt::print("decode           {:.2f} ms a token: {:.1f} tokens/s\n", 1e3 / per_second, per_second);
-    fmt::print("read bandwidth   {:.1f} GB/s measured now; {:.1f} MB of weights a token\n", limit / 1e9,
-               moved / 1e6);
-    fmt::print("of the limit     {:.1f}% ({:.1f} GB/s of {:.1f})\n", 100 * per_second * moved / limit,
-               per_second * moved / 1e9, limit / 1e9);
+    fmt::print("decode           {:.2f} ms a token: {:.1f} tokens/s\n", 1e3 / per_second,
+               per_second);
+    fmt::print("read bandwidth   {:.1f} GB/s measured now; {:.1f} MB of weights a token\n",
+               limit / 1e9, moved / 1e6);
+    fmt::print("of the limit     {:.1f}% ({:.1f} GB/s of {:.1f})\n",
+               100 * per_second * moved / limit, per_second * moved / 1e9, limit / 1e9);
   }
 
   void throughput(size_t count) {
@@ -108,13 +111,15 @@ class Bench {
     const Outcome alone = run({all.front()});
     const Outcome timed = run(all);
     check(alone.tokens.front() == timed.tokens.front(), "company changed a request's tokens");
-    const double out = static_cast<double>(count) * output_, in = static_cast<double>(count) * input_;
+    const double out = static_cast<double>(count) * output_,
+                 in = static_cast<double>(count) * input_;
     fmt::print("checked          the first request gave the same tokens alone and in company\n");
-    fmt::print("requests         {} of {} + {} tokens, at most {} at a time: {:.2f} s\n", count, input_,
-               output_, llm_->config().max_num_seqs, timed.seconds);
-    fmt::print("throughput       {:.2f} requests/s, {:.1f} output tokens/s, {:.1f} tokens/s in all\n",
-               static_cast<double>(count) / timed.seconds, out / timed.seconds,
-               (in + out) / timed.seconds);
+    fmt::print("requests         {} of {} + {} tokens, at most {} at a time: {:.2f} s\n", count,
+               input_, output_, llm_->config().max_num_seqs, timed.seconds);
+    fmt::print(
+        "throughput       {:.2f} requests/s, {:.1f} output tokens/s, {:.1f} tokens/s in all\n",
+        static_cast<double>(count) / timed.seconds, out / timed.seconds,
+        (in + out) / timed.seconds);
   }
 
  private:
@@ -135,13 +140,16 @@ int run_bench(const Args& args) {
   const auto& words = args.positional();
   const std::string what = words.empty() ? "" : words.front();
   if (what != "latency" && what != "throughput")
-    throw UsageError(fmt::format(
-        "skiff bench measures latency or throughput, as in skiff bench latency models/demo; not \"{}\"",
-        what));
+    throw UsageError(
+        fmt::format("skiff bench measures latency or throughput, as in skiff bench latency "
+                    "models/demo; not \"{}\"",
+                    what));
   const std::string folder = model_folder(args, 1);
   Bench bench(args, engine_config(args, folder));
-  if (what == "latency") bench.latency();
-  else bench.throughput(static_cast<size_t>(args.integer("num-prompts")));
+  if (what == "latency")
+    bench.latency();
+  else
+    bench.throughput(static_cast<size_t>(args.integer("num-prompts")));
   return 0;
 }
 

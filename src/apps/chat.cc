@@ -32,10 +32,14 @@ class Chat {
     std::string line;
     while (!ended_ && read_line(&line)) {
       if (line == "/exit" || line == "/quit") break;
-      if (line == "/reset") messages_ = OrderedJson::array();
-      else if (line == "/help") fmt::print("{}", kCommandsHelp);
-      else if (line.starts_with("/")) fmt::print("unknown command {}\n{}", line, kCommandsHelp);
-      else if (!line.empty()) answer(line);
+      if (line == "/reset")
+        messages_ = OrderedJson::array();
+      else if (line == "/help")
+        fmt::print("{}", kCommandsHelp);
+      else if (line.starts_with("/"))
+        fmt::print("unknown command {}\n{}", line, kCommandsHelp);
+      else if (!line.empty())
+        answer(line);
     }
     stop_waiting();
     watcher.join();
@@ -45,8 +49,10 @@ class Chat {
  private:
   void watch() {
     for (int signal; (signal = wait_for_signal()) != 0;) {
-      if (answering_) happenings_.push(Interrupt{});
-      else fmt::print("\n/exit or Ctrl-D leaves\n> ");
+      if (answering_)
+        happenings_.push(Interrupt{});
+      else
+        fmt::print("\n/exit or Ctrl-D leaves\n> ");
       std::fflush(stdout);
       if (signal == SIGTERM) ended_ = true;
     }
@@ -81,7 +87,8 @@ class Chat {
   void answer(const std::string& text) {
     messages_.push_back({{"role", "user"}, {"content", utf8_sanitized(text)}});
     answering_ = true;
-    const auto id = service_.submit(request(), [this](Reply reply) { happenings_.push(std::move(reply)); });
+    const auto id =
+        service_.submit(request(), [this](Reply reply) { happenings_.push(std::move(reply)); });
     if (id) {
       const std::string said = stream(*id);
       messages_.push_back({{"role", "assistant"}, {"content", said}});

@@ -11,6 +11,9 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kMaxCount = 1 << 30;
 using enum Kind;
 
+// One flag a line, however long.
+// clang-format off
+
 constexpr Flag kModel[] = {
     {"model", kText, kSizes | kTokenize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
     {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
@@ -200,6 +203,8 @@ constexpr FlagGroup kGroups[] = {
     {"Known, not there yet (one warning)", kLaterFlags},
     {"Known, without meaning in Skiff (one warning)", kMeaninglessFlags},
 };
+
+// clang-format on
 
 }  // namespace
 

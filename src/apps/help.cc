@@ -17,7 +17,8 @@ constexpr About kAbout[] = {
      "Generate for some prompts and print JSON lines {\"src\",\"tgt\",\"output\",\"token_ids\","
      "\"finish_reason\"}.",
      "skiff predict models/demo --chat --prompt \"What is 27 + 45?\""},
-    {kChat, "MODEL [flags]", "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
+    {kChat, "MODEL [flags]",
+     "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
      "skiff chat models/demo"},
     {kBench, "(latency|throughput) MODEL [flags]",
      "Measure against this machine's own limit, after checking the result.",
@@ -30,19 +31,23 @@ constexpr About kAbout[] = {
 
 std::string value_name(const Flag& flag) {
   switch (flag.kind) {
-    case Kind::kSwitch: return "";
-    case Kind::kInt: return " N";
-    case Kind::kFloat: return " X";
-    case Kind::kChoice: return fmt::format(" {}", flag.choices);
-    case Kind::kText: return " TEXT";
+    case Kind::kSwitch:
+      return "";
+    case Kind::kInt:
+      return " N";
+    case Kind::kFloat:
+      return " X";
+    case Kind::kChoice:
+      return fmt::format(" {}", flag.choices);
+    case Kind::kText:
+      return " TEXT";
   }
   return "";
 }
 
 std::string flag_line(const Flag& flag) {
   const std::string left = fmt::format("  --{}{}", flag.name, value_name(flag));
-  const std::string fallback =
-      flag.fallback.empty() ? "" : fmt::format(" [{}]", flag.fallback);
+  const std::string fallback = flag.fallback.empty() ? "" : fmt::format(" [{}]", flag.fallback);
   return fmt::format("{:<38}{}{}{}\n", left, left.size() >= 38 ? "\n" + std::string(38, ' ') : "",
                      flag.help, fallback);
 }
@@ -65,7 +70,8 @@ std::string names_of(const FlagGroup& group, Commands command) {
 }  // namespace
 
 std::string general_help() {
-  std::string out = "skiff -- load a published language model, run it, serve it\n\nUsage: skiff COMMAND ...\n\n";
+  std::string out =
+      "skiff -- load a published language model, run it, serve it\n\nUsage: skiff COMMAND ...\n\n";
   for (const About& about : kAbout)
     out += fmt::format("  {:<9} {}\n", command_name(about.command), about.purpose);
   return out +
@@ -73,7 +79,8 @@ std::string general_help() {
          "skiff COMMAND --help explains every flag. Start with:\n\n"
          "  skiff serve models/demo\n"
          "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'\n";
+         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of "
+         "France?\"}]}'\n";
 }
 
 std::string command_help(Commands command) {
@@ -93,8 +100,9 @@ std::string command_help(Commands command) {
     if (!lines.empty())
       out += fmt::format("\n{}:\n{}", group.heading, later ? names_of(group, command) : lines);
   }
-  return out + "\nFlags are accepted with - or _, as --flag VALUE or --flag=VALUE; switches also as "
-               "--no-flag.\n";
+  return out +
+         "\nFlags are accepted with - or _, as --flag VALUE or --flag=VALUE; switches also as "
+         "--no-flag.\n";
 }
 
 std::string parameters_markdown() {

@@ -11,9 +11,9 @@ namespace {
 
 struct Describe {
   std::string operator()(const Gqa& m) const {
-    return fmt::format("attention {} heads, {} kv heads, head size {}, rope theta {}{}{}{}", m.heads,
-                       m.kv_heads, m.head_dim, m.rope.theta, m.rope.interleaved ? " interleaved" : "",
-                       m.qk_norm ? ", q/k norm" : "",
+    return fmt::format("attention {} heads, {} kv heads, head size {}, rope theta {}{}{}{}",
+                       m.heads, m.kv_heads, m.head_dim, m.rope.theta,
+                       m.rope.interleaved ? " interleaved" : "", m.qk_norm ? ", q/k norm" : "",
                        m.window ? fmt::format(", window {}", m.window) : "");
   }
   std::string operator()(const Dense& f) const { return fmt::format("dense width {}", f.width); }
@@ -63,7 +63,8 @@ int run_inspect(const Args& args) {
   fmt::print("architecture     {}\n", spec.arch);
   fmt::print("parameters       {:.3f} billion\n", static_cast<double>(parameter_count(spec)) / 1e9);
   fmt::print("hidden size      {}\n", spec.hidden);
-  fmt::print("vocabulary       {}{}\n", spec.vocab, spec.tied_head ? ", head tied to embedding" : "");
+  fmt::print("vocabulary       {}{}\n", spec.vocab,
+             spec.tied_head ? ", head tied to embedding" : "");
   fmt::print("context          {} tokens\n", spec.max_context);
   fmt::print("stored as        {}\n", model.dtype.empty() ? "not said" : model.dtype);
   print_layers(spec);
@@ -72,10 +73,10 @@ int run_inspect(const Args& args) {
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
   config = resolved(config, spec);
-  fmt::print("\nMemory plan for --dtype {}, --max-model-len {}, --max-num-seqs {}, "
-             "--max-num-batched-tokens {}\n",
-             name(config.dtype), config.max_model_len, config.max_num_seqs,
-             config.max_num_batched_tokens);
+  fmt::print(
+      "\nMemory plan for --dtype {}, --max-model-len {}, --max-num-seqs {}, "
+      "--max-num-batched-tokens {}\n",
+      name(config.dtype), config.max_model_len, config.max_num_seqs, config.max_num_batched_tokens);
   std::fflush(stdout);
   fmt::print("{}", plan_memory(spec, memory_request(config, spec)).table());
   return 0;

@@ -7,8 +7,8 @@ namespace skiff {
 NpyWriter::NpyWriter(const std::string& path, int64_t rows, int64_t cols)
     : path_(path), out_(path, std::ios::binary), missing_(rows), cols_(cols) {
   if (!out_) fail_load("{}: cannot be written (--dump-logits)", path);
-  std::string header = fmt::format(
-      "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   // Magic, version and length are 10 bytes; the data starts at a multiple of 64.
   header.append(64 - (10 + header.size() + 1) % 64, ' ');
   header += '\n';

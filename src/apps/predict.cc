@@ -54,8 +54,10 @@ Item item_of(const Json& line, const std::string& where, bool chat) {
   Item item{.src = line.at("src"), .tgt = line.value("tgt", Json(""))};
   if (item.src.is_string()) {
     const auto text = item.src.get<std::string>();
-    if (chat) item.messages = as_user(text);
-    else item.text = text;
+    if (chat)
+      item.messages = as_user(text);
+    else
+      item.text = text;
     return item;
   }
   if (!item.src.is_array() || item.src.empty())
@@ -65,7 +67,8 @@ Item item_of(const Json& line, const std::string& where, bool chat) {
     if (!item.src[i].is_string()) fail_load("{}: turn {} of \"src\" is not a text", where, i);
     item.messages->push_back({{"role", "user"}, {"content", item.src[i].get<std::string>()}});
     if (i + 1 < item.src.size() && item.tgt.is_array() && i < item.tgt.size())
-      item.messages->push_back({{"role", "assistant"}, {"content", item.tgt[i].get<std::string>()}});
+      item.messages->push_back(
+          {{"role", "assistant"}, {"content", item.tgt[i].get<std::string>()}});
   }
   return item;
 }
@@ -75,8 +78,10 @@ std::vector<Item> read_items(const Args& args) {
   const bool chat = args.on("chat");
   for (const std::string& text : args.texts("prompt")) {
     items.push_back({.src = text});
-    if (chat) items.back().messages = as_user(text);
-    else items.back().text = text;
+    if (chat)
+      items.back().messages = as_user(text);
+    else
+      items.back().text = text;
   }
   for (const std::string& list : args.texts("prompt-token-ids"))
     items.push_back({.src = list, .tokens = parse_ids(list)});
@@ -202,7 +207,8 @@ int run_predict(const Args& args) {
   std::vector<Item> items = read_items(args);
   EngineConfig config = engine_config(args, folder);
   const ModelConfig model = read_model_config(folder, config.config_name);
-  const bool needs_text = std::ranges::any_of(items, [](const Item& i) { return i.tokens.empty(); });
+  const bool needs_text =
+      std::ranges::any_of(items, [](const Item& i) { return i.tokens.empty(); });
 
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat;

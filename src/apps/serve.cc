@@ -59,11 +59,12 @@ ServerConfig server_config(const Args& args, const std::string& folder, const Ll
 
 void say_ready(const std::string& host, uint16_t port, const std::string& model) {
   const std::string reachable = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
-  fmt::print("\nServing {} on http://{}:{} (Ctrl-C stops). Try it:\n\n"
-             "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' "
-             "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
-             "\"What is the capital of France?\"}}]}}'\n",
-             model, reachable, port, reachable, port);
+  fmt::print(
+      "\nServing {} on http://{}:{} (Ctrl-C stops). Try it:\n\n"
+      "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' "
+      "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
+      "\"What is the capital of France?\"}}]}}'\n",
+      model, reachable, port, reachable, port);
   std::fflush(stdout);
 }
 
@@ -71,8 +72,10 @@ void say_ready(const std::string& host, uint16_t port, const std::string& model)
 void refuse_missing_protection(const Args& args) {
   for (const char* flag : {"api-key", "ssl-certfile", "ssl-keyfile"})
     if (args.given(flag))
-      fail_load("--{} is not there yet, and starting without it would leave the server open; "
-                "put it behind a proxy and drop the flag", flag);
+      fail_load(
+          "--{} is not there yet, and starting without it would leave the server open; "
+          "put it behind a proxy and drop the flag",
+          flag);
   if (args.given("metrics-port") && args.integer("metrics-port") != args.integer("port"))
     spdlog::warn("--metrics-port {} is ignored: metrics are on the main port {}",
                  args.integer("metrics-port"), args.integer("port"));
@@ -80,7 +83,8 @@ void refuse_missing_protection(const Args& args) {
 
 // The first signal lets replies finish, the second cuts them off.
 bool wind_down(Server& server, double seconds) {
-  spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off", seconds);
+  spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
+               seconds);
   std::thread second([&] {
     if (wait_for_signal() != 0) server.force();
   });
@@ -112,7 +116,8 @@ int run_serve(const Args& args) {
   say_ready(args.text("host"), server.port(), model_names(args, folder).front());
 
   wait_for_signal();
-  const bool clean = wind_down(server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
+  const bool clean =
+      wind_down(server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
   server.stop();
   service.stop();
   llm->stop(/*drain=*/false);

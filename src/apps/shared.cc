@@ -57,8 +57,7 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.chunked_prefill = args.on("enable-chunked-prefill");
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   if (!(args.command() & kRuns)) return config;
-  config.load_format =
-      args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
+  config.load_format = args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
   config.threads = static_cast<int>(args.integer("threads"));
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   return config;
@@ -102,9 +101,12 @@ Conversation read_conversation(const std::string& path) {
     fail_load("{}: expected an object with \"messages\"", path);
   Conversation conversation;
   for (const auto& [key, value] : parsed->items()) {
-    if (key == "messages") conversation.messages = value;
-    else if (key == "tools") conversation.tools = value;
-    else conversation.kwargs[key] = value;
+    if (key == "messages")
+      conversation.messages = value;
+    else if (key == "tools")
+      conversation.tools = value;
+    else
+      conversation.kwargs[key] = value;
   }
   return conversation;
 }

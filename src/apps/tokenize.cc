@@ -14,14 +14,16 @@ Json parse_line(const std::string& line, size_t number) {
   return std::move(*parsed);
 }
 
-std::string encode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special) {
+std::string encode_line(const Tokenizer& tokenizer, const Json& value, size_t number,
+                        bool special) {
   if (!value.is_string()) fail_load("line {}: expected a JSON string", number);
   const auto ids = tokenizer.encode(value.get_ref<const std::string&>(),
                                     {.add_special = special, .parse_special = true});
   return Json(ids).dump();
 }
 
-std::string decode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special) {
+std::string decode_line(const Tokenizer& tokenizer, const Json& value, size_t number,
+                        bool special) {
   std::vector<int32_t> ids;
   if (!value.is_array()) fail_load("line {}: expected an array of token ids", number);
   for (const Json& id : value) {

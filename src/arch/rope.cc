@@ -26,8 +26,8 @@ std::vector<float> rope_frequencies(const Rope& rope) {
   for (size_t i = 0; i < speeds.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.dim);
     const float speed = 1.0f / std::pow(rope.theta, exponent);
-    speeds[i] = std::visit([&](const auto& scaling) { return Stretch{}(scaling, speed); },
-                           rope.scaling);
+    speeds[i] =
+        std::visit([&](const auto& scaling) { return Stretch{}(scaling, speed); }, rope.scaling);
   }
   return speeds;
 }

@@ -13,9 +13,9 @@ namespace skiff {
 }  // namespace skiff
 
 // SKIFF_CHECK(cond) or SKIFF_CHECK(cond, "format {}", value).
-#define SKIFF_CHECK(condition, ...)                                                \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
+#define SKIFF_CHECK(condition, ...)                                                       \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]]                                                        \
       ::skiff::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (0)
 

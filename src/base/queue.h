@@ -54,8 +54,8 @@ class Queue {
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<T> values_;   // guarded by mutex_
-  bool closed_ = false;    // guarded by mutex_
+  std::deque<T> values_;  // guarded by mutex_
+  bool closed_ = false;   // guarded by mutex_
 };
 
 }  // namespace skiff

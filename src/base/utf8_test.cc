@@ -22,9 +22,9 @@ TEST(Utf8, EveryCodePointRoundTrips) {
 }
 
 TEST(Utf8, RefusesWhatRfc3629Excludes) {
-  for (const char* bad : {"\x80", "\xBF", "\xC0\xAF", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80",
-                          "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF",
-                          "\xE4\xB8 ", "\xE4 "})
+  for (const char* bad :
+       {"\x80", "\xBF", "\xC0\xAF", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE4\xB8 ", "\xE4 "})
     EXPECT_EQ(utf8_length(bad), -1) << testing::PrintToString(bad);
 }
 

@@ -13,25 +13,25 @@
 namespace skiff {
 
 struct EngineConfig {
-  std::string model;                    // a folder
+  std::string model;  // a folder
   std::string config_name = "config.json";
-  std::string device = "cpu";           // cpu | reference
-  DType dtype = DType::kF32;            // compute: kF32 or kBF16
+  std::string device = "cpu";  // cpu | reference
+  DType dtype = DType::kF32;   // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;
-  uint64_t seed = 0;                    // of dummy weights
-  int threads = 0;                      // 0: one per core
+  uint64_t seed = 0;  // of dummy weights
+  int threads = 0;    // 0: one per core
   int max_num_seqs = 8;
-  int max_num_batched_tokens = 0;       // 0: the smaller of 8192 and max_model_len, at least 512
-                                        // (not chunked: max_model_len + max_num_seqs)
-  int max_model_len = 0;                // 0: what the model supports, at most 32768
+  int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
+                                   // (not chunked: max_model_len + max_num_seqs)
+  int max_model_len = 0;           // 0: what the model supports, at most 32768
   int block_size = 64;
-  int num_blocks_override = 0;          // 0: from the memory plan
+  int num_blocks_override = 0;  // 0: from the memory plan
   double memory_utilization = 0.9;
   bool prefix_caching = true;
-  bool chunked_prefill = true;          // false: a prompt is computed in one step, if the
-                                        // batched tokens allow (see sched/scheduler.h)
-  int steps_in_flight = 2;              // 1: wait for each step
-  bool quiet = false;                   // no progress bar, plan or ledger on stderr
+  bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
+                                // batched tokens allow (see sched/scheduler.h)
+  int steps_in_flight = 2;      // 1: wait for each step
+  bool quiet = false;           // no progress bar, plan or ledger on stderr
 };
 
 // A snapshot, for /metrics and /health. Counters only grow.
@@ -39,7 +39,7 @@ struct EngineStats {
   int running = 0, waiting = 0;
   int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
-  double seconds_since_progress = 0;      // since a step was committed, while work waits; else 0
+  double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
 };
 
 // submit, cancel, stats and stop may be called from any thread.

@@ -18,16 +18,16 @@ constexpr int kAllLogprobs = 1 << 30;  // the whole vocabulary
 // bad words, min_tokens, logit_bias, repetition, presence and frequency edit the logits;
 // then temperature, min_p, top_k, top_p; then the draw.
 struct SamplingParams {
-  float temperature = 1;  // >= 0; 0: greedy
-  float top_p = 1;        // (0, 1]; 0 is greedy, as in FastDeploy
-  float min_p = 0;        // [0, 1]
-  int top_k = 0;          // 0 or -1: off
-  float repetition = 1;   // > 0; counts prompt and output
+  float temperature = 1;              // >= 0; 0: greedy
+  float top_p = 1;                    // (0, 1]; 0 is greedy, as in FastDeploy
+  float min_p = 0;                    // [0, 1]
+  int top_k = 0;                      // 0 or -1: off
+  float repetition = 1;               // > 0; counts prompt and output
   float presence = 0, frequency = 0;  // [-2, 2]; count output only
-  uint64_t seed = 0;      // the draw is a pure function of (seed, output index, logits)
+  uint64_t seed = 0;                  // the draw is a pure function of (seed, output index, logits)
   int logprobs = kNoLogprobs;         // per output token: the chosen one and this many best
   int prompt_logprobs = kNoLogprobs;  // the same per prompt token; turns prefix reuse off
-  int min_tokens = 0;     // stop tokens cannot be drawn before this many
+  int min_tokens = 0;                 // stop tokens cannot be drawn before this many
   std::vector<std::pair<Token, float>> logit_bias;
   std::vector<std::vector<Token>> bad_words;  // token sequences that must not appear
   bool operator==(const SamplingParams&) const = default;
@@ -35,9 +35,9 @@ struct SamplingParams {
 
 // Stop strings are found at the edge, where text is; the engine knows tokens only.
 struct StopRule {
-  int max_tokens = 1024;        // >= 1
-  std::vector<Token> tokens;    // any of these ends the sequence (the caller adds EOS, unless
-                                // ignore_eos was asked for)
+  int max_tokens = 1024;      // >= 1
+  std::vector<Token> tokens;  // any of these ends the sequence (the caller adds EOS, unless
+                              // ignore_eos was asked for)
   bool operator==(const StopRule&) const = default;
 };
 
@@ -49,14 +49,19 @@ struct NewSequence {
   int priority = 0;  // lower first
 };
 
-struct Cancel { SeqId id; };
+struct Cancel {
+  SeqId id;
+};
 using Command = std::variant<NewSequence, Cancel>;
 
 // kStop: a stop token (the last of the event's tokens). kLength: max_tokens or the context is
 // full. kExhausted: refused, see Event::why.
 enum class Finish { kNone, kStop, kLength, kCancelled, kExhausted };
 
-struct TokenLogprob { Token token = 0; float logprob = 0; };
+struct TokenLogprob {
+  Token token = 0;
+  float logprob = 0;
+};
 // One position: the token that stands there, its rank (1 = most likely), and the best ones.
 struct PositionLogprobs {
   TokenLogprob chosen;
@@ -71,9 +76,9 @@ struct Event {
   std::vector<PositionLogprobs> logprobs;         // one per token if asked for
   std::vector<PositionLogprobs> prompt_logprobs;  // positions 1.. of the prompt, in order, in
                                                   // pieces as chunks are computed
-  bool admitted = false;  // true once, when the sequence first gets a slot
-  int cached = 0;         // with `admitted`: prompt tokens found in the prefix cache
-  std::string why;        // with kExhausted
+  bool admitted = false;                          // true once, when the sequence first gets a slot
+  int cached = 0;   // with `admitted`: prompt tokens found in the prefix cache
+  std::string why;  // with kExhausted
 };
 
 }  // namespace skiff

@@ -15,7 +15,7 @@ struct Span {
   int draft = 0;        // the last `draft` rows are guesses to be verified
   bool sample = false;  // false for every prefill chunk but the last
   int prompt_logprobs = kNoLogprobs;  // wanted of this span's rows that lie in the prompt
-  Token next = -1;      // the known token after the last row, when sample is false
+  Token next = -1;                    // the known token after the last row, when sample is false
   bool operator==(const Span&) const = default;
 };
 
@@ -23,9 +23,9 @@ struct Span {
 struct OpenSlot {
   int slot = 0;
   SamplingParams params;
-  std::vector<Token> history;       // prompt and output so far
-  int prompt_len = 0;               // the first so many of history are the prompt
-  std::vector<Token> stop_tokens;   // for min_tokens
+  std::vector<Token> history;      // prompt and output so far
+  int prompt_len = 0;              // the first so many of history are the prompt
+  std::vector<Token> stop_tokens;  // for min_tokens
   bool operator==(const OpenSlot&) const = default;
 };
 

@@ -72,14 +72,16 @@ class Workspace {
   std::vector<Tensor> writable_;
 };
 
-double at(const Tensor& t, int64_t row, int64_t col = 0);        // any float or int dtype
+double at(const Tensor& t, int64_t row, int64_t col = 0);           // any float or int dtype
 void put(const Tensor& t, int64_t row, int64_t col, double value);  // floats; rounds
 double rounded(double value, DType dtype);
 std::vector<std::byte> row_bytes(const Tensor& t, int64_t row);
 std::vector<std::byte> all_bytes(const Tensor& t);
 
 // A value and how far the arithmetic may stray from it before the result is rounded.
-struct Approx { double value, bound; };
+struct Approx {
+  double value, bound;
+};
 // Each element lies within `bound` plus one rounding to its dtype.
 void expect_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)>& want);
 

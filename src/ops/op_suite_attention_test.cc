@@ -55,8 +55,7 @@ double head_bound(const std::vector<double>& y, const Gqa& spec, int i) {
   if (i < spec.rope.dim) {
     partner = spec.rope.interleaved ? (i ^ 1) : (i < half ? i + half : i - half);
   }
-  const double length =
-      std::hypot(y[static_cast<size_t>(i)], y[static_cast<size_t>(partner)]);
+  const double length = std::hypot(y[static_cast<size_t>(i)], y[static_cast<size_t>(partner)]);
   return (spec.head_dim / 2 + 12) * 2 * kF32Round * length;
 }
 
@@ -88,11 +87,10 @@ void store_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size
     for (int h = 0; h < rotated; ++h) {
       const std::vector<double> want =
           expected_head(before, r, h, spec, h < spec.heads ? q : k, position);
-      expect_near(qkv.row_range(r, 1).col_range(h * spec.head_dim, spec.head_dim),
-                  [&](int64_t, int64_t i) {
-                    return Approx{want[static_cast<size_t>(i)],
-                                  head_bound(want, spec, static_cast<int>(i))};
-                  });
+      expect_near(qkv.row_range(r, 1).col_range(h * spec.head_dim, spec.head_dim), [&](int64_t,
+                                                                                       int64_t i) {
+        return Approx{want[static_cast<size_t>(i)], head_bound(want, spec, static_cast<int>(i))};
+      });
     }
     const int64_t kv_cols = spec.kv_heads * spec.head_dim;
     const Tensor stored_k = paged.cache_row(paged.kv.k, paged.seq_of(r), position);
@@ -330,10 +328,10 @@ TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
   for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)}) {
     for (DType act : {DType::kF32, DType::kBF16}) {
       const RowBytes whole = run_prompts(*ops, spec, act, lengths, {.chunks = {1000}});
-      for (const Cut& cut : {Cut{.chunks = {1}}, Cut{.chunks = {7, 1, 31, 2, 64}},
-                             Cut{.chunks = {1000}, .reversed = true, .page_seed = 9},
-                             Cut{.chunks = {16}, .page_seed = 77},
-                             Cut{.chunks = {100, 1}, .reversed = true}}) {
+      for (const Cut& cut :
+           {Cut{.chunks = {1}}, Cut{.chunks = {7, 1, 31, 2, 64}},
+            Cut{.chunks = {1000}, .reversed = true, .page_seed = 9},
+            Cut{.chunks = {16}, .page_seed = 77}, Cut{.chunks = {100, 1}, .reversed = true}}) {
         const RowBytes pieces = run_prompts(*ops, spec, act, lengths, cut);
         ASSERT_EQ(pieces.size(), whole.size());
         for (size_t r = 0; r < whole.size(); ++r) {

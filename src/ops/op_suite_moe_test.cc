@@ -52,11 +52,14 @@ void expect_routing(const Routing& got, const Tensor& logits, const Tensor& bias
     const std::vector<double> p = softmax(logits, t);
     std::vector<int32_t> ids(p.size());
     std::iota(ids.begin(), ids.end(), 0);
-    const auto score = [&](int32_t e) { return p[static_cast<size_t>(e)] + (bias ? at(bias, e) : 0); };
+    const auto score = [&](int32_t e) {
+      return p[static_cast<size_t>(e)] + (bias ? at(bias, e) : 0);
+    };
     std::stable_sort(ids.begin(), ids.end(),
                      [&](int32_t a, int32_t b) { return score(a) > score(b); });
     double sum = 0;
-    for (int k = 0; k < router.top_k; ++k) sum += p[static_cast<size_t>(ids[static_cast<size_t>(k)])];
+    for (int k = 0; k < router.top_k; ++k)
+      sum += p[static_cast<size_t>(ids[static_cast<size_t>(k)])];
     const double divisor = router.renorm ? std::max(sum, 1e-12) : 1;
     for (int k = 0; k < router.top_k; ++k) {
       const int32_t e = ids[static_cast<size_t>(k)];
@@ -75,7 +78,8 @@ void route_case(Ops& ops, int tokens, const Router& router, double bias_scale) {
                            router.experts, router.top_k, router.renorm, bias_scale));
   Workspace ws(static_cast<uint64_t>(tokens * 100 + router.experts));
   const Tensor logits = ws.random(DType::kF32, {tokens, router.experts}, 2);
-  const Tensor bias = bias_scale > 0 ? ws.random(DType::kF32, {router.experts}, bias_scale) : Tensor{};
+  const Tensor bias =
+      bias_scale > 0 ? ws.random(DType::kF32, {router.experts}, bias_scale) : Tensor{};
   Arena arena = make_arena();
   ws.begin_op({});
   const Routing got = ops.route(logits, bias, router, arena);
@@ -104,7 +108,8 @@ TEST_P(OpSuite, RouteBreaksTiesDownwards) {
     Workspace ws(static_cast<uint64_t>(experts));
     const Tensor logits = ws.random(DType::kF32, {9, experts});
     for (int64_t t = 0; t < 9; ++t) {
-      for (int e = 0; e < experts; ++e) put(logits, t, e, 0.37 * static_cast<double>((e + t) % 3) + 0.1);
+      for (int e = 0; e < experts; ++e)
+        put(logits, t, e, 0.37 * static_cast<double>((e + t) % 3) + 0.1);
     }
     Arena arena = make_arena();
     const Router router{.experts = experts, .top_k = 5};
@@ -149,7 +154,8 @@ void add_expert(std::vector<Approx>& out, const Tensor& x, int64_t row, double w
                 const Tensor& gate_up, const Tensor& down, int64_t expert, const MoeCase& c) {
   std::vector<Approx> inner;
   for (int64_t i = 0; i < c.width; ++i) {
-    const Sum gate = dot(x, row, gate_up, expert, i), up = dot(x, row, gate_up, expert, c.width + i);
+    const Sum gate = dot(x, row, gate_up, expert, i),
+              up = dot(x, row, gate_up, expert, c.width + i);
     const double a = c.kind == Act::kSilu
                          ? gate.value / (1 + std::exp(-gate.value))
                          : 0.5 * gate.value * std::erfc(-gate.value / std::numbers::sqrt2);
@@ -196,8 +202,7 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   const Linear ready_down = ops.prepare(down, c.act, &own_down);
   EXPECT_EQ(ready_gate_up.weight.dim, gate_up.weight.dim);
   Arena arena = make_arena();
-  const Routing routing =
-      ops.route(logits, {}, {.experts = c.experts, .top_k = c.top_k}, arena);
+  const Routing routing = ops.route(logits, {}, {.experts = c.experts, .top_k = c.top_k}, arena);
   ws.begin_op({out});
   ops.experts(out, x, routing, ready_gate_up, ready_down, c.kind, arena);
   ws.end_op();
@@ -214,10 +219,14 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
 
 TEST_P(OpSuite, Experts) {
   constexpr DType kF32 = DType::kF32, kF16 = DType::kF16, kBF16 = DType::kBF16;
-  for (const MoeCase& c : {MoeCase{0, 32, 16, 4, 2, kF32, kF32}, {1, 32, 16, 4, 2, kF32, kF32},
-                           {17, 33, 21, 5, 3, kF32, kF32}, {17, 64, 48, 8, 8, kBF16, kBF16},
-                           {1, 64, 48, 64, 6, kBF16, kBF16}, {5, 100, 36, 3, 1, kF16, kF32},
-                           {40, 65, 17, 6, 2, kF32, kBF16}, {33, 96, 32, 4, 2, kF16, kBF16},
+  for (const MoeCase& c : {MoeCase{0, 32, 16, 4, 2, kF32, kF32},
+                           {1, 32, 16, 4, 2, kF32, kF32},
+                           {17, 33, 21, 5, 3, kF32, kF32},
+                           {17, 64, 48, 8, 8, kBF16, kBF16},
+                           {1, 64, 48, 64, 6, kBF16, kBF16},
+                           {5, 100, 36, 3, 1, kF16, kF32},
+                           {40, 65, 17, 6, 2, kF32, kBF16},
+                           {33, 96, 32, 4, 2, kF16, kBF16},
                            {9, 40, 24, 1, 1, kBF16, kF32},
                            {6, 48, 32, 4, 2, kF32, kF32, Act::kGelu}}) {
     experts_case(*ops, c, false);
@@ -240,8 +249,8 @@ TEST_P(OpSuite, MoeRowsAreIndependent) {
     Arena arena = make_arena();
     expect_rows_independent(kTokens, [&](int begin, int count) {
       arena.reset();
-      const Routing routing = ops->route(logits.row_range(begin, count), {},
-                                         {.experts = kExperts, .top_k = 3}, arena);
+      const Routing routing =
+          ops->route(logits.row_range(begin, count), {}, {.experts = kExperts, .top_k = 3}, arena);
       const Tensor part = out.row_range(begin, count);
       ops->experts(part, x.row_range(begin, count), routing, ready_gate_up, ready_down, Act::kSilu,
                    arena);

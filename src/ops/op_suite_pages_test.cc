@@ -63,7 +63,8 @@ Stepped Paged::step(Workspace& ws, const std::vector<size_t>& order,
 }
 
 Tensor Paged::cache_row(const Tensor& cache, int seq, int position) const {
-  const int32_t page = pages_[static_cast<size_t>(seq)][static_cast<size_t>(position / kv.page_size)];
+  const int32_t page =
+      pages_[static_cast<size_t>(seq)][static_cast<size_t>(position / kv.page_size)];
   const int64_t cols = cache.dim[2] * cache.dim[3];
   return cache.reshaped({cache.dim[0] * kv.page_size, cols})
       .row_range(static_cast<int64_t>(page) * kv.page_size + position % kv.page_size, 1);

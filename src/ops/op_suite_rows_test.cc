@@ -126,7 +126,8 @@ TEST_P(OpSuite, AddNormOfTinyAndHugeRows) {
     expect_near(out, [&](int64_t r, int64_t c) {
       double squares = 0;
       for (int i = 0; i < 48; ++i) squares += at(residual, r, i) * at(residual, r, i);
-      const double y = at(residual, r, c) / std::sqrt(squares / 48 + static_cast<double>(norm.eps)) * at(norm.weight, c);
+      const double y = at(residual, r, c) /
+                       std::sqrt(squares / 48 + static_cast<double>(norm.eps)) * at(norm.weight, c);
       return Approx{y, 32 * kF32Round * std::abs(y)};
     });
   }

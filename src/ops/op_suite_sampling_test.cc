@@ -26,9 +26,12 @@ SampleBatch make_batch(Workspace& ws, const std::vector<Params>& params,
     min_p.push_back(p.min_p);
     top_k.push_back(p.top_k);
   }
-  return {.temperature = ws.floats(temperature), .top_p = ws.floats(top_p),
-          .min_p = ws.floats(min_p), .top_k = ws.ints(top_k),
-          .seed = ws.longs(seed), .draw = ws.longs(draw)};
+  return {.temperature = ws.floats(temperature),
+          .top_p = ws.floats(top_p),
+          .min_p = ws.floats(min_p),
+          .top_k = ws.ints(top_k),
+          .seed = ws.longs(seed),
+          .draw = ws.longs(draw)};
 }
 
 struct Entry {
@@ -42,12 +45,14 @@ std::vector<Entry> distribution(const Tensor& logits, int64_t row, const Params&
   double best = -INFINITY, sum = 0;
   for (int64_t i = 0; i < logits.cols(); ++i) best = std::max(best, at(logits, row, i));
   for (int64_t i = 0; i < logits.cols(); ++i) {
-    const double p = std::exp((at(logits, row, i) - best) / static_cast<double>(params.temperature));
+    const double p =
+        std::exp((at(logits, row, i) - best) / static_cast<double>(params.temperature));
     all.push_back({p, static_cast<int32_t>(i)});
     sum += p;
   }
   for (Entry& e : all) e.p /= sum;
-  std::stable_sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.p > b.p; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Entry& a, const Entry& b) { return a.p > b.p; });
   std::vector<Entry> out;
   double mass = 0;
   for (const Entry& e : all) {
@@ -104,7 +109,8 @@ TEST_P(OpSuite, SampleMatchesItsDefinition) {
     }
     const std::vector<int32_t> got = draw(*ops, ws, logits, make_batch(ws, kinds, seeds, draws));
     for (size_t r = 0; r < kinds.size(); ++r) {
-      const double u = uniform_draw(static_cast<uint64_t>(seeds[r]), static_cast<uint64_t>(draws[r]));
+      const double u =
+          uniform_draw(static_cast<uint64_t>(seeds[r]), static_cast<uint64_t>(draws[r]));
       const Params& p = kinds[r];
       ASSERT_EQ(got[r], expected_id(logits, static_cast<int64_t>(r), p, u))
           << "vocab " << vocab << " temperature " << p.temperature << " top_p " << p.top_p
@@ -115,7 +121,8 @@ TEST_P(OpSuite, SampleMatchesItsDefinition) {
 
 TEST_P(OpSuite, GreedyTakesTheFirstMaximum) {
   for (int vocab : {1, 5, 16, 33, 513, 5000}) {
-    for (const Params& params : {Params{.temperature = 0}, Params{.top_p = 0}, Params{.top_k = 1}}) {
+    for (const Params& params :
+         {Params{.temperature = 0}, Params{.top_p = 0}, Params{.top_k = 1}}) {
       Workspace ws(static_cast<uint64_t>(vocab));
       const Tensor logits = ws.random(DType::kF32, {8, vocab});
       std::vector<int32_t> want;
@@ -129,8 +136,9 @@ TEST_P(OpSuite, GreedyTakesTheFirstMaximum) {
         want.push_back(first);
       }
       const std::vector<int64_t> zeros(8, 0);
-      EXPECT_EQ(draw(*ops, ws, logits, make_batch(ws, std::vector<Params>(8, params), zeros, zeros)),
-                want);
+      EXPECT_EQ(
+          draw(*ops, ws, logits, make_batch(ws, std::vector<Params>(8, params), zeros, zeros)),
+          want);
     }
   }
 }
@@ -146,8 +154,8 @@ TEST_P(OpSuite, CutsAmongTiesKeepLowerIds) {
       for (int64_t i = 0; i < kVocab; ++i) put(logits, r, i, i % 2 ? 1.5 : -9);
       seeds.push_back(r);
     }
-    const SampleBatch batch = make_batch(ws, std::vector<Params>(kRows, params), seeds,
-                                         std::vector<int64_t>(kRows, 1));
+    const SampleBatch batch =
+        make_batch(ws, std::vector<Params>(kRows, params), seeds, std::vector<int64_t>(kRows, 1));
     std::vector<int32_t> got = draw(*ops, ws, logits, batch);
     std::sort(got.begin(), got.end());
     got.erase(std::unique(got.begin(), got.end()), got.end());
@@ -173,8 +181,9 @@ TEST_P(OpSuite, TopKAndMinPComeBeforeTopP) {
     seeds.push_back(r + 1000);
   }
   const std::vector<int32_t> got =
-      draw(*ops, ws, logits, make_batch(ws, std::vector<Params>(kRows, {.top_p = 0.6f, .top_k = 2}),
-                                        seeds, std::vector<int64_t>(kRows, 0)));
+      draw(*ops, ws, logits,
+           make_batch(ws, std::vector<Params>(kRows, {.top_p = 0.6f, .top_k = 2}), seeds,
+                      std::vector<int64_t>(kRows, 0)));
   EXPECT_EQ(std::count(got.begin(), got.end(), 0) + std::count(got.begin(), got.end(), 1), 0);
   // 3/7 of 300 with a deviation of 8.6.
   EXPECT_NEAR(static_cast<double>(std::count(got.begin(), got.end(), 2)), 300.0 * 3 / 7, 43);
@@ -255,7 +264,8 @@ TEST_P(OpSuite, SampledRowsAreIndependent) {
   std::vector<Params> params;
   std::vector<int64_t> seeds, draws;
   for (int r = 0; r < kRows; ++r) {
-    params.push_back({.temperature = 0.5f * static_cast<float>(r % 4), .top_p = r % 3 ? 0.9f : 1,
+    params.push_back({.temperature = 0.5f * static_cast<float>(r % 4),
+                      .top_p = r % 3 ? 0.9f : 1,
                       .top_k = r % 5 * 10});
     seeds.push_back(r * r);
     draws.push_back(r % 7);
@@ -263,9 +273,12 @@ TEST_P(OpSuite, SampledRowsAreIndependent) {
   const SampleBatch all = make_batch(ws, params, seeds, draws);
   expect_rows_independent(kRows, [&](int begin, int count) {
     const auto part = [&](const Tensor& t) { return t.row_range(begin, count); };
-    const SampleBatch batch{.temperature = part(all.temperature), .top_p = part(all.top_p),
-                            .min_p = part(all.min_p), .top_k = part(all.top_k),
-                            .seed = part(all.seed), .draw = part(all.draw)};
+    const SampleBatch batch{.temperature = part(all.temperature),
+                            .top_p = part(all.top_p),
+                            .min_p = part(all.min_p),
+                            .top_k = part(all.top_k),
+                            .seed = part(all.seed),
+                            .draw = part(all.draw)};
     ops->sample(part(out), part(logits), batch);
     RowBytes rows;
     for (int r = 0; r < count; ++r) rows.push_back(row_bytes(part(out), r));
@@ -361,8 +374,10 @@ TEST_P(OpSuite, EditLogitsInOrder) {
       }
       start.push_back(static_cast<int32_t>(token.size()));
     }
-    const LogitEdits edits{.row_start = ws.ints(start), .token = ws.ints(token),
-                           .divide = ws.floats(divide), .add = ws.floats(add)};
+    const LogitEdits edits{.row_start = ws.ints(start),
+                           .token = ws.ints(token),
+                           .divide = ws.floats(divide),
+                           .add = ws.floats(add)};
     ws.begin_op({logits});
     ops->edit_logits(logits, edits);
     ws.end_op();

@@ -114,7 +114,8 @@ void Workspace::forgive(Block& block, const Tensor& part) {
   const std::byte* base = block.bytes.data();
   if (data < base || data >= base + block.bytes.size()) return;
   for (int64_t r = 0; r < part.rows(); ++r) {
-    std::copy_n(row_data(part, r), row_size(part), block.before.data() + (row_data(part, r) - base));
+    std::copy_n(row_data(part, r), row_size(part),
+                block.before.data() + (row_data(part, r) - base));
   }
 }
 
@@ -133,21 +134,33 @@ void Workspace::end_op() {
 
 double at(const Tensor& t, int64_t row, int64_t col) {
   switch (t.dtype) {
-    case DType::kF32: return t.row<float>(row)[col];
-    case DType::kF16: return to_float(t.row<F16>(row)[col]);
-    case DType::kBF16: return to_float(t.row<BF16>(row)[col]);
-    case DType::kI32: return t.row<int32_t>(row)[col];
-    default: SKIFF_CHECK(false, "at() of {}", name(t.dtype));
+    case DType::kF32:
+      return t.row<float>(row)[col];
+    case DType::kF16:
+      return to_float(t.row<F16>(row)[col]);
+    case DType::kBF16:
+      return to_float(t.row<BF16>(row)[col]);
+    case DType::kI32:
+      return t.row<int32_t>(row)[col];
+    default:
+      SKIFF_CHECK(false, "at() of {}", name(t.dtype));
   }
 }
 
 void put(const Tensor& t, int64_t row, int64_t col, double value) {
   const auto x = static_cast<float>(value);
   switch (t.dtype) {
-    case DType::kF32: t.row<float>(row)[col] = x; return;
-    case DType::kF16: t.row<F16>(row)[col] = to_f16(x); return;
-    case DType::kBF16: t.row<BF16>(row)[col] = to_bf16(x); return;
-    default: SKIFF_CHECK(false, "put() to {}", name(t.dtype));
+    case DType::kF32:
+      t.row<float>(row)[col] = x;
+      return;
+    case DType::kF16:
+      t.row<F16>(row)[col] = to_f16(x);
+      return;
+    case DType::kBF16:
+      t.row<BF16>(row)[col] = to_bf16(x);
+      return;
+    default:
+      SKIFF_CHECK(false, "put() to {}", name(t.dtype));
   }
 }
 
@@ -175,9 +188,9 @@ void expect_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)
   for (int64_t r = 0; r < got.rows() && failures < 5; ++r) {
     for (int64_t c = 0; c < got.cols() && failures < 5; ++c) {
       const Approx expected = want(r, c);
-      const double bound =
-          expected.bound + round_off(got.dtype) * (std::abs(expected.value) + expected.bound) +
-          std::numeric_limits<float>::min();
+      const double bound = expected.bound +
+                           round_off(got.dtype) * (std::abs(expected.value) + expected.bound) +
+                           std::numeric_limits<float>::min();
       const double value = at(got, r, c);
       if (std::abs(value - expected.value) <= bound) continue;
       ADD_FAILURE() << "row " << r << ", column " << c << ": " << value << " is not "
@@ -232,9 +245,10 @@ TEST(OpSuiteItself, SeesWrongValues) {
   expect_near(out, exactly);
   const double value = at(out, 1, 2);
   EXPECT_NONFATAL_FAILURE(
-      expect_near(out, [&](int64_t r, int64_t c) {
-        return Approx{r == 1 && c == 2 ? value * (1 + 0x1p-21) : at(out, r, c), 0};
-      }),
+      expect_near(out,
+                  [&](int64_t r, int64_t c) {
+                    return Approx{r == 1 && c == 2 ? value * (1 + 0x1p-21) : at(out, r, c), 0};
+                  }),
       "row 1, column 2");
 }
 

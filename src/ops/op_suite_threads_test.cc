@@ -61,7 +61,8 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
                           .top_p = ws.floats(std::vector<float>(n, 0.95f)),
                           .min_p = ws.floats(std::vector<float>(n, 0.001f)),
                           .top_k = ws.ints(std::vector<int32_t>(n, 50)),
-                          .seed = ws.longs(seeds), .draw = ws.longs(seeds)};
+                          .seed = ws.longs(seeds),
+                          .draw = ws.longs(seeds)};
   const Tensor ids = ws.output(DType::kI32, {rows}), rank = ws.output(DType::kI32, {rows});
   const Tensor logprob = ws.output(DType::kF32, {rows});
   const Tensor top_ids = ws.output(DType::kI32, {rows, 5}), top = ws.output(DType::kF32, {rows, 5});
@@ -83,7 +84,8 @@ TEST(OpThreads, NumberDoesNotShow) {
     };
     for (DType act : {DType::kF32, DType::kBF16}) {
       for (const std::vector<Piece>& pieces :
-           {std::vector<Piece>{{0, 70}, {33, 1}, {5, 0}, {200, 1}, {64, 7}}, {{130, 1}},
+           {std::vector<Piece>{{0, 70}, {33, 1}, {5, 0}, {200, 1}, {64, 7}},
+            {{130, 1}},
             {{3, 1}, {4, 1}, {15, 1}, {16, 1}, {17, 1}}}) {
         const std::vector<std::byte> alone = run(1, act, pieces);
         for (int threads : {3, 4, 0}) {

@@ -30,8 +30,11 @@ const std::vector<float> kLogits = {4, -2, 1, -1, 3, 0.5f, -8, 2};
 
 SlotState state(const SamplingParams& params, std::vector<Token> history, int prompt_len,
                 std::vector<Token> stop = {}) {
-  return SlotState({.slot = 0, .params = params, .history = std::move(history),
-                    .prompt_len = prompt_len, .stop_tokens = std::move(stop)});
+  return SlotState({.slot = 0,
+                    .params = params,
+                    .history = std::move(history),
+                    .prompt_len = prompt_len,
+                    .stop_tokens = std::move(stop)});
 }
 
 std::vector<Token> banned(const SlotState& slot) {
@@ -39,8 +42,10 @@ std::vector<Token> banned(const SlotState& slot) {
   std::vector<Token> out;
   for (Token t = 0; t < kVocab; ++t) {
     const float x = after[static_cast<size_t>(t)];
-    if (x == -kInf) out.push_back(t);
-    else EXPECT_EQ(x, kLogits[static_cast<size_t>(t)]);
+    if (x == -kInf)
+      out.push_back(t);
+    else
+      EXPECT_EQ(x, kLogits[static_cast<size_t>(t)]);
   }
   return out;
 }
@@ -60,8 +65,8 @@ TEST(Rules, BiasIsAddedThenDividedThenPenalized) {
   params.frequency = 0.25f;
   // 0 twice in the output, 1 and 2 once, 3 in the prompt only.
   EXPECT_THAT(edited(state(params, {3, 0, 1, 0, 2}, 1), kLogits),
-              ElementsAre((4 + 2) / 2.0f - 1, (-2 + 5) / 2.0f - 0.75f, (1 - 4) * 2.0f - 0.75f,
-                          -2, 3, 0.5f, -8, 2));
+              ElementsAre((4 + 2) / 2.0f - 1, (-2 + 5) / 2.0f - 0.75f, (1 - 4) * 2.0f - 0.75f, -2,
+                          3, 0.5f, -8, 2));
 }
 
 TEST(Rules, BansOutliveAllOtherRules) {

@@ -77,7 +77,8 @@ TEST_F(SamplerTest, NeitherBatchNorSlotNorPreemptionShows) {
 
   Sampler busy(kVocab, 5, *ops);
   Running b{.name = 4, .slot = 3, .history = {9, 8, 7}};
-  Running other{.name = 5, .slot = 1, .history = {1}}, third{.name = 6, .slot = 4, .history = {2, 2}};
+  Running other{.name = 5, .slot = 1, .history = {1}},
+      third{.name = 6, .slot = 4, .history = {2, 2}};
   busy.open(opening(other, 1, lively(1)));
   busy.open(opening(b, 3, lively(77)));
   busy.open(opening(third, 2, {}));
@@ -86,9 +87,12 @@ TEST_F(SamplerTest, NeitherBatchNorSlotNorPreemptionShows) {
       b.slot = 0;
       busy.open(opening(b, 3, lively(77)));
     }
-    if (i % 3 == 0) step(busy, {&other, &b, &third});
-    else if (i % 3 == 1) step(busy, {&b, &other});
-    else step(busy, {&third, &b});
+    if (i % 3 == 0)
+      step(busy, {&other, &b, &third});
+    else if (i % 3 == 1)
+      step(busy, {&b, &other});
+    else
+      step(busy, {&third, &b});
   }
   EXPECT_EQ(a.history, b.history);
 }
@@ -106,7 +110,8 @@ TEST_F(SamplerTest, DrawsAreNumberedByOutput) {
     std::vector<float> logits(kVocab, 1.5f);
     const std::vector<int> slots = {0};
     history.push_back(sampler.sample(rows_of(logits), slots).tokens[0]);
-    EXPECT_EQ(history.back(), static_cast<Token>(kVocab * uniform_draw(12345, static_cast<uint64_t>(i))));
+    EXPECT_EQ(history.back(),
+              static_cast<Token>(kVocab * uniform_draw(12345, static_cast<uint64_t>(i))));
   }
 }
 

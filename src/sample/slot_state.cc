@@ -6,8 +6,7 @@
 
 namespace skiff {
 
-SlotState::SlotState(const OpenSlot& slot)
-    : params_(slot.params), stop_tokens_(slot.stop_tokens) {
+SlotState::SlotState(const OpenSlot& slot) : params_(slot.params), stop_tokens_(slot.stop_tokens) {
   const auto prompt_len = static_cast<size_t>(slot.prompt_len);
   SKIFF_CHECK(slot.prompt_len >= 0 && prompt_len <= slot.history.size(), "{} of {}",
               slot.prompt_len, slot.history.size());

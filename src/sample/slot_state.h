@@ -11,7 +11,9 @@ namespace skiff {
 
 class SlotState {
  public:
-  struct Count { int prompt = 0, output = 0; };
+  struct Count {
+    int prompt = 0, output = 0;
+  };
 
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // one more output token

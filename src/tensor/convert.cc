@@ -43,10 +43,14 @@ void convert_rows(Tensor dst, Tensor src) {
 template <class D>
 void convert_to(Tensor dst, Tensor src) {
   switch (src.dtype) {
-    case DType::kF32: return convert_rows<D, float>(dst, src);
-    case DType::kF16: return convert_rows<D, F16>(dst, src);
-    case DType::kBF16: return convert_rows<D, BF16>(dst, src);
-    default: SKIFF_CHECK(false, "convert from {}", name(src.dtype));
+    case DType::kF32:
+      return convert_rows<D, float>(dst, src);
+    case DType::kF16:
+      return convert_rows<D, F16>(dst, src);
+    case DType::kBF16:
+      return convert_rows<D, BF16>(dst, src);
+    default:
+      SKIFF_CHECK(false, "convert from {}", name(src.dtype));
   }
 }
 
@@ -56,10 +60,14 @@ void convert(Tensor dst, Tensor src) {
   SKIFF_CHECK_EQ(dst.rows(), src.rows());
   SKIFF_CHECK_EQ(dst.cols(), src.cols());
   switch (dst.dtype) {
-    case DType::kF32: return convert_to<float>(dst, src);
-    case DType::kF16: return convert_to<F16>(dst, src);
-    case DType::kBF16: return convert_to<BF16>(dst, src);
-    default: SKIFF_CHECK(false, "convert to {}", name(dst.dtype));
+    case DType::kF32:
+      return convert_to<float>(dst, src);
+    case DType::kF16:
+      return convert_to<F16>(dst, src);
+    case DType::kBF16:
+      return convert_to<BF16>(dst, src);
+    default:
+      SKIFF_CHECK(false, "convert to {}", name(dst.dtype));
   }
 }
 

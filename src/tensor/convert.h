@@ -18,10 +18,20 @@ inline BF16 to_bf16(float x) {
 }
 F16 to_f16(float x);
 
-template <class T> T from_float(float x);
-template <> inline float from_float<float>(float x) { return x; }
-template <> inline BF16 from_float<BF16>(float x) { return to_bf16(x); }
-template <> inline F16 from_float<F16>(float x) { return to_f16(x); }
+template <class T>
+T from_float(float x);
+template <>
+inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+inline BF16 from_float<BF16>(float x) {
+  return to_bf16(x);
+}
+template <>
+inline F16 from_float<F16>(float x) {
+  return to_f16(x);
+}
 
 // dst gets src's values; shapes equal; float dtypes kF32, kF16, kBF16 in any pairing.
 void convert(Tensor dst, Tensor src);

@@ -4,28 +4,41 @@ namespace skiff {
 
 int bits(DType dtype) {
   switch (dtype) {
-    case DType::kI64: return 64;
+    case DType::kI64:
+      return 64;
     case DType::kF32:
-    case DType::kI32: return 32;
+    case DType::kI32:
+      return 32;
     case DType::kF16:
-    case DType::kBF16: return 16;
+    case DType::kBF16:
+      return 16;
     case DType::kF8E4M3:
-    case DType::kU8: return 8;
-    case DType::kF4E2M1: return 4;
+    case DType::kU8:
+      return 8;
+    case DType::kF4E2M1:
+      return 4;
   }
   return 0;
 }
 
 std::string_view name(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "float32";
-    case DType::kF16: return "float16";
-    case DType::kBF16: return "bfloat16";
-    case DType::kF8E4M3: return "float8_e4m3";
-    case DType::kF4E2M1: return "float4_e2m1";
-    case DType::kI32: return "int32";
-    case DType::kI64: return "int64";
-    case DType::kU8: return "uint8";
+    case DType::kF32:
+      return "float32";
+    case DType::kF16:
+      return "float16";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF8E4M3:
+      return "float8_e4m3";
+    case DType::kF4E2M1:
+      return "float4_e2m1";
+    case DType::kI32:
+      return "int32";
+    case DType::kI64:
+      return "int64";
+    case DType::kU8:
+      return "uint8";
   }
   return "?";
 }

@@ -23,15 +23,23 @@ struct Device {
 };
 
 // Storage forms of the two 16-bit floats; conversions are in tensor/convert.h.
-struct BF16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
+struct BF16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
 
 // What DType means in C++. Unlisted types have no plain host form.
-template <class T> inline constexpr bool is_element = false;
-template <class T> inline constexpr DType dtype_of = DType::kU8;
-#define SKIFF_ELEMENT(T, D)                       \
-  template <> inline constexpr bool is_element<T> = true; \
-  template <> inline constexpr DType dtype_of<T> = DType::D;
+template <class T>
+inline constexpr bool is_element = false;
+template <class T>
+inline constexpr DType dtype_of = DType::kU8;
+#define SKIFF_ELEMENT(T, D)                   \
+  template <>                                 \
+  inline constexpr bool is_element<T> = true; \
+  template <>                                 \
+  inline constexpr DType dtype_of<T> = DType::D;
 SKIFF_ELEMENT(float, kF32)
 SKIFF_ELEMENT(F16, kF16)
 SKIFF_ELEMENT(BF16, kBF16)
@@ -65,7 +73,9 @@ struct Tensor {
     return static_cast<T*>(data);
   }
   template <class T>
-  T* row(int64_t r) const { return as<T>() + r * row_stride; }
+  T* row(int64_t r) const {
+    return as<T>() + r * row_stride;
+  }
 };
 static_assert(std::is_trivially_copyable_v<Tensor>);
 

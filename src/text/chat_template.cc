@@ -20,7 +20,8 @@ Error invalid(std::string what) { return {Code::kInvalid, std::move(what), "chat
 
 class JinjaChatTemplate : public ChatTemplate {
  public:
-  JinjaChatTemplate(Template main, std::optional<Template> with_tools, OrderedJson special, Clock clock)
+  JinjaChatTemplate(Template main, std::optional<Template> with_tools, OrderedJson special,
+                    Clock clock)
       : main_(std::move(main)),
         with_tools_(std::move(with_tools)),
         special_(std::move(special)),
@@ -54,7 +55,8 @@ struct Sources {
   std::string where;             // for messages
 };
 
-Result<std::unique_ptr<ChatTemplate>> build(const Sources& sources, OrderedJson special, Clock clock) {
+Result<std::unique_ptr<ChatTemplate>> build(const Sources& sources, OrderedJson special,
+                                            Clock clock) {
   auto main = Template::parse(sources.main);
   if (!main) return invalid(sources.where + ": " + main.error().what);
   std::optional<Template> with_tools;
@@ -87,7 +89,8 @@ Sources from_json(const Json& value, std::string where) {
   for (const Json& entry : value) {
     if (!entry.is_object()) continue;
     const Fields fields(entry, out.where);
-    const auto name = fields.get<std::string>("name", ""), text = fields.get<std::string>("template", "");
+    const auto name = fields.get<std::string>("name", ""),
+               text = fields.get<std::string>("template", "");
     if (name == "default") out.main = text;
     if (name == "tool_use") out.with_tools = text;
   }
@@ -153,7 +156,8 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& mode
   const fs::path config_path = fs::path(model_dir) / "tokenizer_config.json";
   Json config = is_file(config_path) ? read_json_file(config_path.string()) : Json::object();
   if (!config.is_object()) return invalid(config_path.string() + ": expected a JSON object");
-  const auto sources = override_text.empty() ? of_folder(model_dir, config) : overriding(override_text);
+  const auto sources =
+      override_text.empty() ? of_folder(model_dir, config) : overriding(override_text);
   if (!sources) return sources.error();
   return build(*sources, special_tokens(config), {});
 } catch (const LoadError& e) {

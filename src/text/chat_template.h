@@ -15,7 +15,8 @@ namespace skiff {
 struct Conversation {
   OrderedJson messages = OrderedJson::array();
   OrderedJson tools = nullptr;
-  OrderedJson kwargs = OrderedJson::object();  // chat_template_kwargs: more variables for the template
+  OrderedJson kwargs =
+      OrderedJson::object();  // chat_template_kwargs: more variables for the template
   bool add_generation_prompt = true;
 };
 

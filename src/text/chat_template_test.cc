@@ -113,7 +113,8 @@ TEST(ChatTemplate, KwargsAndPrompt) {
 }
 
 TEST(ChatTemplate, RefusalIsTheCallersMistake) {
-  const auto made = make_chat_template("{{ raise_exception('roles must alternate') }}", Json::object());
+  const auto made =
+      make_chat_template("{{ raise_exception('roles must alternate') }}", Json::object());
   ASSERT_TRUE(made);
   const auto text = (*made)->render(hello());
   ASSERT_FALSE(text);
@@ -154,15 +155,18 @@ class RealTemplates {
   const ChatTemplate* compiled(const std::string& name) {
     if (const auto it = made_.find(name); it != made_.end()) return it->second.get();
     std::string text = read_text(data_ / name);
-    if (name.ends_with(".json")) text = OrderedJson::parse(text)["chat_template"].get<std::string>();
-    auto made = make_chat_template(text, Json::object(), [this] { return sums_["now"].get<std::time_t>(); });
+    if (name.ends_with(".json"))
+      text = OrderedJson::parse(text)["chat_template"].get<std::string>();
+    auto made = make_chat_template(text, Json::object(),
+                                   [this] { return sums_["now"].get<std::time_t>(); });
     return (made_[name] = made ? std::move(*made) : nullptr).get();
   }
 
   Conversation conversation(const std::string& name, bool prompt) {
-    OrderedJson context = name.starts_with("shared:")
-                              ? read_ordered(data_ / "chat_templates/contexts" / (name.substr(7) + ".json"))
-                              : sums_["contexts"][name];
+    OrderedJson context =
+        name.starts_with("shared:")
+            ? read_ordered(data_ / "chat_templates/contexts" / (name.substr(7) + ".json"))
+            : sums_["contexts"][name];
     Conversation c;
     c.messages = context["messages"];
     if (context.contains("tools")) c.tools = context["tools"];

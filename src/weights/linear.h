@@ -15,7 +15,6 @@ struct Linear {
   Tensor weight;
   Tensor bias;  // [out] f32; empty when none
   Scheme scheme = Scheme::kPlain;
-
 };
 
 struct Norm {

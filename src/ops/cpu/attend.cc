@@ -56,7 +56,9 @@ struct Context {
 struct State {
   float *max, *sum, *o;
 
-  static int64_t floats(int queries, int64_t o_stride) { return round_up(queries * (o_stride + 2), 16); }
+  static int64_t floats(int queries, int64_t o_stride) {
+    return round_up(queries * (o_stride + 2), 16);
+  }
   static State in(float* memory, int queries, int64_t o_stride) {
     return {memory + queries * o_stride, memory + queries * (o_stride + 1), memory};
   }
@@ -91,8 +93,12 @@ struct Workspace {
 
   static Workspace take(Scratch& scratch, int64_t dim, int64_t o_stride, int queries) {
     const int64_t state = State::floats(queries, o_stride);
-    const int64_t sizes[] = {round_up(dim, 16) * kKvBlock, o_stride * kKvBlock,
-                             queries * kKvBlock, round_up(queries * dim, 16), state, state,
+    const int64_t sizes[] = {round_up(dim, 16) * kKvBlock,
+                             o_stride * kKvBlock,
+                             queries * kKvBlock,
+                             round_up(queries * dim, 16),
+                             state,
+                             state,
                              2 * round_up(queries, 16)};
     int64_t total = 0;
     for (int64_t n : sizes) total += n;
@@ -161,9 +167,9 @@ void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSp
   find_rows(c, b.seq, c.kv.v, span.head, span.first, span.keys, v);
   find_rows(c, b.seq, c.kv.k, next.head, next.first, next.keys, next_k);
   find_rows(c, b.seq, c.kv.v, next.head, next.first, next.keys, next_v);
-  c.kernels.load_kv(w.kt, w.v, c.o_stride,
-                    {k, v, span.keys, c.spec.head_dim, c.kv.k.dtype == DType::kBF16, next_k,
-                     next_v, next.keys});
+  c.kernels.load_kv(
+      w.kt, w.v, c.o_stride,
+      {k, v, span.keys, c.spec.head_dim, c.kv.k.dtype == DType::kBF16, next_k, next_v, next.keys});
 }
 
 // One step of the online softmax for the rows of `b` that see positions [first, first + 64).
@@ -256,7 +262,12 @@ std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, boo
 
 void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                         const KvLayer& kv) {
-  const Context c = {kernels_, spec, batch, kv, q, spec.heads / spec.kv_heads,
+  const Context c = {kernels_,
+                     spec,
+                     batch,
+                     kv,
+                     q,
+                     spec.heads / spec.kv_heads,
                      round_up(spec.head_dim, 2 * kPanel)};
   SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
   SKIFF_CHECK_EQ(out.cols(), q.cols());

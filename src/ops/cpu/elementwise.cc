@@ -88,8 +88,7 @@ void CpuOps::activate(float* out, const float* gate, const float* up, int64_t n,
   if (act == Act::kSilu) return kernels_.silu_mul(out, gate, up, n);
   SKIFF_CHECK(act == Act::kGelu);
   constexpr float kRootHalf = 1 / std::numbers::sqrt2_v<float>;
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = 0.5f * gate[i] * std::erfc(-gate[i] * kRootHalf) * up[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = 0.5f * gate[i] * std::erfc(-gate[i] * kRootHalf) * up[i];
 }
 
 void CpuOps::gated_act(Tensor out, Tensor gate_up, Act act) {

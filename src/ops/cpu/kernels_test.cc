@@ -40,7 +40,9 @@ class KernelsTest : public testing::TestWithParam<Isa> {
   const Kernels k = kernels_for(GetParam());
 };
 INSTANTIATE_TEST_SUITE_P(Isas, KernelsTest, testing::ValuesIn(available_isas()),
-                         [](const auto& info) { return std::string(kernels_for(info.param).name); });
+                         [](const auto& info) {
+                           return std::string(kernels_for(info.param).name);
+                         });
 
 struct Product {
   std::vector<float> c;
@@ -60,10 +62,16 @@ Product multiply(const Kernels& k, const PanelShape& shape, const Buffer& packed
   const std::vector<BF16> halves = rounded(wide);
   Product p{{}, shape.panels() * kPanel};
   p.c.assign(static_cast<size_t>(rows * p.ldc), std::nanf(""));
-  (bf16 ? k.gemm_bf16 : k.gemm_f32)(
-      {.a = narrow ? static_cast<const void*>(halves.data()) : wide.data(),
-       .lda = lda, .rows = rows, .b = packed.data(), .panel_stride = shape.panel_elements(),
-       .panels = static_cast<int>(shape.panels()), .k = shape.k(), .c = p.c.data(), .ldc = p.ldc});
+  (bf16 ? k.gemm_bf16
+        : k.gemm_f32)({.a = narrow ? static_cast<const void*>(halves.data()) : wide.data(),
+                       .lda = lda,
+                       .rows = rows,
+                       .b = packed.data(),
+                       .panel_stride = shape.panel_elements(),
+                       .panels = static_cast<int>(shape.panels()),
+                       .k = shape.k(),
+                       .c = p.c.data(),
+                       .ldc = p.ldc});
   return p;
 }
 
@@ -93,7 +101,8 @@ TEST_P(KernelsTest, ProductsMatchAndDoNotDependOnTheirRows) {
             }
             // Each of `in` additions and products rounds by 2^-24 of at most `size`.
             const float got = all.c[static_cast<size_t>(r * all.ldc + o)];
-            ASSERT_NEAR(got, want, size * static_cast<double>(in + 1) * 0x1p-23) << in << ' ' << out;
+            ASSERT_NEAR(got, want, size * static_cast<double>(in + 1) * 0x1p-23)
+                << in << ' ' << out;
             ASSERT_EQ(got, one.c[static_cast<size_t>(o)]) << "row " << r << " in " << in;
             ASSERT_EQ(got, few.c[static_cast<size_t>((r - std::min(r, rows - 18)) * few.ldc + o)]);
           }
@@ -127,17 +136,17 @@ TEST_P(KernelsTest, ConversionsMatchTheScalarOnes) {
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
   std::vector<float> y(all.size());
   const auto same = [](float a, float b) {
-    return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+    return (std::isnan(a) && std::isnan(b)) ||
+           std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
   };
   k.f16_to_f32(y.data(), all.data(), 65536);
-  for (size_t i = 0; i < all.size(); ++i)
-    ASSERT_TRUE(same(y[i], to_float(F16{all[i]}))) << i;
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same(y[i], to_float(F16{all[i]}))) << i;
   k.bf16_to_f32(y.data(), all.data(), 65533);
-  for (size_t i = 0; i < 65533; ++i)
-    ASSERT_TRUE(same(y[i], to_float(BF16{all[i]}))) << i;
+  for (size_t i = 0; i < 65533; ++i) ASSERT_TRUE(same(y[i], to_float(BF16{all[i]}))) << i;
 
   std::vector<float> x = random(1003, 3);
-  for (uint32_t tie : {0x3f808000u, 0x3f818000u, 0x7f7fffffu, 0x7f800000u, 0x7fc00001u, 0xff800001u})
+  for (uint32_t tie :
+       {0x3f808000u, 0x3f818000u, 0x7f7fffffu, 0x7f800000u, 0x7fc00001u, 0xff800001u})
     x.push_back(std::bit_cast<float>(tie));
   std::vector<uint16_t> halves(x.size());
   k.f32_to_bf16(halves.data(), x.data(), static_cast<int64_t>(x.size()));
@@ -179,7 +188,8 @@ std::vector<double> attended(const float* q, const std::vector<float>& keys,
   double total = 0;
   for (int j = begin; j < end; ++j) {
     double s = 0;
-    for (int d = 0; d < dim; ++d) s += static_cast<double>(q[d]) * keys[static_cast<size_t>(j * dim + d)];
+    for (int d = 0; d < dim; ++d)
+      s += static_cast<double>(q[d]) * keys[static_cast<size_t>(j * dim + d)];
     const double p = std::exp(s / std::sqrt(static_cast<double>(dim)));
     total += p;
     for (int d = 0; d < dim; ++d)
@@ -208,24 +218,37 @@ TEST_P(KernelsTest, AttentionBlockMatches) {
         }
         std::vector<float> kt(static_cast<size_t>(dim * kKvBlock), std::nanf("")),
             v(static_cast<size_t>(stride * kKvBlock), std::nanf("")),
-            scores(static_cast<size_t>(rows * kKvBlock)),
-            o(static_cast<size_t>(rows * stride)), sum(rows),
-            max(rows, -std::numeric_limits<float>::infinity());
+            scores(static_cast<size_t>(rows * kKvBlock)), o(static_cast<size_t>(rows * stride)),
+            sum(rows), max(rows, -std::numeric_limits<float>::infinity());
         std::vector<int32_t> begin, end;
         for (int r = 0; r < rows; ++r) {
           begin.push_back(r % keys / 2);
           end.push_back(keys - r % keys / 3);
         }
-        k.load_kv(kt.data(), v.data(), stride, {kp.data(), vp.data(), keys, dim, bf16, nullptr, nullptr, 0});
-        k.attend({.q = q.data(), .q_stride = dim, .rows = rows, .dim = dim, .keys = keys,
-                  .scale = 1 / std::sqrt(static_cast<float>(dim)), .begin = begin.data(),
-                  .end = end.data(), .kt = kt.data(), .v = v.data(), .max = max.data(),
-                  .sum = sum.data(), .o = o.data(), .o_stride = stride, .scores = scores.data()});
+        k.load_kv(kt.data(), v.data(), stride,
+                  {kp.data(), vp.data(), keys, dim, bf16, nullptr, nullptr, 0});
+        k.attend({.q = q.data(),
+                  .q_stride = dim,
+                  .rows = rows,
+                  .dim = dim,
+                  .keys = keys,
+                  .scale = 1 / std::sqrt(static_cast<float>(dim)),
+                  .begin = begin.data(),
+                  .end = end.data(),
+                  .kt = kt.data(),
+                  .v = v.data(),
+                  .max = max.data(),
+                  .sum = sum.data(),
+                  .o = o.data(),
+                  .o_stride = stride,
+                  .scores = scores.data()});
         for (int r = 0; r < rows; ++r) {
           const auto at = static_cast<size_t>(r);
-          const auto want = attended(&q[at * static_cast<size_t>(dim)], key, value, dim, begin[at], end[at]);
+          const auto want =
+              attended(&q[at * static_cast<size_t>(dim)], key, value, dim, begin[at], end[at]);
           for (int d = 0; d < dim; ++d)
-            ASSERT_NEAR(o[static_cast<size_t>(r * stride + d)] / sum[at], want[static_cast<size_t>(d)], 2e-6)
+            ASSERT_NEAR(o[static_cast<size_t>(r * stride + d)] / sum[at],
+                        want[static_cast<size_t>(d)], 2e-6)
                 << dim << ' ' << keys << ' ' << bf16;
         }
       }

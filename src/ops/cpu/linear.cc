@@ -8,8 +8,8 @@
 namespace skiff::cpu {
 namespace {
 
-constexpr int64_t kRowBlock = 128;   // rows of one task: they and a block of panels share a cache
-constexpr int kWidestTask = 8;       // panels
+constexpr int64_t kRowBlock = 128;  // rows of one task: they and a block of panels share a cache
+constexpr int kWidestTask = 8;      // panels
 constexpr int64_t kTasksPerThread = 8;
 constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied apart, see operand_stride
 

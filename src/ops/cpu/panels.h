@@ -21,8 +21,8 @@ struct PanelShape {
 
   // Of a Linear's weight, packed or not.
   static PanelShape of(const Tensor& weight, DType dtype);
-  int64_t k() const;                // inputs with padding
-  int64_t panels() const;           // per expert; even
+  int64_t k() const;       // inputs with padding
+  int64_t panels() const;  // per expert; even
   int64_t panel_elements() const { return k() * kPanel; }
   int64_t expert_bytes() const;
   int64_t total_bytes() const { return experts * expert_bytes(); }

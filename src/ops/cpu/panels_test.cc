@@ -15,15 +15,17 @@ namespace {
 float element(const std::byte* packed, const PanelShape& s, int64_t expert, int64_t o, int64_t i) {
   const std::byte* base = packed + expert * s.expert_bytes();
   const int64_t panel = o / kPanel * s.panel_elements(), j = o % kPanel;
-  if (s.dtype == DType::kF32)
-    return reinterpret_cast<const float*>(base)[panel + i * kPanel + j];
+  if (s.dtype == DType::kF32) return reinterpret_cast<const float*>(base)[panel + i * kPanel + j];
   return to_float(reinterpret_cast<const BF16*>(base)[panel + (i / 2 * kPanel + j) * 2 + i % 2]);
 }
 
 void put(const Tensor& t, int64_t at, float x) {
-  if (t.dtype == DType::kF32) t.as<float>()[at] = x;
-  else if (t.dtype == DType::kF16) t.as<F16>()[at] = to_f16(x);
-  else t.as<BF16>()[at] = to_bf16(x);
+  if (t.dtype == DType::kF32)
+    t.as<float>()[at] = x;
+  else if (t.dtype == DType::kF16)
+    t.as<F16>()[at] = to_f16(x);
+  else
+    t.as<BF16>()[at] = to_bf16(x);
 }
 float get(const Tensor& t, int64_t at) {
   if (t.dtype == DType::kF32) return t.as<float>()[at];

@@ -35,8 +35,7 @@ void copy_row(const Kernels& k, void* dst, DType to, const void* src, DType from
 }
 
 std::byte* row_data(const Tensor& t, int64_t r) {
-  return static_cast<std::byte*>(t.data) +
-         static_cast<size_t>(r * t.row_stride) * bytes(t.dtype);
+  return static_cast<std::byte*>(t.data) + static_cast<size_t>(r * t.row_stride) * bytes(t.dtype);
 }
 
 }  // namespace skiff::cpu

@@ -20,9 +20,7 @@ struct Logits {
 // Falling logit, then rising id.
 struct Better {
   Logits x;
-  bool operator()(int32_t a, int32_t b) const {
-    return x[a] > x[b] || (x[a] == x[b] && a < b);
-  }
+  bool operator()(int32_t a, int32_t b) const { return x[a] > x[b] || (x[a] == x[b] && a < b); }
 };
 
 struct Draw {
@@ -159,8 +157,7 @@ void CpuOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
     const float best = kernels_.max(x.x, x.n);
     const Draw draw = draw_of(batch, r);
     const bool greedy = draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best);
-    out_ids.as<int32_t>()[r] =
-        greedy ? first_of(x, best) : Sampler(kernels_, x, best, draw).pick();
+    out_ids.as<int32_t>()[r] = greedy ? first_of(x, best) : Sampler(kernels_, x, best, draw).pick();
   });
 }
 
@@ -177,8 +174,8 @@ void CpuOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
         std::isfinite(best) ? best + std::log(total_weight(kernels_, x, best, 1)) : best;
     const float mine = x[id];
     chosen_logprob.as<float>()[r] = static_cast<float>(mine - norm);
-    chosen_rank.as<int32_t>()[r] = 1 + static_cast<int32_t>(std::count_if(
-                                           x.x, x.x + x.n, [&](float v) { return v > mine; }));
+    chosen_rank.as<int32_t>()[r] =
+        1 + static_cast<int32_t>(std::count_if(x.x, x.x + x.n, [&](float v) { return v > mine; }));
     if (count == 0) return;
     const std::vector<int32_t> ids = top(x, count);
     for (int64_t i = 0; i < count; ++i) {

@@ -70,9 +70,10 @@ void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec
       if (x == scratch) copy_row(kernels_, row, qkv.dtype, x, DType::kF32, q_cols + kv_cols);
 
       const auto width = static_cast<int64_t>(bytes(qkv.dtype));
-      const int64_t at = cache_row(batch, kv, sequences[static_cast<size_t>(r)],
-                                   batch.positions.as<int32_t>()[r]);
-      copy_row(kernels_, cache_data(kv.k, at), kv.k.dtype, row + q_cols * width, qkv.dtype, kv_cols);
+      const int64_t at =
+          cache_row(batch, kv, sequences[static_cast<size_t>(r)], batch.positions.as<int32_t>()[r]);
+      copy_row(kernels_, cache_data(kv.k, at), kv.k.dtype, row + q_cols * width, qkv.dtype,
+               kv_cols);
       copy_row(kernels_, cache_data(kv.v, at), kv.v.dtype, row + (q_cols + kv_cols) * width,
                qkv.dtype, kv_cols);
     }

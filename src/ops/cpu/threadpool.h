@@ -23,9 +23,12 @@ class ThreadPool {
   // when all are done. Tasks must not throw and must not call parallel_for. tasks < 2^20.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
-    run(tasks, [](void* context, int64_t task, int thread) {
-      (*static_cast<std::remove_reference_t<F>*>(context))(task, thread);
-    }, &f);
+    run(
+        tasks,
+        [](void* context, int64_t task, int thread) {
+          (*static_cast<std::remove_reference_t<F>*>(context))(task, thread);
+        },
+        &f);
   }
 
  private:

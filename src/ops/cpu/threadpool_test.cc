@@ -30,9 +30,8 @@ TEST(ThreadPool, RoundsDoNotMix) {
   for (int round = 0; round < 3000; ++round) {
     const int64_t tasks = 2 + round % 5;
     std::vector<int> seen(static_cast<size_t>(tasks), -1);
-    pool.parallel_for(tasks, [&, round](int64_t task, int) {
-      seen[static_cast<size_t>(task)] = round;
-    });
+    pool.parallel_for(tasks,
+                      [&, round](int64_t task, int) { seen[static_cast<size_t>(task)] = round; });
     for (int value : seen) ASSERT_EQ(value, round);
     if (round % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -14,8 +14,10 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 double activate(double x, Act act) {
   switch (act) {
-    case Act::kSilu: return x / (1 + std::exp(-x));
-    case Act::kGelu: return x * 0.5 * (1 + std::erf(x / std::numbers::sqrt2));
+    case Act::kSilu:
+      return x / (1 + std::exp(-x));
+    case Act::kGelu:
+      return x * 0.5 * (1 + std::erf(x / std::numbers::sqrt2));
   }
   return x;
 }

@@ -92,8 +92,8 @@ void ReferenceOps::experts(Tensor out, Tensor x, const Routing& routing, const L
     std::vector<float> sum(static_cast<size_t>(out.cols()));
     for (int64_t k = 0; k < routing.expert.cols(); ++k) {
       const int32_t e = routing.expert.row<int32_t>(t)[k];
-      const std::vector<double> y = feed_forward(token, stack_entry(gate_up.weight, e),
-                                                 stack_entry(down.weight, e), act);
+      const std::vector<double> y =
+          feed_forward(token, stack_entry(gate_up.weight, e), stack_entry(down.weight, e), act);
       const float weight = routing.weight.row<float>(t)[k];
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<float>(weight * y[i]);
     }

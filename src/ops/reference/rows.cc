@@ -8,10 +8,14 @@ template <class F>
 void with_row(Tensor t, int64_t row, F f) {
   SKIFF_CHECK(row >= 0 && row < t.rows(), "row {} of {}", row, t.rows());
   switch (t.dtype) {
-    case DType::kF32: return f(t.row<float>(row));
-    case DType::kF16: return f(t.row<F16>(row));
-    case DType::kBF16: return f(t.row<BF16>(row));
-    default: SKIFF_CHECK(false, "no floats in {}", name(t.dtype));
+    case DType::kF32:
+      return f(t.row<float>(row));
+    case DType::kF16:
+      return f(t.row<F16>(row));
+    case DType::kBF16:
+      return f(t.row<BF16>(row));
+    default:
+      SKIFF_CHECK(false, "no floats in {}", name(t.dtype));
   }
 }
 

@@ -27,7 +27,6 @@ std::vector<int32_t> by_falling_logit(const std::vector<float>& x) {
   return ids;
 }
 
-
 // How the draw of one row is to be made.
 struct Draw {
   float temperature, top_p, min_p;
@@ -64,13 +63,14 @@ int32_t pick(const std::vector<float>& x, const Draw& draw) {
   if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return ids[0];
   std::vector<double> p;
   for (const int32_t id : ids) {
-    p.push_back(std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) /
-                         draw.temperature));
+    p.push_back(
+        std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) / draw.temperature));
   }
   const double all = std::accumulate(p.begin(), p.end(), 0.0);
   for (double& v : p) v /= all;
   const size_t n = kept(p, draw);
-  const double goal = draw.uniform * std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);
+  const double goal =
+      draw.uniform * std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);
   double sum = 0;
   for (size_t i = 0; i < n; ++i) {
     sum += p[i];
@@ -114,8 +114,8 @@ void ReferenceOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor to
     const double norm = log_sum_exp(x);
     const float mine = x.at(static_cast<size_t>(chosen.as<int32_t>()[r]));
     chosen_logprob.as<float>()[r] = static_cast<float>(mine - norm);
-    chosen_rank.as<int32_t>()[r] =
-        1 + static_cast<int32_t>(std::count_if(x.begin(), x.end(), [&](float v) { return v > mine; }));
+    chosen_rank.as<int32_t>()[r] = 1 + static_cast<int32_t>(std::count_if(
+                                           x.begin(), x.end(), [&](float v) { return v > mine; }));
     if (n == 0) continue;
     const std::vector<int32_t> ids = by_falling_logit(x);
     for (int64_t i = 0; i < n; ++i) {

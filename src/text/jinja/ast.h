@@ -19,24 +19,65 @@ struct CallArgs {
   ExprPtr rest, named_rest;  // *rest, **named_rest
 };
 
-struct Literal { std::variant<std::monostate, bool, int64_t, double, std::string> value; };
-struct Name { std::string name; };
+struct Literal {
+  std::variant<std::monostate, bool, int64_t, double, std::string> value;
+};
+struct Name {
+  std::string name;
+};
 enum class UnaryOp { kNot, kMinus, kPlus };
-struct Unary { UnaryOp op; ExprPtr operand; };
+struct Unary {
+  UnaryOp op;
+  ExprPtr operand;
+};
 enum class BinaryOp { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kAnd, kOr };
-struct Binary { BinaryOp op; ExprPtr left, right; };
-struct Concat { ExprList parts; };
+struct Binary {
+  BinaryOp op;
+  ExprPtr left, right;
+};
+struct Concat {
+  ExprList parts;
+};
 enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
-struct Compare { ExprPtr first; std::vector<std::pair<CompareOp, ExprPtr>> rest; };
-struct Conditional { ExprPtr condition, yes, no; };  // `no` may be absent: undefined
-struct Attribute { ExprPtr object; std::string name; };
-struct Index { ExprPtr object, key; };
-struct Slice { ExprPtr object, start, stop, step; };  // any bound may be absent
-struct Call { ExprPtr callee; CallArgs args; };
-struct Filter { ExprPtr input; std::string name; CallArgs args; };  // no input: that of the block
-struct Test { ExprPtr input; std::string name; CallArgs args; bool negated; };
-struct ListDisplay { ExprList items; bool tuple; };
-struct DictDisplay { std::vector<std::pair<ExprPtr, ExprPtr>> items; };
+struct Compare {
+  ExprPtr first;
+  std::vector<std::pair<CompareOp, ExprPtr>> rest;
+};
+struct Conditional {
+  ExprPtr condition, yes, no;
+};  // `no` may be absent: undefined
+struct Attribute {
+  ExprPtr object;
+  std::string name;
+};
+struct Index {
+  ExprPtr object, key;
+};
+struct Slice {
+  ExprPtr object, start, stop, step;
+};  // any bound may be absent
+struct Call {
+  ExprPtr callee;
+  CallArgs args;
+};
+struct Filter {
+  ExprPtr input;
+  std::string name;
+  CallArgs args;
+};  // no input: that of the block
+struct Test {
+  ExprPtr input;
+  std::string name;
+  CallArgs args;
+  bool negated;
+};
+struct ListDisplay {
+  ExprList items;
+  bool tuple;
+};
+struct DictDisplay {
+  std::vector<std::pair<ExprPtr, ExprPtr>> items;
+};
 
 struct Expr {
   int line = 0;
@@ -57,7 +98,10 @@ struct Target {
 struct Statement;
 using Body = std::vector<Statement>;
 
-struct Parameter { std::string name; ExprPtr fallback; };
+struct Parameter {
+  std::string name;
+  ExprPtr fallback;
+};
 struct MacroDefinition {
   std::string name;
   std::vector<Parameter> parameters;
@@ -65,20 +109,43 @@ struct MacroDefinition {
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
 };
 
-struct Data { std::string text; };
-struct Output { ExprPtr value; };
-struct IfStatement { std::vector<std::pair<ExprPtr, Body>> branches; Body otherwise; };
+struct Data {
+  std::string text;
+};
+struct Output {
+  ExprPtr value;
+};
+struct IfStatement {
+  std::vector<std::pair<ExprPtr, Body>> branches;
+  Body otherwise;
+};
 struct ForStatement {
   Target target;
   ExprPtr iterable, condition;  // `condition` may be absent
   Body body, otherwise;
   bool recursive = false;
 };
-struct SetStatement { Target target; ExprPtr value; };
-struct SetBlock { Target target; ExprPtr filter; Body body; };  // `filter` may be absent
-struct FilterBlock { ExprPtr filter; Body body; };
-struct CallBlock { ExprPtr call; MacroDefinition caller; };
-struct WithBlock { std::vector<std::pair<Target, ExprPtr>> bindings; Body body; };
+struct SetStatement {
+  Target target;
+  ExprPtr value;
+};
+struct SetBlock {
+  Target target;
+  ExprPtr filter;
+  Body body;
+};  // `filter` may be absent
+struct FilterBlock {
+  ExprPtr filter;
+  Body body;
+};
+struct CallBlock {
+  ExprPtr call;
+  MacroDefinition caller;
+};
+struct WithBlock {
+  std::vector<std::pair<Target, ExprPtr>> bindings;
+  Body body;
+};
 struct Break {};
 struct Continue {};
 

@@ -31,7 +31,9 @@ Value own_attribute(Interpreter& in, const Value& object, const std::string& nam
 }
 
 // Python's slice.indices().
-struct Range { int64_t start, stop, step; };
+struct Range {
+  int64_t start, stop, step;
+};
 Range resolve(int64_t n, const Value& start, const Value& stop, const Value& step) {
   const auto integer = [](const Value& v, int64_t fallback) {
     int64_t i = fallback;
@@ -108,12 +110,14 @@ Value Interpreter::attribute(const Value& object, const std::string& name) {
 Value Interpreter::index(const Value& object, const Value& key) {
   if (object.is_undefined()) fail("{}", object.undefined_reason());
   if (const Dict* dict = object.as_dict()) {
-    const bool hashable = !key.as_dict() && !(key.as_seq() && key.as_seq()->form == Seq::Form::kList);
+    const bool hashable =
+        !key.as_dict() && !(key.as_seq() && key.as_seq()->form == Seq::Form::kList);
     const Value* item = hashable ? jinja::find(budget_, *dict, key) : nullptr;
     if (item) return *item;
   }
   int64_t i;
-  if ((object.as_seq() || object.is_text()) && is_integral(key, &i)) return item_at(*this, object, i);
+  if ((object.as_seq() || object.is_text()) && is_integral(key, &i))
+    return item_at(*this, object, i);
   if (key.is_text()) return own_attribute(*this, object, *key.as_text());
   return Value::undefined(
       fmt::format("'{}' has no item {}", object_name(object), repr(budget_, key).substr(0, 80)));
@@ -123,9 +127,8 @@ Value Interpreter::slice(const Value& object, const Value& start, const Value& s
                          const Value& step) {
   if (object.is_undefined()) fail("{}", object.undefined_reason());
   const Seq* seq = object.as_seq();
-  const bool sliceable =
-      object.is_text() ||
-      (seq && seq->form != Seq::Form::kGenerator && seq->form != Seq::Form::kView);
+  const bool sliceable = object.is_text() || (seq && seq->form != Seq::Form::kGenerator &&
+                                              seq->form != Seq::Form::kView);
   if (!sliceable) return Value::undefined(fmt::format("'{}' has no slices", object_name(object)));
   int64_t n = 0;
   length(budget_, object, &n);

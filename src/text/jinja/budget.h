@@ -9,10 +9,10 @@
 namespace skiff::jinja {
 
 struct Limits {
-  uint64_t steps = 10'000'000;       // nodes evaluated, items visited, 64-byte pieces of text read
-  uint64_t bytes = 512ull << 20;     // of all texts and lists made, whether or not still alive
+  uint64_t steps = 10'000'000;    // nodes evaluated, items visited, 64-byte pieces of text read
+  uint64_t bytes = 512ull << 20;  // of all texts and lists made, whether or not still alive
   size_t output = 64ull << 20;
-  int depth = 150;                   // of nested evaluation: macros, expressions, statements
+  int depth = 150;  // of nested evaluation: macros, expressions, statements
 };
 
 // Thrown and caught inside the room only: parsing and rendering end in a Result.

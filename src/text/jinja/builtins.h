@@ -12,8 +12,14 @@ namespace skiff::jinja {
 
 using FilterFunction = Value (*)(Interpreter& in, const Value& input, Args args);
 using TestFunction = bool (*)(Interpreter& in, const Value& input, const Args& args);
-struct FilterEntry { std::string_view name; FilterFunction function; };
-struct TestEntry { std::string_view name; TestFunction function; };
+struct FilterEntry {
+  std::string_view name;
+  FilterFunction function;
+};
+struct TestEntry {
+  std::string_view name;
+  TestFunction function;
+};
 
 // One table per file.
 std::span<const FilterEntry> text_filters();
@@ -51,9 +57,9 @@ class Bound {
   Bound(std::string_view function, const Args& args, std::initializer_list<std::string_view> names);
   const Value* operator[](size_t i) const { return values_[i]; }
   const Value& need(size_t i) const;
-  std::string text(size_t i) const;                         // fails unless it is a text
-  std::string text(size_t i, std::string fallback) const;   // fallback also for None
-  int64_t integer(size_t i, int64_t fallback) const;        // fallback also for None
+  std::string text(size_t i) const;                        // fails unless it is a text
+  std::string text(size_t i, std::string fallback) const;  // fallback also for None
+  int64_t integer(size_t i, int64_t fallback) const;       // fallback also for None
   bool flag(size_t i, bool fallback) const;
 
  private:

@@ -13,8 +13,8 @@ constexpr std::array<std::string_view, 5> kDictMethods = {"get", "items", "keys"
 constexpr std::array<std::string_view, 5> kDictChanges = {"clear", "pop", "popitem", "setdefault",
                                                           "update"};
 constexpr std::array<std::string_view, 3> kListMethods = {"index", "count", "copy"};
-constexpr std::array<std::string_view, 8> kListChanges = {"append", "clear", "extend", "insert",
-                                                          "pop", "remove", "reverse", "sort"};
+constexpr std::array<std::string_view, 8> kListChanges = {"append", "clear",  "extend",  "insert",
+                                                          "pop",    "remove", "reverse", "sort"};
 
 bool holds(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -34,21 +34,25 @@ struct MethodValue : Callable {
 };
 
 Value unsafe(const Value& self, const std::string& name) {
-  return Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe", name,
-                                      type_name(self)));
+  return Value::undefined(
+      fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(self)));
 }
 
 Value dict_view(Interpreter& in, const Dict& dict, const std::string& name) {
   Values items;
   for (const auto& [key, value] : dict.items) {
-    if (name == "keys") items.push_back(key);
-    else if (name == "values") items.push_back(value);
-    else items.push_back(Value::seq(in.budget(), Seq::Form::kTuple, {key, value}));
+    if (name == "keys")
+      items.push_back(key);
+    else if (name == "values")
+      items.push_back(value);
+    else
+      items.push_back(Value::seq(in.budget(), Seq::Form::kTuple, {key, value}));
   }
   return Value::seq(in.budget(), Seq::Form::kView, std::move(items), "dict_" + name);
 }
 
-Value call_dict_method(Interpreter& in, const Dict& dict, const std::string& name, const Args& args) {
+Value call_dict_method(Interpreter& in, const Dict& dict, const std::string& name,
+                       const Args& args) {
   if (name == "get") {
     const Bound bound("get", args, {"key", "default"});
     check_hashable(bound.need(0));
@@ -79,7 +83,8 @@ Value method_of(Interpreter&, const Value& self, const std::string& name) {
   return Value(std::shared_ptr<Callable>(std::make_shared<MethodValue>(self, name)));
 }
 
-Value call_container_method(Interpreter& in, const Value& self, const std::string& name, Args args) {
+Value call_container_method(Interpreter& in, const Value& self, const std::string& name,
+                            Args args) {
   if (const Dict* dict = self.as_dict()) return call_dict_method(in, *dict, name, args);
   const Seq& seq = *self.as_seq();
   if (name == "copy") return Value::list(in.budget(), seq.items);

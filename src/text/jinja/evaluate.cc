@@ -17,8 +17,10 @@ Value Interpreter::evaluate(const Expr& expr) {
 Value Interpreter::evaluate(const Literal& node) {
   return std::visit(
       [](const auto& value) -> Value {
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) return {};
-        else return value;
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
+          return {};
+        else
+          return value;
       },
       node.value);
 }
@@ -33,7 +35,8 @@ Value Interpreter::evaluate(const Unary& node) {
   if (node.op == UnaryOp::kNot) return !truthy(value);
   double number;
   if (value.is_undefined()) fail("{}", value.undefined_reason());
-  if (!is_number(value, &number)) fail("bad operand type for unary operator: '{}'", type_name(value));
+  if (!is_number(value, &number))
+    fail("bad operand type for unary operator: '{}'", type_name(value));
   if (node.op == UnaryOp::kMinus) return negated(value);
   return value;
 }
@@ -55,14 +58,22 @@ Value Interpreter::evaluate(const Concat& node) {
 
 bool Interpreter::compare_values(CompareOp op, const Value& a, const Value& b) {
   switch (op) {
-    case CompareOp::kEq: return equal(budget_, a, b);
-    case CompareOp::kNe: return !equal(budget_, a, b);
-    case CompareOp::kLt: return compare(budget_, a, b) < 0;
-    case CompareOp::kLe: return compare(budget_, a, b) <= 0;
-    case CompareOp::kGt: return compare(budget_, a, b) > 0;
-    case CompareOp::kGe: return compare(budget_, a, b) >= 0;
-    case CompareOp::kIn: return contains(budget_, b, a);
-    case CompareOp::kNotIn: return !contains(budget_, b, a);
+    case CompareOp::kEq:
+      return equal(budget_, a, b);
+    case CompareOp::kNe:
+      return !equal(budget_, a, b);
+    case CompareOp::kLt:
+      return compare(budget_, a, b) < 0;
+    case CompareOp::kLe:
+      return compare(budget_, a, b) <= 0;
+    case CompareOp::kGt:
+      return compare(budget_, a, b) > 0;
+    case CompareOp::kGe:
+      return compare(budget_, a, b) >= 0;
+    case CompareOp::kIn:
+      return contains(budget_, b, a);
+    case CompareOp::kNotIn:
+      return !contains(budget_, b, a);
   }
   return false;
 }
@@ -157,8 +168,10 @@ Value Interpreter::evaluate(const DictDisplay& node) {
     const auto same = std::find_if(items.begin(), items.end(), [&](const auto& item) {
       return equal(budget_, item.first, key);
     });
-    if (same != items.end()) same->second = std::move(value);
-    else items.emplace_back(std::move(key), std::move(value));
+    if (same != items.end())
+      same->second = std::move(value);
+    else
+      items.emplace_back(std::move(key), std::move(value));
   }
   return Value::dict(budget_, std::move(items));
 }

@@ -11,7 +11,7 @@ namespace {
 
 struct Spec {
   bool left = false, zero = false, plus = false, space = false;
-  char align = 0;      // of {}: < > ^
+  char align = 0;  // of {}: < > ^
   std::string fill = " ";
   size_t width = 0;
   int precision = -1;
@@ -30,7 +30,8 @@ size_t small_number(std::string_view text, size_t* at) {
 std::string number_text(const Value& value, const Spec& spec) {
   double d = 0;
   int64_t i = 0;
-  if (!is_number(value, &d)) fail("%{} format: a number is required, not {}", spec.type, type_name(value));
+  if (!is_number(value, &d))
+    fail("%{} format: a number is required, not {}", spec.type, type_name(value));
   const int precision = spec.precision < 0 ? 6 : spec.precision;
   const bool integral = is_integral(value, &i);
   if (spec.type == 'd' || spec.type == 'i' || spec.type == 'u') {
@@ -73,13 +74,16 @@ std::string padded(Budget& budget, std::string text, const Spec& spec, bool numb
 
 class Percent {
  public:
-  Percent(Budget& budget, std::string_view text, const Value& args) : budget_(budget), text_(text), args_(args) {}
+  Percent(Budget& budget, std::string_view text, const Value& args)
+      : budget_(budget), text_(text), args_(args) {}
 
   std::string run() {
     while (at_ < text_.size()) {
       const char c = text_[at_++];
-      if (c != '%') out_ += c;
-      else one();
+      if (c != '%')
+        out_ += c;
+      else
+        one();
     }
     const Seq* tuple = as_tuple();
     if (tuple ? used_ < tuple->items.size() : !args_.as_dict() && !args_.as_seq() && used_ == 0)
@@ -119,11 +123,16 @@ class Percent {
     if (at_ < text_.size() && text_[at_] == '(') value = &named();
     Spec spec;
     for (; at_ < text_.size(); ++at_) {
-      if (text_[at_] == '-') spec.left = true;
-      else if (text_[at_] == '0') spec.zero = true;
-      else if (text_[at_] == '+') spec.plus = true;
-      else if (text_[at_] == ' ') spec.space = true;
-      else if (text_[at_] != '#') break;
+      if (text_[at_] == '-')
+        spec.left = true;
+      else if (text_[at_] == '0')
+        spec.zero = true;
+      else if (text_[at_] == '+')
+        spec.plus = true;
+      else if (text_[at_] == ' ')
+        spec.space = true;
+      else if (text_[at_] != '#')
+        break;
     }
     spec.width = small_number(text_, &at_);
     if (at_ < text_.size() && text_[at_] == '.') {
@@ -137,7 +146,8 @@ class Percent {
     if (spec.type != 's' && spec.type != 'r')
       return void(out_ += padded(budget_, number_text(*value, spec), spec, true));
     std::string text = spec.type == 's' ? to_text(budget_, *value) : repr(budget_, *value);
-    if (spec.precision >= 0) text.resize(character_offset(text, static_cast<size_t>(spec.precision)));
+    if (spec.precision >= 0)
+      text.resize(character_offset(text, static_cast<size_t>(spec.precision)));
     out_ += padded(budget_, std::move(text), spec, false);
   }
 
@@ -161,7 +171,8 @@ Spec brace_spec(std::string_view text) {
   if (at < text.size() && text[at] == '+') spec.plus = true, ++at;
   if (at < text.size() && text[at] == '0') spec.zero = true, ++at;
   spec.width = small_number(text, &at);
-  if (at < text.size() && text[at] == '.') spec.precision = static_cast<int>(small_number(text, &++at));
+  if (at < text.size() && text[at] == '.')
+    spec.precision = static_cast<int>(small_number(text, &++at));
   if (at < text.size()) spec.type = text[at++];
   if (at < text.size()) fail("unsupported format '{}'", text);
   return spec;

@@ -43,7 +43,8 @@ Pairs pairs_of(Interpreter& in, const Args& args) {
   Pairs items;
   if (!args.positional.empty()) {
     const Value& from = args.positional[0];
-    if (const Dict* dict = from.as_dict()) items = dict->items;
+    if (const Dict* dict = from.as_dict())
+      items = dict->items;
     else
       for (const Value& pair : iterate(in.budget(), from)) {
         Values two = iterate(in.budget(), pair);
@@ -81,7 +82,9 @@ Value strftime_now(Interpreter& in, Args args) {
 
 struct Joiner : Callable {
   explicit Joiner(Value s) : separator(std::move(s)) { depth = separator.depth() + 1; }
-  Value call(Interpreter&, Args) override { return std::exchange(used, true) ? separator : Value(""); }
+  Value call(Interpreter&, Args) override {
+    return std::exchange(used, true) ? separator : Value("");
+  }
   std::string repr() const override { return "<Joiner>"; }
   Value separator;
   bool used = false;
@@ -89,12 +92,17 @@ struct Joiner : Callable {
 
 Value joiner(Interpreter&, Args args) {
   const Bound bound("joiner", args, {"sep"});
-  return Value(std::shared_ptr<Callable>(std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", "))));
+  return Value(
+      std::shared_ptr<Callable>(std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", "))));
 }
 
 constexpr std::pair<std::string_view, Builtin::Function> kFunctions[] = {
-    {"range", range}, {"dict", dict}, {"namespace", make_namespace},
-    {"raise_exception", raise_exception}, {"strftime_now", strftime_now}, {"joiner", joiner}};
+    {"range", range},
+    {"dict", dict},
+    {"namespace", make_namespace},
+    {"raise_exception", raise_exception},
+    {"strftime_now", strftime_now},
+    {"joiner", joiner}};
 
 }  // namespace
 

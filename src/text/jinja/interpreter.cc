@@ -108,8 +108,10 @@ Interpreter::Flow Interpreter::execute(const Data& node) {
 
 Interpreter::Flow Interpreter::execute(const Output& node) {
   const Value value = evaluate(*node.value);
-  if (const std::string* text = value.as_text()) write(*text);
-  else write(to_text(budget_, value));
+  if (const std::string* text = value.as_text())
+    write(*text);
+  else
+    write(to_text(budget_, value));
   return Flow::kNext;
 }
 

@@ -23,10 +23,12 @@ Result<std::string> render(const std::string& text, const OrderedJson& variables
                            const Limits& limits = {}) {
   auto parsed = Template::parse(text);
   if (!parsed) return parsed.error();
-  return parsed->render(variables, [] { return std::time_t{1'700'000'000}; }, limits);
+  return parsed->render(
+      variables, [] { return std::time_t{1'700'000'000}; }, limits);
 }
 
-std::string rendered(const std::string& text, const OrderedJson& variables = OrderedJson::object()) {
+std::string rendered(const std::string& text,
+                     const OrderedJson& variables = OrderedJson::object()) {
   auto result = render(text, variables);
   return result ? *result : fmt::format("ERROR {}", result.error().what);
 }
@@ -61,28 +63,42 @@ TEST(Jinja, ErrorsNameTheLine) {
 
 // Each would run or grow without end, or overflow the stack.
 TEST(Jinja, HostileTemplatesEnd) {
-  const std::string deep_list = "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}"
-                                "{% set ns.x = [ns.x] %}{% endfor %}";
-  const std::string doubling = "{% set ns = namespace(x=[1]) %}{% for a in range(100) %}"
-                               "{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+  const std::string deep_list =
+      "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}"
+      "{% set ns.x = [ns.x] %}{% endfor %}";
+  const std::string doubling =
+      "{% set ns = namespace(x=[1]) %}{% for a in range(100) %}"
+      "{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
   const std::string nest = "{% for a in range(99999) %}{% for b in range(99999) %}";
   const std::vector<std::string> hostile = {
       nest + "{% endfor %}{% endfor %}",
       nest + "{{ a }}{{ b }}{% endfor %}{% endfor %}",
-      "{{ 'a' * 10000000000 }}", "{{ [1] * 10000000000 }}", "{{ 2 ** 9999999 }}",
-      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}",
+      "{{ 'a' * 10000000000 }}",
+      "{{ [1] * 10000000000 }}",
+      "{{ 2 ** 9999999 }}",
+      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% "
+      "endfor %}",
+      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x.replace('', "
+      "ns.x) %}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
       "{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}",
-      deep_list + "{{ ns.x }}", doubling + "{{ ns.x }}",
+      deep_list + "{{ ns.x }}",
+      doubling + "{{ ns.x }}",
       doubling + "{{ ns.x | tojson }}",
-      doubling + "{% set ns.y = [1] %}{% for a in range(100) %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
-      "{{ 'x' | center(9999999999) }}", "{{ 'x'.zfill(9999999999) }}", "{{ '%9999999999d' % 1 }}",
-      "{{ '{:9999999999}'.format(1) }}", "{{ 'x' | indent(9999999999) | length }}{{ 1/0 }}",
+      doubling +
+          "{% set ns.y = [1] %}{% for a in range(100) %}{% set ns.y = [ns.y, ns.y] %}{% endfor "
+          "%}{{ ns.x == ns.y }}",
+      "{{ 'x' | center(9999999999) }}",
+      "{{ 'x'.zfill(9999999999) }}",
+      "{{ '%9999999999d' % 1 }}",
+      "{{ '{:9999999999}'.format(1) }}",
+      "{{ 'x' | indent(9999999999) | length }}{{ 1/0 }}",
       "{{ " + std::string(100000, '(') + " }}",
-      "{{ " + std::string(100000, '-') + "1 }}", "{{ not " + std::string(100000, '[') + " }}",
-      "{{ 1" + std::string(100000, '|'), "{% set " + std::string(100000, '(') + " %}"};
+      "{{ " + std::string(100000, '-') + "1 }}",
+      "{{ not " + std::string(100000, '[') + " }}",
+      "{{ 1" + std::string(100000, '|'),
+      "{% set " + std::string(100000, '(') + " %}"};
   for (const std::string& text : hostile) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_FALSE(render(text, OrderedJson::object())) << text.substr(0, 200);
@@ -97,19 +113,20 @@ TEST(Jinja, LongChainsAreRefusedNotRecursedInto) {
     for (int i = 0; i < n; ++i) out += piece;
     return out;
   };
-  for (const char* piece : {"+1", ".a", "[0]", "|e", " is odd", "()", " and 1", " or 1",
-                                   "**1", "*1", " if 1"})
+  for (const char* piece :
+       {"+1", ".a", "[0]", "|e", " is odd", "()", " and 1", " or 1", "**1", "*1", " if 1"})
     EXPECT_FALSE(render("{{ 1" + repeat(piece, 50000) + " }}", OrderedJson::object())) << piece;
   EXPECT_FALSE(render(repeat("{% if 1 %}", 50000), OrderedJson::object()));
   EXPECT_EQ(rendered("{{ 1" + repeat("~1", 500) + " }}"), std::string(501, '1'));
 }
 
 TEST(Jinja, CirclesAreFreed) {  // the leak checker of a sanitizer build looks at this one
-  EXPECT_EQ(rendered("{% set ns = namespace() %}{% set ns.self = ns %}{% set ns.m = [ns] %}"
-                     "{% macro m() %}{% set ns.c = caller %}{{ caller() }}{% endmacro %}"
-                     "{% call m() %}x{% endcall %}{% for i in [1] %}{% set ns.l = loop %}{% endfor %}"
-                     "{{ ns.c() }}"),
-            "xx");
+  EXPECT_EQ(
+      rendered("{% set ns = namespace() %}{% set ns.self = ns %}{% set ns.m = [ns] %}"
+               "{% macro m() %}{% set ns.c = caller %}{{ caller() }}{% endmacro %}"
+               "{% call m() %}x{% endcall %}{% for i in [1] %}{% set ns.l = loop %}{% endfor %}"
+               "{{ ns.c() }}"),
+      "xx");
 }
 
 TEST(Jinja, LimitsAreCounted) {
@@ -133,7 +150,9 @@ TEST(Jinja, MutatedTemplatesAreSafe) {
   std::vector<std::string> texts;
   for (const auto& example : file["cases"]) texts.push_back(example["template"].get<std::string>());
   std::mt19937 random(7);
-  const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const auto pick = [&](size_t n) {
+    return std::uniform_int_distribution<size_t>(0, n - 1)(random);
+  };
   int accepted = 0;
   for (int round = 0; round < 4000; ++round) {
     std::string text = texts[pick(texts.size())];
@@ -142,9 +161,14 @@ TEST(Jinja, MutatedTemplatesAreSafe) {
       const size_t at = pick(text.size() + 1), from = pick(other.size() + 1);
       const size_t n = pick(12);
       switch (pick(3)) {
-        case 0: text.insert(at, other.substr(from, n)); break;
-        case 1: text.erase(at, n); break;
-        default: if (at < text.size()) text[at] = static_cast<char>(pick(256));
+        case 0:
+          text.insert(at, other.substr(from, n));
+          break;
+        case 1:
+          text.erase(at, n);
+          break;
+        default:
+          if (at < text.size()) text[at] = static_cast<char>(pick(256));
       }
     }
     accepted += static_cast<bool>(

@@ -13,14 +13,29 @@ void append_unit(std::string& out, uint32_t unit) {
 
 void append_character(std::string& out, char32_t c, bool ascii) {
   switch (c) {
-    case '"': out += "\\\""; return;
-    case '\\': out += "\\\\"; return;
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    case '\f': out += "\\f"; return;
-    case '\b': out += "\\b"; return;
-    default: break;
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '\f':
+      out += "\\f";
+      return;
+    case '\b':
+      out += "\\b";
+      return;
+    default:
+      break;
   }
   if (c >= 0x20 && (c < 0x7f || !ascii)) return utf8_append(out, c);
   if (c < 0x10000) return append_unit(out, c);
@@ -47,12 +62,18 @@ class Writer {
 
  private:
   bool add_scalar(const Value& value) {
-    if (value.is_none()) out_ += "null";
-    else if (const bool* b = value.as_bool()) out_ += *b ? "true" : "false";
-    else if (const int64_t* i = value.as_int()) out_ += std::to_string(*i);
-    else if (const double* d = value.as_float()) out_ += number(*d);
-    else if (const std::string* s = value.as_text()) add_string(*s);
-    else return false;
+    if (value.is_none())
+      out_ += "null";
+    else if (const bool* b = value.as_bool())
+      out_ += *b ? "true" : "false";
+    else if (const int64_t* i = value.as_int())
+      out_ += std::to_string(*i);
+    else if (const double* d = value.as_float())
+      out_ += number(*d);
+    else if (const std::string* s = value.as_text())
+      add_string(*s);
+    else
+      return false;
     return true;
   }
 
@@ -64,7 +85,8 @@ class Writer {
 
   void add_string(std::string_view text) {
     out_ += '"';
-    for (size_t at = 0; at < text.size();) append_character(out_, utf8_next(text, &at), style_.ascii);
+    for (size_t at = 0; at < text.size();)
+      append_character(out_, utf8_next(text, &at), style_.ascii);
     out_ += '"';
   }
 
@@ -80,9 +102,8 @@ class Writer {
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : dict.items) items.push_back(&item);
     if (style_.sort_keys)
-      std::stable_sort(items.begin(), items.end(), [&](auto* a, auto* b) {
-        return compare(budget_, a->first, b->first) < 0;
-      });
+      std::stable_sort(items.begin(), items.end(),
+                       [&](auto* a, auto* b) { return compare(budget_, a->first, b->first) < 0; });
     out_ += '{';
     ++level_;
     for (const auto* item : items) {

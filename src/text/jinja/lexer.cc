@@ -44,8 +44,10 @@ class Unescaper {
 
   std::string run() {
     while (at_ < raw_.size()) {
-      if (raw_[at_] != '\\' || at_ + 1 == raw_.size()) out_ += raw_[at_++];
-      else escape(raw_[at_ + 1]);
+      if (raw_[at_] != '\\' || at_ + 1 == raw_.size())
+        out_ += raw_[at_++];
+      else
+        escape(raw_[at_ + 1]);
     }
     return std::move(out_);
   }
@@ -110,9 +112,7 @@ class Lexer {
     at_ += n;
     line_starting_ = n > 0 && source_[at_ - 1] == '\n';
   }
-  void skip_space() {
-    advance(rest().size() - strip(rest(), Side::kLeft).size());
-  }
+  void skip_space() { advance(rest().size() - strip(rest(), Side::kLeft).size()); }
 
   // Text up to the next tag, and that tag.
   void data() {
@@ -129,14 +129,19 @@ class Lexer {
     const char type = source_[open + 1];
     char sign = open + 2 < source_.size() ? source_[open + 2] : '\0';
     if (sign != '-' && sign != '+') sign = '\0';
-    if (sign == '-') text = strip(text, Side::kRight);
-    else if (sign == '\0' && type != '{') text = without_indent(text);
+    if (sign == '-')
+      text = strip(text, Side::kRight);
+    else if (sign == '\0' && type != '{')
+      text = without_indent(text);
     if (!text.empty()) add(Kind::kData, std::string(text));
     advance(open - at_);
     advance(sign ? 3 : 2);
-    if (type == '{') tag(Kind::kVariableBegin, Kind::kVariableEnd, "}}");
-    else if (type == '#') comment();
-    else if (!raw()) tag(Kind::kBlockBegin, Kind::kBlockEnd, "%}");
+    if (type == '{')
+      tag(Kind::kVariableBegin, Kind::kVariableEnd, "}}");
+    else if (type == '#')
+      comment();
+    else if (!raw())
+      tag(Kind::kBlockBegin, Kind::kBlockEnd, "%}");
   }
 
   // lstrip_blocks: blanks between the start of the line and the tag go.
@@ -185,8 +190,10 @@ class Lexer {
       const char sign = peek();
       if (sign == '-' || sign == '+') ++at_;
       if (!raw_tag("endraw", true)) continue;
-      if (sign == '-') text = strip(text, Side::kRight);
-      else if (sign != '+') text = without_indent(text);
+      if (sign == '-')
+        text = strip(text, Side::kRight);
+      else if (sign != '+')
+        text = without_indent(text);
       add(Kind::kData, std::string(text));
       line_ += static_cast<int>(std::count(&source_[start], &source_[at_ - 1] + 1, '\n'));
       line_starting_ = source_[at_ - 1] == '\n';
@@ -205,8 +212,10 @@ class Lexer {
     if (sign == '-' || plus) text.remove_prefix(1);
     if (!text.starts_with("%}")) return false;
     text.remove_prefix(2);
-    if (sign == '-') text = strip(text, Side::kLeft);
-    else if (trim && !plus && text.starts_with('\n')) text.remove_prefix(1);
+    if (sign == '-')
+      text = strip(text, Side::kLeft);
+    else if (trim && !plus && text.starts_with('\n'))
+      text.remove_prefix(1);
     at_ = source_.size() - text.size();
     return true;
   }

@@ -8,8 +8,17 @@ namespace skiff::jinja {
 
 struct Token {
   enum class Kind {
-    kData, kVariableBegin, kVariableEnd, kBlockBegin, kBlockEnd,
-    kName, kString, kInteger, kFloat, kOperator, kEnd,
+    kData,
+    kVariableBegin,
+    kVariableEnd,
+    kBlockBegin,
+    kBlockEnd,
+    kName,
+    kString,
+    kInteger,
+    kFloat,
+    kOperator,
+    kEnd,
   };
   Kind kind = Kind::kEnd;
   std::string text;  // string literals unescaped, numbers without '_'

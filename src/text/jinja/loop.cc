@@ -17,7 +17,8 @@ struct LoopMethod : Callable {
       return args.positional[loop->index % args.positional.size()];
     }
     const Value seen = Value::list(in.budget(), args.positional);
-    const bool same = loop->last_seen && equal(in.budget(), seen, Value::list(in.budget(), *loop->last_seen));
+    const bool same =
+        loop->last_seen && equal(in.budget(), seen, Value::list(in.budget(), *loop->last_seen));
     loop->last_seen = std::move(args.positional);
     return !same;
   }

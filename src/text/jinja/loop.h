@@ -11,9 +11,9 @@ struct ForStatement;
 
 struct Loop {
   Values items;
-  size_t index = 0;         // of the item being visited
-  int nesting = 0;          // of recursive loops, 0 outermost
-  int depth = 1;            // as Value::depth
+  size_t index = 0;                 // of the item being visited
+  int nesting = 0;                  // of recursive loops, 0 outermost
+  int depth = 1;                    // as Value::depth
   std::optional<Values> last_seen;  // of loop.changed()
   // For loop(...) in a recursive loop; gone when the loop has ended, so nothing refers in circles.
   std::shared_ptr<Scope> scope;

@@ -11,13 +11,20 @@ namespace {
 
 const char* symbol(BinaryOp op) {
   switch (op) {
-    case BinaryOp::kAdd: return "+";
-    case BinaryOp::kSub: return "-";
-    case BinaryOp::kMul: return "*";
-    case BinaryOp::kDiv: return "/";
-    case BinaryOp::kFloorDiv: return "//";
-    case BinaryOp::kMod: return "%";
-    default: return "**";
+    case BinaryOp::kAdd:
+      return "+";
+    case BinaryOp::kSub:
+      return "-";
+    case BinaryOp::kMul:
+      return "*";
+    case BinaryOp::kDiv:
+      return "/";
+    case BinaryOp::kFloorDiv:
+      return "//";
+    case BinaryOp::kMod:
+      return "%";
+    default:
+      return "**";
   }
 }
 
@@ -47,30 +54,43 @@ Value integers(BinaryOp op, int64_t a, int64_t b) {
   int64_t out = 0;
   bool too_large = false;
   switch (op) {
-    case BinaryOp::kAdd: too_large = __builtin_add_overflow(a, b, &out); break;
-    case BinaryOp::kSub: too_large = __builtin_sub_overflow(a, b, &out); break;
-    case BinaryOp::kMul: too_large = __builtin_mul_overflow(a, b, &out); break;
+    case BinaryOp::kAdd:
+      too_large = __builtin_add_overflow(a, b, &out);
+      break;
+    case BinaryOp::kSub:
+      too_large = __builtin_sub_overflow(a, b, &out);
+      break;
+    case BinaryOp::kMul:
+      too_large = __builtin_mul_overflow(a, b, &out);
+      break;
     case BinaryOp::kDiv:
       if (b == 0) fail("division by zero");
       return static_cast<double>(a) / static_cast<double>(b);
-    case BinaryOp::kFloorDiv: return floor_divided(a, b);
-    case BinaryOp::kMod: return b == -1 ? Value(int64_t{0}) : Value(a - floor_divided(a, b) * b);
-    default: return power(a, b);
+    case BinaryOp::kFloorDiv:
+      return floor_divided(a, b);
+    case BinaryOp::kMod:
+      return b == -1 ? Value(int64_t{0}) : Value(a - floor_divided(a, b) * b);
+    default:
+      return power(a, b);
   }
   if (too_large) overflow();
   return out;
 }
 
 Value floats(BinaryOp op, double a, double b) {
-  const bool divides =
-      op == BinaryOp::kDiv || op == BinaryOp::kFloorDiv || op == BinaryOp::kMod;
+  const bool divides = op == BinaryOp::kDiv || op == BinaryOp::kFloorDiv || op == BinaryOp::kMod;
   if (divides && b == 0) fail("float division by zero");
   switch (op) {
-    case BinaryOp::kAdd: return a + b;
-    case BinaryOp::kSub: return a - b;
-    case BinaryOp::kMul: return a * b;
-    case BinaryOp::kDiv: return a / b;
-    case BinaryOp::kFloorDiv: return std::floor(a / b);
+    case BinaryOp::kAdd:
+      return a + b;
+    case BinaryOp::kSub:
+      return a - b;
+    case BinaryOp::kMul:
+      return a * b;
+    case BinaryOp::kDiv:
+      return a / b;
+    case BinaryOp::kFloorDiv:
+      return std::floor(a / b);
     case BinaryOp::kMod: {
       const double rest = std::fmod(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -85,7 +105,8 @@ Value repeated(Interpreter& in, const Value& value, int64_t times) {
   times = std::max<int64_t>(times, 0);
   const auto n = static_cast<uint64_t>(times);
   if (const std::string* text = value.as_text()) {
-    if (!text->empty() && n > in.budget().limits().bytes / text->size()) in.budget().make(UINT64_MAX);
+    if (!text->empty() && n > in.budget().limits().bytes / text->size())
+      in.budget().make(UINT64_MAX);
     in.budget().make(n * text->size());
     std::string out;
     out.reserve(n * text->size());
@@ -123,8 +144,7 @@ Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value
   if (is_integral(a, &i) && is_integral(b, &j)) return integers(op, i, j);
   double x, y;
   if (is_number(a, &x) && is_number(b, &y)) return floats(op, x, y);
-  if (op == BinaryOp::kMod && a.is_text())
-    return percent_format(in.budget(), *a.as_text(), b);
+  if (op == BinaryOp::kMod && a.is_text()) return percent_format(in.budget(), *a.as_text(), b);
   if (b.is_undefined()) fail("{}", b.undefined_reason());
   if (op == BinaryOp::kAdd && a.is_text() && b.is_text()) return added_texts(in, a, b);
   const Seq *s = a.as_seq(), *t = b.as_seq();

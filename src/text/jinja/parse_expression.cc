@@ -45,7 +45,8 @@ ExprPtr Parser::expression(bool conditional) {
     ExprPtr no = skip_word("else") ? expression() : nullptr;
     int height = 0;
     for (const ExprPtr* child : {&condition, &value, &no}) include(*child, &height);
-    value = finish(line, height, Conditional{std::move(condition), std::move(value), std::move(no)});
+    value =
+        finish(line, height, Conditional{std::move(condition), std::move(value), std::move(no)});
     line = token().line;
   }
   return value;
@@ -100,9 +101,13 @@ ExprPtr Parser::negation() {
 }
 
 bool Parser::comparison_operator(CompareOp* op) {
-  static constexpr std::array<std::pair<std::string_view, CompareOp>, 6> kOperators = {{
-      {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt},
-      {"<=", CompareOp::kLe}, {">", CompareOp::kGt}, {">=", CompareOp::kGe}}};
+  static constexpr std::array<std::pair<std::string_view, CompareOp>, 6> kOperators = {
+      {{"==", CompareOp::kEq},
+       {"!=", CompareOp::kNe},
+       {"<", CompareOp::kLt},
+       {"<=", CompareOp::kLe},
+       {">", CompareOp::kGt},
+       {">=", CompareOp::kGe}}};
   for (const auto& [text, meaning] : kOperators)
     if (skip_op(text)) return *op = meaning, true;
   if (skip_word("in")) return *op = CompareOp::kIn, true;
@@ -150,9 +155,11 @@ ExprPtr Parser::concatenation() {
 }
 
 ExprPtr Parser::product() {
-  static constexpr std::array<std::pair<std::string_view, BinaryOp>, 4> kOperators = {{
-      {"*", BinaryOp::kMul}, {"/", BinaryOp::kDiv}, {"//", BinaryOp::kFloorDiv},
-      {"%", BinaryOp::kMod}}};
+  static constexpr std::array<std::pair<std::string_view, BinaryOp>, 4> kOperators = {
+      {{"*", BinaryOp::kMul},
+       {"/", BinaryOp::kDiv},
+       {"//", BinaryOp::kFloorDiv},
+       {"%", BinaryOp::kMod}}};
   ExprPtr left = power();
   for (;;) {
     const auto found = std::find_if(kOperators.begin(), kOperators.end(),
@@ -233,7 +240,8 @@ ExprPtr Parser::literal_number() {
   int64_t value = 0;
   const char* end = digits.data() + digits.size();
   const auto result = std::from_chars(digits.data(), end, value, base);
-  if (result.ec != std::errc() || result.ptr != end) fail("{} is not a 64-bit integer", number.text);
+  if (result.ec != std::errc() || result.ptr != end)
+    fail("{} is not a 64-bit integer", number.text);
   return finish(number.line, 0, Literal{value});
 }
 
@@ -368,7 +376,8 @@ ExprPtr Parser::test(ExprPtr input) {
   static constexpr std::array<std::string_view, 5> kAfter = {"else", "or", "and", "is", "if"};
   const bool word = token().kind == Kind::kName &&
                     std::find(kAfter.begin(), kAfter.end(), token().text) == kAfter.end();
-  if (is_op("(")) node.args = call_args();
+  if (is_op("("))
+    node.args = call_args();
   else if (word || token().kind == Kind::kString || token().kind == Kind::kInteger ||
            token().kind == Kind::kFloat || is_op("[") || is_op("{"))
     node.args.positional.push_back(postfix(primary()));

@@ -11,10 +11,14 @@ using Kind = Token::Kind;
 
 std::string described(const Token& token) {
   switch (token.kind) {
-    case Kind::kEnd: return "the end of the template";
-    case Kind::kVariableEnd: return "'}}'";
-    case Kind::kBlockEnd: return "'%}'";
-    default: return fmt::format("'{}'", token.text.substr(0, 40));
+    case Kind::kEnd:
+      return "the end of the template";
+    case Kind::kVariableEnd:
+      return "'}}'";
+    case Kind::kBlockEnd:
+      return "'%}'";
+    default:
+      return fmt::format("'{}'", token.text.substr(0, 40));
   }
 }
 
@@ -59,7 +63,9 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
   for (;;) {
     const int line = token().line;
     switch (token().kind) {
-      case Kind::kData: out.push_back({line, Data{std::move(tokens_[at_++].text)}}); break;
+      case Kind::kData:
+        out.push_back({line, Data{std::move(tokens_[at_++].text)}});
+        break;
       case Kind::kVariableBegin: {
         ++at_;
         out.push_back({line, Output{expression_or_tuple(true)}});
@@ -68,7 +74,8 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
       }
       case Kind::kBlockBegin: {
         ++at_;
-        if (std::any_of(ends.begin(), ends.end(), [&](auto end) { return is_word(end); })) return out;
+        if (std::any_of(ends.begin(), ends.end(), [&](auto end) { return is_word(end); }))
+          return out;
         if (is_word("generation")) {  // marks what a trainer learns; here only its body counts
           ++at_;
           Body inner = block_body({"endgeneration"});
@@ -85,7 +92,8 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
       case Kind::kEnd:
         if (ends.size()) fail("a block is not closed with {{% {} %}}", *(ends.end() - 1));
         return out;
-      default: fail_here("text or a tag");
+      default:
+        fail_here("text or a tag");
     }
   }
 }
@@ -161,8 +169,10 @@ std::vector<Parameter> Parser::parameters() {
   while (!is_op(")")) {
     if (!out.empty()) expect_op(",");
     Parameter parameter{expect_name(), nullptr};
-    if (skip_op("=")) parameter.fallback = expression();
-    else if (!out.empty() && out.back().fallback) fail("a parameter without default after one with");
+    if (skip_op("="))
+      parameter.fallback = expression();
+    else if (!out.empty() && out.back().fallback)
+      fail("a parameter without default after one with");
     out.push_back(std::move(parameter));
   }
   expect_op(")");
@@ -187,7 +197,8 @@ Statement Parser::call_statement() {
   node.caller.name = "caller";
   if (is_op("(")) node.caller.parameters = parameters();
   node.call = expression();
-  if (!std::holds_alternative<Call>(node.call->node)) fail("{{% call %}} needs the call of a macro");
+  if (!std::holds_alternative<Call>(node.call->node))
+    fail("{{% call %}} needs the call of a macro");
   macros_.push_back(&node.caller);
   const int loops = std::exchange(loops_, 0);
   node.caller.body = std::make_unique<Body>(block_body({"endcall"}));

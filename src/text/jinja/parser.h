@@ -92,8 +92,8 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;                             // enclosing for statements of this macro
-  std::vector<MacroDefinition*> macros_;      // enclosing, innermost last
+  int loops_ = 0;                         // enclosing for statements of this macro
+  std::vector<MacroDefinition*> macros_;  // enclosing, innermost last
 };
 
 }  // namespace skiff::jinja

@@ -9,7 +9,8 @@ namespace skiff::jinja {
 namespace {
 
 const Value& only(const Args& args) {
-  if (args.positional.size() != 1 || !args.named.empty()) fail("the test needs exactly one argument");
+  if (args.positional.size() != 1 || !args.named.empty())
+    fail("the test needs exactly one argument");
   return args.positional[0];
 }
 
@@ -24,8 +25,10 @@ bool remainder_is(const Value& value, int64_t divisor, int64_t wanted) {
   if (divisor == 0) fail("integer modulo by zero");
   if (divisor == -1) return wanted == 0;
   int64_t rest;
-  if (const double* d = value.as_float()) rest = static_cast<int64_t>(*d) % divisor;
-  else rest = integer(value) % divisor;
+  if (const double* d = value.as_float())
+    rest = static_cast<int64_t>(*d) % divisor;
+  else
+    rest = integer(value) % divisor;
   return std::abs(rest) == wanted;
 }
 
@@ -68,9 +71,12 @@ constexpr TestEntry kTests[] = {
     {"sameas", [](In&, const V& v, const A& a) { return is_same(v, only(a)); }},
     {"odd", [](In&, const V& v, const A&) { return remainder_is(v, 2, 1); }},
     {"even", [](In&, const V& v, const A&) { return remainder_is(v, 2, 0); }},
-    {"divisibleby", [](In&, const V& v, const A& a) { return remainder_is(v, integer(only(a)), 0); }},
-    {"lower", [](In& in, const V& v, const A&) { return is_all(to_text(in.budget(), v), Class::kLower); }},
-    {"upper", [](In& in, const V& v, const A&) { return is_all(to_text(in.budget(), v), Class::kUpper); }},
+    {"divisibleby",
+     [](In&, const V& v, const A& a) { return remainder_is(v, integer(only(a)), 0); }},
+    {"lower",
+     [](In& in, const V& v, const A&) { return is_all(to_text(in.budget(), v), Class::kLower); }},
+    {"upper",
+     [](In& in, const V& v, const A&) { return is_all(to_text(in.budget(), v), Class::kUpper); }},
     {"in", [](In& in, const V& v, const A& a) { return contains(in.budget(), only(a), v); }},
     {"filter", [](In&, const V& v, const A&) { return v.is_text() && has_filter(*v.as_text()); }},
     {"test", [](In&, const V& v, const A&) { return v.is_text() && has_test(*v.as_text()); }},
@@ -84,8 +90,8 @@ constexpr TestEntry kTests[] = {
 
 // Other names of the comparisons; all are usable as select("==", 1).
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"==", "eq"}, {"equalto", "eq"}, {"!=", "ne"}, {"<", "lt"}, {"lessthan", "lt"},
-    {"<=", "le"}, {">", "gt"}, {"greaterthan", "gt"}, {">=", "ge"}};
+    {"==", "eq"}, {"equalto", "eq"}, {"!=", "ne"},          {"<", "lt"}, {"lessthan", "lt"},
+    {"<=", "le"}, {">", "gt"},       {"greaterthan", "gt"}, {">=", "ge"}};
 
 const TestEntry* find_test(std::string_view name) {
   for (const auto& [alias, meaning] : kAliases)

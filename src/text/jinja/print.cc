@@ -10,9 +10,12 @@ namespace skiff::jinja {
 namespace {
 
 void append_escaped(std::string& out, char32_t c) {
-  if (c < 0x100) fmt::format_to(std::back_inserter(out), "\\x{:02x}", uint32_t{c});
-  else if (c < 0x10000) fmt::format_to(std::back_inserter(out), "\\u{:04x}", uint32_t{c});
-  else fmt::format_to(std::back_inserter(out), "\\U{:08x}", uint32_t{c});
+  if (c < 0x100)
+    fmt::format_to(std::back_inserter(out), "\\x{:02x}", uint32_t{c});
+  else if (c < 0x10000)
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", uint32_t{c});
+  else
+    fmt::format_to(std::back_inserter(out), "\\U{:08x}", uint32_t{c});
 }
 
 bool is_printable(char32_t c) {
@@ -29,12 +32,18 @@ std::string python_quoted(std::string_view text) {
   std::string out(1, quote);
   for (size_t at = 0; at < text.size();) {
     const char32_t c = utf8_next(text, &at);
-    if (c == static_cast<char32_t>(quote) || c == '\\') out += {'\\', static_cast<char>(c)};
-    else if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c == '\t') out += "\\t";
-    else if (is_printable(c)) utf8_append(out, c);
-    else append_escaped(out, c);
+    if (c == static_cast<char32_t>(quote) || c == '\\')
+      out += {'\\', static_cast<char>(c)};
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\r')
+      out += "\\r";
+    else if (c == '\t')
+      out += "\\t";
+    else if (is_printable(c))
+      utf8_append(out, c);
+    else
+      append_escaped(out, c);
   }
   return out += quote;
 }
@@ -46,17 +55,26 @@ class Printer {
   void add(const Value& value) {
     const size_t before = out_.size();
     budget_.step();
-    if (const bool* b = value.as_bool()) out_ += *b ? "True" : "False";
-    else if (value.is_none()) out_ += "None";
-    else if (value.is_undefined()) out_ += "Undefined";
-    else if (const int64_t* i = value.as_int()) out_ += std::to_string(*i);
-    else if (const double* d = value.as_float()) out_ += float_repr(*d);
+    if (const bool* b = value.as_bool())
+      out_ += *b ? "True" : "False";
+    else if (value.is_none())
+      out_ += "None";
+    else if (value.is_undefined())
+      out_ += "Undefined";
+    else if (const int64_t* i = value.as_int())
+      out_ += std::to_string(*i);
+    else if (const double* d = value.as_float())
+      out_ += float_repr(*d);
     else if (const std::string* s = value.as_text())
       out_ += value.is_markup() ? "Markup(" + python_quoted(*s) + ")" : python_quoted(*s);
-    else if (const Dict* dict = value.as_dict()) add_dict(*dict);
-    else if (const Seq* seq = value.as_seq()) add_seq(*seq);
-    else if (Callable* c = value.as_callable()) out_ += c->repr();
-    else out_ += value.as_namespace() ? "<Namespace>" : "<LoopContext>";
+    else if (const Dict* dict = value.as_dict())
+      add_dict(*dict);
+    else if (const Seq* seq = value.as_seq())
+      add_seq(*seq);
+    else if (Callable* c = value.as_callable())
+      out_ += c->repr();
+    else
+      out_ += value.as_namespace() ? "<Namespace>" : "<LoopContext>";
     if (value.depth() == 0) budget_.make(out_.size() - before);
   }
 
@@ -115,13 +133,15 @@ std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   const std::string_view text(buffer, static_cast<size_t>(end.ptr - buffer));
   const size_t e = text.find('e');
   const int exponent = std::atoi(std::string(text.substr(e + 1)).c_str());
   if (exponent < -4 || exponent >= 16) return std::string(text);
   char fixed[40];
-  const auto fixed_end = std::to_chars(fixed, fixed + sizeof fixed, value, std::chars_format::fixed);
+  const auto fixed_end =
+      std::to_chars(fixed, fixed + sizeof fixed, value, std::chars_format::fixed);
   std::string out(fixed, fixed_end.ptr);
   if (out.find('.') == out.npos) out += ".0";
   return out;

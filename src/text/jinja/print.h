@@ -11,8 +11,8 @@ std::string repr(Budget& budget, const Value& value);
 std::string float_repr(double value);
 
 struct JsonStyle {
-  bool ascii = false;      // \uXXXX for what is not ASCII
-  bool pretty = false;     // a line per item, `indent` per level
+  bool ascii = false;   // \uXXXX for what is not ASCII
+  bool pretty = false;  // a line per item, `indent` per level
   std::string indent;
   std::string item_separator = ", ", key_separator = ": ";
   bool sort_keys = false;

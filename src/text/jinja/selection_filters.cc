@@ -17,7 +17,8 @@ Value map_attribute(Interpreter& in, const Value& input, const Args& args) {
 
 // The name of a filter or test, taken from the front of the arguments.
 std::string take_name(Args& args, const char* what) {
-  if (args.positional.empty() || !args.positional[0].is_text()) fail("{} needs the name of one", what);
+  if (args.positional.empty() || !args.positional[0].is_text())
+    fail("{} needs the name of one", what);
   std::string name = *args.positional[0].as_text();
   args.positional.erase(args.positional.begin());
   return name;

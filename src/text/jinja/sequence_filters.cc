@@ -128,10 +128,12 @@ Value unique(Interpreter& in, const Value& input, Args args) {
   Values out, seen;
   for (const Value& item : iterate(in.budget(), input)) {
     const bool plain = !bound[1] || bound[1]->is_none();
-    const Value key = folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
+    const Value key =
+        folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
     check_hashable(key);
-    const bool known = std::any_of(seen.begin(), seen.end(),
-                                   [&](const Value& other) { return equal(in.budget(), other, key); });
+    const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
+      return equal(in.budget(), other, key);
+    });
     if (known) continue;
     seen.push_back(key);
     out.push_back(item);
@@ -201,10 +203,10 @@ Value slice(Interpreter& in, const Value& input, Args args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"length", size}, {"count", size}, {"first", first}, {"last", last}, {"list", list},
-    {"join", join}, {"items", items}, {"reverse", reverse}, {"sort", sort},
-    {"dictsort", dictsort}, {"unique", unique}, {"min", extreme<-1>}, {"max", extreme<1>},
-    {"sum", sum}, {"batch", batch}, {"slice", slice}};
+    {"length", size},    {"count", size},        {"first", first},   {"last", last},
+    {"list", list},      {"join", join},         {"items", items},   {"reverse", reverse},
+    {"sort", sort},      {"dictsort", dictsort}, {"unique", unique}, {"min", extreme<-1>},
+    {"max", extreme<1>}, {"sum", sum},           {"batch", batch},   {"slice", slice}};
 
 }  // namespace
 

@@ -33,12 +33,14 @@ Value title(Interpreter& in, const Value& input, Args args) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const auto is_break = [&](size_t i) {
-      const std::string_view c = std::string_view(text).substr(i, character_length(std::string_view(text).substr(i)));
+      const std::string_view c =
+          std::string_view(text).substr(i, character_length(std::string_view(text).substr(i)));
       return std::string_view("-({[<").find(c[0]) != std::string_view::npos ||
              strip(c, Side::kBoth).empty();
     };
     size_t end = at;
-    while (end < text.size() && !is_break(end)) end += character_length(std::string_view(text).substr(end));
+    while (end < text.size() && !is_break(end))
+      end += character_length(std::string_view(text).substr(end));
     out += capitalize(std::string_view(text).substr(at, end - at));
     for (at = end; at < text.size() && is_break(at);) {
       const size_t n = character_length(std::string_view(text).substr(at));
@@ -140,30 +142,49 @@ Value urlencode(Interpreter& in, const Value& input, Args) {
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        (c != '\0' && std::string_view("_.-~/").find(c) != std::string_view::npos);
-    if (plain) out += c;
-    else fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
+    if (plain)
+      out += c;
+    else
+      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
 
-constexpr FilterEntry kFilters[] = {
-    {"upper", method<kUpper>}, {"lower", method<kLower>}, {"capitalize", method<kCapitalize>},
-    {"trim", trim}, {"title", title}, {"replace", replace}, {"indent", indent},
-    {"truncate", truncate}, {"wordcount", wordcount}, {"center", center}, {"format", format},
-    {"e", escape}, {"escape", escape}, {"forceescape", force_escape}, {"safe", safe},
-    {"string", string}, {"urlencode", urlencode}};
+constexpr FilterEntry kFilters[] = {{"upper", method<kUpper>},
+                                    {"lower", method<kLower>},
+                                    {"capitalize", method<kCapitalize>},
+                                    {"trim", trim},
+                                    {"title", title},
+                                    {"replace", replace},
+                                    {"indent", indent},
+                                    {"truncate", truncate},
+                                    {"wordcount", wordcount},
+                                    {"center", center},
+                                    {"format", format},
+                                    {"e", escape},
+                                    {"escape", escape},
+                                    {"forceescape", force_escape},
+                                    {"safe", safe},
+                                    {"string", string},
+                                    {"urlencode", urlencode}};
 
 }  // namespace
 
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '\'') out += "&#39;";
-    else if (c == '"') out += "&#34;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '\'')
+      out += "&#39;";
+    else if (c == '"')
+      out += "&#34;";
+    else
+      out += c;
   }
   return out;
 }

@@ -229,8 +229,9 @@ Value partition(const Self& self, const Args& args) {
   if (at == self.text.npos)
     return last ? self.list({part(""), part(""), part(self.text)}, Seq::Form::kTuple)
                 : self.list({part(self.text), part(""), part("")}, Seq::Form::kTuple);
-  return self.list({part(self.text.substr(0, at)), part(sep), part(self.text.substr(at + sep.size()))},
-                   Seq::Form::kTuple);
+  return self.list(
+      {part(self.text.substr(0, at)), part(sep), part(self.text.substr(at + sep.size()))},
+      Seq::Form::kTuple);
 }
 
 template <int left_share>  // of the padding, in halves
@@ -242,8 +243,8 @@ Value justified(const Self& self, const Args& args) {
   const int64_t padding = std::max<int64_t>(0, bound.integer(0, 0) - n);
   self.in.budget().make(static_cast<uint64_t>(padding) * fill.size());
   // Python puts the odd one of center() left if the width is odd.
-  const int64_t left = left_share == 1 ? padding / 2 + (padding & (padding + n) & 1)
-                                       : padding * left_share / 2;
+  const int64_t left =
+      left_share == 1 ? padding / 2 + (padding & (padding + n) & 1) : padding * left_share / 2;
   std::string out;
   for (int64_t i = 0; i < left; ++i) out += fill;
   out += self.text;
@@ -267,20 +268,42 @@ Value format(const Self& self, const Args& args) {
 
 const std::unordered_map<std::string_view, Method>& methods() {
   static const std::unordered_map<std::string_view, Method> table = {
-      {"strip", stripped<Side::kBoth>}, {"lstrip", stripped<Side::kLeft>},
-      {"rstrip", stripped<Side::kRight>}, {"split", split}, {"rsplit", rsplit},
-      {"splitlines", splitlines}, {"startswith", affix<begins>}, {"endswith", affix<ends>},
-      {"upper", mapped<to_upper>}, {"lower", mapped<to_lower>}, {"casefold", mapped<to_lower>},
-      {"title", mapped<title_words>}, {"capitalize", mapped<capitalize>}, {"replace", replace},
-      {"join", join}, {"format", format}, {"find", find_text<false, false>},
-      {"rfind", find_text<true, false>}, {"index", find_text<false, true>},
-      {"rindex", find_text<true, true>}, {"count", count}, {"removeprefix", remove_affix<false>},
-      {"removesuffix", remove_affix<true>}, {"partition", partition<false>},
-      {"rpartition", partition<true>}, {"ljust", justified<0>}, {"center", justified<1>},
-      {"rjust", justified<2>}, {"zfill", zfill}, {"isalpha", all_are<Class::kAlpha>},
-      {"isdigit", all_are<Class::kDigit>}, {"isdecimal", all_are<Class::kDigit>},
-      {"isnumeric", all_are<Class::kDigit>}, {"isalnum", all_are<Class::kAlnum>},
-      {"isspace", all_are<Class::kSpace>}, {"isupper", all_are<Class::kUpper>},
+      {"strip", stripped<Side::kBoth>},
+      {"lstrip", stripped<Side::kLeft>},
+      {"rstrip", stripped<Side::kRight>},
+      {"split", split},
+      {"rsplit", rsplit},
+      {"splitlines", splitlines},
+      {"startswith", affix<begins>},
+      {"endswith", affix<ends>},
+      {"upper", mapped<to_upper>},
+      {"lower", mapped<to_lower>},
+      {"casefold", mapped<to_lower>},
+      {"title", mapped<title_words>},
+      {"capitalize", mapped<capitalize>},
+      {"replace", replace},
+      {"join", join},
+      {"format", format},
+      {"find", find_text<false, false>},
+      {"rfind", find_text<true, false>},
+      {"index", find_text<false, true>},
+      {"rindex", find_text<true, true>},
+      {"count", count},
+      {"removeprefix", remove_affix<false>},
+      {"removesuffix", remove_affix<true>},
+      {"partition", partition<false>},
+      {"rpartition", partition<true>},
+      {"ljust", justified<0>},
+      {"center", justified<1>},
+      {"rjust", justified<2>},
+      {"zfill", zfill},
+      {"isalpha", all_are<Class::kAlpha>},
+      {"isdigit", all_are<Class::kDigit>},
+      {"isdecimal", all_are<Class::kDigit>},
+      {"isnumeric", all_are<Class::kDigit>},
+      {"isalnum", all_are<Class::kAlnum>},
+      {"isspace", all_are<Class::kSpace>},
+      {"isupper", all_are<Class::kUpper>},
       {"islower", all_are<Class::kLower>}};
   return table;
 }

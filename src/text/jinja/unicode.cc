@@ -31,12 +31,18 @@ std::string mapped(std::string_view text, Map map) {
 
 bool holds(char32_t c, Class wanted) {
   switch (wanted) {
-    case Class::kAlpha: return alpha(c);
-    case Class::kDigit: return c >= '0' && c <= '9';
-    case Class::kAlnum: return alpha(c) || (c >= '0' && c <= '9');
-    case Class::kSpace: return is_space(c);
-    case Class::kUpper: return upper(c) == c;
-    case Class::kLower: return lower(c) == c;
+    case Class::kAlpha:
+      return alpha(c);
+    case Class::kDigit:
+      return c >= '0' && c <= '9';
+    case Class::kAlnum:
+      return alpha(c) || (c >= '0' && c <= '9');
+    case Class::kSpace:
+      return is_space(c);
+    case Class::kUpper:
+      return upper(c) == c;
+    case Class::kLower:
+      return lower(c) == c;
   }
   return false;
 }
@@ -62,8 +68,8 @@ size_t character_offset(std::string_view text, size_t n) {
 
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-         c == 0x205f || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
 }
 
 std::string_view strip(std::string_view text, Side side, std::string_view set) {
@@ -93,22 +99,24 @@ std::string to_upper(std::string_view text) {
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const char32_t c = utf8_next(text, &at);
-    if (c == 0xdf) out += "SS";
-    else utf8_append(out, upper(c));
+    if (c == 0xdf)
+      out += "SS";
+    else
+      utf8_append(out, upper(c));
   }
   return out;
 }
 
 std::string capitalize(std::string_view text) {
   bool first = true;
-  return mapped(text, [&](char32_t c) { return std::exchange(first, false) ? upper(c) : lower(c); });
+  return mapped(text,
+                [&](char32_t c) { return std::exchange(first, false) ? upper(c) : lower(c); });
 }
 
 std::string title_words(std::string_view text) {
   bool inside = false;
-  return mapped(text, [&](char32_t c) {
-    return std::exchange(inside, cased(c)) ? lower(c) : upper(c);
-  });
+  return mapped(text,
+                [&](char32_t c) { return std::exchange(inside, cased(c)) ? lower(c) : upper(c); });
 }
 
 bool is_all(std::string_view text, Class wanted) {

@@ -75,13 +75,16 @@ Value Value::dict(Budget& budget, Pairs items) {
 
 Value Value::from_json(Budget& budget, const OrderedJson& json) {
   switch (json.type()) {
-    case OrderedJson::value_t::boolean: return json.get<bool>();
-    case OrderedJson::value_t::number_integer: return json.get<int64_t>();
+    case OrderedJson::value_t::boolean:
+      return json.get<bool>();
+    case OrderedJson::value_t::number_integer:
+      return json.get<int64_t>();
     case OrderedJson::value_t::number_unsigned:
       if (json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
         return json.get<double>();
       return json.get<int64_t>();
-    case OrderedJson::value_t::number_float: return json.get<double>();
+    case OrderedJson::value_t::number_float:
+      return json.get<double>();
     case OrderedJson::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
       budget.make(text.size());
@@ -94,11 +97,11 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
     }
     case OrderedJson::value_t::object: {
       Pairs items;
-      for (const auto& [key, item] : json.items())
-        items.emplace_back(key, from_json(budget, item));
+      for (const auto& [key, item] : json.items()) items.emplace_back(key, from_json(budget, item));
       return dict(budget, std::move(items));
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -133,11 +136,16 @@ const char* type_name(const Value& value) {
   if (value.as_loop()) return "LoopContext";
   if (value.as_callable()) return "function";
   switch (value.as_seq()->form) {
-    case Seq::Form::kList: return "list";
-    case Seq::Form::kTuple: return "tuple";
-    case Seq::Form::kGenerator: return "generator";
-    case Seq::Form::kView: return "dict view";
-    case Seq::Form::kRange: return "range";
+    case Seq::Form::kList:
+      return "list";
+    case Seq::Form::kTuple:
+      return "tuple";
+    case Seq::Form::kGenerator:
+      return "generator";
+    case Seq::Form::kView:
+      return "dict view";
+    case Seq::Form::kRange:
+      return "range";
   }
   return "?";
 }
@@ -245,7 +253,8 @@ bool length(Budget& budget, const Value& value, int64_t* out) {
     budget.step(text->size() / 64);
     return *out = static_cast<int64_t>(count_characters(*text)), true;
   }
-  if (const Dict* dict = value.as_dict()) return *out = static_cast<int64_t>(dict->items.size()), true;
+  if (const Dict* dict = value.as_dict())
+    return *out = static_cast<int64_t>(dict->items.size()), true;
   const Seq* seq = value.as_seq();
   if (!seq || seq->form == Seq::Form::kGenerator) return false;
   return *out = static_cast<int64_t>(seq->items.size()), true;

@@ -24,8 +24,10 @@ Value fallback(Interpreter&, const Value& input, Args args) {
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '_') out += text[i];
-    else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_') return std::nullopt;
+    if (text[i] != '_')
+      out += text[i];
+    else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_')
+      return std::nullopt;
   }
   return out;
 }
@@ -153,17 +155,20 @@ Value attr(Interpreter& in, const Value& input, Args args) {
   const std::string name = Bound("attr", args, {"name"}).text(0);
   if (input.as_dict()) {
     const Value method = method_of(in, input, name);
-    return method.is_none() ? Value::undefined(fmt::format("'dict object' has no attribute '{}'", name)) : method;
+    return method.is_none()
+               ? Value::undefined(fmt::format("'dict object' has no attribute '{}'", name))
+               : method;
   }
   return in.attribute(input, name);
 }
 
-constexpr FilterEntry kFilters[] = {{"default", fallback}, {"d", fallback}, {"int", to_int},
-                                    {"float", to_float}, {"abs", absolute}, {"round", rounded},
-                                    {"tojson", tojson}, {"attr", attr}};
+constexpr FilterEntry kFilters[] = {{"default", fallback}, {"d", fallback},   {"int", to_int},
+                                    {"float", to_float},   {"abs", absolute}, {"round", rounded},
+                                    {"tojson", tojson},    {"attr", attr}};
 
 const FilterEntry* find_filter(std::string_view name) {
-  for (const auto table : {text_filters(), sequence_filters(), selection_filters(), value_filters()})
+  for (const auto table :
+       {text_filters(), sequence_filters(), selection_filters(), value_filters()})
     for (const FilterEntry& entry : table)
       if (entry.name == name) return &entry;
   return nullptr;

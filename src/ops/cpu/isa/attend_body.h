@@ -45,8 +45,10 @@ void load_kv(float* kt, float* v, int64_t o_stride, const KvRows& rows) {
   for (int j = 0; j < rows.keys; ++j) {
     fetch(rows.next_v, rows.ahead, j, 1, bytes);
     float* out = v + j * o_stride;
-    if (rows.bf16) bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.dim);
-    else memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.dim));
+    if (rows.bf16)
+      bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.dim);
+    else
+      memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.dim));
     for (int64_t d = rows.dim; d < o_stride; ++d) out[d] = 0;
   }
 }

@@ -119,12 +119,20 @@ void gemm_bf16_amx(const GemmBlock& g) {
       if (rows != configured) configure(rows);
       configured = rows;
       for (int p = 0; p < g.panels; p += 2) {
-        const Tile t = {a + r * g.lda + i, g.lda, b + p * g.panel_stride + i * kPanel,
-                        g.panel_stride, block < g.k - i ? block : g.k - i,
-                        g.c + r * g.ldc + p * kPanel, g.ldc, i > 0};
-        if (rows > kTile) two_tiles(t);
-        else if (once) one_tile<true>(t);
-        else one_tile<false>(t);
+        const Tile t = {a + r * g.lda + i,
+                        g.lda,
+                        b + p * g.panel_stride + i * kPanel,
+                        g.panel_stride,
+                        block < g.k - i ? block : g.k - i,
+                        g.c + r * g.ldc + p * kPanel,
+                        g.ldc,
+                        i > 0};
+        if (rows > kTile)
+          two_tiles(t);
+        else if (once)
+          one_tile<true>(t);
+        else
+          one_tile<false>(t);
       }
     }
   _tile_release();

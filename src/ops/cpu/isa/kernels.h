@@ -21,8 +21,8 @@ constexpr int kKvBlock = 64;  // context positions per step of the online softma
 
 // c[r][p*16 + j] = sum over i of a[r][i] * panel p [i][j].
 struct GemmBlock {
-  const void* a = nullptr;   // [rows][lda] f32 or bf16, see Kernels::bf16_operand
-  int64_t lda = 0;           // elements
+  const void* a = nullptr;  // [rows][lda] f32 or bf16, see Kernels::bf16_operand
+  int64_t lda = 0;          // elements
   int64_t rows = 0;
   const void* b = nullptr;   // first panel
   int64_t panel_stride = 0;  // elements from one panel to the next
@@ -78,7 +78,7 @@ struct Kernels {
   void (*bf16_to_f32)(float* out, const uint16_t* x, int64_t n);
   void (*f16_to_f32)(float* out, const uint16_t* x, int64_t n);
   void (*f32_to_bf16)(uint16_t* out, const float* x, int64_t n);
-  void (*add)(float* x, const float* y, int64_t n);                // x += y
+  void (*add)(float* x, const float* y, int64_t n);                  // x += y
   void (*add_scaled)(float* x, float s, const float* y, int64_t n);  // x += s * y
   float (*sum_squares)(const float* x, int64_t n);
   void (*scale)(float* out, const float* x, float s, const float* w, int64_t n);  // x * s * w

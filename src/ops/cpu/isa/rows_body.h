@@ -139,7 +139,8 @@ void transpose_rows(const uint32_t* const* src, int64_t count, Emit emit) {
 
 void pack_panel(uint32_t* dst, const uint32_t* const* src, int64_t count) {
   for (int j = 0; j < kPanel; j += kW)
-    transpose_rows(src + j, count, [&](int64_t c, F v) { memcpy(dst + c * kPanel + j, &v, sizeof v); });
+    transpose_rows(src + j, count,
+                   [&](int64_t c, F v) { memcpy(dst + c * kPanel + j, &v, sizeof v); });
 }
 
 }  // namespace

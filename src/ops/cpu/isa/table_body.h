@@ -9,12 +9,24 @@ namespace skiff::cpu {
 namespace {
 
 constexpr Kernels table(Isa isa, const char* name) {
-  return {.isa = isa, .name = name, .bf16_operand = false,
-          .gemm_f32 = gemm_f32, .gemm_bf16 = gemm_bf16,
-          .pack_panel = pack_panel, .load_kv = load_kv, .attend = attend,
-          .bf16_to_f32 = bf16_to_f32, .f16_to_f32 = f16_to_f32, .f32_to_bf16 = f32_to_bf16,
-          .add = add, .add_scaled = add_scaled, .sum_squares = sum_squares, .scale = scale,
-          .silu_mul = silu_mul, .exp = exp, .max = max};
+  return {.isa = isa,
+          .name = name,
+          .bf16_operand = false,
+          .gemm_f32 = gemm_f32,
+          .gemm_bf16 = gemm_bf16,
+          .pack_panel = pack_panel,
+          .load_kv = load_kv,
+          .attend = attend,
+          .bf16_to_f32 = bf16_to_f32,
+          .f16_to_f32 = f16_to_f32,
+          .f32_to_bf16 = f32_to_bf16,
+          .add = add,
+          .add_scaled = add_scaled,
+          .sum_squares = sum_squares,
+          .scale = scale,
+          .silu_mul = silu_mul,
+          .exp = exp,
+          .max = max};
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ constexpr int kTileRows = 6;
 constexpr int kTileRowsBf16 = 5;
 constexpr int kTileVecs = 2;
 using F = __m256;
-struct Pair { F even, odd; };
+struct Pair {
+  F even, odd;
+};
 
 inline F load(const float* p) { return _mm256_loadu_ps(p); }
 inline void store(float* p, F v) { _mm256_storeu_ps(p, v); }
@@ -21,8 +23,8 @@ inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 inline F max(F a, F b) { return _mm256_max_ps(a, b); }
 inline F min(F a, F b) { return _mm256_min_ps(a, b); }
 inline F select_range(F x, F i, F begin, F end, F other) {
-  const F inside = _mm256_and_ps(_mm256_cmp_ps(i, begin, _CMP_GE_OQ),
-                                 _mm256_cmp_ps(i, end, _CMP_LT_OQ));
+  const F inside =
+      _mm256_and_ps(_mm256_cmp_ps(i, begin, _CMP_GE_OQ), _mm256_cmp_ps(i, end, _CMP_LT_OQ));
   return _mm256_blendv_ps(other, x, inside);
 }
 

@@ -17,7 +17,9 @@ constexpr int kTileRows = 6;
 constexpr int kTileRowsBf16 = 5;
 constexpr int kTileVecs = 4;
 using F = __m512;
-struct Pair { F even, odd; };
+struct Pair {
+  F even, odd;
+};
 
 inline F load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, F v) { _mm512_storeu_ps(p, v); }
@@ -26,8 +28,8 @@ inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F max(F a, F b) { return _mm512_max_ps(a, b); }
 inline F min(F a, F b) { return _mm512_min_ps(a, b); }
 inline F select_range(F x, F i, F begin, F end, F other) {
-  const __mmask16 inside = _mm512_cmp_ps_mask(i, begin, _CMP_GE_OQ) &
-                           _mm512_cmp_ps_mask(i, end, _CMP_LT_OQ);
+  const __mmask16 inside =
+      _mm512_cmp_ps_mask(i, begin, _CMP_GE_OQ) & _mm512_cmp_ps_mask(i, end, _CMP_LT_OQ);
   return _mm512_mask_blend_ps(inside, other, x);
 }
 

@@ -13,9 +13,15 @@ constexpr int kTileVecs = 2;      // vectors of columns in a register tile
 using F = float __attribute__((vector_size(16)));
 using I = int32_t __attribute__((vector_size(16)));
 using U = uint32_t __attribute__((vector_size(16)));
-struct Pair { F even, odd; };
+struct Pair {
+  F even, odd;
+};
 
-inline F load(const float* p) { F v; memcpy(&v, p, sizeof v); return v; }
+inline F load(const float* p) {
+  F v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
 inline void store(float* p, F v) { memcpy(p, &v, sizeof v); }
 inline F set1(float x) { return F{x, x, x, x}; }
 inline F fma(F a, F b, F c) { return a * b + c; }
