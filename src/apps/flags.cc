@@ -57,7 +57,7 @@ constexpr Flag kGenerate[] = {
     {"prompt-token-ids", kText, kPredict, "", "A prompt as token ids, as in 1,2,3; needs no tokenizer. May be repeated.", 0, 0, "", "", Standing::kApplied, true},
     {"data-file", kText, kPredict, "", "JSON lines {\"src\", \"tgt\"}; src may be a list of chat turns."},
     {"output-file", kText, kPredict, "", "Where the JSON lines go; default: stdout."},
-    {"chat", kSwitch, kPredict, "false", "Prompts are what a user says: put them through the chat template."},
+    {"chat", kSwitch, kPredict, "", "Prompts are what a user says and go through the chat template. Default: if the model has one. --no-chat: raw text."},
     {"max-tokens", kInt, kPredict | kChat | kBench, "128", "Most tokens to generate.", 1, kMaxCount, "", "max-length"},
     {"min-tokens", kInt, kPredict | kChat, "0", "Fewest tokens before the end is allowed.", 0, kMaxCount},
     {"temperature", kFloat, kPredict | kChat, "0", "0: the most likely token always.", 0, 100},

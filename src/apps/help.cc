@@ -16,7 +16,7 @@ constexpr About kAbout[] = {
     {kPredict, "MODEL (--prompt TEXT | --prompt-token-ids IDS | --data-file F) [flags]",
      "Generate for some prompts and print JSON lines {\"src\",\"tgt\",\"output\",\"token_ids\","
      "\"finish_reason\"}.",
-     "skiff predict models/demo --chat --prompt \"What is 27 + 45?\""},
+     "skiff predict models/demo --prompt \"What is 27 + 45?\""},
     {kChat, "MODEL [flags]",
      "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
      "skiff chat models/demo"},

@@ -48,16 +48,12 @@ OrderedJson as_user(const std::string& text) {
 
 // PaddleNLP's data files: src is a text, or the turns of a chat (user first), answered so far by
 // tgt, a text or a list.
-Item item_of(const Json& line, const std::string& where, bool chat) {
+Item item_of(const Json& line, const std::string& where) {
   if (!line.is_object() || !line.contains("src"))
     fail_load("{}: expected an object with \"src\"", where);
   Item item{.src = line.at("src"), .tgt = line.value("tgt", Json(""))};
   if (item.src.is_string()) {
-    const auto text = item.src.get<std::string>();
-    if (chat)
-      item.messages = as_user(text);
-    else
-      item.text = text;
+    item.text = item.src.get<std::string>();
     return item;
   }
   if (!item.src.is_array() || item.src.empty())
@@ -75,14 +71,7 @@ Item item_of(const Json& line, const std::string& where, bool chat) {
 
 std::vector<Item> read_items(const Args& args) {
   std::vector<Item> items;
-  const bool chat = args.on("chat");
-  for (const std::string& text : args.texts("prompt")) {
-    items.push_back({.src = text});
-    if (chat)
-      items.back().messages = as_user(text);
-    else
-      items.back().text = text;
-  }
+  for (const std::string& text : args.texts("prompt")) items.push_back({.src = text, .text = text});
   for (const std::string& list : args.texts("prompt-token-ids"))
     items.push_back({.src = list, .tokens = parse_ids(list)});
   if (args.given("data-file")) {
@@ -95,7 +84,7 @@ std::vector<Item> read_items(const Args& args) {
       const std::string where = fmt::format("{}: line {}", path, number);
       const auto parsed = parse_json(line);
       if (!parsed) fail_load("{}: {}", where, parsed.error().what);
-      items.push_back(item_of(*parsed, where, chat));
+      items.push_back(item_of(*parsed, where));
     }
   }
   if (items.empty())
@@ -218,6 +207,9 @@ int run_predict(const Args& args) {
   } else if (auto found = load_tokenizer(folder)) {
     tokenizer = std::move(*found);
   }
+  if (args.given("chat") ? args.on("chat") : chat != nullptr)
+    for (Item& item : items)
+      if (item.text) item.messages = as_user(*item.text);
   tokenize_items(items, tokenizer.get(), chat.get(), model.spec);
 
   if (args.given("dump-logits")) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <random>
 
@@ -100,10 +100,9 @@ TEST(Jinja, HostileTemplatesEnd) {
       "{{ 1" + std::string(100000, '|'),
       "{% set " + std::string(100000, '(') + " %}"};
   for (const std::string& text : hostile) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // processor time: a busy machine is no failure
     EXPECT_FALSE(render(text, OrderedJson::object())) << text.substr(0, 200);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), 5.0) << text.substr(0, 200);
+    EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC) << text.substr(0, 200);
   }
 }
 
