@@ -7,7 +7,7 @@ skiff=build/cpu/skiff
 cmake --build build/cpu --target bench_ops >/dev/null
 echo "# $(date +%F), $(nproc) cores, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-), load $(cut -d' ' -f1 /proc/loadavg)"
 echo "## operations"
-build/cpu/bench/bench_ops 2>/dev/null || build/cpu/bench_ops
+build/cpu/bench/bench_ops
 for model in models/demo bench/configs/ernie-4.5-0.3b bench/configs/qwen2.5-0.5b; do
   [ -f $model/model.safetensors ] && format=auto || format=dummy
   for dtype in bfloat16 float32; do
