@@ -3,10 +3,9 @@
 #   tools/install_deps.sh build|test|fuzz
 set -euo pipefail
 
-build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev
-       libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev libsentencepiece-dev libpcre2-dev
-       libutf8proc-dev libgtest-dev libgmock-dev zlib1g-dev)
-test=("${build[@]}" python3 python3-venv git)
+build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev nlohmann-json3-dev libspdlog-dev
+       libfmt-dev prometheus-cpp-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev)
+test=("${build[@]}" libgtest-dev libgmock-dev zlib1g-dev python3 python3-venv git)
 fuzz=("${build[@]}" clang-14 libclang-rt-14-dev)
 
 case "${1:-build}" in
