@@ -11,11 +11,14 @@ std::string model_told(const Front& front, const std::string& asked) {
   return asked.empty() || asked == "default" ? front.config.model_names.front() : asked;
 }
 
-ApiError why_ended(const Reply& reply) {
-  if (reply.finish == Finish::kExhausted)
-    return api_error(429,
-                     reply.why.empty() ? "the server has no room for this request" : reply.why);
-  return api_error(503, "the request was cancelled by the server");
+// The engine queues what must wait and refuses only what can never run, so trying again would not
+// help; unless it is going down, and another server may take the request.
+ApiError why_ended(const Front& front, const Reply& reply) {
+  if (reply.finish == Finish::kCancelled)
+    return api_error(503, "the request was cancelled by the server");
+  const bool closing = front.gate.draining || !front.service.health();
+  return api_error(closing ? 503 : 400,
+                   reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
 
 bool is_failure(Finish finish) {
@@ -78,7 +81,7 @@ void Generation::take(size_t prompt, Reply reply) {
     const bool last = reply.last;
     failed = is_failure(reply.finish);
     if (failed) {
-      fail(why_ended(reply));
+      fail(why_ended(*front_, reply));
     } else if (call_.stream) {
       stream(prompt, std::move(reply));
     } else {

@@ -531,7 +531,7 @@ TEST(OpenAiTest, ARefusalOfTheEngineIsAStatusEvenWhenStreaming) {
   server.echo.engine.refuse_ = true;
   for (bool stream : {false, true}) {
     const auto response = server.complete({{"prompt", {"ab", "cd"}}, {"n", 2}, {"stream", stream}});
-    EXPECT_EQ(response.status, 429);
+    EXPECT_EQ(response.status, 400);
     EXPECT_EQ(response.json()["error"]["message"], "no room");
   }
 }
