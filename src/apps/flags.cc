@@ -58,7 +58,7 @@ constexpr Flag kGenerate[] = {
     {"data-file", kText, kPredict, "", "JSON lines {\"src\", \"tgt\"}; src may be a list of chat turns."},
     {"output-file", kText, kPredict, "", "Where the JSON lines go; default: stdout."},
     {"chat", kSwitch, kPredict, "", "Prompts are what a user says and go through the chat template. Default: if the model has one. --no-chat: raw text."},
-    {"max-tokens", kInt, kPredict | kChat | kBench, "128", "Most tokens to generate.", 1, kMaxCount, "", "max-length"},
+    {"max-tokens", kInt, kPredict | kChat, "128", "Most tokens to generate.", 1, kMaxCount, "", "max-length"},
     {"min-tokens", kInt, kPredict | kChat, "0", "Fewest tokens before the end is allowed.", 0, kMaxCount},
     {"temperature", kFloat, kPredict | kChat, "0", "0: the most likely token always.", 0, 100},
     {"top-p", kFloat, kPredict | kChat, "1", "Draw from the most likely tokens that reach this probability.", 0, 1},
@@ -67,7 +67,7 @@ constexpr Flag kGenerate[] = {
     {"repetition-penalty", kFloat, kPredict | kChat, "1", "Above 1: what has been said becomes less likely.", 0.01, 100},
     {"presence-penalty", kFloat, kPredict | kChat, "0", "Subtracted from logits of tokens in the output.", -2, 2},
     {"frequency-penalty", kFloat, kPredict | kChat, "0", "The same for each time that they appear.", -2, 2},
-    {"ignore-eos", kSwitch, kPredict | kBench, "false", "Go on to --max-tokens whatever the model says."},
+    {"ignore-eos", kSwitch, kPredict, "false", "Go on to --max-tokens whatever the model says."},
     {"dump-logits", kText, kPredict, "", "Write the float32 logits of every prompt row, [rows, vocab], as .npy. One prompt only."},
     {"chunk-size", kInt, kPredict, "0", "With --dump-logits: rows per step; 0: all at once.", 0, kMaxCount},
 };

@@ -116,6 +116,8 @@ void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const 
 
 void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig& model,
                  const std::vector<Token>& tokens) {
+  const EngineConfig sized = resolved(config, model.spec);
+  plan_memory(model.spec, memory_request(sized, model.spec));  // refuses before anything is loaded
   const auto ops = make_ops(config);
   const LoadedModel loaded = load_model(
       config.model, model,
@@ -204,6 +206,8 @@ int run_predict(const Args& args) {
   if (needs_text) {
     tokenizer = need_tokenizer(args, folder);
     chat = find_chat_template(args, folder);
+  } else if (args.given("tokenizer")) {
+    tokenizer = need_tokenizer(args, folder);
   } else if (auto found = load_tokenizer(folder)) {
     tokenizer = std::move(*found);
   }
