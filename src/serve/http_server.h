@@ -67,6 +67,8 @@ struct HttpConfig {
   double body_seconds = 120;      // from there to the end of its body
   double idle_seconds = 180;      // a kept-alive connection without a request
   double write_seconds = 120;     // one write without progress
+  std::string tls_certificate;    // PEM files; both or neither
+  std::string tls_key;
 };
 
 class HttpServer {

@@ -9,10 +9,14 @@
 
 namespace skiff {
 
+// Who may call a route of a server that has API keys.
+enum class Access { kKey, kOpen };
+
 struct Route {
   std::string method;
   std::string path;  // exact, or a prefix if it ends in '*'
   HttpHandler handler;
+  Access access = Access::kKey;
 };
 
 class Router {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "serve/http_server.h"
 #include "serve/service.h"
 
@@ -23,6 +24,9 @@ struct ServerConfig {
   SamplingDefaults defaults;
   int max_concurrency = 512;        // generation requests at a time; more are answered 429
   double stream_idle_seconds = 15;  // silence before a keep-alive comment in a stream
+  std::vector<std::string> api_keys;      // any one opens every route; empty: none is asked for
+  std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
+  OrderedJson config_info;                // what GET /config-info tells; holds no secret
 };
 
 class Server {

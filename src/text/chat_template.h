@@ -18,6 +18,9 @@ struct Conversation {
   OrderedJson kwargs =
       OrderedJson::object();  // chat_template_kwargs: more variables for the template
   bool add_generation_prompt = true;
+  // The prompt ends inside the last message, whose text the reply continues; excludes
+  // add_generation_prompt.
+  bool continue_final_message = false;
 };
 
 // Immutable after load; safe from any thread.
