@@ -136,7 +136,8 @@ Problem read_stream_options(const OrderedJson& value, OpenAiCall& call) {
   call.has_stream_options = true;
   call.include_usage = true;  // FastDeploy's default once there are options
   for (const auto& [key, target] : {std::pair{"include_usage", &call.include_usage},
-                                    std::pair{"continuous_usage_stats", &call.continuous_usage}}) {
+                                    std::pair{"continuous_usage_stats", &call.continuous_usage},
+                                    std::pair{"include_obfuscation", &call.obfuscate}}) {
     const auto found = value.find(key);
     if (found == value.end() || found->is_null()) continue;
     if (!found->is_boolean()) return fmt::format("{} must be true or false", key);
@@ -257,6 +258,7 @@ const std::vector<Field>& fields() {
       {"stream", kBoth, boolean(SET(call.stream))},
       {"stream_options", kBoth, read_stream_options},
       {"echo", kCompletionsOnly, boolean(SET(call.echo))},
+      {"max_streaming_response_tokens", kBoth, integer(1, kIntMax, SET(call.max_streaming_tokens))},
       {"return_token_ids", kBoth, boolean(SET(call.return_token_ids))},
       {"request_id", kBoth, string(SET(call.request_id))},
       {"user", kBoth, string([](OpenAiCall&, const std::string&) {})},
@@ -299,8 +301,13 @@ Error invalid(std::string field, std::string what) {
 std::optional<Error> check_combinations(OpenAiCall& call, Endpoint endpoint) {
   if (call.has_stream_options && !call.stream)
     return invalid("stream_options", "Stream options can only be defined when `stream=True`.");
-  if (call.best_of > 0 && call.best_of != call.request.n)
-    return invalid("best_of", "best_of is supported only where it equals n");
+  if (call.best_of > 0 && call.best_of < call.request.n)
+    return invalid("best_of", fmt::format("best_of must be at least n ({}), but is {}",
+                                          call.request.n, call.best_of));
+  if (call.best_of > call.request.n && call.stream)
+    return invalid("best_of",
+                   "best_of greater than n cannot be streamed: which reply is best is "
+                   "known only at the end");
   SamplingParams& params = call.request.params;
   if (endpoint == Endpoint::kChat) {
     if (call.top_logprobs != kNoLogprobs && !call.logprobs)

@@ -26,6 +26,8 @@ struct OpenAiCall {
   bool echo = false;            // completions
   bool discard_output = false;  // max_tokens 0 with echo: the prompt alone
   bool return_token_ids = false;
+  int max_streaming_tokens = 1;  // tokens that one event of a stream may gather
+  bool obfuscate = false;        // pad events, so that their sizes do not tell what is in them
   bool prompt_logprobs = false;  // asked for by name, not only through echo
   std::string request_id;        // the client's name for it; may be empty
 
