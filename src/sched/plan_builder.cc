@@ -22,7 +22,8 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool 
     : limits_(limits),
       rows_(limits.max_rows),
       logit_rows_(limits.max_logit_rows),
-      draft_rows_(draft_rows(limits, decodes, prefills)) {
+      draft_rows_(draft_rows(limits, decodes, prefills)),
+      long_rows_(limits.max_rows) {
   plan_.step = step;
   plan_.page_start = {0};
 }
@@ -39,7 +40,8 @@ int PlanBuilder::rows_for(const Sequence& s) const {
     want = s.planned < s.reported ? s.reported - s.planned : std::min(want, logit_rows_);
   const bool may_cut = limits_.chunked_prefill || want > limits_.max_rows - limits_.max_seqs;
   if (want > rows_ && !may_cut) return 0;
-  const int count = std::min(want, rows_);
+  const int rows = s.is_long && limits_.chunked_prefill ? std::min(rows_, long_rows_) : rows_;
+  const int count = std::min(want, rows);
   return count == s.left() && logit_rows_ == 0 ? 0 : count;
 }
 
@@ -68,6 +70,7 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   if (report) s.reported = end;
   rows_ -= count;
   draft_rows_ -= draft;
+  if (s.is_long && count > 1 + draft) long_rows_ -= count;
   logit_rows_ -= report ? count : sample * (1 + draft);
   SKIFF_CHECK(rows_ >= 0 && logit_rows_ >= 0, "step {} is over its limits", plan_.step);
 }

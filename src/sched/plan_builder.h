@@ -1,6 +1,8 @@
 // sched/plan_builder.h -- one StepPlan in the making, and what room it has left. Seen by this
 // room only.
 #pragma once
+#include <algorithm>
+
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
 
@@ -11,6 +13,9 @@ class PlanBuilder {
   // `decodes`: sequences that want one row each; `prefills`: others want more. Drafts must leave
   // room for both.
   PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills);
+
+  // Long prompts get at most `rows` of this step together.
+  void limit_long_prompts(int rows) { long_rows_ = std::min(rows, rows_); }
 
   int rows_left() const { return rows_; }
   // How many guesses of a sequence about to decode may be checked in this step.
@@ -28,6 +33,7 @@ class PlanBuilder {
   StepPlan plan_;
   int rows_, logit_rows_;  // left
   int draft_rows_;         // left
+  int long_rows_;          // left
 };
 
 }  // namespace skiff
