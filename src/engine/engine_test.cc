@@ -40,6 +40,8 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.policy = {.ageing = pick(0, 5),
                      .long_yields = pick(0, 4),
                      .long_prompt = pick(2, 24),
+                     .long_chunk = pick(0, 10),
+                     .row_context = pick(0, 9),
                      .max_partial = pick(0, 2),
                      .max_long_partial = pick(0, 2),
                      .max_overtakes = pick(0, 3),

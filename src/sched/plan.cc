@@ -17,7 +17,6 @@ StepPlan Scheduler::plan() {
   }
   reserve_ = std::max(0.0, reserve_ - limits_.policy.reserve_decay);
   PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
-  if (running_.size() + waiting_.size() > 1) step.limit_long_prompts(limits_.policy.long_prompt);
   const uint64_t preemptions = counters_.preemptions;
   const bool roomy = continue_decodes(step) && continue_prefills(step);
   // A step that had to push a sequence out is no time to let one in.

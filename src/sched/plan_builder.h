@@ -1,8 +1,6 @@
 // sched/plan_builder.h -- one StepPlan in the making, and what room it has left. Seen by this
 // room only.
 #pragma once
-#include <algorithm>
-
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
 
@@ -13,9 +11,6 @@ class PlanBuilder {
   // `decodes`: sequences that want one row each; `prefills`: others want more. Drafts must leave
   // room for both.
   PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills);
-
-  // Long prompts get at most `rows` of this step together.
-  void limit_long_prompts(int rows) { long_rows_ = std::min(rows, rows_); }
 
   int rows_left() const { return rows_; }
   // How many guesses of a sequence about to decode may be checked in this step.
@@ -29,11 +24,13 @@ class PlanBuilder {
   StepPlan take() { return std::move(plan_); }
 
  private:
+  double cost_of_row(const Sequence& s) const;
+
   const Limits& limits_;
   StepPlan plan_;
   int rows_, logit_rows_;  // left
   int draft_rows_;         // left
-  int long_rows_;          // left
+  double long_cost_;       // left, see Policy::long_chunk
 };
 
 }  // namespace skiff

@@ -12,9 +12,13 @@ namespace skiff {
 struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
   int long_yields = 256;  // later short prompts that go before a long one
-  // A prompt of more tokens is long. Beside other work it also gets no more rows of one step than
-  // this, so that steps stay short for those who stream. 0: 4 % of the context, at least 512.
-  int long_prompt = 0;
+  int long_prompt = 0;    // a prompt of more tokens is long; 0: 4 % of the context, at least 512
+  // What long prompts may cost in one step, in rows at the beginning of a text: steps stay short
+  // for those who stream, and for short prompts that come while a step runs. 0: any number.
+  int long_chunk = 1024;
+  // A row that looks at so many tokens costs as much as two that look at none: arithmetic of the
+  // weights over that of attention. 0: attention costs nothing.
+  int row_context = 0;
   // Prompts that may be partly computed at a time, and long ones of them; 0: any number.
   int max_partial = 0;
   int max_long_partial = 1;

@@ -109,17 +109,29 @@ TEST_F(Schedule, APromptIsNotCutWhenChunksAreOff) {
 
 TEST_F(Schedule, ALongPromptLeavesRowsToOthers) {
   Limits l = limits(4, 20);
-  l.policy.long_prompt = 8;
+  l.policy.long_prompt = l.policy.long_chunk = 8;
   start(l);
   add(request(1, 30));
-  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 20})) << "nobody else is there";
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 8})) << "someone may come while the step runs";
   add(request(2, 4));
-  EXPECT_THAT(step(), ElementsAre(Rows{1, 20, 8}, Rows{2, 0, 4}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 8, 8}, Rows{2, 0, 4}));
+}
+
+TEST_F(Schedule, RowsFarIntoAPromptCostMore) {
+  Limits l = limits(1, 40);
+  l.policy.long_prompt = 20;
+  l.policy.long_chunk = 12;
+  l.policy.row_context = 12;
+  start(l);
+  add(request(1, 40));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 12}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 12, 6}));
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 18, 5}));
 }
 
 TEST_F(Schedule, ShortPromptsGoBeforeALongOneButNotForEver) {
   Limits l = limits(3, 10);
-  l.policy.long_prompt = 8;
+  l.policy.long_prompt = l.policy.long_chunk = 8;
   l.policy.long_yields = 2;
   start(l);
   add(request(1, 12, 1));
@@ -130,7 +142,7 @@ TEST_F(Schedule, ShortPromptsGoBeforeALongOneButNotForEver) {
 
 TEST_F(Schedule, OneLongPromptAtATimeIsCut) {
   Limits l = limits(4, 10);
-  l.policy.long_prompt = 8;
+  l.policy.long_prompt = l.policy.long_chunk = 8;
   start(l);
   add(request(1, 20, 1));
   add(request(2, 20, 1));
