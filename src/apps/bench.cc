@@ -3,6 +3,7 @@
 #include <random>
 
 #include "apps/bandwidth.h"
+#include "apps/bench.h"
 #include "apps/commands.h"
 #include "base/load_error.h"
 #include "base/queue.h"
@@ -126,10 +127,12 @@ class Bench {
 int run_bench(const Args& args) {
   const auto& words = args.positional();
   const std::string what = words.empty() ? "" : words.front();
+  if (what == "serve") return bench_serve(args);
+  if (what == "simulate") return bench_simulate(args);
   if (what != "latency" && what != "throughput")
     throw UsageError(
-        fmt::format("skiff bench measures latency or throughput, as in skiff bench latency "
-                    "models/demo; not \"{}\"",
+        fmt::format("skiff bench measures latency, throughput, serve or simulate, as in skiff "
+                    "bench latency models/demo; not \"{}\"",
                     what));
   const std::string folder = model_folder(args, 1);
   Bench bench(args, engine_config(args, folder));
