@@ -15,13 +15,6 @@ namespace {
 
 constexpr size_t kMaxKey = 1024;
 
-std::string_view trimmed(std::string_view text) {
-  static constexpr std::string_view kSpace = " \t\r";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
 // Empty if the request brings no key.
 std::string_view bearer(const HttpRequest& request) {
   static constexpr std::string_view kScheme = "bearer";
@@ -95,6 +88,7 @@ Result<std::vector<std::string>> read_key_file(const std::string& path) {
   std::vector<std::string> keys;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
     const std::string_view key = trimmed(line);
     if (key.empty() || key.front() == '#') continue;
     if (const Status good = check_api_key(key); !good)

@@ -16,7 +16,7 @@ namespace {
 std::string host_of(std::string_view authority) {
   if (authority.starts_with('[')) {
     const size_t end = authority.find(']');
-    return lower_case(authority.substr(1, end == std::string_view::npos ? end : end - 1));
+    return end == std::string_view::npos ? "" : lower_case(authority.substr(1, end - 1));
   }
   if (std::count(authority.begin(), authority.end(), ':') == 1)
     authority = authority.substr(0, authority.find(':'));

@@ -2,7 +2,6 @@
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +13,6 @@
 namespace skiff {
 namespace {
 
-namespace http = boost::beast::http;
 using ErrorCode = boost::system::error_code;
 
 constexpr size_t kReadSize = 16u << 10;
@@ -24,9 +22,6 @@ constexpr size_t kMaxAhead = 64u << 10;
 // connection and lose the answer, so this much is read and dropped first.
 constexpr size_t kMaxDiscard = 64u << 20;
 constexpr double kLingerSeconds = 3;
-// Bytes on the wire that a body of so many may take: kMaxFraming + kFramingFactor * body.
-constexpr size_t kMaxFraming = 64u << 10;
-constexpr size_t kFramingFactor = 8;
 
 // What the handler holds; the last one to go answers if nobody did.
 class ReplyHandle : public HttpReply {
@@ -42,8 +37,6 @@ class ReplyHandle : public HttpReply {
  private:
   const std::shared_ptr<HttpExchange> exchange_;
 };
-
-std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 std::string_view view(const boost::beast::flat_buffer& buffer) {
   return {static_cast<const char*>(buffer.data().data()), buffer.size()};
@@ -115,16 +108,11 @@ void HttpConnection::handshake() {
 // Bytes that came early are looked at before the socket is.
 void HttpConnection::next_request() {
   core_->body_bytes -= std::exchange(counted_, 0);
-  scan_.emplace(core_->config.max_header, core_->config.max_fields);
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(core_->config.max_header + 1));
-  parser_->body_limit(core_->config.max_body);
-  parser_->eager(true);
+  head_.emplace(core_->config.max_header, core_->config.max_fields);
   request_ = {};
   record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
   state_ = State::kIdle;
   complete_ = false;
-  wire_ = 0;
   arm(core_->config.idle_seconds);
   feed();
 }
@@ -170,36 +158,26 @@ void HttpConnection::feed() {
 
 // True unless the head was refused; the state tells whether it is complete.
 bool HttpConnection::take_head() {
-  if (!scan_->look(view(in_))) {
-    fail(scan_->refusal().status, scan_->refusal().why);
+  if (!head_->look(view(in_))) {
+    name_request();
+    fail(head_->refusal().status, head_->refusal().why);
     return false;
   }
-  if (scan_->size() == 0) return true;
-  ErrorCode error;
-  in_.consume(parser_->put(net::buffer(in_.data().data(), scan_->size()), error));
-  const bool known = read_request();
-  if (error && error != http::error::need_more) {
-    fail(error);
-    return false;
-  }
-  if (!known || !parser_->is_header_done()) {
-    fail(400, "the path of the request is not valid");
-    return false;
-  }
-  return judge_head();
+  if (head_->size() == 0) return true;
+  in_.consume(head_->size());
+  if (name_request()) return judge_head();
+  fail(400, "the path of the request is not valid");
+  return false;
 }
 
-// What the parser has of the head; enough for the record even if it is refused.
-bool HttpConnection::read_request() {
-  const auto& message = parser_->get();
-  request_.method = std::string(message.method_string());
-  for (const auto& field : message)
-    request_.headers.emplace_back(lower_case(view(field.name_string())),
-                                  std::string(field.value()));
+// What is known of the head; enough for the record even if it is refused.
+bool HttpConnection::name_request() {
+  request_ = std::move(head_->request());
+  const std::string& target = head_->target();
+  if (target.empty()) return false;
   request_.request_id = sane_request_id(request_.header("x-request-id"));
-  const std::string_view target = view(message.target());
   record_.method = request_.method;
-  record_.target = std::string(target.substr(0, target.find('?')));
+  record_.target = target.substr(0, target.find('?'));
   record_.request_id = request_.request_id;
   return split_target(target, &request_);
 }
@@ -207,19 +185,19 @@ bool HttpConnection::read_request() {
 bool HttpConnection::judge_head() {
   state_ = State::kBody;
   body_began_ = Clock::now();
-  const int minor = parser_->get().version() >= 11 ? 1 : 0;
-  if (auto refused = refuse_fields(request_, minor)) {
+  if (auto refused = refuse_fields(request_, head_->minor())) {
     fail(refused->status, refused->why);
     return false;
   }
-  if (parser_->is_done()) return true;
-  if (core_->hooks.early)
+  body_.emplace(request_, core_->config.max_body);
+  if (body_->done()) return true;
+  if (body_->refusal().status == 0 && core_->hooks.early)
     if (auto refused = core_->hooks.early(request_)) {
       fail(std::move(*refused));
       return false;
     }
   arm(body_allowance());
-  if (!request_.header("expect").empty()) say_continue();
+  if (body_->refusal().status == 0 && !request_.header("expect").empty()) say_continue();
   return true;
 }
 
@@ -236,40 +214,20 @@ void HttpConnection::say_continue() {
 
 // True once the body is complete; otherwise it was refused, or more has been asked for.
 bool HttpConnection::take_body() {
-  while (in_.size() > 0 && !parser_->is_done()) {
-    ErrorCode error;
-    const size_t used = parser_->put(in_.data(), error);
-    in_.consume(used);
-    if (error && error != http::error::need_more) {
-      fail(error);
-      return false;
-    }
-    if (!count_body()) {
-      fail(503, "too many request bodies at a time");
-      return false;
-    }
-    if (!allow_framing(used)) return false;
-    if (error || used == 0) break;
-  }
-  if (parser_->is_done()) return true;
-  // What the parser leaves is an unfinished chunk header or trailer.
-  if (in_.size() > core_->config.max_header + kReadSize)
-    fail(400, "a chunk header is too long");
+  in_.consume(body_->take(view(in_)));
+  if (body_->refusal().status != 0)
+    fail(body_->refusal().status, body_->refusal().why);
+  else if (!count_body())
+    fail(503, "too many request bodies at a time");
+  else if (body_->done())
+    return true;
   else
     read();
   return false;
 }
 
-// Chunks of one byte take six; more than some of each chunk's own is extensions, or trailers.
-bool HttpConnection::allow_framing(size_t wire) {
-  wire_ += wire;
-  if (wire_ <= kMaxFraming + kFramingFactor * parser_->get().body().size()) return true;
-  fail(400, "the chunks carry more framing than body");
-  return false;
-}
-
 bool HttpConnection::count_body() {
-  const auto size = static_cast<int64_t>(parser_->get().body().size());
+  const auto size = static_cast<int64_t>(body_->body().size());
   const int64_t now = core_->body_bytes += size - counted_;
   counted_ = size;
   return now <= HttpCore::kMaxBodies;
@@ -278,13 +236,13 @@ bool HttpConnection::count_body() {
 void HttpConnection::dispatch() {
   deadline_.cancel();
   ++armed_;
-  request_.body = std::move(parser_->get().body());
+  request_.body = std::move(body_->body());
   state_ = State::kBusy;
   self_ = shared_from_this();
   ++core_->open_requests;
   exchange_ = std::make_shared<HttpExchange>(
-      core_, weak_from_this(), request_.method == "HEAD", parser_->get().version() >= 11,
-      parser_->get().keep_alive(), request_.request_id, extra_headers());
+      core_, weak_from_this(), request_.method == "HEAD", head_->minor() == 1,
+      keeps_alive(request_, head_->minor()), request_.request_id, extra_headers());
   net::post(core_->workers,
             [core = core_, exchange = exchange_, request = std::move(request_)]() mutable {
               auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
@@ -345,12 +303,6 @@ void HttpConnection::record(bool complete) {
   record_.seconds = seconds_since(head_began_);
   record_.complete = complete;
   core_->hooks.record(record_);
-}
-
-void HttpConnection::fail(ErrorCode error) {
-  if (error == http::error::body_limit)
-    return fail(413, fmt::format("the body is larger than {} bytes", core_->config.max_body));
-  fail(400, "not a valid HTTP request: " + error.message());
 }
 
 void HttpConnection::fail(int status, const std::string& why) {
@@ -423,7 +375,7 @@ double HttpConnection::seconds_since(Clock::time_point begin) const {
 double HttpConnection::body_allowance() const {
   const HttpConfig& config = core_->config;
   const double earned =
-      config.body_grace + static_cast<double>(wire_) / std::max(config.body_rate, 1e-3);
+      config.body_grace + static_cast<double>(body_->wire()) / std::max(config.body_rate, 1e-3);
   return std::min(config.body_seconds, earned) - seconds_since(body_began_);
 }
 

@@ -1,12 +1,10 @@
-// serve/http_connection.h -- one client connection: a reader that feeds the parser, deadlines, and
+// serve/http_connection.h -- one client connection: it reads requests, keeps deadlines, and has
 // one reply at a time. Private to the HTTP server.
 #pragma once
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "serve/http_body.h"
 #include "serve/http_head.h"
 #include "serve/http_server.h"
 #include "serve/http_stream.h"
@@ -103,7 +102,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class State { kHandshake, kIdle, kHeader, kBody, kBusy, kLinger, kClosed };
 
   void handshake();
@@ -114,13 +112,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool take_head();
   bool judge_head();
   bool take_body();
-  bool allow_framing(size_t wire);
   void say_continue();
   bool count_body();
-  bool read_request();
+  bool name_request();
   void dispatch();
   void fail(int status, const std::string& why);
-  void fail(boost::system::error_code error);
   void fail(HttpResponse response);
   HttpHeaders extra_headers() const;
   void on_written(boost::system::error_code error);
@@ -142,8 +138,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
                              // consumed meanwhile when requests are pipelined
   boost::beast::flat_buffer in_;
   std::string out_;  // being written
-  std::optional<HeadScan> scan_;
-  std::optional<Parser> parser_;
+  std::optional<HeadReader> head_;
+  std::optional<BodyReader> body_;
   HttpRequest request_;  // complete but for its body once the head has been read
   HttpRecord record_;    // of the request under way
   std::shared_ptr<HttpExchange> exchange_;
@@ -153,7 +149,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t armed_ = 0;   // tells a timer that was set again from one that fired
   int64_t counted_ = 0;  // of core_->body_bytes
   size_t discarded_ = 0;
-  uint64_t wire_ = 0;  // bytes of the body with its framing
   Clock::time_point head_began_, body_began_;
 };
 

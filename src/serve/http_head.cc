@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace skiff {
 namespace {
 
 constexpr std::string_view kVersion = "HTTP/1.";
+
+constexpr size_t kMaxLengthDigits = 19;  // what a uint64_t holds, whatever they are
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_token(char c) {
   static constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
@@ -39,6 +44,10 @@ std::optional<HttpRefusal> refuse_framing(const HttpRequest& request, int minor)
     return HttpRefusal{400, "Content-Length and Transfer-Encoding may be given once"};
   if (lengths + codings > 1)
     return HttpRefusal{400, "Content-Length and Transfer-Encoding exclude each other"};
+  const std::string_view length = request.header("content-length");
+  if (lengths == 1 && (length.empty() || length.size() > kMaxLengthDigits ||
+                       !std::all_of(length.begin(), length.end(), is_digit)))
+    return HttpRefusal{400, "Content-Length is not a number"};
   if (codings == 0) return std::nullopt;
   if (minor == 0) return HttpRefusal{400, "HTTP/1.0 has no Transfer-Encoding"};
   if (lower_case(request.header("transfer-encoding")) != "chunked")
@@ -55,12 +64,12 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-bool HeadScan::refuse(int status, std::string why) {
+bool HeadReader::refuse(int status, std::string why) {
   refusal_ = {status, std::move(why)};
   return false;
 }
 
-bool HeadScan::look(std::string_view bytes) {
+bool HeadReader::look(std::string_view bytes) {
   for (; at_ < bytes.size() && size_ == 0; ++at_) {
     if (at_ >= max_bytes_)
       return refuse(431, fmt::format("the header is larger than {} bytes", max_bytes_));
@@ -77,15 +86,31 @@ bool HeadScan::look(std::string_view bytes) {
   return true;
 }
 
-bool HeadScan::end_line(std::string_view line) {
-  if (lines_++ == 0) {
-    auto refused = refuse_request_line(line);
-    return !refused || refuse(refused->status, std::move(refused->why));
-  }
-  if (line.empty()) {
-    size_ = at_ + 1;
-    return true;
-  }
+bool HeadReader::end_line(std::string_view line) {
+  if (lines_++ == 0) return take_request_line(line);
+  if (!line.empty()) return take_field(line);
+  size_ = at_ + 1;
+  return true;
+}
+
+// "METHOD target HTTP/1.x" with one space at each place.
+bool HeadReader::take_request_line(std::string_view line) {
+  const size_t first = line.find(' ');
+  const size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
+  if (first == 0 || second == std::string_view::npos || second == first + 1 ||
+      !std::all_of(line.begin(), line.begin() + static_cast<ptrdiff_t>(first), is_token))
+    return refuse(400, "the request does not begin with \"METHOD /path HTTP/1.1\"");
+  const std::string_view version = line.substr(second + 1);
+  if (version.size() != kVersion.size() + 1 || !version.starts_with(kVersion) ||
+      (version.back() != '0' && version.back() != '1'))
+    return refuse(400, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+  request_.method = std::string(line.substr(0, first));
+  target_ = std::string(line.substr(first + 1, second - first - 1));
+  minor_ = version.back() - '0';
+  return true;
+}
+
+bool HeadReader::take_field(std::string_view line) {
   if (line[0] == ' ' || line[0] == '\t') return refuse(400, "a header goes on over a second line");
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0 ||
@@ -93,20 +118,9 @@ bool HeadScan::end_line(std::string_view line) {
     return refuse(400, "a header line is not \"name: value\"");
   if (lines_ - 1 > max_fields_)
     return refuse(431, fmt::format("there are more than {} headers", max_fields_));
+  request_.headers.emplace_back(lower_case(line.substr(0, colon)),
+                                std::string(trimmed(line.substr(colon + 1))));
   return true;
-}
-
-std::optional<HttpRefusal> refuse_request_line(std::string_view line) {
-  const size_t first = line.find(' ');
-  const size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
-  if (first == 0 || second == std::string_view::npos || second == first + 1 ||
-      !std::all_of(line.begin(), line.begin() + static_cast<ptrdiff_t>(first), is_token))
-    return HttpRefusal{400, "the request does not begin with \"METHOD /path HTTP/1.1\""};
-  const std::string_view version = line.substr(second + 1);
-  if (version.size() != kVersion.size() + 1 || !version.starts_with(kVersion) ||
-      (version.back() != '0' && version.back() != '1'))
-    return HttpRefusal{400, "only HTTP/1.0 and HTTP/1.1 are spoken here"};
-  return std::nullopt;
 }
 
 std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) {
@@ -123,6 +137,27 @@ std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) 
   if (!expect.empty() && lower_case(expect) != "100-continue")
     return HttpRefusal{417, "the only expectation that is understood is 100-continue"};
   return std::nullopt;
+}
+
+bool keeps_alive(const HttpRequest& request, int minor) {
+  bool keep = minor == 1;
+  for (const auto& [name, value] : request.headers) {
+    if (name != "connection") continue;
+    const std::string options = "," + lower_case(value) + ",";
+    std::string bare;
+    std::copy_if(options.begin(), options.end(), std::back_inserter(bare),
+                 [](char c) { return c != ' ' && c != '\t'; });
+    if (bare.find(",close,") != std::string::npos) return false;
+    keep |= bare.find(",keep-alive,") != std::string::npos;
+  }
+  return keep;
+}
+
+std::string_view trimmed(std::string_view text) {
+  static constexpr std::string_view kSpace = " \t";
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
 // "http://host/path" (absolute form) and "/path" name the same thing; "*" is OPTIONS' own.

@@ -9,7 +9,7 @@ namespace {
 
 // The end of the head, or minus the status of the refusal, when bytes come in pieces.
 int found(const std::string& bytes, std::mt19937& random, size_t most) {
-  HeadScan scan(200, 3);
+  HeadReader scan(200, 3);
   for (size_t at = 0; at < bytes.size() && scan.size() == 0;) {
     at = std::min(bytes.size(), at + 1 + random() % most);
     if (!scan.look(std::string_view(bytes).substr(0, at))) return -scan.refusal().status;
@@ -17,7 +17,7 @@ int found(const std::string& bytes, std::mt19937& random, size_t most) {
   return static_cast<int>(scan.size());
 }
 
-TEST(HeadScanTest, PiecesDoNotMatter) {
+TEST(HeadReaderTest, PiecesDoNotMatter) {
   std::mt19937 random(1);
   const std::string good = "GET / HTTP/1.1\r\nHost: h\r\nA:\tb\xff\r\n\r\nrest";
   EXPECT_EQ(found(good, random, 1000), 34);
@@ -31,7 +31,7 @@ TEST(HeadScanTest, PiecesDoNotMatter) {
   }
 }
 
-TEST(HeadScanTest, Bounds) {
+TEST(HeadReaderTest, Bounds) {
   std::mt19937 random(1);
   EXPECT_EQ(found("GET / HTTP/1.1\r\na:1\r\nb:2\r\nc:3\r\n\r\n", random, 9), 33);
   EXPECT_EQ(found("GET / HTTP/1.1\r\na:1\r\nb:2\r\nc:3\r\nd:4\r\n\r\n", random, 9), -431);

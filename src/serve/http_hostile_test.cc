@@ -12,6 +12,7 @@
 namespace skiff {
 namespace {
 
+using namespace std::string_literals;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
@@ -155,7 +156,8 @@ TEST(HttpHostileTest, ChunkNonsenseIs400) {
   Hostile server;
   for (const std::string& chunks : std::vector<std::string>{
            "zz\r\n", "-1\r\n", "0x1\r\nx\r\n", " 1\r\nx\r\n", "11111111111111111\r\n", "\r\n",
-           "1\r\nxy\r\n", "1;" + std::string(100000, 'e'), "1\nx\n0\n\n",
+           "1\r\nxy\r\n", "1\r\nx\n", "1 \r\nx\r\n", "1\r\nx\r\n0\r\n\n", "1;a\0\r\n"s,
+           "1;" + std::string(100000, 'e'), "1\nx\n0\n\n",
            "0\r\n" + std::string(100000, 't') + ": x\r\n"}) {
     SCOPED_TRACE(testing::PrintToString(chunks.substr(0, 50)));
     EXPECT_EQ(server.refusal(post("Transfer-Encoding: chunked\r\n", chunks)), 400);
