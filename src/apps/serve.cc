@@ -130,7 +130,7 @@ bool wind_down(Server& server, double seconds) {
 }  // namespace
 
 int run_serve(const Args& args) {
-  catch_reload();
+  catch_signals_while_starting();
   const std::string folder = model_folder(args);
   ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();

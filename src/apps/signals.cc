@@ -1,6 +1,7 @@
 #include "apps/signals.h"
 
 #include <semaphore.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -34,25 +35,29 @@ void post(int signal) {
   errno = saved;
 }
 
-void catch_one(int signal) {
+void end(int signal) { _exit(128 + signal); }
+
+void on(int signal, void (*act)(int)) {
   mailbox();
   struct sigaction action = {};
-  action.sa_handler = post;
+  action.sa_handler = act;
   action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
 
-void catch_reload() {
+void catch_signals_while_starting() {
   std::signal(SIGPIPE, SIG_IGN);
-  catch_one(SIGHUP);
+  on(SIGHUP, post);
+  on(SIGINT, end);
+  on(SIGTERM, end);
 }
 
 void catch_signals() {
   std::signal(SIGPIPE, SIG_IGN);
-  catch_one(SIGINT);
-  catch_one(SIGTERM);
+  on(SIGINT, post);
+  on(SIGTERM, post);
 }
 
 // Each post raised one count and the semaphore, so there is one to find.

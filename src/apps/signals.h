@@ -3,11 +3,13 @@
 
 namespace skiff {
 
-// From now on SIGHUP no longer ends the process but waits for wait_for_signal(). SIGPIPE is
-// ignored by this and the next.
-void catch_reload();
+// For the time before there is anything to wind down: SIGINT and SIGTERM end the process at once
+// with 128 + their number, also where it is the first of a container and the kernel would drop
+// them. SIGHUP waits for wait_for_signal(); SIGPIPE is ignored.
+void catch_signals_while_starting();
 
-// The same for SIGINT and SIGTERM. Call once, when there is something to wind down.
+// From now on SIGINT and SIGTERM no longer end the process but wake wait_for_signal(); SIGPIPE is
+// ignored.
 void catch_signals();
 
 // Blocks until a SIGINT, SIGTERM or SIGHUP that has not been told yet; returns its number, the

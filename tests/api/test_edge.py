@@ -4,14 +4,12 @@ import json
 import re
 import signal
 import socket
-import threading
 import time
 
 import openai
 import pytest
 
-from conftest import demo_model
-from edge import Edge
+from edge import Edge, demo_model
 
 KEY = "sk-test-0123456789"
 PROMPT = {"prompt": "What is 2 + 3?", "max_tokens": 4, "temperature": 0}

@@ -2,15 +2,13 @@
 import signal
 import socket
 import ssl
-import threading
 import time
 
 import httpx
 import openai
 import pytest
 
-from conftest import demo_model
-from edge import Edge, Response, certificate
+from edge import Edge, Response, certificate, demo_model
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "What is 2 + 3?"}],
         "temperature": 0, "max_tokens": 16}
@@ -207,5 +205,16 @@ def test_sighup_while_loading_and_draining_harms_nothing():
             server.process.send_signal(signal.SIGHUP)
             assert list(stream)[-1].choices[0].finish_reason == "length"
         assert server.process.wait(30) == 0
+    finally:
+        server.close()
+
+
+def test_sigterm_while_loading_ends_at_once():
+    server = Edge(demo_model(), "--load-format", "dummy", wait="bound")
+    try:
+        if server.ready.is_set():
+            pytest.skip("the model was loaded before the signal could be sent")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) in (143, 0)
     finally:
         server.close()
