@@ -1,5 +1,5 @@
 // serve/http_server.h -- HTTP/1.1 over TCP or TLS: connections, limits, deadlines, streaming
-// bodies. Knows nothing of what is served. Boost stays inside http_*.cc.
+// bodies. Knows nothing of what is served. Boost stays behind it, in the private http_* headers.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -44,8 +44,8 @@ class HttpStream {
       socket_.async_read_some(to, std::move(done));
   }
   // All of it, or an error.
-  template <class Done>
-  void write(net::const_buffer from, Done done) {
+  template <class Buffers, class Done>
+  void write(const Buffers& from, Done done) {
     if (tls_)
       net::async_write(*tls_, from, std::move(done));
     else

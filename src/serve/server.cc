@@ -61,8 +61,6 @@ struct Server::Impl {
 
   Guard guard(bool loading);
   HttpHooks hooks();
-  std::optional<HttpResponse> refuse_host(const HttpRequest& request) const;
-  std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   std::string progress() const;
   std::shared_ptr<Site> current() const {
     std::lock_guard lock(mutex);
@@ -93,10 +91,12 @@ std::string Server::Impl::progress() const {
   return fmt::format("the model is loading, {:.0f}% done", 100 * loaded);
 }
 
-// A stranger learns nothing of the server's state but what the probes tell.
+// A stranger learns nothing of the server's state but what the probes tell, and these answer to any
+// name: orchestrators call by address.
 Guard Server::Impl::guard(bool loading) {
   return [this, loading](const HttpRequest& request, Access access) -> std::optional<HttpResponse> {
     if (access == Access::kOpen) return std::nullopt;
+    if (auto refused = hosts.refuse(request)) return refused;
     if (auto refused = keys.refuse(request)) return refused;
     if (loading) return unavailable(progress(), kRetrySeconds);
     const bool reads = request.method == "GET" || request.method == "HEAD";
@@ -105,26 +105,19 @@ Guard Server::Impl::guard(bool loading) {
   };
 }
 
-std::optional<HttpResponse> Server::Impl::refuse_host(const HttpRequest& request) const {
-  if (auto refused = hosts.refuse(request)) return refused;
-  return cors.preflight(request);
-}
-
-std::optional<HttpResponse> Server::Impl::refuse(const HttpRequest& request) const {
-  if (auto refused = refuse_host(request)) return refused;
-  return current()->router.refuse(request);
-}
-
 HttpHooks Server::Impl::hooks() {
   HttpHooks hooks;
   hooks.handler = [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-    if (auto refused = refuse_host(request)) return reply->send(std::move(*refused));
+    if (auto preflight = cors.preflight(request)) return reply->send(std::move(*preflight));
     current()->router.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
     return error_response(api_error(status, why));
   };
-  hooks.early = [this](const HttpRequest& request) { return refuse(request); };
+  hooks.early = [this](const HttpRequest& request) {
+    auto preflight = cors.preflight(request);
+    return preflight ? preflight : current()->router.refuse(request);
+  };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;
   return hooks;

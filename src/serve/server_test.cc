@@ -178,6 +178,7 @@ TEST(ServerTest, Item56HostsOfALoopbackServer) {
       server.raw("GET http://evil.example/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").status,
       403);
   EXPECT_EQ(server.raw("GET /v1/models HTTP/1.0\r\n\r\n").status, 200);
+  EXPECT_EQ(server.raw("GET /health HTTP/1.1\r\nHost: 10.0.0.1:8000\r\n\r\n").status, 200);
 
   const auto at = [](const std::string& authority) {
     return HttpRequest{.headers = {{"host", authority}}};
