@@ -35,7 +35,7 @@ std::unique_ptr<LineSource> lines_of(const Look& look, ChatSignals& signals,
                                      const HistoryFile& history) {
   if (look.interactive && capable())
     return make_line_editor(signals, history.load(), chat_completion);
-  return std::make_unique<PlainLines>(STDIN_FILENO, signals);
+  return std::make_unique<PlainLines>(STDIN_FILENO, signals, look.interactive ? stdout : nullptr);
 }
 
 std::string folder_name(const std::string& folder) {

@@ -190,15 +190,17 @@ std::optional<Prepared> ChatSession::fitted() {
     const bool too_long = !prepared && prepared.error().field == "input_length";
     const bool fits = prepared && leaves_room(*prepared);
     if (!fits && (prepared || too_long) && conversation_.drop_oldest()) continue;
+    if (!prepared) {
+      tools_.screen.say(prepared.error().what);
+      return std::nullopt;
+    }
     if (dropped > 0)
       tools_.screen.say(
           fmt::format("(the context of {} tokens is full: the oldest {} forgotten; "
                       "/reset starts anew)",
                       tools_.service.max_model_len(),
                       dropped == 1 ? "exchange is" : fmt::format("{} exchanges are", dropped)));
-    if (prepared) return std::move(*prepared);
-    tools_.screen.say(prepared.error().what);
-    return std::nullopt;
+    return std::move(*prepared);
   }
 }
 

@@ -59,6 +59,7 @@ ChatSettings::ChatSettings(const Args& args, const GenerationDefaults& recommend
     initial_.emplace(name, std::move(value));
   }
   values_ = initial_;
+  args_of(values_);  // throws UsageError for a recommendation that no flag would accept
 }
 
 Status ChatSettings::set(std::string name, const std::string& value) {

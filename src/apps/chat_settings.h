@@ -13,7 +13,8 @@ namespace skiff {
 
 class ChatSettings {
  public:
-  // A flag that was given, else what the model recommends, else the flag's default.
+  // A flag that was given, else what the model recommends, else the flag's default. Throws
+  // UsageError for a recommendation out of the flag's range.
   ChatSettings(const Args& args, const GenerationDefaults& recommended);
 
   // `name` with - or _; value "default" goes back to the start. kInvalid names the range, or for an

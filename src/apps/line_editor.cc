@@ -116,6 +116,8 @@ void LineEditor::bind_keys() {
 LineRead LineEditor::read(std::string_view prompt) {
   prompt_ = widened(prompt);
   why_ = LineEnd::kClosed;
+  // Before the prompt is seen, so that no key comes too early for the editor.
+  el_wset(edit_, EL_PREP_TERM, 1);
   print("\x1b[?2004h");
   int count = 0;
   const wchar_t* line = el_wgets(edit_, &count);

@@ -9,7 +9,11 @@
 
 namespace skiff {
 
-LineRead PlainLines::read(std::string_view) {
+LineRead PlainLines::read(std::string_view prompt) {
+  if (prompts_) {
+    std::fwrite(prompt.data(), 1, prompt.size(), prompts_);
+    std::fflush(prompts_);
+  }
   for (;;) {
     const size_t newline = buffer_.find('\n', searched_);
     const size_t length = std::min(newline, kMaxLineBytes);

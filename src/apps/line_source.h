@@ -1,8 +1,8 @@
 // apps/line_source.h -- where a person's lines come from.
 #pragma once
+#include <cstdio>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "apps/chat_signals.h"
 
@@ -29,19 +29,22 @@ class LineSource {
   virtual void remember(const std::string& entry) = 0;
 };
 
-// Lines of a file descriptor, without prompt, editing or history. At the end of the input a last
-// line without \n counts.
+// Lines of a file descriptor, without editing or history. At the end of the input a last line
+// without \n counts.
 class PlainLines : public LineSource {
  public:
   static constexpr size_t kMaxLineBytes = 16 << 20;  // what is beyond becomes the next line
 
-  PlainLines(int fd, ChatSignals& signals) : fd_(fd), signals_(signals) {}
+  // Prompts go to `prompts`; null: nowhere.
+  PlainLines(int fd, ChatSignals& signals, FILE* prompts = nullptr)
+      : fd_(fd), signals_(signals), prompts_(prompts) {}
   LineRead read(std::string_view prompt) override;
   void remember(const std::string&) override {}
 
  private:
   const int fd_;
   ChatSignals& signals_;
+  FILE* const prompts_;
   std::string buffer_;
   size_t searched_ = 0;  // bytes of buffer_ known to hold no \n
   bool ended_ = false;
