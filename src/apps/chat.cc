@@ -82,6 +82,7 @@ int run_chat(const Args& args) {
   if (!chat) fail_load("{} has no chat template; give one with --chat-template", folder);
   auto events = std::make_shared<EventQueue>();
   EngineConfig config = engine_config(args, folder);
+  if (!args.given("max-num-seqs")) config.max_num_seqs = 1;
   config.quiet = !look.interactive && !args.given("log-level");
   const auto llm =
       Llm::start(config, [events](std::vector<Event> batch) { events->push(std::move(batch)); });

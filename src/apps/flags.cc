@@ -29,7 +29,7 @@ constexpr Flag kModel[] = {
 
 constexpr Flag kMemory[] = {
     {"max-model-len", kInt, kSizes, "0", "Longest prompt and output together, in tokens; 0: what the model supports, at most 32768.", 0, kMaxCount},
-    {"max-num-seqs", kInt, kSizes, "8", "Sequences in one step.", 1, 65536},
+    {"max-num-seqs", kInt, kSizes, "8", "Sequences in one step; chat: 1 unless given.", 1, 65536},
     {"max-num-batched-tokens", kInt, kSizes, "0", "Rows in one step; long prompts are cut to fit. 0: up to 8192.", 0, kMaxCount},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
     {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Part of the available memory (here the host's) that may be used.", 0.01, 1, "", "memory-utilization"},
@@ -75,7 +75,7 @@ constexpr Flag kSecurity[] = {
 constexpr Flag kGenerate[] = {
     {"prompt", kText, kPredict, "", "A prompt; may be repeated.", 0, 0, "", "", Standing::kApplied, true},
     {"prompt-token-ids", kText, kPredict, "", "A prompt as token ids, as in 1,2,3; needs no tokenizer. May be repeated.", 0, 0, "", "", Standing::kApplied, true},
-    {"data-file", kText, kPredict, "", "JSON lines {\"src\", \"tgt\"}; src may be a list of chat turns."},
+    {"data-file", kText, kPredict, "", "JSON lines {\"src\", \"tgt\"}; src may be a list of chat turns. Or {\"messages\"}, as chat saves them."},
     {"output-file", kText, kPredict, "", "Where the JSON lines go; default: stdout."},
     {"chat", kSwitch, kPredict, "", "Prompts are what a user says and go through the chat template. Default: if the model has one. --no-chat: raw text."},
     {"system", kText, kChat, "", "The system message."},

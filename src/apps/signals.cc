@@ -14,8 +14,8 @@ namespace {
 // In the order in which they are told. 0 is stop_waiting().
 constexpr int kKinds[] = {SIGTERM, SIGINT, SIGHUP, 0};
 
-// A signal handler can reach nothing but what has static storage, so this is the one place that
-// has any: a semaphore that the handler may post, and how many of each kind have come.
+// A signal handler can reach nothing but what has static storage, so this has some: a
+// semaphore that the handler may post, and how many of each kind have come.
 struct Mailbox {
   sem_t posted;
   std::atomic<int> waiting[std::size(kKinds)] = {};
