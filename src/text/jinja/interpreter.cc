@@ -6,8 +6,8 @@
 namespace skiff::jinja {
 namespace {
 
-// Real templates stay below 100; each level costs at most a few kilobytes of stack.
-constexpr int kMaxNesting = 500;
+// Real templates stay below 300, recursive ones that print schemas of tools included.
+constexpr int kMaxNesting = 3000;
 
 struct Macro : Callable {
   Macro(const MacroDefinition& d, std::shared_ptr<Scope> s) : definition(d), scope(std::move(s)) {}
@@ -15,6 +15,13 @@ struct Macro : Callable {
     return in.call_macro(definition, scope, std::move(args));
   }
   std::string repr() const override { return "<Macro '" + definition.name + "'>"; }
+  Value attribute(const std::string& name) const override {
+    if (name == "name") return definition.name;
+    if (name == "caller") return definition.uses_caller;
+    if (name == "catch_kwargs") return definition.uses_kwargs;
+    if (name == "catch_varargs") return definition.uses_varargs;
+    return {};
+  }
   const MacroDefinition& definition;
   std::shared_ptr<Scope> scope;
 };
@@ -34,14 +41,11 @@ void Scope::set(const std::string& name, Value value) {
   variables.emplace_back(name, std::move(value));
 }
 
-struct Interpreter::Deeper {
-  explicit Deeper(Interpreter& interpreter) : in(interpreter) {
-    if (in.depth_ >= kMaxNesting) fail("nested deeper than {}", kMaxNesting);
-    ++in.depth_;
-  }
-  ~Deeper() { --in.depth_; }
-  Interpreter& in;
-};
+Interpreter::Deeper::Deeper(Interpreter& interpreter, Weight w) : in(interpreter), weight(w) {
+  if (in.depth_ >= kMaxNesting)
+    fail("macros, loops and expressions are nested too deeply (recursion without end?)");
+  in.depth_ += weight;
+}
 
 struct Interpreter::Inside {
   Inside(Interpreter& interpreter, std::shared_ptr<Scope> parent)
@@ -54,7 +58,7 @@ struct Interpreter::Inside {
 };
 
 Interpreter::Interpreter(const Limits& limits, Clock clock)
-    : budget_(limits), clock_(std::move(clock)), scope_(std::make_shared<Scope>()) {}
+    : budget_(limits), clock_(std::move(clock)), root_(std::make_shared<Scope>()), scope_(root_) {}
 
 Interpreter::~Interpreter() {
   for (const auto& space : namespaces_) space->items.clear();
@@ -76,7 +80,8 @@ void Interpreter::write(std::string_view text) {
   out_->append(text);
 }
 
-std::string Interpreter::captured(const Body& body) {
+// `flow`, if asked for, is how the body ended.
+std::string Interpreter::captured(const Body& body, Flow* flow) {
   struct Redirect {
     Redirect(std::string*& o, std::string* to) : out(o), outer(std::exchange(o, to)) {}
     ~Redirect() { out = outer; }
@@ -85,13 +90,14 @@ std::string Interpreter::captured(const Body& body) {
   };
   std::string text;
   const Redirect redirect(out_, &text);
-  execute(body);
+  const Flow ended = execute(body);
+  if (flow) *flow = ended;
   budget_.make(text.size());
   return text;
 }
 
 Interpreter::Flow Interpreter::execute(const Body& body) {
-  const Deeper deeper(*this);
+  const Deeper deeper(*this, kBody);
   for (const Statement& statement : body) {
     budget_.step();
     line_ = statement.line;
@@ -163,7 +169,7 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
 
 std::string Interpreter::run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                                   const Value& iterable, int nesting) {
-  const Deeper deeper(*this);
+  const Deeper deeper(*this, kBody);
   std::string text;
   std::string* outer = std::exchange(out_, &text);
   const Inside inside(*this, scope);
@@ -199,10 +205,12 @@ Interpreter::Flow Interpreter::execute(const SetStatement& node) {
 
 Interpreter::Flow Interpreter::execute(const SetBlock& node) {
   Value value;
+  Flow flow;
   {
     const Inside inside(*this, scope_);
-    value = captured(node.body);
+    value = captured(node.body, &flow);
   }
+  if (flow != Flow::kNext) return flow;
   if (node.filter) {
     block_input_ = value;
     value = evaluate(*node.filter);
@@ -213,10 +221,12 @@ Interpreter::Flow Interpreter::execute(const SetBlock& node) {
 
 Interpreter::Flow Interpreter::execute(const FilterBlock& node) {
   std::string text;
+  Flow flow;
   {
     const Inside inside(*this, scope_);
-    text = captured(node.body);
+    text = captured(node.body, &flow);
   }
+  if (flow != Flow::kNext) return flow;
   block_input_ = Value(std::move(text));
   const Value value = evaluate(*node.filter);
   write(to_text(budget_, value));
@@ -228,6 +238,11 @@ Interpreter::Flow Interpreter::execute(const WithBlock& node) {
   for (const auto& [target, expr] : node.bindings) values.push_back(evaluate(*expr));
   const Inside inside(*this, scope_);
   for (size_t i = 0; i < values.size(); ++i) assign(node.bindings[i].first, values[i]);
+  return execute(node.body);
+}
+
+Interpreter::Flow Interpreter::execute(const Block& node) {
+  const Inside inside(*this, node.scoped ? scope_ : root_);
   return execute(node.body);
 }
 
@@ -266,8 +281,7 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   for (auto& [name, value] : args.named) {
     size_t i = 0;
     while (i < count && macro.parameters[i].name != name) ++i;
-    if (i < count && given[i]) fail("macro '{}' got two values for '{}'", macro.name, name);
-    if (i < count) {
+    if (i < count && !given[i]) {
       scope_->set(name, value);
       given[i] = true;
     } else if (name == "caller" && macro.uses_caller) {

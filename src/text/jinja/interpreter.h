@@ -46,7 +46,14 @@ class Interpreter {
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  struct Deeper;  // counts nesting while alive
+  // Counts nesting while alive, in units of at most about a kilobyte of stack.
+  enum Weight { kExpression = 1, kBody = 4 };
+  struct Deeper {
+    Deeper(Interpreter& interpreter, Weight w);
+    ~Deeper() { in.depth_ -= weight; }
+    Interpreter& in;
+    int weight;
+  };
   struct Inside;  // a scope of its own while alive
 
   Flow execute(const Body& body);
@@ -60,17 +67,18 @@ class Interpreter {
   Flow execute(const FilterBlock& node);
   Flow execute(const CallBlock& node);
   Flow execute(const WithBlock& node);
+  Flow execute(const Block& node);
   Flow execute(const Break&) { return Flow::kBreak; }
   Flow execute(const Continue&) { return Flow::kContinue; }
   void loop_over(const ForStatement& node, const Value& iterable, int nesting);
   Values filtered(const ForStatement& node, Values items);
   void assign(const Target& target, const Value& value);
   void write(std::string_view text);
-  std::string captured(const Body& body);
+  std::string captured(const Body& body, Flow* flow = nullptr);
   Value macro_value(const MacroDefinition& node);
 
   Value evaluate(const Expr& expr);
-  Value evaluate(const Literal& node);
+  const Value& evaluate(const Literal& node) { return node.value; }
   Value evaluate(const Name& node);
   Value evaluate(const Unary& node);
   Value evaluate(const Binary& node);
@@ -91,7 +99,7 @@ class Interpreter {
 
   Budget budget_;
   Clock clock_;
-  std::shared_ptr<Scope> scope_;
+  std::shared_ptr<Scope> root_, scope_;
   std::string* out_ = nullptr;
   Value block_input_;  // of {% filter %} and {% set | %}
   int line_ = 0;
