@@ -27,8 +27,8 @@ Value own_attribute(Interpreter& in, const Value& object, const std::string& nam
   }
   if (object.as_loop()) return loop_attribute(in, object, name);
   if (const Callable* callable = object.as_callable()) {
-    const Value value = callable->attribute(name);
-    return value.is_none() ? no_attribute(object, name) : value;
+    const auto value = callable->attribute(name);
+    return value ? *value : no_attribute(object, name);
   }
   if (const Seq* seq = object.as_seq(); seq && seq->label == kGroupLabel) {
     if (name == "grouper") return seq->items[0];
@@ -157,7 +157,8 @@ Value attribute_path(Interpreter& in, const Value& item, const Value& path) {
     const std::string part(rest.substr(0, dot));
     more = dot != rest.npos;
     if (more) rest.remove_prefix(dot + 1);
-    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
+    const bool number =
+        !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
     value = in.index(value, number ? Value(int64_t{std::stol(part)}) : Value(part));
   }
   return value;

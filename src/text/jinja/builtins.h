@@ -82,8 +82,10 @@ Value attribute_path(Interpreter& in, const Value& item, const Value& path);
 Value generator(Interpreter& in, Values items);
 // What sorting and grouping compare: texts in lower case unless case matters.
 Value folded(const Value& value, bool case_sensitive);
-// Stable; `keys[i]` is what item i is ordered by.
-Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse);
+// Stable; `keys[i]` is what item i is ordered by. As lists, keys that are equal are not asked for
+// their order.
+Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
+              bool as_lists = false);
 
 Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value& b);
 Value negated(const Value& value);

@@ -105,6 +105,7 @@ class Percent {
   void one() {
     const Value* value = nullptr;
     if (peek() == '(') value = &named();
+    if (peek() == '%') return void(out_ += text_[at_++]);
     FormatSpec spec;
     flags(spec);
     const int64_t width = number();
@@ -117,7 +118,6 @@ class Percent {
     if (peek() == 'h' || peek() == 'l' || peek() == 'L') ++at_;
     if (at_ == text_.size()) fail("incomplete format");
     spec.type = text_[at_++];
-    if (spec.type == '%') return void(out_ += '%');
     out_ += converted(value ? *value : next(), spec);
   }
 
@@ -179,8 +179,9 @@ class Percent {
       digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
     }
     if (spec.type == 'X') digits = to_upper(digits);
-    const std::string prefix =
-        !spec.alternate || base == 10 ? "" : base == 8 ? "0o" : std::string{'0', spec.type};
+    const std::string prefix = !spec.alternate || base == 10 ? ""
+                               : base == 8                   ? "0o"
+                                                             : std::string{'0', spec.type};
     return padded_number(budget_, i < 0, prefix, std::move(digits), spec);
   }
 

@@ -28,7 +28,8 @@ std::string upper_ascii(std::string text) {
 // Separators between groups of the digits before the point. Zeros that fill up to `width` are
 // grouped like other digits.
 std::string grouped(std::string digits, char separator, size_t group, size_t width) {
-  const size_t point = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
+  const char* const set = group == 4 ? "0123456789abcdefABCDEF" : "0123456789";
+  const size_t point = std::min(digits.find_first_not_of(set), digits.size());
   std::string whole = digits.substr(0, point), out;
   const std::string rest = digits.substr(point);
   const auto length = [&] { return whole.size() + (whole.size() - 1) / group + rest.size(); };
@@ -75,8 +76,8 @@ std::string format_float(Budget& budget, const Value& value, const FormatSpec& s
   else if (!spec.type)
     digits = short_float(magnitude, spec.precision);
   else if (is_one_of(spec.type, "eEfFgGn%"))
-    digits = float_digits(magnitude, spec.type == 'n' ? 'g' : spec.type, spec.precision,
-                          spec.alternate);
+    digits =
+        float_digits(magnitude, spec.type == 'n' ? 'g' : spec.type, spec.precision, spec.alternate);
   else
     unknown_type(spec.type, value);
   return padded_number(budget, std::signbit(d), "", std::move(digits), spec);
@@ -111,8 +112,7 @@ std::string format_text(Budget& budget, const Value& value, const FormatSpec& sp
   if (spec.sign != '-' || spec.alternate || spec.align == '=' || spec.grouping)
     fail("a sign, '#', '=' or ',' is not allowed in the format of a text");
   std::string text = to_text(budget, value);
-  if (spec.precision >= 0)
-    text.resize(character_offset(text, static_cast<size_t>(spec.precision)));
+  if (spec.precision >= 0) text.resize(character_offset(text, static_cast<size_t>(spec.precision)));
   return padded_text(budget, std::move(text), spec);
 }
 

@@ -43,6 +43,7 @@ Pairs pairs_of(Interpreter& in, const Args& args) {
   Pairs items;
   if (!args.positional.empty()) {
     const Value& from = args.positional[0];
+    if (from.is_undefined()) fail("{}", from.undefined_reason());
     if (const Dict* dict = from.as_dict())
       items = dict->items;
     else
@@ -133,9 +134,9 @@ struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
   }
   Value call(Interpreter&, Args) override { fail("'Cycler' object is not callable"); }
   std::string repr() const override { return "<Cycler>"; }
-  Value attribute(const std::string& name) const override {
+  std::optional<Value> attribute(const std::string& name) const override {
     if (name == "current") return items[at];
-    if (name != "next" && name != "reset") return {};
+    if (name != "next" && name != "reset") return std::nullopt;
     return Value(
         std::shared_ptr<Callable>(std::make_shared<Method>(shared_from_this(), name == "reset")));
   }

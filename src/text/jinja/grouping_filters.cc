@@ -22,8 +22,8 @@ Value groupby(Interpreter& in, const Value& input, Args args) {
     if (group.empty()) return;
     Value key = key_of(group.front());
     Value list = Value::list(in.budget(), std::exchange(group, {}));
-    groups.push_back(Value::seq(in.budget(), Seq::Form::kTuple,
-                                {std::move(key), std::move(list)}, kGroupLabel));
+    groups.push_back(
+        Value::seq(in.budget(), Seq::Form::kTuple, {std::move(key), std::move(list)}, kGroupLabel));
   };
   for (const Value& item : sorted(in, items, keys, false)) {
     const auto key = [&](const Value& v) { return folded(key_of(v), bound.flag(2, false)); };

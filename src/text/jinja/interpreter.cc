@@ -15,12 +15,12 @@ struct Macro : Callable {
     return in.call_macro(definition, scope, std::move(args));
   }
   std::string repr() const override { return "<Macro '" + definition.name + "'>"; }
-  Value attribute(const std::string& name) const override {
-    if (name == "name") return definition.name;
-    if (name == "caller") return definition.uses_caller;
-    if (name == "catch_kwargs") return definition.uses_kwargs;
-    if (name == "catch_varargs") return definition.uses_varargs;
-    return {};
+  std::optional<Value> attribute(const std::string& name) const override {
+    if (name == "name") return Value(definition.name);
+    if (name == "caller") return Value(definition.uses_caller);
+    if (name == "catch_kwargs") return Value(definition.uses_kwargs);
+    if (name == "catch_varargs") return Value(definition.uses_varargs);
+    return std::nullopt;
   }
   const MacroDefinition& definition;
   std::shared_ptr<Scope> scope;
@@ -167,6 +167,12 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
   execute(node.otherwise);
 }
 
+// Of blocks, whose results Jinja does not turn into texts.
+void Interpreter::write_text(const Value& value) {
+  if (!value.is_text()) fail("a block gives {} instead of a text", type_name(value));
+  write(*value.as_text());
+}
+
 std::string Interpreter::run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                                   const Value& iterable, int nesting) {
   const Deeper deeper(*this, kBody);
@@ -228,8 +234,7 @@ Interpreter::Flow Interpreter::execute(const FilterBlock& node) {
   }
   if (flow != Flow::kNext) return flow;
   block_input_ = Value(std::move(text));
-  const Value value = evaluate(*node.filter);
-  write(to_text(budget_, value));
+  write_text(evaluate(*node.filter));
   return Flow::kNext;
 }
 
@@ -262,7 +267,7 @@ Interpreter::Flow Interpreter::execute(const CallBlock& node) {
   const Value callee = evaluate(*call_node.callee);
   Args args = evaluate(call_node.args);
   args.named.emplace_back("caller", macro_value(node.caller));
-  write(to_text(budget_, call(callee, std::move(args))));
+  write_text(call(callee, std::move(args)));
   return Flow::kNext;
 }
 

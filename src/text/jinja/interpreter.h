@@ -74,6 +74,7 @@ class Interpreter {
   Values filtered(const ForStatement& node, Values items);
   void assign(const Target& target, const Value& value);
   void write(std::string_view text);
+  void write_text(const Value& value);
   std::string captured(const Body& body, Flow* flow = nullptr);
   Value macro_value(const MacroDefinition& node);
 

@@ -114,12 +114,9 @@ Value pprint(Interpreter& in, const Value& input, Args args) {
   return pretty(in.budget(), input);
 }
 
-constexpr FilterEntry kFilters[] = {{"indent", indent},
-                                    {"truncate", truncate},
-                                    {"wordcount", wordcount},
-                                    {"wordwrap", wordwrap},
-                                    {"center", center},
-                                    {"filesizeformat", filesizeformat},
+constexpr FilterEntry kFilters[] = {{"indent", indent},       {"truncate", truncate},
+                                    {"wordcount", wordcount}, {"wordwrap", wordwrap},
+                                    {"center", center},       {"filesizeformat", filesizeformat},
                                     {"pprint", pprint}};
 
 }  // namespace

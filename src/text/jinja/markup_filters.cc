@@ -160,13 +160,10 @@ Value striptags(Interpreter& in, const Value& input, Args args) {
   return unescaped(with_single_blanks(without(without(text, "<!--", "-->"), "<", ">")));
 }
 
-constexpr FilterEntry kFilters[] = {{"e", escape},
-                                    {"escape", escape},
-                                    {"forceescape", force_escape},
-                                    {"safe", safe},
-                                    {"striptags", striptags},
-                                    {"urlencode", urlencode},
-                                    {"xmlattr", xmlattr}};
+constexpr FilterEntry kFilters[] = {
+    {"e", escape},       {"escape", escape},       {"forceescape", force_escape},
+    {"safe", safe},      {"striptags", striptags}, {"urlencode", urlencode},
+    {"xmlattr", xmlattr}};
 
 }  // namespace
 

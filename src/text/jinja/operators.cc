@@ -99,7 +99,8 @@ double float_power(double a, double b) {
     fail("complex numbers are not supported");
   if (a == 0 && b < 0) fail("0.0 cannot be raised to a negative power");
   const double result = std::pow(a, b);
-  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) fail("numerical result out of range");
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
+    fail("numerical result out of range");
   return result;
 }
 

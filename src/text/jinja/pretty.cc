@@ -13,22 +13,23 @@ constexpr int kWidth = 80;
 
 int width_of(std::string_view text) { return static_cast<int>(count_characters(text)); }
 
-// The value with the keys of every dict in order; keys without an order stay as they are.
+// By type where values have no order between them.
+bool stands_before(Budget& budget, const Value& a, const Value& b) {
+  double unused;
+  const bool numbers = is_number(a, &unused) && is_number(b, &unused);
+  if (numbers || (a.is_text() && b.is_text())) return compare(budget, a, b) < 0;
+  return std::string_view(type_name(a)) < type_name(b);
+}
+
+// The value with the keys of every dict in order.
 Value with_sorted_keys(Budget& budget, const Value& value) {
   if (const Dict* dict = value.as_dict()) {
     Pairs items;
     for (const auto& [key, item] : dict->items)
       items.emplace_back(key, with_sorted_keys(budget, item));
-    const bool texts = std::all_of(items.begin(), items.end(),
-                                   [](const auto& item) { return item.first.is_text(); });
-    double unused;
-    const bool numbers = std::all_of(items.begin(), items.end(), [&](const auto& item) {
-      return is_number(item.first, &unused);
+    std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+      return stands_before(budget, a.first, b.first);
     });
-    if (texts || numbers)
-      std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
-        return compare(budget, a.first, b.first) < 0;
-      });
     return Value::dict(budget, std::move(items));
   }
   const Seq* seq = value.as_seq();

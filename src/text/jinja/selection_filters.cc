@@ -31,8 +31,7 @@ Value map(Interpreter& in, const Value& input, Args args) {
   if (!truthy(input)) return generator(in, {});
   const bool by_attribute = std::any_of(args.named.begin(), args.named.end(),
                                         [](const auto& arg) { return arg.first == "attribute"; });
-  if (args.positional.empty() && by_attribute)
-    return map_attribute(in, input, args);
+  if (args.positional.empty() && by_attribute) return map_attribute(in, input, args);
   const std::string name = take_name(args, "map: a filter, which");
   Values out;
   for (const Value& item : iterate(in.budget(), input))

@@ -85,7 +85,7 @@ Value sort(Interpreter& in, const Value& input, Args args) {
   std::vector<Values> keys;
   for (const Value& item : items)
     keys.push_back(sort_keys(in, item, bound[2], bound.flag(1, false)));
-  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false)));
+  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false), true));
 }
 
 Value dictsort(Interpreter& in, const Value& input, Args args) {
@@ -155,7 +155,7 @@ constexpr FilterEntry kFilters[] = {
     {"length", size},    {"count", size},        {"first", first},   {"last", last},
     {"list", list},      {"join", join},         {"items", items},   {"reverse", reverse},
     {"sort", sort},      {"dictsort", dictsort}, {"unique", unique}, {"min", extreme<-1>},
-    {"max", extreme<1>}, {"sum", sum},        {"random", random}};
+    {"max", extreme<1>}, {"sum", sum},           {"random", random}};
 
 }  // namespace
 
@@ -163,10 +163,12 @@ Value folded(const Value& value, bool case_sensitive) {
   return case_sensitive || !value.is_text() ? value : Value(to_lower(*value.as_text()));
 }
 
-Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse) {
+Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
+              bool as_lists) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto before = [&](size_t a, size_t b) {
+    if (keys[a].size() == 1 && !as_lists) return compare(in.budget(), keys[a][0], keys[b][0]) < 0;
     for (size_t k = 0; k < keys[a].size(); ++k)
       if (!equal(in.budget(), keys[a][k], keys[b][k]))
         return compare(in.budget(), keys[a][k], keys[b][k]) < 0;

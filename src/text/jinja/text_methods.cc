@@ -166,9 +166,9 @@ Value affix(const Self& self, const Args& args) {
   if (several->form != Seq::Form::kTuple)
     fail("startswith/endswith needs a text or a tuple of texts, not {}", type_name(*bound[0]));
   return text && std::any_of(several->items.begin(), several->items.end(), [&](const Value& part) {
-    if (!part.is_text()) fail("startswith/endswith needs texts, not {}", type_name(part));
-    return matches(*text, *part.as_text());
-  });
+           if (!part.is_text()) fail("startswith/endswith needs texts, not {}", type_name(part));
+           return matches(*text, *part.as_text());
+         });
 }
 bool begins(std::string_view text, std::string_view part) { return text.starts_with(part); }
 bool ends(std::string_view text, std::string_view part) { return text.ends_with(part); }

@@ -114,7 +114,9 @@ bool is_printable(char32_t c) {
   }
 }
 
-bool starts_identifier(char32_t c) { return c == '_' || is_alpha(c) || category(c) == UTF8PROC_CATEGORY_NL; }
+bool starts_identifier(char32_t c) {
+  return c == '_' || is_alpha(c) || category(c) == UTF8PROC_CATEGORY_NL;
+}
 
 bool continues_identifier(char32_t c) {
   const int kind = category(c);
@@ -122,9 +124,7 @@ bool continues_identifier(char32_t c) {
          kind == UTF8PROC_CATEGORY_MC || kind == UTF8PROC_CATEGORY_PC;
 }
 
-bool is_word(char32_t c) {
-  return c == '_' || holds(c, Class::kAlnum);
-}
+bool is_word(char32_t c) { return c == '_' || holds(c, Class::kAlnum); }
 
 std::string_view strip(std::string_view text, Side side, std::string_view set) {
   const auto stripped = [&](std::string_view character) {

@@ -121,7 +121,7 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
   }
 }
 
-Value Callable::attribute(const std::string&) const { return {}; }
+std::optional<Value> Callable::attribute(const std::string&) const { return std::nullopt; }
 
 const std::string& Value::undefined_reason() const { return *std::get<Undefined>(v_).why; }
 

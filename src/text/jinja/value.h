@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -118,8 +119,8 @@ struct Callable {
   virtual ~Callable() = default;
   virtual Value call(Interpreter& in, Args args) = 0;
   virtual std::string repr() const = 0;
-  // None if it has no such attribute.
-  virtual Value attribute(const std::string& name) const;
+  // Empty if it has no such attribute.
+  virtual std::optional<Value> attribute(const std::string& name) const;
   int depth = 1;
 };
 

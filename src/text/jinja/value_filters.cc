@@ -165,9 +165,8 @@ constexpr FilterEntry kFilters[] = {{"default", fallback}, {"d", fallback},   {"
                                     {"tojson", tojson},    {"attr", attr}};
 
 const FilterEntry* find_filter(std::string_view name) {
-  for (const auto table :
-       {text_filters(), layout_filters(), markup_filters(), sequence_filters(), grouping_filters(),
-        selection_filters(), value_filters()})
+  for (const auto table : {text_filters(), layout_filters(), markup_filters(), sequence_filters(),
+                           grouping_filters(), selection_filters(), value_filters()})
     for (const FilterEntry& entry : table)
       if (entry.name == name) return &entry;
   return nullptr;

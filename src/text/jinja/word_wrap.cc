@@ -57,8 +57,7 @@ bool may_cut_behind(const Line& line, size_t start, size_t i) {
       i >= 3 && line.letter(i - 3) && line.is(i - 2, '-') && line.word_or_mark(i - 1);
   if (!behind_letters && !behind_mark) return false;
   const size_t next = i + 2;
-  return line.letter(i + 1) &&
-         (line.letter(next) || (line.is(next, '-') && line.letter(next + 1)));
+  return line.letter(i + 1) && (line.letter(next) || (line.is(next, '-') && line.letter(next + 1)));
 }
 
 size_t end_of_chunk(const Line& line, size_t start, bool hyphens) {
@@ -87,10 +86,9 @@ size_t cut_of_long_word(const Line& line, Chunk word, size_t room, const WrapSty
   if (!style.break_on_hyphens || word.size() <= room) return room;
   for (size_t i = word.begin + room; i-- > word.begin;) {
     if (!line.is(i, '-')) continue;
-    const bool only_hyphens =
-        std::all_of(line.characters.begin() + static_cast<ptrdiff_t>(word.begin),
-                    line.characters.begin() + static_cast<ptrdiff_t>(i),
-                    [](char32_t c) { return c == '-'; });
+    const bool only_hyphens = std::all_of(
+        line.characters.begin() + static_cast<ptrdiff_t>(word.begin),
+        line.characters.begin() + static_cast<ptrdiff_t>(i), [](char32_t c) { return c == '-'; });
     return i > word.begin && !only_hyphens ? i + 1 - word.begin : room;
   }
   return room;
