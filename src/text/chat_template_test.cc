@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -300,6 +302,28 @@ TEST(ChatTemplate, RealTemplatesAgreeWithPython) {
   tzset();
   ASSERT_GE(real.rows().size(), 500u);
   for (const auto& row : real.rows()) EXPECT_EQ(real.check(row), "") << row;
+}
+
+// A hundred messages take a fraction of a millisecond; the bound leaves room for slow builds.
+TEST(ChatTemplate, LongConversationsRenderFast) {
+  const fs::path folder = fs::path(SKIFF_SHARED_DIR) / "data/chat_templates/templates";
+  if (!fs::exists(folder)) GTEST_SKIP() << "no chat templates in " SKIFF_SHARED_DIR;
+  Conversation c;
+  for (int i = 0; i < 100; ++i)
+    c.messages.push_back({{"role", i % 2 ? "assistant" : "user"},
+                          {"content", "A message of about a hundred bytes, as people write them, "
+                                      "with a question at its end, perhaps?"}});
+  for (const char* name :
+       {"Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct"}) {
+    const auto made = load_chat_template("/", (folder / (std::string(name) + ".jinja")).string());
+    ASSERT_TRUE(made) << made.error().what;
+    constexpr int kRounds = 50;
+    const std::clock_t start = std::clock();
+    for (int i = 0; i < kRounds; ++i) ASSERT_TRUE((*made)->render(c));
+    const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kRounds;
+    std::printf("%-40s 100 messages in %.3f ms\n", name, ms);
+    EXPECT_LT(ms, 50);
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Value Interpreter::evaluate(const Expr& expr) {
 }
 
 Value Interpreter::evaluate(const Name& node) {
-  if (const Value* value = scope_->find(node.name)) return *value;
+  if (const Value* value = scope_->find(budget_, node.name)) return *value;
   return global_function(node.name);
 }
 

@@ -28,14 +28,17 @@ struct Macro : Callable {
 
 }  // namespace
 
-const Value* Scope::find(const std::string& name) const {
-  for (const Scope* scope = this; scope; scope = scope->parent.get())
+const Value* Scope::find(Budget& budget, const std::string& name) const {
+  for (const Scope* scope = this; scope; scope = scope->parent.get()) {
+    budget.step(scope->variables.size() / 16);
     for (const auto& [key, value] : scope->variables)
       if (key == name) return &value;
+  }
   return nullptr;
 }
 
-void Scope::set(const std::string& name, Value value) {
+void Scope::set(Budget& budget, const std::string& name, Value value) {
+  budget.step(variables.size() / 16);
   for (auto& [key, old] : variables)
     if (key == name) return void(old = std::move(value));
   variables.emplace_back(name, std::move(value));
@@ -158,7 +161,7 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
   for (; loop.index < loop.items.size(); ++loop.index) {
     budget_.make(128);
     const Inside inside(*this, loop.scope);
-    scope_->set("loop", state.loop);
+    scope_->set(budget_, "loop", state.loop);
     assign(node.target, loop.items[loop.index]);
     if (execute(node.body) == Flow::kBreak) break;
   }
@@ -194,8 +197,8 @@ void Interpreter::assign(const Target& target, const Value& value) {
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
     return;
   }
-  if (target.attribute.empty()) return scope_->set(target.name, value);
-  const Value* object = scope_->find(target.name);
+  if (target.attribute.empty()) return scope_->set(budget_, target.name, value);
+  const Value* object = scope_->find(budget_, target.name);
   Namespace* space = object ? object->as_namespace() : nullptr;
   if (!space) fail("cannot assign attribute on non-namespace object '{}'", target.name);
   budget_.make(64);
@@ -258,7 +261,7 @@ Value Interpreter::macro_value(const MacroDefinition& node) {
 }
 
 Interpreter::Flow Interpreter::execute(const MacroDefinition& node) {
-  scope_->set(node.name, macro_value(node));
+  scope_->set(budget_, node.name, macro_value(node));
   return Flow::kNext;
 }
 
@@ -278,7 +281,7 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   const size_t count = macro.parameters.size();
   std::vector<bool> given(count);
   for (size_t i = 0; i < std::min(count, args.positional.size()); ++i) {
-    scope_->set(macro.parameters[i].name, args.positional[i]);
+    scope_->set(budget_, macro.parameters[i].name, args.positional[i]);
     given[i] = true;
   }
   Pairs rest;
@@ -287,7 +290,7 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
     size_t i = 0;
     while (i < count && macro.parameters[i].name != name) ++i;
     if (i < count && !given[i]) {
-      scope_->set(name, value);
+      scope_->set(budget_, name, value);
       given[i] = true;
     } else if (name == "caller" && macro.uses_caller) {
       caller = value;
@@ -299,16 +302,16 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   for (size_t i = 0; i < count; ++i) {
     const auto& [name, fallback] = macro.parameters[i];
     if (given[i]) continue;
-    scope_->set(name, fallback ? evaluate(*fallback)
+    scope_->set(budget_, name, fallback ? evaluate(*fallback)
                                : Value::undefined("parameter '" + name + "' was not provided"));
   }
-  if (macro.uses_caller) scope_->set("caller", caller);
-  if (macro.uses_kwargs) scope_->set("kwargs", Value::dict(budget_, std::move(rest)));
+  if (macro.uses_caller) scope_->set(budget_, "caller", caller);
+  if (macro.uses_kwargs) scope_->set(budget_, "kwargs", Value::dict(budget_, std::move(rest)));
   if (args.positional.size() > count && !macro.uses_varargs)
     fail("macro '{}' takes not more than {} argument(s)", macro.name, count);
   if (macro.uses_varargs) {
     const auto first = args.positional.begin() + std::min(count, args.positional.size());
-    scope_->set("varargs", Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
+    scope_->set(budget_, "varargs", Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
   }
   return captured(*macro.body);
 }

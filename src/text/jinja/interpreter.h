@@ -17,8 +17,9 @@ using Clock = std::function<std::time_t()>;
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> variables;
-  const Value* find(const std::string& name) const;  // here or in a parent
-  void set(const std::string& name, Value value);    // here
+  // Both charge for the names that they pass: a template may define very many.
+  const Value* find(Budget& budget, const std::string& name) const;  // here or in a parent
+  void set(Budget& budget, const std::string& name, Value value);    // here
 };
 
 // Everything here throws TemplateError; line() then tells where.
@@ -28,7 +29,9 @@ class Interpreter {
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 
-  void define(const std::string& name, Value value) { scope_->set(name, std::move(value)); }
+  void define(const std::string& name, Value value) {
+    scope_->set(budget_, name, std::move(value));
+  }
   std::string run(const Body& body);
   int line() const { return line_; }
 
