@@ -7,143 +7,42 @@
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
 #include "text/jinja/search.h"
+#include "text/jinja/text_method.h"
 #include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
 
-// The text that a method was called on. Results keep being markup if it was.
-struct Self {
-  Interpreter& in;
-  const Value& value;
-  std::string_view text;
-  Value result(std::string s) const {
-    in.budget().make(s.size());
-    return Value(std::move(s), value.is_markup());
-  }
-  Value list(Values items, Seq::Form form = Seq::Form::kList) const {
-    return Value::seq(in.budget(), form, std::move(items));
-  }
-};
-
-using Method = Value (*)(const Self& self, const Args& args);
+using Method = Value (*)(const TextSelf& self, const Args& args);
 
 template <Side side>
-Value stripped(const Self& self, const Args& args) {
+Value stripped(const TextSelf& self, const Args& args) {
   const std::string set = Bound("strip", args, {"chars"}).text(0, "");
   if (set.size() > 64) self.in.budget().step((self.text.size() / 64 + 1) * set.size());
   return self.result(std::string(strip(self.text, side, set)));
 }
 
 template <std::string (*map)(std::string_view)>
-Value mapped(const Self& self, const Args& args) {
+Value mapped(const TextSelf& self, const Args& args) {
   Bound("case method", args, {});
   return self.result(map(self.text));
 }
 
 template <bool (*judge)(std::string_view)>
-Value judged(const Self& self, const Args& args) {
+Value judged(const TextSelf& self, const Args& args) {
   Bound("is method", args, {});
   return judge(self.text);
 }
 
 template <Class wanted>
-Value all_are(const Self& self, const Args& args) {
+Value all_are(const TextSelf& self, const Args& args) {
   Bound("is method", args, {});
   return is_all(self.text, wanted);
 }
 
-// [begin, end) of each run of characters that are not white space.
-std::vector<std::pair<size_t, size_t>> words(std::string_view text) {
-  std::vector<std::pair<size_t, size_t>> out;
-  bool inside = false;
-  for (size_t at = 0; at < text.size();) {
-    const size_t n = character_length(text.substr(at));
-    const bool blank = strip(text.substr(at, n), Side::kBoth).empty();
-    if (!blank && !inside) out.emplace_back(at, at);
-    inside = !blank;
-    at += n;
-    if (inside) out.back().second = at;
-  }
-  return out;
-}
-
-// At most `limit` splits (negative: all), counted from the left or from the right. What is left
-// over keeps its inner and far white space.
-Value split_at_space(const Self& self, int64_t limit, bool from_right) {
-  const auto found = words(self.text);
-  const size_t n = found.size();
-  const size_t splits = limit < 0 ? n : std::min(n, static_cast<size_t>(limit));
-  const auto part = [&](size_t begin, size_t end) {
-    return self.result(std::string(self.text.substr(begin, end - begin)));
-  };
-  Values parts;
-  if (from_right && splits < n) parts.push_back(part(0, found[n - splits - 1].second));
-  for (size_t i = from_right ? n - splits : 0; i < (from_right ? n : splits); ++i)
-    parts.push_back(part(found[i].first, found[i].second));
-  if (!from_right && splits < n) parts.push_back(part(found[splits].first, self.text.size()));
-  return self.list(std::move(parts));
-}
-
-Value split(const Self& self, const Args& args) {
-  const Bound bound("split", args, {"sep", "maxsplit"});
-  const int64_t limit = bound.integer(1, -1);
-  if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, false);
-  const std::string sep = bound.text(0);
-  if (sep.empty()) fail("empty separator");
-  Values parts;
-  std::string_view rest = self.text;
-  for (size_t at; (at = find_text(rest, sep)) != rest.npos;) {
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) >= limit) break;
-    parts.push_back(self.result(std::string(rest.substr(0, at))));
-    rest.remove_prefix(at + sep.size());
-  }
-  parts.push_back(self.result(std::string(rest)));
-  return self.list(std::move(parts));
-}
-
-Value rsplit(const Self& self, const Args& args) {
-  const Bound bound("rsplit", args, {"sep", "maxsplit"});
-  const int64_t limit = bound.integer(1, -1);
-  if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, true);
-  const std::string sep = bound.text(0);
-  if (sep.empty()) fail("empty separator");
-  Values parts;
-  std::string_view rest = self.text;
-  for (size_t at; (at = find_last_text(rest, sep)) != rest.npos;) {
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) >= limit) break;
-    parts.push_back(self.result(std::string(rest.substr(at + sep.size()))));
-    rest = rest.substr(0, at);
-  }
-  parts.push_back(self.result(std::string(rest)));
-  std::reverse(parts.begin(), parts.end());
-  return self.list(std::move(parts));
-}
-
-bool ends_line(char32_t c) {
-  return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
-         c == 0x2029;
-}
-
-Value splitlines(const Self& self, const Args& args) {
-  const bool keep = Bound("splitlines", args, {"keepends"}).flag(0, false);
-  Values lines;
-  size_t start = 0;
-  for (size_t at = 0; at < self.text.size();) {
-    const size_t end = at;
-    const char32_t c = utf8_next(self.text, &at);
-    if (!ends_line(c) && at < self.text.size()) continue;
-    if (c == '\r' && at < self.text.size() && self.text[at] == '\n') ++at;
-    const size_t stop = keep || !ends_line(c) ? at : end;
-    lines.push_back(self.result(std::string(self.text.substr(start, stop - start))));
-    start = at;
-  }
-  return self.list(std::move(lines));
-}
-
 // The characters [start, end) of the text, as the optional arguments of find() and others say;
 // `offset` becomes the index of the first. None if they begin behind the text.
-std::optional<std::string_view> window(const Self& self, const Bound& bound, int64_t* offset) {
+std::optional<std::string_view> window(const TextSelf& self, const Bound& bound, int64_t* offset) {
   const auto n = static_cast<int64_t>(count_characters(self.text));
   const auto resolve = [&](size_t i, int64_t fallback) {
     const int64_t at = bound.integer(i, fallback);
@@ -157,7 +56,7 @@ std::optional<std::string_view> window(const Self& self, const Bound& bound, int
 }
 
 template <bool (*matches)(std::string_view text, std::string_view part)>
-Value affix(const Self& self, const Args& args) {
+Value affix(const TextSelf& self, const Args& args) {
   const Bound bound("startswith/endswith", args, {"prefix", "start", "end"});
   int64_t offset;
   const auto text = window(self, bound, &offset);
@@ -174,7 +73,7 @@ bool begins(std::string_view text, std::string_view part) { return text.starts_w
 bool ends(std::string_view text, std::string_view part) { return text.ends_with(part); }
 
 template <bool last, bool must>
-Value position(const Self& self, const Args& args) {
+Value position(const TextSelf& self, const Args& args) {
   const Bound bound("find", args, {"sub", "start", "end"});
   int64_t offset;
   const auto text = window(self, bound, &offset);
@@ -186,7 +85,7 @@ Value position(const Self& self, const Args& args) {
   return int64_t{-1};
 }
 
-Value count(const Self& self, const Args& args) {
+Value count(const TextSelf& self, const Args& args) {
   const Bound bound("count", args, {"sub", "start", "end"});
   int64_t offset, found = 0;
   const auto text = window(self, bound, &offset);
@@ -201,7 +100,7 @@ Value count(const Self& self, const Args& args) {
 }
 
 // A copy of `to` before every character and at the end.
-std::string interleaved(const Self& self, const std::string& to, int64_t left) {
+std::string interleaved(const TextSelf& self, const std::string& to, int64_t left) {
   std::string out;
   std::string_view rest = self.text;
   for (; left != 0; --left) {
@@ -215,7 +114,7 @@ std::string interleaved(const Self& self, const std::string& to, int64_t left) {
   return out.append(rest);
 }
 
-Value replace(const Self& self, const Args& args) {
+Value replace(const TextSelf& self, const Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"});
   std::string from = bound.text(0), to = bound.text(1);
   if (self.value.is_markup() && !bound[0]->is_markup()) from = escaped(from);
@@ -234,7 +133,7 @@ Value replace(const Self& self, const Args& args) {
   return self.result(out.append(rest));
 }
 
-Value join(const Self& self, const Args& args) {
+Value join(const TextSelf& self, const Args& args) {
   const Values items = iterate(self.in.budget(), Bound("join", args, {"iterable"}).need(0));
   std::string out;
   for (const Value& item : items) {
@@ -247,7 +146,7 @@ Value join(const Self& self, const Args& args) {
 }
 
 template <bool suffix>
-Value remove_affix(const Self& self, const Args& args) {
+Value remove_affix(const TextSelf& self, const Args& args) {
   const std::string part = Bound("removeprefix", args, {"affix"}).text(0);
   std::string_view text = self.text;
   if (suffix && text.ends_with(part)) text.remove_suffix(part.size());
@@ -255,22 +154,8 @@ Value remove_affix(const Self& self, const Args& args) {
   return self.result(std::string(text));
 }
 
-template <bool last>
-Value partition(const Self& self, const Args& args) {
-  const std::string sep = Bound("partition", args, {"sep"}).text(0);
-  if (sep.empty()) fail("empty separator");
-  const size_t at = last ? find_last_text(self.text, sep) : find_text(self.text, sep);
-  const auto part = [&](std::string_view text) { return self.result(std::string(text)); };
-  if (at == self.text.npos)
-    return last ? self.list({part(""), part(""), part(self.text)}, Seq::Form::kTuple)
-                : self.list({part(self.text), part(""), part("")}, Seq::Form::kTuple);
-  return self.list(
-      {part(self.text.substr(0, at)), part(sep), part(self.text.substr(at + sep.size()))},
-      Seq::Form::kTuple);
-}
-
 template <int left_share>  // of the padding, in halves
-Value justified(const Self& self, const Args& args) {
+Value justified(const TextSelf& self, const Args& args) {
   const Bound bound("justify", args, {"width", "fillchar"});
   const std::string fill = bound.text(1, " ");
   if (count_characters(fill) != 1) fail("the fill character must be exactly one character long");
@@ -288,7 +173,7 @@ Value justified(const Self& self, const Args& args) {
   return self.result(std::move(out));
 }
 
-Value zfill(const Self& self, const Args& args) {
+Value zfill(const TextSelf& self, const Args& args) {
   const Bound bound("zfill", args, {"width"});
   bound.need(0);
   const int64_t width = bound.integer(0, 0);
@@ -300,11 +185,11 @@ Value zfill(const Self& self, const Args& args) {
   return self.result(out.insert(sign ? 1 : 0, padding, '0'));
 }
 
-Value format(const Self& self, const Args& args) {
+Value format(const TextSelf& self, const Args& args) {
   return self.result(brace_format(self.in, self.value, args));
 }
 
-Value format_map(const Self& self, const Args& args) {
+Value format_map(const TextSelf& self, const Args& args) {
   const Bound bound("format_map", args, {"mapping"});
   if (!bound.need(0).as_dict()) fail("format_map() needs a mapping");
   Args named;
@@ -313,7 +198,7 @@ Value format_map(const Self& self, const Args& args) {
   return self.result(brace_format(self.in, self.value, named));
 }
 
-Value expandtabs(const Self& self, const Args& args) {
+Value expandtabs(const TextSelf& self, const Args& args) {
   const int64_t size = Bound("expandtabs", args, {"tabsize"}).integer(0, 8);
   std::string out;
   int64_t column = 0;
@@ -334,7 +219,7 @@ Value expandtabs(const Self& self, const Args& args) {
 }
 
 // A dict from code points to texts, code points or None.
-Value translate(const Self& self, const Args& args) {
+Value translate(const TextSelf& self, const Args& args) {
   const Bound bound("translate", args, {"table"});
   const Dict* table = bound.need(0).as_dict();
   if (!table) fail("translate() needs a dict");
@@ -362,9 +247,9 @@ const std::unordered_map<std::string_view, Method>& methods() {
       {"strip", stripped<Side::kBoth>},
       {"lstrip", stripped<Side::kLeft>},
       {"rstrip", stripped<Side::kRight>},
-      {"split", split},
-      {"rsplit", rsplit},
-      {"splitlines", splitlines},
+      {"split", split_text},
+      {"rsplit", rsplit_text},
+      {"splitlines", split_lines},
       {"startswith", affix<begins>},
       {"endswith", affix<ends>},
       {"upper", mapped<to_upper>},
@@ -382,8 +267,8 @@ const std::unordered_map<std::string_view, Method>& methods() {
       {"count", count},
       {"removeprefix", remove_affix<false>},
       {"removesuffix", remove_affix<true>},
-      {"partition", partition<false>},
-      {"rpartition", partition<true>},
+      {"partition", partition_text},
+      {"rpartition", rpartition_text},
       {"ljust", justified<0>},
       {"center", justified<1>},
       {"rjust", justified<2>},
