@@ -73,6 +73,7 @@ class Bound {
 
 // Argument i: a text, or a number of blanks.
 std::string blanks_or_text(Interpreter& in, const Bound& bound, size_t i, int64_t fallback);
+Value urlize(Interpreter& in, const Value& input, Args args);
 std::string escaped(std::string_view text);  // & < > ' " as HTML
 // text % args and text.format(args).
 std::string percent_format(Budget& budget, const std::string& text, const Value& args);

@@ -161,9 +161,9 @@ Value striptags(Interpreter& in, const Value& input, Args args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"e", escape},       {"escape", escape},       {"forceescape", force_escape},
-    {"safe", safe},      {"striptags", striptags}, {"urlencode", urlencode},
-    {"xmlattr", xmlattr}};
+    {"e", escape},      {"escape", escape},       {"forceescape", force_escape},
+    {"safe", safe},     {"striptags", striptags}, {"urlencode", urlencode},
+    {"urlize", urlize}, {"xmlattr", xmlattr}};
 
 }  // namespace
 
