@@ -63,19 +63,19 @@ class Reader {
                 out_.written[at].substr(0, 40), written.substr(0, 40), id);
     taken_[at] = true;
     out_.written[at] = written;
-    ids_.emplace(written, id);
+    ids_.add(written, id);
     if (!out_.model.byte_level) {
-      out_.model.vocab.emplace(written, id);
-    } else if (auto bytes = bytes_from_alphabet(written)) {  // no other token can come up
-      out_.model.vocab.emplace(std::move(*bytes), id);
+      out_.model.vocab.add(written, id);
+    } else if (const auto bytes = bytes_from_alphabet(written)) {  // no other token can come up
+      out_.model.vocab.add(*bytes, id);
     }
   }
 
   int32_t id_of(std::string_view token, const char* key) const {
-    const auto it = ids_.find(token);
-    if (it == ids_.end())
+    const int32_t id = ids_.find(token);
+    if (id < 0)
       fail_load("{}: {}: \"{}\" is not in the vocabulary", where_, key, token.substr(0, 80));
-    return it->second;
+    return id;
   }
 
   void read_merges() {
@@ -112,7 +112,7 @@ class Reader {
   const std::string& where_;
   BpeFile out_;
   std::vector<bool> taken_;
-  StringMap<int32_t> ids_;  // by written form
+  TokenIndex ids_;  // by written form
 };
 
 }  // namespace
