@@ -4,38 +4,11 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <set>
-#include <vector>
+
+#include "base/json_builder.h"
 
 namespace skiff {
 namespace {
-
-// Refuses depth beyond the limit and duplicate keys while parsing, before memory is spent.
-template <class AnyJson>
-class Guard {
- public:
-  Guard(int max_depth, size_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
-
-  bool operator()(int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
-    using Event = typename AnyJson::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      if (depth + 1 > max_depth_) throw LoadError("nested deeper than allowed");
-      if (event == Event::object_start) keys_.emplace_back();
-    } else if (event == Event::object_end) {
-      keys_.pop_back();
-    } else if (event == Event::key) {
-      const auto& key = parsed.template get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) throw LoadError("duplicate key \"" + key + "\"");
-      if (keys_.back().size() > max_keys_) throw LoadError("an object with too many keys");
-    }
-    return true;
-  }
-
- private:
-  int max_depth_;
-  size_t max_keys_;
-  std::vector<std::set<std::string>> keys_;
-};
 
 const Json& empty_object() {
   static const Json object = Json::object();
@@ -48,13 +21,10 @@ Result<AnyJson> parse_guarded(std::string_view text, const JsonLimits& limits, s
     return Error{Code::kInvalid, fmt::format("JSON of {} bytes is larger than the limit of {}",
                                              text.size(), limits.max_bytes)};
   try {
-    Guard<AnyJson> guard(limits.max_depth, max_keys);
-    return AnyJson::parse(text.begin(), text.end(),
-                          [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
-                            return guard(depth, event, parsed);
-                          });
-  } catch (const nlohmann::json::exception& e) {
-    return Error{Code::kInvalid, fmt::format("not valid JSON: {}", e.what())};
+    JsonBuilder<AnyJson> builder(limits.max_depth, max_keys);
+    if (!AnyJson::sax_parse(text.begin(), text.end(), &builder))
+      return Error{Code::kInvalid, fmt::format("not valid JSON: {}", builder.error())};
+    return builder.take();
   } catch (const LoadError& e) {
     return Error{Code::kInvalid, fmt::format("JSON refused: {}", e.what())};
   }
