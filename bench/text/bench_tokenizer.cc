@@ -1,4 +1,5 @@
-// Times tokenizers on one thread, in processor time, after checking what they give.
+// Times tokenizers on one thread, in processor time, after checking what they give: lines here and
+// there equal the plain definition, and stay the same when decoded and encoded again.
 //   bench_tokenizer DATA SOURCES [TOKENIZER...]
 // DATA holds text/ and tokenizers/NAME/; SOURCES is a folder of C++ files.
 #include <fmt/format.h>
@@ -10,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "corpus.h"
 #include "text/detokenizer.h"
+#include "text/naive_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace skiff::bench {
@@ -55,9 +58,11 @@ struct Speed {
 };
 
 void print_encode(const std::string& name, const Speed& speed) {
-  fmt::print("  encode {:<16} {:>9.0f} bytes {:>8.0f} tokens {:>7.1f} MB/s {:>6.2f} Mtok/s {:>6.3f} us/token\n",
-             name, speed.bytes, speed.tokens, speed.bytes / speed.seconds / 1e6,
-             speed.tokens / speed.seconds / 1e6, speed.seconds / speed.tokens * 1e6);
+  fmt::print(
+      "  encode {:<16} {:>9.0f} bytes {:>8.0f} tokens {:>7.1f} MB/s {:>6.2f} Mtok/s {:>6.3f} "
+      "us/token\n",
+      name, speed.bytes, speed.tokens, speed.bytes / speed.seconds / 1e6,
+      speed.tokens / speed.seconds / 1e6, speed.seconds / speed.tokens * 1e6);
 }
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = true};
@@ -85,12 +90,36 @@ void time_decode(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
              1e6 * seconds / static_cast<double>(ids.size()), bytes);
 }
 
+[[noreturn]] void fail(const std::string& what) {
+  fmt::print(stderr, "wrong result: {}\n", what);
+  std::exit(1);
+}
+
+void check(const std::string& folder, const std::vector<Text>& texts) {
+  const auto tokenizer = load(folder);
+  const NaiveTokenizer naive(Json::parse(read_text(folder + "/tokenizer.json")));
+  int compared = 0;
+  for (const Text& text : texts) {
+    for (size_t at = 0, next; at < text.bytes.size(); at = next + 1) {
+      next = std::min(text.bytes.find('\n', at), text.bytes.size());
+      const std::string line = text.bytes.substr(at, std::min<size_t>(next - at, 300));
+      if (at % 50 != 0 || !is_valid_utf8(line) || !naive.can_encode(line)) continue;
+      const auto ids = tokenizer->encode(line, kPlain);
+      if (ids != naive.encode(line)) fail(line);
+      if (tokenizer->encode(tokenizer->decode(ids, false), kPlain) != ids) fail(line);
+      ++compared;
+    }
+  }
+  fmt::print("  {} lines equal the definition\n", compared);
+}
+
 void run(const std::string& name, const std::filesystem::path& data,
          const std::vector<Text>& texts) {
   const UnpackedFolder folder(data / "tokenizers" / name);
   const std::string path = folder.path().string();
   const double seconds = best_seconds([] { return 0; }, [&](int) { load(path); });
   fmt::print("{}: load {:.0f} ms\n", name, 1e3 * seconds);
+  check(path, texts);
   Speed all;
   std::vector<int32_t> ids;
   const auto tokenizer = load(path);
@@ -120,8 +149,8 @@ int main(int argc, char** argv) {
   }
   std::vector<std::string> names(argv + 3, argv + argc);
   if (names.empty())
-    names = {"qwen2.5", "llama3-hf-via-bitnet", "deepseek-r1", "ernie-4.5", "llama-2-7b",
-             "mixtral-8x7b-v0.1"};
+    names = {"qwen2.5",   "llama3-hf-via-bitnet", "deepseek-r1",
+             "ernie-4.5", "llama-2-7b",           "mixtral-8x7b-v0.1"};
   const auto texts = skiff::bench::read_corpus(argv[1], argv[2]);
   for (const std::string& name : names) skiff::bench::run(name, argv[1], texts);
 }
