@@ -15,6 +15,11 @@ namespace {
 // Kinds of cache entries: a whole word may be a token by itself (ignore_merges), a part may not.
 enum CacheKind : unsigned { kWhole = 0, kPart = 1 };
 
+// Scripts without spaces make long words that hardly come again, though their parts do.
+constexpr size_t kMaxForeign = 12;
+
+bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
+
 }  // namespace
 
 Bpe::Bpe(BpeModel model) : model_(std::move(model)) {
@@ -48,7 +53,7 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& out) const {
   if (word.empty()) return;
   if (!model_.byte_level && pairs_) return encode_parts(word, out);
   std::optional<WordCache::Key> key;
-  if (word.size() <= WordCache::kMaxWord) {
+  if (word.size() <= (is_ascii(word[0]) ? WordCache::kMaxWord : kMaxForeign)) {
     key.emplace(word, kWhole);
     if (cache_.find(*key, out)) return;
   }
