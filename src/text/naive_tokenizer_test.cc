@@ -8,6 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "text/pre_tokenizer.h"
+#include "text/tokenizer_stream.h"
 #include "text/tokenizer_test_util.h"
 
 namespace skiff {
@@ -82,6 +84,8 @@ TEST_P(Naive, EqualsTheDefinition) {
   if (bytes.empty()) GTEST_SKIP() << folder << " is not there";
   const auto file = parse_json(bytes);
   ASSERT_TRUE(file);
+  EXPECT_TRUE(read_pre_tokenizer((*file)["pre_tokenizer"], "t").by_pattern());
+  EXPECT_TRUE(stream_tokenizer_json(bytes));
   expect_the_definition(*file, 400);
 }
 

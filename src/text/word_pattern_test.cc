@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/utf8.h"
@@ -54,11 +55,11 @@ std::vector<Found> by_regex(TextRegex::Scan& scan, std::string_view text) {
 
 // Characters that patterns treat differently, and any others.
 char32_t hard_character(std::mt19937& random) {
-  static const std::u32string common =
+  constexpr std::u32string_view kCommon =
       U"  \t\n\r\u0085\u00A0\u2028\u3000\u200B\u180E''sStTmMdDrReEvVlLaZ\u017F\u212A019\u0663\u00BD"
       U"\u2167.,!-_/$+<>^~\u00E9\u00C9\u01C5\u02B0\u4E2D\u9FA5\u9FA6\u3042\u30A2\u3007\u0301\u0903"
-      U"\u20DD\U0001F600\U00010400\U00010428\U000E0101\U00020000\u0378\uFFFF\0\u007F";
-  if (random() % 8) return common[random() % common.size()];
+      U"\u20DD\U0001F600\U00010400\U00010428\U000E0101\U00020000\u0378\uFFFF\u007F";
+  if (random() % 8) return kCommon[random() % kCommon.size()];
   while (true) {
     const auto c = static_cast<char32_t>(random() % (random() % 2 ? 0x3000u : 0x110000u));
     if (c < 0xD800 || c > 0xDFFF) return c;
