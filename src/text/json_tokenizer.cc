@@ -55,7 +55,8 @@ void JsonTokenizer::encode_words(std::string_view text, bool first,
   Words words;
   words.list.push_back({text, first});
   for (const SplitStep& step : parts_.pre_tokenizer.steps) step(words);
-  for (const Word& word : words.list) bpe_.encode(word.text, out);
+  for (const Word& word : words.list)
+    parts_.unigram ? parts_.unigram->encode(word.text, out) : bpe_.encode(word.text, out);
 }
 
 bool JsonTokenizer::named(int32_t token) const {
@@ -74,6 +75,7 @@ bool JsonTokenizer::is_special(int32_t token) const {
 std::optional<int32_t> JsonTokenizer::find(std::string_view token_text) const {
   const auto added = parts_.added.find(token_text);
   if (added != parts_.added.end()) return added->second;
+  if (parts_.unigram) return parts_.unigram->find(token_text);
   const BpeModel& model = bpe_.model();
   std::optional<std::string> key(token_text);
   if (model.byte_level) key = bytes_from_alphabet(token_text);

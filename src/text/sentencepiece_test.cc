@@ -136,7 +136,6 @@ TEST(SentencePiece, RefusesBrokenModels) {
   const std::string good = tiny_model(kBpe);
   EXPECT_EQ(refusal(good), "accepted");
   EXPECT_THAT(refusal(""), HasSubstr("dir/tokenizer.model: not a valid SentencePiece model"));
-  EXPECT_THAT(refusal("IQ== 0\nIg== 1\n"), HasSubstr("tiktoken rank file"));
   EXPECT_THAT(refusal(good.substr(0, good.size() - 3)), HasSubstr("cut short"));
   EXPECT_THAT(refusal(good + piece("a", 0, kNormal)), HasSubstr("already defined"));
   const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -19,10 +19,7 @@ class Builder {
     parts_.normalizer = read_normalizer(value("normalizer"), where_ + ": normalizer");
     parts_.pre_tokenizer = read_pre_tokenizer(value("pre_tokenizer"), where_ + ": pre_tokenizer");
     parts_.decoder = TokenDecoder::read(value("decoder"), where_ + ": decoder");
-    if (!file_.has("model")) fail_load("{}: missing key \"model\"", where_);
-    BpeFile bpe = read_bpe(file_.child("model"), parts_.pre_tokenizer.byte_level);
-    parts_.bpe = std::move(bpe.model);
-    parts_.written = std::move(bpe.written);
+    read_model();
     index_written();
     read_added();
     build_pieces();
@@ -37,6 +34,22 @@ class Builder {
     static const Json null;
     const auto it = file_.json().find(key);
     return it == file_.json().end() ? null : *it;
+  }
+
+  void read_model() {
+    if (!file_.has("model")) fail_load("{}: missing key \"model\"", where_);
+    const Fields model = file_.child("model");
+    if (model.get<std::string>("type", "") == "Unigram") {
+      if (parts_.pre_tokenizer.byte_level)
+        fail_load("{}: Unigram with a ByteLevel pre_tokenizer is not supported", where_);
+      UnigramFile file = read_unigram(model);
+      parts_.unigram = std::move(file.model);
+      parts_.written = std::move(file.written);
+    } else {
+      BpeFile file = read_bpe(model, parts_.pre_tokenizer.byte_level);
+      parts_.bpe = std::move(file.model);
+      parts_.written = std::move(file.written);
+    }
   }
 
   void index_written() {

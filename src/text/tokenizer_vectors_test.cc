@@ -155,15 +155,5 @@ TEST(RealTokenizers, SpecialTextAcrossFormats) {
     EXPECT_EQ((*a)->encode(text, {}), (*b)->encode(text, {})) << text;
 }
 
-TEST(RealTokenizers, RankFilesAreRefusedByName) {
-  const fs::path source = kData / "tokenizers/llama3-tiktoken/tokenizer.model";
-  if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
-  const TempFolder folder;
-  folder.write("tokenizer.model", contents(source));
-  const auto made = load_tokenizer(folder.path());
-  ASSERT_FALSE(made);
-  EXPECT_NE(made.error().what.find("tiktoken rank file"), std::string::npos) << made.error().what;
-}
-
 }  // namespace
 }  // namespace skiff
