@@ -98,7 +98,7 @@ bool is_nonspacing_mark(char32_t c) {
 bool is_control(char32_t c) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-         category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CO;
+         category == UTF8PROC_CATEGORY_CO;
 }
 
 size_t grapheme_end(std::string_view text, size_t begin) {

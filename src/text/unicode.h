@@ -21,7 +21,7 @@ bool is_word_character(char32_t c);
 
 bool is_mark(char32_t c);             // general category M
 bool is_nonspacing_mark(char32_t c);  // general category Mn
-bool is_control(char32_t c);          // general categories Cc, Cf, Cn and Co
+bool is_control(char32_t c);          // general categories Cc, Cf and Co
 
 // Where the grapheme cluster (UAX #29, extended) that begins at `begin` of valid UTF-8 ends.
 size_t grapheme_end(std::string_view text, size_t begin);

@@ -1,6 +1,7 @@
 #include "text/unigram.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -20,11 +21,34 @@ std::vector<std::pair<std::string, int32_t>> entries_of(const std::vector<Unigra
   return out;
 }
 
+// The reference reads a number as its decimal digits times or over a power of ten: two roundings,
+// where the nearest double takes one. The last bit decides between segmentations that would be
+// equally good.
+double rounded_twice(double value) {
+  std::array<char, 32> text;
+  const char* end =
+      std::to_chars(text.begin(), text.end(), std::abs(value), std::chars_format::scientific).ptr;
+  uint64_t digits = 0;
+  int exponent = 0;
+  const char* at = text.begin();
+  for (; at != end && *at != 'e'; ++at) {
+    if (*at == '.') continue;
+    digits = 10 * digits + static_cast<uint64_t>(*at - '0');
+    --exponent;
+  }
+  int power = 0;
+  std::from_chars(at[1] == '+' ? at + 2 : at + 1, end, power);
+  exponent += power + 1;  // one digit stands before the point
+  const double scale = std::pow(10.0, std::abs(exponent));
+  const auto significand = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? significand / scale : significand * scale, value);
+}
+
 Unigram::Piece read_piece(const Json& entry, const std::string& where) {
   if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number() ||
       !std::isfinite(entry[1].get<double>()))
     fail_load("{}: vocab: {} is not a piece and its score", where, entry.dump().substr(0, 80));
-  return {entry[0].get<std::string>(), entry[1].get<double>()};
+  return {entry[0].get<std::string>(), rounded_twice(entry[1].get<double>())};
 }
 
 }  // namespace
