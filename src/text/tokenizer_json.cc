@@ -100,8 +100,11 @@ class Builder {
     for (size_t id = 0; id < parts_.written.size(); ++id) {
       const auto added = added_.find(static_cast<int32_t>(id));
       parts_.special[id] = added != added_.end() && added->second.special;
+      // The reference puts added tokens through ByteLevel as well.
+      const bool as_written =
+          added != added_.end() && (parts_.special[id] || !parts_.decoder.byte_level());
       parts_.pieces[id] =
-          added != added_.end() ? parts_.written[id] : parts_.decoder.piece(parts_.written[id]);
+          as_written ? parts_.written[id] : parts_.decoder.piece(parts_.written[id]);
     }
   }
 

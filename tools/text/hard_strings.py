@@ -5,6 +5,7 @@
 import json
 import random
 import sys
+import unicodedata
 
 SPECIAL = [
     "<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<0xE4>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>",
@@ -137,6 +138,13 @@ def hard_strings(count=10000, seed=20250607):
     rng = random.Random(seed)
     makers, weights = zip(*KINDS)
     return [rng.choices(makers, weights)[0](rng) for _ in range(count)]
+
+
+def is_young(text):
+    """Whether it holds letters, marks or punctuation that Unicode 3.2 did not know, or characters that are
+    not assigned: the tables of the reference packages are of various ages."""
+    old = unicodedata.ucd_3_2_0.category
+    return any(old(c) == "Cn" and unicodedata.category(c) not in ("So", "Sk", "Cf") for c in text)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ PLACES = [
     AddedToken("na\u00efve", normalized=True), AddedToken("\U0001f44d", rstrip=True, normalized=True), AddedToken("<|im_end|>", normalized=False, special=True),
     AddedToken("<|im_start|>", normalized=True, special=True), AddedToken("caf\u00e9", lstrip=True, rstrip=True, single_word=True, normalized=False),
 ]
+# The package decodes normalized tokens as they are after normalization: these stay as they are.
+LOWER = [t for t in PLACES if t.content not in ("Hello World", "na\u00efve")] + [AddedToken("hello world", normalized=True)]
 
 
 def bpe(size=420, byte_level=False, alphabet=120, **model):
@@ -131,7 +133,7 @@ def make():
     yield "compatible", finish(*bpe(), normalizer=N.Sequence([N.NFKD(), N.Strip(left=False, right=True), N.Prepend("x")]), pre_tokenizer=P.Split(Regex(r"\w+"), "contiguous", invert=True))
     yield "places", finish(*bpe(byte_level=True), PLACES, normalizer=N.NFC(), decoder=D.ByteLevel(), post_processor=processors.RobertaProcessing(("<sep>", 2), ("<cls>", 1)),
                            pre_tokenizer=P.Sequence([P.Split(Regex(r"[^\s]+"), "merged_with_previous"), P.Punctuation("contiguous"), P.ByteLevel(add_prefix_space=True, use_regex=True)]))
-    yield "places-lower", finish(*bpe(), PLACES, normalizer=N.Sequence([N.Lowercase(), N.NFKC(), N.Replace("\u00ef", "i")]), pre_tokenizer=P.Metaspace(prepend_scheme="first"), decoder=D.Metaspace())
+    yield "places-lower", finish(*bpe(), LOWER, normalizer=N.Sequence([N.Lowercase(), N.NFKC(), N.Replace("\u00ef", "i")]), pre_tokenizer=P.Metaspace(prepend_scheme="first"), decoder=D.Metaspace())
     behaviors = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
     for i, behavior in enumerate(behaviors):
         yield f"split-{behavior}", finish(*bpe(size=380, byte_level=True, ignore_merges=bool(i % 2)), decoder=D.ByteLevel(),

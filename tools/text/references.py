@@ -2,13 +2,15 @@
 them, each beside the folder that skiff reads.
 
 A reference has encode(text) -> ids with what the model puts around a text, decode(ids) -> text
-without special tokens, and write(folder): the files as its model folder has them.
+without special tokens, and files: the names in its model folder and the data they come from, where
+"ranks:PATH" stands for the rank file with the ids of a byte-level tokenizer.json.
 """
 import base64
 import gzip
 import json
 import pathlib
 import re
+import unicodedata
 
 import sentencepiece
 import tiktoken
@@ -24,12 +26,22 @@ def contents(path):
     return gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
 
 
+def write_files(reference, folder):
+    for name, source in reference.files.items():
+        if str(source).startswith("ranks:"):
+            ranks = ranks_of_json(pathlib.Path(str(source)[6:]))
+            data = b"".join(base64.b64encode(t) + b" %d\n" % i for t, i in ranks.items())
+        else:
+            data = contents(source)
+        (folder / name).write_bytes(data)
+
+
 class Json:
     """tokenizer.json; `front` is what the configuration puts before a text although the file does not."""
 
-    def __init__(self, folder, front=()):
+    def __init__(self, folder, front=(), name="tokenizer.json"):
         self.folder, self.front = folder, list(front)
-        self.model = tokenizers.Tokenizer.from_str(contents(folder / "tokenizer.json").decode())
+        self.model = tokenizers.Tokenizer.from_str(contents(folder / name).decode())
 
     def encode(self, text):
         return self.front + self.model.encode(text).ids
@@ -40,11 +52,10 @@ class Json:
     def vocab_size(self):
         return self.model.get_vocab_size()
 
-    def write(self, target):
-        for path in self.folder.iterdir():
-            if not path.name.startswith("tokenizer.model") and path.suffix != ".safetensors":
-                name = path.name.removesuffix(".gz")
-                (target / name).write_bytes(contents(path.with_name(name)))
+    @property
+    def files(self):
+        names = sorted(path.name.removesuffix(".gz") for path in self.folder.iterdir())
+        return {n: self.folder / n for n in names if n.endswith((".json", ".txt"))}
 
 
 class Gpt2(Json):
@@ -106,17 +117,16 @@ class SentencePiece:
     def vocab_size(self):
         return self.size
 
-    def write(self, target):
-        (target / "tokenizer.model").write_bytes(self.path.read_bytes())
-        for name in self.config:
-            (target / name).write_bytes((self.path.parent / name).read_bytes())
+    @property
+    def files(self):
+        return {"tokenizer.model": self.path} | {n: self.path.parent / n for n in self.config}
 
 
 class Ranks:
     """A tiktoken rank file: `ranks` maps bytes to ids, `special` texts to ids."""
 
-    def __init__(self, name, ranks, words, special, front=(), normalize=None):
-        self.name, self.ranks, self.special = name, ranks, special
+    def __init__(self, files, ranks, words, special, front=(), normalize=None):
+        self.files, self.ranks, self.special = files, ranks, special
         self.model = tiktoken.Encoding("x", pat_str=words, mergeable_ranks=ranks, special_tokens=special)
         self.front, self.normalize = list(front), normalize or (lambda text: text)
 
@@ -129,40 +139,37 @@ class Ranks:
     def vocab_size(self):
         return len(self.ranks) + len(self.special)
 
-    def write(self, target):
-        lines = (base64.b64encode(t) + b" %d\n" % i for t, i in self.ranks.items())
-        (target / self.name).write_bytes(b"".join(lines))
-
 
 def ranks_of_file(path):
     pairs = (line.split() for line in path.read_bytes().splitlines())
     return {base64.b64decode(token): int(rank) for token, rank in pairs}
 
 
-def ranks_of_json(folder):
+def ranks_of_json(path):
     """Qwen 1's ranks are the ids of Qwen 2's vocabulary."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     byte = {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}
-    vocab = json.loads(contents(folder / "tokenizer.json"))["model"]["vocab"]
+    vocab = json.loads(contents(path))["model"]["vocab"]
     return {bytes(byte[c] for c in token): i for token, i in sorted(vocab.items(), key=lambda kv: kv[1])}
 
 
 def llama3(data):
-    ranks = ranks_of_file(data / "tokenizers/llama3-tiktoken/tokenizer.model")
+    path = data / "tokenizers/llama3-tiktoken/tokenizer.model"
+    ranks = ranks_of_file(path)
     reserved = [f"<|reserved_special_token_{i}|>" for i in range(251)]
     special = ["<|begin_of_text|>", "<|end_of_text|>", *reserved[:4], "<|start_header_id|>", "<|end_header_id|>",
                reserved[4], "<|eot_id|>", *reserved[5:]]
     ids = {t: len(ranks) + i for i, t in enumerate(special)}
-    return Ranks("tokenizer.model", ranks, LLAMA3_WORDS, ids, [128000])
+    return Ranks({"tokenizer.model": path}, ranks, LLAMA3_WORDS, ids, [128000])
 
 
 def qwen(data):
-    import unicodedata
-    ranks = ranks_of_json(data / "tokenizers/qwen2.5")
+    path = data / "tokenizers/qwen2.5/tokenizer.json"
+    ranks = ranks_of_json(path)
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
     ids = {t: len(ranks) + i for i, t in enumerate(special)}
-    return Ranks("qwen.tiktoken", ranks, QWEN_WORDS, ids, normalize=lambda text: unicodedata.normalize("NFC", text))
+    return Ranks({"qwen.tiktoken": f"ranks:{path}"}, ranks, QWEN_WORDS, ids, normalize=lambda text: unicodedata.normalize("NFC", text))
 
 
 def chatglm3(data):
