@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "text/tiktoken_tokenizer.h"
 
 namespace {
@@ -20,15 +21,16 @@ std::string byte_ranks() {
   return out;
 }
 
-void use(const std::string& file) {
+bool use(const std::string& file) {
   skiff::TokenizerConfig config;
   config.tokenizer_class = "QWenTokenizer";
   const auto tokenizer = skiff::parse_tiktoken(file, config, "fuzz");
-  if (!tokenizer) return;
+  if (!tokenizer) return false;
   const auto ids = (*tokenizer)->encode(" It's 12 caf\xC3\xA9s aaab\n\n<|im_end|>\xFF", {});
   for (const int32_t id : ids) (*tokenizer)->piece(id);
   (*tokenizer)->decode(ids, true);
   (*tokenizer)->decode(ids, false);
+  return true;
 }
 
 }  // namespace
@@ -36,6 +38,7 @@ void use(const std::string& file) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
   use(input);
-  use(byte_ranks() + "YWE= 256\nYWFh 257\n" + input);
+  const bool sound = use(byte_ranks() + "YWE= 256\nYWFh 257\n" + input);
+  SKIFF_CHECK(sound || size > 0, "the ranks of all bytes are refused");
   return 0;
 }

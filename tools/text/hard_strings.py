@@ -140,6 +140,22 @@ def hard_strings(count=10000, seed=20250607):
     return [rng.choices(makers, weights)[0](rng) for _ in range(count)]
 
 
+def lone_bytes(count=200, seed=3):
+    """Bytes that are not UTF-8: damaged strings and noise."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < count:
+        text = bytearray(mixed(rng).encode()[:40]) if rng.random() < 0.7 else bytearray(rng.randbytes(rng.randint(1, 9)))
+        for _ in range(rng.randint(0, 3)):
+            at = rng.randrange(len(text) + 1)
+            text[at:at + rng.randint(0, 1)] = bytes([rng.choice([0x80, 0xBF, 0xC0, 0xC3, 0xE4, 0xED, 0xF0, 0xF4, 0xFF])])
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            out.append(bytes(text))
+    return out
+
+
 def is_young(text):
     """Whether it holds letters, marks or punctuation that Unicode 3.2 did not know, or characters that are
     not assigned: the tables of the reference packages are of various ages."""

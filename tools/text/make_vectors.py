@@ -16,8 +16,8 @@ import struct
 import sys
 import zlib
 
-from hard_strings import hard_strings, is_young
-from references import REFERENCES, Json, contents
+from hard_strings import hard_strings, is_young, lone_bytes
+from references import REFERENCES, Json, SentencePiece, contents
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/text"
 
@@ -106,6 +106,11 @@ def digests_of(reference, hard, texts):
         digest.ids(made)
         digest.text(reference.decode(made))
         out["texts"][name] = [len(made), digest.crc]
+    if isinstance(reference, SentencePiece):  # the only one that takes bytes
+        digest = Digest()
+        for data in lone_bytes():
+            digest.ids(reference.model.encode(data))
+        out["bytes"] = digest.crc
     return out
 
 
@@ -132,7 +137,7 @@ def main():
     texts, hard = strings(), [t for t in hard_strings(1500) if not is_young(t)]
     (OUT / "strings.json").write_text(json_lines(texts) + "\n")
     (OUT / "hard_strings.json").write_text(json_lines(hard) + "\n")
-    digests, real = {}, real_texts(data)
+    digests, real = {"lone bytes": [b.hex() for b in lone_bytes()]}, real_texts(data)
     for name, make in REFERENCES.items():
         reference = make(data)
         write_vectors(name, reference, data, texts)
