@@ -27,7 +27,7 @@ bool is_sound_trie(std::string_view trie, size_t targets) {
   if (units == 0 || trie.size() % 4 != 0) return false;
   for (size_t i = 0; i < units; ++i) {
     const uint32_t unit = load_u32(trie, i);
-    if (unit & kLeaf) continue;
+    if ((unit & kLeaf) && i > 0) continue;  // the root leads in any case: nobody looks at its label
     const size_t child = i ^ offset_of(unit);
     if ((child | 0xFF) >= units) return false;
     if (has_leaf(unit) && (load_u32(trie, child) & ~kLeaf) >= targets) return false;
@@ -77,7 +77,11 @@ std::optional<std::string_view> Charsmap::find(std::string_view text) const {
     const uint32_t unit = trie_[at];
     if (label_of(unit) != byte) return std::nullopt;
     at ^= offset_of(unit);
-    if (has_leaf(unit)) return std::string_view(texts_.c_str() + (trie_[at] & ~kLeaf));
+    if (!has_leaf(unit)) continue;
+    const char* found = texts_.c_str() + (trie_[at] & ~kLeaf);
+    // A damaged map may point into a character; what comes out must stay valid UTF-8.
+    if ((static_cast<uint8_t>(*found) & 0xC0) == 0x80) return std::nullopt;
+    return std::string_view(found);
   }
   return std::nullopt;
 }

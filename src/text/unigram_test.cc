@@ -112,6 +112,9 @@ TEST(Charsmap, ReplacesAndRefuses) {
   // The shortest entry counts for a whole grapheme cluster: its mark is lost.
   EXPECT_EQ(map->apply("a\u0301"), "bcd");
   EXPECT_FALSE(Charsmap::read(""));
+  std::string leaf_root = map_of_a();
+  leaf_root[7] = static_cast<char>(leaf_root[7] | 0x80);  // leads far outside
+  EXPECT_FALSE(Charsmap::read(leaf_root));
   EXPECT_FALSE(Charsmap::read("\x04\0\0\0abcd"));
 }
 
