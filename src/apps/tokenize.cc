@@ -1,5 +1,8 @@
 // `skiff tokenize`: text to ids, ids to text, and conversations to prompts.
-#include <iostream>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "apps/commands.h"
 #include "base/json.h"
@@ -8,22 +11,33 @@
 namespace skiff {
 namespace {
 
-Json parse_line(const std::string& line, size_t number) {
-  auto parsed = parse_json(line);
+Json parse_line(std::string_view line, size_t number) {
+  constexpr size_t kMaxLine = size_t{1} << 30;
+  auto parsed = parse_json(line, {.max_bytes = kMaxLine});
   if (!parsed) fail_load("line {}: {}", number, parsed.error().what);
   return std::move(*parsed);
 }
 
-std::string encode_line(const Tokenizer& tokenizer, const Json& value, size_t number,
-                        bool special) {
+// Appends what a line becomes. `special`: BOS and EOS are added or kept.
+using Convert = void (*)(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
+                         std::string& out);
+
+void encode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
+                 std::string& out) {
   if (!value.is_string()) fail_load("line {}: expected a JSON string", number);
   const auto ids = tokenizer.encode(value.get_ref<const std::string&>(),
                                     {.add_special = special, .parse_special = true});
-  return Json(ids).dump();
+  out += '[';
+  for (const int32_t id : ids) {
+    const fmt::format_int digits(id);
+    out.append(digits.data(), digits.size()) += ',';
+  }
+  if (!ids.empty()) out.pop_back();
+  out += ']';
 }
 
-std::string decode_line(const Tokenizer& tokenizer, const Json& value, size_t number,
-                        bool special) {
+void decode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
+                 std::string& out) {
   std::vector<int32_t> ids;
   if (!value.is_array()) fail_load("line {}: expected an array of token ids", number);
   for (const Json& id : value) {
@@ -32,7 +46,53 @@ std::string decode_line(const Tokenizer& tokenizer, const Json& value, size_t nu
                 tokenizer.vocab_size());
     ids.push_back(id.get<int32_t>());
   }
-  return Json(tokenizer.decode(ids, /*skip_special=*/!special)).dump(-1, ' ', false);
+  out += Json(tokenizer.decode(ids, /*skip_special=*/!special)).dump(-1, ' ', false);
+}
+
+void write_all(std::string& text) {
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t count = ::write(STDOUT_FILENO, rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_load("standard output: {}", std::strerror(errno));
+    rest.remove_prefix(static_cast<size_t>(count));
+  }
+  text.clear();
+}
+
+// Appends some of standard input to `buffer`; false at its end.
+bool read_some(std::string& buffer) {
+  constexpr size_t kChunk = size_t{1} << 18;
+  const size_t old = buffer.size();
+  buffer.resize(old + kChunk);
+  ssize_t count = 0;
+  do {
+    count = ::read(STDIN_FILENO, buffer.data() + old, kChunk);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) fail_load("standard input: {}", std::strerror(errno));
+  buffer.resize(old + static_cast<size_t>(count));
+  return count > 0;
+}
+
+// Gives each line of standard input to `take`. What is written goes out before a read could wait,
+// so that a person or a program at the other end sees each answer.
+template <class Take>
+void for_each_line(std::string& out, Take take) {
+  constexpr size_t kFlush = size_t{1} << 16;
+  std::string in;
+  size_t number = 0, searched = 0;
+  for (bool more = true; more;) {
+    write_all(out);
+    more = read_some(in);
+    size_t begin = 0;
+    for (size_t end; (end = in.find('\n', searched)) != in.npos; begin = searched = end + 1) {
+      take(std::string_view(in).substr(begin, end - begin), ++number);
+      if (out.size() > kFlush) write_all(out);
+    }
+    in.erase(0, begin);
+    searched = in.size();
+    if (!more && !in.empty()) take(in, ++number);
+  }
+  write_all(out);
 }
 
 }  // namespace
@@ -42,10 +102,18 @@ int run_tokenize(const Args& args) {
   if (args.given("chat")) return render_conversation(args, folder);
   const auto tokenizer = need_tokenizer(args, folder);
   const bool special = args.on("special");
-  const auto convert = args.on("decode") ? decode_line : encode_line;
-  std::string line;
-  for (size_t number = 1; std::getline(std::cin, line); ++number)
-    fmt::print("{}\n", convert(*tokenizer, parse_line(line, number), number, special));
+  const Convert convert = args.on("decode") ? decode_line : encode_line;
+  std::string out;
+  // The answers to the lines before a broken one are not lost.
+  try {
+    for_each_line(out, [&](std::string_view line, size_t number) {
+      convert(*tokenizer, parse_line(line, number), number, special, out);
+      out += '\n';
+    });
+  } catch (const LoadError&) {
+    write_all(out);
+    throw;
+  }
   return 0;
 }
 

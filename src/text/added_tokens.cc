@@ -55,7 +55,8 @@ AddedToken read_added_token(const Fields& entry, int32_t id) {
 
 void AddedTokens::add(const AddedToken& token, std::string content) {
   if (content.empty() || content.size() > 4 * kMaxContent) return;
-  Entry entry{content, token.id, token.special, token.lstrip, token.rstrip, token.single_word};
+  Entry entry{content,      token.id,          token.special, token.lstrip,
+              token.rstrip, token.single_word, token.glued};
   auto& lengths = lengths_[static_cast<uint8_t>(content[0])];
   const size_t length = content.size();
   if (!by_content_.emplace(std::move(content), std::move(entry)).second) return;
@@ -88,6 +89,7 @@ void AddedTokens::split(std::string_view text, bool parse_special,
     size_t begin = at, end = at + entry->content.size();
     at = end;  // a match that does not count is still passed over as a whole
     if (entry->special && !parse_special) continue;
+    if (entry->glued && (out.empty() || out.back().token < 0 || done != begin)) continue;
     if (entry->single_word && !is_single_word(text, begin, end)) continue;
     if (entry->lstrip) begin = white_space_before(text, begin, done);
     if (entry->rstrip) end = white_space_after(text, end);

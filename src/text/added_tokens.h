@@ -20,6 +20,8 @@ struct AddedToken {
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space after it
   bool single_word = false;  // only where no word character touches it
+  bool glued = false;        // only right behind another token (of no file; see
+                             // sentencepiece_family.h)
 };
 
 // One entry of "added_tokens" or "added_tokens_decoder"; throws LoadError. The id is `id` if that
@@ -46,7 +48,7 @@ class AddedTokens {
   struct Entry {
     std::string content;
     int32_t id;
-    bool special, lstrip, rstrip, single_word;
+    bool special, lstrip, rstrip, single_word, glued;
   };
   const Entry* match_at(std::string_view text, size_t at) const;
 

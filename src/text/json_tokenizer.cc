@@ -53,12 +53,13 @@ void JsonTokenizer::encode_words(std::string_view text, bool first,
                                  std::vector<int32_t>& out) const {
   if (text.empty()) return;
   const PreTokenizer& cut = parts_.pre_tokenizer;
-  if (cut.by_pattern())
+  if (cut.by_pattern() && !parts_.unigram)
     return cut.for_each_word(text, [&](std::string_view word) { bpe_.encode(word, out); });
   Words words;
   words.list.push_back({text, first});
   for (const SplitStep& step : cut.steps) step(words);
-  for (const Word& word : words.list) bpe_.encode(word.text, out);
+  for (const Word& word : words.list)
+    parts_.unigram ? parts_.unigram->encode(word.text, out) : bpe_.encode(word.text, out);
 }
 
 bool JsonTokenizer::named(int32_t token) const {
@@ -77,6 +78,7 @@ bool JsonTokenizer::is_special(int32_t token) const {
 std::optional<int32_t> JsonTokenizer::find(std::string_view token_text) const {
   const auto added = parts_.added.find(token_text);
   if (added != parts_.added.end()) return added->second;
+  if (parts_.unigram) return parts_.unigram->find(token_text);
   const BpeModel& model = bpe_.model();
   std::optional<std::string> key(token_text);
   if (model.byte_level) key = bytes_from_alphabet(token_text);

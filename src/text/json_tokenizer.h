@@ -1,5 +1,6 @@
 // text/json_tokenizer.h -- the Tokenizer of a tokenizer.json: normalize, split, merge, and back.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "text/string_map.h"
 #include "text/token_decoder.h"
 #include "text/tokenizer.h"
+#include "text/unigram.h"
 
 namespace skiff {
 
@@ -18,6 +20,7 @@ struct JsonTokenizerParts {
   std::vector<NormalizeStep> normalizer;
   PreTokenizer pre_tokenizer;
   BpeModel bpe;
+  std::optional<Unigram> unigram;  // in place of bpe
   TextFrame frame;
   TokenDecoder decoder;
   AddedTokens raw, normalized;       // matched before and after the normalizer

@@ -5,6 +5,10 @@
 #include <string_view>
 
 #include "base/utf8.h"
+#include "text/base64.h"
+#include "text/byte_level.h"
+#include "text/charsmap.h"
+#include "text/clean_text.h"
 #include "text/text_regex.h"
 #include "text/unicode.h"
 
@@ -74,6 +78,11 @@ class Reader {
     if (type == "NFD") return normal(NormalForm::kNFD, 4);
     if (type == "NFKC") return normal(NormalForm::kNFKC, 11);
     if (type == "NFKD") return normal(NormalForm::kNFKD, 11);
+    if (type == "ByteLevel") return byte_level();
+    if (type == "Precompiled") return precompiled(fields);
+    if (type == "BertNormalizer") return bert(fields);
+    if (type == "Nmt") return [](std::string& text) { text = nmt_cleaned(text); };
+    if (type == "StripAccents") return [](std::string& text) { text = without_marks(text); };
     if (type == "Lowercase") return [](std::string& text) { text = lowercase(text); };
     if (type == "Replace") return read_replace(fields, &growth_);
     if (type == "Prepend")
@@ -90,6 +99,31 @@ class Reader {
   NormalizeStep normal(NormalForm form, double factor) {
     growth_ *= factor;
     return [form](std::string& text) { text = normal_form(text, form); };
+  }
+
+  NormalizeStep byte_level() {
+    growth_ *= 2;
+    return [](std::string& text) { text = alphabet_from_bytes(text); };
+  }
+
+  NormalizeStep precompiled(const Fields& fields) {
+    const auto written = fields.need<std::string>("precompiled_charsmap");
+    const auto bytes = bytes_from_base64(written);
+    if (bytes && bytes->empty()) return [](std::string&) {};
+    auto map = Charsmap::read(bytes.value_or(""));
+    if (!map) fail_load("{}: {}", fields.where(), map.error().what);
+    growth_ *= map->growth();
+    return [map = *map](std::string& text) { text = map.apply(text); };
+  }
+
+  NormalizeStep bert(const Fields& fields) {
+    BertCleaning options;
+    options.clean_text = fields.get("clean_text", true);
+    options.handle_chinese_chars = fields.get("handle_chinese_chars", true);
+    options.lowercase = fields.get("lowercase", true);
+    options.strip_accents = fields.get("strip_accents", options.lowercase);
+    growth_ *= 4;  // NFD
+    return [options](std::string& text) { text = bert_cleaned(text, options); };
   }
 
   double growth_ = 1;

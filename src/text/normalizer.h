@@ -14,7 +14,8 @@ using NormalizeStep = std::function<void(std::string& text)>;
 constexpr double kMaxTextGrowth = 100;
 
 // `spec` is the value of the key (null: no steps). Supported: Sequence, NFC, NFD, NFKC, NFKD,
-// Prepend, Replace, Strip, Lowercase. Throws LoadError naming `where` for everything else.
+// Prepend, Replace, Strip, Lowercase, StripAccents, Nmt, BertNormalizer, Precompiled, ByteLevel.
+// Throws LoadError naming `where` for everything else.
 std::vector<NormalizeStep> read_normalizer(const Json& spec, const std::string& where);
 
 // Replace, shared with decoders: {"pattern": {"String"|"Regex": ...}, "content": ...}. Multiplies

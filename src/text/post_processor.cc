@@ -19,6 +19,8 @@ class Reader {
       for (const Json& child : fields.need<Json::array_t>("processors")) read(child);
     } else if (type == "TemplateProcessing") {
       read_template(fields);
+    } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+      wrap({token_of(fields, "cls")}, {token_of(fields, "sep")});
     } else if (type != "ByteLevel") {
       fail_load("{} type {} is not supported", where_, type.substr(0, 60));
     }
@@ -42,6 +44,18 @@ class Reader {
       side.insert(side.end(), ids.begin(), ids.end());
     }
     if (texts != 1) fail_load("{}: single must have one Sequence, not {}", where_, texts);
+    wrap(std::move(before), after);
+  }
+
+  // ["text", id]
+  int32_t token_of(const Fields& fields, const char* key) const {
+    const auto pair = fields.need<Json::array_t>(key);
+    if (pair.size() != 2 || !pair[1].is_number_integer())
+      fail_load("{}: {} must be a token and its id", where_, key);
+    return pair[1].get<int32_t>();
+  }
+
+  void wrap(std::vector<int32_t> before, const std::vector<int32_t>& after) {
     before.insert(before.end(), out.before.begin(), out.before.end());
     out.after.insert(out.after.end(), after.begin(), after.end());
     out.before = std::move(before);

@@ -13,8 +13,9 @@ struct TextFrame {
   bool given = false;  // the file says so; else nobody has decided
 };
 
-// `spec` is the value of the key. Supported: Sequence, TemplateProcessing (of a single text) and
-// ByteLevel, which only concerns offsets. Throws LoadError naming `where` for everything else.
+// `spec` is the value of the key. Supported: Sequence, TemplateProcessing, RobertaProcessing and
+// BertProcessing (of a single text), and ByteLevel, which only concerns offsets. Throws LoadError
+// naming `where` for everything else.
 TextFrame read_post_processor(const Json& spec, const std::string& where);
 
 }  // namespace skiff

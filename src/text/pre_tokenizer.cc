@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "text/split_words.h"
+#include "text/word_rules.h"
 
 namespace skiff {
 namespace {
@@ -77,7 +78,12 @@ class Reader {
     } else if (type == "Punctuation") {
       split(SplitPattern::from_regex(kPunctuation, where_),
             split_behavior(fields.get<std::string>("behavior", "Isolated"), where_));
-    } else {
+    } else if (type == "CharDelimiterSplit") {
+      SplitPattern pattern;
+      pattern.text = fields.need<std::string>("delimiter");
+      if (pattern.text.empty()) fail_load("{}: delimiter is empty", where_);
+      out.steps.push_back(split_step(std::move(pattern), SplitBehavior::kRemoved));
+    } else if (!read_rules(type)) {
       fail_load("{} type {} is not supported", where_, type.substr(0, 60));
     }
   }
@@ -87,6 +93,18 @@ class Reader {
     if (pattern.words && !pattern.invert && behavior == SplitBehavior::kIsolated)
       out.patterns.push_back(*pattern.words);
     out.steps.push_back(split_step(std::move(pattern), behavior));
+  }
+
+  bool read_rules(const std::string& type) {
+    bool found = false;
+    for (const WordRule& rule : kWordRules) {
+      if (rule.type != type) continue;
+      found = true;
+      SplitPattern pattern = SplitPattern::from_regex(rule.pattern, where_);
+      pattern.invert = rule.invert;
+      out.steps.push_back(split_step(std::move(pattern), rule.behavior));
+    }
+    return found;
   }
 
   void read_split(const Fields& fields) {

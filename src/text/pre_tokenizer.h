@@ -44,7 +44,8 @@ struct PreTokenizer {
 };
 
 // `spec` is the value of the key (null: one word). Supported: Sequence, Split, ByteLevel (as the
-// last step), Metaspace, Digits, Punctuation. Throws LoadError naming `where` otherwise.
+// last step), Metaspace, Digits, Punctuation, CharDelimiterSplit and the types of word_rules.h.
+// Throws LoadError naming `where` otherwise.
 PreTokenizer read_pre_tokenizer(const Json& spec, const std::string& where);
 
 }  // namespace skiff

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "text/charsmap.h"
+
 namespace skiff {
 namespace {
 
@@ -73,38 +75,6 @@ class Message {
 
   std::string_view rest_;
 };
-
-uint32_t load_u32(std::string_view bytes, size_t index) {
-  uint32_t value = 0;
-  std::memcpy(&value, bytes.data() + 4 * index, 4);
-  return value;
-}
-
-// A unit of a Darts double array (darts-clone): a leaf has the top bit and a value; others lead,
-// by the offset xor the next byte, to units that must exist.
-bool is_sound_trie(std::string_view trie, size_t targets) {
-  const size_t units = trie.size() / 4;
-  if (units == 0 || trie.size() % 4 != 0) return false;
-  for (size_t i = 0; i < units; ++i) {
-    const uint32_t unit = load_u32(trie, i);
-    if (unit >> 31) continue;
-    const size_t child = i ^ (size_t{unit >> 10} << ((unit & 1u << 9) >> 6));
-    if ((child | 0xFF) >= units) return false;
-    const bool has_leaf = unit >> 8 & 1;
-    if (has_leaf && (load_u32(trie, child) & 0x7FFFFFFF) >= targets) return false;
-  }
-  return true;
-}
-
-// precompiled_charsmap: the size of the trie, the trie, then NUL-terminated replacements.
-bool is_sound_charsmap(std::string_view map) {
-  if (map.empty()) return true;
-  if (map.size() <= 4) return false;
-  const size_t trie = load_u32(map, 0);
-  if (trie >= map.size() - 4) return false;
-  const std::string_view texts = map.substr(4 + trie);
-  return texts.back() == '\0' && is_sound_trie(map.substr(4, trie), texts.size());
-}
 
 Status check_normalizer(std::string_view bytes) {
   for (Message message(bytes); !message.done();) {

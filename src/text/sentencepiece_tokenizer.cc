@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "text/added_tokens.h"
 #include "text/sentencepiece_check.h"
+#include "text/sentencepiece_family.h"
 #include "text/string_map.h"
 
 namespace skiff {
@@ -41,7 +42,7 @@ struct Parts {
   AddedTokens added;
   std::vector<Entry> entries;
   StringMap<int32_t> ids;  // by written form
-  std::optional<int32_t> before, after;
+  std::vector<int32_t> before, after;
   std::string bos, eos;
 };
 
@@ -51,7 +52,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> out;
-    if (options.add_special && parts_.before) out.push_back(*parts_.before);
+    if (options.add_special) out = parts_.before;
     std::vector<TextSegment> segments;
     parts_.added.split(text, options.parse_special, segments);
     for (const TextSegment& segment : segments) {
@@ -60,7 +61,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       else
         encode_plain(segment.text, segment.text.data() == text.data(), out);
     }
-    if (options.add_special && parts_.after) out.push_back(*parts_.after);
+    if (options.add_special) out.insert(out.end(), parts_.after.begin(), parts_.after.end());
     return out;
   }
 
@@ -128,7 +129,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 class Loader {
  public:
   Loader(std::string_view bytes, const TokenizerConfig& config, const std::string& where)
-      : bytes_(bytes), config_(config), where_(where) {}
+      : bytes_(bytes), config_(config), where_(where), family_(sentencepiece_family(config)) {}
 
   std::unique_ptr<Tokenizer> run() {
     check();
@@ -136,6 +137,10 @@ class Loader {
     // Appended fields of a message are merged into it: normalizer_spec { add_dummy_prefix: false }.
     if (!config_.legacy) out_.later = load(std::string(bytes_) + "\x1A\x02\x18" + '\0');
     read_pieces();
+    for (AddedToken& token : family_.appended) {
+      token.id = vocab_size();
+      add(token);
+    }
     for (const AddedToken& token : config_.added) add(token);
     read_frame();
     return std::make_unique<SentencePieceTokenizer>(std::move(out_));
@@ -144,10 +149,7 @@ class Loader {
  private:
   void check() const {
     const auto status = check_sentencepiece_model(bytes_);
-    if (status) return;
-    const bool ranks = bytes_.size() > 2 && bytes_.substr(0, 512).find("==") != bytes_.npos;
-    fail_load("{}: {}{}", where_, status.error().what,
-              ranks ? " (it looks like a tiktoken rank file; a tokenizer.json is needed)" : "");
+    if (!status) fail_load("{}: {}", where_, status.error().what);
   }
 
   std::unique_ptr<SentencePieceProcessor> load(std::string_view bytes) const {
@@ -184,6 +186,8 @@ class Loader {
     return std::string(1, static_cast<char>(value));
   }
 
+  int32_t vocab_size() const { return static_cast<int32_t>(out_.entries.size()); }
+
   void add(const AddedToken& token) {
     auto& entries = out_.entries;
     if (token.id < 0 || token.id > kMaxTokenId)
@@ -206,9 +210,13 @@ class Loader {
     const SentencePieceProcessor& model = *out_.model;
     out_.bos = config_.bos.empty() ? name_of(model.bos_id()) : config_.bos;
     out_.eos = config_.eos.empty() ? name_of(model.eos_id()) : config_.eos;
-    const bool by_default = config_.is_llama() || config_.tokenizer_class.empty();
-    if (config_.add_bos.value_or(by_default)) out_.before = id_of(out_.bos);
-    if (config_.add_eos.value_or(false)) out_.after = id_of(out_.eos);
+    for (const std::string& token : family_.before) put(token, out_.before);
+    if (config_.add_bos.value_or(family_.bos)) put(out_.bos, out_.before);
+    if (config_.add_eos.value_or(false)) put(out_.eos, out_.after);
+  }
+
+  void put(const std::string& written, std::vector<int32_t>& side) const {
+    if (const auto id = id_of(written)) side.push_back(*id);
   }
 
   std::optional<int32_t> id_of(const std::string& written) const {
@@ -225,6 +233,7 @@ class Loader {
   std::string_view bytes_;
   const TokenizerConfig& config_;
   const std::string& where_;
+  SentencePieceFamily family_;
   Parts out_;
 };
 

@@ -38,8 +38,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> tokens, bool skip_special) const = 0;
 };
 
-// Finds tokenizer.json, else tokenizer.model (SentencePiece), in a model folder, with
-// tokenizer_config.json beside it. Errors name the file and what is wrong with it.
-Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& model_dir);
+// `path` is a folder, where the first of tokenizer.json, tokenizer.model, *.tiktoken, and
+// vocab.json with merges.txt is read, or one such file. What kind it is, its bytes tell.
+// tokenizer_config.json and its companions are looked for beside it. Errors name the file and what
+// is wrong with it.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path);
 
 }  // namespace skiff

@@ -31,6 +31,7 @@ class Reader {
 
   void read_config(const Fields& fields) {
     config.tokenizer_class = fields.get<std::string>("tokenizer_class", "");
+    config.name_or_path = fields.get<std::string>("name_or_path", "");
     if (fields.has("add_bos_token")) config.add_bos = fields.need<bool>("add_bos_token");
     if (fields.has("add_eos_token")) config.add_eos = fields.need<bool>("add_eos_token");
     config.legacy = fields.get("legacy", true);

@@ -9,7 +9,7 @@
 namespace skiff {
 
 struct TokenizerConfig {
-  std::string tokenizer_class;
+  std::string tokenizer_class, name_or_path;
   std::string bos, eos;                  // written forms; empty if there is none
   std::optional<bool> add_bos, add_eos;  // as given in the file
   bool legacy = true;                    // SentencePiece: a space before every stretch of text

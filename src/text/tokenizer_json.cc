@@ -22,13 +22,7 @@ class Builder {
     parts_.normalizer = read_normalizer(value("normalizer"), where_ + ": normalizer");
     parts_.pre_tokenizer = read_pre_tokenizer(value("pre_tokenizer"), where_ + ": pre_tokenizer");
     parts_.decoder = TokenDecoder::read(value("decoder"), where_ + ": decoder");
-    if (!file_.has("model")) fail_load("{}: missing key \"model\"", where_);
-    const Fields model = file_.child("model");
-    BpeFile bpe = read_bpe(model, lists_ ? std::move(*lists_) : read_bpe_lists(model),
-                           parts_.pre_tokenizer.byte_level);
-    parts_.bpe = std::move(bpe.model);
-    parts_.written = std::move(bpe.written);
-    ids_ = std::move(bpe.ids);
+    read_model();
     read_added();
     build_pieces();
     read_frame();
@@ -42,6 +36,30 @@ class Builder {
     static const Json null;
     const auto it = file_.json().find(key);
     return it == file_.json().end() ? null : *it;
+  }
+
+  void read_model() {
+    if (!file_.has("model")) fail_load("{}: missing key \"model\"", where_);
+    const Fields model = file_.child("model");
+    if (model.get<std::string>("type", "") == "Unigram") {
+      if (parts_.pre_tokenizer.byte_level)
+        fail_load("{}: Unigram with a ByteLevel pre_tokenizer is not supported", where_);
+      UnigramFile file = read_unigram(model);
+      parts_.unigram = std::move(file.model);
+      parts_.written = std::move(file.written);
+      index_written();
+    } else {
+      BpeFile file = read_bpe(model, lists_ ? std::move(*lists_) : read_bpe_lists(model),
+                              parts_.pre_tokenizer.byte_level);
+      parts_.bpe = std::move(file.model);
+      parts_.written = std::move(file.written);
+      ids_ = std::move(file.ids);
+    }
+  }
+
+  void index_written() {
+    for (size_t id = 0; id < parts_.written.size(); ++id)
+      if (!parts_.written[id].empty()) ids_.add(parts_.written[id], static_cast<int32_t>(id));
   }
 
   // The file's own added tokens, then what the configuration knows beyond them.
@@ -88,8 +106,11 @@ class Builder {
     for (size_t id = 0; id < parts_.written.size(); ++id) {
       const auto added = added_.find(static_cast<int32_t>(id));
       parts_.special[id] = added != added_.end() && added->second.special;
+      // The reference puts added tokens through ByteLevel as well.
+      const bool as_written =
+          added != added_.end() && (parts_.special[id] || !parts_.decoder.byte_level());
       parts_.pieces[id] =
-          added != added_.end() ? parts_.written[id] : parts_.decoder.piece(parts_.written[id]);
+          as_written ? parts_.written[id] : parts_.decoder.piece(parts_.written[id]);
     }
   }
 

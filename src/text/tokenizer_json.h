@@ -1,4 +1,5 @@
-// text/tokenizer_json.h -- tokenizers described by a Hugging Face tokenizer.json (model type BPE).
+// text/tokenizer_json.h -- tokenizers described by a Hugging Face tokenizer.json (model types BPE
+// and Unigram).
 #pragma once
 #include <memory>
 #include <string>

@@ -1,57 +1,16 @@
 // The tokenizers of real models against what the reference implementations make of some three
 // hundred hard strings (tests/text, written by tools/text/make_vectors.py).
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <chrono>
 #include <iostream>
 #include <random>
-#include <sstream>
 
 #include "text/detokenizer.h"
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_data_test_util.h"
 
 namespace skiff {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path kVectors = fs::path(SKIFF_SOURCE_DIR) / "tests/text";
-const fs::path kData = fs::path(SKIFF_SHARED_DIR) / "data";
-
-std::string unzipped(const fs::path& path) {
-  gzFile file = gzopen(path.c_str(), "rb");
-  std::string out(64 << 20, '\0');
-  const int size = file ? gzread(file, out.data(), static_cast<unsigned>(out.size())) : -1;
-  if (file) gzclose(file);
-  EXPECT_GT(size, 0) << path;
-  out.resize(static_cast<size_t>(std::max(size, 0)));
-  return out;
-}
-
-std::string contents(const fs::path& path) {
-  if (path.extension() == ".gz") return unzipped(path);
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
-// The files of a tokenizer as a model folder has them: all of a data folder, or the one named.
-void gather(const fs::path& source, const TempFolder& folder) {
-  const bool one = !fs::is_directory(source);
-  for (const auto& entry : fs::directory_iterator(one ? source.parent_path() : source)) {
-    const fs::path& path = entry.path();
-    const std::string name = path.filename().string();
-    if (one && path == source) {
-      folder.write("tokenizer.model", contents(path));
-    } else if (name == "tokenizer.json" || name == "tokenizer.json.gz") {
-      if (!one) folder.write("tokenizer.json", contents(path));
-    } else if (!name.starts_with("tokenizer.model") && name != "model.safetensors") {
-      folder.write(name, contents(path));
-    }
-  }
-}
 
 std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   Detokenizer detokenizer(tokenizer, {});
@@ -60,67 +19,48 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
   return out + detokenizer.flush();
 }
 
-class Vectors : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    vectors_ =
-        read_json_file((kVectors / "vectors" / (std::string(GetParam()) + ".json")).string());
-    const fs::path source = kData / vectors_["source"].get<std::string>();
-    if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
-    gather(source, folder_);
-    auto made = load_tokenizer(folder_.path());
-    ASSERT_TRUE(made) << made.error().what;
-    tokenizer_ = std::move(*made);
-  }
-
-  void expect_the_reference() const;
-  void expect_valid_streams() const;
-
-  Json vectors_;
-  TempFolder folder_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-};
-
-void Vectors::expect_the_reference() const {
+void expect_vectors(const Tokenizer& tokenizer, const Json& vectors) {
   const Json strings = read_json_file((kVectors / "strings.json").string());
-  const bool plain = std::string(GetParam()).ends_with(".model");  // as the library alone encodes
   ASSERT_GT(strings.size(), 300u);
   for (size_t i = 0; i < strings.size(); ++i) {
     const auto text = strings[i].get<std::string>();
-    const auto expected = vectors_["ids"][i].get<std::vector<int32_t>>();
-    EXPECT_EQ(tokenizer_->encode(text, {true, !plain}), expected) << strings[i];
-    const std::string decoded = tokenizer_->decode(expected, true);
-    EXPECT_EQ(decoded, vectors_["decoded"].value(std::to_string(i), text));
+    const auto expected = vectors["ids"][i].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer.encode(text, {}), expected) << strings[i];
+    const std::string decoded = tokenizer.decode(expected, true);
+    EXPECT_EQ(decoded, vectors["decoded"].value(std::to_string(i), text));
     // A stream keeps the space that decode() takes from the front.
-    const std::string stream = streamed(*tokenizer_, expected);
+    const std::string stream = streamed(tokenizer, expected);
     EXPECT_TRUE(stream == decoded || stream == " " + decoded) << strings[i] << Json(stream);
   }
 }
 
 // Random tokens stream as valid text.
-void Vectors::expect_valid_streams() const {
+void expect_valid_streams(const Tokenizer& tokenizer) {
   std::mt19937 random(29);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<int32_t> ids(1 + random() % 30);
     std::string bytes;
     for (int32_t& id : ids) {
-      id = static_cast<int32_t>(random() % static_cast<unsigned>(tokenizer_->vocab_size()));
-      if (!tokenizer_->is_special(id)) bytes += tokenizer_->piece(id);
+      id = static_cast<int32_t>(random() % static_cast<unsigned>(tokenizer.vocab_size()));
+      if (!tokenizer.is_special(id)) bytes += tokenizer.piece(id);
     }
-    EXPECT_EQ(streamed(*tokenizer_, ids), utf8_sanitized(bytes));
-    EXPECT_TRUE(is_valid_utf8(tokenizer_->decode(ids, false)));
+    EXPECT_EQ(streamed(tokenizer, ids), utf8_sanitized(bytes));
+    EXPECT_TRUE(is_valid_utf8(tokenizer.decode(ids, false)));
   }
 }
 
+class Vectors : public RealTokenizer {};
+
 TEST_P(Vectors, EqualTheReference) {
-  expect_the_reference();
-  expect_valid_streams();
+  expect_vectors(*tokenizer_, vectors_);
+  expect_valid_streams(*tokenizer_);
 }
 
 // Run with --gtest_also_run_disabled_tests --gtest_filter=*Throughput*.
 TEST_P(Vectors, DISABLED_Throughput) {
-  std::string text, sources = contents(fs::path(SKIFF_SOURCE_DIR) / "src/text/tokenizer.cc") +
-                              contents(kVectors / "strings.json");
+  const std::filesystem::path source = SKIFF_SOURCE_DIR "/src/text/tokenizer.cc";
+  const std::string sources = contents(source) + contents(kVectors / "strings.json");
+  std::string text;
   while (text.size() < 1'000'000) text += sources;
   for (int round = 0; round < 3; ++round) {
     const auto start = std::chrono::steady_clock::now();
@@ -131,38 +71,39 @@ TEST_P(Vectors, DISABLED_Throughput) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Vectors,
-                         testing::Values("qwen2.5", "qwen3", "llama-3", "llama-2", "mixtral",
-                                         "ernie-4.5", "ernie-4.5-thinking", "deepseek-r1", "gpt2",
-                                         "stories260K", "llama-2.model", "ernie-4.5.model",
-                                         "baichuan2.model", "stories260K.model"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = std::isalnum(static_cast<uint8_t>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, Vectors, kRealTokenizers,
+                         [](const auto& info) { return test_name(info.param); });
+
+Json tokenizer_files(const char* folder, const std::vector<const char*>& names) {
+  Json files = Json::object();
+  for (const char* name : names) files[name] = fmt::format("tokenizers/{}/{}", folder, name);
+  return files;
+}
 
 // The two forms of one vocabulary are one tokenizer.
 TEST(RealTokenizers, SpecialTextAcrossFormats) {
-  const fs::path source = kData / "tokenizers/llama-2-7b";
-  if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
   const TempFolder json, model;
-  gather(source, json);
-  model.write("tokenizer.model", contents(source / "tokenizer.model"));
+  const bool found = gather(tokenizer_files("llama-2-7b", {"tokenizer.json"}), json) &&
+                     gather(tokenizer_files("llama-2-7b", {"tokenizer.model"}), model);
+  if (!found) GTEST_SKIP() << "Llama 2's tokenizer is not in " << kData;
   const auto a = load_tokenizer(json.path()), b = load_tokenizer(model.path());
   ASSERT_TRUE(a && b);
   for (const char* text : {"<s>[INST] Hi [/INST] yes </s><s>[INST] x [/INST]", "a</s>b", "<unk>"})
     EXPECT_EQ((*a)->encode(text, {}), (*b)->encode(text, {})) << text;
 }
 
-TEST(RealTokenizers, RankFilesAreRefusedByName) {
-  const fs::path source = kData / "tokenizers/llama3-tiktoken/tokenizer.model";
-  if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
+// tokenizer_config.json names the special tokens of later releases; the rank file does not.
+TEST(RealTokenizers, RankFileWithConfiguration) {
   const TempFolder folder;
-  folder.write("tokenizer.model", contents(source));
+  Json files = tokenizer_files("llama3-tiktoken", {"tokenizer.model"});
+  files.update(tokenizer_files("llama-3-8b", {"tokenizer_config.json"}));
+  if (!gather(files, folder)) GTEST_SKIP() << "Llama 3's tokenizer is not in " << kData;
   const auto made = load_tokenizer(folder.path());
-  ASSERT_FALSE(made);
-  EXPECT_NE(made.error().what.find("tiktoken rank file"), std::string::npos) << made.error().what;
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_EQ((*made)->encode("<|eot_id|>a<|reserved_special_token_250|>", {}),
+            (std::vector<int32_t>{128000, 128009, 64, 128255}));
+  EXPECT_EQ((*made)->vocab_size(), 128256);
+  EXPECT_EQ((*made)->eos(), "<|end_of_text|>");
 }
 
 }  // namespace

@@ -103,6 +103,36 @@ bool is_word_character(char32_t c) {
   }
 }
 
+bool is_mark(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+         category == UTF8PROC_CATEGORY_ME;
+}
+
+bool is_nonspacing_mark(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN;
+}
+
+bool is_control(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+         category == UTF8PROC_CATEGORY_CO;
+}
+
+size_t grapheme_end(std::string_view text, size_t begin) {
+  size_t end = begin;
+  auto last = static_cast<utf8proc_int32_t>(utf8_next(text, &end));
+  utf8proc_int32_t state = 0;
+  while (end < text.size()) {
+    size_t next = end;
+    const auto c = static_cast<utf8proc_int32_t>(utf8_next(text, &next));
+    if (utf8proc_grapheme_break_stateful(last, c, &state)) break;
+    last = c;
+    end = next;
+  }
+  return end;
+}
+
 char32_t utf8_before(std::string_view text, size_t end, size_t* start) {
   size_t i = end - 1;
   while (i > 0 && (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80) --i;

@@ -19,6 +19,13 @@ bool is_white_space(char32_t c);
 // A character of words: letters, marks, decimal digits, connector punctuation (UTS #18 \w).
 bool is_word_character(char32_t c);
 
+bool is_mark(char32_t c);             // general category M
+bool is_nonspacing_mark(char32_t c);  // general category Mn
+bool is_control(char32_t c);          // general categories Cc, Cf and Co
+
+// Where the grapheme cluster (UAX #29, extended) that begins at `begin` of valid UTF-8 ends.
+size_t grapheme_end(std::string_view text, size_t begin);
+
 // The code point that ends at `end` (end > 0) of valid UTF-8, and where it starts.
 char32_t utf8_before(std::string_view text, size_t end, size_t* start);
 

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Writes the reference vectors of tests/text with the `tokenizers` and `sentencepiece` packages.
+"""Writes the reference vectors of tests/text with the `tokenizers`, `sentencepiece` and `tiktoken`
+packages.
 
-    make_vectors.py SHARED_DIR        # needs data/tokenizers and data/models of that folder
+    make_vectors.py SHARED_DIR        # needs data/tokenizers, data/models and data/text of that folder
 
-tests/text/strings.json holds the strings; tests/text/vectors/NAME.json, per tokenizer, their token
-ids (what the model's configuration adds included) and the texts that decoding gives where they
-differ from the strings. Same input, same output.
+tests/text/strings.json holds strings, tests/text/vectors/NAME.json, per tokenizer, their token ids
+(what the model's configuration adds included) and the texts that decoding gives where they differ
+from the strings. tests/text/hard_strings.json holds many more, digests.json the CRC-32 of what each
+tokenizer makes of every hundred of them and of real texts; see Digest. Same input, same output.
 """
-import gzip
 import json
 import pathlib
 import random
+import struct
 import sys
+import zlib
 
-import sentencepiece
-import tokenizers
+from hard_strings import hard_strings, is_young, lone_bytes
+from references import REFERENCES, Json, SentencePiece, contents
+
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/text"
 
 HAND = [
     "", " ", "  ", "   ", "\n", "\n\n", "\n\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t", " \n", "\n ", " \n ",
@@ -59,23 +64,7 @@ FRAGMENTS = [
     "\u4f60", "\u597d", "\u306e", "\u30fc", "\uac00", "\u0639", "\u0301", "\u0308", "\u00e9", "\u00df", "\u0416", "\u03c9", "\u0e33", "\u0915\u094d", "\U0001f600", "\u200d", "\ufe0f", "\U0001f3fd", "\u2581", "\u00a0", "\u3000", "\u2009", "\u00bd", "\u0663", "\x00", "\x7f", "\ufffd",
 ]
 
-# name: folder, kind, tokens that the configuration puts in front although the file does not.
-TOKENIZERS = {
-    "qwen2.5": ("tokenizers/qwen2.5", "json", []),
-    "qwen3": ("tokenizers/qwen3", "json", []),
-    "llama-3": ("tokenizers/llama3-hf-via-bitnet", "json", []),
-    "llama-2": ("tokenizers/llama-2-7b", "json", []),
-    "mixtral": ("tokenizers/mixtral-8x7b-v0.1", "json", []),
-    "ernie-4.5": ("tokenizers/ernie-4.5", "json", []),
-    "ernie-4.5-thinking": ("tokenizers/ernie-4.5-thinking", "json", []),
-    "deepseek-r1": ("tokenizers/deepseek-r1", "json", [0]),
-    "gpt2": ("tokenizers/gpt2", "gpt2", []),
-    "stories260K": ("models/stories260K-hf", "json", []),
-    "llama-2.model": ("tokenizers/llama-2-7b/tokenizer.model", "model", [1]),
-    "ernie-4.5.model": ("tokenizers/ernie-4.5/tokenizer.model.reconstructed", "model", []),
-    "baichuan2.model": ("tokenizers/baichuan2-7b/tokenizer.model", "model", []),
-    "stories260K.model": ("models/stories260K-hf/tokenizer.model", "model", [1]),
-}
+TEXT_BYTES = 200_000  # of each real text: whole lines
 
 
 def strings():
@@ -84,42 +73,79 @@ def strings():
     return HAND + mixed
 
 
-def from_json(folder):
-    path = folder / "tokenizer.json"
-    text = path.read_text("utf8") if path.exists() else gzip.open(f"{path}.gz", "rt", encoding="utf8").read()
-    return tokenizers.Tokenizer.from_str(text)
+def json_lines(values):
+    return "[\n" + ",\n".join(json.dumps(v, separators=(",", ":")) for v in values) + "\n]"
 
 
-def from_gpt2(folder):
-    model = tokenizers.models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens(["<|endoftext|>"])
-    return made
+class Digest:
+    """The CRC-32 of values one after the other, each with an end that no value holds: ids are little-endian
+    int32 and end with -1, texts are UTF-8 and end with 0xFF."""
+
+    def __init__(self):
+        self.crc = 0
+
+    def ids(self, ids):
+        self.crc = zlib.crc32(struct.pack(f"<{len(ids) + 1}i", *ids, -1), self.crc)
+
+    def text(self, text):
+        self.crc = zlib.crc32(text.encode() + b"\xff", self.crc)
 
 
-def encoder_and_decoder(path, kind):
-    if kind == "model":
-        sp = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        return sp.encode, sp.decode
-    hf = from_gpt2(path) if kind == "gpt2" else from_json(path)
-    return lambda s: hf.encode(s).ids, lambda ids: hf.decode(ids, skip_special_tokens=True)
+def digests_of(reference, hard, texts):
+    out = {"ids": [], "decoded": [], "texts": {}}
+    for begin in range(0, len(hard), 100):
+        ids, decoded = Digest(), Digest()
+        for text in hard[begin:begin + 100]:
+            made = reference.encode(text)
+            ids.ids(made)
+            decoded.text(reference.decode(made))
+        out["ids"].append(ids.crc)
+        out["decoded"].append(decoded.crc)
+    for name, text in texts.items():
+        digest, made = Digest(), reference.encode(text)
+        digest.ids(made)
+        digest.text(reference.decode(made))
+        out["texts"][name] = [len(made), digest.crc]
+    if isinstance(reference, SentencePiece):  # the only one that takes bytes
+        digest = Digest()
+        for data in lone_bytes():
+            digest.ids(reference.model.encode(data))
+        out["bytes"] = digest.crc
+    return out
+
+
+def real_texts(data):
+    """What fits of each into TEXT_BYTES, up to the last line that ends there."""
+    out = {}
+    for path in sorted((data / "text").glob("*.txt*")):
+        name = path.name.removesuffix(".gz")
+        out[name] = contents(path.with_name(name))[:TEXT_BYTES].rpartition(b"\n")[0].decode()
+    return out
+
+
+def write_vectors(name, reference, data, texts):
+    ids = [reference.encode(s) for s in texts]
+    decoded = {str(i): d for i, (s, d) in enumerate(zip(texts, map(reference.decode, ids))) if s != d}
+    files = {n: str(p).replace(f"{data}/", "") for n, p in reference.files.items()}
+    (OUT / "vectors" / f"{name}.json").write_text(
+        f'{{"files": {json.dumps(files)},\n"ids": {json_lines(ids)},\n"decoded": {json.dumps(decoded)}}}\n')
+    print(f"{name}: {len(ids)} strings, {len(decoded)} decode differently")
 
 
 def main():
     data = pathlib.Path(sys.argv[1]) / "data"
-    out = pathlib.Path(__file__).resolve().parents[2] / "tests" / "text"
-    texts = strings()
-    (out / "strings.json").write_text("[\n" + ",\n".join(json.dumps(s) for s in texts) + "\n]\n")
-    for name, (path, kind, front) in TOKENIZERS.items():
-        encode, decode = encoder_and_decoder(data / path, kind)
-        ids = [encode(s) for s in texts]
-        decoded = {str(i): d for i, (s, d) in enumerate(zip(texts, map(decode, ids))) if s != d}
-        lines = ",\n".join(json.dumps(front + row, separators=(",", ":")) for row in ids)
-        (out / "vectors" / f"{name}.json").write_text(
-            f'{{"source": {json.dumps(path)},\n"ids": [\n{lines}\n],\n"decoded": {json.dumps(decoded)}}}\n')
-        print(f"{name}: {len(ids)} strings, {len(decoded)} decode differently")
+    texts, hard = strings(), [t for t in hard_strings(1500) if not is_young(t)]
+    (OUT / "strings.json").write_text(json_lines(texts) + "\n")
+    (OUT / "hard_strings.json").write_text(json_lines(hard) + "\n")
+    digests, real = {"lone bytes": [b.hex() for b in lone_bytes()]}, real_texts(data)
+    for name, make in REFERENCES.items():
+        reference = make(data)
+        write_vectors(name, reference, data, texts)
+        digests[name] = digests_of(reference, hard, real)
+    for path in sorted((OUT / "made").glob("*.json")):
+        digests[f"made/{path.stem}"] = digests_of(Json(path.parent, name=path.name), hard, {})
+    lines = (f"{json.dumps(n)}: {json.dumps(d, separators=(',', ':'))}" for n, d in digests.items())
+    (OUT / "digests.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":

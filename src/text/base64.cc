@@ -1,0 +1,33 @@
+#include "text/base64.h"
+
+namespace skiff {
+namespace {
+
+int digit_of(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+}  // namespace
+
+std::optional<std::string> bytes_from_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  text.remove_suffix(text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0);
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  unsigned bits = 0, held = 0;
+  for (const char c : text) {
+    const int digit = digit_of(c);
+    if (digit < 0) return std::nullopt;
+    held = held << 6 | static_cast<unsigned>(digit);
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    out += static_cast<char>(held >> bits & 0xFF);
+  }
+  return out;
+}
+
+}  // namespace skiff

@@ -1,0 +1,20 @@
+// text/tiktoken_tokenizer.h -- tokenizers published as a tiktoken rank file (tokenizer.model of
+// Llama 3, qwen.tiktoken of Qwen 1).
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "text/tokenizer.h"
+#include "text/tokenizer_config.h"
+
+namespace skiff {
+
+// `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error
+// (kInvalid: broken; kUnsupported: no known family, see tiktoken_family.h). Tokens of `config`
+// stand before those of the family that have their ids.
+Result<std::unique_ptr<Tokenizer>> parse_tiktoken(std::string_view bytes,
+                                                  const TokenizerConfig& config,
+                                                  const std::string& where);
+
+}  // namespace skiff
