@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/load_error.h"
+#include "base/log.h"
 #include "serve/load_client.h"
 #include "serve/null_engine.h"
 #include "serve/server.h"
@@ -205,6 +206,7 @@ int run(const std::string& folder, int connections, int tokens) {
 }  // namespace skiff::bench
 
 int main(int argc, char** argv) {
+  skiff::init_log("warning");
   const std::string folder = argc > 1 ? argv[1] : "models/demo";
   if (folder == "--client" && argc == 5)
     return skiff::bench::run_client(static_cast<uint16_t>(std::stoi(argv[2])), std::stoi(argv[3]),

@@ -1,6 +1,7 @@
 #include "serve/access_log.h"
 
-#include "base/log.h"
+#include <algorithm>
+#include <array>
 
 namespace skiff {
 
@@ -11,8 +12,15 @@ std::string access_line(const HttpRecord& record) {
                      record.complete ? "" : " cut=true");
 }
 
+spdlog::level::level_enum access_level(const HttpRecord& record) {
+  static constexpr std::array kProbes{"/health", "/live", "/ping", "/metrics"};
+  const bool probe = std::ranges::find(kProbes, record.target) != kProbes.end();
+  return probe && record.status == 200 ? spdlog::level::debug : spdlog::level::info;
+}
+
 void log_access(const HttpRecord& record) {
-  if (spdlog::should_log(spdlog::level::info)) spdlog::info("{}", access_line(record));
+  const auto level = access_level(record);
+  if (spdlog::should_log(level)) spdlog::log(level, "{}", access_line(record));
 }
 
 }  // namespace skiff

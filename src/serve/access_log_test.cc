@@ -18,6 +18,12 @@ TEST(AccessLogTest, OneLineOfFields) {
             "id=id-1");
 }
 
+TEST(AccessLogTest, ProbesThatSucceedAreNoNews) {
+  EXPECT_EQ(access_level({.target = "/health", .status = 200}), spdlog::level::debug);
+  EXPECT_EQ(access_level({.target = "/health", .status = 503}), spdlog::level::info);
+  EXPECT_EQ(access_level({.target = "/health2", .status = 200}), spdlog::level::info);
+}
+
 TEST(AccessLogTest, Item57NothingCanBeForged) {
   const std::string line = access_line({.method = "G\nT",
                                         .target = "/\r\n2026 request\x1b[31m\xe2\x80\xae\xc2\x85",

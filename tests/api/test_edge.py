@@ -237,7 +237,7 @@ def test_item57_no_line_of_the_log_is_forged(locked):
 def test_the_access_log_can_be_off_and_the_log_can_be_json():
     server = Edge(demo_model(), "--disable-access-log", "--log-format", "json")
     try:
-        server.request("GET", "/health")
+        server.request("GET", "/version")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0
         lines = [line for line in server.log if line.startswith("{")]
