@@ -48,6 +48,20 @@ std::string first_model(LoadClient& client) {
   fail_load("GET /v1/models told no model; name it with --served-model-name");
 }
 
+// What short requests felt is told apart from what long ones did.
+void print_by_length(const Simulation& run, int long_prompt) {
+  std::vector<double> brief, lengthy;
+  for (const SimulatedRequest& r : run.requests)
+    if (!r.refused) (r.input > long_prompt ? lengthy : brief).push_back(r.first_token - r.arrived);
+  for (const auto& [name, waits] : {std::pair{"up to", &brief}, std::pair{"above", &lengthy}}) {
+    const Percentiles p = percentiles_of(*waits);
+    fmt::print(
+        "first token, prompts {} {} tokens: {} requests, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} "
+        "ms\n",
+        name, long_prompt, waits->size(), p.p50 * 1e3, p.p99 * 1e3, p.max * 1e3);
+  }
+}
+
 void print_simulation(const Simulation& run) {
   std::vector<double> ttft, tpot, e2e;
   double tokens = 0;
@@ -131,7 +145,23 @@ int bench_simulate(const Args& args) {
   setup.limits.max_rows = given("max-num-batched-tokens", 8192);
   setup.limits.max_logit_rows = setup.limits.max_seqs;
   setup.limits.policy.row_context = doubling_context(model.spec);
-  print_simulation(simulate(setup, planned_requests(args)));
+  const int long_prompt = std::max(setup.limits.max_context / 25, 512);
+  if (args.text("sim-policy") == "fifo")
+    setup.limits.policy = {.ageing = 0,
+                           .long_yields = 0,
+                           .long_prompt = 1 << 30,
+                           .long_chunk = 0,
+                           .max_long_partial = 0,
+                           .max_overtakes = 0,
+                           .reserve = 0};
+  std::vector<TracedRequest> requests = planned_requests(args);
+  if (args.given("max-input"))
+    std::erase_if(requests,
+                  [&](const TracedRequest& r) { return r.input > args.integer("max-input"); });
+  if (requests.empty()) throw UsageError("--max-input leaves no request");
+  const Simulation run = simulate(setup, requests);
+  print_simulation(run);
+  print_by_length(run, long_prompt);
   return 0;
 }
 

@@ -125,6 +125,8 @@ constexpr Flag kBenchmarks[] = {
     {"sim-bandwidth", kFloat, kBench, "4000", "simulate: GB/s that it reads.", 1e-6, 1e9},
     {"sim-kv-memory", kFloat, kBench, "80", "simulate: GB for the KV cache.", 1e-6, 1e6},
     {"sim-step-us", kFloat, kBench, "500", "simulate: microseconds that every step costs besides.", 0, 1e9},
+    {"sim-policy", kChoice, kBench, "default", "simulate: fifo: first come, first served, to compare with.", 0, 0, "default|fifo"},
+    {"max-input", kInt, kBench, "", "simulate: leave out requests with longer prompts.", 1, kMaxCount},
     {"sim-weight-bytes", kFloat, kBench, "2", "simulate: bytes of one weight.", 0.1, 8},
 };
 
