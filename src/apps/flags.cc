@@ -48,6 +48,7 @@ constexpr Flag kServer[] = {
     {"max-logprobs", kInt, kServe, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
     {"enable-logprob", kSwitch, kServe, "true", "Log-probabilities are always available; =false refuses them."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM.", 0, 86400},
+    {"refuse-unknown-fields", kSwitch, kServe, "false", "Request fields that the API does not have are a 400, not ignored."},
     {"max-body-size", kInt, kServe, "16777216", "Largest request body, in bytes.", 1024, 1 << 30},
     {"log-level", kChoice, kRuns, "info", "What is logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
 };

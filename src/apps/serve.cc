@@ -53,6 +53,7 @@ ServerConfig server_config(const Args& args, const std::string& folder, const Ll
   config.model_path = folder;
   config.version = SKIFF_VERSION;
   config.defaults = defaults_of(llm.model().generation);
+  config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
   return config;
 }

@@ -19,8 +19,9 @@ using Clock = std::chrono::steady_clock;
 
 std::vector<Route> all_routes(Front& front) {
   std::vector<Route> routes;
-  for (auto& protocol : {openai_routes(front), probe_routes(front)})
+  for (auto& protocol : {openai_routes(front), tokenize_routes(front), probe_routes(front)})
     routes.insert(routes.end(), protocol.begin(), protocol.end());
+  for (Route& route : info_routes(front, routes)) routes.push_back(std::move(route));
   return routes;
 }
 

@@ -22,6 +22,7 @@ struct ServerConfig {
   std::string model_path;                // "root" in /v1/models
   std::string version = "0.1.0";
   SamplingDefaults defaults;
+  bool refuse_unknown_fields = false;  // 400 for a field that the API does not have
   int max_concurrency = 512;        // generation requests at a time; more are answered 429
   double stream_idle_seconds = 15;  // silence before a keep-alive comment in a stream
   std::vector<std::string> api_keys;      // any one opens every route; empty: none is asked for
