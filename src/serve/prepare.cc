@@ -130,7 +130,9 @@ Result<std::string> render(const Conversation& conversation, const std::string& 
   auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
                                                     {"eos_token", context.tokenizer.eos()}});
   if (!made) return invalid("chat_template", made.error().what);
-  return (*made)->render(conversation);
+  auto text = (*made)->render(conversation);
+  if (text) return text;
+  return invalid("chat_template", text.error().what);
 }
 
 Error too_long(const PrepareContext& context, const std::string& have) {
