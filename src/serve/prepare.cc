@@ -10,6 +10,7 @@ namespace {
 
 // Bounds on what costs time per token or memory per request.
 constexpr size_t kMaxStopStrings = 64, kMaxStopBytes = 1024, kMaxStopTokens = 1024;
+constexpr size_t kAlwaysTokenized = 1 << 20, kTokenizedPerPosition = 64;  // bytes
 constexpr size_t kMaxBadWords = 1024, kMaxBadWordTokens = 64;
 constexpr float kGreedyBelow = 1e-6f;  // logits divided by less would overflow
 
@@ -168,14 +169,14 @@ std::vector<Token> encode(const Request& request, const std::string& text,
   return context.special->encode(context.tokenizer, text, options);
 }
 
+// Far more text than the context can hold is refused before time is spent on it. Normalization
+// may shrink text (NFC by a factor of 3 at most), hence the 4.
 Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareContext& context) {
-  if (has_tokens(request)) return std::get<std::vector<Token>>(request.input);
+  if (has_tokens(request) || request.truncate_prompt != 0) return prompt_tokens(request, context);
   auto text = prompt_text(request, context);
   if (!text) return text.error();
-  // Far more text than the context can hold is refused before time is spent on it. Normalization
-  // may shrink text (NFC by a factor of 3 at most), hence the 4.
   const size_t at_least = text->size() / (4 * context.longest_piece);
-  if (request.truncate_prompt == 0 && at_least > static_cast<size_t>(context.config.max_model_len))
+  if (at_least > static_cast<size_t>(context.config.max_model_len))
     return too_long(context, fmt::format("more than {}", at_least));
   return encode(request, *text, context);
 }
@@ -226,10 +227,18 @@ size_t longest_piece(const Tokenizer& tokenizer) {
   return longest;
 }
 
+// Tokenizing costs time in proportion to the text, on a thread that others wait for. What a context
+// can hold many times over is tokenized all the same, to be counted or cut; a megabyte always is.
 Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context) {
   if (has_tokens(request)) return std::get<std::vector<Token>>(request.input);
   auto text = prompt_text(request, context);
   if (!text) return text.error();
+  const size_t most = std::max(
+      kAlwaysTokenized, kTokenizedPerPosition * static_cast<size_t>(context.config.max_model_len));
+  if (text->size() > most)
+    return invalid("input_length",
+                   fmt::format("the prompt has {} bytes of text, at most {} are tokenized",
+                               text->size(), most));
   return encode(request, *text, context);
 }
 

@@ -93,8 +93,8 @@ class Service {
   // prompt that cannot be used, "input_length" for one that does not fit the context, else the
   // name that OpenAI's API has for the offending value (temperature, n, logit_bias, ...).
   virtual Result<Prepared> prepare(Request request) const = 0;
-  // The prompt's tokens as prepare() would find them, however long; of the rest of the request
-  // nothing is checked.
+  // The prompt's tokens as prepare() would find them, also where they are too many for the context
+  // (to 64 bytes of text for each of its positions, or a megabyte). Nothing else is checked.
   virtual Result<std::vector<Token>> tokenize(const Request& request) const = 0;
   // Never blocks. `sink` may be called before this returns. A service that is stopping answers
   // through the sink, with Finish::kExhausted for every sequence.

@@ -132,6 +132,12 @@ for value in ("x", [], 5, {f"k{i}": i for i in range(300)}):
     chat("chat_template_kwargs", value)
 for value in ("{% for %}", "{{", "{% endif %}", "{{ 1 | nosuchfilter }}"):
     chat("chat_template", value)
+for value in ("{% for i in range(1000000000) %}x{% endfor %}", "{{ 'x' * 1000000000 }}",
+              "{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}",
+              "{% include '/etc/passwd' %}", "{{ 10 ** 100000000 }}",
+              "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+              "{{ " + "(" * 100000 + ")" * 100000 + " }}"):  # 10, 11
+    chat("chat_template", value)
 chat("chat_template", 5)
 case(CHAT, {"messages": MESSAGES, "chat_template": "{{ raise_exception('no') }}"},
      "chat_template")
@@ -162,6 +168,7 @@ case(TEXT, {"prompt": "word " * 20000}, "prompt", TOO_LONG)
 case(TEXT, {"prompt": "x" * (8 << 20)}, "prompt", TOO_LONG)
 case(TEXT, {"prompt": "word " * 20000, "truncate_prompt_tokens": 5000}, "prompt", TOO_LONG)
 case(TEXT, {"prompt": "x", "min_tokens": CONTEXT}, "prompt", TOO_LONG)
+case(TEXT, {"prompt": "x" * (2 << 20), "truncate_prompt_tokens": 5}, "prompt", TOO_LONG)
 text("truncate_prompt_tokens", 0)
 text("prompt_token_ids", [[1], []])
 text("prompt_token_ids", [[1], "x"])
@@ -216,6 +223,7 @@ for path, body in ((CHAT, {"messages": MESSAGES}), (TEXT, {"prompt": "x"}),
 # Tokenizing.
 for value in (5, [], ["x"], {}):
     case(TOKENIZE, {"prompt": value}, "prompt")
+case(TOKENIZE, {"prompt": "x" * (2 << 20)}, "prompt", TOO_LONG)
 case(TOKENIZE, {}, "prompt", MISSING)
 case(TOKENIZE, {"prompt": "x", "messages": MESSAGES}, "prompt")
 case(TOKENIZE, {"prompt": "x", "add_special_tokens": 1}, "add_special_tokens")
