@@ -3,6 +3,7 @@
 #include <random>
 
 #include "apps/bandwidth.h"
+#include "apps/bench.h"
 #include "apps/commands.h"
 #include "base/load_error.h"
 #include "base/queue.h"
@@ -16,22 +17,9 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Bytes of weights that one decoded token must read at batch one: of a mixture of experts only
-// the chosen ones.
+// Bytes of weights that one decoded token must read at batch one.
 double active_weight_bytes(const ModelSpec& spec, DType dtype) {
-  double count = static_cast<double>(spec.vocab) * spec.hidden;
-  for (const Layer& layer : spec.layers) {
-    const Gqa& m = std::get<Gqa>(layer.mixer);
-    count += static_cast<double>(spec.hidden) * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
-    if (const auto* dense = std::get_if<Dense>(&layer.ffn)) {
-      count += 3.0 * spec.hidden * dense->width;
-    } else {
-      const Moe& moe = std::get<Moe>(layer.ffn);
-      count += static_cast<double>(spec.hidden) *
-               (3.0 * moe.width * moe.router.top_k + 3.0 * moe.shared_width + moe.router.experts);
-    }
-  }
-  return count * static_cast<double>(bytes(dtype));
+  return active_parameters(spec) * static_cast<double>(bytes(dtype));
 }
 
 std::vector<Token> random_prompt(std::mt19937& rng, int vocab, int length) {
@@ -139,10 +127,12 @@ class Bench {
 int run_bench(const Args& args) {
   const auto& words = args.positional();
   const std::string what = words.empty() ? "" : words.front();
+  if (what == "serve") return bench_serve(args);
+  if (what == "simulate") return bench_simulate(args);
   if (what != "latency" && what != "throughput")
     throw UsageError(
-        fmt::format("skiff bench measures latency or throughput, as in skiff bench latency "
-                    "models/demo; not \"{}\"",
+        fmt::format("skiff bench measures latency, throughput, serve or simulate, as in skiff "
+                    "bench latency models/demo; not \"{}\"",
                     what));
   const std::string folder = model_folder(args, 1);
   Bench bench(args, engine_config(args, folder));

@@ -18,7 +18,7 @@ constexpr Flag kModel[] = {
     {"model", kText, kSizes | kTokenize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
     {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
     {"tokenizer", kText, kTexts, "", "Folder of the tokenizer; default: the model folder."},
-    {"served-model-name", kText, kServe, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
+    {"served-model-name", kText, kServe | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
     {"dtype", kChoice, kSizes, "auto", "Arithmetic and weights in memory. auto: bfloat16 for a bfloat16 or float16 checkpoint, else float32.", 0, 0, "auto|float32|bfloat16"},
     {"device", kChoice, kSizes, "cpu", "cpu, or the slow and obvious reference.", 0, 0, "cpu|reference"},
     {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
@@ -83,7 +83,22 @@ constexpr Flag kTokens[] = {
 constexpr Flag kBenchmarks[] = {
     {"input-len", kInt, kBench, "512", "Prompt tokens of each request.", 1, kMaxCount},
     {"output-len", kInt, kBench, "64", "Generated tokens of each request.", 1, kMaxCount},
-    {"num-prompts", kInt, kBench, "16", "Requests (throughput).", 1, 1e6},
+    {"num-prompts", kInt, kBench, "16", "Requests (throughput, serve, simulate); with --trace at most so many.", 1, 1e6},
+    {"url", kText, kBench, "http://127.0.0.1:8000", "serve: the server, any that speaks OpenAI's protocol over http.", 0, 0},
+    {"key", kText, kBench, "", "serve: its API key.", 0, 0},
+    {"endpoint", kChoice, kBench, "completions", "serve: which endpoint.", 0, 0, "completions|chat"},
+    {"trace", kText, kBench, "", "serve, simulate: replay this trace (Mooncake JSON lines or Azure CSV).", 0, 0},
+    {"trace-speed", kFloat, kBench, "1", "serve, simulate: play the trace so many times as fast.", 1e-6, 1e6},
+    {"request-rate", kFloat, kBench, "", "serve, simulate: requests a second, as a Poisson process, instead of the trace's times.", 1e-6, 1e6},
+    {"concurrency", kInt, kBench, "0", "serve: so many requests at a time, whatever their times; 0: at their times.", 0, 65536},
+    {"slo-ttft", kFloat, kBench, "0", "serve: milliseconds to the first token within which a request is good; 0: any.", 0, 1e9},
+    {"slo-tpot", kFloat, kBench, "0", "serve: milliseconds per output token within which a request is good; 0: any.", 0, 1e9},
+    {"json", kSwitch, kBench, "false", "serve: one JSON object instead of a table."},
+    {"sim-tflops", kFloat, kBench, "600", "simulate: TFLOP/s that the machine reaches.", 1e-6, 1e9},
+    {"sim-bandwidth", kFloat, kBench, "4000", "simulate: GB/s that it reads.", 1e-6, 1e9},
+    {"sim-kv-memory", kFloat, kBench, "80", "simulate: GB for the KV cache.", 1e-6, 1e6},
+    {"sim-step-us", kFloat, kBench, "500", "simulate: microseconds that every step costs besides.", 0, 1e9},
+    {"sim-weight-bytes", kFloat, kBench, "2", "simulate: bytes of one weight.", 0.1, 8},
 };
 
 // Known to FastDeploy's users, not built yet.

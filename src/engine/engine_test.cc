@@ -37,6 +37,15 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.max_context = rng() % 4 ? 64 : 40;
   s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 10);
   s.limits.chunked_prefill = rng() % 4 != 0;
+  s.limits.policy = {.ageing = pick(0, 5),
+                     .long_yields = pick(0, 4),
+                     .long_prompt = pick(2, 24),
+                     .long_chunk = pick(0, 10),
+                     .row_context = pick(0, 9),
+                     .max_partial = pick(0, 2),
+                     .max_long_partial = pick(0, 2),
+                     .max_overtakes = pick(0, 3),
+                     .reserve = static_cast<double>(pick(0, 4))};
   s.depth = static_cast<size_t>(pick(1, 2));
   s.share = rng() % 4 != 0;
   s.drafts = rng() % 2;
@@ -60,6 +69,8 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
     if (rng() % 4 == 0) s.params.min_tokens = static_cast<int>(rng() % 10);
     s.stop.max_tokens = 1 + static_cast<int>(rng() % 36);
     if (rng() % 2) s.stop.tokens = {5, 17};
+    if (rng() % 5 == 0) s.cache.salt = rng() % 2 ? "one" : "two";
+    s.cache.share = rng() % 8 != 0;
     if (priorities) s.priority = static_cast<int>(rng() % 3) - 1;
     all.push_back(std::move(s));
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -19,6 +20,11 @@ namespace {
 
 Progress progress_bar(const EngineConfig& config) {
   return make_progress_bar(config.quiet ? "" : "loading weights");
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) ^ device();
 }
 
 Event refusal(SeqId id) {
@@ -97,7 +103,8 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
     : loaded_(config),
       sink_(std::move(sink)),
       limits_(limits_of(loaded_.config, loaded_.model.spec)),
-      cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching),
+      cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching,
+             random_seed()),
       scheduler_(limits_, cache_),
       executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_),
       runner_(executor_),

@@ -70,7 +70,8 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
           .max_context = config.max_model_len,
           .max_logit_rows = std::max(kLogitRows, config.max_num_seqs),
           .vocab = spec.vocab,
-          .chunked_prefill = config.chunked_prefill};
+          .chunked_prefill = config.chunked_prefill,
+          .policy = {.row_context = doubling_context(spec)}};
 }
 
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) {

@@ -6,15 +6,15 @@
 
 namespace skiff {
 
-CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes)
+CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed)
     : block_size_(block_size),
       share_(share_prefixes),
       pool_(num_blocks),
-      tree_(pool_, block_size) {}
+      tree_(pool_, block_size, seed) {}
 
 int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
   SKIFF_CHECK(table.blocks.empty());
-  if (share_) table.blocks = tree_.match(tokens);
+  if (share_ && table.sharing.share) table.blocks = tree_.match(tokens, table.sharing.salt);
   table.published = static_cast<int>(table.blocks.size());
   return table.published * block_size_;
 }
@@ -29,18 +29,20 @@ bool CacheIndex::grow(BlockTable& table, int tokens) {
 }
 
 void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int computed) {
-  if (!share_) return;
+  if (!share_ || !table.sharing.share) return;
   const auto size = static_cast<size_t>(block_size_);
   for (; table.published < computed / block_size_; ++table.published) {
     const auto i = static_cast<size_t>(table.published);
     const BlockId parent = i == 0 ? PrefixTree::kRoot : table.blocks[i - 1];
-    table.blocks[i] = tree_.insert(parent, tokens.subspan(i * size, size), table.blocks[i]);
+    table.blocks[i] =
+        tree_.insert(parent, tokens.subspan(i * size, size), table.blocks[i], table.sharing.salt);
   }
 }
 
 void CacheIndex::close(BlockTable& table) {
   for (const BlockId id : table.blocks) tree_.drop(id);
-  table = {};
+  table.blocks.clear();
+  table.published = 0;
 }
 
 }  // namespace skiff

@@ -7,6 +7,7 @@ namespace skiff {
 // The blocks of one sequence: position p lies in blocks[p / block_size]. Only CacheIndex changes
 // it.
 struct BlockTable {
+  CacheSharing sharing;  // set before open()
   std::vector<BlockId> blocks;
   int published = 0;  // the first so many blocks are in the prefix tree
 };
@@ -16,7 +17,8 @@ struct BlockTable {
 // whoever will write it. Not thread-safe.
 class CacheIndex {
  public:
-  CacheIndex(int num_blocks, int block_size, bool share_prefixes);
+  // `seed` makes the places of the hash tables unknown to those who choose the tokens.
+  CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed = 0);
   // Start a sequence from whatever prefix of `tokens` is cached; returns how many tokens that is,
   // a multiple of the block size. Leave out of `tokens` what must be computed in any case.
   int open(BlockTable& table, std::span<const Token> tokens);

@@ -187,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomCache, testing::Range(0, 60));
 
 TEST(PrefixTree, EqualHashesAreNotEqualTokens) {
   BlockPool pool(4);
-  PrefixTree tree(pool, 2, [](BlockId, std::span<const Token>) -> uint64_t { return 1; });
+  PrefixTree tree(pool, 2, /*seed=*/0,
+                  [](uint64_t, BlockId, std::span<const Token>) -> uint64_t { return 1; });
   const Tokens ab{1, 2}, cd{3, 4};
   const BlockId a = tree.insert(PrefixTree::kRoot, ab, pool.take());
   const BlockId b = tree.insert(a, cd, pool.take());
@@ -200,6 +201,46 @@ TEST(PrefixTree, EqualHashesAreNotEqualTokens) {
   EXPECT_EQ(tree.evict(9), 3);
   EXPECT_EQ(pool.num_free(), 4);
   EXPECT_EQ(tree.size(), 0);
+}
+
+TEST(PrefixTree, ADifferentSaltSeesNothing) {
+  for (const PrefixTree::Hash hash :
+       {PrefixTree::hash_edge,
+        +[](uint64_t, BlockId, std::span<const Token>) -> uint64_t { return 1; }}) {
+    BlockPool pool(4);
+    PrefixTree tree(pool, 2, /*seed=*/5, hash);
+    const Tokens ab{1, 2}, cd{3, 4}, all{1, 2, 3, 4};
+    const BlockId a = tree.insert(PrefixTree::kRoot, ab, pool.take(), "alice");
+    const BlockId b = tree.insert(a, cd, pool.take(), "alice");
+    const BlockId c = tree.insert(PrefixTree::kRoot, ab, pool.take(), "bob");
+    EXPECT_NE(a, c);
+    EXPECT_EQ(tree.match(all, "alice"), (std::vector{a, b}));
+    EXPECT_EQ(tree.match(all, "bob"), (std::vector{c}));
+    EXPECT_TRUE(tree.match(all).empty());
+    for (const BlockId id : {a, a, b, b, c, c}) tree.drop(id);
+    EXPECT_EQ(tree.evict(9), 3);
+    const BlockId d = tree.insert(PrefixTree::kRoot, ab, pool.take());
+    EXPECT_TRUE(tree.match(all, "alice").empty()) << "what a block once held is forgotten";
+    EXPECT_EQ(tree.match(all), (std::vector{d}));
+  }
+}
+
+TEST(CacheIndex, WhoDoesNotShareNeitherGivesNorTakes) {
+  CacheIndex cache(8, 2, true);
+  const Tokens tokens{1, 2, 3, 4};
+  BlockTable shy;
+  shy.sharing.share = false;
+  ASSERT_TRUE(cache.grow(shy, 4));
+  cache.publish(shy, tokens, 4);
+  EXPECT_EQ(cached(cache, tokens), 0);
+  BlockTable open = filled(cache, tokens);
+  EXPECT_EQ(cached(cache, tokens), 4);
+  BlockTable again;
+  again.sharing.share = false;
+  EXPECT_EQ(cache.open(again, tokens), 0);
+  cache.close(shy);
+  cache.close(open);
+  EXPECT_EQ(cache.num_free(), 8);
 }
 
 TEST(PrefixTree, ALongChainIsCheap) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,17 +24,20 @@ namespace skiff {
 class PrefixTree {
  public:
   static constexpr BlockId kRoot = -1;
-  using Hash = uint64_t (*)(BlockId parent, std::span<const Token> tokens);
-  static uint64_t hash_edge(BlockId parent, std::span<const Token> tokens);
+  using Hash = uint64_t (*)(uint64_t seed, BlockId parent, std::span<const Token> tokens);
+  static uint64_t hash_edge(uint64_t seed, BlockId parent, std::span<const Token> tokens);
 
   // The pool must outlive the tree. Any hash is right; a bad one is slow.
-  PrefixTree(BlockPool& pool, int block_size, Hash hash = hash_edge);
-  // The longest known prefix of `tokens`, in whole blocks. Each block is shared to the caller.
-  std::vector<BlockId> match(std::span<const Token> tokens);
+  PrefixTree(BlockPool& pool, int block_size, uint64_t seed = 0, Hash hash = hash_edge);
+  // The longest known prefix of `tokens`, in whole blocks, among what was inserted with the same
+  // salt. Each block is shared to the caller.
+  std::vector<BlockId> match(std::span<const Token> tokens, const std::string& salt = {});
   // Remember that the caller's `block` holds `tokens` (one block of them) after the path that ends
   // in `parent`, which the caller holds. Returns the block that the caller holds from now on:
-  // `block`, or the one that the tree knew before, in exchange for it.
-  BlockId insert(BlockId parent, std::span<const Token> tokens, BlockId block);
+  // `block`, or the one that the tree knew before, in exchange for it. The salt counts where the
+  // parent is the root: what lies below is told apart by its parents.
+  BlockId insert(BlockId parent, std::span<const Token> tokens, BlockId block,
+                 const std::string& salt = {});
   // Give back one reference on any block of the pool, in the tree or not.
   void drop(BlockId id);
   // Free up to `want` blocks, the least recently dropped leaves first. Returns how many.
@@ -52,7 +56,10 @@ class PrefixTree {
 
   Node& node(BlockId id) { return nodes_[static_cast<size_t>(id)]; }
   std::span<Token> tokens_of(BlockId id);
-  BlockId find(BlockId parent, std::span<const Token> tokens, uint64_t hash);
+  uint64_t hash_of(BlockId parent, std::span<const Token> tokens, const std::string& salt) const;
+  bool same_salt(BlockId id, const std::string& salt) const;
+  BlockId find(BlockId parent, std::span<const Token> tokens, uint64_t hash,
+               const std::string& salt);
   void share(BlockId id);
   void add_leaf(BlockId id);     // to leaves_, if it is a leaf that only the tree holds
   void remove_leaf(BlockId id);  // from leaves_, if it is there
@@ -60,9 +67,11 @@ class PrefixTree {
 
   BlockPool& pool_;
   size_t block_size_;
+  uint64_t seed_;
   Hash hash_;
   std::vector<Node> nodes_;                           // a block of the tree is its own node
   std::vector<Token> tokens_;                         // [num_blocks, block_size]
+  std::unordered_map<BlockId, std::string> salts_;    // of blocks below the root, if not empty
   std::unordered_multimap<uint64_t, BlockId> index_;  // hash of (parent, tokens) -> node
   std::set<std::pair<uint64_t, BlockId>> leaves_;     // evictable now, by Node::dropped
   int evictable_ = 0;                                 // nodes that only the tree holds

@@ -41,12 +41,19 @@ struct StopRule {
   bool operator==(const StopRule&) const = default;
 };
 
+// Whose keys and values a sequence may find in the prefix cache, and who may find its own.
+struct CacheSharing {
+  bool share = true;  // false: neither
+  std::string salt;   // only those with the same one; "" is one of them
+};
+
 struct NewSequence {
   SeqId id = 0;  // unique for the life of the engine
   std::vector<Token> prompt;
   SamplingParams params;
   StopRule stop;
   int priority = 0;  // lower first
+  CacheSharing cache;
 };
 
 struct Cancel {

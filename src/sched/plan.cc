@@ -1,5 +1,6 @@
 // The planning half of Scheduler; scheduler.cc has the rest.
 #include <algorithm>
+#include <cmath>
 
 #include "sched/plan_builder.h"
 #include "sched/scheduler.h"
@@ -14,6 +15,7 @@ StepPlan Scheduler::plan() {
     decodes += s->left() == 1;
     prefills |= s->left() > 1;
   }
+  reserve_ = std::max(0.0, reserve_ - limits_.policy.reserve_decay);
   PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
   const uint64_t preemptions = counters_.preemptions;
   const bool roomy = continue_decodes(step) && continue_prefills(step);
@@ -94,30 +96,64 @@ bool Scheduler::wait_for_room(const Sequence& s) {
                              [](const auto& r) { return r.second->finish != Finish::kNone; });
 }
 
+// Blocks that a running sequence is sure to want, or may soon.
+int Scheduler::reserve_of(const Sequence& s) const {
+  const int have = static_cast<int>(s.table.blocks.size());
+  const int known = std::max(0, cache_.blocks_for(s.total()) - have);
+  const int most = std::max(0, cache_.blocks_for(s.prompt_len + s.limit) - have);
+  return std::min(most, known + std::max(1, static_cast<int>(std::ceil(reserve_))));
+}
+
 int Scheduler::reserved_blocks() const {
   int blocks = 0;
-  for (const auto& [rank, s] : running_) {
-    if (s->finish != Finish::kNone) continue;
-    const int have = static_cast<int>(s->table.blocks.size());
-    blocks += std::max(0, cache_.blocks_for(s->total()) - have) + 1;
-  }
+  for (const auto& [rank, s] : running_)
+    if (s->finish == Finish::kNone) blocks += reserve_of(*s);
   return blocks;
 }
 
+// In the order of rank. One that finds no memory is passed by some that do, as Policy bounds it; a
+// long prompt that may not be cut yet is passed by all.
 void Scheduler::admit(PlanBuilder& step) {
+  constexpr size_t kMostPassed = 8, kMostSkipped = 64;  // what looking may cost in one step
+  std::vector<Sequence*> passed;
+  size_t skipped = 0;
   int reserved = reserved_blocks();
-  while (!waiting_.empty() && !free_slots_.empty() && step.rows_left() > 0) {
-    Sequence& s = *waiting_.begin()->second;
-    s.planned = cache_.open(s.table, std::span(s.tokens).first(static_cast<size_t>(s.reusable())));
-    if (step.rows_for(s) == 0 || !fits(s, reserved)) {
-      cache_.close(s.table);
-      s.planned = 0;
-      return;
+  Partial partial = count_partial();
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (free_slots_.empty() || step.rows_left() == 0) return;
+    Sequence& s = *it->second;
+    ++it;
+    if (s.known() > step.rows_for(s) && !may_be_partial(s, partial)) {
+      if (++skipped > kMostSkipped) return;
+      continue;
     }
-    start(s, step);
-    const int have = static_cast<int>(s.table.blocks.size());
-    reserved += std::max(0, cache_.blocks_for(s.total()) - have) + 1;
+    s.planned = cache_.open(s.table, std::span(s.tokens).first(static_cast<size_t>(s.reusable())));
+    const bool rows = step.rows_for(s) > 0;
+    if (rows && fits(s, reserved)) {
+      start(s, step);
+      reserved += reserve_of(s);
+      partial.add(s);
+      for (Sequence* waits : passed) ++waits->overtaken;
+      continue;
+    }
+    cache_.close(s.table);
+    s.planned = 0;
+    passed.push_back(&s);
+    if (!rows || s.overtaken >= limits_.policy.max_overtakes || passed.size() > kMostPassed) return;
   }
+}
+
+Scheduler::Partial Scheduler::count_partial() const {
+  Partial partial;
+  for (const auto& [rank, s] : running_)
+    if (s->finish == Finish::kNone) partial.add(*s);
+  return partial;
+}
+
+bool Scheduler::may_be_partial(const Sequence& s, const Partial& now) const {
+  const Policy& policy = limits_.policy;
+  if (policy.max_partial > 0 && now.all >= policy.max_partial) return false;
+  return !s.is_long || policy.max_long_partial == 0 || now.of_long < policy.max_long_partial;
 }
 
 bool Scheduler::fits(const Sequence& s, int reserved) const {
@@ -145,6 +181,7 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
 void Scheduler::preempt(Sequence& s) {
   SKIFF_CHECK(s.in_flight == 0 && s.unknown == 0);
   ++counters_.preemptions;
+  reserve_ = limits_.policy.reserve;
   if (holder_ == &s) holder_ = nullptr;
   cache_.close(s.table);
   free_slots_.push_back(s.slot);

@@ -1,6 +1,7 @@
 #include "sched/plan_builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -22,7 +23,8 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool 
     : limits_(limits),
       rows_(limits.max_rows),
       logit_rows_(limits.max_logit_rows),
-      draft_rows_(draft_rows(limits, decodes, prefills)) {
+      draft_rows_(draft_rows(limits, decodes, prefills)),
+      long_cost_(limits.policy.long_chunk) {
   plan_.step = step;
   plan_.page_start = {0};
 }
@@ -33,13 +35,21 @@ int PlanBuilder::drafts_for(const Sequence& s) const {
       0, std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1}));
 }
 
+// In rows at the beginning of a text; taken at the first row of a chunk, which is short.
+double PlanBuilder::cost_of_row(const Sequence& s) const {
+  const int context = limits_.policy.row_context;
+  return context > 0 ? 1 + static_cast<double>(s.planned) / context : 1;
+}
+
 int PlanBuilder::rows_for(const Sequence& s) const {
   int want = s.left();
   if (s.owes_report())
     want = s.planned < s.reported ? s.reported - s.planned : std::min(want, logit_rows_);
   const bool may_cut = limits_.chunked_prefill || want > limits_.max_rows - limits_.max_seqs;
   if (want > rows_ && !may_cut) return 0;
-  const int count = std::min(want, rows_);
+  int count = std::min(want, rows_);
+  if (s.is_long && limits_.chunked_prefill && limits_.policy.long_chunk > 0)
+    count = std::min(count, std::max(0, static_cast<int>(std::ceil(long_cost_ / cost_of_row(s)))));
   return count == s.left() && logit_rows_ == 0 ? 0 : count;
 }
 
@@ -62,6 +72,7 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   plan_.pages.insert(plan_.pages.end(), pages, s.table.blocks.end());
   plan_.page_start.push_back(static_cast<int32_t>(plan_.pages.size()));
 
+  if (s.is_long && count > 1 + draft) long_cost_ -= count * cost_of_row(s);
   s.planned = end;
   s.unknown += sample;
   ++s.in_flight;

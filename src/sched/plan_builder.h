@@ -24,10 +24,13 @@ class PlanBuilder {
   StepPlan take() { return std::move(plan_); }
 
  private:
+  double cost_of_row(const Sequence& s) const;
+
   const Limits& limits_;
   StepPlan plan_;
   int rows_, logit_rows_;  // left
   int draft_rows_;         // left
+  double long_cost_;       // left, see Policy::long_chunk
 };
 
 }  // namespace skiff

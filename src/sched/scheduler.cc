@@ -5,8 +5,19 @@
 
 namespace skiff {
 
+namespace {
+
+Limits resolved(Limits limits) {
+  // Four per cent, as FastDeploy has it, but no chunks so small that they waste the device.
+  if (limits.policy.long_prompt == 0)
+    limits.policy.long_prompt = std::max(limits.max_context / 25, 512);
+  return limits;
+}
+
+}  // namespace
+
 Scheduler::Scheduler(const Limits& limits, CacheIndex& cache)
-    : limits_(limits),
+    : limits_(resolved(limits)),
       cache_(cache),
       // The last token of a sequence is never computed, so it needs no place in the cache.
       capacity_(static_cast<int>(std::min<int64_t>(
@@ -60,16 +71,24 @@ Status Scheduler::add(NewSequence in) {
   if (Status status = check(in); !status) return status;
   auto s = std::make_unique<Sequence>();
   s->id = in.id;
-  s->rank = {in.priority, ++arrivals_};
   s->params = std::move(in.params);
   s->stop_tokens = std::move(in.stop.tokens);
   s->prompt_len = static_cast<int>(in.prompt.size());
+  s->is_long = s->prompt_len > limits_.policy.long_prompt;
+  s->rank = rank_of(in.priority, s->is_long);
   s->limit = std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
   s->tokens = std::move(in.prompt);
+  s->table.sharing = std::move(in.cache);
   waiting_.emplace(s->rank, s.get());
   const bool is_new = all_.emplace(in.id, std::move(s)).second;
   SKIFF_CHECK(is_new, "sequence {} exists already", in.id);
   return ok();
+}
+
+Rank Scheduler::rank_of(int priority, bool is_long) {
+  const auto arrival = static_cast<int64_t>(++arrivals_);
+  const int64_t yields = is_long ? limits_.policy.long_yields : 0;
+  return {arrival + int64_t{limits_.policy.ageing} * priority + yields, -arrival};
 }
 
 void Scheduler::cancel(SeqId id) {

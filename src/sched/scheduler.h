@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "kv/cache_index.h"
 #include "message/step.h"
+#include "sched/policy.h"
 #include "sched/sequence.h"
 
 namespace skiff {
@@ -24,6 +25,7 @@ struct Limits {
   // of that (longer than max_rows - max_seqs, or max_logit_rows where prompt log-probabilities
   // are wanted) is cut all the same, so that rows stay bounded and nothing is refused.
   bool chunked_prefill = true;
+  Policy policy;
 };
 
 struct SchedulerStats {
@@ -35,8 +37,8 @@ struct SchedulerStats {
 // Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi-Serve, Agrawal et al.
 // 2024). A step takes, each in order of Rank: one row of every sequence that decodes, then rows of
 // running prompts, then new sequences. So a prompt never delays a decode by more than one step.
-// New sequences start only when the blocks for all their known tokens, and one for each running
-// sequence, are there; none overtakes another.
+// New sequences start only when the blocks for all their known tokens, and a reserve for each
+// running sequence, are there. Who goes before whom, and how often at most, is Policy's.
 //
 // When blocks run out, the sequence of the highest rank number that no step in flight names gives
 // up its blocks and waits to be computed again from the tokens that it has. Sequences that ended
@@ -67,13 +69,25 @@ class Scheduler {
 
  private:
   using Queue = std::map<Rank, Sequence*>;
+  // Prompts that are partly computed.
+  struct Partial {
+    int all = 0, of_long = 0;
+    void add(const Sequence& s) {
+      all += s.left() > 1;
+      of_long += s.is_long && s.left() > 1;
+    }
+  };
 
   Status check(const NewSequence& sequence) const;
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step);
   void admit(PlanBuilder& step);
+  Partial count_partial() const;
+  bool may_be_partial(const Sequence& s, const Partial& now) const;
   bool fits(const Sequence& s, int reserved) const;
   int reserved_blocks() const;
+  int reserve_of(const Sequence& s) const;
+  Rank rank_of(int priority, bool is_long);
   bool make_room(Sequence& s, int tokens);
   Sequence* victim_for(const Sequence& s) const;
   bool wait_for_room(const Sequence& s);
@@ -96,6 +110,7 @@ class Scheduler {
   // drain and make_room() can preempt them.
   const Sequence* holder_ = nullptr;
   uint64_t step_ = 0, arrivals_ = 0;
+  double reserve_ = 0;  // blocks for each running sequence, see Policy::reserve
   SchedulerStats counters_;
 };
 

@@ -9,8 +9,9 @@
 
 namespace skiff {
 
-// Who goes first: the lower priority number, then the earlier arrival. Kept through preemption.
-using Rank = std::pair<int, uint64_t>;
+// Who goes first: the lower number (see policy.h); of two with the same one, the later arrival,
+// since the earlier has then yielded less than it should. Kept through preemption.
+using Rank = std::pair<int64_t, int64_t>;
 
 struct Sequence {
   SeqId id = 0;
@@ -18,7 +19,9 @@ struct Sequence {
   SamplingParams params;
   std::vector<Token> stop_tokens;
   int prompt_len = 0;
-  int limit = 0;  // most tokens to produce: max_tokens, or what the context leaves
+  bool is_long = false;  // by its prompt
+  int overtaken = 0;     // later ones that started while there was no memory for this one
+  int limit = 0;         // most tokens to produce: max_tokens, or what the context leaves
 
   std::vector<Token> tokens;  // prompt and output as far as the host knows
   std::vector<Token> drafts;  // guesses of what comes after `tokens`

@@ -284,7 +284,8 @@ RequestId EngineService::start(Prepared request, Sink sink) {
                          .prompt = active->request.prompt,
                          .params = active->request.params,
                          .stop = active->request.stop,
-                         .priority = active->request.priority};
+                         .priority = active->request.priority,
+                         .cache = active->request.cache};
     sequence.params.seed += static_cast<uint64_t>(i);
     sequences.push_back(std::move(sequence));
   }

@@ -1,4 +1,6 @@
 // The JSON of POST /v1/chat/completions.
+#include "base/json_text.h"
+#include "serve/openai_error.h"
 #include "serve/openai_logprobs.h"
 #include "serve/openai_shape.h"
 
@@ -11,21 +13,19 @@ class ChatWriter : public ChoiceWriter {
              const Tokenizer& tokenizer)
       : index_(index), call_(call), prompt_(prompt), tokenizer_(tokenizer) {}
 
-  std::vector<Json> stream(Reply reply) override {
-    std::vector<Json> out;
-    if (!std::exchange(opened_, true)) out.push_back(opening(reply));
+  std::vector<std::string> stream(Reply reply) override {
+    std::vector<std::string> out;
+    if (!std::exchange(opened_, true)) out.push_back(json_text(opening(reply)));
     const bool ids = call_.return_token_ids && !reply.tokens.empty();
     const bool logprobs = call_.logprobs && !reply.logprobs.empty();
-    if (!reply.text.empty() || ids || logprobs) {
-      Json delta{{"content", reply.text}};
-      if (ids) delta["completion_token_ids"] = reply.tokens;
-      Json choice = chunk(std::move(delta), nullptr);
-      if (logprobs) choice["logprobs"] = chat_logprobs(reply.logprobs, tokenizer_);
-      out.push_back(std::move(choice));
-    }
+    if (ids || logprobs)
+      out.push_back(json_text(annotated(reply, ids, logprobs)));
+    else if (!reply.text.empty())
+      out.push_back(plain(reply.text));
     if (reply.finish != Finish::kNone) {
-      out.push_back(chunk(Json::object(), finish_reason(reply.finish)));
-      out.back()["stop_reason"] = stop_reason(reply);
+      Json end = chunk(Json::object(), finish_reason(reply.finish));
+      end["stop_reason"] = stop_reason(reply);
+      out.push_back(json_text(end));
     }
     return out;
   }
@@ -35,8 +35,8 @@ class ChatWriter : public ChoiceWriter {
   Json whole() override {
     Json message{{"role", "assistant"}, {"content", whole_.text}, {"refusal", nullptr}};
     if (call_.return_token_ids) {
-      message["prompt_token_ids"] = prompt_.tokens;
-      message["completion_token_ids"] = whole_.tokens;
+      add_ids(message, "prompt", prompt_.tokens);
+      add_ids(message, "completion", whole_.tokens);
     }
     Json choice{{"index", index_},
                 {"message", std::move(message)},
@@ -57,9 +57,30 @@ class ChatWriter : public ChoiceWriter {
             {"finish_reason", std::move(finish)}};
   }
 
+  // Nearly all events of nearly all streams, so written without a tree.
+  std::string plain(std::string_view text) const {
+    std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", index_);
+    append_json_string(out, text);
+    return out += R"(},"logprobs":null,"finish_reason":null})";
+  }
+
+  Json annotated(const Reply& reply, bool ids, bool logprobs) const {
+    Json delta{{"content", reply.text}};
+    if (ids) add_ids(delta, "completion", reply.tokens);
+    Json choice = chunk(std::move(delta), nullptr);
+    if (logprobs) choice["logprobs"] = chat_logprobs(reply.logprobs, tokenizer_);
+    return choice;
+  }
+
+  // FastDeploy's names: ids, and beside them the text that they stand for.
+  void add_ids(Json& message, const std::string& which, const std::vector<Token>& tokens) const {
+    message[which + "_token_ids"] = tokens;
+    message[which + "_tokens"] = tokenizer_.decode(tokens, /*skip_special=*/false);
+  }
+
   Json opening(const Reply& reply) const {
     Json delta{{"role", "assistant"}, {"content", ""}};
-    if (call_.return_token_ids) delta["prompt_token_ids"] = prompt_.tokens;
+    if (call_.return_token_ids) add_ids(delta, "prompt", prompt_.tokens);
     Json choice = chunk(std::move(delta), nullptr);
     if (call_.prompt_logprobs)
       choice["prompt_logprobs"] = prompt_logprobs_json(reply.prompt_logprobs, tokenizer_);

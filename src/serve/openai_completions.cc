@@ -1,4 +1,6 @@
 // The JSON of POST /v1/completions.
+#include "base/json_text.h"
+#include "serve/openai_error.h"
 #include "serve/openai_logprobs.h"
 #include "serve/openai_shape.h"
 
@@ -15,15 +17,19 @@ class CompletionWriter : public ChoiceWriter {
         tokenizer_(tokenizer),
         logprobs_(tokenizer, call.request.params.logprobs > 0) {}
 
-  std::vector<Json> stream(Reply reply) override {
+  std::vector<std::string> stream(Reply reply) override {
     const bool first = !std::exchange(opened_, true);
+    if (is_plain(reply, first)) {
+      if (reply.text.empty()) return {};
+      return {plain(reply.text)};
+    }
     const bool ids = call_.return_token_ids && (first || !reply.tokens.empty());
     const bool prompt_logprobs = first && call_.prompt_logprobs;
     Json choice = write(reply, first);
     if (reply.finish == Finish::kNone && choice["text"].get_ref<const std::string&>().empty() &&
         choice["logprobs"].is_null() && !ids && !prompt_logprobs)
       return {};
-    return {std::move(choice)};
+    return {json_text(choice)};
   }
 
   void gather(Reply reply) override { append(whole_, std::move(reply)); }
@@ -31,6 +37,24 @@ class CompletionWriter : public ChoiceWriter {
   Json whole() override { return write(whole_, /*first=*/true); }
 
  private:
+  bool is_plain(const Reply& reply, bool first) const {
+    return !first && reply.finish == Finish::kNone && !call_.return_token_ids &&
+           !call_.discard_output && call_.request.params.logprobs == kNoLogprobs;
+  }
+
+  // Nearly all events of nearly all streams, so written without a tree.
+  std::string plain(std::string_view text) const {
+    std::string out = fmt::format(R"({{"index":{},"text":)", index_);
+    append_json_string(out, text);
+    return out += R"(,"logprobs":null,"finish_reason":null})";
+  }
+
+  // FastDeploy's names: ids, and beside them the text that they stand for.
+  void add_ids(Json& choice, const std::string& which, const std::vector<Token>& tokens) const {
+    choice[which + "_token_ids"] = tokens;
+    choice[which + "_tokens"] = tokenizer_.decode(tokens, /*skip_special=*/false);
+  }
+
   Json write(const Reply& reply, bool first) {
     Json choice{{"index", index_},
                 {"text", first && call_.echo ? prompt_.echo : std::string()},
@@ -46,8 +70,8 @@ class CompletionWriter : public ChoiceWriter {
     if (first && call_.prompt_logprobs)
       choice["prompt_logprobs"] = prompt_logprobs_json(reply.prompt_logprobs, tokenizer_);
     if (call_.return_token_ids) {
-      if (first) choice["prompt_token_ids"] = prompt_.tokens;
-      choice["completion_token_ids"] = call_.discard_output ? std::vector<Token>() : reply.tokens;
+      if (first) add_ids(choice, "prompt", prompt_.tokens);
+      add_ids(choice, "completion", call_.discard_output ? std::vector<Token>() : reply.tokens);
     }
     return choice;
   }

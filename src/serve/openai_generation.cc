@@ -1,7 +1,9 @@
 #include "serve/openai_generation.h"
 
+#include <algorithm>
 #include <ctime>
 
+#include "base/json_text.h"
 #include "serve/openai_body.h"
 
 namespace skiff {
@@ -23,6 +25,25 @@ ApiError why_ended(const Front& front, const Reply& reply) {
                    reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
 
+// What every JSON object of one generation begins with.
+std::string envelope_head(const std::string& id, const char* object, int64_t created,
+                          const std::string& model) {
+  std::string head = R"({"id":)";
+  append_json_string(head, id);
+  head += fmt::format(R"(,"object":"{}","created":{},"model":)", object, created);
+  append_json_string(head, model);
+  return head += R"(,"choices":[)";
+}
+
+// A field that fills an event up to a multiple of this many bytes, since the sizes of encrypted
+// events tell how long their tokens are.
+constexpr size_t kEventSize = 64;
+std::string obfuscation(size_t size) {
+  constexpr std::string_view kField = R"(,"obfuscation":"")";
+  return fmt::format(R"(,"obfuscation":"{:x<{}}")", "",
+                     kEventSize - (size + kField.size()) % kEventSize);
+}
+
 bool is_failure(Finish finish) {
   return finish == Finish::kExhausted || finish == Finish::kCancelled;
 }
@@ -37,6 +58,8 @@ Generation::Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, 
       id_(std::move(id)),
       model_(model_told(front, call_.model)),
       created_(std::time(nullptr)),
+      drawn_(std::max(call_.request.n, call_.best_of)),
+      head_(envelope_head(id_, shape_.chunk_object(), created_, model_)),
       reply_(std::move(reply)),
       place_(std::move(place)),
       last_write_(Clock::now()) {}
@@ -52,10 +75,12 @@ void Generation::start(std::vector<Prepared> prompts) {
     prompts_.push_back(std::move(info));
   }
   for (size_t i = 0; i < prompts.size(); ++i)
-    for (int j = 0; j < call_.request.n; ++j)
+    for (int j = 0; j < drawn_; ++j)
       writers_.push_back(
           shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i], tokenizer));
   usages_.resize(prompts.size());
+  held_.resize(writers_.size());
+  likelihoods_.resize(writers_.size());
   front_->gate.watch(shared_from_this());
   for (size_t i = 0; i < prompts.size(); ++i) {
     const RequestId request = front_->service.start(
@@ -82,13 +107,14 @@ void Generation::take(size_t prompt, Reply reply) {
     if (done_) return;
     usages_[prompt] = reply.usage;
     const bool last = reply.last;
+    const size_t writer = prompt * static_cast<size_t>(drawn_) + static_cast<size_t>(reply.index);
     failed = is_failure(reply.finish);
     if (failed) {
       fail(why_ended(*front_, reply));
     } else if (call_.stream) {
-      stream(prompt, std::move(reply));
+      stream(writer, std::move(reply));
     } else {
-      writers_[prompt * call_.request.n + reply.index]->gather(std::move(reply));
+      gather(writer, std::move(reply));
     }
     if (last && !done_ && ++ended_ == prompts_.size()) finish();
   }
@@ -103,41 +129,81 @@ void Generation::open() {
                         .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
 }
 
-bool Generation::write_event(const Json& json) {
+// False once nobody reads.
+bool Generation::write_event(const std::string& choice, const std::string& usage) {
   last_write_ = Clock::now();
-  return reply_->write("data: " + json_text(json) + "\n\n");
+  std::string event;
+  event.reserve(6 + head_.size() + choice.size() + usage.size() + 4 + kEventSize);
+  event += "data: ";
+  event += head_;
+  event += choice;
+  event += ']';
+  event += usage;
+  if (call_.obfuscate) event += obfuscation(event.size());
+  event += "}\n\n";
+  return reply_->write(std::move(event));
 }
 
-void Generation::stream(size_t prompt, Reply reply) {
-  const Usage so_far = reply.usage;
-  open();
-  for (Json& choice : writers_[prompt * call_.request.n + reply.index]->stream(std::move(reply))) {
-    Json event = envelope(shape_.chunk_object(), Json::array({std::move(choice)}));
-    if (call_.continuous_usage)
-      event["usage"] = usage_json(so_far);
-    else if (call_.include_usage)
-      event["usage"] = nullptr;
-    if (!write_event(event)) return;
+void Generation::gather(size_t writer, Reply reply) {
+  for (const PositionLogprobs& position : reply.logprobs) {
+    likelihoods_[writer].sum += position.chosen.logprob;
+    ++likelihoods_[writer].tokens;
   }
+  writers_[writer]->gather(std::move(reply));
+}
+
+void Generation::stream(size_t writer, Reply reply) {
+  const Usage so_far = reply.usage;
+  if (call_.max_streaming_tokens > 1) {
+    Reply& held = held_[writer];
+    append(held, std::move(reply));
+    if (std::ssize(held.tokens) < call_.max_streaming_tokens && held.finish == Finish::kNone)
+      return;
+    reply = std::exchange(held, {});
+  }
+  open();
+  std::string usage;
+  if (call_.continuous_usage)
+    usage = R"(,"usage":)" + json_text(usage_json(so_far));
+  else if (call_.include_usage)
+    usage = R"(,"usage":null)";
+  for (const std::string& choice : writers_[writer]->stream(std::move(reply)))
+    if (!write_event(choice, usage)) return;
 }
 
 void Generation::finish() {
   done_ = true;
   place_.reset();
-  if (!call_.stream) {
-    Json choices = Json::array();
-    for (auto& writer : writers_) choices.push_back(writer->whole());
-    Json body = envelope(shape_.object(), std::move(choices));
-    body["usage"] = usage_json(usage());
-    return reply_->send(json_response(body));
-  }
-  if (call_.include_usage) {
-    Json event = envelope(shape_.chunk_object(), Json::array());
-    event["usage"] = usage_json(usage());
-    write_event(event);
-  }
+  if (!call_.stream) return reply_->send({.status = 200, .body = whole()});
+  if (call_.include_usage) write_event("", R"(,"usage":)" + json_text(usage_json(usage())));
   reply_->write("data: [DONE]\n\n");
   reply_->end_stream();
+}
+
+// The n likeliest of the sequences drawn, likeliest first.
+std::vector<Json> Generation::best_of_prompt(size_t prompt) const {
+  const size_t first = prompt * static_cast<size_t>(drawn_);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < static_cast<size_t>(drawn_); ++i) order.push_back(first + i);
+  if (drawn_ > call_.request.n)
+    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+      return likelihoods_[a].mean() > likelihoods_[b].mean();
+    });
+  std::vector<Json> choices;
+  for (int i = 0; i < call_.request.n; ++i) choices.push_back(writers_[order[i]]->whole());
+  return choices;
+}
+
+std::string Generation::whole() const {
+  std::string body = envelope_head(id_, shape_.object(), created_, model_);
+  int index = 0;
+  for (size_t prompt = 0; prompt < prompts_.size(); ++prompt)
+    for (Json& choice : best_of_prompt(prompt)) {
+      choice["index"] = index;
+      if (index++ > 0) body += ',';
+      body += json_text(choice);
+    }
+  return body += R"(],"usage":)" + json_text(usage_json(usage())) + "}";
 }
 
 // The status is gone once a stream is open; then the error is its last event, without [DONE].
@@ -145,7 +211,7 @@ void Generation::fail(const ApiError& error) {
   done_ = true;
   place_.reset();
   if (!opened_) return reply_->send(error_response(error));
-  write_event(error_json(error));
+  reply_->write("data: " + json_text(error_json(error)) + "\n\n");
   reply_->end_stream();
 }
 
@@ -179,14 +245,6 @@ void Generation::cut_off() {
   cancel();
 }
 
-Json Generation::envelope(const char* object, Json choices) const {
-  return {{"id", id_},
-          {"object", object},
-          {"created", created_},
-          {"model", model_},
-          {"choices", std::move(choices)}};
-}
-
 Usage Generation::usage() const {
   Usage sum;
   for (const Usage& usage : usages_) {
@@ -205,6 +263,10 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
   for (auto& prompt : call.prompts) {
     Request request = call.request;
     request.input = prompt;
+    if (call.best_of > request.n) {
+      request.n = call.best_of;
+      request.params.logprobs = std::max(request.params.logprobs, 0);
+    }
     auto prepared = service.prepare(std::move(request));
     if (!prepared) return prepared.error();
     all.push_back(std::move(*prepared));

@@ -13,6 +13,13 @@
 
 namespace skiff {
 
+// How likely a reply is, by the mean over its tokens, as best_of compares replies.
+struct Likelihood {
+  double sum = 0;
+  int tokens = 0;
+  double mean() const { return tokens > 0 ? sum / tokens : 0; }
+};
+
 // Lives as long as the service may call back. Thread-safe.
 class Generation : public Running, public std::enable_shared_from_this<Generation> {
  public:
@@ -29,9 +36,11 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   void finish();
   void fail(const ApiError& error);
   void cancel();
+  void gather(size_t writer, Reply reply);
   void open();
-  bool write_event(const Json& json);
-  Json envelope(const char* object, Json choices) const;
+  bool write_event(const std::string& choice, const std::string& usage);
+  std::string whole() const;
+  std::vector<Json> best_of_prompt(size_t prompt) const;
   Usage usage() const;
 
   const std::shared_ptr<Front> front_;
@@ -39,12 +48,16 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   const OpenAiCall call_;
   const std::string id_, model_;
   const int64_t created_;
+  const int drawn_;         // sequences of each prompt, of which n are told
+  const std::string head_;  // of each event of a stream, up to its choices
   const std::shared_ptr<HttpReply> reply_;
   std::shared_ptr<void> place_;
   std::vector<PromptInfo> prompts_;
 
-  std::mutex mutex_;  // guards the rest
-  std::vector<std::unique_ptr<ChoiceWriter>> writers_;
+  std::mutex mutex_;                                    // guards the rest
+  std::vector<std::unique_ptr<ChoiceWriter>> writers_;  // drawn_ of each prompt
+  std::vector<Reply> held_;              // of each writer: what waits until an event is full
+  std::vector<Likelihood> likelihoods_;  // of each writer
   std::vector<Usage> usages_;
   std::vector<RequestId> requests_;
   size_t ended_ = 0;

@@ -26,6 +26,17 @@ MaybeProblem read_reasoning_effort(const OrderedJson& value, OpenAiCall& call) {
                  told(value)};
 }
 
+// An empty one would share with everybody who gave none, which is not what it is for.
+MaybeProblem read_cache_salt(const OrderedJson& value, OpenAiCall& call) {
+  constexpr size_t kMost = 1024;
+  std::string salt;
+  if (auto problem = read_string(value, salt)) return problem;
+  if (salt.empty() || salt.size() > kMost)
+    return Problem{fmt::format("must have 1 to {} bytes, but has {}", kMost, salt.size())};
+  call.request.cache.salt = std::move(salt);
+  return std::nullopt;
+}
+
 MaybeProblem read_documents(const OrderedJson& value, OpenAiCall& call) {
   if (!value.is_array()) return Problem{"must be a list of objects, but is " + told(value)};
   for (const OrderedJson& document : value)
@@ -55,6 +66,8 @@ std::vector<Field> input_fields() {
       {"prompt_token_ids", kBoth, read_prompt_token_ids},
       {"completion_token_ids", kBoth, token_ids_field(SET(call.request.begun))},
       {"truncate_prompt_tokens", kBoth, read_truncation},
+      {"cache_salt", kBoth, read_cache_salt},
+      {"cache_prompt", kBoth, boolean_field(SET(call.request.cache.share))},
       {"add_special_tokens", kCompletions, boolean_field(SET(call.request.add_special))},
       {"add_special_tokens", kChat, boolean_field(SET(call.request.template_special))},
       {"parse_special_tokens", kChat, boolean_field(SET(call.request.message_special))},

@@ -113,7 +113,6 @@ std::vector<Field> other_fields() {
       {"media_io_kwargs", kBoth, not_yet("images and video")},
       {"prompt_embeds", kBoth, not_yet("prompts as embeddings")},
       {"suffix", kCompletions, not_yet("filling in the middle")},
-      {"cache_salt", kBoth, not_yet("prefix caches apart for each client")},
       {"disaggregate_info", kBoth, not_yet("prefill and decode on different servers")},
       {"kv_transfer_params", kBoth, not_yet("prefill and decode on different servers")},
       {"allowed_token_ids", kBoth, not_yet("drawing from a list of tokens")},

@@ -10,10 +10,9 @@ MaybeProblem read_stream_options(const OrderedJson& value, OpenAiCall& call) {
   if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
   call.has_stream_options = true;
   call.include_usage = true;  // FastDeploy's default once there are options
-  bool obfuscation = false;   // random padding against guesses from packet sizes; never added
   for (const auto& [key, target] : {std::pair{"include_usage", &call.include_usage},
                                     std::pair{"continuous_usage_stats", &call.continuous_usage},
-                                    std::pair{"include_obfuscation", &obfuscation}}) {
+                                    std::pair{"include_obfuscation", &call.obfuscate}}) {
     const auto found = value.find(key);
     if (found == value.end() || found->is_null()) continue;
     if (auto problem = read_boolean(*found, *target))

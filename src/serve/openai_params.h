@@ -20,17 +20,18 @@ struct OpenAiCall {
   std::string model;
   Request request;                                // everything but `input`, which prompts has
   std::vector<decltype(Request::input)> prompts;  // chat: one; not empty
-  // Sequences to draw for each prompt, >= request.n: the n of the highest cumulative
-  // log-probability are the choices. Equal to n in a stream.
+  // Sequences to draw for each prompt, >= request.n: the n of the highest mean log-probability
+  // are the choices. Equal to n in a stream.
   int best_of = 0;
   bool stream = false;
   bool include_usage = false, continuous_usage = false;
   bool has_stream_options = false;
-  int max_streaming_tokens = 1;  // >= 1: that many tokens share one event of a stream
-  bool logprobs = false;         // chat
-  bool echo = false;             // completions
-  bool discard_output = false;   // max_tokens 0 with echo: the prompt alone
+  bool logprobs = false;        // chat
+  bool echo = false;            // completions
+  bool discard_output = false;  // max_tokens 0 with echo: the prompt alone
   bool return_token_ids = false;
+  int max_streaming_tokens = 1;  // >= 1: tokens that one event of a stream may gather
+  bool obfuscate = false;        // pad events, so that their sizes do not tell what is in them
   bool prompt_logprobs = false;  // asked for by name, not only through echo
   std::string request_id;        // the client's name for it; may be empty
   // Fields that the API does not have, as the body names them (the first few, shortened).

@@ -19,8 +19,8 @@ struct PromptInfo {
 class ChoiceWriter {
  public:
   virtual ~ChoiceWriter() = default;
-  // The choice objects that a stream sends for this piece: none, one or two.
-  virtual std::vector<Json> stream(Reply reply) = 0;
+  // The choice objects, as JSON text, that a stream sends for this piece: none, one or two.
+  virtual std::vector<std::string> stream(Reply reply) = 0;
   virtual void gather(Reply reply) = 0;
   virtual Json whole() = 0;
 };

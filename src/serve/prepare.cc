@@ -273,6 +273,7 @@ Result<Prepared> prepare_request(Request request, const PrepareContext& context)
   prepared.skip_special = request.skip_special;
   prepared.n = request.n;
   prepared.priority = request.priority;
+  prepared.cache = std::move(request.cache);
   return prepared;
 }
 

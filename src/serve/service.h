@@ -37,6 +37,7 @@ struct Request {
   std::vector<std::string> bad_words;     // each becomes params.bad_words, with and without a space
   int n = 1;                              // sequences; number i draws with seed + i
   int priority = 0;                       // lower first
+  CacheSharing cache;                     // of the prefix cache
 };
 
 struct Usage {
@@ -68,6 +69,7 @@ struct Prepared {
   std::vector<Token> eos;  // those of stop.tokens that are no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
+  CacheSharing cache;
 };
 
 using RequestId = uint64_t;

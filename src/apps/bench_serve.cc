@@ -1,0 +1,138 @@
+// `skiff bench serve`: load on a running server, this one or any that speaks OpenAI's protocol; and
+// `skiff bench simulate`: the same requests against a machine that exists as numbers.
+#include <random>
+
+#include "apps/bench.h"
+#include "base/json.h"
+#include "base/load_error.h"
+#include "load/serve_bench.h"
+#include "load/simulate.h"
+#include "model/kv_cache.h"
+#include "model/loader.h"
+
+namespace skiff {
+namespace {
+
+// Poisson arrivals: exponential gaps of a fixed seed, so that two runs send the same.
+void space_out(std::vector<TracedRequest>& requests, double rate) {
+  std::mt19937_64 rng(1);
+  std::exponential_distribution<double> gap(rate);
+  double at = 0;
+  for (TracedRequest& request : requests) request.at = at += gap(rng);
+}
+
+std::vector<TracedRequest> planned_requests(const Args& args) {
+  std::vector<TracedRequest> out;
+  const auto count = static_cast<size_t>(args.integer("num-prompts"));
+  if (args.given("trace")) {
+    out = read_trace(args.text("trace")).requests;
+    if (args.given("num-prompts") && out.size() > count) out.resize(count);
+    for (TracedRequest& request : out) request.at /= args.number("trace-speed");
+  } else {
+    out.assign(count, {.at = 0,
+                       .input = static_cast<int>(args.integer("input-len")),
+                       .output = static_cast<int>(args.integer("output-len")),
+                       .hashes = {}});
+  }
+  if (args.given("request-rate")) space_out(out, args.number("request-rate"));
+  return out;
+}
+
+std::string first_model(LoadClient& client) {
+  const auto body = client.get("/v1/models");
+  if (!body) fail_load("{}; name the model with --served-model-name", body.error().what);
+  const auto json = parse_json(*body);
+  if (json && json->is_object() && json->contains("data") && json->at("data").is_array() &&
+      !json->at("data").empty() && json->at("data").at(0).is_object())
+    return json->at("data").at(0).value("id", "default");
+  fail_load("GET /v1/models told no model; name it with --served-model-name");
+}
+
+void print_simulation(const Simulation& run) {
+  std::vector<double> ttft, tpot, e2e;
+  double tokens = 0;
+  for (const SimulatedRequest& r : run.requests) {
+    if (r.refused) continue;
+    ttft.push_back(r.first_token - r.arrived);
+    e2e.push_back(r.finished - r.arrived);
+    if (r.output > 1) tpot.push_back((r.finished - r.first_token) / (r.output - 1));
+    tokens += r.output;
+  }
+  ServeReport report;
+  report.sent = static_cast<int>(run.requests.size());
+  report.succeeded = static_cast<int>(ttft.size());
+  report.good = report.succeeded;
+  report.refused = report.sent - report.succeeded;
+  report.seconds = run.seconds;
+  report.completion = tokens;
+  for (const SimulatedRequest& r : run.requests) {
+    report.prompt += r.input;
+    report.cached += r.cached;
+  }
+  report.ttft = percentiles_of(ttft);
+  report.tpot = percentiles_of(tpot);
+  report.e2e = percentiles_of(e2e);
+  fmt::print("simulated: {} steps, device busy {:.1f} %, {} preemptions\n{}", run.steps,
+             100 * run.busy / std::max(run.seconds, 1e-9), run.preemptions, to_text(report));
+}
+
+}  // namespace
+
+int bench_serve(const Args& args) {
+  auto url = parse_url(args.text("url"));
+  if (!url) throw UsageError("--url: " + url.error().what);
+  LoadClient client({.server = *url, .api_key = args.text("key")});
+  ServeBench bench;
+  bench.model =
+      args.given("served-model-name") ? args.text("served-model-name") : first_model(client);
+  bench.chat = args.text("endpoint") == "chat";
+  bench.requests = planned_requests(args);
+  bench.concurrency = static_cast<int>(args.integer("concurrency"));
+  if (bench.concurrency == 0 && !args.given("trace") && !args.given("request-rate"))
+    bench.concurrency = 1;
+  bench.slo_ttft = args.number("slo-ttft") / 1e3;
+  bench.slo_tpot = args.number("slo-tpot") / 1e3;
+  const ServeReport report = run_serve_bench(client, bench);
+  fmt::print("{}", args.on("json") ? to_json(report) + "\n" : to_text(report));
+  if (report.succeeded == 0) fail_load("no request succeeded");
+  return 0;
+}
+
+int bench_simulate(const Args& args) {
+  const std::string folder = model_folder(args, 1);
+  const ModelConfig model = read_model_config(folder, args.text("model-config-name"));
+  const double element = args.number("sim-weight-bytes");
+  double pairs = 0;
+  for (const Layer& layer : model.spec.layers) {
+    const Gqa& m = std::get<Gqa>(layer.mixer);
+    pairs += 4.0 * m.heads * m.head_dim;
+  }
+  SimulationSetup setup;
+  setup.block_size = static_cast<int>(args.integer("block-size"));
+  const double block =
+      static_cast<double>(KvCache::bytes_per_block(model.spec, setup.block_size, DType::kBF16));
+  setup.time = {.fixed = args.number("sim-step-us") * 1e-6,
+                .flop_per_row = 2 * active_parameters(model.spec),
+                .flop_per_pair = pairs,
+                .weight_bytes = active_parameters(model.spec) * element,
+                .kv_bytes = block / setup.block_size,
+                .flops = args.number("sim-tflops") * 1e12,
+                .bandwidth = args.number("sim-bandwidth") * 1e9};
+  setup.num_blocks = static_cast<int>(args.number("sim-kv-memory") * 1e9 / block);
+  if (setup.num_blocks < 1)
+    throw UsageError(fmt::format("--sim-kv-memory {} GB holds no block of {:.1f} MB",
+                                 args.number("sim-kv-memory"), block / 1e6));
+  const auto given = [&](const char* name, int fallback) {
+    return args.given(name) && args.integer(name) > 0 ? static_cast<int>(args.integer(name))
+                                                      : fallback;
+  };
+  setup.limits.max_context = given("max-model-len", model.spec.max_context);
+  setup.limits.max_seqs = given("max-num-seqs", 256);
+  setup.limits.max_rows = given("max-num-batched-tokens", 8192);
+  setup.limits.max_logit_rows = setup.limits.max_seqs;
+  setup.limits.policy.row_context = doubling_context(model.spec);
+  print_simulation(simulate(setup, planned_requests(args)));
+  return 0;
+}
+
+}  // namespace skiff
