@@ -148,6 +148,8 @@ TEST(OpenAiCompletions, ParametersReachTheEngine) {
                                          {"logit_bias", {{"97", -100}}},
                                          {"bad_words", {"xy"}},
                                          {"bad_words_token_ids", {5, {6, 7}}},
+                                         {"cache_salt", "mine"},
+                                         {"cache_prompt", false},
                                          {"priority", 3}});
   ASSERT_EQ(response.status, 200) << response.body;
   const NewSequence seen = server.echo.engine.seen().at(0);
@@ -162,6 +164,8 @@ TEST(OpenAiCompletions, ParametersReachTheEngine) {
   EXPECT_EQ(p.min_tokens, 2);
   EXPECT_EQ(p.seed, 42u);
   EXPECT_EQ(seen.priority, 3);
+  EXPECT_EQ(seen.cache.salt, "mine");
+  EXPECT_FALSE(seen.cache.share);
   EXPECT_EQ(seen.stop.max_tokens, 3);
   EXPECT_EQ(seen.stop.tokens, std::vector<Token>{257});
   EXPECT_EQ(p.logit_bias, (std::vector<std::pair<Token, float>>{{97, -100.f}}));

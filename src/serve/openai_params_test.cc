@@ -163,26 +163,12 @@ TEST(OpenAiParams, AVocabularyOfBiases) {
 }
 
 TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
-  for (const char* name : {"guided_json",
-                           "guided_regex",
-                           "guided_choice",
-                           "guided_grammar",
-                           "structural_tag",
-                           "structured_outputs",
-                           "guided_decoding_backend",
-                           "reasoning_max_tokens",
-                           "response_max_tokens",
-                           "mm_hashes",
-                           "prompt_embeds",
-                           "functions",
-                           "function_call",
-                           "audio",
-                           "cache_salt",
-                           "kv_transfer_params",
-                           "disaggregate_info",
-                           "temp_scaled_logprobs",
-                           "top_p_normalized_logprobs",
-                           "include_draft_logprobs"}) {
+  for (const char* name :
+       {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag",
+        "structured_outputs", "guided_decoding_backend", "reasoning_max_tokens",
+        "response_max_tokens", "mm_hashes", "prompt_embeds", "functions", "function_call", "audio",
+        "kv_transfer_params", "disaggregate_info", "temp_scaled_logprobs",
+        "top_p_normalized_logprobs", "include_draft_logprobs"}) {
     EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "null")), "none") << name;
     const auto refused = parse(Endpoint::kChat, entry(name, "true"));
     ASSERT_FALSE(refused) << name;

@@ -75,7 +75,7 @@ for name in SWITCHES:
 
 NOT_YET = ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag",
            "structured_outputs", "reasoning_max_tokens", "response_max_tokens", "mm_hashes",
-           "functions", "function_call", "audio", "temp_scaled_logprobs", "cache_salt",
+           "functions", "function_call", "audio", "temp_scaled_logprobs",
            "top_p_normalized_logprobs", "include_draft_logprobs", "disaggregate_info",
            "kv_transfer_params", "allowed_token_ids", "logits_processors"]
 for name in NOT_YET:
@@ -99,6 +99,9 @@ for name in ("user", "service_tier", "safety_identifier", "prompt_cache_key", "v
 chat("metadata", "x")
 chat("metadata", {"raw_request": False})
 chat("prediction", "x")
+for value in (5, "", "x" * 1025, ["x"]):
+    chat("cache_salt", value)
+chat("cache_prompt", 1)
 chat("request_id", 5)
 chat("request_id", "x" * 257)
 
