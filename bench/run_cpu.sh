@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # All CPU figures of docs/performance.md, on this machine, now. Leave it idle while this runs.
+# DATA names the folder with text/ and tokenizers/ (default ../shared/data); without it that part is left out.
 #   bench/run_cpu.sh [PYTHON_WITH_TRANSFORMERS] | tee bench/results/<machine>/$(date +%F).txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,3 +25,9 @@ for model in models/demo bench/configs/ernie-4.5-0.3b; do
   echo "## skiff bench throughput $model --load-format $format --input-len 256 --output-len 32 --num-prompts 16"
   $skiff bench throughput $model --load-format $format --input-len 256 --output-len 32 --num-prompts 16 2>/dev/null
 done
+if [ -d "${DATA:-../shared/data}/tokenizers" ]; then
+  cmake --build build/cpu --target bench_tokenizer >/dev/null
+  echo "## bench_tokenizer"
+  build/cpu/bench/bench_tokenizer "${DATA:-../shared/data}" src
+  if [ $# -gt 0 ]; then "$1" bench/peers/hf_tokenizers.py "${DATA:-../shared/data}" src; fi
+fi

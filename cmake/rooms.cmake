@@ -38,7 +38,9 @@ function(skiff_room name)
   endif()
 endfunction()
 
-# All *_fuzz.cc of src/ become libFuzzer programs NAME_fuzz, built by the target `fuzzers`.
+# All *_fuzz.cc of src/ become libFuzzer programs NAME_fuzz, built by the target `fuzzers`. One links
+# its room, or, where that room stands on much that it does not touch, the sources in NAME_SOURCES
+# (patterns) with the targets in NAME_LIBS.
 function(skiff_fuzzers)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_fuzz.cc)
   add_custom_target(fuzzers)
@@ -47,7 +49,14 @@ function(skiff_fuzzers)
     file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR}/src ${source})
     string(REGEX MATCH "^[a-z]+" room ${relative})
     add_executable(${name} EXCLUDE_FROM_ALL ${source})
-    target_link_libraries(${name} PRIVATE ${room})
+    if(${name}_SOURCES)
+      file(GLOB alone CONFIGURE_DEPENDS ${${name}_SOURCES})
+      list(FILTER alone EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+      target_sources(${name} PRIVATE ${alone})
+      target_link_libraries(${name} PRIVATE ${${name}_LIBS})
+    else()
+      target_link_libraries(${name} PRIVATE ${room})
+    endif()
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
     add_dependencies(fuzzers ${name})

@@ -1,162 +1,94 @@
 // `skiff chat`: a conversation in the terminal.
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <iostream>
-#include <thread>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+
+#include "apps/chat_session.h"
 #include "apps/commands.h"
-#include "apps/signals.h"
+#include "apps/line_editor.h"
 #include "base/load_error.h"
-#include "base/utf8.h"
+#include "base/log.h"
 #include "serve/engine_service.h"
 
 namespace skiff {
 namespace {
 
-constexpr std::string_view kCommandsHelp =
-    "  /reset   forget the conversation     /exit   leave (so does Ctrl-D)\n"
-    "  a line that ends with \\ goes on      Ctrl-C  stops the answer\n";
+bool set_in_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value;
+}
 
-// What the terminal's thread waits for: a piece of the answer, or Ctrl-C.
-struct Interrupt {};
-using Happening = std::variant<Reply, Interrupt>;
+// A terminal that understands escape codes.
+bool capable() {
+  const char* term = std::getenv("TERM");
+  return term && *term && std::string_view(term) != "dumb";
+}
 
-class Chat {
- public:
-  Chat(Service& service, const Args& args) : service_(service), args_(args) {}
+Look look_of(const Args& args) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  return {.interactive = terminal && isatty(STDIN_FILENO) && !args.given("message"),
+          .colour = terminal && capable() && !set_in_environment("NO_COLOR")};
+}
 
-  int run() {
-    std::thread watcher([this] { watch(); });
-    fmt::print("{}\n", kCommandsHelp);
-    std::string line;
-    while (!ended_ && read_line(&line)) {
-      if (line == "/exit" || line == "/quit") break;
-      if (line == "/reset")
-        messages_ = OrderedJson::array();
-      else if (line == "/help")
-        fmt::print("{}", kCommandsHelp);
-      else if (line.starts_with("/"))
-        fmt::print("unknown command {}\n{}", line, kCommandsHelp);
-      else if (!line.empty())
-        answer(line);
-    }
-    stop_waiting();
-    watcher.join();
-    return 0;
-  }
+std::unique_ptr<LineSource> lines_of(const Look& look, ChatSignals& signals,
+                                     const HistoryFile& history) {
+  if (look.interactive && capable())
+    return make_line_editor(signals, history.load(), chat_completion);
+  return std::make_unique<PlainLines>(STDIN_FILENO, signals, look.interactive ? stdout : nullptr);
+}
 
- private:
-  void watch() {
-    for (int signal; (signal = wait_for_signal()) != 0;) {
-      if (answering_)
-        happenings_.push(Interrupt{});
-      else
-        fmt::print("\n/exit or Ctrl-D leaves\n> ");
-      std::fflush(stdout);
-      if (signal == SIGTERM) ended_ = true;
-    }
-  }
+std::string folder_name(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::weakly_canonical(folder);
+  return path.filename().empty() ? folder : path.filename().string();
+}
 
-  static bool read_line(std::string* line) {
-    fmt::print("> ");
-    std::fflush(stdout);
-    line->clear();
-    std::string part;
-    while (std::getline(std::cin, part)) {
-      *line += part;
-      if (!line->ends_with('\\')) return true;
-      line->back() = '\n';
-      fmt::print(". ");
-      std::fflush(stdout);
-    }
-    return !line->empty();
-  }
+ServiceConfig service_config(const Llm& llm, const Tokenizer& tokenizer) {
+  ServiceConfig config;
+  config.max_model_len = llm.config().max_model_len;
+  config.vocab_size = llm.model().spec.vocab;
+  config.eos = eos_tokens(llm.model(), &tokenizer);
+  return config;
+}
 
-  Request request() const {
-    Request request;
-    Conversation conversation;
-    conversation.messages = messages_;
-    request.input = std::move(conversation);
-    request.params = sampling_params(args_);
-    request.seed_given = args_.given("seed");
-    request.stop.max_tokens = static_cast<int>(args_.integer("max-tokens"));
-    return request;
-  }
-
-  void answer(const std::string& text) {
-    messages_.push_back({{"role", "user"}, {"content", utf8_sanitized(text)}});
-    answering_ = true;
-    const auto id =
-        service_.submit(request(), [this](Reply reply) { happenings_.push(std::move(reply)); });
-    if (id) {
-      const std::string said = stream(*id);
-      messages_.push_back({{"role", "assistant"}, {"content", said}});
-    } else {
-      fmt::print("{}\n", id.error().what);
-      messages_.erase(messages_.size() - 1);
-    }
-    answering_ = false;
-    happenings_.drain(/*wait=*/false);
-  }
-
-  // Prints pieces as they come; returns the whole text.
-  std::string stream(RequestId id) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    Clock::time_point first;
-    std::string said;
-    int tokens = 0;
-    bool stopped = false;
-    while (auto happening = happenings_.pop()) {
-      if (std::holds_alternative<Interrupt>(*happening)) {
-        service_.cancel(id);
-        stopped = true;
-        break;
-      }
-      const Reply& reply = std::get<Reply>(*happening);
-      if (tokens == 0) first = Clock::now();
-      tokens += static_cast<int>(reply.tokens.size());
-      said += reply.text;
-      fmt::print("{}", reply.text);
-      std::fflush(stdout);
-      if (!reply.why.empty()) fmt::print("{}", reply.why);
-      if (reply.last) break;
-    }
-    const auto seconds = [](auto span) { return std::chrono::duration<double>(span).count(); };
-    const double streaming = seconds(Clock::now() - first);
-    fmt::print("\n\x1b[2m[{}{} tokens, first after {:.0f} ms, {:.1f} tokens/s]\x1b[0m\n",
-               stopped ? "stopped; " : "", tokens, seconds(first - start) * 1e3,
-               streaming > 0 && tokens > 1 ? (tokens - 1) / streaming : 0.0);
-    return said;
-  }
-
-  Service& service_;
-  const Args& args_;
-  OrderedJson messages_ = OrderedJson::array();
-  Queue<Happening> happenings_;
-  std::atomic<bool> answering_{false}, ended_{false};
-};
+int converse(const Args& args, const Look& look, Service& service, const ModelConfig& model,
+             const std::string& name) {
+  ChatSignals signals(look.interactive);
+  const bool keep = look.interactive && args.on("history");
+  const HistoryFile history(keep ? history_path(std::getenv("XDG_STATE_HOME"), std::getenv("HOME"))
+                                 : "");
+  const auto lines = lines_of(look, signals, history);
+  ChatScreen screen(look, stdout, stderr);
+  ChatSession session({service, signals, *lines, history, screen},
+                      ChatSettings(args, model.generation), name);
+  session.set_system(args.text("system"));
+  screen.aside(fmt::format("{}, a context of {} tokens. /help lists commands, Ctrl-D leaves.", name,
+                           service.max_model_len()));
+  const int code = args.given("message") ? session.ask_once(args.text("message")) : session.run();
+  if (screen.failed()) fail_load("cannot write to stdout");
+  return code;
+}
 
 }  // namespace
 
 int run_chat(const Args& args) {
   const std::string folder = model_folder(args);
+  const Look look = look_of(args);
+  if (!args.given("log-level")) spdlog::set_level(spdlog::level::warn);
+  const ModelConfig model = read_model_config(folder, args.text("model-config-name"));
+  ChatSettings(args, model.generation);  // refuses before anything is loaded
   std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) fail_load("{} has no chat template; give one with --chat-template", folder);
   auto events = std::make_shared<EventQueue>();
-  const auto llm = Llm::start(engine_config(args, folder), [events](std::vector<Event> batch) {
-    events->push(std::move(batch));
-  });
+  EngineConfig config = engine_config(args, folder);
+  if (!args.given("max-num-seqs")) config.max_num_seqs = 1;
+  config.quiet = !look.interactive && !args.given("log-level");
+  const auto llm =
+      Llm::start(config, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   LlmPort port(*llm);
-  ServiceConfig config;
-  config.max_model_len = llm->config().max_model_len;
-  config.vocab_size = llm->model().spec.vocab;
-  config.eos = eos_tokens(llm->model(), tokenizer.get());
-  EngineService service(config, port, events, tokenizer, chat);
-  catch_signals();
-  const int code = Chat(service, args).run();
+  EngineService service(service_config(*llm, *tokenizer), port, events, tokenizer, chat);
+  const int code = converse(args, look, service, model, folder_name(folder));
   service.stop();
   llm->stop(/*drain=*/false);
   return code;

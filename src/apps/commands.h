@@ -26,13 +26,20 @@ std::string model_folder(const Args& args, size_t index = 0);
 EngineConfig engine_config(const Args& args, const std::string& folder);
 SamplingParams sampling_params(const Args& args);
 
-// From --tokenizer or the folder. Throws LoadError.
+// --tokenizer, or the model's folder.
+std::string tokenizer_folder(const Args& args, const std::string& folder);
+// From that folder. Throws LoadError.
 std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::string& folder);
 // Null if neither the folder nor --chat-template has one; throws LoadError if it is broken.
 std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args, const std::string& folder);
 
-// A file with the template's variables: "messages", "tools", any others. Throws LoadError.
+// A file with the template's variables: "messages", "tools", "add_generation_prompt",
+// "continue_final_message", any others. Where it does not say whether the reply is opened, it is
+// unless the last message is to be continued. Throws LoadError.
 Conversation read_conversation(const std::string& path);
+
+// `skiff tokenize --chat FILE`: prints the prompt and nothing else. Returns the exit code.
+int render_conversation(const Args& args, const std::string& folder);
 
 // EOS ids of generation_config.json; if that names none, what the tokenizer calls EOS.
 std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer);

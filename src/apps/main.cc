@@ -31,7 +31,11 @@ int run(const Command& command, const std::vector<std::string>& words) {
       return 0;
     }
   const Args args(command.id, words);
-  init_log(command.id & kRuns ? args.text("log-level") : "info");
+  if (command.id & kRuns)
+    init_log(args.text("log-level"),
+             args.text("log-format") == "json" ? LogFormat::kJson : LogFormat::kText);
+  else
+    init_log("info");
   for (const std::string& warning : args.warnings()) spdlog::warn("{}", warning);
   return command.run(args);
 }

@@ -46,11 +46,28 @@ OrderedJson as_user(const std::string& text) {
   return OrderedJson::array({{{"role", "user"}, {"content", text}}});
 }
 
+// What `skiff chat` saves: the answer to the last question, if there is one, is the target.
+Item item_of_messages(const Json& line, const std::string& where) {
+  for (const auto& [key, value] : line.items())
+    if (key != "messages") fail_load("{}: \"{}\" beside \"messages\" is not read", where, key);
+  OrderedJson messages = line.at("messages");
+  if (!messages.is_array() || messages.empty()) fail_load("{}: \"messages\" is no list", where);
+  Item item{.src = line.at("messages")};
+  const OrderedJson& last = messages.back();
+  if (last.is_object() && last.value("role", OrderedJson()) == "assistant") {
+    item.tgt = last.value("content", OrderedJson(""));
+    messages.erase(messages.size() - 1);
+  }
+  item.messages = std::move(messages);
+  return item;
+}
+
 // PaddleNLP's data files: src is a text, or the turns of a chat (user first), answered so far by
 // tgt, a text or a list.
 Item item_of(const Json& line, const std::string& where) {
+  if (line.is_object() && line.contains("messages")) return item_of_messages(line, where);
   if (!line.is_object() || !line.contains("src"))
-    fail_load("{}: expected an object with \"src\"", where);
+    fail_load("{}: expected an object with \"src\" or \"messages\"", where);
   Item item{.src = line.at("src"), .tgt = line.value("tgt", Json(""))};
   if (item.src.is_string()) {
     item.text = item.src.get<std::string>();

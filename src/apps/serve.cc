@@ -1,12 +1,15 @@
 // `skiff serve`: engine, service and server, put together and taken down in order.
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "apps/commands.h"
+#include "apps/edge_flags.h"
 #include "apps/signals.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "serve/engine_service.h"
+#include "serve/host_list.h"
 #include "serve/server.h"
 
 namespace skiff {
@@ -43,43 +46,71 @@ ServiceConfig service_config(const Args& args, const std::string& name, const Ll
   return config;
 }
 
-ServerConfig server_config(const Args& args, const std::string& folder, const Llm& llm) {
+ServerConfig server_config(const Args& args, const std::string& folder) {
   ServerConfig config;
-  config.http.host = args.text("host");
   config.http.port = static_cast<uint16_t>(args.integer("port"));
   config.http.worker_threads = static_cast<int>(args.integer("workers"));
-  config.http.max_body = static_cast<size_t>(args.integer("max-body-size"));
   config.model_names = model_names(args, folder);
   config.model_path = folder;
   config.version = SKIFF_VERSION;
-  config.defaults = defaults_of(llm.model().generation);
+  config.defaults =
+      defaults_of(read_model_config(folder, args.text("model-config-name")).generation);
   config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
+  apply_edge_flags(args, &config);
   return config;
 }
 
-void say_ready(const std::string& host, uint16_t port, const std::string& model) {
-  const std::string reachable = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
+std::string url(const Args& args, uint16_t port) {
+  std::string host = args.text("host");
+  if (is_wildcard(host)) host = "127.0.0.1";
+  if (host.find(':') != std::string::npos && host.front() != '[') host = "[" + host + "]";
+  return fmt::format("{}://{}:{}", args.given("ssl-certfile") ? "https" : "http", host, port);
+}
+
+void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model) {
+  const std::string at = url(args, port);
   fmt::print(
-      "\nServing {} on http://{}:{} (Ctrl-C stops). Try it:\n\n"
-      "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' "
+      "\nServing {} on {} (Ctrl-C stops). Try it:\n\n"
+      "curl {}/v1/chat/completions {}-H 'Content-Type: application/json' "
       "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
       "\"What is the capital of France?\"}}]}}'\n",
-      model, reachable, port, reachable, port);
+      model, at, at, wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
   std::fflush(stdout);
 }
 
-// What would leave a server more open than its owner believes is refused, not warned about.
-void refuse_missing_protection(const Args& args) {
-  for (const char* flag : {"api-key", "ssl-certfile", "ssl-keyfile"})
-    if (args.given(flag))
-      fail_load(
-          "--{} is not there yet, and starting without it would leave the server open; "
-          "put it behind a proxy and drop the flag",
-          flag);
+void warn_about_ports(const Args& args, bool wants_key) {
   if (args.given("metrics-port") && args.integer("metrics-port") != args.integer("port"))
     spdlog::warn("--metrics-port {} is ignored: metrics are on the main port {}",
                  args.integer("metrics-port"), args.integer("port"));
+  if (is_wildcard(args.text("host")) && !wants_key)
+    spdlog::warn(
+        "--host {} without an API key: whoever reaches this port may use the model; give "
+        "--api-key-file, or --host 127.0.0.1 for this machine alone",
+        args.text("host"));
+}
+
+// Weights while they load: for the terminal and for /health.
+Progress loading_progress(const Args& args, Server& server) {
+  Progress bar = make_progress_bar(args.text("log-format") == "json" ? "" : "loading weights");
+  return [bar = std::move(bar), &server](uint64_t done, uint64_t total) {
+    bar(done, total);
+    server.set_loaded(total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total));
+  };
+}
+
+// What SIGHUP asks for.
+void reload(const Args& args, Server& server) {
+  const auto keys = api_keys(args);
+  const Status done = keys ? server.reload(*keys) : Status(keys.error());
+  if (done)
+    spdlog::info("SIGHUP: {} API keys and the TLS files are in use as they are now", keys->size());
+  else
+    spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+}
+
+void serve_until_signal(const Args& args, Server& server) {
+  while (wait_for_signal() == SIGHUP) reload(args, server);
 }
 
 // The first signal lets replies finish, the second cuts them off.
@@ -87,7 +118,9 @@ bool wind_down(Server& server, double seconds) {
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
   std::thread second([&] {
-    if (wait_for_signal() != 0) server.force();
+    int signal;
+    while ((signal = wait_for_signal()) == SIGHUP) spdlog::warn("SIGHUP: not while stopping");
+    if (signal != 0) server.force();
   });
   const bool clean = server.drain(seconds);
   stop_waiting();
@@ -98,28 +131,36 @@ bool wind_down(Server& server, double seconds) {
 }  // namespace
 
 int run_serve(const Args& args) {
-  refuse_missing_protection(args);
+  catch_signals_while_starting();
   const std::string folder = model_folder(args);
+  ServerConfig config = server_config(args, folder);
+  const bool wants_key = !config.api_keys.empty();
   std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
 
+  // The port first: probes have an answer while weights load, and a port in use is found at once.
+  auto server = std::make_unique<Server>(std::move(config));
+  server->start();
+  spdlog::info("listening on {} port {}", args.text("host"), server->port());
+  warn_about_ports(args, wants_key);
+
   auto events = std::make_shared<EventQueue>();
-  const auto llm = Llm::start(engine_config(args, folder), [events](std::vector<Event> batch) {
-    events->push(std::move(batch));
-  });
+  EngineConfig engine = engine_config(args, folder);
+  engine.progress = loading_progress(args, *server);
+  const auto llm =
+      Llm::start(engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   LlmPort port(*llm);
   EngineService service(service_config(args, model_names(args, folder).front(), *llm, *tokenizer),
                         port, events, tokenizer, chat);
-  Server server(server_config(args, folder, *llm), service);
   catch_signals();
-  server.start();
-  say_ready(args.text("host"), server.port(), model_names(args, folder).front());
+  server->open(service);
+  say_ready(args, server->port(), wants_key, model_names(args, folder).front());
 
-  wait_for_signal();
+  serve_until_signal(args, *server);
   const bool clean =
-      wind_down(server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
-  server.stop();
+      wind_down(*server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
+  server.reset();
   service.stop();
   llm->stop(/*drain=*/false);
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");

@@ -1,6 +1,4 @@
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "apps/commands.h"
 #include "base/load_error.h"
@@ -18,11 +16,11 @@ DType compute_dtype(const std::string& wanted, const std::string& folder,
   return stored == "bfloat16" || stored == "float16" ? DType::kBF16 : DType::kF32;
 }
 
+}  // namespace
+
 std::string tokenizer_folder(const Args& args, const std::string& folder) {
   return args.given("tokenizer") ? args.text("tokenizer") : folder;
 }
-
-}  // namespace
 
 std::string model_folder(const Args& args, size_t index) {
   const std::vector<std::string>& words = args.positional();
@@ -81,34 +79,6 @@ std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::str
   auto loaded = load_tokenizer(tokenizer_folder(args, folder));
   if (!loaded) throw LoadError(loaded.error().what);
   return std::move(*loaded);
-}
-
-std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args,
-                                                       const std::string& folder) {
-  auto loaded = load_chat_template(tokenizer_folder(args, folder), args.text("chat-template"));
-  if (loaded) return std::move(*loaded);
-  if (loaded.error().code == Code::kNotFound && !args.given("chat-template")) return nullptr;
-  throw LoadError(loaded.error().what);
-}
-
-Conversation read_conversation(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_load("{}: cannot be read", path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  auto parsed = parse_ordered_json(text);
-  if (!parsed) fail_load("{}: {}", path, parsed.error().what);
-  if (!parsed->is_object() || !parsed->contains("messages"))
-    fail_load("{}: expected an object with \"messages\"", path);
-  Conversation conversation;
-  for (const auto& [key, value] : parsed->items()) {
-    if (key == "messages")
-      conversation.messages = value;
-    else if (key == "tools")
-      conversation.tools = value;
-    else
-      conversation.kwargs[key] = value;
-  }
-  return conversation;
 }
 
 std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer) {

@@ -35,23 +35,11 @@ std::string decode_line(const Tokenizer& tokenizer, const Json& value, size_t nu
   return Json(tokenizer.decode(ids, /*skip_special=*/!special)).dump(-1, ' ', false);
 }
 
-int render(const Args& args, const std::string& folder) {
-  const std::string path = args.text("chat");
-  const auto chat = find_chat_template(args, folder);
-  if (!chat) fail_load("{}: the model has no chat template; give one with --chat-template", folder);
-  Conversation conversation = read_conversation(path);
-  conversation.add_generation_prompt = args.on("generation-prompt");
-  const auto text = chat->render(conversation);
-  if (!text) fail_load("{}: {}", path, text.error().what);
-  fmt::print("{}", *text);
-  return 0;
-}
-
 }  // namespace
 
 int run_tokenize(const Args& args) {
   const std::string folder = model_folder(args);
-  if (args.given("chat")) return render(args, folder);
+  if (args.given("chat")) return render_conversation(args, folder);
   const auto tokenizer = need_tokenizer(args, folder);
   const bool special = args.on("special");
   const auto convert = args.on("decode") ? decode_line : encode_line;

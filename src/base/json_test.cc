@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 
 namespace skiff {
 namespace {
@@ -23,6 +24,41 @@ TEST(Json, DepthAndSizeAreBounded) {
   EXPECT_FALSE(parse_json(nested(9), {.max_depth = 8}));
   EXPECT_FALSE(parse_json(nested(1000000)));  // neither a crash nor a stack overflow
   EXPECT_FALSE(parse_json("[1,2,3]", {.max_bytes = 6}));
+}
+
+// The builder against the library's own, which knows no limits.
+TEST(Json, ValuesAreTheLibrarys) {
+  const std::string seed =
+      R"({"a":[1,-2,3.5e2,"x\u00e9\n",true,null,{"b":{},"c":[]}],"d":{"a":18446744073709551615}})";
+  const std::string signs = "{}[],:\"\\0e1-.tn ";
+  std::mt19937 random(3);
+  int valid = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    std::string text = seed;
+    for (int i = 0; i < trial % 3; ++i)
+      text[random() % text.size()] = signs[random() % signs.size()];
+    const auto ours = parse_json(text);
+    const Json theirs = Json::parse(text, nullptr, false);
+    if (!ours) {
+      EXPECT_TRUE(theirs.is_discarded() || ours.error().what.find("duplicate") != std::string::npos)
+          << text;
+      continue;
+    }
+    ++valid;
+    EXPECT_EQ(*ours, theirs) << text;
+    const auto ordered = parse_ordered_json(text);
+    ASSERT_TRUE(ordered);
+    EXPECT_EQ(ordered->dump(), OrderedJson::parse(text).dump()) << text;
+  }
+  EXPECT_GT(valid, 7000);
+}
+
+TEST(Json, KeysOfOrderedObjectsAreBounded) {
+  EXPECT_TRUE(parse_ordered_json(R"({"a":1,"b":2})", {.max_keys = 2}));
+  const auto many = parse_ordered_json(R"({"a":1,"b":2,"c":3})", {.max_keys = 2});
+  ASSERT_FALSE(many);
+  EXPECT_NE(many.error().what.find("too many keys"), std::string::npos);
+  EXPECT_FALSE(parse_ordered_json(R"({"a":1,"a":2})"));
 }
 
 TEST(Fields, NamesFileAndKey) {

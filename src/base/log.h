@@ -8,10 +8,16 @@
 
 namespace skiff {
 
-// Call once in main. level: trace, debug, info, warning, error.
-void init_log(std::string_view level);
+enum class LogFormat {
+  kText,
+  kJson,  // a line is {"time", "level", "message"}
+};
 
-// Control bytes and invalid UTF-8 as \xNN, cut at max_bytes with "...".
+// Call once in main. level: trace, debug, info, warning, error.
+void init_log(std::string_view level, LogFormat format = LogFormat::kText);
+
+// Invalid UTF-8 and characters that no terminal should be sent (controls, bidirectional marks,
+// line and paragraph separators) as \xNN of their bytes, cut at max_bytes with "...".
 std::string escaped(std::string_view text, size_t max_bytes = 200);
 
 }  // namespace skiff

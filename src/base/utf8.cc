@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace skiff {
 namespace {
@@ -35,6 +36,13 @@ size_t valid_bytes(std::string_view text, const Lead& lead) {
   return i;
 }
 
+bool eight_ascii(std::string_view text, size_t at) {
+  uint64_t bytes;
+  if (text.size() - at < sizeof bytes) return false;
+  std::memcpy(&bytes, text.data() + at, sizeof bytes);
+  return (bytes & 0x8080808080808080u) == 0;
+}
+
 }  // namespace
 
 int utf8_length(std::string_view text) {
@@ -48,6 +56,10 @@ int utf8_length(std::string_view text) {
 
 bool is_valid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
+    if (eight_ascii(text, i)) {
+      i += 8;
+      continue;
+    }
     const int length = utf8_length(text.substr(i));
     if (length <= 0) return false;
     i += static_cast<size_t>(length);

@@ -19,6 +19,7 @@ namespace skiff {
 namespace {
 
 Progress progress_bar(const EngineConfig& config) {
+  if (config.progress) return config.progress;
   return make_progress_bar(config.quiet ? "" : "loading weights");
 }
 

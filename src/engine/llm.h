@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "message/request.h"
 #include "model/loader.h"
 #include "model/memory_plan.h"
@@ -32,6 +33,7 @@ struct EngineConfig {
                                 // batched tokens allow (see sched/scheduler.h)
   int steps_in_flight = 2;      // 1: wait for each step
   bool quiet = false;           // no progress bar, plan or ledger on stderr
+  Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
 };
 
 // A snapshot, for /metrics and /health. Counters only grow.

@@ -1,13 +1,7 @@
 #include "serve/http_connection.h"
 
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/string.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/rfc7230.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +13,6 @@
 namespace skiff {
 namespace {
 
-namespace http = boost::beast::http;
 using ErrorCode = boost::system::error_code;
 
 constexpr size_t kReadSize = 16u << 10;
@@ -45,27 +38,8 @@ class ReplyHandle : public HttpReply {
   const std::shared_ptr<HttpExchange> exchange_;
 };
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// "http://host/path" (absolute form) and "/path" name the same thing.
-std::string_view origin_form(std::string_view target) {
-  if (target.empty() || target[0] == '/') return target;
-  const size_t scheme = target.find("://");
-  if (scheme == std::string_view::npos) return target;
-  const size_t path = target.find('/', scheme + 3);
-  return path == std::string_view::npos ? "/" : target.substr(path);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  return out;
+std::string_view view(const boost::beast::flat_buffer& buffer) {
+  return {static_cast<const char*>(buffer.data().data()), buffer.size()};
 }
 
 }  // namespace
@@ -81,29 +55,16 @@ std::string sane_request_id(std::string_view given) {
   return fmt::format("{:016x}{:016x}", random(), random());
 }
 
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '%') {
-      if (i + 2 >= text.size()) return std::nullopt;
-      const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
-      i += 2;
-    }
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return std::nullopt;
-    out += c;
-  }
-  return out;
-}
-
-HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket)
+HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket,
+                               std::string client)
     : core_(std::move(core)),
-      socket_(std::move(socket)),
-      deadline_(socket_.get_executor()),
-      write_deadline_(socket_.get_executor()),
-      fresh_(kReadSize) {}
+      stream_(std::move(socket), core_->tls_now().get()),
+      client_(std::move(client)),
+      deadline_(stream_.executor()),
+      write_deadline_(stream_.executor()),
+      fresh_(kReadSize),
+      record_{.method = "-", .target = "-", .request_id = "-", .client = client_},
+      head_began_(Clock::now()) {}
 
 HttpConnection::~HttpConnection() {
   core_->body_bytes -= counted_;
@@ -114,26 +75,42 @@ HttpConnection::~HttpConnection() {
 void HttpConnection::start() {
   net::dispatch(executor(), [self = shared_from_this()] {
     ErrorCode ignored;
-    self->socket_.set_option(net::ip::tcp::no_delay(true), ignored);
-    self->next_request();
+    self->stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
+    if (self->stream_.secure())
+      self->handshake();
+    else
+      self->next_request();
   });
 }
 
+// A handshake costs more than an excuse is worth.
 void HttpConnection::refuse(int status, const std::string& why) {
-  net::dispatch(executor(), [self = shared_from_this(), status, why] { self->fail(status, why); });
+  net::dispatch(executor(), [self = shared_from_this(), status, why] {
+    if (self->stream_.secure()) return self->shut();
+    self->fail(status, why);
+  });
 }
 
 void HttpConnection::close() {
   net::post(executor(), [self = shared_from_this()] { self->shut(); });
 }
 
+void HttpConnection::handshake() {
+  state_ = State::kHandshake;
+  arm(core_->config.header_seconds);
+  stream_.handshake([self = shared_from_this()](ErrorCode error) {
+    if (self->state_ == State::kClosed) return;
+    if (error) return self->shut();
+    self->next_request();
+  });
+}
+
 // Bytes that came early are looked at before the socket is.
 void HttpConnection::next_request() {
   core_->body_bytes -= std::exchange(counted_, 0);
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(core_->config.max_header));
-  parser_->body_limit(core_->config.max_body);
-  parser_->eager(true);
+  head_.emplace(core_->config.max_header, core_->config.max_fields);
+  request_ = {};
+  record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
   state_ = State::kIdle;
   complete_ = false;
   arm(core_->config.idle_seconds);
@@ -143,7 +120,7 @@ void HttpConnection::next_request() {
 void HttpConnection::read() {
   if (reading_ || state_ == State::kClosed) return;
   reading_ = true;
-  socket_.async_read_some(
+  stream_.read_some(
       net::buffer(fresh_),
       [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_read(error, bytes); });
 }
@@ -152,13 +129,13 @@ void HttpConnection::read() {
 void HttpConnection::on_read(ErrorCode error, size_t bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
-  if (error && state_ == State::kLinger && exchange_) return;  // the refusal is still being sent
-  if (error) return shut();
   if (state_ == State::kLinger) {
+    if (exchange_) return;  // the refusal is still being sent
+    if (error && !HttpStream::only_tls(error)) return shut();
     discarded_ += bytes;
-    if (discarded_ > kMaxDiscard) return shut();
-    return read();
+    return discard();
   }
+  if (error) return shut();
   in_.commit(net::buffer_copy(in_.prepare(bytes), net::buffer(fresh_.data(), bytes)));
   if (state_ == State::kBusy) {
     if (in_.size() < kMaxAhead) read();
@@ -170,100 +147,117 @@ void HttpConnection::on_read(ErrorCode error, size_t bytes) {
 void HttpConnection::feed() {
   if (state_ == State::kIdle && in_.size() > 0) {
     state_ = State::kHeader;
+    head_began_ = Clock::now();
     arm(core_->config.header_seconds);
   }
-  while (in_.size() > 0 && !parser_->is_done()) {
-    ErrorCode error;
-    const size_t used = parser_->put(in_.data(), error);
-    in_.consume(used);
-    if (error && error != http::error::need_more) return fail(error);
-    if (state_ == State::kHeader && parser_->is_header_done() && !after_header()) return;
-    if (!count_body()) return fail(503, "too many request bodies at a time");
-    if (error || used == 0) break;
-  }
-  if (state_ == State::kHeader && parser_->is_header_done() && !after_header()) return;
-  if (parser_->is_header_done() && parser_->is_done()) return dispatch();
-  // What the parser leaves is an unfinished header or chunk header.
-  if (in_.size() > core_->config.max_header + kReadSize)
-    return fail(400, "a header or chunk header is too long");
+  if (state_ == State::kHeader && !take_head()) return;
+  if (state_ == State::kBody && !take_body()) return;
+  if (state_ == State::kBody) return dispatch();
   read();
 }
 
-bool HttpConnection::after_header() {
+// True unless the head was refused; the state tells whether it is complete.
+bool HttpConnection::take_head() {
+  if (!head_->look(view(in_))) {
+    name_request();
+    fail(head_->refusal().status, head_->refusal().why);
+    return false;
+  }
+  if (head_->size() == 0) return true;
+  in_.consume(head_->size());
+  if (name_request()) return judge_head();
+  fail(400, "the path of the request is not valid");
+  return false;
+}
+
+// What is known of the head; enough for the record even if it is refused.
+bool HttpConnection::name_request() {
+  request_ = std::move(head_->request());
+  const std::string& target = head_->target();
+  if (target.empty()) return false;
+  request_.request_id = sane_request_id(request_.header("x-request-id"));
+  record_.method = request_.method;
+  record_.target = target.substr(0, target.find('?'));
+  record_.request_id = request_.request_id;
+  return split_target(target, &request_);
+}
+
+bool HttpConnection::judge_head() {
   state_ = State::kBody;
-  arm(core_->config.body_seconds);
-  const auto& message = parser_->get();
-  const std::string encoding =
-      lower(std::string_view(message[http::field::content_encoding].data(),
-                             message[http::field::content_encoding].size()));
-  if (!encoding.empty() && encoding != "identity") {
-    fail(415, "Content-Encoding is not supported; send the body as it is");
+  body_began_ = Clock::now();
+  if (auto refused = refuse_fields(request_, head_->minor())) {
+    fail(refused->status, refused->why);
     return false;
   }
-  const auto expect = message[http::field::expect];
-  if (expect.empty() || parser_->is_done()) return true;
-  if (!boost::beast::iequals(expect, "100-continue")) {
-    fail(417, "the only expectation that is understood is 100-continue");
-    return false;
-  }
-  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  writing_ = true;
-  net::async_write(socket_, net::buffer(kContinue.data(), kContinue.size()),
-                   [self = shared_from_this()](ErrorCode error, size_t) {
-                     self->writing_ = false;
-                     if (error) return self->shut();
-                     self->flush();
-                   });
+  body_.emplace(request_, core_->config.max_body);
+  if (body_->done()) return true;
+  if (body_->refusal().status == 0 && core_->hooks.early)
+    if (auto refused = core_->hooks.early(request_)) {
+      fail(std::move(*refused));
+      return false;
+    }
+  arm(body_allowance());
+  if (body_->refusal().status == 0 && !request_.header("expect").empty()) say_continue();
   return true;
 }
 
+void HttpConnection::say_continue() {
+  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+  writing_ = true;
+  stream_.write(net::buffer(kContinue.data(), kContinue.size()),
+                [self = shared_from_this()](ErrorCode error, size_t) {
+                  self->writing_ = false;
+                  if (error) return self->shut();
+                  self->flush();
+                });
+}
+
+// True once the body is complete; otherwise it was refused, or more has been asked for.
+bool HttpConnection::take_body() {
+  in_.consume(body_->take(view(in_)));
+  if (body_->refusal().status != 0)
+    fail(body_->refusal().status, body_->refusal().why);
+  else if (!count_body())
+    fail(503, "too many request bodies at a time");
+  else if (body_->done())
+    return true;
+  else
+    read();
+  return false;
+}
+
 bool HttpConnection::count_body() {
-  const auto size = static_cast<int64_t>(parser_->get().body().size());
+  const auto size = static_cast<int64_t>(body_->body().size());
   const int64_t now = core_->body_bytes += size - counted_;
   counted_ = size;
   return now <= HttpCore::kMaxBodies;
 }
 
-HttpRequest HttpConnection::make_request() {
-  auto& message = parser_->get();
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  for (const auto& field : message)
-    request.headers.emplace_back(lower(std::string(field.name_string())),
-                                 std::string(field.value()));
-  request.request_id = sane_request_id(request.header("x-request-id"));
-  request.body = std::move(message.body());
-  return request;
-}
-
 void HttpConnection::dispatch() {
   deadline_.cancel();
   ++armed_;
-  const std::string raw_target(parser_->get().target());
-  const std::string_view target = origin_form(raw_target);
-  const size_t mark = target.find('?');
-  auto path = percent_decoded(target.substr(0, mark));
-  if (!path) return fail(400, "the path of the request is not valid");
-  HttpRequest request = make_request();
-  request.path = std::move(*path);
-  if (mark != std::string_view::npos) request.query = std::string(target.substr(mark + 1));
+  request_.body = std::move(body_->body());
   state_ = State::kBusy;
   self_ = shared_from_this();
   ++core_->open_requests;
-  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(), request.method == "HEAD",
-                                             parser_->get().version() >= 11,
-                                             parser_->get().keep_alive(), request.request_id);
+  exchange_ = std::make_shared<HttpExchange>(
+      core_, weak_from_this(), request_.method == "HEAD", head_->minor() == 1,
+      keeps_alive(request_, head_->minor()), request_.request_id, extra_headers());
   net::post(core_->workers,
-            [core = core_, exchange = exchange_, request = std::move(request)]() mutable {
+            [core = core_, exchange = exchange_, request = std::move(request_)]() mutable {
               auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
               try {
-                core->handler(std::move(request), reply);
+                core->hooks.handler(std::move(request), reply);
               } catch (const std::exception& e) {
                 spdlog::error("a request handler threw: {}", escaped(e.what()));
-                reply->send(core->failure(500, "internal error"));
+                reply->send(core->hooks.failure(500, "internal error"));
               }
             });
   if (in_.size() < kMaxAhead) read();
+}
+
+HttpHeaders HttpConnection::extra_headers() const {
+  return core_->hooks.headers ? core_->hooks.headers(request_) : HttpHeaders{};
 }
 
 void HttpConnection::flush() {
@@ -273,15 +267,15 @@ void HttpConnection::flush() {
     if (complete_) reply_done();
     return;
   }
+  record_.sent += out_.size();
   writing_ = true;
   write_deadline_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(core_->config.write_seconds)));
   write_deadline_.async_wait([self = shared_from_this()](ErrorCode error) {
     if (!error) self->shut();
   });
-  net::async_write(
-      socket_, net::buffer(out_),
-      [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
+  stream_.write(net::buffer(out_),
+                [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
 }
 
 void HttpConnection::on_written(ErrorCode error) {
@@ -293,6 +287,7 @@ void HttpConnection::on_written(ErrorCode error) {
 }
 
 void HttpConnection::reply_done() {
+  record(/*complete=*/true);
   const bool keep = exchange_->keep_alive();
   exchange_->close(/*complete=*/true);
   exchange_.reset();
@@ -302,33 +297,53 @@ void HttpConnection::reply_done() {
   next_request();
 }
 
-void HttpConnection::fail(ErrorCode error) {
-  if (error == http::error::body_limit)
-    return fail(413, fmt::format("the body is larger than {} bytes", core_->config.max_body));
-  if (error == http::error::header_limit)
-    return fail(431, fmt::format("the header is larger than {} bytes", core_->config.max_header));
-  fail(400, "not a valid HTTP request: " + error.message());
+void HttpConnection::record(bool complete) {
+  if (!core_->hooks.record) return;
+  record_.status = exchange_->status();
+  record_.seconds = seconds_since(head_began_);
+  record_.complete = complete;
+  core_->hooks.record(record_);
+}
+
+void HttpConnection::fail(int status, const std::string& why) {
+  fail(core_->hooks.failure(status, why));
 }
 
 // An answer to a request that no handler sees; the connection does not survive it.
-void HttpConnection::fail(int status, const std::string& why) {
+void HttpConnection::fail(HttpResponse response) {
   if (exchange_ || state_ == State::kClosed) return;
   state_ = State::kLinger;
   deadline_.cancel();
   ++armed_;
-  exchange_ =
-      std::make_shared<HttpExchange>(core_, weak_from_this(), /*head=*/false,
-                                     /*chunked=*/false, /*keep_alive=*/false, sane_request_id(""));
-  exchange_->send(core_->failure(status, why));
+  if (request_.request_id.empty()) {
+    request_.request_id = sane_request_id("");
+    record_.request_id = request_.request_id;
+  }
+  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(), request_.method == "HEAD",
+                                             /*chunked=*/false, /*keep_alive=*/false,
+                                             request_.request_id, extra_headers());
+  exchange_->send(std::move(response));
 }
 
+// The peer may still be sending; its bytes are dropped until it has read the answer.
 void HttpConnection::linger() {
   state_ = State::kLinger;
-  ErrorCode ignored;
-  socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
   arm(kLingerSeconds);
   in_.consume(in_.size());
-  read();
+  stream_.finish([self = shared_from_this()](ErrorCode) {
+    if (self->state_ == State::kClosed) return;
+    self->stream_.end();
+    self->discard();
+  });
+}
+
+void HttpConnection::discard() {
+  if (reading_ || state_ == State::kClosed) return;
+  if (discarded_ > kMaxDiscard) return shut();
+  reading_ = true;
+  stream_.read_wire(
+      net::buffer(fresh_),
+      [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_read(error, bytes); });
 }
 
 void HttpConnection::shut() {
@@ -336,11 +351,11 @@ void HttpConnection::shut() {
   const bool busy = state_ == State::kBusy;
   const auto self = std::exchange(self_, nullptr);
   state_ = State::kClosed;
-  ErrorCode ignored;
-  socket_.close(ignored);
+  stream_.close();
   deadline_.cancel();
   write_deadline_.cancel();
   if (busy) --core_->open_requests;
+  if (exchange_) record(/*complete=*/false);
   if (auto exchange = std::exchange(exchange_, nullptr)) exchange->close(/*complete=*/false);
 }
 
@@ -352,9 +367,23 @@ void HttpConnection::arm(double seconds) {
   });
 }
 
+double HttpConnection::seconds_since(Clock::time_point begin) const {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// When a body that stopped here would be too slow; what is not there yet is given time by what is.
+double HttpConnection::body_allowance() const {
+  const HttpConfig& config = core_->config;
+  const double earned =
+      config.body_grace + static_cast<double>(body_->wire()) / std::max(config.body_rate, 1e-3);
+  return std::min(config.body_seconds, earned) - seconds_since(body_began_);
+}
+
 void HttpConnection::on_deadline() {
+  if (state_ == State::kBody && body_allowance() > 0) return arm(body_allowance());
   if (state_ == State::kHeader || state_ == State::kBody)
     return fail(408, "the request did not arrive in time");
+  if (state_ == State::kIdle) return linger();
   shut();
 }
 

@@ -9,13 +9,15 @@
 namespace skiff {
 
 HttpExchange::HttpExchange(std::shared_ptr<HttpCore> core, std::weak_ptr<HttpConnection> connection,
-                           bool head, bool chunked, bool keep_alive, std::string request_id)
+                           bool head, bool chunked, bool keep_alive, std::string request_id,
+                           HttpHeaders extra)
     : core_(std::move(core)),
       connection_(std::move(connection)),
       head_(head),
       chunked_(chunked),
       keep_alive_(keep_alive),
-      request_id_(std::move(request_id)) {}
+      request_id_(std::move(request_id)),
+      extra_(std::move(extra)) {}
 
 void HttpExchange::send(HttpResponse response) {
   {
@@ -87,7 +89,7 @@ void HttpExchange::abandon() {
     ended = ended_ || closed_;
   }
   if (ended) return;
-  if (!began) return send(core_->failure(500, "the request was not answered"));
+  if (!began) return send(core_->hooks.failure(500, "the request was not answered"));
   if (auto connection = connection_.lock()) connection->close();
 }
 
@@ -122,6 +124,7 @@ void HttpExchange::close(bool complete) {
 
 void HttpExchange::append_head(const HttpResponse& response, const std::string& framing) {
   if (core_->draining) keep_alive_ = false;
+  status_ = response.status;
   const auto reason =
       boost::beast::http::obsolete_reason(static_cast<boost::beast::http::status>(response.status));
   unsent_ += fmt::format("HTTP/1.1 {} {}\r\n", response.status, std::string(reason));
@@ -129,7 +132,8 @@ void HttpExchange::append_head(const HttpResponse& response, const std::string& 
     unsent_ += fmt::format("Content-Type: {}\r\n", response.content_type);
   unsent_ += framing;
   unsent_ += fmt::format("x-request-id: {}\r\n", request_id_);
-  for (const auto& [name, value] : response.headers) unsent_ += name + ": " + value + "\r\n";
+  for (const HttpHeaders* headers : {&response.headers, &extra_})
+    for (const auto& [name, value] : *headers) unsent_ += name + ": " + value + "\r\n";
   unsent_ += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
 }
 

@@ -8,6 +8,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "serve/http_connection.h"
+#include "serve/http_tls.h"
 
 namespace skiff {
 namespace {
@@ -17,12 +18,21 @@ using ErrorCode = boost::system::error_code;
 net::ip::tcp::endpoint resolve(net::io_context& io, const HttpConfig& config) {
   ErrorCode error;
   net::ip::tcp::resolver resolver(io);
-  const auto found = resolver.resolve(config.host, std::to_string(config.port),
-                                      net::ip::tcp::resolver::passive, error);
+  std::string host = config.host;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  const auto found =
+      resolver.resolve(host, std::to_string(config.port), net::ip::tcp::resolver::passive, error);
   if (error || found.empty())
     fail_load("--host {}: {}; use an address of this machine, or 0.0.0.0 for all of them",
               config.host, error.message());
   return found.begin()->endpoint();
+}
+
+std::string address(const net::ip::tcp::endpoint& peer) {
+  const std::string host = peer.address().to_string();
+  return peer.address().is_v6() ? fmt::format("[{}]:{}", host, peer.port())
+                                : fmt::format("{}:{}", host, peer.port());
 }
 
 }  // namespace
@@ -34,15 +44,15 @@ std::string_view HttpRequest::header(std::string_view lower_case_name) const {
 }
 
 struct HttpServer::Impl {
-  Impl(HttpConfig config, HttpHandler handler,
-       std::function<HttpResponse(int, const std::string&)> failure)
-      : core(std::make_shared<HttpCore>(std::move(config), std::move(handler), std::move(failure))),
+  Impl(HttpConfig config, HttpHooks hooks)
+      : core(std::make_shared<HttpCore>(std::move(config), std::move(hooks))),
         acceptor(net::make_strand(core->io)),
         retry(acceptor.get_executor()) {}
 
   void listen();
   void accept();
   void admit(net::ip::tcp::socket socket);
+  void stop_accepting();
 
   std::shared_ptr<HttpCore> core;
   net::ip::tcp::acceptor acceptor;
@@ -86,17 +96,23 @@ void HttpServer::Impl::accept() {
 
 void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
   ErrorCode error;
-  const auto protocol = socket.local_endpoint(error).protocol();
+  const auto peer = socket.remote_endpoint(error);
   if (error) return;
   const auto native = socket.release(error);
   if (error) return;
-  StreamSocket stream(net::make_strand(net::any_io_executor(core->io.get_executor())), protocol,
-                      native);
-  auto connection = std::make_shared<HttpConnection>(core, std::move(stream));
+  StreamSocket stream(net::make_strand(net::any_io_executor(core->io.get_executor())),
+                      peer.protocol(), native);
+  // Beyond the limit some are told so before they go; beyond twice the limit there is no time.
+  const auto limit = static_cast<size_t>(core->config.max_connections);
+  {
+    std::lock_guard lock(core->mutex);
+    if (core->connections.size() >= 2 * limit) return;
+  }
+  auto connection = std::make_shared<HttpConnection>(core, std::move(stream), address(peer));
   bool room;
   {
     std::lock_guard lock(core->mutex);
-    room = core->connections.size() < static_cast<size_t>(core->config.max_connections);
+    room = core->connections.size() < limit;
     core->connections.emplace(connection.get(), connection);
   }
   if (room)
@@ -105,9 +121,9 @@ void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
     connection->refuse(503, "too many connections");
 }
 
-HttpServer::HttpServer(HttpConfig config, HttpHandler handler,
-                       std::function<HttpResponse(int, const std::string&)> failure)
-    : impl_(std::make_unique<Impl>(std::move(config), std::move(handler), std::move(failure))) {
+HttpServer::HttpServer(HttpConfig config, HttpHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(hooks))) {
+  if (const Status tls = reload_tls(); !tls) throw LoadError(tls.error().what);
   impl_->listen();
 }
 
@@ -122,12 +138,26 @@ void HttpServer::start() {
     impl_->threads.emplace_back([core = impl_->core] { core->io.run(); });
 }
 
-void HttpServer::stop_accepting() {
-  impl_->core->draining = true;
-  net::post(impl_->acceptor.get_executor(), [impl = impl_.get()] {
+void HttpServer::begin_drain() { impl_->core->draining = true; }
+
+Status HttpServer::reload_tls() {
+  const HttpConfig& config = impl_->core->config;
+  if (config.tls_certificate.empty() && config.tls_key.empty()) return ok();
+  if (config.tls_certificate.empty() || config.tls_key.empty())
+    return Error{Code::kInvalid, "TLS needs both --ssl-certfile and --ssl-keyfile"};
+  auto loaded = load_tls(config.tls_certificate, config.tls_key);
+  if (!loaded) return loaded.error();
+  std::lock_guard lock(impl_->core->mutex);
+  impl_->core->tls = std::move(*loaded);
+  return ok();
+}
+
+void HttpServer::Impl::stop_accepting() {
+  core->draining = true;
+  net::post(acceptor.get_executor(), [this] {
     ErrorCode ignored;
-    impl->acceptor.close(ignored);
-    impl->retry.cancel();
+    acceptor.close(ignored);
+    retry.cancel();
   });
 }
 
@@ -140,7 +170,7 @@ int HttpServer::connections() const {
 
 void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
-  stop_accepting();
+  impl_->stop_accepting();
   std::vector<std::shared_ptr<HttpConnection>> open;
   {
     std::lock_guard lock(impl_->core->mutex);

@@ -1,23 +1,27 @@
-// serve/http_server.h -- HTTP/1.1 over TCP: connections, limits, deadlines, streaming bodies. Knows
-// nothing of what is served. Boost.Beast stays inside http_server.cc and http_connection.cc.
+// serve/http_server.h -- HTTP/1.1 over TCP or TLS: connections, limits, deadlines, streaming
+// bodies. Knows nothing of what is served. Boost stays behind it, in the private http_* headers.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/result.h"
 
 namespace skiff {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method;   // "GET"
-  std::string path;     // percent-decoded, without the query
-  std::string query;    // as sent
-  HttpHeaders headers;  // names in lower case
+  std::string method;     // "GET"
+  std::string path;       // percent-decoded, without the query
+  std::string query;      // as sent
+  std::string authority;  // of an absolute target ("http://HOST/path"), which overrules Host
+  HttpHeaders headers;    // names in lower case; trailers of a chunked body are not among them
   std::string body;
   std::string request_id;  // x-request-id if it was sane, else one of ours
 
@@ -54,17 +58,44 @@ class HttpReply {
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
 
+// What every request leaves behind when its reply has left or its client has gone.
+struct HttpRecord {
+  std::string method, target;  // as sent, without the query; "-" if no head could be read
+  std::string request_id, client;
+  int status = 0;      // 0: the client went before a reply began
+  uint64_t sent = 0;   // bytes of the reply, head and framing included
+  double seconds = 0;  // since the first byte of the request
+  bool complete = false;
+};
+
+// What the server asks of those who use it. All but `handler` and `failure` may be empty.
+struct HttpHooks {
+  HttpHandler handler;
+  // The response to a request that never reaches the handler (400, 413, 431 ...).
+  std::function<HttpResponse(int status, const std::string& why)> failure;
+  // Sees a request whose head is there and whose body is not; a response refuses it before the
+  // body is read. Runs on an I/O thread; must be quick.
+  std::function<std::optional<HttpResponse>(const HttpRequest&)> early;
+  // What the response to this request carries beside its own headers. As quick.
+  std::function<HttpHeaders(const HttpRequest&)> headers;
+  // As quick.
+  std::function<void(const HttpRecord&)> record;
+};
+
 struct HttpConfig {
-  std::string host = "0.0.0.0";
-  uint16_t port = 8000;  // 0: any free port
+  std::string host = "0.0.0.0";  // a name or an address; IPv6 with or without brackets
+  uint16_t port = 8000;          // 0: any free port
   int io_threads = 2;
   int worker_threads = 2;         // where handlers run
   size_t max_body = 16u << 20;    // bytes
   size_t max_header = 16u << 10;  // bytes
+  int max_fields = 100;           // header fields of a request
   size_t max_unsent = 4u << 20;   // bytes of a stream that a slow client may let pile up
   int max_connections = 4096;     // more are answered 503 and closed
   double header_seconds = 30;     // from the first byte of a request to the end of its header
   double body_seconds = 120;      // from there to the end of its body
+  double body_rate = 1024;        // bytes a second that a body must average ...
+  double body_grace = 10;         // ... after so many seconds
   double idle_seconds = 180;      // a kept-alive connection without a request
   double write_seconds = 120;     // one write without progress
   std::string tls_certificate;    // PEM files; both or neither
@@ -73,19 +104,22 @@ struct HttpConfig {
 
 class HttpServer {
  public:
-  // Binds and listens; no request is read before start(). Throws LoadError naming the port.
-  // `failure` makes the response to a request that never reached a handler (400, 413, 431 ...).
-  HttpServer(HttpConfig config, HttpHandler handler,
-             std::function<HttpResponse(int status, const std::string& why)> failure);
+  // Binds and listens; no request is read before start(). Throws LoadError naming the port, or
+  // what is wrong with the TLS files.
+  HttpServer(HttpConfig config, HttpHooks hooks);
   ~HttpServer();  // stop()
 
   uint16_t port() const;
   void start();
-  // Takes no new connections, and answers what already came with "connection: close".
-  void stop_accepting();
+  // Answers everything with "connection: close" from now on. Connections are still taken, so that
+  // probes get an answer and not a refusal.
+  void begin_drain();
   // Requests whose reply is not complete.
   int open_requests() const;
   int connections() const;
+  // Reads the TLS files again, for connections to come. On an error the old ones stay in use.
+  // Any thread.
+  Status reload_tls();
   // Closes everything and ends the threads. Idempotent. Not from a handler.
   void stop();
 

@@ -112,17 +112,13 @@ TEST(OpenAiTraffic, DrainFinishesStreamsAndRefusesNewWork) {
   ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
   std::atomic<bool> clean{false};
   std::thread drain([&] { clean = server.server.drain(10); });
-  EXPECT_TRUE(eventually([&] {
-    try {
-      TestClient late(server.port());
-      return false;
-    } catch (const std::runtime_error&) {
-      return true;
-    }
-  }));
-  const auto health = probe.call("GET", "/health");
-  EXPECT_EQ(health.status, 503);
-  EXPECT_EQ(health.headers.at("connection"), "close");
+  EXPECT_TRUE(
+      eventually([&] { return TestClient(server.port()).call("GET", "/health").status == 503; }));
+  EXPECT_EQ(TestClient(server.port()).call("GET", "/live").status, 200);
+  const auto late = probe.call("POST", "/v1/completions", R"({"prompt":"late"})");
+  EXPECT_EQ(late.status, 503);
+  EXPECT_EQ(late.headers.at("connection"), "close");
+  EXPECT_TRUE(late.headers.contains("retry-after"));
   server.echo.engine.hold = false;
   EXPECT_EQ(sse_events(client.response().body).back(), "[DONE]");
   drain.join();

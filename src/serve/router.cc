@@ -16,29 +16,38 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 }  // namespace
 
-void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
-  const std::string& method = request.method == "HEAD" ? "GET" : request.method;
+const Route* Router::find(const HttpRequest& request) const {
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  for (const Route& route : routes_)
+    if (route.method == method && matches(route.path, request.path)) return &route;
+  return nullptr;
+}
+
+HttpResponse Router::lost(const HttpRequest& request) const {
   std::string allowed;
-  for (const Route& route : routes_) {
-    if (!matches(route.path, request.path)) continue;
-    if (route.method == method) return route.handler(std::move(request), std::move(reply));
-    allowed += (allowed.empty() ? "" : ", ") + route.method;
-  }
+  for (const Route& route : routes_)
+    if (matches(route.path, request.path)) allowed += (allowed.empty() ? "" : ", ") + route.method;
   const std::string place = escaped(request.method + " " + request.path);
-  if (allowed.empty())
-    return reply->send(error_response({.status = 404,
-                                       .message = fmt::format("there is no route {}", place),
-                                       .type = "invalid_request_error",
-                                       .param = "",
-                                       .code = "route_not_found"}));
+  ApiError error = api_error(404, fmt::format("there is no route {}", place));
+  error.code = "route_not_found";
+  if (allowed.empty()) return error_response(error);
   HttpResponse response = error_response(
-      {.status = 405,
-       .message = fmt::format("{} is not allowed here; the path answers {}", place, allowed),
-       .type = "invalid_request_error",
-       .param = "",
-       .code = "method_not_allowed"});
+      api_error(405, fmt::format("{} is not allowed here; the path answers {}", place, allowed)));
   response.headers.emplace_back("Allow", allowed);
-  reply->send(std::move(response));
+  return response;
+}
+
+std::optional<HttpResponse> Router::refuse(const HttpRequest& request) const {
+  const Route* route = find(request);
+  if (guard_)
+    if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
+  if (!route) return lost(request);
+  return std::nullopt;
+}
+
+void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
+  if (auto refused = refuse(request)) return reply->send(std::move(*refused));
+  find(request)->handler(std::move(request), std::move(reply));
 }
 
 }  // namespace skiff

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,26 @@ struct Route {
   Access access = Access::kKey;
 };
 
+// Stands before every answer of a router: a response refuses the request. What matches no route,
+// by path or by method, is judged as kKey, so that no spelling of a path gets around a key.
+using Guard = std::function<std::optional<HttpResponse>(const HttpRequest&, Access)>;
+
 class Router {
  public:
-  explicit Router(std::vector<Route> routes) : routes_(std::move(routes)) {}
-  // HEAD is answered by GET's handler. Unknown paths get 404, known ones with the wrong method 405.
+  explicit Router(std::vector<Route> routes, Guard guard = nullptr)
+      : routes_(std::move(routes)), guard_(std::move(guard)) {}
+
+  // What dispatch() would answer without calling a handler: the guard's refusal, 404 for an unknown
+  // path, 405 for a known one with another method. Does not need the body. HEAD is answered by
+  // GET's handler.
+  std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 
  private:
+  const Route* find(const HttpRequest& request) const;
+  HttpResponse lost(const HttpRequest& request) const;
   std::vector<Route> routes_;
+  Guard guard_;
 };
 
 }  // namespace skiff

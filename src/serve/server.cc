@@ -1,6 +1,7 @@
 #include "serve/server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
@@ -8,7 +9,11 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/load_error.h"
+#include "serve/access_log.h"
+#include "serve/api_keys.h"
 #include "serve/front.h"
+#include "serve/host_list.h"
 #include "serve/openai_error.h"
 #include "serve/protocols.h"
 
@@ -16,6 +21,9 @@ namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// While loading or draining; long enough for another server to be asked first.
+constexpr int kRetrySeconds = 5;
 
 std::vector<Route> all_routes(Front& front) {
   std::vector<Route> routes;
@@ -25,50 +33,145 @@ std::vector<Route> all_routes(Front& front) {
   return routes;
 }
 
+CorsConfig cors_of(const ServerConfig& config) {
+  CorsConfig cors{.origins = config.cors_origins,
+                  .methods = config.cors_methods,
+                  .headers = config.cors_headers,
+                  .credentials = config.cors_credentials};
+  if (const Status good = check_cors(cors); !good) throw LoadError(good.error().what);
+  return cors;
+}
+
+// What answers at one time of the server's life. A request keeps the one that it came to.
+struct Site {
+  std::shared_ptr<Front> front;  // null while loading
+  Router router;
+};
+
 }  // namespace
 
 struct Server::Impl {
-  Impl(ServerConfig config, Service& service)
-      : front(std::make_shared<Front>(config, service, std::time(nullptr))),
-        router(all_routes(*front)),
-        http(
-            config.http,
-            [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-              router.dispatch(std::move(request), std::move(reply));
-            },
-            [](int status, const std::string& why) {
-              return error_response(api_error(status, why));
-            }) {}
+  explicit Impl(ServerConfig given)
+      : config(std::move(given)),
+        keys(config.api_keys),
+        cors(cors_of(config)),
+        hosts(config.http.host, config.allowed_hosts),
+        site(std::make_shared<Site>(Site{
+            nullptr, Router(boot_routes([this] { return progress(); }), guard(/*loading=*/true))})),
+        http(config.http, hooks()) {}
 
+  Guard guard(bool loading);
+  HttpHooks hooks();
+  std::string progress() const;
+  std::shared_ptr<Site> current() const {
+    std::lock_guard lock(mutex);
+    return site;
+  }
+  std::vector<std::shared_ptr<Running>> generations() const {
+    const auto now = current();
+    return now->front ? now->front->gate.all() : std::vector<std::shared_ptr<Running>>{};
+  }
+  void begin_drain();
   void tick_until_stopped();
 
-  std::shared_ptr<Front> front;
-  Router router;
+  ServerConfig config;  // not changed after open()
+  ApiKeys keys;
+  const Cors cors;
+  const HostList hosts;
+  std::atomic<double> loaded{0};
+  std::atomic<bool> draining{false};
+  mutable std::mutex mutex;
+  std::shared_ptr<Site> site;  // guarded by mutex
   HttpServer http;
-  std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false, forced = false;  // guarded by mutex
   std::thread ticker;
 };
 
+std::string Server::Impl::progress() const {
+  return fmt::format("the model is loading, {:.0f}% done", 100 * loaded);
+}
+
+// A stranger learns nothing of the server's state but what the probes tell, and these answer to any
+// name: orchestrators call by address.
+Guard Server::Impl::guard(bool loading) {
+  return [this, loading](const HttpRequest& request, Access access) -> std::optional<HttpResponse> {
+    if (access == Access::kOpen) return std::nullopt;
+    if (auto refused = hosts.refuse(request)) return refused;
+    if (auto refused = keys.refuse(request)) return refused;
+    if (loading) return unavailable(progress(), kRetrySeconds);
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (draining && !reads) return unavailable("the server is shutting down", kRetrySeconds);
+    return std::nullopt;
+  };
+}
+
+HttpHooks Server::Impl::hooks() {
+  HttpHooks hooks;
+  hooks.handler = [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    if (auto preflight = cors.preflight(request)) return reply->send(std::move(*preflight));
+    current()->router.dispatch(std::move(request), std::move(reply));
+  };
+  hooks.failure = [](int status, const std::string& why) {
+    return error_response(api_error(status, why));
+  };
+  hooks.early = [this](const HttpRequest& request) {
+    auto preflight = cors.preflight(request);
+    return preflight ? preflight : current()->router.refuse(request);
+  };
+  hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
+  if (config.access_log) hooks.record = log_access;
+  return hooks;
+}
+
+void Server::Impl::begin_drain() {
+  draining = true;
+  if (const auto now = current(); now->front) now->front->gate.draining = true;
+  http.begin_drain();
+}
+
 void Server::Impl::tick_until_stopped() {
-  const double idle = std::clamp(front->config.stream_idle_seconds / 4, 0.01, 1.0);
+  const double idle = std::clamp(config.stream_idle_seconds / 4, 0.01, 1.0);
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
-    for (auto& running : front->gate.all()) running->tick();
+    for (auto& running : generations()) running->tick();
     lock.lock();
   }
 }
 
-Server::Server(ServerConfig config, Service& service) {
+Server::Server(ServerConfig config) {
   SKIFF_CHECK(!config.model_names.empty());
-  impl_ = std::make_unique<Impl>(std::move(config), service);
+  impl_ = std::make_unique<Impl>(std::move(config));
 }
+
+Server::Server(ServerConfig config, Service& service) : Server(std::move(config)) { open(service); }
 
 Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
+
+void Server::set_loaded(double part) { impl_->loaded = part; }
+
+void Server::open(Service& service, OrderedJson config_info) {
+  ServerConfig config = impl_->config;
+  if (!config_info.is_null()) config.config_info = std::move(config_info);
+  auto front = std::make_shared<Front>(std::move(config), service, std::time(nullptr));
+  Router router(all_routes(*front), impl_->guard(/*loading=*/false));
+  auto site = std::make_shared<Site>(Site{std::move(front), std::move(router)});
+  std::lock_guard lock(impl_->mutex);
+  SKIFF_CHECK(!impl_->site->front, "a server is opened once");
+  impl_->site = std::move(site);
+}
+
+Status Server::reload(const std::vector<std::string>& api_keys) {
+  if (api_keys.empty() && impl_->keys.any())
+    return Error{Code::kInvalid, "no API key is left, which would open the server to everybody",
+                 "api-key-file"};
+  if (const Status tls = impl_->http.reload_tls(); !tls) return tls;
+  impl_->keys.set(api_keys);
+  return ok();
+}
 
 void Server::start() {
   impl_->http.start();
@@ -76,8 +179,7 @@ void Server::start() {
 }
 
 bool Server::drain(double seconds) {
-  impl_->front->gate.draining = true;
-  impl_->http.stop_accepting();
+  impl_->begin_drain();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   const auto finished = [this] { return impl_->http.open_requests() == 0; };
   std::unique_lock lock(impl_->mutex);
@@ -85,7 +187,7 @@ bool Server::drain(double seconds) {
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
   lock.unlock();
   if (finished()) return true;
-  for (auto& running : impl_->front->gate.all()) running->cut_off();
+  for (auto& running : impl_->generations()) running->cut_off();
   // The last words still have to leave.
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -106,11 +208,11 @@ void Server::stop() {
     if (std::exchange(impl_->stopped, true)) return;
   }
   impl_->changed.notify_all();
-  impl_->front->gate.draining = true;
-  for (auto& running : impl_->front->gate.all()) running->cut_off();
+  impl_->begin_drain();
+  for (auto& running : impl_->generations()) running->cut_off();
   impl_->http.stop();
   // A handler may have got through between the two lines above.
-  for (auto& running : impl_->front->gate.all()) running->cut_off();
+  for (auto& running : impl_->generations()) running->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }
 

@@ -1,11 +1,13 @@
-// serve/test_client.h -- a plain blocking HTTP/1.1 client on one socket, for tests: it can send
-// anything and hang up at any byte.
+// serve/test_client.h -- a blocking HTTP/1.1 client on one socket, plain or under TLS, for tests:
+// it can send anything and hang up at any byte.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -24,7 +26,9 @@ struct ClientResponse {
 
 class TestClient {
  public:
-  explicit TestClient(uint16_t port) {
+  enum class Over { kTcp, kTls };
+
+  explicit TestClient(uint16_t port, Over over = Over::kTcp) {
     fd_ = socket(AF_INET, SOCK_STREAM, 0);
     timeval limit{10, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -34,24 +38,46 @@ class TestClient {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
       throw std::runtime_error("cannot connect");
+    if (over == Over::kTls) shake_hands();
   }
   ~TestClient() { hang_up(); }
   TestClient(const TestClient&) = delete;
 
+  // Without a word: under TLS too.
   void hang_up() {
+    if (tls_) SSL_free(tls_);
+    tls_ = nullptr;
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
+  // Nothing more to send, but still listening.
+  void half_close() {
+    if (tls_)
+      SSL_shutdown(tls_);
+    else
+      shutdown(fd_, SHUT_WR);
+  }
+  // Only under TLS: the server said that it would send nothing more.
+  bool got_close_notify() const { return (SSL_get_shutdown(tls_) & SSL_RECEIVED_SHUTDOWN) != 0; }
+  // Only under TLS: the name that the server's certificate bears.
+  std::string certificate_name() const {
+    X509* leaf = SSL_get1_peer_certificate(tls_);
+    char name[100] = "";
+    X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_commonName, name, sizeof name);
+    X509_free(leaf);
+    return name;
+  }
   void send_raw(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = tls_ ? SSL_write(tls_, bytes.data(), static_cast<int>(bytes.size()))
+                                : ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) return;  // the server hung up; its answer may still be readable
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }
   void send(const std::string& method, const std::string& path, const std::string& body = "",
             const std::string& headers = "") {
-    send_raw(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers +
+    send_raw(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
              (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") +
              "\r\n" + body);
   }
@@ -59,7 +85,8 @@ class TestClient {
   // False at the end of the connection (or after ten seconds).
   bool fill() {
     char buffer[4096];
-    const ssize_t got = recv(fd_, buffer, sizeof buffer, 0);
+    const ssize_t got =
+        tls_ ? SSL_read(tls_, buffer, sizeof buffer) : recv(fd_, buffer, sizeof buffer, 0);
     if (got <= 0) return false;
     in_.append(buffer, static_cast<size_t>(got));
     return true;
@@ -121,7 +148,19 @@ class TestClient {
   }
 
  private:
+  void shake_hands() {
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
+    SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+    tls_ = SSL_new(context);
+    SSL_CTX_free(context);
+    SSL_set_fd(tls_, fd_);
+    if (SSL_connect(tls_) == 1) return;
+    hang_up();
+    throw std::runtime_error("no TLS handshake");
+  }
+
   int fd_ = -1;
+  SSL* tls_ = nullptr;
   std::string in_;
 };
 

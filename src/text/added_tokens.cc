@@ -76,6 +76,10 @@ void AddedTokens::split(std::string_view text, bool parse_special,
                         std::vector<TextSegment>& out) const {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
+    if (lengths_[static_cast<uint8_t>(text[at])].empty()) {  // nearly every byte
+      ++at;
+      continue;
+    }
     const Entry* entry = match_at(text, at);
     if (!entry) {
       ++at;

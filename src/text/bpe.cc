@@ -3,97 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "base/utf8.h"
+#include "text/merge_tokens.h"
+#include "text/utf8_fast.h"
 
 namespace skiff {
 namespace {
 
-// The tokens of a word as a linked list in an array, while they merge.
-struct Symbol {
-  int32_t token;
-  int32_t previous, next;  // -1: none
-  bool gone = false;
-};
+// Kinds of cache entries: a whole word may be a token by itself (ignore_merges), a part may not.
+enum CacheKind : unsigned { kWhole = 0, kPart = 1 };
 
-struct Candidate {
-  int32_t rank, left, token;
-  // The lowest rank first, then the leftmost; std::push_heap keeps the greatest on top.
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : left > other.left;
-  }
-};
+// Scripts without spaces make long words that hardly come again, though their parts do.
+constexpr size_t kMaxForeign = 12;
 
-class Merger {
- public:
-  Merger(const MergeTable& merges, std::vector<int32_t>& tokens)
-      : merges_(merges), tokens_(tokens), count_(static_cast<int32_t>(tokens.size())) {}
-
-  void run() {
-    symbols_.reserve(tokens_.size());
-    for (int32_t i = 0; i < count_; ++i)
-      symbols_.push_back({tokens_[static_cast<size_t>(i)], i - 1, i + 1 < count_ ? i + 1 : -1});
-    for (int32_t i = 0; i + 1 < count_; ++i) offer(i);
-    std::make_heap(heap_.begin(), heap_.end());
-    heaped_ = true;
-    while (!heap_.empty()) step();
-    tokens_.clear();
-    for (int32_t i = 0; i >= 0; i = at(i).next) tokens_.push_back(at(i).token);
-  }
-
- private:
-  Symbol& at(int32_t i) { return symbols_[static_cast<size_t>(i)]; }
-
-  void offer(int32_t left) {
-    if (left < 0 || at(left).next < 0) return;
-    const Merge merge = merges_.find(at(left).token, at(at(left).next).token);
-    if (merge.rank < 0) return;
-    heap_.push_back({merge.rank, left, merge.token});
-    if (heaped_) std::push_heap(heap_.begin(), heap_.end());
-  }
-
-  void step() {
-    std::pop_heap(heap_.begin(), heap_.end());
-    const Candidate best = heap_.back();
-    heap_.pop_back();
-    Symbol& left = at(best.left);
-    if (left.gone || left.next < 0) return;
-    Symbol& right = at(left.next);
-    // An offer outlives its pair. It still stands if the new pair makes the same token: this, with
-    // the old rank, is what the reference implementation does.
-    const Merge merge = merges_.find(left.token, right.token);
-    if (merge.rank < 0 || merge.token != best.token) return;
-    left.token = best.token;
-    left.next = right.next;
-    right.gone = true;
-    if (left.next >= 0) at(left.next).previous = best.left;
-    offer(left.previous);
-    offer(best.left);
-  }
-
-  const MergeTable& merges_;
-  std::vector<int32_t>& tokens_;
-  int32_t count_;
-  std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
-  bool heaped_ = false;
-};
+bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
 
 }  // namespace
 
 Bpe::Bpe(BpeModel model) : model_(std::move(model)) {
-  const auto token_of = [&](std::string_view text) {
-    const auto it = model_.vocab.find(text);
-    return it == model_.vocab.end() ? -1 : it->second;
-  };
   for (size_t byte = 0; byte < 256; ++byte) {
-    byte_token_[byte] = token_of(std::string(1, static_cast<char>(byte)));
-    fallback_token_[byte] = token_of(fmt::format("<0x{:02X}>", byte));
+    byte_token_[byte] = model_.vocab.find(std::string(1, static_cast<char>(byte)));
+    fallback_token_[byte] = model_.vocab.find(fmt::format("<0x{:02X}>", byte));
   }
+  all_bytes_ = model_.byte_level && *std::min_element(byte_token_.begin(), byte_token_.end()) >= 0;
+  if (all_bytes_) {
+    byte_ranks_.reserve(256 * 256);
+    for (const int32_t left : byte_token_)
+      for (const int32_t right : byte_token_)
+        byte_ranks_.push_back(model_.merges.rank(left, right));
+  }
+  if (!model_.byte_level) characters_ = CharTokens(model_.vocab);
   if (!can_part()) return;
   pairs_.emplace();
-  for (const auto& [token, id] : model_.vocab) pairs_->add_token(token);
+  for (size_t i = 0; i < model_.vocab.size(); ++i) pairs_->add_token(model_.vocab.text(i));
 }
 
 // Parts must not meet other than by tokens that hold both sides as text.
@@ -101,46 +45,78 @@ bool Bpe::can_part() const {
   const bool fuses = model_.unk >= 0 && model_.fuse_unk &&
                      !(model_.byte_fallback &&
                        *std::min_element(fallback_token_.begin(), fallback_token_.end()) >= 0);
-  return !model_.byte_level && !model_.ignore_merges && !model_.fallback_merges && !fuses;
+  return model_.byte_level ? all_bytes_
+                           : !model_.ignore_merges && !model_.fallback_merges && !fuses;
 }
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>& out) const {
-  if (!pairs_) return encode_part(word, out);
+  if (word.empty()) return;
+  if (!model_.byte_level && pairs_) return encode_parts(word, out);
+  std::optional<WordCache::Key> key;
+  if (word.size() <= (is_ascii(word[0]) ? WordCache::kMaxWord : kMaxForeign)) {
+    key.emplace(word, kWhole);
+    if (cache_.find(*key, out)) return;
+  }
+  if (model_.ignore_merges) {
+    const int32_t whole = model_.vocab.find(word);
+    if (whole >= 0) {
+      if (key) cache_.store(*key, &whole, 1);
+      return out.push_back(whole);
+    }
+  }
+  if (!key && pairs_) return encode_parts(word, out);
+  merge(word, key ? &*key : nullptr, out);
+}
+
+void Bpe::encode_parts(std::string_view word, std::vector<int32_t>& out) const {
   while (!word.empty()) {
-    const size_t part = pairs_->first_part(word);
-    encode_part(word.substr(0, part), out);
-    word.remove_prefix(part);
+    const std::string_view part = word.substr(0, pairs_->first_part(word));
+    word.remove_prefix(part.size());
+    if (part.size() > WordCache::kMaxWord) {
+      merge(part, nullptr, out);
+      continue;
+    }
+    const WordCache::Key key(part, kPart);
+    if (!cache_.find(key, out)) merge(part, &key, out);
   }
 }
 
-void Bpe::encode_part(std::string_view word, std::vector<int32_t>& out) const {
-  if (word.empty() || cache_.find(word, out)) return;
+void Bpe::merge(std::string_view word, const WordCache::Key* key, std::vector<int32_t>& out) const {
+  if (all_bytes_ && word.size() <= kShortWord) return merge_bytes(word, key, out);
   std::vector<int32_t> tokens;
-  if (model_.ignore_merges) {
-    const auto whole = model_.vocab.find(word);
-    if (whole != model_.vocab.end()) tokens.push_back(whole->second);
+  first_tokens(word, tokens);
+  if (tokens.size() > kShortWord) {
+    merge_many(model_.merges, tokens);
+  } else if (tokens.size() > 1) {
+    std::array<uint32_t, kShortWord> ranks;
+    for (size_t i = 0; i + 1 < tokens.size(); ++i)
+      ranks[i] = model_.merges.rank(tokens[i], tokens[i + 1]);
+    tokens.resize(merge_few(model_.merges, tokens.data(), ranks.data(), tokens.size()));
   }
-  if (tokens.empty()) {
-    first_tokens(word, tokens);
-    if (tokens.size() > 1) Merger(model_.merges, tokens).run();
-  }
-  cache_.store(word, tokens.data(), tokens.size());
+  if (key) cache_.store(*key, tokens.data(), tokens.size());
   out.insert(out.end(), tokens.begin(), tokens.end());
+}
+
+void Bpe::merge_bytes(std::string_view word, const WordCache::Key* key,
+                      std::vector<int32_t>& out) const {
+  std::array<int32_t, kShortWord> tokens;
+  std::array<uint32_t, kShortWord> ranks;
+  for (size_t i = 0; i < word.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(word[i]);
+    tokens[i] = byte_token_[byte];
+    if (i > 0) ranks[i - 1] = byte_ranks_[size_t{static_cast<uint8_t>(word[i - 1])} * 256 + byte];
+  }
+  const size_t count = merge_few(model_.merges, tokens.data(), ranks.data(), word.size());
+  if (key) cache_.store(*key, tokens.data(), count);
+  out.insert(out.end(), tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count));
 }
 
 void Bpe::first_tokens(std::string_view word, std::vector<int32_t>& out) const {
   bool unknown = false;  // the character before was
   for (size_t at = 0; at < word.size();) {
-    size_t next = at + 1;
-    int32_t token = -1;
-    if (model_.byte_level) {
-      token = byte_token_[static_cast<uint8_t>(word[at])];
-    } else {
-      next = at;
-      utf8_next(word, &next);
-      const auto it = model_.vocab.find(word.substr(at, next - at));
-      if (it != model_.vocab.end()) token = it->second;
-    }
+    size_t next = at;
+    const int32_t token = model_.byte_level ? byte_token_[static_cast<uint8_t>(word[next++])]
+                                            : characters_.find(utf8_take(word, &next));
     if (token >= 0)
       out.push_back(token);
     else

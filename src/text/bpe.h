@@ -4,13 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/char_pairs.h"
+#include "text/char_tokens.h"
 #include "text/merge_table.h"
-#include "text/string_map.h"
+#include "text/token_index.h"
 #include "text/word_cache.h"
 
 namespace skiff {
@@ -18,7 +18,7 @@ namespace skiff {
 struct BpeModel {
   // Every token that the merges may start from or make. With byte_level, keys are bytes, else they
   // are text.
-  StringMap<int32_t> vocab;
+  TokenIndex vocab;
   MergeTable merges;
   bool byte_level = false;       // words are merged from bytes, else from characters
   bool byte_fallback = false;    // characters outside the vocabulary become tokens <0x00>..<0xFF>
@@ -33,19 +33,26 @@ class Bpe {
  public:
   explicit Bpe(BpeModel model);
 
-  // Appends the tokens of `word`, in O(n log n) of its length.
+  // Appends the tokens of `word` (valid UTF-8, or any bytes with byte_level), in O(n log n) of its
+  // length.
   void encode(std::string_view word, std::vector<int32_t>& out) const;
   const BpeModel& model() const { return model_; }
 
  private:
   bool can_part() const;
-  void encode_part(std::string_view word, std::vector<int32_t>& out) const;
+  void encode_parts(std::string_view word, std::vector<int32_t>& out) const;
+  void merge(std::string_view word, const WordCache::Key* key, std::vector<int32_t>& out) const;
+  void merge_bytes(std::string_view word, const WordCache::Key* key,
+                   std::vector<int32_t>& out) const;
   void first_tokens(std::string_view word, std::vector<int32_t>& out) const;
   void fallback(std::string_view character, bool after_unknown, std::vector<int32_t>& out) const;
 
   BpeModel model_;
   std::array<int32_t, 256> byte_token_;      // byte_level: the token of one byte, or -1
   std::array<int32_t, 256> fallback_token_;  // the token <0xNN>, or -1
+  bool all_bytes_ = false;                   // byte_level, and every byte has a token
+  std::vector<uint32_t> byte_ranks_;         // if all_bytes_: the merge of two bytes, or kNone
+  CharTokens characters_;                    // not byte_level
   std::optional<CharPairs> pairs_;           // present: long words are parted where nothing joins
   mutable WordCache cache_;
 };

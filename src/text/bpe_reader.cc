@@ -1,18 +1,48 @@
 #include "text/bpe_reader.h"
 
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-
 #include "text/byte_level.h"
 
 namespace skiff {
 namespace {
 
+// Either "left right" or ["left", "right"].
+std::pair<std::string_view, std::string_view> pair_of(const Json& merge, const std::string& where) {
+  if (merge.is_string()) {
+    const auto pair = split_merge(merge.get_ref<const std::string&>());
+    if (pair.first.data()) return pair;
+  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+             merge[1].is_string()) {
+    return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
+  }
+  fail_load("{}: merges: {} is not a pair of tokens", where, merge.dump().substr(0, 80));
+}
+
+void check_type(const Fields& spec) {
+  const auto type = spec.get<std::string>("type", "BPE");
+  if (type != "BPE")
+    fail_load("{} type {} is not supported, only BPE is", spec.where(), type.substr(0, 60));
+}
+
+TokenIndex read_vocab(const Fields& spec) {
+  const Fields vocab = spec.child("vocab");
+  TokenIndex out;
+  out.reserve(vocab.json().size());
+  for (const auto& [written, value] : vocab.json().items()) {
+    const int64_t id = value.is_number_integer() ? value.get<int64_t>() : -1;
+    if (id < 0 || id > kMaxTokenId)
+      fail_load("{}: vocab: \"{}\" has the id {}, not one of 0 to {}", spec.where(),
+                written.substr(0, 40), value.dump().substr(0, 40), kMaxTokenId);
+    out.add(written, static_cast<int32_t>(id));
+  }
+  return out;
+}
+
 class Reader {
  public:
-  Reader(const Fields& spec, bool byte_level) : spec_(spec), where_(spec.where()) {
+  Reader(const Fields& spec, BpeLists lists, bool byte_level)
+      : spec_(spec), where_(spec.where()), merges_(std::move(lists.merges)) {
     out_.model.byte_level = byte_level;
+    out_.ids = std::move(lists.vocab);
   }
 
   BpeFile run() {
@@ -26,9 +56,7 @@ class Reader {
 
  private:
   void read_flags() {
-    const auto type = spec_.get<std::string>("type", "BPE");
-    if (type != "BPE")
-      fail_load("{} type {} is not supported, only BPE is", where_, type.substr(0, 60));
+    check_type(spec_);
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!spec_.get<std::string>(key, "").empty())
         fail_load("{}: {} is not supported", where_, key);
@@ -39,20 +67,13 @@ class Reader {
   }
 
   void read_vocab() {
-    const Fields vocab = spec_.child("vocab");
-    if (vocab.json().empty()) fail_load("{}: vocab is missing or empty", where_);
-    ids_.reserve(vocab.json().size());
-    out_.model.vocab.reserve(vocab.json().size());
-    for (const auto& [written, value] : vocab.json().items()) {
-      const int64_t id = value.is_number_integer() ? value.get<int64_t>() : -1;
-      if (id < 0 || id > kMaxTokenId)
-        fail_load("{}: vocab: \"{}\" has the id {}, not one of 0 to {}", where_,
-                  written.substr(0, 40), value.dump().substr(0, 40), kMaxTokenId);
-      add(written, static_cast<int32_t>(id));
-    }
+    if (out_.ids.empty()) fail_load("{}: vocab is missing or empty", where_);
+    out_.model.vocab.reserve(out_.ids.size());
+    out_.written.reserve(out_.ids.size());
+    for (size_t i = 0; i < out_.ids.size(); ++i) add(out_.ids.text(i), out_.ids.id(i));
   }
 
-  void add(const std::string& written, int32_t id) {
+  void add(std::string_view written, int32_t id) {
     const auto at = static_cast<size_t>(id);
     if (at >= out_.written.size()) {
       out_.written.resize(at + 1);
@@ -63,60 +84,66 @@ class Reader {
                 out_.written[at].substr(0, 40), written.substr(0, 40), id);
     taken_[at] = true;
     out_.written[at] = written;
-    ids_.emplace(written, id);
     if (!out_.model.byte_level) {
-      out_.model.vocab.emplace(written, id);
-    } else if (auto bytes = bytes_from_alphabet(written)) {  // no other token can come up
-      out_.model.vocab.emplace(std::move(*bytes), id);
+      out_.model.vocab.add(written, id);
+      return;
     }
+    bytes_.clear();
+    if (append_bytes_from_alphabet(written, bytes_))  // no other token can come up
+      out_.model.vocab.add(bytes_, id);
   }
 
   int32_t id_of(std::string_view token, const char* key) const {
-    const auto it = ids_.find(token);
-    if (it == ids_.end())
+    const int32_t id = out_.ids.find(token);
+    if (id < 0)
       fail_load("{}: {}: \"{}\" is not in the vocabulary", where_, key, token.substr(0, 80));
-    return it->second;
+    return id;
   }
 
   void read_merges() {
-    const auto it = spec_.json().find("merges");
-    if (it == spec_.json().end() || !it->is_array())
-      fail_load("{}: merges are missing; a BPE tokenizer cannot do without", where_);
-    if (it->size() > kMaxTokenId)
-      fail_load("{}: {} merges, the limit is {}", where_, it->size(), kMaxTokenId);
-    out_.model.merges = MergeTable(it->size());
-    int32_t rank = 0;
-    for (const Json& merge : *it) {
-      const auto [left, right] = pair_of(merge);
-      const int32_t made = id_of(std::string(left) + std::string(right), "merges");
-      out_.model.merges.add(id_of(left, "merges"), id_of(right, "merges"), {rank++, made});
+    out_.model.merges = MergeTable(merges_.size());
+    for (size_t i = 0; i < merges_.size(); ++i) {
+      const std::string_view left = merges_.left(i), right = merges_.right(i);
+      out_.model.merges.add(id_of(left, "merges"), id_of(right, "merges"),
+                            {static_cast<int32_t>(i), id_of(merges_.both(i), "merges")});
       out_.model.fallback_merges |= left.starts_with("<0x") || right.starts_with("<0x");
     }
   }
 
-  // Either "left right" or ["left", "right"].
-  std::pair<std::string_view, std::string_view> pair_of(const Json& merge) const {
-    if (merge.is_string()) {
-      const std::string_view text = merge.get_ref<const std::string&>();
-      const size_t space = text.find(' ');
-      if (space != text.npos && text.find(' ', space + 1) == text.npos)
-        return {text.substr(0, space), text.substr(space + 1)};
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
-               merge[1].is_string()) {
-      return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
-    }
-    fail_load("{}: merges: {} is not a pair of tokens", where_, merge.dump().substr(0, 80));
-  }
-
   const Fields& spec_;
   const std::string& where_;
+  MergeList merges_;
   BpeFile out_;
   std::vector<bool> taken_;
-  StringMap<int32_t> ids_;  // by written form
+  std::string bytes_;
 };
 
 }  // namespace
 
-BpeFile read_bpe(const Fields& spec, bool byte_level) { return Reader(spec, byte_level).run(); }
+std::pair<std::string_view, std::string_view> split_merge(std::string_view written) {
+  const size_t space = written.find(' ');
+  if (space == written.npos || written.find(' ', space + 1) != written.npos) return {};
+  return {written.substr(0, space), written.substr(space + 1)};
+}
+
+BpeLists read_bpe_lists(const Fields& spec) {
+  check_type(spec);
+  BpeLists out;
+  out.vocab = read_vocab(spec);
+  const auto it = spec.json().find("merges");
+  if (it == spec.json().end() || !it->is_array())
+    fail_load("{}: merges are missing; a BPE tokenizer cannot do without", spec.where());
+  if (it->size() > kMaxTokenId)
+    fail_load("{}: {} merges, the limit is {}", spec.where(), it->size(), kMaxTokenId);
+  for (const Json& merge : *it) {
+    const auto [left, right] = pair_of(merge, spec.where());
+    out.merges.add(left, right);
+  }
+  return out;
+}
+
+BpeFile read_bpe(const Fields& spec, BpeLists lists, bool byte_level) {
+  return Reader(spec, std::move(lists), byte_level).run();
+}
 
 }  // namespace skiff

@@ -1,22 +1,60 @@
 // text/bpe_reader.h -- "model" of tokenizer.json: vocabulary and merges.
 #pragma once
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "text/bpe.h"
+#include "text/token_index.h"
 
 namespace skiff {
 
 constexpr int32_t kMaxTokenId = (1 << 21) - 1;
 
+// Pairs of tokens as a file writes them, in one block of memory.
+class MergeList {
+ public:
+  void add(std::string_view left, std::string_view right) {
+    pairs_.push_back({text_.size(), left.size(), right.size()});
+    (text_ += left) += right;
+  }
+  size_t size() const { return pairs_.size(); }
+  std::string_view left(size_t i) const { return both(i).substr(0, pairs_[i].left); }
+  std::string_view right(size_t i) const { return both(i).substr(pairs_[i].left); }
+  std::string_view both(size_t i) const {
+    return std::string_view(text_).substr(pairs_[i].at, pairs_[i].left + pairs_[i].right);
+  }
+
+ private:
+  struct Pair {
+    size_t at, left, right;
+  };
+  std::string text_;
+  std::vector<Pair> pairs_;
+};
+
+// The large parts of "model".
+struct BpeLists {
+  TokenIndex vocab;  // by written form; ids in [0, kMaxTokenId]
+  MergeList merges;  // at most kMaxTokenId
+};
+
 struct BpeFile {
   BpeModel model;
+  TokenIndex ids;                    // by written form
   std::vector<std::string> written;  // by id, as the file writes them; empty where there is none
 };
 
-// Throws LoadError naming `where` and key: other model types, no merges, ids that repeat or are
-// out of range, merges of tokens that the vocabulary lacks.
-BpeFile read_bpe(const Fields& spec, bool byte_level);
+// Throws LoadError naming `where` and key: other model types, no merges, ids out of range.
+BpeLists read_bpe_lists(const Fields& spec);
+
+// "left right", with one space: the two tokens; else two empty ones.
+std::pair<std::string_view, std::string_view> split_merge(std::string_view written);
+
+// `spec` without vocab and merges, which are `lists`. Throws LoadError naming `where` and key:
+// other model types, no vocabulary, ids that repeat, merges of tokens that the vocabulary lacks.
+BpeFile read_bpe(const Fields& spec, BpeLists lists, bool byte_level);
 
 }  // namespace skiff

@@ -98,7 +98,8 @@ struct RandomModel {
                        {rank, static_cast<int32_t>(texts.size())});
       texts.push_back(made);
     }
-    for (size_t id = 0; id < texts.size(); ++id) model.vocab[texts[id]] = static_cast<int32_t>(id);
+    for (size_t id = 0; id < texts.size(); ++id)
+      model.vocab.add(texts[id], static_cast<int32_t>(id));
   }
 };
 

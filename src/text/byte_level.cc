@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/utf8.h"
+#include "text/utf8_fast.h"
 
 namespace skiff {
 namespace {
@@ -31,13 +32,19 @@ const Alphabet& alphabet() {
 
 }  // namespace
 
+bool append_bytes_from_alphabet(std::string_view written, std::string& out) {
+  const Alphabet& table = alphabet();
+  for (size_t i = 0; i < written.size();) {
+    const char32_t c = utf8_take(written, &i);
+    if (c >= Alphabet::kEnd || table.byte[c] < 0) return false;
+    out += static_cast<char>(table.byte[c]);
+  }
+  return true;
+}
+
 std::optional<std::string> bytes_from_alphabet(std::string_view written) {
   std::string out;
-  for (size_t i = 0; i < written.size();) {
-    const char32_t c = utf8_next(written, &i);
-    if (c >= Alphabet::kEnd || alphabet().byte[c] < 0) return std::nullopt;
-    out += static_cast<char>(alphabet().byte[c]);
-  }
+  if (!append_bytes_from_alphabet(written, out)) return std::nullopt;
   return out;
 }
 

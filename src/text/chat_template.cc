@@ -1,172 +1,225 @@
 #include "text/chat_template.h"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
+#include <algorithm>
+#include <map>
 
+#include "text/builtin_templates.h"
+#include "text/chat_template_continue.h"
+#include "text/chat_template_files.h"
 #include "text/jinja/template.h"
 
 namespace skiff {
 namespace {
 
-namespace fs = std::filesystem;
 using jinja::Clock;
 using jinja::Template;
 
-constexpr size_t kMaxFile = 1 << 20;
+constexpr std::string_view kReserved[] = {"messages",
+                                          "tools",
+                                          "add_generation_prompt",
+                                          "continue_final_message",
+                                          "chat_template",
+                                          "conversation",
+                                          "tokenize",
+                                          "padding",
+                                          "truncation",
+                                          "max_length",
+                                          "return_tensors",
+                                          "return_dict",
+                                          "return_assistant_tokens_mask",
+                                          "tokenizer_kwargs",
+                                          "bos_token",
+                                          "eos_token",
+                                          "unk_token",
+                                          "pad_token",
+                                          "sep_token",
+                                          "cls_token",
+                                          "mask_token",
+                                          "additional_special_tokens",
+                                          "raise_exception",
+                                          "strftime_now",
+                                          "namespace",
+                                          "range",
+                                          "dict",
+                                          "cycler",
+                                          "joiner",
+                                          "lipsum",
+                                          "loop",
+                                          "self",
+                                          "caller",
+                                          "varargs",
+                                          "kwargs"};
+// These are fields of a Conversation, and nobody may set them twice.
+constexpr size_t kFields = 4;
 
-Error invalid(std::string what) { return {Code::kInvalid, std::move(what), "chat_template"}; }
+Error invalid(std::string what, std::string field = "chat_template") {
+  return {Code::kInvalid, std::move(what), std::move(field)};
+}
+
+// A template that does not parse is an error when it is asked for, not before.
+using Templates = std::map<std::string, Result<Template>, std::less<>>;
+
+std::string names_of(const Templates& templates) {
+  std::string out;
+  for (const auto& [name, unused] : templates) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
 
 class JinjaChatTemplate : public ChatTemplate {
  public:
-  JinjaChatTemplate(Template main, std::optional<Template> with_tools, OrderedJson special,
-                    Clock clock)
-      : main_(std::move(main)),
-        with_tools_(std::move(with_tools)),
+  JinjaChatTemplate(Templates templates, std::string main, OrderedJson special, Clock clock,
+                    std::string_view family)
+      : templates_(std::move(templates)),
+        main_(std::move(main)),
         special_(std::move(special)),
-        clock_(std::move(clock)) {}
+        clock_(std::move(clock)),
+        family_(family) {}
 
-  // kwargs win over special tokens, as they do in Hugging Face's apply_chat_template.
   Result<std::string> render(const Conversation& conversation) const override {
-    const bool tools = !conversation.tools.is_null() && !conversation.tools.empty();
-    OrderedJson variables = special_;
-    variables["messages"] = conversation.messages;
-    variables["tools"] = tools ? conversation.tools : OrderedJson();
-    variables["documents"] = nullptr;
-    variables["add_generation_prompt"] = conversation.add_generation_prompt;
-    if (conversation.kwargs.is_object())
-      for (const auto& [name, value] : conversation.kwargs.items()) variables[name] = value;
-    const Template& chosen = tools && with_tools_ ? *with_tools_ : main_;
-    auto text = chosen.render(variables, clock_);
-    if (text) return text;
-    return Error{text.error().code, "chat template, " + text.error().what, "messages"};
+    const bool tools = has_tools(conversation) && templates_.contains("tool_use");
+    const Result<Template>& chosen =
+        templates_.at(tools && main_ == "default" ? std::string("tool_use") : main_);
+    return chosen ? render_one(*chosen, conversation) : chosen.error();
   }
+
+  Result<std::string> render_with(const std::string& choice,
+                                  const Conversation& conversation) const override {
+    if (const auto named = templates_.find(choice); named != templates_.end())
+      return named->second ? render_one(*named->second, conversation) : named->second.error();
+    const auto parsed = Template::parse(choice);
+    return parsed ? render_one(*parsed, conversation) : invalid(parsed.error().what);
+  }
+
+  std::string_view builtin_family() const override { return family_; }
 
  private:
-  Template main_;
-  std::optional<Template> with_tools_;
+  static bool has_tools(const Conversation& conversation) {
+    return !conversation.tools.is_null() && !conversation.tools.empty();
+  }
+
+  // kwargs win over special tokens, as they do in Hugging Face's apply_chat_template.
+  Result<std::string> render_one(const Template& chosen, const Conversation& conversation) const {
+    const bool continues = conversation.continue_final_message;
+    if (continues && conversation.add_generation_prompt)
+      return invalid(
+          "continue_final_message and add_generation_prompt exclude each other: the reply either "
+          "continues the last message or opens a new one",
+          "continue_final_message");
+    OrderedJson variables = special_;
+    variables["messages"] = conversation.messages;
+    variables["tools"] = has_tools(conversation) ? conversation.tools : OrderedJson();
+    variables["documents"] = nullptr;
+    variables["add_generation_prompt"] = conversation.add_generation_prompt;
+    if (conversation.kwargs.is_object()) {
+      for (const std::string_view field : reserved_template_variables().first(kFields))
+        if (conversation.kwargs.contains(field))
+          return invalid(fmt::format("chat_template_kwargs must not set \"{}\"", field),
+                         "chat_template_kwargs");
+      for (const auto& [name, value] : conversation.kwargs.items()) variables[name] = value;
+    }
+    auto text = chosen.render(variables, clock_);
+    if (!text) return Error{text.error().code, "chat template, " + text.error().what, "messages"};
+    return continues ? cut_in_final_message(std::move(*text), conversation.messages)
+                     : std::move(text);
+  }
+
+  Templates templates_;
+  std::string main_;  // a key of templates_
   OrderedJson special_;
   Clock clock_;
+  std::string_view family_;
 };
 
-struct Sources {
-  std::string main, with_tools;  // empty: none
-  std::string where;             // for messages
-};
-
-Result<std::unique_ptr<ChatTemplate>> build(const Sources& sources, OrderedJson special,
-                                            Clock clock) {
-  auto main = Template::parse(sources.main);
-  if (!main) return invalid(sources.where + ": " + main.error().what);
-  std::optional<Template> with_tools;
-  if (!sources.with_tools.empty()) {
-    auto parsed = Template::parse(sources.with_tools);
-    if (!parsed) return invalid(sources.where + " (tool_use): " + parsed.error().what);
-    with_tools = std::move(*parsed);
+Templates parsed(const std::vector<NamedTemplate>& sources) {
+  Templates out;
+  for (const NamedTemplate& source : sources) {
+    auto one = Template::parse(source.text);
+    if (!one) one = invalid(source.where + ": " + one.error().what);
+    out.insert_or_assign(source.name, std::move(one));
   }
+  return out;
+}
+
+// Those that are used unasked must parse.
+Result<std::unique_ptr<ChatTemplate>> build(Templates templates, const std::string& choice,
+                                            OrderedJson special, Clock clock,
+                                            std::string_view family = {}) {
+  std::string main = templates.size() == 1 ? templates.begin()->first : "default";
+  if (!choice.empty()) main = choice;
+  if (!templates.contains(main))
+    return invalid(
+        fmt::format("the model has the chat templates {} and no default; choose one "
+                    "with --chat-template",
+                    names_of(templates)));
+  for (const auto& [name, one] : templates)
+    if (!one && (name == main || (name == "tool_use" && main == "default"))) return one.error();
   if (!clock) clock = [] { return std::time(nullptr); };
   return std::unique_ptr<ChatTemplate>(std::make_unique<JinjaChatTemplate>(
-      std::move(*main), std::move(with_tools), std::move(special), std::move(clock)));
+      std::move(templates), std::move(main), std::move(special), std::move(clock), family));
 }
 
-Result<std::string> read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{Code::kNotFound, path.string() + ": cannot be read", "chat_template"};
-  std::string text(kMaxFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxFile)
-    return invalid(fmt::format("{}: a template of more than {} bytes", path.string(), kMaxFile));
-  return text;
+// Broken templates do not matter where another one is given.
+std::vector<NamedTemplate> read_own(const std::string& dir, const Json& config, bool forgive) try {
+  return read_templates(dir, config);
+} catch (const LoadError&) {
+  if (!forgive) throw;
+  return {};
 }
 
-// A text, or a list of {"name", "template"}.
-Sources from_json(const Json& value, std::string where) {
-  Sources out{"", "", std::move(where)};
-  if (value.is_string()) out.main = value.get<std::string>();
-  if (!value.is_array()) return out;
-  for (const Json& entry : value) {
-    if (!entry.is_object()) continue;
-    const Fields fields(entry, out.where);
-    const auto name = fields.get<std::string>("name", ""),
-               text = fields.get<std::string>("template", "");
-    if (name == "default") out.main = text;
-    if (name == "tool_use") out.with_tools = text;
-  }
-  if (out.main.empty()) out.main = out.with_tools;
-  return out;
-}
-
-// bos_token and its like: a text, or an object whose "content" is the text.
-OrderedJson special_tokens(const Json& config) {
-  OrderedJson out = OrderedJson::object();
-  for (const auto& [key, value] : config.items()) {
-    if (key == "additional_special_tokens" && value.is_array()) out[key] = value;
-    if (!key.ends_with("_token")) continue;
-    if (value.is_string()) out[key] = value;
-    if (value.is_object() && value.contains("content") && value["content"].is_string())
-      out[key] = value["content"];
-  }
-  return out;
-}
-
-bool is_file(const fs::path& path) {
-  std::error_code unused;
-  return fs::is_regular_file(path, unused);
-}
-
-Result<Sources> overriding(const std::string& text) {
-  const bool is_template = text.find("{%") != text.npos || text.find("{{") != text.npos;
-  if (!is_template && is_file(text)) {
-    auto read = read_text(text);
-    if (!read) return read.error();
-    return Sources{std::move(*read), "", text};
-  }
-  if (is_template) return Sources{text, "", "the given chat template"};
-  return Error{Code::kNotFound,
-               "chat template \"" + text.substr(0, 200) + "\": neither a file nor a template",
-               "chat_template"};
-}
-
-Result<Sources> of_folder(const fs::path& dir, const Json& config) {
-  if (is_file(dir / "chat_template.jinja")) {
-    auto read = read_text(dir / "chat_template.jinja");
-    if (!read) return read.error();
-    return Sources{std::move(*read), "", (dir / "chat_template.jinja").string()};
-  }
-  Sources found;
-  if (config.contains("chat_template"))
-    found = from_json(config["chat_template"], (dir / "tokenizer_config.json").string());
-  if (found.main.empty() && is_file(dir / "chat_template.json")) {
-    const Json file = read_json_file((dir / "chat_template.json").string());
-    if (file.is_object() && file.contains("chat_template"))
-      found = from_json(file["chat_template"], (dir / "chat_template.json").string());
-  }
-  if (!found.main.empty()) return found;
-  return Error{Code::kNotFound,
-               dir.string() + ": the model has no chat template; give one with --chat-template",
-               "chat_template"};
+bool has_name(const std::vector<NamedTemplate>& templates, const std::string& name) {
+  return std::any_of(templates.begin(), templates.end(),
+                     [&](const NamedTemplate& one) { return one.name == name; });
 }
 
 }  // namespace
 
+Result<std::string> ChatTemplate::render_with(const std::string& choice,
+                                              const Conversation& conversation) const {
+  const auto made = make_chat_template(choice, Json::object());
+  return made ? (*made)->render(conversation) : made.error();
+}
+
+std::span<const std::string_view> reserved_template_variables() { return kReserved; }
+
+std::optional<std::string_view> find_reserved_variable(const OrderedJson& kwargs) {
+  for (const std::string_view name : kReserved)
+    if (kwargs.is_object() && kwargs.contains(name)) return name;
+  return std::nullopt;
+}
+
 Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& model_dir,
-                                                         const std::string& override_text) try {
-  const fs::path config_path = fs::path(model_dir) / "tokenizer_config.json";
-  Json config = is_file(config_path) ? read_json_file(config_path.string()) : Json::object();
-  if (!config.is_object()) return invalid(config_path.string() + ": expected a JSON object");
-  const auto sources =
-      override_text.empty() ? of_folder(model_dir, config) : overriding(override_text);
-  if (!sources) return sources.error();
-  return build(*sources, special_tokens(config), {});
+                                                         const std::string& override_text,
+                                                         const std::string& config_dir) try {
+  const Json config = read_template_config(model_dir);
+  OrderedJson special = read_special_tokens(model_dir, config);
+  const auto own = read_own(model_dir, config, !override_text.empty());
+  if (!override_text.empty()) {
+    if (has_name(own, override_text))
+      return build(parsed(own), override_text, std::move(special), {});
+    const auto given = read_override(override_text);
+    if (!given) return given.error();
+    Templates all = parsed(own);
+    all.erase("tool_use");
+    all.erase("default");
+    all.merge(parsed({*given}));
+    return build(std::move(all), "default", std::move(special), {});
+  }
+  if (!own.empty()) return build(parsed(own), "", std::move(special), {});
+  const std::string& dir = config_dir.empty() ? model_dir : config_dir;
+  if (const BuiltinTemplate* found = find_builtin_template(read_model_hints(dir, config)))
+    return build(parsed({{"default", std::string(found->text), "built-in template"}}), "",
+                 std::move(special), {}, found->family);
+  return Error{Code::kNotFound,
+               model_dir + ": the model has no chat template; give one with --chat-template",
+               "chat_template"};
 } catch (const LoadError& e) {
   return invalid(e.what());
 }
 
 Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
                                                          std::function<std::time_t()> clock) {
-  return build({std::move(text), "", "chat template"}, OrderedJson(special), std::move(clock));
+  return build(parsed({{"default", std::move(text), "chat template"}}), "", OrderedJson(special),
+               std::move(clock));
 }
 
 }  // namespace skiff

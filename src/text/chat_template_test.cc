@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -122,6 +124,118 @@ TEST(ChatTemplate, RefusalIsTheCallersMistake) {
   EXPECT_EQ(text.error().what, "chat template, line 1: roles must alternate");
 }
 
+Conversation talk(const char* messages, bool prompt = true) {
+  Conversation c;
+  c.messages = OrderedJson::parse(messages);
+  c.add_generation_prompt = prompt;
+  return c;
+}
+
+TEST(ChatTemplate, NamesAreChosenWithoutTools) {
+  const Folder folder;
+  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": [
+      {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"},
+      {"name": "rag", "template": "{{ bos_token }}rag"}, {"name": "broken", "template": "{% if %}"}]})");
+  EXPECT_EQ(text_of(load_chat_template(folder.path()), hello()), "plain");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "rag"), hello()), "<s>rag");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "tool_use"), hello()), "tools");
+  EXPECT_EQ(load_chat_template(folder.path(), "broken").error().code, Code::kInvalid);
+  Conversation c = hello();
+  c.tools = OrderedJson::parse(R"([{"type": "function"}])");
+  EXPECT_EQ(text_of(load_chat_template(folder.path()), c), "tools");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "rag"), c), "<s>rag");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "own {{ 1 }}"), c), "own 1");
+  const auto made = load_chat_template(folder.path());
+  EXPECT_EQ(*(*made)->render_with("rag", c), "<s>rag");
+  EXPECT_EQ(*(*made)->render_with("{{ bos_token }}!", c), "<s>!");
+  EXPECT_FALSE((*made)->render_with("broken", c));
+  EXPECT_FALSE((*made)->render_with("{{", c));
+}
+
+TEST(ChatTemplate, AFolderOfTemplates) {
+  const Folder folder;
+  folder.write("chat_template.jinja", "main");
+  fs::create_directory(folder.path("additional_chat_templates"));
+  folder.write("additional_chat_templates/tool_use.jinja", "with tools");
+  folder.write("additional_chat_templates/short.jinja", "short");
+  folder.write("additional_chat_templates/notes.txt", "{% if %}");
+  Conversation c = hello();
+  EXPECT_EQ(text_of(load_chat_template(folder.path()), c), "main");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "short"), c), "short");
+  c.tools = OrderedJson::parse("[{}]");
+  EXPECT_EQ(text_of(load_chat_template(folder.path()), c), "with tools");
+}
+
+TEST(ChatTemplate, SeveralWithoutDefaultMustBeChosen) {
+  const Folder folder;
+  folder.write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "a", "template": "A"}, {"name": "b", "template": "B"}]})");
+  const auto made = load_chat_template(folder.path());
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().what.find("a, b"), std::string::npos) << made.error().what;
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "b"), hello()), "B");
+}
+
+TEST(ChatTemplate, AGivenTemplateNeedsNoneOfTheModel) {
+  const Folder folder;
+  folder.write("special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "{{ eos_token }}"), hello()), "</s>");
+  folder.write("tokenizer_config.json", R"({"chat_template": [{"name": 5}]})");
+  EXPECT_EQ(text_of(load_chat_template(folder.path(), "{{ 1 }}"), hello()), "1");
+}
+
+TEST(ChatTemplate, ReservedVariables) {
+  EXPECT_EQ(find_reserved_variable(OrderedJson::parse(R"({"documents": [], "thinking": true})")),
+            std::nullopt);
+  for (const char* name : {"messages", "tools", "tokenize", "bos_token", "raise_exception"})
+    EXPECT_EQ(find_reserved_variable({{"x", 1}, {name, 1}}), name);
+  const auto made = make_chat_template("{{ documents }}", Json::object());
+  Conversation c = hello();
+  c.kwargs["documents"] = {1};
+  EXPECT_EQ(text_of(made, c), "[1]");
+  c.kwargs["messages"] = OrderedJson::array();
+  EXPECT_EQ((*made)->render(c).error().field, "chat_template_kwargs");
+}
+
+constexpr const char* kTurns =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+constexpr const char* kTrimmed =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>\n{% endfor %}";
+
+std::string continued(const char* text, const char* messages) {
+  Conversation c = talk(messages, false);
+  c.continue_final_message = true;
+  return text_of(make_chat_template(text, Json::object()), c);
+}
+
+TEST(ChatTemplate, TheFinalMessageIsContinued) {
+  EXPECT_EQ(continued(kTurns, R"([{"role": "user", "content": "A"},
+                                  {"role": "assistant", "content": "A, B"}])"),
+            "<user>A<end>\n<assistant>A, B");
+  EXPECT_EQ(continued(kTurns, R"([{"role": "assistant", "content": "So "}])"), "<assistant>So ");
+  EXPECT_EQ(continued(kTrimmed, R"([{"role": "assistant", "content": "So "}])"), "<assistant>So");
+  EXPECT_EQ(continued(kTrimmed, R"([{"role": "assistant", "content": "\n So"}])"), "<assistant>So");
+  EXPECT_EQ(continued("{% for p in messages[0].content %}[{{ p.text }}]{% endfor %}",
+                      R"([{"role": "assistant", "content": [
+                          {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])"),
+            "[a][b");
+}
+
+TEST(ChatTemplate, WhatCannotBeContinuedIsRefused) {
+  for (const char* messages : {"[]", R"([{"role": "assistant", "content": null}])",
+                               R"([{"role": "assistant", "content": []}])", R"(["text"])"})
+    EXPECT_NE(continued("fixed", messages).find("no text to continue"), std::string::npos)
+        << messages;
+  EXPECT_NE(continued("fixed", R"([{"role": "assistant", "content": "gone"}])").find("keep"),
+            std::string::npos);
+  Conversation c = talk(R"([{"role": "assistant", "content": "a"}])", true);
+  c.continue_final_message = true;
+  const auto text = (*make_chat_template(kTurns, Json::object()))->render(c);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().field, "continue_final_message");
+}
+
 std::string fnv1a(const std::string& bytes) {
   uint64_t h = 0xcbf29ce484222325;
   for (const unsigned char c : bytes) h = (h ^ c) * 0x100000001b3;
@@ -188,6 +302,28 @@ TEST(ChatTemplate, RealTemplatesAgreeWithPython) {
   tzset();
   ASSERT_GE(real.rows().size(), 500u);
   for (const auto& row : real.rows()) EXPECT_EQ(real.check(row), "") << row;
+}
+
+// A hundred messages take a fraction of a millisecond; the bound leaves room for slow builds.
+TEST(ChatTemplate, LongConversationsRenderFast) {
+  const fs::path folder = fs::path(SKIFF_SHARED_DIR) / "data/chat_templates/templates";
+  if (!fs::exists(folder)) GTEST_SKIP() << "no chat templates in " SKIFF_SHARED_DIR;
+  Conversation c;
+  for (int i = 0; i < 100; ++i)
+    c.messages.push_back({{"role", i % 2 ? "assistant" : "user"},
+                          {"content", "A message of about a hundred bytes, as people write them, "
+                                      "with a question at its end, perhaps?"}});
+  for (const char* name :
+       {"Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct"}) {
+    const auto made = load_chat_template("/", (folder / (std::string(name) + ".jinja")).string());
+    ASSERT_TRUE(made) << made.error().what;
+    constexpr int kRounds = 50;
+    const std::clock_t start = std::clock();
+    for (int i = 0; i < kRounds; ++i) ASSERT_TRUE((*made)->render(c));
+    const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kRounds;
+    std::printf("%-40s 100 messages in %.3f ms\n", name, ms);
+    EXPECT_LT(ms, 50);
+  }
 }
 
 }  // namespace

@@ -52,9 +52,12 @@ void JsonTokenizer::encode_plain(std::string_view text, bool first, bool parse_s
 void JsonTokenizer::encode_words(std::string_view text, bool first,
                                  std::vector<int32_t>& out) const {
   if (text.empty()) return;
+  const PreTokenizer& cut = parts_.pre_tokenizer;
+  if (cut.by_pattern())
+    return cut.for_each_word(text, [&](std::string_view word) { bpe_.encode(word, out); });
   Words words;
   words.list.push_back({text, first});
-  for (const SplitStep& step : parts_.pre_tokenizer.steps) step(words);
+  for (const SplitStep& step : cut.steps) step(words);
   for (const Word& word : words.list) bpe_.encode(word.text, out);
 }
 
@@ -77,9 +80,9 @@ std::optional<int32_t> JsonTokenizer::find(std::string_view token_text) const {
   const BpeModel& model = bpe_.model();
   std::optional<std::string> key(token_text);
   if (model.byte_level) key = bytes_from_alphabet(token_text);
-  const auto it = key ? model.vocab.find(*key) : model.vocab.end();
-  if (it == model.vocab.end()) return std::nullopt;
-  return it->second;
+  const int32_t id = key ? model.vocab.find(*key) : -1;
+  if (id < 0) return std::nullopt;
+  return id;
 }
 
 std::string JsonTokenizer::decode(std::span<const int32_t> tokens, bool skip_special) const {

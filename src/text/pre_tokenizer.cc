@@ -71,32 +71,35 @@ class Reader {
     } else if (type == "Metaspace") {
       read_metaspace(fields);
     } else if (type == "Digits") {
-      out.steps.push_back(split_step(SplitPattern::from_regex("\\p{N}", where_),
-                                     fields.get("individual_digits", false)
-                                         ? SplitBehavior::kIsolated
-                                         : SplitBehavior::kContiguous));
+      split(SplitPattern::from_regex("\\p{N}", where_), fields.get("individual_digits", false)
+                                                            ? SplitBehavior::kIsolated
+                                                            : SplitBehavior::kContiguous);
     } else if (type == "Punctuation") {
-      out.steps.push_back(
-          split_step(SplitPattern::from_regex(kPunctuation, where_),
-                     split_behavior(fields.get<std::string>("behavior", "Isolated"), where_)));
+      split(SplitPattern::from_regex(kPunctuation, where_),
+            split_behavior(fields.get<std::string>("behavior", "Isolated"), where_));
     } else {
       fail_load("{} type {} is not supported", where_, type.substr(0, 60));
     }
   }
 
  private:
+  void split(SplitPattern pattern, SplitBehavior behavior) {
+    if (pattern.words && !pattern.invert && behavior == SplitBehavior::kIsolated)
+      out.patterns.push_back(*pattern.words);
+    out.steps.push_back(split_step(std::move(pattern), behavior));
+  }
+
   void read_split(const Fields& fields) {
     SplitPattern pattern = SplitPattern::read(fields.child("pattern"));
     pattern.invert = fields.get("invert", false);
     const auto behavior = split_behavior(fields.need<std::string>("behavior"), where_);
-    out.steps.push_back(split_step(std::move(pattern), behavior));
+    split(std::move(pattern), behavior);
   }
 
   void read_byte_level(const Fields& fields) {
     if (fields.get("add_prefix_space", true)) out.steps.push_back(prefix_space_step());
     if (fields.get("use_regex", true))
-      out.steps.push_back(
-          split_step(SplitPattern::from_regex(kGpt2Words, where_), SplitBehavior::kIsolated));
+      split(SplitPattern::from_regex(kGpt2Words, where_), SplitBehavior::kIsolated);
     out.byte_level = true;
   }
 
@@ -113,8 +116,7 @@ class Reader {
                                                                  : Prepend::kNever));
     SplitPattern pattern;
     pattern.text = mark;
-    if (fields.get("split", true))
-      out.steps.push_back(split_step(std::move(pattern), SplitBehavior::kMergedWithNext));
+    if (fields.get("split", true)) split(std::move(pattern), SplitBehavior::kMergedWithNext);
     if (++metaspaces_ > 1) fail_load("{}: more than one Metaspace", where_);
   }
 

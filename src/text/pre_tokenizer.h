@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "text/word_pattern.h"
 
 namespace skiff {
 
@@ -26,7 +27,20 @@ using SplitStep = std::function<void(Words& words)>;
 
 struct PreTokenizer {
   std::vector<SplitStep> steps;
+  // The steps whose pattern is a well-known one and whose matches are words of their own.
+  std::vector<WordPattern> patterns;
   bool byte_level = false;  // the vocabulary is written in the alphabet of text/byte_level.h
+
+  // All steps are such: then for_each_word gives the words of `steps`, and makes no lists.
+  bool by_pattern() const { return patterns.size() == steps.size(); }
+  template <class Use>
+  void for_each_word(std::string_view text, const Use& use, size_t step = 0) const {
+    if (step == patterns.size()) return use(text);
+    for (size_t at = 0, end; at < text.size(); at = end) {
+      end = patterns[step].next(text, at).end;
+      for_each_word(text.substr(at, end - at), use, step + 1);
+    }
+  }
 };
 
 // `spec` is the value of the key (null: one word). Supported: Sequence, Split, ByteLevel (as the

@@ -23,9 +23,11 @@ SplitPattern SplitPattern::read(const Fields& pattern) {
 }
 
 SplitPattern SplitPattern::from_regex(std::string_view regex, const std::string& where) {
+  SplitPattern out;
+  out.words = WordPattern::find(regex);
+  if (out.words) return out;
   auto compiled = TextRegex::compile(regex);
   if (!compiled) fail_load("{}: {}", where, compiled.error().what);
-  SplitPattern out;
   out.regex = std::move(*compiled);
   return out;
 }
@@ -38,9 +40,18 @@ Splitter::Splitter(const SplitPattern& pattern, SplitBehavior behavior)
 void Splitter::find(std::string_view text) {
   matches_.clear();
   if (scan_) return scan_->find_all(text, matches_);
+  if (pattern_.words) return find_words(text);
   const std::string& needle = pattern_.text;
   for (size_t at = 0; (at = text.find(needle, at)) != text.npos; at += needle.size())
     matches_.push_back({at, at + needle.size()});
+}
+
+void Splitter::find_words(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const WordPattern::Piece piece = pattern_.words->next(text, at);
+    if (piece.match) matches_.push_back({at, piece.end});
+    at = piece.end;
+  }
 }
 
 const std::vector<TextRange>& Splitter::split(std::string_view text) {

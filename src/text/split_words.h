@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "text/text_regex.h"
+#include "text/word_pattern.h"
 
 namespace skiff {
 
@@ -21,9 +22,10 @@ SplitBehavior split_behavior(const std::string& name, const std::string& where);
 
 // What a text is cut at: an exact string or a regular expression.
 struct SplitPattern {
-  std::string text;  // when there is no regex; not empty
-  std::optional<TextRegex> regex;
-  bool invert = false;  // what lies between the matches counts as the match
+  std::string text;                  // not empty, if there is nothing else
+  std::optional<WordPattern> words;  // a regular expression that is matched by hand
+  std::optional<TextRegex> regex;    // any other
+  bool invert = false;               // what lies between the matches counts as the match
 
   // Throws LoadError: {"String": ...} or {"Regex": ...}.
   static SplitPattern read(const Fields& pattern);
@@ -43,6 +45,7 @@ class Splitter {
     bool match;
   };
   void find(std::string_view text);
+  void find_words(std::string_view text);
   void merge_previous();
   void merge_next();
 

@@ -2,28 +2,33 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "text/bpe_reader.h"
 #include "text/json_tokenizer.h"
+#include "text/tokenizer_stream.h"
 
 namespace skiff {
 namespace {
 
 class Builder {
  public:
-  Builder(const Json& file, const TokenizerConfig& config, const std::string& where)
-      : file_(file, where), config_(config), where_(where) {}
+  Builder(const Json& file, std::optional<BpeLists> lists, const TokenizerConfig& config,
+          const std::string& where)
+      : file_(file, where), lists_(std::move(lists)), config_(config), where_(where) {}
 
   std::unique_ptr<Tokenizer> run() {
     parts_.normalizer = read_normalizer(value("normalizer"), where_ + ": normalizer");
     parts_.pre_tokenizer = read_pre_tokenizer(value("pre_tokenizer"), where_ + ": pre_tokenizer");
     parts_.decoder = TokenDecoder::read(value("decoder"), where_ + ": decoder");
     if (!file_.has("model")) fail_load("{}: missing key \"model\"", where_);
-    BpeFile bpe = read_bpe(file_.child("model"), parts_.pre_tokenizer.byte_level);
+    const Fields model = file_.child("model");
+    BpeFile bpe = read_bpe(model, lists_ ? std::move(*lists_) : read_bpe_lists(model),
+                           parts_.pre_tokenizer.byte_level);
     parts_.bpe = std::move(bpe.model);
     parts_.written = std::move(bpe.written);
-    index_written();
+    ids_ = std::move(bpe.ids);
     read_added();
     build_pieces();
     read_frame();
@@ -39,11 +44,6 @@ class Builder {
     return it == file_.json().end() ? null : *it;
   }
 
-  void index_written() {
-    for (size_t id = 0; id < parts_.written.size(); ++id)
-      if (!parts_.written[id].empty()) ids_.emplace(parts_.written[id], static_cast<int32_t>(id));
-  }
-
   // The file's own added tokens, then what the configuration knows beyond them.
   void read_added() {
     const std::string where = where_ + ": added_tokens";
@@ -52,9 +52,9 @@ class Builder {
     for (const AddedToken& token : config_.added)
       if (!parts_.added.contains(token.content)) add(token, "added tokens beside " + where_);
     for (const std::string& content : config_.special) {
-      if (parts_.added.contains(content)) continue;
-      const auto it = ids_.find(content);
-      if (it != ids_.end()) add({.content = content, .id = it->second, .special = true}, where);
+      if (content.empty() || parts_.added.contains(content)) continue;
+      const int32_t id = ids_.find(content);
+      if (id >= 0) add({.content = content, .id = id, .special = true}, where);
     }
   }
 
@@ -68,9 +68,10 @@ class Builder {
     if (!parts_.written[at].empty() && parts_.written[at] != token.content)
       fail_load("{}: \"{}\" has the id {} of \"{}\"", where, token.content, token.id,
                 parts_.written[at].substr(0, 80));
-    const auto known = ids_.emplace(token.content, token.id).first;
-    if (known->second != token.id)
-      fail_load("{}: \"{}\" has the ids {} and {}", where, token.content, known->second, token.id);
+    const int32_t known = ids_.find(token.content);
+    if (known >= 0 && known != token.id)
+      fail_load("{}: \"{}\" has the ids {} and {}", where, token.content, known, token.id);
+    ids_.add(token.content, token.id);
     parts_.written[at] = token.content;
     parts_.added.emplace(token.content, token.id);
     token.special = token.special || config_.is_special(token.content);
@@ -109,18 +110,19 @@ class Builder {
 
   void put(bool wanted, const std::string& token, const char* key, std::vector<int32_t>& side) {
     if (!wanted || token.empty()) return;
-    const auto it = ids_.find(token);
-    if (it == ids_.end())
+    const int32_t id = ids_.find(token);
+    if (id < 0)
       fail_load("{}: {} is set but \"{}\" is not in the vocabulary", where_, key,
                 token.substr(0, 80));
-    side.push_back(it->second);
+    side.push_back(id);
   }
 
   Fields file_;
+  std::optional<BpeLists> lists_;
   const TokenizerConfig& config_;
   const std::string& where_;
   JsonTokenizerParts parts_;
-  StringMap<int32_t> ids_;               // by written form
+  TokenIndex ids_;                       // by written form
   std::map<int32_t, AddedToken> added_;  // by id
 };
 
@@ -128,15 +130,17 @@ class Builder {
 
 std::unique_ptr<Tokenizer> make_json_tokenizer(const Json& file, const TokenizerConfig& config,
                                                const std::string& where) {
-  return Builder(file, config, where).run();
+  return Builder(file, std::nullopt, config, where).run();
 }
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(std::string_view bytes,
                                                         const TokenizerConfig& config,
                                                         const std::string& where) {
-  const auto json = parse_json(bytes);
-  if (!json) return Error{json.error().code, fmt::format("{}: {}", where, json.error().what)};
   try {
+    if (auto stream = stream_tokenizer_json(bytes))
+      return Builder(stream->file, std::move(stream->lists), config, where).run();
+    const auto json = parse_json(bytes);
+    if (!json) return Error{json.error().code, fmt::format("{}: {}", where, json.error().what)};
     return make_json_tokenizer(*json, config, where);
   } catch (const LoadError& e) {
     const std::string what = e.what();

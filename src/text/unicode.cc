@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "text/nfc_quick.h"
 
 namespace skiff {
 namespace {
@@ -33,10 +34,7 @@ bool is_normal_already(std::string_view text, NormalForm form) {
                      [&](char c) { return static_cast<uint8_t>(c) < limit; });
 }
 
-}  // namespace
-
-std::string normal_form(std::string_view text, NormalForm form) {
-  if (is_normal_already(text, form)) return std::string(text);
+std::string normal_form_of_all(std::string_view text, NormalForm form) {
   utf8proc_uint8_t* mapped = nullptr;
   const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                    static_cast<utf8proc_ssize_t>(text.size()), &mapped,
@@ -45,6 +43,26 @@ std::string normal_form(std::string_view text, NormalForm form) {
   std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
   std::free(mapped);
   return out;
+}
+
+std::string composed_where_needed(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t done = 0; done < text.size();) {
+    const TextRange range = maybe_not_nfc(text, done);
+    out += text.substr(done, range.begin - done);
+    const std::string_view stretch = text.substr(range.begin, range.end - range.begin);
+    if (!stretch.empty()) out += normal_form_of_all(stretch, NormalForm::kNFC);
+    done = range.end;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string normal_form(std::string_view text, NormalForm form) {
+  if (is_normal_already(text, form)) return std::string(text);
+  return form == NormalForm::kNFC ? composed_where_needed(text) : normal_form_of_all(text, form);
 }
 
 std::string lowercase(std::string_view text) {

@@ -1,23 +1,59 @@
 #include "text/word_cache.h"
 
-namespace skiff {
+#include "text/text_hash.h"
 
-bool WordCache::find(std::string_view word, std::vector<int32_t>& out) {
-  if (word.size() > kMaxWord) return false;
-  Shard& shard = shard_of(word);
-  const std::lock_guard lock(shard.mutex);
-  const auto it = shard.words.find(word);
-  if (it == shard.words.end()) return false;
-  out.insert(out.end(), it->second.begin(), it->second.end());
+namespace skiff {
+namespace {
+
+// The head of a slot, from its lowest bit: being written 1, kind 1, size of the word 6 (0: free),
+// number of tokens 3, sequence number 53.
+constexpr uint64_t kBusy = 1, kKind = 2, kTag = 0xFF;
+constexpr int kSizeAt = 2, kCountAt = 8, kSequenceAt = 11;
+
+}  // namespace
+
+WordCache::Key::Key(std::string_view word, unsigned kind)
+    : count_((word.size() + 7) / 8), tag_(word.size() << kSizeAt | kind * kKind) {
+  hash_ = tag_;
+  for (size_t i = 0; i < count_; ++i) {
+    words_[i] = load_bytes(word.data() + 8 * i, i + 1 < count_ ? 8 : word.size() - 8 * i);
+    hash_ = hash_mix(hash_ ^ words_[i]);
+  }
+  hash_ = hash_mix(hash_);
+}
+
+bool WordCache::find(const Key& key, std::vector<int32_t>& out) const {
+  const Slot& slot = slots_[key.hash_ % kSlots];
+  const uint64_t head = slot.head.load(std::memory_order_acquire);
+  if ((head & kTag) != key.tag_) return false;
+  for (size_t i = 0; i < key.count_; ++i)
+    if (slot.word[i].load(std::memory_order_acquire) != key.words_[i]) return false;
+  std::array<uint64_t, kMaxTokens / 2> pairs;
+  const size_t count = head >> kCountAt & 7;
+  for (size_t i = 0; 2 * i < count; ++i) pairs[i] = slot.tokens[i].load(std::memory_order_acquire);
+  if (slot.head.load(std::memory_order_relaxed) != head) return false;
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(static_cast<int32_t>(pairs[i / 2] >> (i % 2 * 32)));
   return true;
 }
 
-void WordCache::store(std::string_view word, const int32_t* tokens, size_t count) {
-  if (word.size() > kMaxWord) return;
-  Shard& shard = shard_of(word);
-  const std::lock_guard lock(shard.mutex);
-  if (shard.words.size() >= kMaxWords) shard.words.clear();
-  shard.words.emplace(std::string(word), std::vector<int32_t>(tokens, tokens + count));
+void WordCache::store(const Key& key, const int32_t* tokens, size_t count) {
+  if (count > kMaxTokens) return;
+  Slot& slot = slots_[key.hash_ % kSlots];
+  uint64_t head = slot.head.load(std::memory_order_relaxed);
+  if (head & kBusy) return;
+  if (!slot.head.compare_exchange_strong(head, head | kBusy, std::memory_order_acq_rel)) return;
+  for (size_t i = 0; i < key.count_; ++i)
+    slot.word[i].store(key.words_[i], std::memory_order_release);
+  for (size_t i = 0; 2 * i < count; ++i) {
+    const auto token = [&](size_t at) {
+      return at < count ? uint64_t{static_cast<uint32_t>(tokens[at])} : 0;
+    };
+    slot.tokens[i].store(token(2 * i) | token(2 * i + 1) << 32, std::memory_order_release);
+  }
+  const uint64_t sequence = (head >> kSequenceAt) + 1;
+  slot.head.store(sequence << kSequenceAt | count << kCountAt | key.tag_,
+                  std::memory_order_release);
 }
 
 }  // namespace skiff

@@ -1,33 +1,48 @@
-// text/word_cache.h -- remembers the tokens of words already encoded. Bounded; safe from any
-// thread.
+// text/word_cache.h -- remembers the tokens of words already encoded. Bounded, without locks.
 #pragma once
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
-#include "text/string_map.h"
-
 namespace skiff {
 
+// A direct-mapped table: a word takes the place of another that falls on its slot. A slot is one
+// cache line, guarded by a sequence number (Boehm 2012, "Can Seqlocks Get Along with Programming
+// Language Memory Models?"): a reader who meets a writer sees a miss. Safe from any thread.
 class WordCache {
  public:
-  static constexpr size_t kMaxWord = 48;  // bytes; longer words hardly come again
+  static constexpr size_t kMaxWord = 32, kMaxTokens = 6;  // longer words hardly come again
 
-  // Appends the tokens of `word` to `out` and says true, or says false.
-  bool find(std::string_view word, std::vector<int32_t>& out);
-  void store(std::string_view word, const int32_t* tokens, size_t count);
+  // A word of 1 to kMaxWord bytes, ready to look up. `kind` (0 or 1) keeps two meanings of one
+  // text apart.
+  class Key {
+   public:
+    Key(std::string_view word, unsigned kind);
+
+   private:
+    friend class WordCache;
+    std::array<uint64_t, kMaxWord / 8> words_;
+    size_t count_;
+    uint64_t hash_, tag_;
+  };
+
+  WordCache() : slots_(kSlots) {}
+  // Appends the tokens of the word to `out` and says true, or says false.
+  bool find(const Key& key, std::vector<int32_t>& out) const;
+  // Forgotten if there are more than kMaxTokens or another thread writes there.
+  void store(const Key& key, const int32_t* tokens, size_t count);
 
  private:
-  static constexpr size_t kShards = 32, kMaxWords = 4096;  // at most 131,072 words, about 20 MB
-  struct alignas(64) Shard {
-    std::mutex mutex;
-    StringMap<std::vector<int32_t>> words;
+  static constexpr size_t kSlots = 1 << 16;  // 4 MiB
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> head{0};  // see word_cache.cc
+    std::array<std::atomic<uint64_t>, kMaxWord / 8> word{};
+    std::array<std::atomic<uint64_t>, kMaxTokens / 2> tokens{};
   };
-  Shard& shard_of(std::string_view word) { return shards_[StringHash{}(word) % kShards]; }
-
-  std::array<Shard, kShards> shards_;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace skiff

@@ -1,4 +1,5 @@
 """The real server as a fixture, and the official client against it."""
+import json
 import os
 import pathlib
 import re
@@ -58,6 +59,19 @@ class Server:
                  if re.match(re.escape(name) + r"[{ ]", line)]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
+    def load(self):
+        """Sequences that run or wait."""
+        return json.loads(self.get("/load"))["server_load"]
+
+    def seconds_until(self, holds, seconds=10):
+        """How long it took until `holds()`; None if it never did. Asks every millisecond."""
+        start = time.monotonic()
+        while time.monotonic() < start + seconds:
+            if holds():
+                return time.monotonic() - start
+            time.sleep(0.001)
+        return None
+
     def eventually(self, holds, seconds=10):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -89,6 +103,28 @@ def server():
     running = Server(demo_model(), "--enable-logprob")
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def narrow_server():
+    """One that takes a single request at a time."""
+    running = Server(demo_model(), "--max-concurrency", "1")
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def start_server():
+    """Starts servers of the demo model with any flags, and ends them."""
+    started = []
+
+    def start(*flags):
+        started.append(Server(demo_model(), *flags))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
 
 
 @pytest.fixture

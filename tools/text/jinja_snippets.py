@@ -196,6 +196,11 @@ SNIPPETS = [
     "{{ '%s-%s' | format('a', 1) }} {{ nested.items() | list }} {{ nested | items | list | length }} {{ 'a b&c/d' | urlencode }} {{ 'x' | center(5) }}|",
     "{{ 5 | items | list }}",
     "{{ none | map('upper') | list }} {{ none | select | list }} {{ 0 | rejectattr('x') | list }}",
+    "{{ 'see http://a.example.com/x?y=1#z, (www.foo.org) and bar.com. or me@x.org mailto:you@y.net <https://b.de:8080/p>' | urlize }}",
+    "{{ 'http://en.wikipedia.org/wiki/A_(b) http://1.2.3.4/ http://[::1]/x no.such example.com:99999 foo@bar a@b.c' | urlize(12, true, 'new', 'me') }}",
+    "{{ 'tel:123 x:y tel: ftp://a' | urlize(extra_schemes=['tel:', 'ftp://']) }} {{ 'x' | urlize(extra_schemes=['bad']) }}",
+    "{{ 'tel:123 x:y tel: ftp://a HTTP://A.COM &lt;http://a.b&gt; (http://a.com/(x)) www.a www. http://localhost' | urlize(extra_schemes=['tel:', 'ftp://']) }}",
+    "{{ '<b>x</b> http://a.com' | safe | urlize }}{{ 5 | urlize }}",
     # tests
     "{{ missing is defined }} {{ name is defined }} {{ missing is undefined }} {{ nothing is none }} {{ nothing is not none }} {{ name is not defined }} {{ nested.x is defined }}",
     "{{ name is string }} {{ 1 is number }} {{ true is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is float }} {{ true is boolean }} {{ nested is mapping }} {{ numbers is mapping }}",

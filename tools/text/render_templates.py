@@ -3,20 +3,26 @@
 outputs of the template tests:
 
   tests/text/jinja_cases.json         the snippets of jinja_snippets.py with their full outputs
+  tests/text/jinja_random.json.gz     random templates of jinja_grammar.py with their outputs
   tests/text/chat_template_sums.json  length and FNV-1a hash of what the models' templates of
                                       SHARED/data give for several conversations (no text of theirs)
 
-usage: render_templates.py [--shared DIR]
+usage: render_templates.py [--shared DIR] [--first-seed N] [--random N]
 """
 import argparse
 import datetime
+import gzip
+import itertools
 import json
 import os
 import pathlib
+import re
 
+import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+import jinja_grammar
 import jinja_snippets
 
 os.environ["TZ"] = "UTC"
@@ -38,7 +44,7 @@ class Generation(jinja2.ext.Extension):
         return caller()
 
 
-def environment():
+def environment(**options):
     def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
                           sort_keys=sort_keys)
@@ -50,7 +56,8 @@ def environment():
         return datetime.datetime.fromtimestamp(NOW).strftime(form)
 
     env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                        extensions=[Generation, jinja2.ext.loopcontrols])
+                                        extensions=[Generation, jinja2.ext.loopcontrols],
+                                        **options)
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = strftime_now
@@ -119,11 +126,62 @@ def templates(shared):
             yield str(path.relative_to(shared)), text
 
 
+# What Python prints and we do not promise: addresses of objects, and integers beyond 64 bits.
+# Slices of constants that have none, and arithmetic with more than 64 bits.
+NOT_PROMISED = re.compile(r"(none|\d)\)*\[[^\]]*:|max64.* (\*|//|\+|-|\*\*|%|/) |(\*|//|\+|-|\*\*|%|/) .*max64|h \| int",
+                          re.DOTALL)
+NOT_COMPARED = re.compile(r" at 0x[0-9a-f]+|\d{19}", re.IGNORECASE)
+
+
+def random_cases(env, first_seed, count):
+    """Templates whose output is short and the same for everybody, refused ones among them."""
+    cases = []
+    # Nothing computed ahead of time: neither by the optimizer nor for outputs that are constant.
+    plain = environment(optimized=False, finalize=jinja2.pass_context(lambda context, value: value))
+    for seed in itertools.count(first_seed):
+        text = jinja_grammar.template(seed)
+        output = render(env, text, jinja_grammar.VARIABLES)
+        if output is not None and (NOT_COMPARED.search(output.replace("18446744073709551615", "")) or len(output) > 2000):
+            continue
+        if NOT_PROMISED.search(text) or len(text) > 1200 or is_refused_by_host(env, text):
+            continue
+        if render(plain, text, jinja_grammar.VARIABLES) != output:  # folded constants forgive errors
+            continue
+        cases.append([text, output])
+        if len(cases) == count:
+            return cases
+
+
+def is_refused_by_host(env, text):
+    """Whether the reason is the host language: a lone surrogate, an integer that is too large."""
+    try:
+        env.from_string(text).render(**jinja_grammar.VARIABLES)
+    except (UnicodeError, MemoryError, RecursionError):
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def write_random(out, env, first_seed, count):
+    cases = random_cases(env, first_seed, count)
+    text = json.dumps({"now": NOW, "variables": jinja_grammar.VARIABLES, "cases": cases}, ensure_ascii=False)
+    with open(out / "jinja_random.json.gz", "wb") as raw:
+        with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:
+            file.write(text.encode())
+    refused = sum(output is None for _, output in cases)
+    print(f"{len(cases)} random templates ({refused} refused by jinja2)")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=pathlib.Path, default=ROOT.parent / "shared")
-    data = parser.parse_args().shared / "data"
+    parser.add_argument("--first-seed", type=int, default=0, help="of the random templates")
+    parser.add_argument("--random", type=int, default=2000, help="how many of them")
+    args = parser.parse_args()
+    data = args.shared / "data"
     env = environment()
+    write_random(ROOT / "tests/text", env, args.first_seed, args.random)
     cases = [{"template": t, "output": render(env, t, jinja_snippets.VARIABLES)}
              for t in jinja_snippets.SNIPPETS]
     out = ROOT / "tests/text"

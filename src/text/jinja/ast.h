@@ -1,11 +1,12 @@
 // text/jinja/ast.h -- the parsed template. Immutable once parsed; shared by renderings.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "text/jinja/value.h"
 
 namespace skiff::jinja {
 
@@ -20,7 +21,7 @@ struct CallArgs {
 };
 
 struct Literal {
-  std::variant<std::monostate, bool, int64_t, double, std::string> value;
+  Value value;
 };
 struct Name {
   std::string name;
@@ -146,13 +147,19 @@ struct WithBlock {
   std::vector<std::pair<Target, ExprPtr>> bindings;
   Body body;
 };
+// In place, as there is no inheritance. Not scoped: of the names around it, it sees the
+// template's outermost ones only.
+struct Block {
+  Body body;
+  bool scoped = false;
+};
 struct Break {};
 struct Continue {};
 
 struct Statement {
   int line = 0;
   std::variant<Data, Output, IfStatement, ForStatement, SetStatement, SetBlock, MacroDefinition,
-               FilterBlock, CallBlock, WithBlock, Break, Continue>
+               FilterBlock, CallBlock, WithBlock, Block, Break, Continue>
       node;
 };
 

@@ -26,6 +26,14 @@ Value own_attribute(Interpreter& in, const Value& object, const std::string& nam
     return no_attribute(object, name);
   }
   if (object.as_loop()) return loop_attribute(in, object, name);
+  if (const Callable* callable = object.as_callable()) {
+    const auto value = callable->attribute(name);
+    return value ? *value : no_attribute(object, name);
+  }
+  if (const Seq* seq = object.as_seq(); seq && seq->label == kGroupLabel) {
+    if (name == "grouper") return seq->items[0];
+    if (name == "list") return seq->items[1];
+  }
   const Value method = method_of(in, object, name);
   return method.is_none() ? no_attribute(object, name) : method;
 }
@@ -129,7 +137,7 @@ Value Interpreter::slice(const Value& object, const Value& start, const Value& s
   const Seq* seq = object.as_seq();
   const bool sliceable = object.is_text() || (seq && seq->form != Seq::Form::kGenerator &&
                                               seq->form != Seq::Form::kView);
-  if (!sliceable) return Value::undefined(fmt::format("'{}' has no slices", object_name(object)));
+  if (!sliceable) fail("'{}' object cannot be sliced", type_name(object));
   int64_t n = 0;
   length(budget_, object, &n);
   const Range range = resolve(n, start, stop, step);
@@ -149,7 +157,8 @@ Value attribute_path(Interpreter& in, const Value& item, const Value& path) {
     const std::string part(rest.substr(0, dot));
     more = dot != rest.npos;
     if (more) rest.remove_prefix(dot + 1);
-    const bool number = !part.empty() && part.size() < 10 && is_all(part, Class::kDigit);
+    const bool number =
+        !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
     value = in.index(value, number ? Value(int64_t{std::stol(part)}) : Value(part));
   }
   return value;

@@ -10,9 +10,10 @@ namespace skiff::jinja {
 
 struct Limits {
   uint64_t steps = 10'000'000;    // nodes evaluated, items visited, 64-byte pieces of text read
-  uint64_t bytes = 512ull << 20;  // of all texts and lists made, whether or not still alive
-  size_t output = 64ull << 20;
-  int depth = 150;  // of nested evaluation: macros, expressions, statements
+  uint64_t bytes = 256ull << 20;  // of all texts and lists made, whether or not still alive
+  uint64_t value = 64ull << 20;   // of one text or list
+  size_t output = 64ull << 20;    // bytes of the whole text
+  int depth = 150;                // of lists and dicts inside one another
 };
 
 // Thrown and caught inside the room only: parsing and rendering end in a Result.
@@ -33,9 +34,13 @@ class Budget {
   }
   // To be called before the memory is taken.
   void make(uint64_t n) {
+    if (n > limits_.value) fail("the template makes a value of more than {} bytes", limits_.value);
     step(n / 64);
-    if (n > limits_.bytes || (bytes_ += n) > limits_.bytes)
+    if ((bytes_ += n) > limits_.bytes)
       fail("the template makes more than {} bytes of values", limits_.bytes);
+  }
+  void make_many(uint64_t count, uint64_t size) {
+    make(size && count > limits_.bytes / size ? UINT64_MAX : count * size);
   }
   const Limits& limits() const { return limits_; }
 

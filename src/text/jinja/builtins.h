@@ -23,7 +23,10 @@ struct TestEntry {
 
 // One table per file.
 std::span<const FilterEntry> text_filters();
+std::span<const FilterEntry> layout_filters();
+std::span<const FilterEntry> markup_filters();
 std::span<const FilterEntry> sequence_filters();
+std::span<const FilterEntry> grouping_filters();
 std::span<const FilterEntry> selection_filters();
 std::span<const FilterEntry> value_filters();
 // Fails if there is no such filter or test.
@@ -68,13 +71,22 @@ class Bound {
   std::vector<const Value*> values_;
 };
 
+// Argument i: a text, or a number of blanks.
+std::string blanks_or_text(Interpreter& in, const Bound& bound, size_t i, int64_t fallback);
+Value urlize(Interpreter& in, const Value& input, Args args);
 std::string escaped(std::string_view text);  // & < > ' " as HTML
 // text % args and text.format(args).
 std::string percent_format(Budget& budget, const std::string& text, const Value& args);
-std::string brace_format(Interpreter& in, const std::string& text, const Args& args);
+std::string brace_format(Interpreter& in, const Value& text, const Args& args);
 // The item or attribute at a dotted path: what map(attribute=...) and sort(attribute=...) read.
 Value attribute_path(Interpreter& in, const Value& item, const Value& path);
 Value generator(Interpreter& in, Values items);
+// What sorting and grouping compare: texts in lower case unless case matters.
+Value folded(const Value& value, bool case_sensitive);
+// Stable; `keys[i]` is what item i is ordered by. As lists, keys that are equal are not asked for
+// their order.
+Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
+              bool as_lists = false);
 
 Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value& b);
 Value negated(const Value& value);

@@ -73,7 +73,8 @@ Value method_of(Interpreter&, const Value& self, const std::string& name) {
   } else if (self.as_dict()) {
     known = holds(kDictMethods, name);
     changes = holds(kDictChanges, name);
-  } else if (const Seq* seq = self.as_seq(); seq && seq->form <= Seq::Form::kTuple) {
+  } else if (const Seq* seq = self.as_seq();
+             seq && (seq->form <= Seq::Form::kTuple || seq->form == Seq::Form::kRange)) {
     const bool list = seq->form == Seq::Form::kList;
     known = holds(kListMethods, name) && (list || name != "copy");
     changes = list && holds(kListChanges, name);

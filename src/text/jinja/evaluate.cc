@@ -8,25 +8,15 @@ namespace skiff::jinja {
 
 Value Interpreter::evaluate(const Expr& expr) {
   budget_.step();
+  const Deeper deeper(*this, kExpression);
   line_ = expr.line;
   Value value = std::visit([&](const auto& node) { return evaluate(node); }, expr.node);
   line_ = expr.line;
   return value;
 }
 
-Value Interpreter::evaluate(const Literal& node) {
-  return std::visit(
-      [](const auto& value) -> Value {
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
-          return {};
-        else
-          return value;
-      },
-      node.value);
-}
-
 Value Interpreter::evaluate(const Name& node) {
-  if (const Value* value = scope_->find(node.name)) return *value;
+  if (const Value* value = scope_->find(budget_, node.name)) return *value;
   return global_function(node.name);
 }
 

@@ -2,74 +2,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/jinja/builtins.h"
+#include "text/jinja/format_spec.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
 
-struct Spec {
-  bool left = false, zero = false, plus = false, space = false;
-  char align = 0;  // of {}: < > ^
-  std::string fill = " ";
-  size_t width = 0;
-  int precision = -1;
-  char type = 0;
-};
-
-size_t small_number(std::string_view text, size_t* at) {
-  size_t n = 0;
-  for (; *at < text.size() && text[*at] >= '0' && text[*at] <= '9'; ++*at) {
-    n = n * 10 + static_cast<size_t>(text[*at] - '0');
-    if (n > 1000) fail("a format with a width or precision above 1000");
-  }
-  return n;
-}
-
-std::string number_text(const Value& value, const Spec& spec) {
-  double d = 0;
-  int64_t i = 0;
-  if (!is_number(value, &d))
-    fail("%{} format: a number is required, not {}", spec.type, type_name(value));
-  const int precision = spec.precision < 0 ? 6 : spec.precision;
-  const bool integral = is_integral(value, &i);
-  if (spec.type == 'd' || spec.type == 'i' || spec.type == 'u') {
-    if (!integral && !(std::abs(d) < 9e18)) fail("a number too large for %d");
-    return std::to_string(integral ? i : static_cast<int64_t>(d));
-  }
-  if (spec.type == 'x' || spec.type == 'X' || spec.type == 'o') {
-    if (!integral) fail("%{} format: an integer is required", spec.type);
-    const uint64_t magnitude = i < 0 ? 0 - static_cast<uint64_t>(i) : static_cast<uint64_t>(i);
-    const std::string sign(i < 0 ? 1 : 0, '-');
-    const std::string digits = spec.type == 'x'   ? fmt::format("{:x}", magnitude)
-                               : spec.type == 'X' ? fmt::format("{:X}", magnitude)
-                                                  : fmt::format("{:o}", magnitude);
-    return sign + digits;
-  }
-  if (spec.type == '%') return fmt::format("{:.{}f}%", d * 100, precision);
-  if (spec.type == 'f' || spec.type == 'F') return fmt::format("{:.{}f}", d, precision);
-  if (spec.type == 'e') return fmt::format("{:.{}e}", d, precision);
-  if (spec.type == 'g') return fmt::format("{:.{}g}", d, precision);
-  fail("unsupported format character '{}'", spec.type);
-}
-
-std::string padded(Budget& budget, std::string text, const Spec& spec, bool number) {
-  if (number && (spec.plus || spec.space) && !text.starts_with('-'))
-    text.insert(text.begin(), spec.plus ? '+' : ' ');
-  const size_t n = count_characters(text);
-  budget.make(text.size() + spec.width);
-  if (n >= spec.width) return text;
-  const size_t missing = spec.width - n;
-  if (number && spec.zero && !spec.left && !spec.align)
-    return text.insert(text[0] == '-' || text[0] == '+' || text[0] == ' ' ? 1 : 0, missing, '0');
-  const bool left = spec.left || spec.align == '<';
-  const size_t after = left ? missing : spec.align == '^' ? missing - missing / 2 : 0;
-  std::string out;
-  for (size_t i = after; i < missing; ++i) out += spec.fill;
-  out += text;
-  for (size_t i = 0; i < after; ++i) out += spec.fill;
-  return out;
+bool is_decimal(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
 class Percent {
@@ -86,7 +29,7 @@ class Percent {
         one();
     }
     const Seq* tuple = as_tuple();
-    if (tuple ? used_ < tuple->items.size() : !args_.as_dict() && !args_.as_seq() && used_ == 0)
+    if (tuple ? used_ < tuple->items.size() : !is_mapping() && used_ == 0)
       fail("not all arguments converted during string formatting");
     budget_.make(out_.size());
     return std::move(out_);
@@ -96,6 +39,13 @@ class Percent {
   const Seq* as_tuple() const {
     const Seq* seq = args_.as_seq();
     return seq && seq->form == Seq::Form::kTuple ? seq : nullptr;
+  }
+
+  // What could be indexed by a key, so that it may go unused.
+  bool is_mapping() const {
+    const Seq* seq = args_.as_seq();
+    return args_.as_dict() || args_.is_undefined() ||
+           (seq && (seq->form == Seq::Form::kList || seq->form == Seq::Form::kRange));
   }
 
   const Value& next() {
@@ -118,37 +68,131 @@ class Percent {
     return *value;
   }
 
-  void one() {
-    const Value* value = nullptr;
-    if (at_ < text_.size() && text_[at_] == '(') value = &named();
-    Spec spec;
-    for (; at_ < text_.size(); ++at_) {
-      if (text_[at_] == '-')
-        spec.left = true;
-      else if (text_[at_] == '0')
-        spec.zero = true;
-      else if (text_[at_] == '+')
-        spec.plus = true;
-      else if (text_[at_] == ' ')
-        spec.space = true;
-      else if (text_[at_] != '#')
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+
+  void flags(FormatSpec& spec) {
+    bool zero = false;
+    for (; peek(); ++at_) {
+      if (peek() == '-')
+        spec.align = '<';
+      else if (peek() == '0')
+        zero = true;
+      else if (peek() == '+')
+        spec.sign = '+';
+      else if (peek() == ' ' && spec.sign != '+')
+        spec.sign = ' ';
+      else if (peek() == '#')
+        spec.alternate = true;
+      else if (peek() != ' ')
         break;
     }
-    spec.width = small_number(text_, &at_);
-    if (at_ < text_.size() && text_[at_] == '.') {
+    if (!zero || spec.align) return;
+    spec.align = '=';
+    spec.fill = "0";
+  }
+
+  // A number in the text, or the next argument for '*'.
+  int64_t number() {
+    if (peek() != '*') return static_cast<int64_t>(format_number(text_, &at_));
+    ++at_;
+    int64_t n = 0;
+    if (!is_integral(next(), &n)) fail("* wants int");
+    constexpr auto kMax = static_cast<int64_t>(kMaxFormatWidth);
+    if (n > kMax || n < -kMax) fail("a format with a number above {}", kMax);
+    return n;
+  }
+
+  void one() {
+    const Value* value = nullptr;
+    if (peek() == '(') value = &named();
+    if (peek() == '%') return void(out_ += text_[at_++]);
+    FormatSpec spec;
+    flags(spec);
+    const int64_t width = number();
+    if (width < 0) spec.align = '<', spec.fill = " ";
+    spec.width = static_cast<size_t>(std::abs(width));
+    if (peek() == '.') {
       ++at_;
-      spec.precision = static_cast<int>(small_number(text_, &at_));
+      spec.precision = static_cast<int>(std::max<int64_t>(number(), 0));
     }
+    if (peek() == 'h' || peek() == 'l' || peek() == 'L') ++at_;
     if (at_ == text_.size()) fail("incomplete format");
     spec.type = text_[at_++];
-    if (spec.type == '%') return void(out_ += '%');
-    if (!value) value = &next();
-    if (spec.type != 's' && spec.type != 'r')
-      return void(out_ += padded(budget_, number_text(*value, spec), spec, true));
-    std::string text = spec.type == 's' ? to_text(budget_, *value) : repr(budget_, *value);
-    if (spec.precision >= 0)
+    out_ += converted(value ? *value : next(), spec);
+  }
+
+  std::string converted(const Value& value, FormatSpec& spec) {
+    switch (spec.type) {
+      case 's':
+        return cut(to_text(budget_, value), spec);
+      case 'r':
+        return cut(repr(budget_, value), spec);
+      case 'c':
+        return cut(character(value), spec);
+      case 'd':
+      case 'i':
+      case 'u':
+        return integer(value, 10, spec);
+      case 'o':
+        return integer(value, 8, spec);
+      case 'x':
+      case 'X':
+        return integer(value, 16, spec);
+      default:
+        return floating(value, spec);
+    }
+  }
+
+  std::string cut(std::string text, FormatSpec& spec) {
+    if (spec.precision >= 0 && spec.type != 'c')
       text.resize(character_offset(text, static_cast<size_t>(spec.precision)));
-    out_ += padded(budget_, std::move(text), spec, false);
+    if (spec.align != '<') spec.align = '>';
+    spec.fill = " ";
+    return padded_text(budget_, std::move(text), spec);
+  }
+
+  static std::string character(const Value& value) {
+    int64_t code = 0;
+    if (const std::string* text = value.as_text(); text && count_characters(*text) == 1)
+      return *text;
+    if (!is_integral(value, &code) || code < 0 || code > 0x10ffff ||
+        (code >= 0xd800 && code < 0xe000))
+      fail("%c requires a character");
+    std::string out;
+    utf8_append(out, static_cast<char32_t>(code));
+    return out;
+  }
+
+  std::string integer(const Value& value, int base, const FormatSpec& spec) {
+    double d = 0;
+    int64_t i = 0;
+    if (!is_number(value, &d))
+      fail("%{} format: a number is required, not {}", spec.type, type_name(value));
+    if (!is_integral(value, &i)) {
+      if (base != 10) fail("%{} format: an integer is required, not float", spec.type);
+      if (!(std::abs(d) < 9e18)) fail("a number too large for %d");
+      i = static_cast<int64_t>(d);
+    }
+    std::string digits = integer_digits(i, base);
+    if (spec.precision > 0 && digits.size() < static_cast<size_t>(spec.precision)) {
+      budget_.make(static_cast<uint64_t>(spec.precision));
+      digits.insert(0, static_cast<size_t>(spec.precision) - digits.size(), '0');
+    }
+    if (spec.type == 'X') digits = to_upper(digits);
+    const std::string prefix = !spec.alternate || base == 10 ? ""
+                               : base == 8                   ? "0o"
+                                                             : std::string{'0', spec.type};
+    return padded_number(budget_, i < 0, prefix, std::move(digits), spec);
+  }
+
+  std::string floating(const Value& value, const FormatSpec& spec) {
+    double d = 0;
+    if (std::string_view("eEfFgG").find(spec.type) == std::string_view::npos)
+      fail("unsupported format character '{}'", spec.type);
+    if (!is_number(value, &d)) fail("must be real number, not {}", type_name(value));
+    return padded_number(budget_, std::signbit(d), "",
+                         float_digits(std::abs(d), spec.type, spec.precision, spec.alternate),
+                         spec);
   }
 
   Budget& budget_;
@@ -158,71 +202,110 @@ class Percent {
   std::string out_;
 };
 
-Spec brace_spec(std::string_view text) {
-  Spec spec;
-  size_t at = 0;
-  const size_t first = text.empty() ? 0 : character_length(text);
-  if (first < text.size() && std::string_view("<>^").find(text[first]) != std::string_view::npos) {
-    spec.fill = text.substr(0, first);
-    at = first;
-  }
-  if (at < text.size() && std::string_view("<>^").find(text[at]) != std::string_view::npos)
-    spec.align = text[at++];
-  if (at < text.size() && text[at] == '+') spec.plus = true, ++at;
-  if (at < text.size() && text[at] == '0') spec.zero = true, ++at;
-  spec.width = small_number(text, &at);
-  if (at < text.size() && text[at] == '.')
-    spec.precision = static_cast<int>(small_number(text, &++at));
-  if (at < text.size()) spec.type = text[at++];
-  if (at < text.size()) fail("unsupported format '{}'", text);
-  return spec;
-}
+class Braces {
+ public:
+  Braces(Interpreter& in, const Args& args, bool markup) : in_(in), args_(args), markup_(markup) {}
 
-std::string formatted(Budget& budget, const Value& value, char conversion, std::string_view text) {
-  Spec spec = brace_spec(text);
-  double unused;
-  const bool number = conversion == 0 && is_number(value, &unused) && !value.as_bool();
-  if (number && (spec.type || spec.precision >= 0)) {
-    if (!spec.type) fail("unsupported format '{}'", text);
-    return padded(budget, number_text(value, spec), spec, true);
+  std::string run(std::string_view text, int nesting = 0) {
+    if (nesting > 2) fail("max string recursion exceeded");
+    std::string out;
+    for (size_t at = 0; at < text.size(); ++at) {
+      const char c = text[at];
+      const bool brace = c == '{' || c == '}';
+      if (!brace || (at + 1 < text.size() && text[at + 1] == c)) {
+        out += c;
+        at += brace;
+        continue;
+      }
+      if (c == '}') fail("single '}}' encountered in format string");
+      const size_t end = closing(text, at + 1);
+      out += field(text.substr(at + 1, end - at - 1), nesting);
+      at = end;
+    }
+    in_.budget().make(out.size());
+    return out;
   }
-  if (spec.type && spec.type != 's') fail("unsupported format '{}'", text);
-  std::string out = conversion == 'r' ? repr(budget, value) : to_text(budget, value);
-  if (spec.precision >= 0) out.resize(character_offset(out, static_cast<size_t>(spec.precision)));
-  if (!number && !spec.align) spec.align = '<';
-  return padded(budget, std::move(out), spec, number);
-}
 
-// name, 0, or empty (the next one), with .attributes and [items].
-Value field_value(Interpreter& in, std::string_view field, const Args& args, size_t* next) {
-  const size_t end = std::min(field.find_first_of(".["), field.size());
-  const std::string name(field.substr(0, end));
-  Value value;
-  if (name.empty() || is_all(name, Class::kDigit)) {
-    size_t at = 0;
-    const size_t i = name.empty() ? (*next)++ : small_number(name, &at);
-    if (i >= args.positional.size()) fail("format(): no argument {}", i);
-    value = args.positional[i];
-  } else {
-    const auto found = std::find_if(args.named.begin(), args.named.end(),
-                                    [&](const auto& arg) { return arg.first == name; });
-    if (found == args.named.end()) fail("format(): no argument '{}'", name);
-    value = found->second;
+ private:
+  // Of the '}' that belongs to the '{' before `at`.
+  static size_t closing(std::string_view text, size_t at) {
+    int open = 1;
+    for (; at < text.size(); ++at) {
+      open += text[at] == '{';
+      open -= text[at] == '}';
+      if (open == 0) return at;
+    }
+    fail("expected '}}' before end of string");
   }
-  for (std::string_view rest = field.substr(end); !rest.empty();) {
-    const bool item = rest[0] == '[';
-    const size_t stop = item ? rest.find(']') : std::min(rest.find_first_of(".[", 1), rest.size());
-    if (stop == rest.npos) fail("format(): a '[' is not closed");
-    const std::string key(rest.substr(1, stop - 1));
-    size_t at = 0;
-    const bool number = item && is_all(key, Class::kDigit);
-    value = number ? in.index(value, static_cast<int64_t>(small_number(key, &at)))
-            : item ? in.index(value, key)
-                   : in.attribute(value, key);
-    rest.remove_prefix(std::min(stop + (item ? 1 : 0), rest.size()));
+
+  // name!conversion:spec; the spec may hold fields itself.
+  std::string field(std::string_view field, int nesting) {
+    size_t split = 0;
+    for (bool item = false; split < field.size(); ++split) {
+      item = field[split] == '[' || (item && field[split] != ']');
+      if (!item && (field[split] == ':' || field[split] == '!')) break;
+    }
+    Value value = lookup(field.substr(0, split));
+    std::string_view rest = field.substr(split);
+    if (rest.starts_with('!')) {
+      if (rest.size() < 2 || (rest.size() > 2 && rest[2] != ':'))
+        fail("expected ':' after conversion specifier");
+      if (rest[1] != 's' && rest[1] != 'r') fail("unknown conversion specifier '{}'", rest[1]);
+      value = rest[1] == 'r' ? repr(in_.budget(), value) : to_text(in_.budget(), value);
+      rest.remove_prefix(2);
+    }
+    if (rest.starts_with(':')) rest.remove_prefix(1);
+    const std::string text = format_value(in_.budget(), value, run(rest, nesting + 1));
+    return markup_ && nesting == 0 && !value.is_markup() ? escaped(text) : text;
   }
-  return value;
-}
+
+  // name, 0, or empty (the next one), with .attributes and [items].
+  Value lookup(std::string_view field) {
+    const size_t end = std::min(field.find_first_of(".["), field.size());
+    Value value = argument(field.substr(0, end));
+    for (std::string_view rest = field.substr(end); !rest.empty();) {
+      const bool item = rest[0] == '[';
+      if (!item && rest[0] != '.') fail("only '.' or '[' may follow ']' in format field specifier");
+      const size_t stop =
+          item ? rest.find(']') : std::min(rest.find_first_of(".[", 1), rest.size());
+      if (stop == rest.npos) fail("format(): a '[' is not closed");
+      const std::string key(rest.substr(1, stop - 1));
+      if (key.empty()) fail("empty attribute in format string");
+      size_t at = 0;
+      if (!item)
+        value = in_.attribute(value, key);
+      else if (is_decimal(key))
+        value = in_.index(value, static_cast<int64_t>(format_number(key, &at)));
+      else
+        value = in_.index(value, key);
+      rest.remove_prefix(std::min(stop + (item ? 1 : 0), rest.size()));
+    }
+    return value;
+  }
+
+  Value argument(std::string_view name) {
+    if (!name.empty() && !is_decimal(name)) {
+      for (const auto& [known, value] : args_.named)
+        if (known == name) return value;
+      fail("format(): no argument '{}'", name.substr(0, 80));
+    }
+    enum { kUnknown, kCounted, kGiven };
+    const int numbering = name.empty() ? kCounted : kGiven;
+    if (numbering_ != kUnknown && numbering_ != numbering)
+      fail("cannot mix automatic and manual field numbering");
+    numbering_ = numbering;
+    size_t at = 0;
+    const size_t i = name.empty() ? next_++ : format_number(name, &at);
+    if (i >= args_.positional.size()) fail("format(): no argument {}", i);
+    return args_.positional[i];
+  }
+
+  Interpreter& in_;
+  const Args& args_;
+  const bool markup_;
+  int numbering_ = 0;
+  size_t next_ = 0;
+};
 
 }  // namespace
 
@@ -230,37 +313,8 @@ std::string percent_format(Budget& budget, const std::string& text, const Value&
   return Percent(budget, text, args).run();
 }
 
-std::string brace_format(Interpreter& in, const std::string& text, const Args& args) {
-  std::string out;
-  size_t next = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if ((c == '{' || c == '}') && at + 1 < text.size() && text[at + 1] == c) {
-      out += c;
-      ++at;
-      continue;
-    }
-    if (c == '}') fail("format(): a single '}}'");
-    if (c != '{') {
-      out += c;
-      continue;
-    }
-    const size_t end = text.find('}', at);
-    if (end == text.npos) fail("format(): a '{{' is not closed");
-    std::string_view field = std::string_view(text).substr(at + 1, end - at - 1), spec;
-    if (const size_t colon = field.find(':'); colon != field.npos) {
-      spec = field.substr(colon + 1);
-      field = field.substr(0, colon);
-    }
-    char conversion = 0;
-    if (field.size() >= 2 && field[field.size() - 2] == '!') {
-      conversion = field.back();
-      field.remove_suffix(2);
-    }
-    out += formatted(in.budget(), field_value(in, field, args, &next), conversion, spec);
-    at = end;
-  }
-  return out;
+std::string brace_format(Interpreter& in, const Value& self, const Args& args) {
+  return Braces(in, args, self.is_markup()).run(*self.as_text());
 }
 
 }  // namespace skiff::jinja

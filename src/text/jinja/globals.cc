@@ -43,6 +43,7 @@ Pairs pairs_of(Interpreter& in, const Args& args) {
   Pairs items;
   if (!args.positional.empty()) {
     const Value& from = args.positional[0];
+    if (from.is_undefined()) fail("{}", from.undefined_reason());
     if (const Dict* dict = from.as_dict())
       items = dict->items;
     else
@@ -70,8 +71,24 @@ Value raise_exception(Interpreter& in, Args args) {
   fail("{}", to_text(in.budget(), message).substr(0, 1000));
 }
 
+// Python's datetime without a zone prints nothing for %z and %Z, and has %f for microseconds,
+// which this clock does not know.
+std::string as_of_python(std::string_view format) {
+  std::string out;
+  for (size_t i = 0; i < format.size(); ++i) {
+    const char next = format[i] == '%' && i + 1 < format.size() ? format[++i] : '\0';
+    if (next == 'f')
+      out += "000000";
+    else if (next == '\0')
+      out += format[i];
+    else if (next != 'z' && next != 'Z')
+      out += {'%', next};
+  }
+  return out;
+}
+
 Value strftime_now(Interpreter& in, Args args) {
-  const std::string format = Bound("strftime_now", args, {"format"}).text(0);
+  const std::string format = as_of_python(Bound("strftime_now", args, {"format"}).text(0));
   if (format.size() > 200) fail("strftime_now(): the format is longer than 200 bytes");
   const std::time_t now = in.now();
   std::tm local{};
@@ -96,13 +113,58 @@ Value joiner(Interpreter&, Args args) {
       std::shared_ptr<Callable>(std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", "))));
 }
 
+struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
+  struct Method : Callable {
+    Method(std::shared_ptr<const Cycler> c, bool r) : cycler(std::move(c)), resets(r) {
+      depth = cycler->depth + 1;
+    }
+    Value call(Interpreter&, Args args) override {
+      Bound("cycler method", args, {});
+      size_t& at = cycler->at;
+      if (resets) return at = 0, Value();
+      return cycler->items[std::exchange(at, (at + 1) % cycler->items.size())];
+    }
+    std::string repr() const override { return "<method of Cycler>"; }
+    std::shared_ptr<const Cycler> cycler;
+    bool resets;
+  };
+
+  explicit Cycler(Values v) : items(std::move(v)) {
+    for (const Value& item : items) depth = std::max(depth, item.depth() + 1);
+  }
+  Value call(Interpreter&, Args) override { fail("'Cycler' object is not callable"); }
+  std::string repr() const override { return "<Cycler>"; }
+  std::optional<Value> attribute(const std::string& name) const override {
+    if (name == "current") return items[at];
+    if (name != "next" && name != "reset") return std::nullopt;
+    return Value(
+        std::shared_ptr<Callable>(std::make_shared<Method>(shared_from_this(), name == "reset")));
+  }
+  Values items;
+  mutable size_t at = 0;
+};
+
+Value cycler(Interpreter& in, Args args) {
+  if (args.positional.empty() || !args.named.empty()) fail("cycler() needs at least one item");
+  auto made = std::make_shared<Cycler>(std::move(args.positional));
+  if (made->depth >= in.budget().limits().depth)
+    fail("values are nested deeper than {}", in.budget().limits().depth);
+  return Value(std::shared_ptr<Callable>(std::move(made)));
+}
+
+Value lipsum(Interpreter&, Args) {
+  fail("the function 'lipsum' is refused: a conversation must give the same prompt each time");
+}
+
 constexpr std::pair<std::string_view, Builtin::Function> kFunctions[] = {
     {"range", range},
     {"dict", dict},
     {"namespace", make_namespace},
     {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},
-    {"joiner", joiner}};
+    {"joiner", joiner},
+    {"cycler", cycler},
+    {"lipsum", lipsum}};
 
 }  // namespace
 

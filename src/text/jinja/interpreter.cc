@@ -6,8 +6,8 @@
 namespace skiff::jinja {
 namespace {
 
-// Real templates stay below 100; each level costs at most a few kilobytes of stack.
-constexpr int kMaxNesting = 500;
+// Real templates stay below 300, recursive ones that print schemas of tools included.
+constexpr int kMaxNesting = 3000;
 
 struct Macro : Callable {
   Macro(const MacroDefinition& d, std::shared_ptr<Scope> s) : definition(d), scope(std::move(s)) {}
@@ -15,33 +15,40 @@ struct Macro : Callable {
     return in.call_macro(definition, scope, std::move(args));
   }
   std::string repr() const override { return "<Macro '" + definition.name + "'>"; }
+  std::optional<Value> attribute(const std::string& name) const override {
+    if (name == "name") return Value(definition.name);
+    if (name == "caller") return Value(definition.uses_caller);
+    if (name == "catch_kwargs") return Value(definition.uses_kwargs);
+    if (name == "catch_varargs") return Value(definition.uses_varargs);
+    return std::nullopt;
+  }
   const MacroDefinition& definition;
   std::shared_ptr<Scope> scope;
 };
 
 }  // namespace
 
-const Value* Scope::find(const std::string& name) const {
-  for (const Scope* scope = this; scope; scope = scope->parent.get())
+const Value* Scope::find(Budget& budget, const std::string& name) const {
+  for (const Scope* scope = this; scope; scope = scope->parent.get()) {
+    budget.step(scope->variables.size() / 16);
     for (const auto& [key, value] : scope->variables)
       if (key == name) return &value;
+  }
   return nullptr;
 }
 
-void Scope::set(const std::string& name, Value value) {
+void Scope::set(Budget& budget, const std::string& name, Value value) {
+  budget.step(variables.size() / 16);
   for (auto& [key, old] : variables)
     if (key == name) return void(old = std::move(value));
   variables.emplace_back(name, std::move(value));
 }
 
-struct Interpreter::Deeper {
-  explicit Deeper(Interpreter& interpreter) : in(interpreter) {
-    if (in.depth_ >= kMaxNesting) fail("nested deeper than {}", kMaxNesting);
-    ++in.depth_;
-  }
-  ~Deeper() { --in.depth_; }
-  Interpreter& in;
-};
+Interpreter::Deeper::Deeper(Interpreter& interpreter, Weight w) : in(interpreter), weight(w) {
+  if (in.depth_ >= kMaxNesting)
+    fail("macros, loops and expressions are nested too deeply (recursion without end?)");
+  in.depth_ += weight;
+}
 
 struct Interpreter::Inside {
   Inside(Interpreter& interpreter, std::shared_ptr<Scope> parent)
@@ -54,7 +61,7 @@ struct Interpreter::Inside {
 };
 
 Interpreter::Interpreter(const Limits& limits, Clock clock)
-    : budget_(limits), clock_(std::move(clock)), scope_(std::make_shared<Scope>()) {}
+    : budget_(limits), clock_(std::move(clock)), root_(std::make_shared<Scope>()), scope_(root_) {}
 
 Interpreter::~Interpreter() {
   for (const auto& space : namespaces_) space->items.clear();
@@ -76,7 +83,8 @@ void Interpreter::write(std::string_view text) {
   out_->append(text);
 }
 
-std::string Interpreter::captured(const Body& body) {
+// `flow`, if asked for, is how the body ended.
+std::string Interpreter::captured(const Body& body, Flow* flow) {
   struct Redirect {
     Redirect(std::string*& o, std::string* to) : out(o), outer(std::exchange(o, to)) {}
     ~Redirect() { out = outer; }
@@ -85,13 +93,14 @@ std::string Interpreter::captured(const Body& body) {
   };
   std::string text;
   const Redirect redirect(out_, &text);
-  execute(body);
+  const Flow ended = execute(body);
+  if (flow) *flow = ended;
   budget_.make(text.size());
   return text;
 }
 
 Interpreter::Flow Interpreter::execute(const Body& body) {
-  const Deeper deeper(*this);
+  const Deeper deeper(*this, kBody);
   for (const Statement& statement : body) {
     budget_.step();
     line_ = statement.line;
@@ -152,7 +161,7 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
   for (; loop.index < loop.items.size(); ++loop.index) {
     budget_.make(128);
     const Inside inside(*this, loop.scope);
-    scope_->set("loop", state.loop);
+    scope_->set(budget_, "loop", state.loop);
     assign(node.target, loop.items[loop.index]);
     if (execute(node.body) == Flow::kBreak) break;
   }
@@ -161,9 +170,15 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
   execute(node.otherwise);
 }
 
+// Of blocks, whose results Jinja does not turn into texts.
+void Interpreter::write_text(const Value& value) {
+  if (!value.is_text()) fail("a block gives {} instead of a text", type_name(value));
+  write(*value.as_text());
+}
+
 std::string Interpreter::run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                                   const Value& iterable, int nesting) {
-  const Deeper deeper(*this);
+  const Deeper deeper(*this, kBody);
   std::string text;
   std::string* outer = std::exchange(out_, &text);
   const Inside inside(*this, scope);
@@ -182,8 +197,8 @@ void Interpreter::assign(const Target& target, const Value& value) {
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
     return;
   }
-  if (target.attribute.empty()) return scope_->set(target.name, value);
-  const Value* object = scope_->find(target.name);
+  if (target.attribute.empty()) return scope_->set(budget_, target.name, value);
+  const Value* object = scope_->find(budget_, target.name);
   Namespace* space = object ? object->as_namespace() : nullptr;
   if (!space) fail("cannot assign attribute on non-namespace object '{}'", target.name);
   budget_.make(64);
@@ -199,10 +214,12 @@ Interpreter::Flow Interpreter::execute(const SetStatement& node) {
 
 Interpreter::Flow Interpreter::execute(const SetBlock& node) {
   Value value;
+  Flow flow;
   {
     const Inside inside(*this, scope_);
-    value = captured(node.body);
+    value = captured(node.body, &flow);
   }
+  if (flow != Flow::kNext) return flow;
   if (node.filter) {
     block_input_ = value;
     value = evaluate(*node.filter);
@@ -213,13 +230,14 @@ Interpreter::Flow Interpreter::execute(const SetBlock& node) {
 
 Interpreter::Flow Interpreter::execute(const FilterBlock& node) {
   std::string text;
+  Flow flow;
   {
     const Inside inside(*this, scope_);
-    text = captured(node.body);
+    text = captured(node.body, &flow);
   }
+  if (flow != Flow::kNext) return flow;
   block_input_ = Value(std::move(text));
-  const Value value = evaluate(*node.filter);
-  write(to_text(budget_, value));
+  write_text(evaluate(*node.filter));
   return Flow::kNext;
 }
 
@@ -231,6 +249,11 @@ Interpreter::Flow Interpreter::execute(const WithBlock& node) {
   return execute(node.body);
 }
 
+Interpreter::Flow Interpreter::execute(const Block& node) {
+  const Inside inside(*this, node.scoped ? scope_ : root_);
+  return execute(node.body);
+}
+
 Value Interpreter::macro_value(const MacroDefinition& node) {
   budget_.make(256);
   closures_.push_back(scope_);
@@ -238,7 +261,7 @@ Value Interpreter::macro_value(const MacroDefinition& node) {
 }
 
 Interpreter::Flow Interpreter::execute(const MacroDefinition& node) {
-  scope_->set(node.name, macro_value(node));
+  scope_->set(budget_, node.name, macro_value(node));
   return Flow::kNext;
 }
 
@@ -247,7 +270,7 @@ Interpreter::Flow Interpreter::execute(const CallBlock& node) {
   const Value callee = evaluate(*call_node.callee);
   Args args = evaluate(call_node.args);
   args.named.emplace_back("caller", macro_value(node.caller));
-  write(to_text(budget_, call(callee, std::move(args))));
+  write_text(call(callee, std::move(args)));
   return Flow::kNext;
 }
 
@@ -258,7 +281,7 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   const size_t count = macro.parameters.size();
   std::vector<bool> given(count);
   for (size_t i = 0; i < std::min(count, args.positional.size()); ++i) {
-    scope_->set(macro.parameters[i].name, args.positional[i]);
+    scope_->set(budget_, macro.parameters[i].name, args.positional[i]);
     given[i] = true;
   }
   Pairs rest;
@@ -266,9 +289,8 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   for (auto& [name, value] : args.named) {
     size_t i = 0;
     while (i < count && macro.parameters[i].name != name) ++i;
-    if (i < count && given[i]) fail("macro '{}' got two values for '{}'", macro.name, name);
-    if (i < count) {
-      scope_->set(name, value);
+    if (i < count && !given[i]) {
+      scope_->set(budget_, name, value);
       given[i] = true;
     } else if (name == "caller" && macro.uses_caller) {
       caller = value;
@@ -280,16 +302,16 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   for (size_t i = 0; i < count; ++i) {
     const auto& [name, fallback] = macro.parameters[i];
     if (given[i]) continue;
-    scope_->set(name, fallback ? evaluate(*fallback)
+    scope_->set(budget_, name, fallback ? evaluate(*fallback)
                                : Value::undefined("parameter '" + name + "' was not provided"));
   }
-  if (macro.uses_caller) scope_->set("caller", caller);
-  if (macro.uses_kwargs) scope_->set("kwargs", Value::dict(budget_, std::move(rest)));
+  if (macro.uses_caller) scope_->set(budget_, "caller", caller);
+  if (macro.uses_kwargs) scope_->set(budget_, "kwargs", Value::dict(budget_, std::move(rest)));
   if (args.positional.size() > count && !macro.uses_varargs)
     fail("macro '{}' takes not more than {} argument(s)", macro.name, count);
   if (macro.uses_varargs) {
     const auto first = args.positional.begin() + std::min(count, args.positional.size());
-    scope_->set("varargs", Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
+    scope_->set(budget_, "varargs", Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
   }
   return captured(*macro.body);
 }

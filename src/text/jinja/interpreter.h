@@ -17,8 +17,9 @@ using Clock = std::function<std::time_t()>;
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> variables;
-  const Value* find(const std::string& name) const;  // here or in a parent
-  void set(const std::string& name, Value value);    // here
+  // Both charge for the names that they pass: a template may define very many.
+  const Value* find(Budget& budget, const std::string& name) const;  // here or in a parent
+  void set(Budget& budget, const std::string& name, Value value);    // here
 };
 
 // Everything here throws TemplateError; line() then tells where.
@@ -28,7 +29,9 @@ class Interpreter {
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 
-  void define(const std::string& name, Value value) { scope_->set(name, std::move(value)); }
+  void define(const std::string& name, Value value) {
+    scope_->set(budget_, name, std::move(value));
+  }
   std::string run(const Body& body);
   int line() const { return line_; }
 
@@ -46,7 +49,14 @@ class Interpreter {
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  struct Deeper;  // counts nesting while alive
+  // Counts nesting while alive, in units of at most about a kilobyte of stack.
+  enum Weight { kExpression = 1, kBody = 4 };
+  struct Deeper {
+    Deeper(Interpreter& interpreter, Weight w);
+    ~Deeper() { in.depth_ -= weight; }
+    Interpreter& in;
+    int weight;
+  };
   struct Inside;  // a scope of its own while alive
 
   Flow execute(const Body& body);
@@ -60,17 +70,19 @@ class Interpreter {
   Flow execute(const FilterBlock& node);
   Flow execute(const CallBlock& node);
   Flow execute(const WithBlock& node);
+  Flow execute(const Block& node);
   Flow execute(const Break&) { return Flow::kBreak; }
   Flow execute(const Continue&) { return Flow::kContinue; }
   void loop_over(const ForStatement& node, const Value& iterable, int nesting);
   Values filtered(const ForStatement& node, Values items);
   void assign(const Target& target, const Value& value);
   void write(std::string_view text);
-  std::string captured(const Body& body);
+  void write_text(const Value& value);
+  std::string captured(const Body& body, Flow* flow = nullptr);
   Value macro_value(const MacroDefinition& node);
 
   Value evaluate(const Expr& expr);
-  Value evaluate(const Literal& node);
+  const Value& evaluate(const Literal& node) { return node.value; }
   Value evaluate(const Name& node);
   Value evaluate(const Unary& node);
   Value evaluate(const Binary& node);
@@ -91,7 +103,7 @@ class Interpreter {
 
   Budget budget_;
   Clock clock_;
-  std::shared_ptr<Scope> scope_;
+  std::shared_ptr<Scope> root_, scope_;
   std::string* out_ = nullptr;
   Value block_input_;  // of {% filter %} and {% set | %}
   int line_ = 0;

@@ -68,6 +68,8 @@ class Writer {
       out_ += *b ? "true" : "false";
     else if (const int64_t* i = value.as_int())
       out_ += std::to_string(*i);
+    else if (const uint64_t* u = value.as_wide())
+      out_ += std::to_string(*u);
     else if (const double* d = value.as_float())
       out_ += number(*d);
     else if (const std::string* s = value.as_text())

@@ -26,10 +26,15 @@ std::string normalized(const std::string& source) {
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool starts_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+// Bytes of the name at the start of the text; 0 if there is none.
+size_t name_length(std::string_view text) {
+  size_t n = 0;
+  for (size_t next = 0; next < text.size(); n = next) {
+    const char32_t c = utf8_next(text, &next);
+    if (n == 0 ? !starts_identifier(c) : !continues_identifier(c)) break;
+  }
+  return n;
 }
-bool continues_name(char c) { return starts_name(c) || is_digit(c); }
 
 int hex_digit(char c) {
   if (is_digit(c)) return c - '0';
@@ -238,25 +243,29 @@ class Lexer {
     const char c = peek();
     if (is_digit(c)) return number();
     if (c == '"' || c == '\'') return string();
-    if (starts_name(c)) {
-      size_t n = 1;
-      while (continues_name(peek(n))) ++n;
+    if (const size_t n = name_length(rest()); n > 0) {
       add(Kind::kName, std::string(rest().substr(0, n)));
       return advance(n);
     }
     operator_token(open);
   }
 
+  // Where a number may have no other digit than zeros, 012 is two of them. After a dot, as in
+  // x.0.1, there are no fractions.
   void number() {
-    static constexpr std::string_view kBases = "xXoObB";
     size_t n = 1;
     Kind kind = Kind::kInteger;
     const auto digits = [&](auto valid) {
       while (valid(peek(n)) || (peek(n) == '_' && valid(peek(n + 1)))) ++n;
     };
-    if (peek() == '0' && kBases.find(peek(1)) != kBases.npos) {
+    const char base = peek() == '0' ? static_cast<char>(peek(1) | 0x20) : '\0';
+    const int largest = base == 'x' ? 16 : base == 'o' ? 8 : base == 'b' ? 2 : 0;
+    const auto in_base = [&](char c) { return hex_digit(c) >= 0 && hex_digit(c) < largest; };
+    if (largest && (in_base(peek(2)) || (peek(2) == '_' && in_base(peek(3))))) {
       ++n;
-      digits([](char c) { return hex_digit(c) >= 0; });
+      digits(in_base);
+    } else if (at_ > 0 && source_[at_ - 1] == '.') {
+      integer_digits(digits);
     } else {
       digits(is_digit);
       if (peek(n) == '.' && is_digit(peek(n + 1))) {
@@ -270,11 +279,23 @@ class Lexer {
         n += 1 + sign;
         digits(is_digit);
       }
+      if (kind == Kind::kInteger) {
+        n = 1;
+        integer_digits(digits);
+      }
     }
     std::string text(rest().substr(0, n));
     std::erase(text, '_');
     add(kind, std::move(text));
     advance(n);
+  }
+
+  template <class Digits>
+  void integer_digits(Digits digits) {
+    if (peek() == '0')
+      digits([](char c) { return c == '0'; });
+    else
+      digits(is_digit);
   }
 
   void string() {

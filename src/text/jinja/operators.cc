@@ -77,6 +77,33 @@ Value integers(BinaryOp op, int64_t a, int64_t b) {
   return out;
 }
 
+// The quotient is derived from the rest, which fmod gives exactly: 1.0 // 0.1 is 9.0.
+struct FloatDivision {
+  double quotient, rest;
+};
+FloatDivision float_division(double a, double b) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest == 0) rest = std::copysign(0.0, b);
+  if (rest != 0 && (rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), rest};
+  const double whole = std::floor(quotient);
+  return {quotient - whole > 0.5 ? whole + 1 : whole, rest};
+}
+
+double float_power(double a, double b) {
+  if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+    fail("complex numbers are not supported");
+  if (a == 0 && b < 0) fail("0.0 cannot be raised to a negative power");
+  const double result = std::pow(a, b);
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
+    fail("numerical result out of range");
+  return result;
+}
+
 Value floats(BinaryOp op, double a, double b) {
   const bool divides = op == BinaryOp::kDiv || op == BinaryOp::kFloorDiv || op == BinaryOp::kMod;
   if (divides && b == 0) fail("float division by zero");
@@ -90,14 +117,11 @@ Value floats(BinaryOp op, double a, double b) {
     case BinaryOp::kDiv:
       return a / b;
     case BinaryOp::kFloorDiv:
-      return std::floor(a / b);
-    case BinaryOp::kMod: {
-      const double rest = std::fmod(a, b);
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-    }
+      return float_division(a, b).quotient;
+    case BinaryOp::kMod:
+      return float_division(a, b).rest;
     default:
-      if (a < 0 && b != std::floor(b)) fail("complex numbers are not supported");
-      return std::pow(a, b);
+      return float_power(a, b);
   }
 }
 
@@ -105,20 +129,16 @@ Value repeated(Interpreter& in, const Value& value, int64_t times) {
   times = std::max<int64_t>(times, 0);
   const auto n = static_cast<uint64_t>(times);
   if (const std::string* text = value.as_text()) {
-    if (!text->empty() && n > in.budget().limits().bytes / text->size())
-      in.budget().make(UINT64_MAX);
-    in.budget().make(n * text->size());
+    in.budget().make_many(n, text->size());
     std::string out;
     out.reserve(n * text->size());
     for (uint64_t i = 0; i < n && !text->empty(); ++i) out += *text;
     return Value(std::move(out), value.is_markup());
   }
   const Seq& seq = *value.as_seq();
-  const uint64_t bytes = seq.items.size() * sizeof(Value);
-  if (bytes && n > in.budget().limits().bytes / bytes) in.budget().make(UINT64_MAX);
-  in.budget().make(n * bytes);
+  in.budget().make_many(n, seq.items.size() * sizeof(Value));
   Values items;
-  for (uint64_t i = 0; i < n && bytes; ++i)
+  for (uint64_t i = 0; i < n && !seq.items.empty(); ++i)
     items.insert(items.end(), seq.items.begin(), seq.items.end());
   return Value::seq(in.budget(), seq.form, std::move(items));
 }
@@ -142,6 +162,7 @@ Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value
   if (a.is_undefined()) fail("{}", a.undefined_reason());
   int64_t i, j;
   if (is_integral(a, &i) && is_integral(b, &j)) return integers(op, i, j);
+  if (a.as_wide() || (b.as_wide() && !a.is_text())) overflow();
   double x, y;
   if (is_number(a, &x) && is_number(b, &y)) return floats(op, x, y);
   if (op == BinaryOp::kMod && a.is_text()) return percent_format(in.budget(), *a.as_text(), b);

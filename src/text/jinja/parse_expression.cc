@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "text/jinja/budget.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/parser.h"
 
 namespace skiff::jinja {
@@ -39,6 +40,7 @@ void Parser::include(const CallArgs& args, int* height) {
 ExprPtr Parser::expression(bool conditional) {
   const Nested nested(*this);
   int line = token().line;
+  const size_t before = unknown_.size();
   ExprPtr value = either();
   while (conditional && skip_word("if")) {
     ExprPtr condition = either();
@@ -48,15 +50,16 @@ ExprPtr Parser::expression(bool conditional) {
     value =
         finish(line, height, Conditional{std::move(condition), std::move(value), std::move(no)});
     line = token().line;
+    unknown_.resize(before);
   }
   return value;
 }
 
-ExprPtr Parser::expression_or_tuple(bool conditional, bool parenthesized) {
+ExprPtr Parser::expression_or_tuple(bool conditional, TupleEnd end) {
   const int line = token().line;
   const auto at_end = [&] {
     return token().kind == Kind::kVariableEnd || token().kind == Kind::kBlockEnd || is_op(")") ||
-           is_word("recursive");
+           (end == TupleEnd::kRecursive && is_word("recursive"));
   };
   ListDisplay tuple{{}, true};
   bool comma = false;
@@ -69,7 +72,7 @@ ExprPtr Parser::expression_or_tuple(bool conditional, bool parenthesized) {
     comma = true;
   }
   if (!comma && !tuple.items.empty()) return std::move(tuple.items.front());
-  if (tuple.items.empty() && !parenthesized) fail_here("an expression");
+  if (tuple.items.empty() && end != TupleEnd::kParenthesis) fail_here("an expression");
   return finish(line, height, std::move(tuple));
 }
 
@@ -200,8 +203,8 @@ ExprPtr Parser::primary() {
   const int line = token().line;
   if (token().kind == Kind::kName) {
     std::string name = expect_name();
-    if (name == "true" || name == "True") return finish(line, 0, Literal{true});
-    if (name == "false" || name == "False") return finish(line, 0, Literal{false});
+    if (name == "true" || name == "True") return finish(line, 0, Literal{Value(true)});
+    if (name == "false" || name == "False") return finish(line, 0, Literal{Value(false)});
     if (name == "none" || name == "None") return finish(line, 0, Literal{});
     for (MacroDefinition* macro : macros_) {
       macro->uses_caller |= name == "caller";
@@ -213,11 +216,11 @@ ExprPtr Parser::primary() {
   if (token().kind == Kind::kString) {
     std::string text;
     while (token().kind == Kind::kString) text += tokens_[at_++].text;
-    return finish(line, 0, Literal{std::move(text)});
+    return finish(line, 0, Literal{Value(std::move(text))});
   }
   if (token().kind == Kind::kInteger || token().kind == Kind::kFloat) return literal_number();
   if (skip_op("(")) {
-    ExprPtr inner = expression_or_tuple(true, true);
+    ExprPtr inner = expression_or_tuple(true, TupleEnd::kParenthesis);
     expect_op(")");
     return inner;
   }
@@ -229,7 +232,7 @@ ExprPtr Parser::primary() {
 ExprPtr Parser::literal_number() {
   const Token& number = tokens_[at_++];
   if (number.kind == Kind::kFloat)
-    return finish(number.line, 0, Literal{std::strtod(number.text.c_str(), nullptr)});
+    return finish(number.line, 0, Literal{Value(std::strtod(number.text.c_str(), nullptr))});
   std::string_view digits = number.text;
   int base = 10;
   if (digits.size() > 1 && digits[0] == '0') {
@@ -242,7 +245,7 @@ ExprPtr Parser::literal_number() {
   const auto result = std::from_chars(digits.data(), end, value, base);
   if (result.ec != std::errc() || result.ptr != end)
     fail("{} is not a 64-bit integer", number.text);
-  return finish(number.line, 0, Literal{value});
+  return finish(number.line, 0, Literal{Value(value)});
 }
 
 ExprPtr Parser::list_display() {
@@ -304,6 +307,7 @@ ExprPtr Parser::subscript(ExprPtr object) {
   expect_op("[");
   ExprPtr start = is_op(":") ? nullptr : expression();
   include(start, &height);
+  if (is_op(",")) return index(line, std::move(object), std::move(start));
   if (skip_op("]")) return finish(line, height, Index{std::move(object), std::move(start)});
   expect_op(":");
   Slice node{std::move(object), std::move(start), nullptr, nullptr};
@@ -314,29 +318,49 @@ ExprPtr Parser::subscript(ExprPtr object) {
   return finish(line, height, std::move(node));
 }
 
+// object[key, key ...], read up to the first comma.
+ExprPtr Parser::index(int line, ExprPtr object, ExprPtr key) {
+  ListDisplay tuple{{}, true};
+  int height = key->height;
+  tuple.items.push_back(std::move(key));
+  while (skip_op(",")) {
+    tuple.items.push_back(expression());
+    include(tuple.items.back(), &height);
+  }
+  expect_op("]");
+  ExprPtr keys = finish(line, height, std::move(tuple));
+  height = std::max(object->height, keys->height);
+  return finish(line, height, Index{std::move(object), std::move(keys)});
+}
+
 CallArgs Parser::call_args() {
   CallArgs args;
   expect_op("(");
   for (bool first = true; !is_op(")"); first = false) {
     if (!first) expect_op(",");
-    if (is_op(")")) break;
-    if (skip_op("**")) {
-      if (args.named_rest) fail("more than one **argument");
-      args.named_rest = expression();
-    } else if (skip_op("*")) {
-      if (args.rest) fail("more than one *argument");
-      args.rest = expression();
-    } else if (token().kind == Kind::kName && is(Kind::kOperator, "=", 1)) {
-      std::string name = expect_name();
-      ++at_;
-      args.named.emplace_back(std::move(name), expression());
-    } else {
-      if (!args.named.empty() || args.named_rest) fail("a positional argument after a named one");
-      args.positional.push_back(expression());
-    }
+    if (!is_op(")")) call_arg(args);
   }
   expect_op(")");
   return args;
+}
+
+void Parser::call_arg(CallArgs& args) {
+  if (args.named_rest) fail("an argument after **");
+  if (skip_op("**")) {
+    args.named_rest = expression();
+  } else if (skip_op("*")) {
+    if (args.rest) fail("more than one *argument");
+    args.rest = expression();
+  } else if (token().kind == Kind::kName && is(Kind::kOperator, "=", 1)) {
+    std::string name = expect_name();
+    ++at_;
+    for (const auto& other : args.named)
+      if (other.first == name) fail("two arguments named '{}'", name);
+    args.named.emplace_back(std::move(name), expression());
+  } else {
+    if (!args.named.empty() || args.rest) fail("a positional argument after named ones");
+    args.positional.push_back(expression());
+  }
 }
 
 ExprPtr Parser::filters(ExprPtr input) {
@@ -363,6 +387,7 @@ ExprPtr Parser::filter(ExprPtr input) {
   const int line = token().line;
   Filter node{std::move(input), expect_name(), {}};
   while (skip_op(".")) node.name.append(".").append(expect_name());
+  if (!has_filter(node.name)) unknown_.push_back("no filter named '" + node.name + "'");
   if (is_op("(")) node.args = call_args();
   int height = 0;
   include(node.input, &height), include(node.args, &height);
@@ -373,7 +398,10 @@ ExprPtr Parser::test(ExprPtr input) {
   const int line = token().line;
   const bool negated = skip_word("not");
   Test node{std::move(input), expect_name(), {}, negated};
-  static constexpr std::array<std::string_view, 5> kAfter = {"else", "or", "and", "is", "if"};
+  while (skip_op(".")) node.name.append(".").append(expect_name());
+  if (!has_test(node.name)) unknown_.push_back("no test named '" + node.name + "'");
+  static constexpr std::array<std::string_view, 3> kAfter = {"else", "or", "and"};
+  if (is_word("is")) fail("tests cannot be chained with is");
   const bool word = token().kind == Kind::kName &&
                     std::find(kAfter.begin(), kAfter.end(), token().text) == kAfter.end();
   if (is_op("("))

@@ -22,6 +22,10 @@ std::string described(const Token& token) {
   }
 }
 
+bool names_loop(const Target& target) {
+  return target.name == "loop" || std::any_of(target.parts.begin(), target.parts.end(), names_loop);
+}
+
 }  // namespace
 
 Parser::Nested::Nested(Parser& p) : parser(p) {
@@ -51,7 +55,7 @@ std::string Parser::expect_name() {
 }
 
 Body Parser::parse() {
-  Body all = body({});
+  Body all = inner_body({});
   if (token().kind != Kind::kEnd) fail_here("the end of the template");
   return all;
 }
@@ -76,13 +80,8 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
         ++at_;
         if (std::any_of(ends.begin(), ends.end(), [&](auto end) { return is_word(end); }))
           return out;
-        if (is_word("generation")) {  // marks what a trainer learns; here only its body counts
-          ++at_;
-          Body inner = block_body({"endgeneration"});
-          finish_block("endgeneration");
-          WithBlock scope;
-          scope.body = std::move(inner);
-          out.push_back({line, std::move(scope)});
+        if (skip_word("print")) {
+          print_statement(out);
         } else {
           out.push_back(statement());
           out.back().line = line;
@@ -98,11 +97,19 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
   }
 }
 
+// A body with names of its own: what it misuses is not excused by an `if` around it.
+Body Parser::inner_body(std::initializer_list<std::string_view> ends) {
+  const size_t before = unknown_.size();
+  Body out = body(ends);
+  if (unknown_.size() > before) fail("{}", unknown_.back());
+  return out;
+}
+
 // "%}" and then the body.
 Body Parser::block_body(std::initializer_list<std::string_view> ends) {
   skip_op(":");
   expect(Kind::kBlockEnd, "'%}'");
-  return body(ends);
+  return inner_body(ends);
 }
 
 void Parser::finish_block(std::string_view end) {
@@ -120,17 +127,69 @@ Statement Parser::statement() {
   if (skip_word("with")) return with_statement();
   if (skip_word("break")) return jump_statement(true);
   if (skip_word("continue")) return jump_statement(false);
+  if (skip_word("autoescape")) return autoescape_statement();
+  if (skip_word("block")) return block_statement();
+  if (skip_word("generation")) {  // marks what a trainer learns; here only its body counts
+    WithBlock node{{}, block_body({"endgeneration"})};
+    finish_block("endgeneration");
+    return {0, std::move(node)};
+  }
+  for (const char* loading : {"include", "import", "from", "extends"})
+    if (is_word(loading)) fail("the tag '{}' is refused: there are no other templates", loading);
   fail("unknown or unsupported tag {}", described(token()));
+}
+
+void Parser::print_statement(Body& out) {
+  while (token().kind != Kind::kBlockEnd) {
+    const int line = token().line;
+    out.push_back({line, Output{expression()}});
+    if (token().kind != Kind::kBlockEnd) expect_op(",");
+  }
+  ++at_;
+}
+
+Statement Parser::autoescape_statement() {
+  const ExprPtr on = expression();
+  const auto* literal = std::get_if<Literal>(&on->node);
+  if (!literal || truthy(literal->value))
+    fail("the tag 'autoescape' is refused unless it says false: prompts are no HTML");
+  WithBlock node{{}, block_body({"endautoescape"})};
+  finish_block("endautoescape");
+  return {0, std::move(node)};
+}
+
+Statement Parser::block_statement() {
+  const std::string name = expect_name();
+  if (std::find(blocks_.begin(), blocks_.end(), name) != blocks_.end())
+    fail("block '{}' defined twice", name);
+  blocks_.push_back(name);
+  Block node;
+  node.scoped = skip_word("scoped");
+  if (is_word("required")) fail("a required block needs a template that extends this one");
+  const int loops = std::exchange(loops_, 0);
+  node.body = block_body({"endblock"});
+  loops_ = loops;
+  expect_word("endblock");
+  skip_word(name);
+  expect(Kind::kBlockEnd, "'%}'");
+  return {0, std::move(node)};
 }
 
 Statement Parser::if_statement() {
   IfStatement node;
+  const size_t before = unknown_.size();
+  const auto soft_body = [&](std::initializer_list<std::string_view> ends) {
+    skip_op(":");
+    expect(Kind::kBlockEnd, "'%}'");
+    return body(ends);
+  };
   for (;;) {
     ExprPtr condition = expression_or_tuple(false);
-    node.branches.emplace_back(std::move(condition), block_body({"elif", "else", "endif"}));
+    node.branches.emplace_back(std::move(condition), soft_body({"elif", "else", "endif"}));
     if (skip_word("elif")) continue;
-    if (skip_word("else")) node.otherwise = block_body({"endif"});
+    if (skip_word("else")) node.otherwise = soft_body({"endif"});
     finish_block("endif");
+    unknown_.resize(before);
     return {0, std::move(node)};
   }
 }
@@ -138,8 +197,9 @@ Statement Parser::if_statement() {
 Statement Parser::for_statement() {
   ForStatement node;
   node.target = target_tuple(false);
+  if (names_loop(node.target)) fail("can't assign to the loop variable");
   expect_word("in");
-  node.iterable = expression_or_tuple(false);
+  node.iterable = expression_or_tuple(false, TupleEnd::kRecursive);
   if (skip_word("if")) node.condition = expression();
   node.recursive = skip_word("recursive");
   ++loops_;
@@ -168,7 +228,9 @@ std::vector<Parameter> Parser::parameters() {
   expect_op("(");
   while (!is_op(")")) {
     if (!out.empty()) expect_op(",");
-    Parameter parameter{expect_name(), nullptr};
+    Parameter parameter{assignable_name(), nullptr};
+    for (const Parameter& other : out)
+      if (other.name == parameter.name) fail("two parameters named '{}'", other.name);
     if (skip_op("="))
       parameter.fallback = expression();
     else if (!out.empty() && out.back().fallback)
@@ -181,7 +243,7 @@ std::vector<Parameter> Parser::parameters() {
 
 Statement Parser::macro_statement() {
   MacroDefinition node;
-  node.name = expect_name();
+  node.name = assignable_name();
   node.parameters = parameters();
   macros_.push_back(&node);
   const int loops = std::exchange(loops_, 0);
@@ -242,6 +304,13 @@ Statement Parser::jump_statement(bool is_break) {
   return {0, Continue{}};
 }
 
+std::string Parser::assignable_name() {
+  std::string name = expect_name();
+  for (const char* constant : {"true", "false", "none", "True", "False", "None"})
+    if (name == constant) fail("can't assign to '{}'", name);
+  return name;
+}
+
 Target Parser::target(bool allow_attribute) {
   const Nested nested(*this);
   if (skip_op("(")) {
@@ -250,7 +319,7 @@ Target Parser::target(bool allow_attribute) {
     return inner;
   }
   Target out;
-  out.name = expect_name();
+  out.name = assignable_name();
   if (allow_attribute && skip_op(".")) out.attribute = expect_name();
   return out;
 }

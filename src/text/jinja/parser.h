@@ -31,15 +31,21 @@ class Parser {
   Statement filter_statement();
   Statement with_statement();
   Statement jump_statement(bool is_break);
+  Statement autoescape_statement();
+  Statement block_statement();
+  void print_statement(Body& out);
+  Body inner_body(std::initializer_list<std::string_view> ends);
   std::vector<Parameter> parameters();
   void finish_block(std::string_view end);
+  std::string assignable_name();
   Target target(bool allow_attribute);
   Target target_tuple(bool allow_attribute);
   ExprPtr filter_chain();
 
   // Expressions (parse_expression.cc).
   ExprPtr expression(bool conditional = true);
-  ExprPtr expression_or_tuple(bool conditional, bool parenthesized = false);
+  enum class TupleEnd { kTag, kParenthesis, kRecursive };
+  ExprPtr expression_or_tuple(bool conditional, TupleEnd end = TupleEnd::kTag);
   ExprPtr either();
   ExprPtr both();
   ExprPtr negation();
@@ -57,9 +63,11 @@ class Parser {
   ExprPtr filter(ExprPtr input);
   ExprPtr test(ExprPtr input);
   ExprPtr subscript(ExprPtr object);
+  ExprPtr index(int line, ExprPtr object, ExprPtr key);
   ExprPtr list_display();
   ExprPtr dict_display();
   CallArgs call_args();
+  void call_arg(CallArgs& args);
 
   template <class Node>
   ExprPtr finish(int line, int height_of_children, Node node);
@@ -94,6 +102,10 @@ class Parser {
   int depth_ = 0;
   int loops_ = 0;                         // enclosing for statements of this macro
   std::vector<MacroDefinition*> macros_;  // enclosing, innermost last
+  std::vector<std::string> blocks_;       // names taken
+  // Filters and tests that there are not, seen since the enclosing body or condition began. Below
+  // an `if` they only matter when they are reached, elsewhere they are refused at once.
+  std::vector<std::string> unknown_;
 };
 
 }  // namespace skiff::jinja

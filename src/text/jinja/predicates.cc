@@ -1,5 +1,6 @@
 // What may follow `is`.
 #include <algorithm>
+#include <cmath>
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
@@ -24,18 +25,16 @@ int64_t integer(const Value& value) {
 bool remainder_is(const Value& value, int64_t divisor, int64_t wanted) {
   if (divisor == 0) fail("integer modulo by zero");
   if (divisor == -1) return wanted == 0;
-  int64_t rest;
   if (const double* d = value.as_float())
-    rest = static_cast<int64_t>(*d) % divisor;
-  else
-    rest = integer(value) % divisor;
-  return std::abs(rest) == wanted;
+    return std::abs(std::fmod(*d, static_cast<double>(divisor))) == static_cast<double>(wanted);
+  return std::abs(integer(value) % divisor) == wanted;
 }
 
 bool is_same(const Value& a, const Value& b) {
   if (a.identity() || b.identity()) return a.identity() == b.identity();
   if (a.as_bool() && b.as_bool()) return *a.as_bool() == *b.as_bool();
   if (a.as_int() && b.as_int()) return *a.as_int() == *b.as_int();
+  if (a.as_wide() && b.as_wide()) return *a.as_wide() == *b.as_wide();
   return a.is_none() && b.is_none();
 }
 
@@ -59,9 +58,10 @@ constexpr TestEntry kTests[] = {
     {"boolean", [](In&, const V& v, const A&) { return v.as_bool() != nullptr; }},
     {"true", [](In&, const V& v, const A&) { return v.as_bool() && *v.as_bool(); }},
     {"false", [](In&, const V& v, const A&) { return v.as_bool() && !*v.as_bool(); }},
-    {"integer", [](In&, const V& v, const A&) { return v.as_int() != nullptr; }},
+    {"integer", [](In&, const V& v, const A&) { return v.as_int() || v.as_wide(); }},
     {"float", [](In&, const V& v, const A&) { return v.as_float() != nullptr; }},
-    {"number", [](In&, const V& v, const A&) { return v.as_int() || v.as_float() || v.as_bool(); }},
+    {"number", [](In&, const V& v,
+                  const A&) { return v.as_int() || v.as_float() || v.as_bool() || v.as_wide(); }},
     {"string", [](In&, const V& v, const A&) { return v.is_text(); }},
     {"mapping", [](In&, const V& v, const A&) { return v.as_dict() != nullptr; }},
     {"sequence", [](In&, const V& v, const A&) { return is_sequence(v); }},

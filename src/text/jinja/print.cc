@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "base/utf8.h"
+#include "text/jinja/loop.h"
+#include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
@@ -16,14 +18,6 @@ void append_escaped(std::string& out, char32_t c) {
     fmt::format_to(std::back_inserter(out), "\\u{:04x}", uint32_t{c});
   else
     fmt::format_to(std::back_inserter(out), "\\U{:08x}", uint32_t{c});
-}
-
-bool is_printable(char32_t c) {
-  if (c < 0x7f) return c >= 0x20;
-  if (c < 0xa1 || c == 0xad) return false;
-  return !(c >= 0x2000 && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202f) &&
-         !(c >= 0x205f && c <= 0x206f) && c != 0x1680 && c != 0x3000 && c != 0xfeff &&
-         !(c >= 0xe000 && c <= 0xf8ff) && !(c >= 0xfff9 && c <= 0xfffb);
 }
 
 std::string python_quoted(std::string_view text) {
@@ -63,6 +57,8 @@ class Printer {
       out_ += "Undefined";
     else if (const int64_t* i = value.as_int())
       out_ += std::to_string(*i);
+    else if (const uint64_t* u = value.as_wide())
+      out_ += std::to_string(*u);
     else if (const double* d = value.as_float())
       out_ += float_repr(*d);
     else if (const std::string* s = value.as_text())
@@ -74,13 +70,33 @@ class Printer {
     else if (Callable* c = value.as_callable())
       out_ += c->repr();
     else
-      out_ += value.as_namespace() ? "<Namespace>" : "<LoopContext>";
+      add_other(value);
     if (value.depth() == 0) budget_.make(out_.size() - before);
   }
 
   std::string take() { return std::move(out_); }
 
  private:
+  void add_other(const Value& value) {
+    if (const Namespace* space = value.as_namespace()) return add_namespace(*space);
+    const Loop& loop = *value.as_loop();
+    out_ += fmt::format("<LoopContext {}/{}>", loop.index + 1, loop.items.size());
+  }
+
+  // A namespace may hold itself.
+  void add_namespace(const Namespace& space) {
+    if (namespaces_ >= kMaxNamespaces) fail("a namespace inside {} others", kMaxNamespaces);
+    ++namespaces_;
+    out_ += "<Namespace {";
+    for (const auto& [key, item] : space.items) {
+      if (&key != &space.items.front().first) out_ += ", ";
+      out_ += python_quoted(key) + ": ";
+      add(item);
+    }
+    out_ += "}>";
+    --namespaces_;
+  }
+
   void add_dict(const Dict& dict) {
     out_ += '{';
     for (const auto& [key, item] : dict.items) {
@@ -107,8 +123,10 @@ class Printer {
     if (seq.form == Seq::Form::kView) out_ += ')';
   }
 
+  static constexpr int kMaxNamespaces = 20;
   Budget& budget_;
   std::string out_;
+  int namespaces_ = 0;
 };
 
 }  // namespace

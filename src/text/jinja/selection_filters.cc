@@ -1,4 +1,6 @@
 // map, select, reject, selectattr, rejectattr: filters that apply others to each item.
+#include <algorithm>
+
 #include "text/jinja/builtins.h"
 
 namespace skiff::jinja {
@@ -27,8 +29,9 @@ std::string take_name(Args& args, const char* what) {
 // None, like all that is false, counts as empty here, as it does in Jinja.
 Value map(Interpreter& in, const Value& input, Args args) {
   if (!truthy(input)) return generator(in, {});
-  if (args.positional.empty() && !args.named.empty() && args.named[0].first == "attribute")
-    return map_attribute(in, input, args);
+  const bool by_attribute = std::any_of(args.named.begin(), args.named.end(),
+                                        [](const auto& arg) { return arg.first == "attribute"; });
+  if (args.positional.empty() && by_attribute) return map_attribute(in, input, args);
   const std::string name = take_name(args, "map: a filter, which");
   Values out;
   for (const Value& item : iterate(in.budget(), input))

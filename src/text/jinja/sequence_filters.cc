@@ -8,10 +8,6 @@
 namespace skiff::jinja {
 namespace {
 
-Value folded(const Value& value, bool case_sensitive) {
-  return case_sensitive || !value.is_text() ? value : Value(to_lower(*value.as_text()));
-}
-
 Value size(Interpreter& in, const Value& input, Args args) {
   Bound("length", args, {});
   int64_t n;
@@ -67,23 +63,6 @@ Value reverse(Interpreter& in, const Value& input, Args) {
   return Value(std::move(text), input.is_markup());
 }
 
-// Stable; `keys[i]` is what item i is ordered by.
-Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse) {
-  std::vector<size_t> order(items.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto before = [&](size_t a, size_t b) {
-    for (size_t k = 0; k < keys[a].size(); ++k)
-      if (!equal(in.budget(), keys[a][k], keys[b][k]))
-        return compare(in.budget(), keys[a][k], keys[b][k]) < 0;
-    return false;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return reverse ? before(b, a) : before(a, b); });
-  Values out;
-  for (const size_t i : order) out.push_back(items[i]);
-  return out;
-}
-
 // The values at "a.b,c" of an item, or the item itself.
 Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, bool case_sensitive) {
   if (!attribute || attribute->is_none()) return {folded(item, case_sensitive)};
@@ -106,7 +85,7 @@ Value sort(Interpreter& in, const Value& input, Args args) {
   std::vector<Values> keys;
   for (const Value& item : items)
     keys.push_back(sort_keys(in, item, bound[2], bound.flag(1, false)));
-  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false)));
+  return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false), true));
 }
 
 Value dictsort(Interpreter& in, const Value& input, Args args) {
@@ -159,6 +138,7 @@ Value extreme(Interpreter& in, const Value& input, Args args) {
 Value sum(Interpreter& in, const Value& input, Args args) {
   const Bound bound("sum", args, {"attribute", "start"});
   Value total = bound[1] ? *bound[1] : Value(int64_t{0});
+  if (total.is_text()) fail("sum() can't sum strings");
   for (const Value& item : iterate(in.budget(), input)) {
     const bool plain = !bound[0] || bound[0]->is_none();
     total = binary_operation(in, BinaryOp::kAdd, total,
@@ -167,48 +147,39 @@ Value sum(Interpreter& in, const Value& input, Args args) {
   return total;
 }
 
-Value batch(Interpreter& in, const Value& input, Args args) {
-  const Bound bound("batch", args, {"linecount", "fill_with"});
-  const int64_t size = bound.integer(0, 0);
-  if (size < 1 || size > 100'000) fail("batch: linecount must be in [1, 100000], not {}", size);
-  Values rows, row;
-  for (const Value& item : iterate(in.budget(), input)) {
-    if (static_cast<int64_t>(row.size()) == size)
-      rows.push_back(Value::list(in.budget(), std::exchange(row, {})));
-    row.push_back(item);
-  }
-  const bool fill = bound[1] && !bound[1]->is_none();
-  while (!row.empty() && fill && static_cast<int64_t>(row.size()) < size) row.push_back(*bound[1]);
-  if (!row.empty()) rows.push_back(Value::list(in.budget(), std::move(row)));
-  return generator(in, std::move(rows));
-}
-
-Value slice(Interpreter& in, const Value& input, Args args) {
-  const Bound bound("slice", args, {"slices", "fill_with"});
-  const Values items = iterate(in.budget(), input);
-  const int64_t slices = bound.integer(0, 0);
-  if (slices < 1 || slices > 100'000) fail("slice: slices must be in [1, 100000], not {}", slices);
-  const auto n = static_cast<int64_t>(items.size());
-  const int64_t each = n / slices, extra = n % slices;
-  Values out;
-  auto at = items.begin();
-  for (int64_t i = 0; i < slices; ++i) {
-    const auto end = at + each + (i < extra);
-    Values part(at, end);
-    if (bound[1] && !bound[1]->is_none() && i >= extra) part.push_back(*bound[1]);
-    out.push_back(Value::list(in.budget(), std::move(part)));
-    at = end;
-  }
-  return generator(in, std::move(out));
+Value random(Interpreter&, const Value&, Args) {
+  fail("the filter 'random' is refused: a conversation must give the same prompt each time");
 }
 
 constexpr FilterEntry kFilters[] = {
     {"length", size},    {"count", size},        {"first", first},   {"last", last},
     {"list", list},      {"join", join},         {"items", items},   {"reverse", reverse},
     {"sort", sort},      {"dictsort", dictsort}, {"unique", unique}, {"min", extreme<-1>},
-    {"max", extreme<1>}, {"sum", sum},           {"batch", batch},   {"slice", slice}};
+    {"max", extreme<1>}, {"sum", sum},           {"random", random}};
 
 }  // namespace
+
+Value folded(const Value& value, bool case_sensitive) {
+  return case_sensitive || !value.is_text() ? value : Value(to_lower(*value.as_text()));
+}
+
+Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
+              bool as_lists) {
+  std::vector<size_t> order(items.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto before = [&](size_t a, size_t b) {
+    if (keys[a].size() == 1 && !as_lists) return compare(in.budget(), keys[a][0], keys[b][0]) < 0;
+    for (size_t k = 0; k < keys[a].size(); ++k)
+      if (!equal(in.budget(), keys[a][k], keys[b][k]))
+        return compare(in.budget(), keys[a][k], keys[b][k]) < 0;
+    return false;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return reverse ? before(b, a) : before(a, b); });
+  Values out;
+  for (const size_t i : order) out.push_back(items[i]);
+  return out;
+}
 
 Value generator(Interpreter& in, Values items) {
   return Value::seq(in.budget(), Seq::Form::kGenerator, std::move(items));

@@ -1,205 +1,139 @@
 // The methods of Python's str that templates call.
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
+#include "text/jinja/search.h"
+#include "text/jinja/text_method.h"
 #include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
 
-// The text that a method was called on. Results keep being markup if it was.
-struct Self {
-  Interpreter& in;
-  const Value& value;
-  std::string_view text;
-  Value result(std::string s) const {
-    in.budget().make(s.size());
-    return Value(std::move(s), value.is_markup());
-  }
-  Value list(Values items, Seq::Form form = Seq::Form::kList) const {
-    return Value::seq(in.budget(), form, std::move(items));
-  }
-};
-
-using Method = Value (*)(const Self& self, const Args& args);
+using Method = Value (*)(const TextSelf& self, const Args& args);
 
 template <Side side>
-Value stripped(const Self& self, const Args& args) {
+Value stripped(const TextSelf& self, const Args& args) {
   const std::string set = Bound("strip", args, {"chars"}).text(0, "");
+  if (set.size() > 64) self.in.budget().step((self.text.size() / 64 + 1) * set.size());
   return self.result(std::string(strip(self.text, side, set)));
 }
 
 template <std::string (*map)(std::string_view)>
-Value mapped(const Self& self, const Args& args) {
+Value mapped(const TextSelf& self, const Args& args) {
   Bound("case method", args, {});
   return self.result(map(self.text));
 }
 
+template <bool (*judge)(std::string_view)>
+Value judged(const TextSelf& self, const Args& args) {
+  Bound("is method", args, {});
+  return judge(self.text);
+}
+
 template <Class wanted>
-Value all_are(const Self& self, const Args& args) {
+Value all_are(const TextSelf& self, const Args& args) {
   Bound("is method", args, {});
   return is_all(self.text, wanted);
 }
 
-// [begin, end) of each run of characters that are not white space.
-std::vector<std::pair<size_t, size_t>> words(std::string_view text) {
-  std::vector<std::pair<size_t, size_t>> out;
-  bool inside = false;
-  for (size_t at = 0; at < text.size();) {
-    const size_t n = character_length(text.substr(at));
-    const bool blank = strip(text.substr(at, n), Side::kBoth).empty();
-    if (!blank && !inside) out.emplace_back(at, at);
-    inside = !blank;
-    at += n;
-    if (inside) out.back().second = at;
-  }
-  return out;
-}
-
-// At most `limit` splits (negative: all), counted from the left or from the right. What is left
-// over keeps its inner and far white space.
-Value split_at_space(const Self& self, int64_t limit, bool from_right) {
-  const auto found = words(self.text);
-  const size_t n = found.size();
-  const size_t splits = limit < 0 ? n : std::min(n, static_cast<size_t>(limit));
-  const auto part = [&](size_t begin, size_t end) {
-    return self.result(std::string(self.text.substr(begin, end - begin)));
-  };
-  Values parts;
-  if (from_right && splits < n) parts.push_back(part(0, found[n - splits - 1].second));
-  for (size_t i = from_right ? n - splits : 0; i < (from_right ? n : splits); ++i)
-    parts.push_back(part(found[i].first, found[i].second));
-  if (!from_right && splits < n) parts.push_back(part(found[splits].first, self.text.size()));
-  return self.list(std::move(parts));
-}
-
-Value split(const Self& self, const Args& args) {
-  const Bound bound("split", args, {"sep", "maxsplit"});
-  const int64_t limit = bound.integer(1, -1);
-  if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, false);
-  const std::string sep = bound.text(0);
-  if (sep.empty()) fail("empty separator");
-  Values parts;
-  std::string_view rest = self.text;
-  for (size_t at; (at = rest.find(sep)) != rest.npos;) {
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) >= limit) break;
-    parts.push_back(self.result(std::string(rest.substr(0, at))));
-    rest.remove_prefix(at + sep.size());
-  }
-  parts.push_back(self.result(std::string(rest)));
-  return self.list(std::move(parts));
-}
-
-Value rsplit(const Self& self, const Args& args) {
-  const Bound bound("rsplit", args, {"sep", "maxsplit"});
-  const int64_t limit = bound.integer(1, -1);
-  if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, true);
-  const std::string sep = bound.text(0);
-  if (sep.empty()) fail("empty separator");
-  Values parts;
-  std::string_view rest = self.text;
-  for (size_t at; rest.size() >= sep.size() && (at = rest.rfind(sep)) != rest.npos;) {
-    if (limit >= 0 && static_cast<int64_t>(parts.size()) >= limit) break;
-    parts.push_back(self.result(std::string(rest.substr(at + sep.size()))));
-    rest = rest.substr(0, at);
-  }
-  parts.push_back(self.result(std::string(rest)));
-  std::reverse(parts.begin(), parts.end());
-  return self.list(std::move(parts));
-}
-
-Value splitlines(const Self& self, const Args& args) {
-  const bool keep = Bound("splitlines", args, {"keepends"}).flag(0, false);
-  Values lines;
-  for (std::string_view rest = self.text; !rest.empty();) {
-    const size_t end = std::min(rest.find_first_of("\n\r\v\f\x1c\x1d\x1e"), rest.size());
-    size_t next = std::min(end + 1, rest.size());
-    if (end + 1 < rest.size() && rest[end] == '\r' && rest[end + 1] == '\n') ++next;
-    lines.push_back(self.result(std::string(rest.substr(0, keep ? next : end))));
-    rest.remove_prefix(next);
-  }
-  return self.list(std::move(lines));
-}
-
 // The characters [start, end) of the text, as the optional arguments of find() and others say;
-// `offset` becomes the index of the first.
-std::string_view window(const Self& self, const Bound& bound, int64_t* offset) {
+// `offset` becomes the index of the first. None if they begin behind the text.
+std::optional<std::string_view> window(const TextSelf& self, const Bound& bound, int64_t* offset) {
   const auto n = static_cast<int64_t>(count_characters(self.text));
   const auto resolve = [&](size_t i, int64_t fallback) {
     const int64_t at = bound.integer(i, fallback);
-    return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n);
+    return at < 0 ? std::max<int64_t>(at + n, 0) : at;
   };
-  const int64_t start = resolve(1, 0), end = std::max(start, resolve(2, n));
+  const int64_t start = resolve(1, 0), end = std::min(resolve(2, n), n);
+  if (start > end) return std::nullopt;
   *offset = start;
   const size_t begin = character_offset(self.text, static_cast<size_t>(start));
   return self.text.substr(begin, character_offset(self.text, static_cast<size_t>(end)) - begin);
 }
 
 template <bool (*matches)(std::string_view text, std::string_view part)>
-Value affix(const Self& self, const Args& args) {
+Value affix(const TextSelf& self, const Args& args) {
   const Bound bound("startswith/endswith", args, {"prefix", "start", "end"});
   int64_t offset;
-  const std::string_view text = window(self, bound, &offset);
+  const auto text = window(self, bound, &offset);
   const Seq* several = bound.need(0).as_seq();
-  if (!several) return matches(text, bound.text(0));
-  return std::any_of(several->items.begin(), several->items.end(), [&](const Value& part) {
-    if (!part.is_text()) fail("startswith/endswith needs texts, not {}", type_name(part));
-    return matches(text, *part.as_text());
-  });
+  if (!several) return matches(text.value_or(""), bound.text(0)) && text;
+  if (several->form != Seq::Form::kTuple)
+    fail("startswith/endswith needs a text or a tuple of texts, not {}", type_name(*bound[0]));
+  return text && std::any_of(several->items.begin(), several->items.end(), [&](const Value& part) {
+           if (!part.is_text()) fail("startswith/endswith needs texts, not {}", type_name(part));
+           return matches(*text, *part.as_text());
+         });
 }
 bool begins(std::string_view text, std::string_view part) { return text.starts_with(part); }
 bool ends(std::string_view text, std::string_view part) { return text.ends_with(part); }
 
 template <bool last, bool must>
-Value find_text(const Self& self, const Args& args) {
+Value position(const TextSelf& self, const Args& args) {
   const Bound bound("find", args, {"sub", "start", "end"});
   int64_t offset;
-  const std::string_view text = window(self, bound, &offset);
+  const auto text = window(self, bound, &offset);
   const std::string part = bound.text(0);
-  const size_t at = last ? text.rfind(part) : text.find(part);
-  if (at != text.npos) return offset + static_cast<int64_t>(count_characters(text.substr(0, at)));
+  size_t at = std::string_view::npos;
+  if (text) at = last ? find_last_text(*text, part) : find_text(*text, part);
+  if (at != text->npos) return offset + static_cast<int64_t>(count_characters(text->substr(0, at)));
   if (must) fail("substring not found");
   return int64_t{-1};
 }
 
-Value count(const Self& self, const Args& args) {
+Value count(const TextSelf& self, const Args& args) {
   const Bound bound("count", args, {"sub", "start", "end"});
   int64_t offset, found = 0;
-  const std::string_view text = window(self, bound, &offset);
+  const auto text = window(self, bound, &offset);
   const std::string part = bound.text(0);
-  if (part.empty()) return static_cast<int64_t>(count_characters(text)) + 1;
-  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
-  return found;
+  if (!text) return int64_t{0};
+  if (part.empty()) return static_cast<int64_t>(count_characters(*text)) + 1;
+  for (std::string_view rest = *text;; ++found) {
+    const size_t at = find_text(rest, part);
+    if (at == rest.npos) return found;
+    rest.remove_prefix(at + part.size());
+  }
 }
 
-Value replace(const Self& self, const Args& args) {
+// A copy of `to` before every character and at the end.
+std::string interleaved(const TextSelf& self, const std::string& to, int64_t left) {
+  std::string out;
+  std::string_view rest = self.text;
+  for (; left != 0; --left) {
+    self.in.budget().make(to.size() + 1);
+    out += to;
+    if (rest.empty()) return out;
+    const size_t n = character_length(rest);
+    out += rest.substr(0, n);
+    rest.remove_prefix(n);
+  }
+  return out.append(rest);
+}
+
+Value replace(const TextSelf& self, const Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"});
   std::string from = bound.text(0), to = bound.text(1);
   if (self.value.is_markup() && !bound[0]->is_markup()) from = escaped(from);
   if (self.value.is_markup() && !bound[1]->is_markup()) to = escaped(to);
   int64_t left = bound.integer(2, -1);
+  if (from.empty()) return self.result(interleaved(self, to, left));
   std::string out;
-  size_t at = 0;
-  while (left != 0 && at <= self.text.size()) {
-    const size_t found = from.empty() ? at : self.text.find(from, at);
-    if (found == self.text.npos) break;
-    self.in.budget().make(found - at + to.size() + 1);
-    out.append(self.text.substr(at, found - at)).append(to);
-    at = found + from.size();
-    if (from.empty()) {
-      if (at == self.text.size()) return self.result(std::move(out));
-      const size_t n = character_length(self.text.substr(at));
-      out.append(self.text.substr(at, n));
-      at += n;
-    }
-    --left;
+  std::string_view rest = self.text;
+  for (; left != 0; --left) {
+    const size_t found = find_text(rest, from);
+    if (found == rest.npos) break;
+    self.in.budget().make(found + to.size() + 1);
+    out.append(rest.substr(0, found)).append(to);
+    rest.remove_prefix(found + from.size());
   }
-  return self.result(out.append(self.text.substr(std::min(at, self.text.size()))));
+  return self.result(out.append(rest));
 }
 
-Value join(const Self& self, const Args& args) {
+Value join(const TextSelf& self, const Args& args) {
   const Values items = iterate(self.in.budget(), Bound("join", args, {"iterable"}).need(0));
   std::string out;
   for (const Value& item : items) {
@@ -212,7 +146,7 @@ Value join(const Self& self, const Args& args) {
 }
 
 template <bool suffix>
-Value remove_affix(const Self& self, const Args& args) {
+Value remove_affix(const TextSelf& self, const Args& args) {
   const std::string part = Bound("removeprefix", args, {"affix"}).text(0);
   std::string_view text = self.text;
   if (suffix && text.ends_with(part)) text.remove_suffix(part.size());
@@ -220,28 +154,15 @@ Value remove_affix(const Self& self, const Args& args) {
   return self.result(std::string(text));
 }
 
-template <bool last>
-Value partition(const Self& self, const Args& args) {
-  const std::string sep = Bound("partition", args, {"sep"}).text(0);
-  if (sep.empty()) fail("empty separator");
-  const size_t at = last ? self.text.rfind(sep) : self.text.find(sep);
-  const auto part = [&](std::string_view text) { return self.result(std::string(text)); };
-  if (at == self.text.npos)
-    return last ? self.list({part(""), part(""), part(self.text)}, Seq::Form::kTuple)
-                : self.list({part(self.text), part(""), part("")}, Seq::Form::kTuple);
-  return self.list(
-      {part(self.text.substr(0, at)), part(sep), part(self.text.substr(at + sep.size()))},
-      Seq::Form::kTuple);
-}
-
 template <int left_share>  // of the padding, in halves
-Value justified(const Self& self, const Args& args) {
+Value justified(const TextSelf& self, const Args& args) {
   const Bound bound("justify", args, {"width", "fillchar"});
   const std::string fill = bound.text(1, " ");
   if (count_characters(fill) != 1) fail("the fill character must be exactly one character long");
   const auto n = static_cast<int64_t>(count_characters(self.text));
+  bound.need(0);
   const int64_t padding = std::max<int64_t>(0, bound.integer(0, 0) - n);
-  self.in.budget().make(static_cast<uint64_t>(padding) * fill.size());
+  self.in.budget().make_many(static_cast<uint64_t>(padding), fill.size());
   // Python puts the odd one of center() left if the width is odd.
   const int64_t left =
       left_share == 1 ? padding / 2 + (padding & (padding + n) & 1) : padding * left_share / 2;
@@ -252,8 +173,10 @@ Value justified(const Self& self, const Args& args) {
   return self.result(std::move(out));
 }
 
-Value zfill(const Self& self, const Args& args) {
-  const int64_t width = Bound("zfill", args, {"width"}).integer(0, 0);
+Value zfill(const TextSelf& self, const Args& args) {
+  const Bound bound("zfill", args, {"width"});
+  bound.need(0);
+  const int64_t width = bound.integer(0, 0);
   const auto n = static_cast<int64_t>(count_characters(self.text));
   const auto padding = static_cast<size_t>(std::max<int64_t>(0, width - n));
   self.in.budget().make(padding);
@@ -262,8 +185,61 @@ Value zfill(const Self& self, const Args& args) {
   return self.result(out.insert(sign ? 1 : 0, padding, '0'));
 }
 
-Value format(const Self& self, const Args& args) {
-  return self.result(brace_format(self.in, std::string(self.text), args));
+Value format(const TextSelf& self, const Args& args) {
+  return self.result(brace_format(self.in, self.value, args));
+}
+
+Value format_map(const TextSelf& self, const Args& args) {
+  const Bound bound("format_map", args, {"mapping"});
+  if (!bound.need(0).as_dict()) fail("format_map() needs a mapping");
+  Args named;
+  for (const auto& [key, value] : bound[0]->as_dict()->items)
+    if (key.is_text()) named.named.emplace_back(*key.as_text(), value);
+  return self.result(brace_format(self.in, self.value, named));
+}
+
+Value expandtabs(const TextSelf& self, const Args& args) {
+  const int64_t size = Bound("expandtabs", args, {"tabsize"}).integer(0, 8);
+  std::string out;
+  int64_t column = 0;
+  for (std::string_view rest = self.text; !rest.empty();) {
+    const size_t n = character_length(rest);
+    if (rest[0] == '\t') {
+      const int64_t blanks = size > 0 ? size - column % size : 0;
+      self.in.budget().make(static_cast<uint64_t>(blanks));
+      out.append(static_cast<size_t>(blanks), ' ');
+      column += blanks;
+    } else {
+      out += rest.substr(0, n);
+      column = rest[0] == '\n' || rest[0] == '\r' ? 0 : column + 1;
+    }
+    rest.remove_prefix(n);
+  }
+  return self.result(std::move(out));
+}
+
+// A dict from code points to texts, code points or None.
+Value translate(const TextSelf& self, const Args& args) {
+  const Bound bound("translate", args, {"table"});
+  const Dict* table = bound.need(0).as_dict();
+  if (!table) fail("translate() needs a dict");
+  std::string out;
+  for (size_t at = 0; at < self.text.size();) {
+    const char32_t c = utf8_next(self.text, &at);
+    const Value* to = find(self.in.budget(), *table, Value(int64_t{c}));
+    int64_t code = c;
+    if (to && to->is_none()) continue;
+    if (to && to->is_text()) {
+      self.in.budget().make(to->as_text()->size());
+      out += *to->as_text();
+      continue;
+    }
+    if (to && !is_integral(*to, &code)) fail("character mapping must return integer, None or str");
+    if (code < 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+      fail("character mapping must be in range(0x110000)");
+    utf8_append(out, static_cast<char32_t>(code));
+  }
+  return self.result(std::move(out));
 }
 
 const std::unordered_map<std::string_view, Method>& methods() {
@@ -271,36 +247,44 @@ const std::unordered_map<std::string_view, Method>& methods() {
       {"strip", stripped<Side::kBoth>},
       {"lstrip", stripped<Side::kLeft>},
       {"rstrip", stripped<Side::kRight>},
-      {"split", split},
-      {"rsplit", rsplit},
-      {"splitlines", splitlines},
+      {"split", split_text},
+      {"rsplit", rsplit_text},
+      {"splitlines", split_lines},
       {"startswith", affix<begins>},
       {"endswith", affix<ends>},
       {"upper", mapped<to_upper>},
       {"lower", mapped<to_lower>},
-      {"casefold", mapped<to_lower>},
+      {"casefold", mapped<case_folded>},
       {"title", mapped<title_words>},
       {"capitalize", mapped<capitalize>},
       {"replace", replace},
       {"join", join},
       {"format", format},
-      {"find", find_text<false, false>},
-      {"rfind", find_text<true, false>},
-      {"index", find_text<false, true>},
-      {"rindex", find_text<true, true>},
+      {"find", position<false, false>},
+      {"rfind", position<true, false>},
+      {"index", position<false, true>},
+      {"rindex", position<true, true>},
       {"count", count},
       {"removeprefix", remove_affix<false>},
       {"removesuffix", remove_affix<true>},
-      {"partition", partition<false>},
-      {"rpartition", partition<true>},
+      {"partition", partition_text},
+      {"rpartition", rpartition_text},
       {"ljust", justified<0>},
       {"center", justified<1>},
       {"rjust", justified<2>},
       {"zfill", zfill},
       {"isalpha", all_are<Class::kAlpha>},
       {"isdigit", all_are<Class::kDigit>},
-      {"isdecimal", all_are<Class::kDigit>},
-      {"isnumeric", all_are<Class::kDigit>},
+      {"isdecimal", all_are<Class::kDecimal>},
+      {"isnumeric", all_are<Class::kNumeric>},
+      {"isprintable", all_are<Class::kPrintable>},
+      {"isascii", all_are<Class::kAscii>},
+      {"istitle", judged<is_title>},
+      {"isidentifier", judged<is_identifier>},
+      {"swapcase", mapped<swap_case>},
+      {"expandtabs", expandtabs},
+      {"format_map", format_map},
+      {"translate", translate},
       {"isalnum", all_are<Class::kAlnum>},
       {"isspace", all_are<Class::kSpace>},
       {"isupper", all_are<Class::kUpper>},

@@ -1,7 +1,6 @@
 #include "text/jinja/unicode.h"
 
-#include <locale.h>
-#include <wctype.h>
+#include <utf8proc.h>
 
 #include <utility>
 
@@ -10,16 +9,33 @@
 namespace skiff::jinja {
 namespace {
 
-// Unicode's case tables, whatever the user's locale is.
-locale_t unicode() {
-  static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-  return locale;
+using Mapping = utf8proc_int32_t (*)(utf8proc_int32_t);
+
+char32_t map_one(Mapping map, char32_t c) {
+  return static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t upper(char32_t c) { return map_one(utf8proc_toupper, c); }
+char32_t lower(char32_t c) { return map_one(utf8proc_tolower, c); }
+char32_t title(char32_t c) { return map_one(utf8proc_totitle, c); }
+
+int category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+bool is_lower(char32_t c) { return utf8proc_islower(static_cast<utf8proc_int32_t>(c)) != 0; }
+bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
+bool cased(char32_t c) { return is_upper(c) || is_lower(c) || is_title(c); }
+
+bool is_alpha(char32_t c) {
+  const int kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
 
-char32_t upper(char32_t c) { return unicode() ? towupper_l(c, unicode()) : c; }
-char32_t lower(char32_t c) { return unicode() ? towlower_l(c, unicode()) : c; }
-bool alpha(char32_t c) { return unicode() && iswalpha_l(c, unicode()) && !(c >= '0' && c <= '9'); }
-bool cased(char32_t c) { return upper(c) != c || lower(c) != c; }
+// Superscripts, and the circled and dotted digits.
+bool is_digit_sign(char32_t c) {
+  return c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) ||
+         (c >= 0x2474 && c <= 0x247c) || (c >= 0x2488 && c <= 0x2490);
+}
 
 template <class Map>
 std::string mapped(std::string_view text, Map map) {
@@ -30,19 +46,28 @@ std::string mapped(std::string_view text, Map map) {
 }
 
 bool holds(char32_t c, Class wanted) {
+  const int kind = category(c);
   switch (wanted) {
     case Class::kAlpha:
-      return alpha(c);
+      return is_alpha(c);
+    case Class::kDecimal:
+      return kind == UTF8PROC_CATEGORY_ND;
     case Class::kDigit:
-      return c >= '0' && c <= '9';
+      return kind == UTF8PROC_CATEGORY_ND || is_digit_sign(c);
+    case Class::kNumeric:
+      return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
     case Class::kAlnum:
-      return alpha(c) || (c >= '0' && c <= '9');
+      return is_alpha(c) || (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
     case Class::kSpace:
       return is_space(c);
     case Class::kUpper:
-      return upper(c) == c;
+      return !is_lower(c) && !is_title(c);
     case Class::kLower:
-      return lower(c) == c;
+      return !is_upper(c) && !is_title(c);
+    case Class::kPrintable:
+      return is_printable(c);
+    case Class::kAscii:
+      return c < 0x80;
   }
   return false;
 }
@@ -72,6 +97,35 @@ bool is_space(char32_t c) {
          c == 0x3000;
 }
 
+bool is_printable(char32_t c) {
+  if (c < 0x7f) return c >= 0x20;
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool starts_identifier(char32_t c) {
+  return c == '_' || is_alpha(c) || category(c) == UTF8PROC_CATEGORY_NL;
+}
+
+bool continues_identifier(char32_t c) {
+  const int kind = category(c);
+  return starts_identifier(c) || kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_MN ||
+         kind == UTF8PROC_CATEGORY_MC || kind == UTF8PROC_CATEGORY_PC;
+}
+
+bool is_word(char32_t c) { return c == '_' || holds(c, Class::kAlnum); }
+
 std::string_view strip(std::string_view text, Side side, std::string_view set) {
   const auto stripped = [&](std::string_view character) {
     if (!set.empty()) return set.find(character) != std::string_view::npos;
@@ -94,6 +148,7 @@ std::string_view strip(std::string_view text, Side side, std::string_view set) {
 }
 
 std::string to_lower(std::string_view text) { return mapped(text, lower); }
+
 std::string to_upper(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -107,16 +162,33 @@ std::string to_upper(std::string_view text) {
   return out;
 }
 
+std::string case_folded(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = utf8_next(text, &at);
+    if (c == 0xdf || c == 0x1e9e)
+      out += "ss";
+    else
+      utf8_append(out, c == 0x3c2 ? 0x3c3 : lower(c));
+  }
+  return out;
+}
+
+std::string swap_case(std::string_view text) {
+  return mapped(text, [](char32_t c) { return is_upper(c) ? lower(c) : upper(c); });
+}
+
 std::string capitalize(std::string_view text) {
   bool first = true;
   return mapped(text,
-                [&](char32_t c) { return std::exchange(first, false) ? upper(c) : lower(c); });
+                [&](char32_t c) { return std::exchange(first, false) ? title(c) : lower(c); });
 }
 
 std::string title_words(std::string_view text) {
   bool inside = false;
   return mapped(text,
-                [&](char32_t c) { return std::exchange(inside, cased(c)) ? lower(c) : upper(c); });
+                [&](char32_t c) { return std::exchange(inside, cased(c)) ? lower(c) : title(c); });
 }
 
 bool is_all(std::string_view text, Class wanted) {
@@ -126,7 +198,32 @@ bool is_all(std::string_view text, Class wanted) {
     if (!holds(c, wanted)) return false;
     any_cased |= cased(c);
   }
-  return wanted == Class::kUpper || wanted == Class::kLower ? any_cased : !text.empty();
+  if (wanted == Class::kUpper || wanted == Class::kLower) return any_cased;
+  return !text.empty() || wanted == Class::kPrintable || wanted == Class::kAscii;
+}
+
+bool is_title(std::string_view text) {
+  bool inside = false, any = false;
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = utf8_next(text, &at);
+    if (is_upper(c) || is_title(c)) {
+      if (inside) return false;
+    } else if (is_lower(c) && !inside) {
+      return false;
+    }
+    inside = cased(c);
+    any |= inside;
+  }
+  return any;
+}
+
+bool is_identifier(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const bool first = at == 0;
+    const char32_t c = utf8_next(text, &at);
+    if (!(first ? starts_identifier(c) : continues_identifier(c))) return false;
+  }
+  return !text.empty();
 }
 
 }  // namespace skiff::jinja

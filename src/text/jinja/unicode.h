@@ -11,7 +11,11 @@ size_t count_characters(std::string_view text);
 // Byte offset of character `n`; text.size() if there are fewer.
 size_t character_offset(std::string_view text, size_t n);
 
-bool is_space(char32_t c);  // str.isspace
+bool is_space(char32_t c);      // str.isspace
+bool is_printable(char32_t c);  // str.isprintable: what repr() shows as it is
+bool is_word(char32_t c);       // \w of Python's regular expressions
+bool starts_identifier(char32_t c);
+bool continues_identifier(char32_t c);
 // Like str.strip(): `set` empty means white space.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view strip(std::string_view text, Side side, std::string_view set = {});
@@ -19,11 +23,26 @@ std::string_view strip(std::string_view text, Side side, std::string_view set = 
 // One character to one; of what Unicode calls special casing only sharp s to SS.
 std::string to_lower(std::string_view text);
 std::string to_upper(std::string_view text);
+std::string case_folded(std::string_view text);
+std::string swap_case(std::string_view text);
 std::string capitalize(std::string_view text);
 // str.title: letters after a non-letter become upper case.
 std::string title_words(std::string_view text);
-// Every character holds `predicate`, and there is one.
-enum class Class { kAlpha, kDigit, kAlnum, kSpace, kUpper, kLower };
+// Every character holds the property; no character does so for kPrintable and kAscii only.
+enum class Class {
+  kAlpha,
+  kDecimal,
+  kDigit,
+  kNumeric,
+  kAlnum,
+  kSpace,
+  kUpper,
+  kLower,
+  kPrintable,
+  kAscii
+};
 bool is_all(std::string_view text, Class wanted);
+bool is_title(std::string_view text);  // str.istitle
+bool is_identifier(std::string_view text);
 
 }  // namespace skiff::jinja

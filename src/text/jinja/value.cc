@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "text/jinja/loop.h"
+#include "text/jinja/search.h"
 #include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
@@ -24,9 +25,18 @@ int sign(auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; }
 int compare_numbers(const Value& a, const Value& b) {
   int64_t i, j;
   if (is_integral(a, &i) && is_integral(b, &j)) return sign(i, j);
+  if (a.as_wide() && b.as_wide()) return sign(*a.as_wide(), *b.as_wide());
+  if (a.as_wide() && is_integral(b, &j)) return 1;
+  if (is_integral(a, &i) && b.as_wide()) return -1;
   double x = 0, y = 0;
   both_numbers(a, b, &x, &y);
   return sign(x, y);
+}
+
+bool equal_texts(Budget& budget, const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  budget.step(a.size() / 256);
+  return a == b;
 }
 
 bool equal_dicts(Budget& budget, const Dict& a, const Dict& b) {
@@ -50,6 +60,12 @@ bool equal_seqs(Budget& budget, const Seq& a, const Seq& b) {
 Value Value::undefined(std::string why) {
   Value value;
   value.v_ = Undefined{std::make_shared<const std::string>(std::move(why))};
+  return value;
+}
+
+Value Value::wide(uint64_t i) {
+  Value value;
+  value.v_ = i;
   return value;
 }
 
@@ -81,7 +97,7 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
       return json.get<int64_t>();
     case OrderedJson::value_t::number_unsigned:
       if (json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
-        return json.get<double>();
+        return wide(json.get<uint64_t>());
       return json.get<int64_t>();
     case OrderedJson::value_t::number_float:
       return json.get<double>();
@@ -104,6 +120,8 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
       return {};
   }
 }
+
+std::optional<Value> Callable::attribute(const std::string&) const { return std::nullopt; }
 
 const std::string& Value::undefined_reason() const { return *std::get<Undefined>(v_).why; }
 
@@ -128,7 +146,7 @@ const char* type_name(const Value& value) {
   if (value.is_undefined()) return "Undefined";
   if (value.is_none()) return "NoneType";
   if (value.as_bool()) return "bool";
-  if (value.as_int()) return "int";
+  if (value.as_int() || value.as_wide()) return "int";
   if (value.as_float()) return "float";
   if (value.is_text()) return "str";
   if (value.as_dict()) return "dict";
@@ -160,6 +178,7 @@ bool is_number(const Value& value, double* out) {
   int64_t i;
   if (is_integral(value, &i)) return *out = static_cast<double>(i), true;
   if (const double* d = value.as_float()) return *out = *d, true;
+  if (const uint64_t* u = value.as_wide()) return *out = static_cast<double>(*u), true;
   return false;
 }
 
@@ -177,7 +196,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   double x, y;
   if (both_numbers(a, b, &x, &y)) return x == x && y == y && compare_numbers(a, b) == 0;
-  if (a.is_text() && b.is_text()) return *a.as_text() == *b.as_text();
+  if (a.is_text() && b.is_text()) return equal_texts(budget, *a.as_text(), *b.as_text());
   if (a.is_none() || a.is_undefined())
     return a.is_none() == b.is_none() && a.is_undefined() == b.is_undefined();
   if (a.as_seq() && b.as_seq()) return equal_seqs(budget, *a.as_seq(), *b.as_seq());
@@ -192,7 +211,10 @@ int compare(Budget& budget, const Value& a, const Value& b) {
   double x, y;
   if (both_numbers(a, b, &x, &y)) return compare_numbers(a, b);
   // UTF-8 orders as code points do.
-  if (a.is_text() && b.is_text()) return a.as_text()->compare(*b.as_text());
+  if (a.is_text() && b.is_text()) {
+    budget.step(std::min(a.as_text()->size(), b.as_text()->size()) / 256);
+    return a.as_text()->compare(*b.as_text());
+  }
   const Seq *s = a.as_seq(), *t = b.as_seq();
   if (!s || !t || s->form != t->form || s->form > Seq::Form::kTuple)
     fail("'{}' and '{}' have no order", type_name(a), type_name(b));
@@ -205,7 +227,7 @@ const Value* find(Budget& budget, const Dict& dict, const Value& key) {
   budget.step(dict.items.size() / 16);
   if (const std::string* name = key.as_text()) {
     for (const auto& [k, value] : dict.items)
-      if (k.is_text() && *k.as_text() == *name) return &value;
+      if (k.is_text() && equal_texts(budget, *k.as_text(), *name)) return &value;
     return nullptr;
   }
   for (const auto& [k, value] : dict.items)
@@ -264,8 +286,8 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
   if (const std::string* text = container.as_text()) {
     if (!item.is_text())
       fail("'in <string>' requires string as left operand, not {}", type_name(item));
-    budget.step(text->size() / 64);
-    return text->find(*item.as_text()) != std::string::npos;
+    budget.step((text->size() + item.as_text()->size()) / 64);
+    return find_text(*text, *item.as_text()) != std::string::npos;
   }
   if (const Dict* dict = container.as_dict()) {
     check_hashable(item);

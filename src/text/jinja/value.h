@@ -1,7 +1,9 @@
 // text/jinja/value.h -- a value of the template language, with Python's meaning of truth,
 // equality and order. Values are immutable (as in Jinja's immutable sandbox) except namespaces.
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,9 +33,12 @@ struct Seq {
   enum class Form { kList, kTuple, kGenerator, kView, kRange };
   Form form = Form::kList;
   Values items;
-  std::string label = {};  // of views and ranges: "dict_keys", "range(0, 3)"
+  std::string label = {};  // of views, ranges and groups: "dict_keys", "range(0, 3)", kGroupLabel
   int depth = 1;
 };
+
+// The tuples that `groupby` makes.
+inline constexpr const char* kGroupLabel = "group";
 
 using Pairs = std::vector<std::pair<Value, Value>>;
 struct Dict {
@@ -50,6 +55,7 @@ class Value {
   Value() : v_(None{}) {}
   Value(bool b) : v_(b) {}
   Value(int64_t i) : v_(i) {}
+  Value(uint64_t) = delete;
   Value(double d) : v_(d) {}
   Value(std::string text, bool markup = false)
       : v_(std::make_shared<const Text>(Text{std::move(text), markup})) {}
@@ -59,6 +65,9 @@ class Value {
   Value(std::shared_ptr<Loop> l) : v_(std::move(l)) {}
 
   static Value undefined(std::string why);
+  // An integer in (INT64_MAX, UINT64_MAX], as JSON may hold: printed and compared, but arithmetic
+  // refuses it as it refuses every result that does not fit into 64 signed bits.
+  static Value wide(uint64_t i);
   // Charges the budget and refuses values nested deeper than it allows.
   static Value seq(Budget& budget, Seq::Form form, Values items, std::string label = {});
   static Value list(Budget& budget, Values items) {
@@ -72,6 +81,7 @@ class Value {
   const bool* as_bool() const { return std::get_if<bool>(&v_); }
   const int64_t* as_int() const { return std::get_if<int64_t>(&v_); }
   const double* as_float() const { return std::get_if<double>(&v_); }
+  const uint64_t* as_wide() const { return std::get_if<uint64_t>(&v_); }
   bool is_text() const { return text_ptr() != nullptr; }
   const std::string* as_text() const { return text_ptr() ? &text_ptr()->bytes : nullptr; }
   bool is_markup() const { return text_ptr() && text_ptr()->markup; }
@@ -93,7 +103,7 @@ class Value {
   }
   const Text* text_ptr() const { return get<const Text>(); }
 
-  std::variant<None, Undefined, bool, int64_t, double, std::shared_ptr<const Text>,
+  std::variant<None, Undefined, bool, int64_t, uint64_t, double, std::shared_ptr<const Text>,
                std::shared_ptr<Seq>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
                std::shared_ptr<Callable>, std::shared_ptr<Loop>>
       v_;
@@ -109,6 +119,8 @@ struct Callable {
   virtual ~Callable() = default;
   virtual Value call(Interpreter& in, Args args) = 0;
   virtual std::string repr() const = 0;
+  // Empty if it has no such attribute.
+  virtual std::optional<Value> attribute(const std::string& name) const;
   int depth = 1;
 };
 
@@ -118,7 +130,7 @@ bool truthy(const Value& value);
 bool equal(Budget& budget, const Value& a, const Value& b);
 // <0, 0, >0; fails for types that Python does not order.
 int compare(Budget& budget, const Value& a, const Value& b);
-// int, bool as int.
+// int, bool as int; not the wide ones.
 bool is_integral(const Value& value, int64_t* out);
 bool is_number(const Value& value, double* out);
 // nullptr if there is no such key.

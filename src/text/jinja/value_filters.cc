@@ -137,9 +137,7 @@ Value tojson(Interpreter& in, const Value& input, Args args) {
   if (bound[1] && !bound[1]->is_none()) {
     style.pretty = true;
     style.item_separator = ",";
-    style.indent = bound[1]->is_text()
-                       ? *bound[1]->as_text()
-                       : std::string(std::clamp<int64_t>(bound.integer(1, 0), 0, 100), ' ');
+    style.indent = blanks_or_text(in, bound, 1, 0);
   }
   if (bound[2] && !bound[2]->is_none()) {
     const Values two = iterate(in.budget(), *bound[2]);
@@ -167,8 +165,8 @@ constexpr FilterEntry kFilters[] = {{"default", fallback}, {"d", fallback},   {"
                                     {"tojson", tojson},    {"attr", attr}};
 
 const FilterEntry* find_filter(std::string_view name) {
-  for (const auto table :
-       {text_filters(), sequence_filters(), selection_filters(), value_filters()})
+  for (const auto table : {text_filters(), layout_filters(), markup_filters(), sequence_filters(),
+                           grouping_filters(), selection_filters(), value_filters()})
     for (const FilterEntry& entry : table)
       if (entry.name == name) return &entry;
   return nullptr;

@@ -1,0 +1,115 @@
+#include "serve/cors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "serve/openai_error.h"
+
+namespace skiff {
+namespace {
+
+constexpr std::string_view kAny = "*";
+constexpr size_t kMaxAsked = 1024;  // bytes of a list of header names
+
+bool has(const std::vector<std::string>& list, std::string_view value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+bool is_name(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+         c == '_';
+}
+
+bool are_names(std::string_view text) {
+  return text.size() <= kMaxAsked && std::all_of(text.begin(), text.end(), [](char c) {
+           return is_name(c) || c == ',' || c == ' ';
+         });
+}
+
+Error refusal(const char* flag, const std::string& value, const char* why) {
+  return {Code::kInvalid, fmt::format("--{} {}: {}", flag, escaped(value), why), flag};
+}
+
+// scheme://host or scheme://host:port, as browsers send it.
+bool is_origin(const std::string& text) {
+  const size_t scheme = text.find("://");
+  if (scheme == std::string::npos || scheme == 0 || scheme + 3 == text.size()) return false;
+  return std::all_of(text.begin() + static_cast<ptrdiff_t>(scheme) + 3, text.end(), [](char c) {
+    return is_name(c) || c == '.' || c == ':' || c == '[' || c == ']';
+  });
+}
+
+}  // namespace
+
+Status check_cors(const CorsConfig& config) {
+  for (const std::string& origin : config.origins)
+    if (origin != kAny && origin != "null" && !is_origin(origin))
+      return refusal("allowed-origins", origin,
+                     "an origin is *, or like https://example.org:8443 without a path");
+  if (config.credentials && has(config.origins, kAny))
+    return refusal("allow-credentials", "true",
+                   "cannot be with --allowed-origins *: name the origins that may send cookies");
+  for (const std::string& method : config.methods)
+    if (method != kAny && !are_names(method))
+      return refusal("allowed-methods", method, "no method");
+  for (const std::string& header : config.headers)
+    if (header != kAny && !are_names(header))
+      return refusal("allowed-headers", header, "no header");
+  return ok();
+}
+
+bool Cors::allows(std::string_view origin) const {
+  return has(config_.origins, kAny) || has(config_.origins, origin);
+}
+
+bool Cors::is_preflight(const HttpRequest& request) const {
+  return !config_.origins.empty() && request.method == "OPTIONS" &&
+         !request.header("origin").empty() &&
+         !request.header("access-control-request-method").empty();
+}
+
+std::optional<HttpResponse> Cors::preflight(const HttpRequest& request) const {
+  if (!is_preflight(request)) return std::nullopt;
+  if (allows(request.header("origin"))) return HttpResponse{.status = 204, .content_type = ""};
+  ApiError error = api_error(403,
+                             "pages of this origin may not use the server; see "
+                             "--allowed-origins");
+  error.type = "permission_error";
+  error.code = "origin_not_allowed";
+  return error_response(error);
+}
+
+HttpHeaders Cors::headers(const HttpRequest& request) const {
+  if (config_.origins.empty()) return {};
+  HttpHeaders out{{"Vary", "Origin"}};
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || !allows(origin)) return out;
+  const bool any = has(config_.origins, kAny);
+  out.emplace_back("Access-Control-Allow-Origin", any ? kAny : origin);
+  if (config_.credentials) out.emplace_back("Access-Control-Allow-Credentials", "true");
+  if (!is_preflight(request)) {
+    out.emplace_back("Access-Control-Expose-Headers", "x-request-id, retry-after");
+    return out;
+  }
+  // "*" would not cover Authorization, so any header is allowed by its name.
+  const std::string_view asked = request.header("access-control-request-headers");
+  const bool echo = has(config_.headers, kAny) && are_names(asked);
+  out.emplace_back("Access-Control-Allow-Methods", has(config_.methods, kAny)
+                                                       ? "GET, HEAD, POST, OPTIONS"
+                                                       : listed(config_.methods));
+  if (!echo || !asked.empty())
+    out.emplace_back("Access-Control-Allow-Headers",
+                     echo ? std::string(asked) : listed(config_.headers));
+  out.emplace_back("Access-Control-Max-Age", "600");
+  return out;
+}
+
+}  // namespace skiff

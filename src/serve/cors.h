@@ -1,0 +1,41 @@
+// serve/cors.h -- which web pages of other origins may use the server (the CORS protocol of the
+// Fetch standard). Without origins nothing is added to any response.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "serve/http_server.h"
+
+namespace skiff {
+
+struct CorsConfig {
+  std::vector<std::string> origins;  // "*" or exact origins, "https://host:port"; empty: off
+  std::vector<std::string> methods = {"*"};
+  std::vector<std::string> headers = {"*"};
+  bool credentials = false;  // not with the origin "*"
+};
+
+// Error::what names the flag.
+Status check_cors(const CorsConfig& config);
+
+// Immutable.
+class Cors {
+ public:
+  // `config` has been checked.
+  explicit Cors(CorsConfig config) : config_(std::move(config)) {}
+
+  // The answer to a preflight request, without its headers(); nothing if it is none, or CORS is
+  // off.
+  std::optional<HttpResponse> preflight(const HttpRequest& request) const;
+  // What the response to `request` carries besides.
+  HttpHeaders headers(const HttpRequest& request) const;
+
+ private:
+  bool allows(std::string_view origin) const;
+  bool is_preflight(const HttpRequest& request) const;
+  const CorsConfig config_;
+};
+
+}  // namespace skiff

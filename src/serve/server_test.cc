@@ -1,0 +1,312 @@
+// Who may use a server, and its way up and down. Item numbers are those of the list of known
+// attacks.
+#include "serve/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "base/load_error.h"
+#include "serve/api_keys.h"
+#include "serve/host_list.h"
+#include "serve/test_engine.h"
+#include "serve/test_http.h"
+
+namespace skiff {
+namespace {
+
+ServerConfig echo_server() {
+  ServerConfig config;
+  config.http = local_config();
+  config.model_names = {"echo"};
+  config.access_log = false;
+  return config;
+}
+
+ServerConfig locked() {
+  ServerConfig config = echo_server();
+  config.api_keys = {"first-key", "second-key"};
+  return config;
+}
+
+struct Running {
+  explicit Running(ServerConfig config) : server(std::move(config), echo.service) {
+    server.start();
+  }
+  ClientResponse call(const std::string& method, const std::string& path,
+                      const std::string& headers = "", const std::string& body = "") const {
+    return TestClient(server.port()).call(method, path, body, headers);
+  }
+  ClientResponse raw(const std::string& bytes) const {
+    TestClient client(server.port());
+    client.send_raw(bytes);
+    return client.response(bytes.starts_with("HEAD"));
+  }
+  EchoService echo;
+  Server server;
+};
+
+void expect_401(const ClientResponse& response) {
+  EXPECT_EQ(response.status, 401);
+  ASSERT_TRUE(response.headers.contains("www-authenticate"));
+  EXPECT_EQ(response.headers.at("www-authenticate"), "Bearer");
+  if (response.body.empty()) return;  // of HEAD
+  const Json error = response.json()["error"];
+  EXPECT_EQ(error["type"], "authentication_error");
+  EXPECT_EQ(error["code"], "invalid_api_key");
+  EXPECT_TRUE(error["param"].is_null());
+  EXPECT_THAT(error["message"].get<std::string>(), testing::Not(testing::HasSubstr("wrong")));
+}
+
+const char kGood[] = "Authorization: Bearer second-key\r\n";
+
+TEST(ServerTest, Item54EveryRouteWantsAKey) {
+  Running server(locked());
+  const std::pair<const char*, const char*> routes[] = {{"POST", "/v1/chat/completions"},
+                                                        {"POST", "/v1/completions"},
+                                                        {"GET", "/v1/models"},
+                                                        {"GET", "/v1/models/echo"},
+                                                        {"GET", "/metrics"},
+                                                        {"GET", "/load"},
+                                                        {"GET", "/version"}};
+  for (const auto& [method, path] : routes) {
+    SCOPED_TRACE(path);
+    expect_401(server.call(method, path));
+    expect_401(server.call(method, path, "Authorization: Bearer wrong\r\n"));
+    EXPECT_NE(server.call(method, path, kGood).status, 401);
+    EXPECT_NE(server.call(method, path, "x-api-key: first-key\r\n").status, 401);
+  }
+}
+
+TEST(ServerTest, Item54NoSpellingGetsAroundTheKey) {
+  Running server(locked());
+  for (const char* path :
+       {"//v1/models", "/v1//models", "/v1/../v1/models", "/live/../v1/models", "/health/",
+        "/v1%2fmodels", "/%76%31/models", "/V1/models", "/v1/models?x=/health", "/v1/models/",
+        "/v1/models;/live", "/v1/models%20", "http://localhost/v1/models", "/nope", "*"}) {
+    SCOPED_TRACE(path);
+    for (const char* method : {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "FOO"}) {
+      SCOPED_TRACE(method);
+      expect_401(server.call(method, path));
+    }
+    expect_401(server.raw("GET " + std::string(path) + " HTTP/1.0\r\n\r\n"));
+  }
+  // A wrong method on an open route is no open route.
+  expect_401(server.call("POST", "/health"));
+  expect_401(server.call("OPTIONS", "/health", "Origin: http://a\r\n"));
+}
+
+TEST(ServerTest, ProbesAreOpen) {
+  Running server(locked());
+  for (const char* path : {"/live", "/health", "/ping", "http://localhost/health", "/%68ealth"}) {
+    EXPECT_EQ(server.call("GET", path).status, 200) << path;
+    EXPECT_EQ(server.call("HEAD", path).status, 200) << path;
+  }
+}
+
+TEST(ServerTest, KeysAreReadAsClientsSendThem) {
+  Running server(locked());
+  for (const char* headers :
+       {"Authorization: Bearer first-key\r\n", "authorization: bearer second-key\r\n",
+        "Authorization: BEARER   first-key  \r\n", "X-API-Key: first-key\r\n",
+        "Authorization: Basic eDp5\r\nx-api-key: second-key\r\n"})
+    EXPECT_EQ(server.call("GET", "/v1/models", headers).status, 200) << headers;
+  for (const char* headers :
+       {"Authorization: first-key\r\n", "Authorization: Bearer\r\n", "Authorization: Bearer \r\n",
+        "Authorization: Basic first-key\r\n", "Authorization: Bearer first-ke\r\n",
+        "Authorization: Bearer first-keyx\r\n", "Authorization: Bearer First-Key\r\n",
+        "x-api-key: first-key,second-key\r\n", "Authorization: Bearer first-key second-key\r\n"})
+    expect_401(server.call("GET", "/v1/models", headers));
+}
+
+TEST(ServerTest, StrangersAreRefusedBeforeTheirBodyIsRead) {
+  Running server(locked());
+  TestClient client(server.server.port());
+  client.send_raw(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+      "Content-Length: 1000000\r\n\r\n");
+  expect_401(client.response());
+  EXPECT_FALSE(client.fill());
+}
+
+TEST(ServerTest, KeyFilesAreChecked) {
+  TestFolder folder;
+  const std::string path = folder.path + "/keys";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+    return read_key_file(path);
+  };
+  const auto good = read("# ours\n\n  one \r\ntwo\n# end");
+  ASSERT_TRUE(good);
+  EXPECT_EQ(*good, (std::vector<std::string>{"one", "two"}));
+  for (const std::string bad : {"", "# none\n", "good\nsecret key\n", "caf\xc3\xa9\n"}) {
+    const auto refused = read(bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_THAT(refused.error().what, testing::HasSubstr(path));
+    EXPECT_THAT(refused.error().what, testing::Not(testing::HasSubstr("secret")));
+  }
+  EXPECT_FALSE(read_key_file(folder.path + "/none"));
+}
+
+TEST(ServerTest, ReloadReplacesKeysOrNothing) {
+  Running server(locked());
+  EXPECT_FALSE(server.server.reload({}));
+  EXPECT_EQ(server.call("GET", "/v1/models", kGood).status, 200);
+  EXPECT_TRUE(server.server.reload({"third-key"}));
+  expect_401(server.call("GET", "/v1/models", kGood));
+  EXPECT_EQ(server.call("GET", "/v1/models", "x-api-key: third-key\r\n").status, 200);
+}
+
+TEST(ServerTest, Item56HostsOfALoopbackServer) {
+  Running server(echo_server());
+  const auto with_host = [&](const std::string& host) {
+    return server.raw("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  for (const char* host : {"localhost", "LOCALHOST.", "localhost:8000", "127.0.0.1:1", "127.1.2.3",
+                           "[::1]", "[::1]:80"})
+    EXPECT_EQ(with_host(host).status, 200) << host;
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example",
+                           "[::2]", "evil@localhost", "10.0.0.1", "x", "[::1"}) {
+    const auto response = with_host(host);
+    EXPECT_EQ(response.status, 403) << host;
+    EXPECT_EQ(response.json()["error"]["code"], "host_not_allowed");
+  }
+  EXPECT_EQ(
+      server.raw("GET http://evil.example/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").status,
+      403);
+  EXPECT_EQ(server.raw("GET /v1/models HTTP/1.0\r\n\r\n").status, 200);
+  EXPECT_EQ(server.raw("GET /health HTTP/1.1\r\nHost: 10.0.0.1:8000\r\n\r\n").status, 200);
+
+  const auto at = [](const std::string& authority) {
+    return HttpRequest{.headers = {{"host", authority}}};
+  };
+  EXPECT_FALSE(HostList("0.0.0.0", {}).refuse(at("evil.example")));
+  EXPECT_FALSE(HostList("127.0.0.1", {"*"}).refuse(at("evil.example")));
+  EXPECT_TRUE(HostList("0.0.0.0", {"llm.example"}).refuse(at("evil.example")));
+  EXPECT_FALSE(HostList("0.0.0.0", {"llm.example"}).refuse(at("LLM.example:8000")));
+  EXPECT_FALSE(HostList("::1", {"llm.example"}).refuse(at("[::1]:8000")));
+}
+
+TEST(ServerTest, Item56CrossOriginIsOffByDefault) {
+  Running server(echo_server());
+  const auto response = server.call("GET", "/v1/models", "Origin: https://evil.example\r\n");
+  EXPECT_FALSE(response.headers.contains("access-control-allow-origin"));
+  EXPECT_EQ(server
+                .call("OPTIONS", "/v1/models",
+                      "Origin: https://a\r\nAccess-Control-Request-Method: GET\r\n")
+                .status,
+            405);
+}
+
+TEST(ServerTest, CrossOriginForSome) {
+  ServerConfig config = locked();
+  config.cors_origins = {"https://chat.example"};
+  config.cors_credentials = true;
+  Running server(config);
+  const std::string asks =
+      "Access-Control-Request-Method: POST\r\n"
+      "Access-Control-Request-Headers: authorization, content-type\r\n";
+  const auto yes =
+      server.call("OPTIONS", "/v1/chat/completions", "Origin: https://chat.example\r\n" + asks);
+  EXPECT_EQ(yes.status, 204);
+  EXPECT_EQ(yes.headers.at("access-control-allow-origin"), "https://chat.example");
+  EXPECT_EQ(yes.headers.at("access-control-allow-headers"), "authorization, content-type");
+  EXPECT_EQ(yes.headers.at("access-control-allow-credentials"), "true");
+  EXPECT_THAT(yes.headers.at("access-control-allow-methods"), testing::HasSubstr("POST"));
+  EXPECT_EQ(yes.headers.at("vary"), "Origin");
+  const auto no =
+      server.call("OPTIONS", "/v1/chat/completions", "Origin: https://evil.example\r\n" + asks);
+  EXPECT_EQ(no.status, 403);
+  EXPECT_FALSE(no.headers.contains("access-control-allow-origin"));
+  EXPECT_EQ(no.headers.at("vary"), "Origin");
+  // Errors can be read by the page too, also those that no handler makes.
+  for (const char* path : {"/v1/models", "/%00"})
+    EXPECT_EQ(server.call("GET", path, "Origin: https://chat.example\r\n")
+                  .headers.at("access-control-allow-origin"),
+              "https://chat.example");
+}
+
+TEST(ServerTest, Item56CredentialsNeverGoWithAnyOrigin) {
+  ServerConfig config = echo_server();
+  config.cors_origins = {"*"};
+  {
+    Running server(config);
+    const auto response = server.call("GET", "/v1/models", "Origin: https://a\r\n");
+    EXPECT_EQ(response.headers.at("access-control-allow-origin"), "*");
+    EXPECT_FALSE(response.headers.contains("access-control-allow-credentials"));
+  }
+  config.cors_credentials = true;
+  EXPECT_THROW(Server{config}, LoadError);
+  config.cors_origins = {"https://a/path"};
+  EXPECT_THROW(Server{config}, LoadError);
+}
+
+TEST(ServerTest, LoadingIsLiveAndNotReady) {
+  Server server(locked());
+  server.start();
+  TestClient client(server.port());
+  EXPECT_EQ(client.call("GET", "/live").status, 200);
+  server.set_loaded(0.42);
+  const auto health = client.call("GET", "/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_THAT(health.body, testing::HasSubstr("loading, 42% done"));
+  EXPECT_TRUE(health.headers.contains("retry-after"));
+  expect_401(client.call("GET", "/v1/models"));
+  EXPECT_EQ(client.call("GET", "/v1/models", "", kGood).status, 503);
+  EXPECT_EQ(client.call("POST", "/v1/completions", "{}", kGood).status, 503);
+  // The answer to a body that was not read closes the connection.
+  EchoService echo;
+  server.open(echo.service, {{"answer", 42}});
+  TestClient later(server.port());
+  EXPECT_EQ(later.call("GET", "/health").status, 200);
+  EXPECT_EQ(later.call("POST", "/v1/completions", R"({"prompt":"ab"})", kGood).status, 200);
+  server.stop();
+}
+
+TEST(ServerTest, OpeningUnderLoadNeverGivesAWrongAnswer) {
+  auto server = std::make_unique<Server>(echo_server());
+  server->start();
+  std::atomic<bool> done{false}, bad{false};
+  std::vector<std::thread> crowd;
+  for (int i = 0; i < 4; ++i)
+    crowd.emplace_back([&] {
+      TestClient client(server->port());
+      while (!done) {
+        const int status = client.call("GET", "/v1/models").status;
+        if (status != 200 && status != 503) bad = true;
+      }
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EchoService echo;
+  server->open(echo.service);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(TestClient(server->port()).call("GET", "/v1/models").status, 200);
+  done = true;
+  for (auto& client : crowd) client.join();
+  EXPECT_FALSE(bad);
+  server.reset();
+}
+
+TEST(ServerTest, DrainingAnswersReadersAndRefusesWork) {
+  Running server(echo_server());
+  server.echo.engine.hold = true;
+  TestClient client(server.server.port());
+  client.send("POST", "/v1/completions", R"({"prompt":"ab","stream":true})");
+  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  std::thread drain([&] { EXPECT_TRUE(server.server.drain(20)); });
+  EXPECT_TRUE(eventually([&] { return server.call("GET", "/ping").status == 503; }));
+  EXPECT_EQ(server.call("GET", "/live").status, 200);
+  EXPECT_EQ(server.call("GET", "/metrics").status, 200);
+  const auto refused = server.call("POST", "/v1/completions", "", R"({"prompt":"ab"})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  server.echo.engine.hold = false;
+  EXPECT_EQ(sse_events(client.response().body).back(), "[DONE]");
+  drain.join();
+}
+
+}  // namespace
+}  // namespace skiff

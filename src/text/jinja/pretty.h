@@ -1,0 +1,12 @@
+// text/jinja/pretty.h -- a value over several lines of at most 80 characters, as Python's pprint
+// lays it out, with sorted keys.
+#pragma once
+#include <string>
+
+#include "text/jinja/value.h"
+
+namespace skiff::jinja {
+
+std::string pretty(Budget& budget, const Value& value);
+
+}  // namespace skiff::jinja

@@ -1,0 +1,71 @@
+#include "text/nfc_quick.h"
+
+#include <gtest/gtest.h>
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "base/utf8.h"
+#include "text/unicode.h"
+
+namespace skiff {
+namespace {
+
+// The library on the whole text.
+std::string nfc(const std::string& text) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const auto size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  EXPECT_GE(size, 0);
+  std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  std::free(mapped);
+  return out;
+}
+
+// Characters that compose, decompose or reorder, and any others.
+char32_t hard_character(std::mt19937& random) {
+  constexpr std::u32string_view kCommon =
+      U"aeo \u0301\u0308\u0323\u0327\u0344\u0345\u0653\u093C\u0915\u0958\u09C7\u09BE\u0B47\u0B56"
+      U"\u1100\u1161\u11A8\uAC00\uAC01\u212B\u2126\u00C5\u00E9\u1E14\u304B\u3099\uFB1D\u2ADC\u0F73"
+      U"\uFA0E\uFA10\u4E2D\U0001109B\U000110BA\U0001D15E\U0002F800\u1025\u102E\u0338=\u200D";
+  if (random() % 4) return kCommon[random() % kCommon.size()];
+  while (true) {
+    const auto c = static_cast<char32_t>(random() % (random() % 2 ? 0x3100u : 0x110000u));
+    if (c < 0xD800 || c > 0xDFFF) return c;
+  }
+}
+
+TEST(NfcQuick, NormalFormIsTheLibrarys) {
+  std::mt19937 random(31);
+  for (int trial = 0; trial < 100000; ++trial) {
+    std::string text;
+    for (size_t i = random() % 10; i > 0; --i) utf8_append(text, hard_character(random));
+    ASSERT_EQ(normal_form(text, NormalForm::kNFC), nfc(text)) << text;
+  }
+}
+
+TEST(NfcQuick, EveryCharacterBetweenOthers) {
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text = "a";
+    utf8_append(text, c);
+    text += "\u0301\u4E2D";
+    utf8_append(text, c);
+    ASSERT_EQ(normal_form(text, NormalForm::kNFC), nfc(text)) << uint32_t{c};
+  }
+}
+
+TEST(NfcQuick, CommonTextIsSkipped) {
+  const std::string text = "caf\u00E9 \u897F\u6E38\u8BB0 \u3042\u30A2 \uAC01 \U0001F600, plain";
+  EXPECT_EQ(maybe_not_nfc(text, 0).begin, text.size());
+  const TextRange range = maybe_not_nfc("plain ascii e\u0301 x", 0);
+  EXPECT_EQ(range.begin, 12u);
+  EXPECT_EQ(range.end, 15u);
+}
+
+}  // namespace
+}  // namespace skiff

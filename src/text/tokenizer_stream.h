@@ -1,0 +1,21 @@
+// text/tokenizer_stream.h -- reads a tokenizer.json without making a JSON value of its vocabulary
+// and merges, which are nearly all of it.
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "base/json.h"
+#include "text/bpe_reader.h"
+
+namespace skiff {
+
+struct TokenizerStream {
+  Json file;  // model.vocab and model.merges are null
+  BpeLists lists;
+};
+
+// Under the limits of parse_json. nullopt if the file is broken or unusual in any way: then
+// parse_json and read_bpe_lists, which are slower, say what it is or make sense of it.
+std::optional<TokenizerStream> stream_tokenizer_json(std::string_view bytes);
+
+}  // namespace skiff
