@@ -48,6 +48,7 @@ constexpr Flag kServer[] = {
     {"max-logprobs", kInt, kServe, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
     {"enable-logprob", kSwitch, kServe, "true", "Log-probabilities are always available; =false refuses them."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; what still runs then ends with an error. A second signal ends it at once.", 0, 86400, "", "shutdown-timeout"},
+    {"refuse-unknown-fields", kSwitch, kServe, "false", "Request fields that the API does not have are a 400, not ignored."},
     {"log-level", kChoice, kRuns, "info", "What is logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "One line for each request: client, method, path, status, bytes, duration, request id. Never text of users.", 0, 0, "on|off"},

@@ -55,6 +55,7 @@ ServerConfig server_config(const Args& args, const std::string& folder) {
   config.version = SKIFF_VERSION;
   config.defaults =
       defaults_of(read_model_config(folder, args.text("model-config-name")).generation);
+  config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
   apply_edge_flags(args, &config);
   return config;

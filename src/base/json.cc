@@ -22,6 +22,7 @@ Result<AnyJson> parse_guarded(std::string_view text, const JsonLimits& limits, s
                                              text.size(), limits.max_bytes)};
   try {
     JsonBuilder<AnyJson> builder(limits.max_depth, max_keys);
+    builder.allow_wide(limits.wide, limits.max_wide_keys);
     if (!AnyJson::sax_parse(text.begin(), text.end(), &builder))
       return Error{Code::kInvalid, fmt::format("not valid JSON: {}", builder.error())};
     return builder.take();

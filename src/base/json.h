@@ -19,9 +19,15 @@ struct JsonLimits {
   size_t max_bytes = 64u << 20;
   int max_depth = 64;
   size_t max_keys = 1024;  // in one object; parse_ordered_json only, where lookup is linear
+  // An object of this name, in the outermost object or one below, may have more. Nobody may look
+  // keys up in it.
+  std::string_view wide = {};
+  size_t max_wide_keys = 1u << 20;
 };
 
-// Strict UTF-8 JSON, duplicate keys refused. Error::what says where and what.
+// Strict UTF-8 JSON (RFC 8259; a byte order mark is skipped): duplicate keys, lone surrogates and
+// numbers beyond double are refused, NUL may be escaped. O(n log n) time, and a stack that does not
+// grow with the text. Error::what says where and what.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 Result<OrderedJson> parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 

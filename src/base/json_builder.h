@@ -1,7 +1,11 @@
 // base/json_builder.h -- makes a JSON value of a parser's events (the SAX interface of nlohmann's
 // library), under limits on depth and keys.
 #pragma once
+#include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,11 @@ template <class AnyJson>
 class JsonBuilder {
  public:
   JsonBuilder(int max_depth, size_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
+  // JsonLimits::wide. `name` outlives the builder.
+  void allow_wide(std::string_view name, size_t max_keys) {
+    wide_ = name;
+    max_wide_keys_ = max_keys;
+  }
 
   AnyJson take() { return std::move(root_); }
   // What is wrong with the text; empty: nothing.
@@ -33,37 +42,74 @@ class JsonBuilder {
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
-    auto& object = open_.back()->template get_ref<typename AnyJson::object_t&>();
-    const auto [place, fresh] = object.emplace(name, nullptr);
-    if (!fresh) throw LoadError("duplicate key \"" + name + "\"");
-    if (object.size() > max_keys_) throw LoadError("an object with too many keys");
-    member_ = &place->second;
+    Open& top = open_.back();
+    auto& object = top.value->template get_ref<typename AnyJson::object_t&>();
+    if (object.size() >= top.max_keys) throw LoadError("an object with too many keys");
+    if (is_known(top, object, name)) throw LoadError("duplicate key \"" + shortened(name) + "\"");
+    wide_next_ = open_.size() <= 2 && !wide_.empty() && name == wide_;
+    if constexpr (kOrdered)
+      member_ = &object.emplace_back(std::move(name), nullptr).second;
+    else
+      member_ = &object.emplace(std::move(name), nullptr).first->second;
     return true;
   }
 
   template <class Exception>
   bool parse_error(size_t, const std::string&, const Exception& e) {
-    error_ = e.what();
+    // The library's own number of the error stands in brackets before its words.
+    const std::string what = e.what();
+    const size_t bracket = what.find("] ");
+    error_ = shortened(what.substr(bracket == what.npos ? 0 : bracket + 2));
     return false;
   }
 
  private:
+  static constexpr bool kOrdered = std::is_same_v<AnyJson, OrderedJson>;
+  static constexpr size_t kFewKeys = 16;  // searched one by one
+  struct Open {
+    AnyJson* value;
+    size_t max_keys;
+    std::set<std::string> keys = {};  // of an ordered object with more than kFewKeys
+  };
+
+  static std::string shortened(const std::string& text) {
+    return text.size() <= 240 ? text : text.substr(0, 240) + "...";
+  }
+
+  // Without the linear search that an ordered object would make for each key.
+  template <class Object>
+  static bool is_known(Open& top, const Object& object, const std::string& name) {
+    if constexpr (!kOrdered) {
+      return object.find(name) != object.end();
+    } else {
+      if (object.size() < kFewKeys)
+        return std::any_of(object.begin(), object.end(),
+                           [&](const auto& member) { return member.first == name; });
+      if (top.keys.empty())
+        for (const auto& member : object) top.keys.insert(member.first);
+      return !top.keys.insert(name).second;
+    }
+  }
+
   template <class T>
   AnyJson* put(T&& v) {
     if (open_.empty()) return &(root_ = std::forward<T>(v));
-    if (open_.back()->is_object()) return &(*member_ = std::forward<T>(v));
-    auto& array = open_.back()->template get_ref<typename AnyJson::array_t&>();
+    if (open_.back().value->is_object()) return &(*member_ = std::forward<T>(v));
+    auto& array = open_.back().value->template get_ref<typename AnyJson::array_t&>();
     return &array.emplace_back(std::forward<T>(v));
   }
   template <class T>
   bool value(T&& v) {
+    wide_next_ = false;
     put(std::forward<T>(v));
     return true;
   }
   bool open(AnyJson&& container) {
     if (open_.size() >= static_cast<size_t>(max_depth_))
       throw LoadError("nested deeper than allowed");
-    open_.push_back(put(std::move(container)));
+    const size_t most = wide_next_ ? max_wide_keys_ : max_keys_;
+    wide_next_ = false;
+    open_.push_back({put(std::move(container)), most});
     return true;
   }
   bool close() {
@@ -73,9 +119,12 @@ class JsonBuilder {
 
   int max_depth_;
   size_t max_keys_;
+  std::string_view wide_;
+  size_t max_wide_keys_ = 0;
+  bool wide_next_ = false;  // the last key was wide_
   AnyJson root_;
-  std::vector<AnyJson*> open_;  // containers from the root; only the last one grows
-  AnyJson* member_ = nullptr;   // the value of the key that came last
+  std::vector<Open> open_;     // containers from the root; only the last one grows
+  AnyJson* member_ = nullptr;  // the value of the key that came last
   std::string error_;
 };
 

@@ -71,6 +71,7 @@ struct EngineService::Impl {
         tokenizer(std::move(tokenizer)),
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
+        special(*this->tokenizer),
         metrics(this->config.model_name),
         seed(this->config.seed ? this->config.seed : random_seed()) {}
 
@@ -82,6 +83,13 @@ struct EngineService::Impl {
   void end(Active& active, Sequence& sequence, Reply& reply);
   void refuse(const std::shared_ptr<Active>& active);
   std::shared_ptr<Active> make_active(Prepared request, Sink sink);
+  PrepareContext context() const {
+    return {.config = config,
+            .tokenizer = *tokenizer,
+            .chat_template = chat_template.get(),
+            .longest_piece = longest,
+            .special = &special};
+  }
 
   const ServiceConfig config;
   EnginePort& engine;
@@ -89,6 +97,7 @@ struct EngineService::Impl {
   const std::shared_ptr<const Tokenizer> tokenizer;
   const std::shared_ptr<const ChatTemplate> chat_template;
   const size_t longest;
+  const SpecialText special;
   Metrics metrics;
   const uint64_t seed;
   std::atomic<uint64_t> next_id{1}, next_seed{0};
@@ -254,13 +263,14 @@ EngineService::~EngineService() { stop(); }
 
 Result<Prepared> EngineService::prepare(Request request) const {
   const bool seed_given = request.seed_given;
-  auto prepared = prepare_request(std::move(request), {.config = impl_->config,
-                                                       .tokenizer = *impl_->tokenizer,
-                                                       .chat_template = impl_->chat_template.get(),
-                                                       .longest_piece = impl_->longest});
+  auto prepared = prepare_request(std::move(request), impl_->context());
   if (prepared && !seed_given)
     prepared->params.seed = mix(impl_->seed + impl_->next_seed.fetch_add(1));
   return prepared;
+}
+
+Result<std::vector<Token>> EngineService::tokenize(const Request& request) const {
+  return prompt_tokens(request, impl_->context());
 }
 
 RequestId EngineService::start(Prepared request, Sink sink) {
@@ -274,7 +284,8 @@ RequestId EngineService::start(Prepared request, Sink sink) {
                          .prompt = active->request.prompt,
                          .params = active->request.params,
                          .stop = active->request.stop,
-                         .priority = active->request.priority};
+                         .priority = active->request.priority,
+                         .cache = active->request.cache};
     sequence.params.seed += static_cast<uint64_t>(i);
     sequences.push_back(std::move(sequence));
   }

@@ -37,6 +37,7 @@ class EngineService : public Service {
   ~EngineService() override;  // stop()
 
   Result<Prepared> prepare(Request request) const override;
+  Result<std::vector<Token>> tokenize(const Request& request) const override;
   RequestId start(Prepared request, Sink sink) override;
   void cancel(RequestId id) override;
   const Tokenizer& tokenizer() const override;

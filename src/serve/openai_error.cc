@@ -9,19 +9,30 @@ struct Kind {
   const char* code;
 };
 
+// Clients choose their exception by status, and whether to try again (408, 409, 429, 5xx); agents
+// match on codes.
+constexpr Kind kKinds[] = {{400, "invalid_request_error", "invalid_request"},
+                           {401, "authentication_error", "invalid_api_key"},
+                           {403, "permission_error", "permission_denied"},
+                           {404, "invalid_request_error", "not_found"},
+                           {405, "invalid_request_error", "method_not_allowed"},
+                           {408, "timeout_error", "timeout"},
+                           {409, "invalid_request_error", "conflict"},
+                           {411, "invalid_request_error", "length_required"},
+                           {413, "invalid_request_error", "content_too_large"},
+                           {414, "invalid_request_error", "uri_too_long"},
+                           {415, "invalid_request_error", "unsupported_media_type"},
+                           {417, "invalid_request_error", "expectation_failed"},
+                           {422, "invalid_request_error", "unprocessable"},
+                           {429, "rate_limit_error", "rate_limit_exceeded"},
+                           {431, "invalid_request_error", "header_too_large"},
+                           {501, "not_supported_error", "not_supported"},
+                           {503, "unavailable_error", "unavailable"},
+                           {504, "timeout_error", "timeout"},
+                           {505, "invalid_request_error", "http_version_not_supported"}};
+constexpr Kind kOther{500, "server_error", "internal_error"};
+
 const Kind& kind_of(int status) {
-  static constexpr Kind kKinds[] = {{400, "invalid_request_error", ""},
-                                    {401, "authentication_error", "invalid_api_key"},
-                                    {404, "invalid_request_error", "not_found"},
-                                    {405, "invalid_request_error", "method_not_allowed"},
-                                    {408, "timeout_error", "timeout"},
-                                    {413, "invalid_request_error", "content_too_large"},
-                                    {415, "invalid_request_error", "unsupported_media_type"},
-                                    {417, "invalid_request_error", "expectation_failed"},
-                                    {429, "rate_limit_error", "rate_limit_exceeded"},
-                                    {431, "invalid_request_error", "header_too_large"},
-                                    {503, "unavailable_error", "unavailable"}};
-  static constexpr Kind kOther{500, "server_error", "internal_error"};
   for (const Kind& kind : kKinds)
     if (kind.status == status) return kind;
   return kOther;
@@ -56,18 +67,28 @@ ApiError api_error(int status, std::string message) {
 }
 
 ApiError api_error(const Error& error, const std::string& input_field) {
-  ApiError out = api_error(status_of(error.code), error.what);
-  out.param = error.field;
-  if (error.field == "input") out.param = input_field;
-  if (error.field == "input_length") {
-    out.param = input_field;
+  const bool missing = error.code == Code::kNotFound && !error.field.empty();
+  ApiError out = api_error(missing ? 400 : status_of(error.code), error.what);
+  out.param = error.field == "input" || error.field == "input_length" ? input_field : error.field;
+  if (error.field == "input_length")
     out.code = "context_length_exceeded";
-  } else if (error.code == Code::kInvalid) {
+  else if (missing)
+    out.code = "missing_required_parameter";
+  else if (error.code == Code::kInvalid)
     out.code = "invalid_value";
-  } else if (error.code == Code::kUnsupported) {
+  else if (error.code == Code::kUnsupported)
     out.code = "unsupported_value";
-  }
   return out;
+}
+
+ApiError unknown_model(const std::string& name, const std::string& served) {
+  constexpr size_t kMostTold = 200;
+  ApiError error =
+      api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
+                                 name.substr(0, kMostTold), served));
+  error.param = "model";
+  error.code = "model_not_found";
+  return error;
 }
 
 Json error_json(const ApiError& error) {

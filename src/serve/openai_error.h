@@ -1,5 +1,5 @@
 // serve/openai_error.h -- failures as OpenAI's API words them:
-// {"error": {"message", "type", "param", "code"}}.
+// {"error": {"message", "type", "param", "code"}}. One table from status to type and code.
 #pragma once
 #include <string>
 
@@ -19,8 +19,12 @@ struct ApiError {
 
 // Type and code follow from the status where nothing better is known.
 ApiError api_error(int status, std::string message);
-// `input_field` is what this endpoint calls its input: "messages" or "prompt".
+// `input_field` is what this endpoint calls its input: "messages" or "prompt". Error::field may be
+// "input" or "input_length" as Service::prepare says; kNotFound with a field is a field that is
+// missing from the body.
 ApiError api_error(const Error& error, const std::string& input_field);
+// 404; the name is told, shortened. A path without a route has the code route_not_found instead.
+ApiError unknown_model(const std::string& name, const std::string& served);
 
 Json error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/json_text.h"
+#include "serve/openai_body.h"
 
 namespace skiff {
 namespace {
@@ -68,8 +69,9 @@ void Generation::start(std::vector<Prepared> prompts) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
     const auto* text = std::get_if<std::string>(&call_.prompts[i]);
+    const bool exact = call_.request.truncate_prompt == 0 && call_.request.begun.empty();
     if (call_.echo)
-      info.echo = text ? *text : tokenizer.decode(info.tokens, call_.request.skip_special);
+      info.echo = text && exact ? *text : tokenizer.decode(info.tokens, call_.request.skip_special);
     prompts_.push_back(std::move(info));
   }
   for (size_t i = 0; i < prompts.size(); ++i)
@@ -272,15 +274,6 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
   return all;
 }
 
-ApiError unknown_model(const Front& front, const std::string& name) {
-  ApiError error =
-      api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
-                                 name.substr(0, 200), front.config.model_names[0]));
-  error.param = "model";
-  error.code = "model_not_found";
-  return error;
-}
-
 }  // namespace
 
 void generate(Front& front, Endpoint endpoint, HttpRequest request,
@@ -294,19 +287,13 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
     busy.headers.emplace_back("Retry-After", "1");
     return reply->send(std::move(busy));
   }
-  // Keys keep their order: a template prints tools as the client wrote them.
-  JsonLimits limits;
-  limits.max_bytes = front.config.http.max_body;
-  auto body = parse_ordered_json(request.body, limits);
-  if (!body) {
-    ApiError error = api_error(400, body.error().what);
-    error.code = "invalid_json";
-    return refuse(error);
-  }
+  const auto json = read_body(front, request);
+  if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
-  auto call = parse_openai_call(*body, endpoint, front.config.defaults);
+  auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, front.config.defaults);
   if (!call) return refuse(api_error(call.error(), input));
-  if (!front.knows_model(call->model)) return refuse(unknown_model(front, call->model));
+  if (auto error = check_unknown(front, call->unknown_fields)) return refuse(*error);
+  if (auto error = check_model(front, call->model)) return refuse(*error);
   auto prompts = prepare_all(front.service, *call);
   if (!prompts) {
     ApiError error = api_error(prompts.error(), input);

@@ -1,20 +1,25 @@
 // serve/openai_prompt.h -- the input half of a request body: messages, tools, prompts, token ids.
 #pragma once
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
 #include "serve/openai_params.h"
+#include "serve/openai_values.h"
 
 namespace skiff {
 
-// Appends to `out`; false if `value` is not a list of integers in [0, 2^31).
-bool read_token_ids(const OrderedJson& value, std::vector<Token>& out);
+MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation);
+// Variables for the template. Those that the server sets itself are refused.
+MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conversation);
+// A list of token ids, or a list of such lists.
+MaybeProblem read_prompt_token_ids(const OrderedJson& value, OpenAiCall& call);
 
-// What is wrong, if anything.
-std::optional<std::string> read_tools(const OrderedJson& value, Conversation& conversation);
+// Checks each message and joins its text parts.
+Result<OrderedJson> read_message_list(const OrderedJson& messages);
+// nullopt, or why the two cannot be had together, or not for these messages.
+std::optional<Error> check_continuation(const Conversation& conversation,
+                                        std::optional<bool> add_generation_prompt);
 
 // Both fill call.prompts.
 std::optional<Error> read_messages(const OrderedJson& body, OpenAiCall& call);

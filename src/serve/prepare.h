@@ -3,6 +3,7 @@
 #pragma once
 #include "serve/engine_service.h"
 #include "serve/service.h"
+#include "serve/special_text.h"
 
 namespace skiff {
 
@@ -11,10 +12,14 @@ struct PrepareContext {
   const Tokenizer& tokenizer;
   const ChatTemplate* chat_template = nullptr;  // may be null
   size_t longest_piece = 1;                     // bytes of the longest token
+  const SpecialText* special = nullptr;         // null: messages may spell special tokens
 };
 
 // Error::field as Service::prepare says. params.seed stays as given.
 Result<Prepared> prepare_request(Request request, const PrepareContext& context);
+
+// Service::tokenize.
+Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context);
 
 size_t longest_piece(const Tokenizer& tokenizer);
 

@@ -1,4 +1,4 @@
-// What orchestrators and dashboards ask: health, metrics, version, load.
+// What orchestrators and dashboards ask: health, metrics, version.
 #include "serve/openai_error.h"
 #include "serve/protocols.h"
 
@@ -18,14 +18,6 @@ HttpResponse health(const Front& front) {
   const Status status = front.service.health();
   if (!status) return unavailable(status.error().what, kRetrySeconds);
   return fine();
-}
-
-HttpResponse load(const Front& front) {
-  const ServiceLoad load = front.service.load();
-  return json_response({{"server_load", load.running + load.waiting},
-                        {"running", load.running},
-                        {"waiting", load.waiting},
-                        {"kv_cache_usage", load.kv_used}});
 }
 
 HttpResponse metrics(const Front& front) {
@@ -53,7 +45,6 @@ std::vector<Route> probe_routes(Front& front) {
       {"GET", "/ping", answer(health), Access::kOpen},
       {"POST", "/ping", answer(health), Access::kOpen},
       {"GET", "/metrics", answer(metrics)},
-      {"GET", "/load", answer(load)},
       {"GET", "/version", answer([](const Front& front) {
          return json_response({{"version", front.config.version}});
        })},

@@ -27,8 +27,9 @@ constexpr int kRetrySeconds = 5;
 
 std::vector<Route> all_routes(Front& front) {
   std::vector<Route> routes;
-  for (auto& protocol : {openai_routes(front), probe_routes(front)})
+  for (auto& protocol : {openai_routes(front), tokenize_routes(front), probe_routes(front)})
     routes.insert(routes.end(), protocol.begin(), protocol.end());
+  for (Route& route : info_routes(front, routes)) routes.push_back(std::move(route));
   return routes;
 }
 

@@ -29,9 +29,15 @@ struct Request {
   bool ignore_eos = false;                // else the model's EOS tokens are added to stop.tokens
   bool skip_special = true;               // special tokens leave no text
   bool add_special = true;                // a raw prompt gets BOS, where the tokenizer adds one
+  bool template_special = false;          // the same for a conversation, whose template has it
+  bool message_special = false;           // what users and tools wrote may spell special tokens
+  std::vector<Token> begun;               // a reply begun elsewhere, put behind the prompt
+  int truncate_prompt = 0;                // keep the last so many tokens; -1: what leaves room for
+                                          // max_tokens; 0: refuse what is too long
   std::vector<std::string> bad_words;     // each becomes params.bad_words, with and without a space
   int n = 1;                              // sequences; number i draws with seed + i
   int priority = 0;                       // lower first
+  CacheSharing cache;                     // of the prefix cache
 };
 
 struct Usage {
@@ -63,6 +69,7 @@ struct Prepared {
   std::vector<Token> eos;  // those of stop.tokens that are no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
+  CacheSharing cache;
 };
 
 using RequestId = uint64_t;
@@ -88,6 +95,9 @@ class Service {
   // prompt that cannot be used, "input_length" for one that does not fit the context, else the
   // name that OpenAI's API has for the offending value (temperature, n, logit_bias, ...).
   virtual Result<Prepared> prepare(Request request) const = 0;
+  // The prompt's tokens as prepare() would find them, also where they are too many for the context
+  // (to 64 bytes of text for each of its positions, or a megabyte). Nothing else is checked.
+  virtual Result<std::vector<Token>> tokenize(const Request& request) const = 0;
   // Never blocks. `sink` may be called before this returns. A service that is stopping answers
   // through the sink, with Finish::kExhausted for every sequence.
   virtual RequestId start(Prepared request, Sink sink) = 0;

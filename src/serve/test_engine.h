@@ -23,7 +23,14 @@ class ByteTokenizer : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> out;
     if (options.add_special) out.push_back(kBos);
-    for (unsigned char c : text) out.push_back(c);
+    while (!text.empty()) {
+      int32_t token = static_cast<unsigned char>(text[0]);
+      if (options.parse_special)
+        for (int32_t special : {kBos, kEos})
+          if (text.starts_with(pieces_[special])) token = special;
+      out.push_back(token);
+      text.remove_prefix(pieces_[token].size());
+    }
     return out;
   }
   std::string_view piece(int32_t token) const override {
@@ -49,7 +56,8 @@ class ByteTokenizer : public Tokenizer {
   std::vector<std::string> pieces_;
 };
 
-// "role:content;" for each message; refuses the role "bad".
+// "role:content;" for each message, and the tools and variables if there are any; the last ';' is
+// left out where the final message is continued. Refuses the role "bad".
 class PlainTemplate : public ChatTemplate {
  public:
   Result<std::string> render(const Conversation& conversation) const override {
@@ -59,7 +67,10 @@ class PlainTemplate : public ChatTemplate {
       out += message["role"].get<std::string>() + ":" +
              (message["content"].is_string() ? message["content"].get<std::string>() : "") + ";";
     }
+    if (conversation.continue_final_message) out.pop_back();
     if (!conversation.tools.is_null()) out += "tools:" + conversation.tools.dump();
+    if (!conversation.kwargs.empty()) out += "kwargs:" + conversation.kwargs.dump();
+    if (!conversation.add_generation_prompt && !conversation.continue_final_message) out += "end";
     return out;
   }
 };

@@ -1,0 +1,48 @@
+// What the server tells about itself: its configuration, and the routes that it answers.
+#include <map>
+
+#include "serve/openai_error.h"
+#include "serve/protocols.h"
+
+namespace skiff {
+namespace {
+
+// FastDeploy's "load" is this list; the numbers beside it are what others call load.
+Json v1_routes(const std::vector<Route>& routes) {
+  std::map<std::string, Json> methods;
+  for (const Route& route : routes)
+    if (route.path.starts_with("/v1")) methods[route.path].push_back(route.method);
+  Json list = Json::array();
+  for (auto& [path, names] : methods)
+    list.push_back({{"path", path}, {"methods", std::move(names)}, {"tags", Json::array()}});
+  return list;
+}
+
+HttpResponse load(const Front& front, const Json& routes) {
+  const ServiceLoad load = front.service.load();
+  return json_response({{"server_load", load.running + load.waiting},
+                        {"running", load.running},
+                        {"waiting", load.waiting},
+                        {"kv_cache_usage", load.kv_used},
+                        {"routes", routes}});
+}
+
+}  // namespace
+
+std::vector<Route> info_routes(Front& front, const std::vector<Route>& others) {
+  return {
+      {"GET", "/load",
+       [&front, routes = v1_routes(others)](HttpRequest, std::shared_ptr<HttpReply> reply) {
+         reply->send(load(front, routes));
+       }},
+      {"GET", "/config-info",
+       [&front](HttpRequest, std::shared_ptr<HttpReply> reply) {
+         const OrderedJson& info = front.config.config_info;
+         const auto replace = OrderedJson::error_handler_t::replace;
+         reply->send(
+             {.status = 200, .body = info.is_null() ? "{}" : info.dump(-1, ' ', false, replace)});
+       }},
+  };
+}
+
+}  // namespace skiff

@@ -1,0 +1,23 @@
+// serve/openai_body.h -- what the OpenAI routes do before they know what is asked: bytes to JSON,
+// and whether the model is ours.
+#pragma once
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "serve/front.h"
+#include "serve/openai_error.h"
+
+namespace skiff {
+
+// The body as JSON; keys keep their order, because a template prints tools as the client wrote
+// them. The Content-Type is not asked for: clients forget it, and nothing but JSON is understood.
+std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequest& request);
+
+// A 404 unless the server goes by that name.
+std::optional<ApiError> check_model(const Front& front, const std::string& name);
+
+// Unknown fields are told to the log (level debug), or refused if the server is strict about them.
+std::optional<ApiError> check_unknown(const Front& front, const std::vector<std::string>& fields);
+
+}  // namespace skiff

@@ -1,0 +1,160 @@
+// POST /tokenize and /detokenize in vLLM's shapes: what a prompt becomes, and back.
+#include "serve/openai_body.h"
+#include "serve/openai_logprobs.h"
+#include "serve/openai_prompt.h"
+#include "serve/openai_values.h"
+#include "serve/protocols.h"
+
+namespace skiff {
+namespace {
+
+Error invalid(std::string field, std::string what) {
+  return Error{Code::kInvalid, std::move(what), std::move(field)};
+}
+
+// Reads optional fields of one body and keeps the first thing that is wrong.
+class Reader {
+ public:
+  explicit Reader(const OrderedJson& body) : body_(body) {}
+
+  // Calls `read(value)`, which gives a MaybeProblem, if the field is there.
+  template <class Read>
+  void field(const char* name, Read read) {
+    const auto found = body_.find(name);
+    if (error_ || found == body_.end() || found->is_null()) return;
+    if (auto problem = read(*found))
+      error_ = Error{problem->code, fmt::format("{} {}", name, problem->what), name};
+  }
+  void boolean(const char* name, bool& out) {
+    field(name, [&](const OrderedJson& value) { return read_boolean(value, out); });
+  }
+  void string(const char* name, std::string& out) {
+    field(name, [&](const OrderedJson& value) { return read_string(value, out); });
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const OrderedJson& body_;
+  std::optional<Error> error_;
+};
+
+struct TokenizeCall {
+  std::string model;
+  Request request;
+  bool token_strings = false;
+};
+
+std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& call) {
+  Conversation conversation;
+  std::optional<bool> prompt_asked;
+  Reader reader(body);
+  reader.field("add_generation_prompt", [&](const OrderedJson& value) {
+    return read_boolean(value, prompt_asked.emplace());
+  });
+  reader.boolean("continue_final_message", conversation.continue_final_message);
+  reader.boolean("add_special_tokens", call.request.template_special);
+  reader.boolean("parse_special_tokens", call.request.message_special);
+  reader.string("chat_template", call.request.chat_template);
+  reader.field("chat_template_kwargs",
+               [&](const OrderedJson& value) { return read_template_kwargs(value, conversation); });
+  reader.field("tools", [&](const OrderedJson& value) { return read_tools(value, conversation); });
+  if (reader.error()) return reader.error();
+  auto messages = read_message_list(body.at("messages"));
+  if (!messages) return messages.error();
+  conversation.messages = std::move(*messages);
+  conversation.add_generation_prompt = prompt_asked.value_or(!conversation.continue_final_message);
+  if (auto error = check_continuation(conversation, prompt_asked)) return error;
+  call.request.input = std::move(conversation);
+  return std::nullopt;
+}
+
+std::optional<Error> read_text(const OrderedJson& body, TokenizeCall& call) {
+  Reader reader(body);
+  std::string text;
+  reader.string("prompt", text);
+  reader.boolean("add_special_tokens", call.request.add_special);
+  call.request.input = std::move(text);
+  return reader.error();
+}
+
+Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
+  if (!body.is_object()) return invalid("", "the body must be a JSON object");
+  const bool chat = body.contains("messages") && !body.at("messages").is_null();
+  if (!chat && !body.contains("prompt"))
+    return Error{Code::kNotFound, "prompt or messages is required", "prompt"};
+  if (chat && body.contains("prompt") && !body.at("prompt").is_null())
+    return invalid("prompt", "only one of prompt and messages can be given");
+  TokenizeCall call;
+  Reader reader(body);
+  reader.string("model", call.model);
+  reader.boolean("return_token_strs", call.token_strings);
+  if (reader.error()) return *reader.error();
+  if (auto error = chat ? read_conversation(body, call) : read_text(body, call)) return *error;
+  return call;
+}
+
+Json strings_of(const std::vector<Token>& tokens, const Tokenizer& tokenizer) {
+  Json strings = Json::array();
+  for (Token token : tokens) strings.push_back(token_text(tokenizer, token));
+  return strings;
+}
+
+HttpResponse tokenize(const Front& front, const OrderedJson& body) {
+  auto call = read_tokenize(body);
+  if (!call) return error_response(api_error(call.error(), "prompt"));
+  if (auto error = check_model(front, call->model)) return error_response(*error);
+  const bool chat = std::holds_alternative<Conversation>(call->request.input);
+  const auto tokens = front.service.tokenize(call->request);
+  if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));
+  return json_response(
+      {{"count", tokens->size()},
+       {"max_model_len", front.service.max_model_len()},
+       {"tokens", *tokens},
+       {"token_strs",
+        call->token_strings ? strings_of(*tokens, front.service.tokenizer()) : Json()}});
+}
+
+std::optional<Error> check_ids(const std::vector<Token>& tokens, const Tokenizer& tokenizer) {
+  for (Token token : tokens)
+    if (token >= tokenizer.vocab_size())
+      return invalid("tokens", fmt::format("tokens has id {}, but the vocabulary is [0, {})", token,
+                                           tokenizer.vocab_size()));
+  return std::nullopt;
+}
+
+HttpResponse detokenize(const Front& front, const OrderedJson& body) {
+  const auto refuse = [](const Error& error) { return error_response(api_error(error, "tokens")); };
+  if (!body.is_object()) return refuse(invalid("", "the body must be a JSON object"));
+  std::string model;
+  std::optional<std::vector<Token>> tokens;
+  Reader reader(body);
+  reader.string("model", model);
+  reader.field("tokens",
+               [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
+  if (reader.error()) return refuse(*reader.error());
+  if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
+  if (auto error = check_model(front, model)) return error_response(*error);
+  const Tokenizer& tokenizer = front.service.tokenizer();
+  if (auto error = check_ids(*tokens, tokenizer)) return refuse(*error);
+  return json_response({{"prompt", tokenizer.decode(*tokens, /*skip_special=*/false)}});
+}
+
+}  // namespace
+
+std::vector<Route> tokenize_routes(Front& front) {
+  const auto answer = [&front](HttpResponse (*make)(const Front&, const OrderedJson&)) {
+    return [&front, make](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      const auto body = read_body(front, request);
+      const auto* json = std::get_if<OrderedJson>(&body);
+      reply->send(json ? make(front, *json) : error_response(std::get<ApiError>(body)));
+    };
+  };
+  return {
+      {"POST", "/tokenize", answer(tokenize)},
+      {"POST", "/v1/tokenize", answer(tokenize)},
+      {"POST", "/detokenize", answer(detokenize)},
+      {"POST", "/v1/detokenize", answer(detokenize)},
+  };
+}
+
+}  // namespace skiff
