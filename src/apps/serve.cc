@@ -99,6 +99,29 @@ Progress loading_progress(const Args& args, Server& server) {
   };
 }
 
+// Everything but what opens doors: a setting is told, a key never.
+OrderedJson config_info(const Args& args, const Llm& llm) {
+  const EngineConfig& engine = llm.config();
+  OrderedJson parameters = OrderedJson::object();
+  for (const FlagGroup& group : flag_groups())
+    for (const Flag& flag : group.flags)
+      if (flag.standing == Standing::kApplied && (flag.commands & kServe) != 0 &&
+          flag.name != "api-key")
+        parameters[std::string(flag.name)] = args.text(flag.name);
+  return {{"version", SKIFF_VERSION},
+          {"model", engine.model},
+          {"architecture", llm.model().spec.arch},
+          {"device", engine.device},
+          {"dtype", name(engine.dtype)},
+          {"max_model_len", engine.max_model_len},
+          {"max_num_seqs", engine.max_num_seqs},
+          {"max_num_batched_tokens", engine.max_num_batched_tokens},
+          {"block_size", engine.block_size},
+          {"num_blocks", llm.memory().blocks},
+          {"threads", engine.threads},
+          {"parameters", std::move(parameters)}};
+}
+
 // What SIGHUP asks for.
 void reload(const Args& args, Server& server) {
   const auto keys = api_keys(args);
@@ -154,7 +177,7 @@ int run_serve(const Args& args) {
   EngineService service(service_config(args, model_names(args, folder).front(), *llm, *tokenizer),
                         port, events, tokenizer, chat);
   catch_signals();
-  server->open(service);
+  server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
 
   serve_until_signal(args, *server);

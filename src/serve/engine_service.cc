@@ -231,7 +231,8 @@ std::shared_ptr<Active> EngineService::Impl::make_active(Prepared request, Sink 
          .text = std::make_unique<Detokenizer>(
              *tokenizer, DetokenizerOptions{.stops = request.stop_strings,
                                             .include_stop = request.include_stop,
-                                            .skip_special = request.skip_special}),
+                                            .skip_special = request.skip_special,
+                                            .min_tokens = request.params.min_tokens}),
          .prompt_logprobs = {}});
   active->request = std::move(request);
   return active;

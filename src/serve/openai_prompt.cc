@@ -112,14 +112,8 @@ MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conver
   if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
   if (value.size() > kMaxKwargs)
     return Problem{fmt::format("has {} entries, at most {} are allowed", value.size(), kMaxKwargs)};
-  // What the request has fields for, and arguments of the reference's function that are no
-  // variables: as variables they would replace what the server sets.
-  for (const char* reserved :
-       {"messages", "conversation", "tools", "add_generation_prompt", "continue_final_message",
-        "chat_template", "tokenize", "return_dict", "return_tensors", "padding", "truncation",
-        "max_length", "return_assistant_tokens_mask", "tokenizer_kwargs", "bos_token", "eos_token",
-        "raise_exception", "strftime_now"})
-    if (value.contains(reserved)) return Problem{fmt::format("must not set \"{}\"", reserved)};
+  if (const auto reserved = find_reserved_variable(value))
+    return Problem{fmt::format("must not set \"{}\"", *reserved)};
   conversation.kwargs = value;
   return std::nullopt;
 }

@@ -128,6 +128,11 @@ Result<std::string> render(const Conversation& conversation, const std::string& 
                      "server with --chat-template");
     return context.chat_template->render(conversation);
   }
+  if (context.chat_template) {
+    auto text = context.chat_template->render_with(own_template, conversation);
+    if (text) return text;
+    return invalid("chat_template", text.error().what);
+  }
   auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
                                                     {"eos_token", context.tokenizer.eos()}});
   if (!made) return invalid("chat_template", made.error().what);

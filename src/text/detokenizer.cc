@@ -30,6 +30,7 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
       finder_(options_.stops) {}
 
 std::string Detokenizer::push(int32_t token) {
+  ++pushed_;
   if (stopped_ || (options_.skip_special && tokenizer_.is_special(token))) return {};
   bytes_ += tokenizer_.piece(token);
   const size_t tail = unfinished_tail(bytes_);
@@ -46,6 +47,7 @@ std::string Detokenizer::flush() {
 }
 
 std::string Detokenizer::take(std::string_view text) {
+  if (pushed_ <= options_.min_tokens) return std::string(text);
   for (const char byte : text) {
     held_ += byte;
     if (finder_.push(byte)) return stop();

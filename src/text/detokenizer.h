@@ -13,6 +13,7 @@ struct DetokenizerOptions {
   std::vector<std::string> stops;  // any number, any length; empty or invalid UTF-8: ignored
   bool include_stop = false;       // the stop string itself is part of the text
   bool skip_special = true;
+  int min_tokens = 0;  // no stop is looked for in the text of so many tokens at the beginning
 };
 
 // The text continues what came before it, so a leading space stays. The reply ends with the stop
@@ -38,6 +39,7 @@ class Detokenizer {
   DetokenizerOptions options_;
   StopFinder finder_;
   std::string bytes_;  // the beginning of a character
+  int pushed_ = 0;     // tokens
   std::string held_;   // whole characters not yet given out
   std::string stop_found_;
   bool stopped_ = false;

@@ -101,6 +101,17 @@ TEST(Detokenizer, EqualsTheDefinitionHoweverTextIsCut) {
   EXPECT_LT(stopped, 19000);
 }
 
+TEST(Detokenizer, AStopCountsOnlyBehindMinTokens) {
+  const std::vector<std::string> tokens = {"a", "b", "c", "a", "b", "d", "</s>"};
+  const auto said = [&](int min_tokens) {
+    return stream(Pieces(tokens), {.stops = {"ab"}, .min_tokens = min_tokens}).text;
+  };
+  EXPECT_EQ(said(0), "");
+  EXPECT_EQ(said(1), "abc") << "the first stop began too early";
+  EXPECT_EQ(said(3), "abc");
+  EXPECT_EQ(said(4), "abcabd");
+}
+
 TEST(Detokenizer, RandomBytesBecomeWhatUtf8SanitizedSays) {
   const std::string common = "\xF0\x9F\x98\x80\xE4\xB8\xC3 a\xED\xA0";
   std::mt19937 random(4);

@@ -78,3 +78,20 @@ def test_token_ids_come_with_their_text(server):
     assert len(message["completion_token_ids"]) == reply["usage"]["completion_tokens"]
     assert "What is the capital of France?" in message["prompt_tokens"]
     assert message["content"] in message["completion_tokens"]
+
+
+def test_config_info_tells_settings_and_no_keys(server):
+    info = json.loads(server.get("/config-info"))
+    assert info["max_model_len"] > 0 and info["num_blocks"] > 0 and info["dtype"]
+    assert info["parameters"]["enable-logprob"] == "true"
+    assert not any("api-key" == name for name in info["parameters"])
+
+
+def test_stop_strings_wait_for_min_tokens(server):
+    plain = json.loads(post(server, "/v1/completions", STORY))["choices"][0]["text"]
+    stop = plain[:2]
+    cut = json.loads(post(server, "/v1/completions", {**STORY, "stop": [stop]}))
+    assert cut["choices"][0]["text"] == ""
+    late = json.loads(post(server, "/v1/completions", {**STORY, "stop": [stop], "min_tokens": 6}))
+    assert late["choices"][0]["text"].startswith(stop)
+    assert late["usage"]["completion_tokens"] >= 6
