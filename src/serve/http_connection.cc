@@ -243,16 +243,20 @@ void HttpConnection::dispatch() {
   exchange_ = std::make_shared<HttpExchange>(
       core_, weak_from_this(), request_.method == "HEAD", head_->minor() == 1,
       keeps_alive(request_, head_->minor()), request_.request_id, extra_headers());
-  net::post(core_->workers,
-            [core = core_, exchange = exchange_, request = std::move(request_)]() mutable {
-              auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
-              try {
-                core->hooks.handler(std::move(request), reply);
-              } catch (const std::exception& e) {
-                spdlog::error("a request handler threw: {}", escaped(e.what()));
-                reply->send(core->hooks.failure(500, "internal error"));
-              }
-            });
+  const bool at_once = core_->hooks.at_once && core_->hooks.at_once(request_);
+  auto answer = [core = core_, exchange = exchange_, request = std::move(request_)]() mutable {
+    auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
+    try {
+      core->hooks.handler(std::move(request), reply);
+    } catch (const std::exception& e) {
+      spdlog::error("a request handler threw: {}", escaped(e.what()));
+      reply->send(core->hooks.failure(500, "internal error"));
+    }
+  };
+  if (at_once)
+    answer();
+  else
+    net::post(core_->workers, std::move(answer));
   if (in_.size() < kMaxAhead) read();
 }
 

@@ -76,6 +76,9 @@ struct HttpHooks {
   // Sees a request whose head is there and whose body is not; a response refuses it before the
   // body is read. Runs on an I/O thread; must be quick.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> early;
+  // True for what the handler answers at once: it is then called on an I/O thread instead of a
+  // worker, so that probes do not queue behind long prompts. As quick.
+  std::function<bool(const HttpRequest&)> at_once;
   // What the response to this request carries beside its own headers. As quick.
   std::function<HttpHeaders(const HttpRequest&)> headers;
   // As quick.

@@ -45,6 +45,11 @@ std::optional<HttpResponse> Router::refuse(const HttpRequest& request) const {
   return std::nullopt;
 }
 
+bool Router::is_probe(const HttpRequest& request) const {
+  const Route* route = find(request);
+  return route != nullptr && route->access == Access::kOpen;
+}
+
 void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
   if (auto refused = refuse(request)) return reply->send(std::move(*refused));
   find(request)->handler(std::move(request), std::move(reply));

@@ -33,6 +33,8 @@ class Router {
   // path, 405 for a known one with another method. Does not need the body. HEAD is answered by
   // GET's handler.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
+  // Open routes are probes: their handlers must not block.
+  bool is_probe(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 
  private:

@@ -119,6 +119,9 @@ HttpHooks Server::Impl::hooks() {
     auto preflight = cors.preflight(request);
     return preflight ? preflight : current()->router.refuse(request);
   };
+  hooks.at_once = [this](const HttpRequest& request) {
+    return current()->router.is_probe(request);
+  };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;
   return hooks;

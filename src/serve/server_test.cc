@@ -107,6 +107,31 @@ TEST(ServerTest, ProbesAreOpen) {
   }
 }
 
+// One worker thread, and it is busy: orchestrators must not take that for death.
+TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
+  HttpConfig config = local_config();
+  config.worker_threads = 1;
+  std::atomic<bool> busy{false}, over{false};
+  HttpServer server(
+      config, {.handler =
+                   [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+                     if (request.path == "/work") {
+                       busy = true;
+                       while (!over) std::this_thread::yield();
+                     }
+                     reply->send(plain(200, request.path));
+                   },
+               .failure = plain,
+               .at_once = [](const HttpRequest& request) { return request.path == "/live"; }});
+  server.start();
+  TestClient worker(server.port());
+  worker.send_raw("GET /work HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ASSERT_TRUE(eventually([&] { return busy.load(); }));
+  EXPECT_EQ(TestClient(server.port()).call("GET", "/live").status, 200);
+  over = true;
+  EXPECT_EQ(worker.response().body, "/work");
+}
+
 TEST(ServerTest, KeysAreReadAsClientsSendThem) {
   Running server(locked());
   for (const char* headers :
