@@ -41,10 +41,13 @@ class Queue {
   std::vector<T> drain(bool wait) {
     std::unique_lock lock(mutex_);
     if (wait) changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
-    std::vector<T> all(std::make_move_iterator(values_.begin()),
-                       std::make_move_iterator(values_.end()));
-    values_.clear();
-    return all;
+    return take_all();
+  }
+  // Blocks until there is something even if the queue is closed: for one who awaits an answer.
+  std::vector<T> drain_some() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !values_.empty(); });
+    return take_all();
   }
   bool closed() const {
     std::lock_guard lock(mutex_);
@@ -52,6 +55,13 @@ class Queue {
   }
 
  private:
+  std::vector<T> take_all() {  // with mutex_ held
+    std::vector<T> all(std::make_move_iterator(values_.begin()),
+                       std::make_move_iterator(values_.end()));
+    values_.clear();
+    return all;
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> values_;  // guarded by mutex_

@@ -5,22 +5,33 @@
 namespace skiff {
 
 Engine::Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-               size_t depth)
+               size_t depth, TierIo* tiers)
     : scheduler_(scheduler),
       runner_(runner),
       inbox_(inbox),
       outbox_(std::move(outbox)),
-      depth_(depth) {
+      depth_(depth),
+      tiers_(tiers) {
   SKIFF_CHECK(depth >= 1);
 }
 
 void Engine::take(Command& command) {
   if (const auto* cancel = std::get_if<Cancel>(&command)) return scheduler_.cancel(cancel->id);
+  if (const auto* answer = std::get_if<TierDone>(&command)) return scheduler_.done(*answer);
   auto& sequence = std::get<NewSequence>(command);
   const SeqId id = sequence.id;
   const Status status = scheduler_.add(std::move(sequence));
   if (status) return;
   outbox_({{.seq = id, .finish = Finish::kExhausted, .why = status.error().what}});
+}
+
+// Work for the file's thread, and news for callers.
+void Engine::report() {
+  for (TierJob& job : scheduler_.take_jobs()) {
+    SKIFF_CHECK(tiers_ != nullptr, "the cache has a file that nobody reads");
+    tiers_->start(std::move(job));
+  }
+  outbox_(scheduler_.take_events());
 }
 
 void Engine::run(const std::atomic<bool>& abort) {

@@ -7,6 +7,7 @@
 
 #include "base/queue.h"
 #include "engine/runner.h"
+#include "engine/tier_io.h"
 #include "sched/scheduler.h"
 
 namespace skiff {
@@ -18,27 +19,31 @@ class Engine {
   using Outbox = std::function<void(std::vector<Event>)>;
 
   // depth 1: wait for each step. depth 2: plan a step while the one before it computes. All must
-  // outlive the engine.
-  Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox, size_t depth);
+  // outlive the engine; `tiers` is needed where the scheduler's cache has a file, and answers in
+  // the inbox.
+  Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox, size_t depth,
+         TierIo* tiers = nullptr);
 
   // One turn: takes the commands that are there, plans and launches a step, and commits the oldest
   // one in flight if `depth` are or nothing else can be done. Blocks while there is no work at all
-  // and the inbox is open.
+  // and the inbox is open, or if it awaits().
   void step() {
-    for (Command& command : inbox_.drain(/*wait=*/idle())) take(command);
+    for (Command& command : awaits() ? inbox_.drain_some() : inbox_.drain(/*wait=*/idle()))
+      take(command);
     StepPlan plan = scheduler_.plan();
     const bool ran = !plan.empty();
-    SKIFF_CHECK(ran || !flying_.empty() || scheduler_.idle(), "the scheduler is stuck");
+    stalled_ = !ran && flying_.empty() && !scheduler_.idle();
+    SKIFF_CHECK(!stalled_ || scheduler_.awaits_answer(), "the scheduler is stuck");
     if (ran) {
       runner_.launch(plan);
       flying_.push_back(std::move(plan));
     }
-    outbox_(scheduler_.take_events());
+    report();
     if (flying_.size() >= depth_ || (!ran && !flying_.empty())) {
       scheduler_.commit(flying_.front(), runner_.wait(flying_.front().step));
       flying_.pop_front();
       ++steps_;
-      outbox_(scheduler_.take_events());
+      report();
     }
   }
 
@@ -47,16 +52,21 @@ class Engine {
   void run(const std::atomic<bool>& abort);
 
   bool idle() const { return scheduler_.idle() && flying_.empty(); }
+  // Nothing can be done until a lower tier of the cache answers (or another command comes).
+  bool awaits() const { return stalled_; }
   uint64_t steps() const { return steps_; }  // committed
 
  private:
   void take(Command& command);
+  void report();
 
   Scheduler& scheduler_;
   Runner& runner_;
   Queue<Command>& inbox_;
   Outbox outbox_;
   size_t depth_;
+  TierIo* tiers_;
+  bool stalled_ = false;
   uint64_t steps_ = 0;
   std::deque<StepPlan> flying_;
 };

@@ -8,7 +8,10 @@
 #include <thread>
 
 #include "engine/fake_runner.h"
+#include "engine/fake_tier_io.h"
 #include "engine/random_case.h"
+#include "engine/temp_dir.h"
+#include "engine/tier_thread.h"
 
 namespace skiff {
 namespace {
@@ -16,14 +19,40 @@ namespace {
 struct Totals {
   long cases = 0, steps = 0, preemptions = 0, evictions = 0, cached = 0, reopened = 0, drafted = 0,
        kept = 0, cancelled = 0, stopped = 0, full = 0, cut_reports = 0;
+  TierStats tiers, on_disk;
 };
+
+void add(TierStats& sum, const TierStats& part) {
+  sum.host_tokens += part.host_tokens;
+  sum.file_tokens += part.file_tokens;
+  sum.saves += part.saves;
+  sum.loads += part.loads;
+  sum.reads += part.reads;
+  sum.writes += part.writes;
+  sum.failures += part.failures;
+  sum.skipped += part.skipped;
+}
 
 struct Setup {
   int block_size, num_blocks;
   Limits limits;
   size_t depth;
   bool share, drafts;
+  TierConfig tiers;
+  FakeTierIo::Faults faults;
 };
+
+void choose_tiers(Setup& s, std::mt19937_64& rng) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  if (!s.share || rng() % 4 == 0) return;
+  s.tiers.host_slots = rng() % 4 ? pick(1, 40) : pick(1, 4);
+  s.tiers.file_records = rng() % 3 ? pick(1, 40) : 0;
+  s.tiers.spill = s.tiers.file_records == 0 || rng() % 2;
+  s.tiers.saves_per_step = pick(1, 16);
+  if (rng() % 2) s.faults = {.read = 0.2 * pick(0, 5), .write = 0.1 * pick(0, 5)};
+}
 
 Setup random_setup(std::mt19937_64& rng) {
   const auto pick = [&](int low, int high) {
@@ -49,6 +78,7 @@ Setup random_setup(std::mt19937_64& rng) {
   s.depth = static_cast<size_t>(pick(1, 2));
   s.share = rng() % 4 != 0;
   s.drafts = rng() % 2;
+  choose_tiers(s, rng);
   return s;
 }
 
@@ -130,37 +160,55 @@ void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
   ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
 }
 
-void run_case(uint64_t seed, Totals& totals) {
-  std::mt19937_64 rng(seed);
-  const Setup setup = random_setup(rng);
-  const std::vector<NewSequence> requests = random_requests(rng);
-  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share);
-  Scheduler scheduler(setup.limits, cache);
-  FakeRunner runner(
-      {setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts, seed});
-  Queue<Command> inbox;
-  Listener listener;
-  Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
-  run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng);
+// Whoever answers for the file: the fake one, or a thread with a real one.
+struct Answering {
+  std::unique_ptr<TierIo> io;
+  std::function<void(bool)> between = [](bool) {};
+  std::vector<StoredBlock> stored;
+};
+using MakeAnswering = std::function<Answering(FakeRunner&, Queue<Command>&)>;
 
-  const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
-  for (const NewSequence& in : requests) {
-    const Heard& got = listener.of(in.id);
-    ASSERT_NO_FATAL_FAILURE(expect_same(got, oracle(in, capacity), in));
-    totals.cancelled += got.finish == Finish::kCancelled;
-    totals.stopped += got.finish == Finish::kStop;
-    totals.full += static_cast<int>(in.prompt.size() + got.tokens.size()) == capacity;
-    totals.cut_reports += in.params.prompt_logprobs != kNoLogprobs &&
-                          static_cast<int>(in.prompt.size()) > setup.limits.max_logit_rows;
-  }
+void check_end(CacheIndex& cache, const Scheduler& scheduler, const Setup& setup) {
   BlockTable all;
   ASSERT_EQ(cache.num_free(), setup.num_blocks) << "a block leaked";
   ASSERT_TRUE(cache.grow(all, setup.num_blocks * setup.block_size));
   ASSERT_EQ(std::set(all.blocks.begin(), all.blocks.end()).size(), all.blocks.size());
-  const SchedulerStats stats = scheduler.stats();
-  ASSERT_EQ(stats.running + stats.waiting, 0);
+  ASSERT_EQ(scheduler.stats().running + scheduler.stats().waiting, 0);
   ASSERT_EQ(scheduler.free_slots(), setup.limits.max_seqs);
+}
+
+void count(const Heard& got, const NewSequence& in, const Setup& setup, int capacity, Totals& t) {
+  t.cancelled += got.finish == Finish::kCancelled;
+  t.stopped += got.finish == Finish::kStop;
+  t.full += static_cast<int>(in.prompt.size() + got.tokens.size()) == capacity;
+  t.cut_reports += in.params.prompt_logprobs != kNoLogprobs &&
+                   static_cast<int>(in.prompt.size()) > setup.limits.max_logit_rows;
+}
+
+TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uint64_t seed,
+               const MakeAnswering& make, Totals& totals) {
+  std::mt19937_64 rng(~seed);
+  FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
+                     seed, setup.tiers.host_slots});
+  Queue<Command> inbox;
+  const Answering answering = make(runner, inbox);
+  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
+                   answering.stored);
+  Scheduler scheduler(setup.limits, cache);
+  Listener listener;
+  Engine engine(
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, answering.io.get());
+  run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng, answering.between);
+
+  const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
+  for (const NewSequence& in : requests) {
+    const Heard& got = listener.of(in.id);
+    expect_same(got, oracle(in, capacity), in);
+    if (testing::Test::HasFatalFailure()) return {};
+    count(got, in, setup, capacity, totals);
+  }
+  const SchedulerStats stats = scheduler.stats();
+  check_end(cache, scheduler, setup);
   ++totals.cases;
   totals.steps += runner.counts().steps;
   totals.preemptions += static_cast<long>(stats.preemptions);
@@ -169,15 +217,70 @@ void run_case(uint64_t seed, Totals& totals) {
   totals.reopened += runner.counts().reopened;
   totals.drafted += runner.counts().drafted;
   totals.kept += runner.counts().kept;
+  return stats.tiers;
+}
+
+void run_case(uint64_t seed, Totals& totals) {
+  std::mt19937_64 rng(seed);
+  const Setup setup = random_setup(rng);
+  const std::vector<NewSequence> requests = random_requests(rng);
+  const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
+    if (setup.tiers.file_records == 0) return {};
+    auto io = std::make_unique<FakeTierIo>(runner, inbox, setup.faults, seed);
+    const auto between = [&rng, file = io.get()](bool must) { file->answer(must + rng() % 3); };
+    return {std::move(io), between, {}};
+  };
+  add(totals.tiers, play(setup, requests, seed, make, totals));
+}
+
+// The same with the real thread and a real file, whose bytes somebody changes meanwhile; then once
+// more, as after a restart.
+void run_file_case(uint64_t seed, Totals& totals) {
+  std::mt19937_64 rng(seed);
+  Setup setup = random_setup(rng);
+  setup.share = true;
+  setup.tiers = {.host_slots = 2 + static_cast<int>(rng() % 20), .spill = rng() % 2 == 0};
+  const std::vector<NewSequence> requests = random_requests(rng);
+  const TempDir dir;
+  const bool damage = rng() % 2;
+  const StoreOptions options{.dir = dir.path(),
+                             .max_bytes = 4096 * (2 + rng() % 40),
+                             .payload = static_cast<size_t>(setup.block_size) * sizeof(Token),
+                             .block_size = setup.block_size};
+  for (int life = 0; life < 2; ++life) {
+    auto store = BlockStore::open(options);
+    ASSERT_NE(store, nullptr);
+    setup.tiers.file_records = store->num_records();
+    const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
+      const std::vector<StoredBlock> stored = store->found();
+      const auto slot = [&](int i) { return std::as_writable_bytes(runner.slot(i)); };
+      const auto between = [&](bool) {
+        if (damage && rng() % 8 == 0) dir.damage(rng, 4096);
+      };
+      return {std::make_unique<TierThread>(std::move(store), slot, inbox), between, stored};
+    };
+    add(totals.on_disk, play(setup, requests, seed, make, totals));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+void print(const char* what, const TierStats& t) {
+  std::printf(
+      "%s: tokens from host memory %zu, from the file %zu; blocks saved %zu, loaded %zu, read %zu, "
+      "written %zu, failed %zu, skipped %zu\n",
+      what, t.host_tokens, t.file_tokens, t.saves, t.loads, t.reads, t.writes, t.failures,
+      t.skipped);
 }
 
 TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
   Totals t;
   for (uint64_t seed = 0; seed < 10000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    run_case(seed, t);
+    seed % 25 == 0 ? run_file_case(seed, t) : run_case(seed, t);
     if (HasFatalFailure()) return;
   }
+  print("tiers", t.tiers);
+  print("tiers on disk", t.on_disk);
   std::printf(
       "cases %ld steps %ld preemptions %ld (reopened with output %ld) evictions %ld "
       "cached tokens %ld drafted %ld kept %ld cancelled %ld stopped %ld full %ld "
@@ -195,6 +298,12 @@ TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
   EXPECT_GT(t.stopped, 1000);
   EXPECT_GT(t.full, 100);
   EXPECT_GT(t.cut_reports, 100);
+  EXPECT_GT(t.tiers.host_tokens, 1000u);
+  EXPECT_GT(t.tiers.file_tokens, 1000u);
+  EXPECT_GT(t.tiers.failures, 1000u);
+  EXPECT_GT(t.tiers.skipped, 1000u);
+  EXPECT_GT(t.on_disk.file_tokens, 100u);
+  EXPECT_GT(t.on_disk.failures, 100u);
 }
 
 NewSequence request(SeqId id, int prompt, int max_tokens) {

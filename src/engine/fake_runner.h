@@ -2,6 +2,8 @@
 // whose next token is a hash of the context, read back through the page tables. A block freed
 // early, shared wrongly, rolled back badly or published too soon changes the text.
 #pragma once
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <random>
 #include <span>
@@ -36,6 +38,7 @@ class FakeRunner : public Runner {
     size_t depth = 1;
     bool drafts = false;  // propose guesses, three of four right
     uint64_t seed = 1;
+    int host_slots = 0;
   };
   struct Counts {
     long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
@@ -44,12 +47,44 @@ class FakeRunner : public Runner {
   explicit FakeRunner(const Options& options)
       : options_(options),
         memory_(static_cast<size_t>(options.num_blocks * options.block_size), 0),
+        host_(static_cast<size_t>(options.host_slots * options.block_size), 0),
         slots_(static_cast<size_t>(options.limits.max_seqs)),
         rng_(options.seed) {}
 
+  // A step is computed at once, or as late as it may be: what others do to its slots of host
+  // memory meanwhile would show.
   void launch(const StepPlan& plan) override {
-    SKIFF_CHECK(results_.size() < options_.depth, "too many steps in flight");
+    launched_.push_back(plan);
+    SKIFF_CHECK(launched_.size() + results_.size() <= options_.depth, "too many steps in flight");
+    if (options_.host_slots == 0 || rng_() % 2) catch_up();
+  }
+
+  StepResult wait(uint64_t step) override {
+    catch_up();
+    SKIFF_CHECK(!results_.empty() && results_.begin()->first == step, "waits out of order");
+    return std::move(results_.extract(step).mapped());
+  }
+
+  std::span<Token> slot(int i) { return part(host_, i); }
+  const Counts& counts() const { return counts_; }
+
+ private:
+  void catch_up() {
+    for (; !launched_.empty(); launched_.pop_front()) run(launched_.front());
+  }
+
+  std::span<Token> part(std::vector<Token>& memory, int i) {
+    const auto size = static_cast<size_t>(options_.block_size);
+    SKIFF_CHECK((static_cast<size_t>(i) + 1) * size <= memory.size());
+    return std::span(memory).subspan(static_cast<size_t>(i) * size, size);
+  }
+
+  void run(const StepPlan& plan) {
     check_limits(plan);
+    for (const BlockCopy& copy : plan.saves)
+      std::ranges::copy(part(memory_, copy.block), slot(copy.slot).begin());
+    for (const BlockCopy& copy : plan.loads)
+      std::ranges::copy(slot(copy.slot), part(memory_, copy.block).begin());
     for (const OpenSlot& open : plan.opened) {
       counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
       slots_.at(static_cast<size_t>(open.slot)) = {open, open.history};
@@ -66,14 +101,6 @@ class FakeRunner : public Runner {
     results_[plan.step] = std::move(result);
   }
 
-  StepResult wait(uint64_t step) override {
-    SKIFF_CHECK(!results_.empty() && results_.begin()->first == step, "waits out of order");
-    return std::move(results_.extract(step).mapped());
-  }
-
-  const Counts& counts() const { return counts_; }
-
- private:
   struct Slot {
     OpenSlot open;
     std::vector<Token> history;  // as the sampler would know it
@@ -154,6 +181,8 @@ class FakeRunner : public Runner {
 
   Options options_;
   std::vector<Token> memory_;  // [num_blocks, block_size]
+  std::vector<Token> host_;    // [host_slots, block_size]
+  std::deque<StepPlan> launched_;
   std::vector<Slot> slots_;
   std::map<uint64_t, StepResult> results_;
   Counts counts_;

@@ -10,9 +10,11 @@
 #include "base/log.h"
 #include "engine/device_runner.h"
 #include "engine/engine.h"
+#include "engine/fingerprint.h"
 #include "engine/ledger.h"
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
+#include "engine/tier_thread.h"
 #include "model/kv_cache.h"
 
 namespace skiff {
@@ -35,6 +37,7 @@ Event refusal(SeqId id) {
 // What comes of loading, in the order of loading.
 struct Loaded {
   explicit Loaded(EngineConfig wanted);
+  void open_tiers();
 
   Ledger ledger;
   ModelConfig model;
@@ -43,6 +46,9 @@ struct Loaded {
   MemoryPlan memory;
   LoadedModel weights;
   std::optional<KvCache> kv;
+  TierConfig tiers;
+  HostBlocks host;
+  std::unique_ptr<BlockStore> store;  // null: there is no file
 };
 
 Loaded::Loaded(EngineConfig wanted) {
@@ -63,6 +69,28 @@ Loaded::Loaded(EngineConfig wanted) {
   ledger.close("load");
   kv.emplace(model.spec, memory.blocks, config.block_size, config.dtype, ops->device());
   ledger.close("kv");
+  if (memory.host_slots == 0) return;
+  open_tiers();
+  ledger.close("tiers");
+}
+
+void Loaded::open_tiers() {
+  const BlockKey fingerprint = fingerprint_of(config);
+  tiers = {.spill = config.swap_space_gb > 0,
+           .fingerprint = std::string(fingerprint.begin(), fingerprint.end())};
+  if (!config.storage_path.empty())
+    store = BlockStore::open({.dir = config.storage_path,
+                              .max_bytes = static_cast<uint64_t>(config.storage_gb * kBytesPerGb),
+                              .payload = memory.kv_block,
+                              .block_size = config.block_size,
+                              .fingerprint = fingerprint});
+  if (store) tiers.file_records = store->num_records();
+  if (store && !config.quiet)
+    spdlog::info("{}: {} of at most {} blocks of {} tokens are there", config.storage_path,
+                 store->found().size(), store->num_records(), config.block_size);
+  if (!store && !tiers.spill) return;
+  tiers.host_slots = memory.host_slots;
+  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype);
 }
 
 class LocalLlm final : public Llm {
@@ -82,6 +110,7 @@ class LocalLlm final : public Llm {
   void deliver(std::vector<Event> events);
   void serve();
   void publish_stats();
+  std::unique_ptr<TierThread> start_tiers();
 
   Loaded loaded_;
   Sink sink_;
@@ -91,6 +120,7 @@ class LocalLlm final : public Llm {
   StepExecutor executor_;
   DeviceRunner runner_;
   Queue<Command> inbox_;
+  std::unique_ptr<TierThread> tiers_;  // null: there is no file
   Engine engine_;
   StatsBoard board_;
   std::atomic<bool> abort_ = false;
@@ -105,17 +135,26 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
       sink_(std::move(sink)),
       limits_(limits_of(loaded_.config, loaded_.model.spec)),
       cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching,
-             random_seed()),
+             random_seed(), loaded_.tiers,
+             loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
       scheduler_(limits_, cache_),
-      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_),
+      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_,
+                &loaded_.host),
       runner_(executor_),
+      tiers_(start_tiers()),
       engine_(
           scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-          static_cast<size_t>(loaded_.config.steps_in_flight)) {
+          static_cast<size_t>(loaded_.config.steps_in_flight), tiers_.get()) {
   publish_stats();
   loaded_.ledger.close("engine");
   if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
   thread_ = std::thread([this] { serve(); });
+}
+
+std::unique_ptr<TierThread> LocalLlm::start_tiers() {
+  if (!loaded_.store) return nullptr;
+  return std::make_unique<TierThread>(
+      std::move(loaded_.store), [this](int slot) { return loaded_.host.slot(slot); }, inbox_);
 }
 
 void LocalLlm::submit(NewSequence sequence) {
@@ -150,7 +189,8 @@ void LocalLlm::publish_stats() {
                 .prompt_tokens = s.prompt_tokens,
                 .cached_tokens = s.cached_tokens,
                 .generation_tokens = s.generation_tokens,
-                .preemptions = s.preemptions});
+                .preemptions = s.preemptions,
+                .tiers = s.tiers});
 }
 
 void LocalLlm::serve() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "kv/tiers.h"
 #include "message/request.h"
 #include "model/loader.h"
 #include "model/memory_plan.h"
@@ -32,6 +33,10 @@ struct EngineConfig {
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
   int steps_in_flight = 2;      // 1: wait for each step
+  double swap_space_gb = 0;     // host memory for blocks that the device has no room for
+  std::string storage_path;     // a folder for blocks that survive a restart; empty: none
+  double storage_gb = 0;        // most bytes of it
+  std::string version;          // of the engine: blocks of another are not used
   bool quiet = false;           // no progress bar, plan or ledger on stderr
   Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
 };
@@ -41,6 +46,7 @@ struct EngineStats {
   int running = 0, waiting = 0;
   int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
+  TierStats tiers;                    // of lower tiers of the prefix cache; 0 without them
   double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
 };
 

@@ -2,6 +2,7 @@
 // cancelled, and what came back for each.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <utility>
@@ -62,14 +63,17 @@ inline std::vector<Command> shuffled_commands(const std::vector<NewSequence>& se
   return out;
 }
 
-// Sends the commands a few at a time between steps, until all is done.
-inline void run_commands(Engine& engine, Queue<Command>& inbox, std::vector<Command> commands,
-                         std::mt19937_64& rng) {
+// Sends the commands a few at a time between steps, until all is done. `between` is called before
+// each step; with true, it must make a tier answer, or one will by itself.
+inline void run_commands(
+    Engine& engine, Queue<Command>& inbox, std::vector<Command> commands, std::mt19937_64& rng,
+    const std::function<void(bool)>& between = [](bool) {}) {
   size_t sent = 0;
   while (sent < commands.size() || !engine.idle()) {
     size_t n = rng() % 3 ? 0 : rng() % 5;
     if (engine.idle()) n = std::max<size_t>(n, 1);  // an idle engine would wait for ever
     for (; n > 0 && sent < commands.size(); --n) inbox.push(std::move(commands[sent++]));
+    between(engine.awaits());
     engine.step();
   }
 }

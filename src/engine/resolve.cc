@@ -1,9 +1,11 @@
 #include "engine/resolve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "base/load_error.h"
+#include "model/kv_cache.h"
 
 namespace skiff {
 namespace {
@@ -43,6 +45,35 @@ int rows_of(const EngineConfig& config) {
   return config.max_num_batched_tokens;
 }
 
+void check_tiers(const EngineConfig& config) {
+  constexpr double kMostGb = 1 << 20;
+  const auto check = [&](const char* flag, double gb) {
+    if (!(gb >= 0 && gb <= kMostGb))
+      fail_load("{} is {}; it must be from 0 to {} GB", flag, gb, kMostGb);
+  };
+  check("--swap-space", config.swap_space_gb);
+  check("--kvcache-storage-size", config.storage_gb);
+  const bool file = !config.storage_path.empty();
+  if ((file || config.swap_space_gb > 0) && !config.prefix_caching)
+    fail_load("{} keeps cached prefixes and needs --enable-prefix-caching",
+              file ? "--kvcache-storage-backend" : "--swap-space");
+}
+
+// With a file at least so many that a whole context can be on its way.
+int host_slots(const EngineConfig& config, const ModelSpec& spec) {
+  constexpr int kBesides = 32, kMostSlots = 1 << 24;
+  const auto block =
+      static_cast<double>(KvCache::bytes_per_block(spec, config.block_size, config.dtype));
+  const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block);
+  if (config.swap_space_gb > 0 && slots < 1)
+    fail_load("--swap-space is {} GB, less than one block of {} bytes", config.swap_space_gb,
+              block);
+  const int in_swap = static_cast<int>(std::min<double>(slots, kMostSlots));
+  if (config.storage_path.empty()) return in_swap;
+  const int context = (config.max_model_len + config.block_size - 1) / config.block_size;
+  return std::max(in_swap, context + kBesides);
+}
+
 }  // namespace
 
 EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
@@ -57,6 +88,7 @@ EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
               config.memory_utilization);
   if (config.dtype != DType::kF32 && config.dtype != DType::kBF16)
     fail_load("--dtype is {}; it must be float32 or bfloat16", name(config.dtype));
+  check_tiers(config);
   config.max_model_len = context_of(config, spec);
   config.max_num_batched_tokens = rows_of(config);
   if (config.threads == 0)
@@ -84,6 +116,7 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) 
           .max_seqs = limits.max_seqs,
           .max_model_len = limits.max_context,
           .num_blocks_override = config.num_blocks_override,
+          .host_slots = host_slots(config, spec),
           .available = static_cast<size_t>(available)};
 }
 

@@ -12,6 +12,8 @@ EngineConfig resolved(EngineConfig config, const ModelSpec& spec);
 // What the scheduler, the batch and the memory plan go by; of a resolved config.
 Limits limits_of(const EngineConfig& config, const ModelSpec& spec);
 
+constexpr double kBytesPerGb = 1 << 30;
+
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec);
 
 // "cpu" or "reference". Throws LoadError.

@@ -5,8 +5,9 @@
 namespace skiff {
 
 StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv,
-                           DType act, const Limits& limits)
+                           DType act, const Limits& limits, HostBlocks* host)
     : kv_(kv),
+      host_(host),
       mesh_(make_solo_mesh()),
       arena_(Buffer(ops.device(),
                     Decoder::arena_bytes(model.spec, act, limits.max_rows, limits.max_logit_rows))),
@@ -15,7 +16,15 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       builder_(limits, kv.front().page_size),
       last_(static_cast<size_t>(limits.max_seqs), 0) {}
 
+void StepExecutor::copy_blocks(const StepPlan& plan) {
+  SKIFF_CHECK(host_ != nullptr || (plan.saves.empty() && plan.loads.empty()));
+  for (const BlockCopy& copy : plan.saves) host_->save(kv_, copy.block, copy.slot);
+  for (const BlockCopy& copy : plan.loads) host_->load(kv_, copy.slot, copy.block);
+}
+
 StepResult StepExecutor::run(const StepPlan& plan) {
+  copy_blocks(plan);
+  if (plan.spans.empty()) return {.step = plan.step};
   for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
   const RaggedBatch& batch = builder_.build(plan, last_);
   arena_.reset();

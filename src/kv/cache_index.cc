@@ -1,48 +1,119 @@
 #include "kv/cache_index.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace skiff {
 
-CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed)
+CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed,
+                       const TierConfig& tiers, std::span<const StoredBlock> stored)
     : block_size_(block_size),
       share_(share_prefixes),
       pool_(num_blocks),
-      tree_(pool_, block_size, seed) {}
+      tree_(pool_, block_size, seed) {
+  if (tiers.host_slots == 0) return;
+  SKIFF_CHECK(share_, "lower tiers hold shared prefixes");
+  tiers_.emplace(tiers, num_blocks, block_size, seed);
+  tiers_->restore(stored);
+}
 
 int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
-  SKIFF_CHECK(table.blocks.empty());
-  if (share_ && table.sharing.share) table.blocks = tree_.match(tokens, table.sharing.salt);
+  SKIFF_CHECK(table.blocks.empty() && table.found.empty());
+  if (share_ && table.sharing.share) {
+    table.blocks = tree_.match(tokens, table.sharing.salt);
+    if (tiers_) table.found = tiers_->ready({keys_of(table, tokens), tokens, table.blocks.size()});
+  }
   table.published = static_cast<int>(table.blocks.size());
-  return table.published * block_size_;
+  return static_cast<int>(table.blocks.size() + table.found.size()) * block_size_;
+}
+
+std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
+                                              std::span<const Token> tokens) const {
+  const auto size = static_cast<size_t>(block_size_), n = tokens.size() / size;
+  for (size_t i = table.keys.size(); i < n; ++i) {
+    const BlockKey parent =
+        i > 0 ? table.keys[i - 1] : root_key(tiers_->fingerprint(), table.sharing.salt);
+    table.keys.push_back(child_key(parent, tokens.subspan(i * size, size)));
+  }
+  return std::span(table.keys).first(n);
+}
+
+bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
+  if (!tiers_ || !table.sharing.share) return false;
+  const bool awaited =
+      tiers_->fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
+  if (awaited) table.held_at = tiers_->answers();
+  return awaited;
+}
+
+bool CacheIndex::held(const BlockTable& table) const {
+  return tiers_ && table.held_at == tiers_->answers();
+}
+
+void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size) {
+  const std::vector<int> found = std::exchange(table.found, {});
+  for (const int slot : found) tiers_->hold(slot);
+  const bool room = grow(table, size);
+  SKIFF_CHECK(room, "no room for {} tokens", size);
+  const size_t here = static_cast<size_t>(table.published);
+  for (size_t i = 0; i < found.size(); ++i) tiers_->load(found[i], table.blocks[here + i]);
+  insert(table, tokens, static_cast<int>(here + found.size()) * block_size_, /*loaded=*/true);
 }
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {
   const int need = blocks_for(tokens) - static_cast<int>(table.blocks.size());
   if (need > num_free()) return false;
-  if (need > pool_.num_free())
-    evictions_ += static_cast<uint64_t>(tree_.evict(need - pool_.num_free()));
+  if (need > pool_.num_free()) {
+    const auto leaves = [&](BlockId id) {
+      if (tiers_) tiers_->evicted(id, tree_.tokens(id));
+    };
+    evictions_ += static_cast<uint64_t>(tree_.evict(need - pool_.num_free(), leaves));
+  }
   for (int i = 0; i < need; ++i) table.blocks.push_back(pool_.take());
   return true;
 }
 
 void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int computed) {
-  if (!share_ || !table.sharing.share) return;
+  if (share_ && table.sharing.share) insert(table, tokens, computed, /*loaded=*/false);
+}
+
+void CacheIndex::insert(BlockTable& table, std::span<const Token> tokens, int computed,
+                        bool loaded) {
   const auto size = static_cast<size_t>(block_size_);
   for (; table.published < computed / block_size_; ++table.published) {
     const auto i = static_cast<size_t>(table.published);
     const BlockId parent = i == 0 ? PrefixTree::kRoot : table.blocks[i - 1];
+    const BlockId mine = table.blocks[i];
     table.blocks[i] =
-        tree_.insert(parent, tokens.subspan(i * size, size), table.blocks[i], table.sharing.salt);
+        tree_.insert(parent, tokens.subspan(i * size, size), mine, table.sharing.salt);
+    if (tiers_ && table.blocks[i] == mine)
+      tiers_->published(mine, keys_of(table, tokens.first((i + 1) * size))[i], loaded);
   }
 }
 
 void CacheIndex::close(BlockTable& table) {
   for (const BlockId id : table.blocks) tree_.drop(id);
   table.blocks.clear();
+  table.found.clear();
   table.published = 0;
+}
+
+void CacheIndex::finish(StepPlan& plan) {
+  if (tiers_) tiers_->finish(plan, tree_);
+}
+
+void CacheIndex::committed(uint64_t step) {
+  if (tiers_) tiers_->committed(step);
+}
+
+void CacheIndex::done(const TierDone& answer) {
+  SKIFF_CHECK(tiers_, "there is no tier to answer");
+  tiers_->done(answer);
+}
+
+std::vector<TierJob> CacheIndex::take_jobs() {
+  return tiers_ ? tiers_->take_jobs() : std::vector<TierJob>{};
 }
 
 }  // namespace skiff

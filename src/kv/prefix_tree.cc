@@ -23,7 +23,7 @@ PrefixTree::PrefixTree(BlockPool& pool, int block_size, uint64_t seed, Hash hash
       nodes_(static_cast<size_t>(pool.num_blocks())),
       tokens_(nodes_.size() * block_size_) {}
 
-std::span<Token> PrefixTree::tokens_of(BlockId id) {
+std::span<const Token> PrefixTree::tokens(BlockId id) const {
   return std::span(tokens_).subspan(static_cast<size_t>(id) * block_size_, block_size_);
 }
 
@@ -44,7 +44,7 @@ BlockId PrefixTree::find(BlockId parent, std::span<const Token> tokens, uint64_t
   for (auto it = begin; it != end; ++it) {
     const BlockId id = it->second;
     if (node(id).parent == parent && (parent != kRoot || same_salt(id, salt)) &&
-        std::ranges::equal(tokens_of(id), tokens))
+        std::ranges::equal(this->tokens(id), tokens))
       return id;
   }
   return kRoot;
@@ -75,7 +75,7 @@ BlockId PrefixTree::insert(BlockId parent, std::span<const Token> tokens, BlockI
   if (parent != kRoot) ++node(parent).children;  // not in leaves_: the caller holds it
   node(block) = {.parent = parent, .children = 0, .known = true, .hash = hash, .dropped = 0};
   if (parent == kRoot && !salt.empty()) salts_.emplace(block, salt);
-  std::ranges::copy(tokens, tokens_of(block).begin());
+  std::ranges::copy(tokens, tokens_.begin() + int64_t{block} * std::ssize(tokens));
   index_.emplace(hash, block);
   pool_.share(block);
   return block;
@@ -103,11 +103,12 @@ void PrefixTree::add_leaf(BlockId id) {
 
 void PrefixTree::remove_leaf(BlockId id) { leaves_.erase({node(id).dropped, id}); }
 
-int PrefixTree::evict(int want) {
+int PrefixTree::evict(int want, const std::function<void(BlockId)>& before) {
   int freed = 0;
   for (; freed < want && !leaves_.empty(); ++freed) {
     const BlockId id = leaves_.begin()->second;
     leaves_.erase(leaves_.begin());
+    if (before) before(id);
     forget(id);
   }
   return freed;

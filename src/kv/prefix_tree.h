@@ -1,5 +1,6 @@
 // kv/prefix_tree.h -- which full blocks of tokens the cache already holds.
 #pragma once
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -40,8 +41,10 @@ class PrefixTree {
                  const std::string& salt = {});
   // Give back one reference on any block of the pool, in the tree or not.
   void drop(BlockId id);
-  // Free up to `want` blocks, the least recently dropped leaves first. Returns how many.
-  int evict(int want);
+  // Free up to `want` blocks, the least recently dropped leaves first; `before` sees each while the
+  // tree still knows it. Returns how many.
+  int evict(int want, const std::function<void(BlockId)>& before = {});
+  std::span<const Token> tokens(BlockId id) const;  // of a block of the tree: its own ones
   int num_evictable() const { return evictable_; }
   int size() const { return static_cast<int>(index_.size()); }  // blocks known
 
@@ -55,7 +58,6 @@ class PrefixTree {
   };
 
   Node& node(BlockId id) { return nodes_[static_cast<size_t>(id)]; }
-  std::span<Token> tokens_of(BlockId id);
   uint64_t hash_of(BlockId parent, std::span<const Token> tokens, const std::string& salt) const;
   bool same_salt(BlockId id, const std::string& salt) const;
   BlockId find(BlockId parent, std::span<const Token> tokens, uint64_t hash,

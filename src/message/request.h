@@ -59,7 +59,12 @@ struct NewSequence {
 struct Cancel {
   SeqId id;
 };
-using Command = std::variant<NewSequence, Cancel>;
+// A lower tier of the cache has done what it was asked to, or could not (see kv/tiers.h).
+struct TierDone {
+  uint64_t job = 0;
+  bool ok = false;
+};
+using Command = std::variant<NewSequence, Cancel, TierDone>;
 
 // kStop: a stop token (the last of the event's tokens). kLength: max_tokens or the context is
 // full. kExhausted: refused, see Event::why.

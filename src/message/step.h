@@ -29,14 +29,24 @@ struct OpenSlot {
   bool operator==(const OpenSlot&) const = default;
 };
 
+// All layers of one block, between the device and a slot of host memory.
+struct BlockCopy {
+  BlockId block = 0;
+  int slot = 0;
+  bool operator==(const BlockCopy&) const = default;
+};
+
+// Carried out in this order: saves (from the device), loads (to it), then the rows. So a block may
+// be handed out again in the plan that saves it, and read in the plan that loads it.
 struct StepPlan {
   uint64_t step = 0;
+  std::vector<BlockCopy> saves, loads;
   std::vector<Span> spans;
   std::vector<Token> tokens;        // rows of all spans, end to end
   std::vector<BlockId> pages;       // block tables of all spans, end to end
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
-  bool empty() const { return spans.empty(); }
+  bool empty() const { return spans.empty() && saves.empty() && loads.empty(); }
   bool operator==(const StepPlan&) const = default;
 };
 

@@ -1,5 +1,7 @@
 #include "model/kv_cache.h"
 
+#include <algorithm>
+
 namespace skiff {
 namespace {
 
@@ -24,6 +26,12 @@ size_t all_bytes(const ModelSpec& spec, int num_blocks, int block_size, DType dt
   return sum;
 }
 
+// The bytes of one block in a layer's keys or values.
+std::span<std::byte> block_of(const Tensor& pages, int block) {
+  const size_t size = static_cast<size_t>(pages.cols()) * bytes(pages.dtype);
+  return {static_cast<std::byte*>(pages.data) + static_cast<size_t>(block) * size, size};
+}
+
 }  // namespace
 
 size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, DType dtype) {
@@ -45,6 +53,33 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dt
     layers_.push_back({.k = view(at), .v = view(at + half), .page_size = block_size});
     at += 2 * half;
   }
+}
+
+HostBlocks::HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype)
+    : slots_(slots),
+      block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)),
+      storage_(Device{}, static_cast<size_t>(slots) * block_bytes_) {}
+
+std::span<std::byte> HostBlocks::slot(int i) const {
+  SKIFF_CHECK(i >= 0 && i < slots_, "slot {} of {}", i, slots_);
+  return {storage_.data() + static_cast<size_t>(i) * block_bytes_, block_bytes_};
+}
+
+void HostBlocks::save(std::span<const KvLayer> layers, int block, int slot) const {
+  std::byte* to = this->slot(slot).data();
+  for (const KvLayer& layer : layers)
+    for (const Tensor* pages : {&layer.k, &layer.v})
+      to = std::ranges::copy(block_of(*pages, block), to).out;
+}
+
+void HostBlocks::load(std::span<const KvLayer> layers, int slot, int block) const {
+  const std::byte* from = this->slot(slot).data();
+  for (const KvLayer& layer : layers)
+    for (const Tensor* pages : {&layer.k, &layer.v}) {
+      const auto to = block_of(*pages, block);
+      std::copy_n(from, to.size(), to.begin());
+      from += to.size();
+    }
 }
 
 }  // namespace skiff

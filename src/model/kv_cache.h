@@ -21,4 +21,24 @@ class KvCache {
   std::vector<KvLayer> layers_;
 };
 
+// Slots of host memory for whole blocks, for what lower tiers of the cache hold. A slot has the
+// keys, then the values, of each layer in turn, without gaps. Memory that was never written to is
+// not resident.
+class HostBlocks {
+ public:
+  HostBlocks() = default;
+  HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype);
+  int slots() const { return slots_; }
+  size_t block_bytes() const { return block_bytes_; }
+  std::span<std::byte> slot(int i) const;
+  // `layers` are of the spec, block size and dtype of this object, and in host memory.
+  void save(std::span<const KvLayer> layers, int block, int slot) const;
+  void load(std::span<const KvLayer> layers, int slot, int block) const;
+
+ private:
+  int slots_ = 0;
+  size_t block_bytes_ = 0;
+  Buffer storage_;
+};
+
 }  // namespace skiff

@@ -48,9 +48,10 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
           : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
   fail_load(
       "the model needs {:.3f} GiB for {}, {:.3f} GiB are available: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens, choose --dtype bfloat16, or raise "
+      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, or raise "
       "--gpu-memory-utilization\n{}",
-      gib(plan.total()), what, gib(plan.available), plan.table());
+      gib(plan.total()), what, gib(plan.available),
+      plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "", plan.table());
 }
 
 }  // namespace
@@ -62,6 +63,8 @@ std::string MemoryPlan::table() const {
          row("activations", activations, "") +
          row("kv cache", kv,
              fmt::format("{} blocks of {:.1f} KiB", blocks, static_cast<double>(kv_block) / 1024)) +
+         (host_slots > 0 ? row("host tier", host(), fmt::format("{} blocks more", host_slots))
+                         : "") +
          row("total", total(), "") +
          row("available", available, fmt::format("{:.3f} GiB stay free", gib(left)));
 }
@@ -74,7 +77,8 @@ MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;
-  const size_t fixed = plan.weights + plan.activations;
+  plan.host_slots = request.host_slots;
+  const size_t fixed = plan.weights + plan.activations + plan.host();
   const size_t room = plan.available - std::min(plan.available, fixed);
   const auto affordable = static_cast<int64_t>(room / plan.kv_block);
   plan.blocks = request.num_blocks_override > 0

@@ -15,14 +15,17 @@ struct MemoryRequest {
   int max_seqs = 8;
   int max_model_len = 2048;
   int num_blocks_override = 0;  // > 0: exactly so many blocks
+  int host_slots = 0;           // blocks in the host tier of the prefix cache
   size_t available = 0;         // bytes this process may use: available_memory() * utilization
 };
 
 struct MemoryPlan {
   size_t parameters = 0;                                                     // count
   size_t weights = 0, activations = 0, kv_block = 0, kv = 0, available = 0;  // bytes
-  int blocks = 0;
-  size_t total() const { return weights + activations + kv; }
+  int blocks = 0, host_slots = 0;
+  size_t host() const { return static_cast<size_t>(host_slots) * kv_block; }
+  // The device is the host: both tiers come out of one memory.
+  size_t total() const { return weights + activations + kv + host(); }
   std::string table() const;  // a few aligned lines for people
 };
 

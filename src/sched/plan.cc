@@ -1,6 +1,7 @@
 // The planning half of Scheduler; scheduler.cc has the rest.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sched/plan_builder.h"
 #include "sched/scheduler.h"
@@ -22,6 +23,7 @@ StepPlan Scheduler::plan() {
   // A step that had to push a sequence out is no time to let one in.
   if (roomy && holder_ == nullptr && preemptions == counters_.preemptions) admit(step);
   StepPlan plan = step.take();
+  cache_.finish(plan);
   if (!plan.empty()) ++step_;
   return plan;
 }
@@ -120,27 +122,54 @@ void Scheduler::admit(PlanBuilder& step) {
   int reserved = reserved_blocks();
   Partial partial = count_partial();
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (free_slots_.empty() || step.rows_left() == 0) return;
+    if (free_slots_.empty() || step.rows_left() == 0) return read_ahead();
     Sequence& s = *it->second;
     ++it;
-    if (s.known() > step.rows_for(s) && !may_be_partial(s, partial)) {
+    if ((s.known() > step.rows_for(s) && !may_be_partial(s, partial)) || cache_.held(s.table)) {
       if (++skipped > kMostSkipped) return;
       continue;
     }
-    s.planned = cache_.open(s.table, std::span(s.tokens).first(static_cast<size_t>(s.reusable())));
+    open(s);
     const bool rows = step.rows_for(s) > 0;
-    if (rows && fits(s, reserved)) {
+    const bool room = rows && fits(s, reserved);
+    if (room && fetch(s)) continue;
+    if (room) {
       start(s, step);
       reserved += reserve_of(s);
       partial.add(s);
       for (Sequence* waits : passed) ++waits->overtaken;
       continue;
     }
-    cache_.close(s.table);
-    s.planned = 0;
+    close(s);
     passed.push_back(&s);
     if (!rows || s.overtaken >= limits_.policy.max_overtakes || passed.size() > kMostPassed) return;
   }
+}
+
+void Scheduler::open(Sequence& s) {
+  s.planned = cache_.open(s.table, std::span(s.tokens).first(static_cast<size_t>(s.reusable())));
+}
+
+void Scheduler::close(Sequence& s) {
+  cache_.close(s.table);
+  s.planned = 0;
+}
+
+// Of an opened sequence: must it wait for the file? Then it is closed.
+bool Scheduler::fetch(Sequence& s) {
+  const auto tokens = std::span(s.tokens).first(static_cast<size_t>(s.reusable()));
+  if (!cache_.fetch(s.table, tokens)) return false;
+  close(s);
+  return true;
+}
+
+// Who is next need not wait for the file once it is let in.
+void Scheduler::read_ahead() {
+  if (!cache_.has_file() || waiting_.empty()) return;
+  Sequence& s = *waiting_.begin()->second;
+  if (std::exchange(read_ahead_, s.id) == s.id) return;
+  open(s);
+  if (!fetch(s)) close(s);
 }
 
 Scheduler::Partial Scheduler::count_partial() const {
@@ -173,7 +202,7 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
     events_.push_back({.seq = s.id, .admitted = true, .cached = s.planned});
   }
   const int count = step.rows_for(s);
-  SKIFF_CHECK(cache_.grow(s.table, s.planned + count));
+  cache_.begin(s.table, s.tokens, s.planned + count);
   step.open(s);
   step.add(s, count, 0);
 }
@@ -183,12 +212,12 @@ void Scheduler::preempt(Sequence& s) {
   ++counters_.preemptions;
   reserve_ = limits_.policy.reserve;
   if (holder_ == &s) holder_ = nullptr;
-  cache_.close(s.table);
+  close(s);
+  cache_.ask_again(s.table);
   free_slots_.push_back(s.slot);
   running_.erase(s.rank);
   waiting_.emplace(s.rank, &s);
   s.slot = -1;
-  s.planned = 0;
   s.drafts.clear();
 }
 

@@ -35,6 +35,7 @@ SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = counters_;
   stats.running = static_cast<int>(running_.size());
   stats.waiting = static_cast<int>(waiting_.size());
+  stats.tiers = cache_.tier_stats();
   return stats;
 }
 
@@ -108,6 +109,7 @@ void Scheduler::cancel_all() {
 
 void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   SKIFF_CHECK(plan.step == result.step && plan.spans.size() == result.tokens.size());
+  cache_.committed(plan.step);
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     Sequence& s = *all_.at(plan.spans[i].seq);
     --s.in_flight;

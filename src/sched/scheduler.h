@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct SchedulerStats {
   int running = 0, waiting = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // of sequences admitted, counted once each
   uint64_t generation_tokens = 0, preemptions = 0;
+  TierStats tiers;
 };
 
 // Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi-Serve, Agrawal et al.
@@ -43,6 +45,10 @@ struct SchedulerStats {
 // When blocks run out, the sequence of the highest rank number that no step in flight names gives
 // up its blocks and waits to be computed again from the tokens that it has. Sequences that ended
 // are planned no more, and freed once no step in flight names them.
+//
+// A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
+// that loads it. Where it must come from the file first, the sequence is passed by until the file
+// has answered; what did not come is computed.
 //
 // Not thread-safe.
 class Scheduler {
@@ -58,12 +64,18 @@ class Scheduler {
   void cancel(SeqId id);  // an id that is unknown or has ended is ignored
   void cancel_all();
   // Decide one step; empty when nothing can run, which, unless idle(), happens only while a step
-  // is in flight. May plan past steps still in flight.
+  // is in flight or a tier's answer is awaited. May plan past steps still in flight. A plan may
+  // have no rows, only blocks to save.
   StepPlan plan();
   // Take in what a planned step produced. Steps are committed in the order planned.
   void commit(const StepPlan& plan, const StepResult& result);
   std::vector<Event> take_events();  // what callers should hear, since last asked
-  bool idle() const { return all_.empty(); }
+  // What lower tiers should do; to be asked after plan() and commit(), and answered by done(),
+  // in any order.
+  std::vector<TierJob> take_jobs() { return cache_.take_jobs(); }
+  void done(const TierDone& answer) { cache_.done(answer); }
+  bool awaits_answer() const { return cache_.awaits_answer(); }
+  bool idle() const { return all_.empty() && !cache_.owes_saves(); }
   SchedulerStats stats() const;
   int free_slots() const { return static_cast<int>(free_slots_.size()); }
 
@@ -85,6 +97,10 @@ class Scheduler {
   Partial count_partial() const;
   bool may_be_partial(const Sequence& s, const Partial& now) const;
   bool fits(const Sequence& s, int reserved) const;
+  void open(Sequence& s);
+  void close(Sequence& s);
+  bool fetch(Sequence& s);
+  void read_ahead();
   int reserved_blocks() const;
   int reserve_of(const Sequence& s) const;
   Rank rank_of(int priority, bool is_long);
@@ -109,6 +125,7 @@ class Scheduler {
   // Wants blocks that sequences behind it have: those are not planned, so that steps in flight
   // drain and make_room() can preempt them.
   const Sequence* holder_ = nullptr;
+  std::optional<SeqId> read_ahead_;  // for whom read_ahead() looked last
   uint64_t step_ = 0, arrivals_ = 0;
   double reserve_ = 0;  // blocks for each running sequence, see Policy::reserve
   SchedulerStats counters_;

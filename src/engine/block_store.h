@@ -1,0 +1,69 @@
+// engine/block_store.h -- KV blocks in one file of a directory, for lower tiers of the cache. A
+// cache and nothing more: whatever is missing, torn, foreign or damaged is a miss.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kv/tiers.h"
+
+namespace skiff {
+
+struct StoreOptions {
+  std::string dir;
+  uint64_t max_bytes = 0;  // of the file
+  size_t payload = 0;      // bytes of one block
+  int block_size = 0;      // tokens of one block
+  BlockKey fingerprint{};  // of all that the bytes depend on besides the key
+};
+
+// Layout, little-endian: a page with the header (magic, version, geometry, fingerprint, XXH3-128),
+// then records of one size, each on a page boundary: magic, XXH3-128 of the record's head, sequence
+// number, key, XXH3-128 of the payload, tokens; the payload. Both hashes must be right and key and
+// tokens must be those asked for, or the record is not there.
+//
+// The file belongs to one process at a time (flock), is made with mode 0600 in a directory of mode
+// 0700, and is never followed through a symbolic link. Who can write to it can make the model say
+// anything: the hashes are against accidents, the owner and modes against people.
+//
+// Driven by one thread at a time.
+class BlockStore {
+ public:
+  // LoadError if the directory cannot be made or read, is a symbolic link, belongs to somebody
+  // else or is open to others' writing, is used by another process, or max_bytes is too small for
+  // one block. A file of ours for another model, version or block size is begun anew, with a
+  // warning. Null, with a warning, if the file is none of ours.
+  static std::unique_ptr<BlockStore> open(const StoreOptions& options);
+  ~BlockStore();
+  BlockStore(const BlockStore&) = delete;
+
+  int num_records() const { return num_records_; }
+  // Records whose heads are whole, oldest first.
+  const std::vector<StoredBlock>& found() const { return found_; }
+  // False if it could not be written, as when the disk is full.
+  bool write(int record, const BlockKey& key, std::span<const Token> tokens,
+             std::span<const std::byte> payload);
+  // False if this block is not there, whole; `payload` then holds anything.
+  bool read(int record, const BlockKey& key, std::span<const Token> tokens,
+            std::span<std::byte> payload);
+
+ private:
+  BlockStore(const StoreOptions& options, int file);
+  bool accept_header();
+  void begin(bool keep_records);
+  void scan();
+  size_t head_bytes() const;
+  off_t offset_of(int record) const;
+
+  const StoreOptions options_;
+  const int file_;
+  const uint64_t record_bytes_;
+  int num_records_ = 0;
+  uint64_t sequence_ = 0;  // of the newest record
+  std::vector<StoredBlock> found_;
+  std::vector<std::byte> head_;  // scratch, [head_bytes()]
+};
+
+}  // namespace skiff

@@ -1,0 +1,74 @@
+// engine/fake_tier_io.h -- for tests: a "file" that answers when it is told to, and fails as often
+// as it is told to.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/queue.h"
+#include "engine/fake_runner.h"
+#include "engine/tier_io.h"
+
+namespace skiff {
+
+// A job's slot is used until it is answered, not when it is started: whoever hands the slot to
+// somebody else meanwhile changes the text.
+class FakeTierIo : public TierIo {
+ public:
+  struct Faults {
+    double read = 0, write = 0;  // how often they fail
+  };
+  FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed)
+      : runner_(runner), inbox_(inbox), faults_(faults), rng_(seed) {}
+
+  void start(TierJob job) override {
+    if (job.kind == TierJob::Kind::kRead) scramble(job.slot);
+    jobs_.push_back(std::move(job));
+  }
+  // Answers up to n jobs, reads and writes each in order, one kind past the other at will.
+  void answer(size_t n) {
+    for (; n > 0 && !jobs_.empty(); --n) {
+      auto it = jobs_.begin();
+      if (rng_() % 2) it = std::ranges::find(jobs_, TierJob::Kind::kRead, &TierJob::kind);
+      if (it == jobs_.end()) it = jobs_.begin();
+      const TierJob job = std::move(*it);
+      jobs_.erase(it);
+      const bool ok = job.kind == TierJob::Kind::kRead ? read(job) : write(job);
+      inbox_.push(TierDone{job.id, ok});
+    }
+  }
+  bool busy() const { return !jobs_.empty(); }
+
+ private:
+  bool chance(double p) { return std::bernoulli_distribution(p)(rng_); }
+  void scramble(int slot) { std::ranges::fill(runner_.slot(slot), Token{-7}); }
+
+  bool write(const TierJob& job) {
+    const auto slot = runner_.slot(job.slot);
+    records_[job.record] = {job.key, {slot.begin(), slot.end()}};
+    if (!chance(faults_.write)) return true;
+    records_.erase(job.record);
+    return false;
+  }
+  bool read(const TierJob& job) {
+    scramble(job.slot);
+    const auto found = records_.find(job.record);
+    if (found == records_.end() || found->second.first != job.key || chance(faults_.read))
+      return false;
+    std::ranges::copy(found->second.second, runner_.slot(job.slot).begin());
+    return true;
+  }
+
+  FakeRunner& runner_;
+  Queue<Command>& inbox_;
+  Faults faults_;
+  std::mt19937_64 rng_;
+  std::deque<TierJob> jobs_;
+  std::map<int, std::pair<BlockKey, std::vector<Token>>> records_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,74 @@
+#include "engine/fingerprint.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/load_error.h"
+#include "ops/cpu/cpu_features.h"
+
+namespace skiff {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr off_t kPage = 4096, kStride = 1 << 20;
+
+struct File {
+  explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0 || fstat(fd, &info) != 0) fail_load("{}: cannot be read", path);
+  }
+  ~File() { close(fd); }
+  File(const File&) = delete;
+  int fd;
+  struct stat info {};
+};
+
+// Whole if it is short.
+std::string samples_of(const std::string& path) {
+  const File file(path);
+  const off_t stride = file.info.st_size <= kStride ? kPage : kStride;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  std::vector<char> page(kPage);
+  for (off_t at = 0; at < file.info.st_size; at += stride) {
+    const ssize_t n = pread(file.fd, page.data(), page.size(), at);
+    if (n < 0) fail_load("{}: cannot be read", path);
+    XXH3_128bits_update(state.get(), page.data(), static_cast<size_t>(n));
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  return fmt::format("{} bytes {} time {}.{} hash {:x} {:x}\n", fs::path(path).filename().string(),
+                     file.info.st_size, file.info.st_mtim.tv_sec, file.info.st_mtim.tv_nsec,
+                     hash.low64, hash.high64);
+}
+
+std::vector<std::string> weight_files(const std::string& dir) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+}  // namespace
+
+BlockKey fingerprint_of(const EngineConfig& config) {
+  const int isa = config.device == "cpu" ? static_cast<int>(cpu::best_isa()) : -1;
+  std::string text = fmt::format("skiff {} device {} {} dtype {} block {}\n", config.version,
+                                 config.device, isa, name(config.dtype), config.block_size);
+  text += samples_of((fs::path(config.model) / config.config_name).string());
+  if (config.load_format == LoadFormat::kDummy)
+    text += fmt::format("dummy weights of seed {}\n", config.seed);
+  else
+    for (const std::string& path : weight_files(config.model)) text += samples_of(path);
+  return sha256(std::as_bytes(std::span(text)));
+}
+
+}  // namespace skiff

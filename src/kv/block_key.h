@@ -1,0 +1,35 @@
+// kv/block_key.h -- what a full block is called outside the process that computed it.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "message/request.h"
+
+namespace skiff {
+
+// SHA-256 of all that the keys and values of a block depend on: the model and how it is computed
+// (the fingerprint), the salt, and every token up to the block's end, chained block by block. Two
+// blocks of one key hold the same bytes; nobody can make two different ones of one key.
+using BlockKey = std::array<uint8_t, 32>;
+
+// What the first block of a text has for a parent.
+BlockKey root_key(std::string_view fingerprint, std::string_view salt);
+BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens);
+BlockKey sha256(std::span<const std::byte> bytes);
+
+// For hash tables. The seed hides the places from those who choose the tokens.
+struct BlockKeyHash {
+  uint64_t seed = 0;
+  size_t operator()(const BlockKey& key) const {
+    uint64_t word;
+    std::memcpy(&word, key.data(), sizeof word);
+    word = (word ^ seed) * 0x9e3779b97f4a7c15ull;
+    return word ^ (word >> 32);
+  }
+};
+
+}  // namespace skiff

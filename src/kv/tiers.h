@@ -1,0 +1,142 @@
+// kv/tiers.h -- where blocks live below the device: slots of host memory, and records of a file
+// behind them. Numbers only: the copies ride in step plans, and the file's reads and writes are
+// jobs for whoever owns it, so nothing here waits, fails or knows of bytes.
+#pragma once
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/prefix_tree.h"
+#include "kv/slot_index.h"
+
+namespace skiff {
+
+struct TierConfig {
+  int host_slots = 0;    // 0: there are no lower tiers
+  int file_records = 0;  // 0: there is no file
+  // Blocks evicted from the device stay in host memory. false: slots only carry what goes to the
+  // file and comes from it.
+  bool spill = true;
+  int saves_per_step = 16;  // most blocks that a step copies only for the file's sake
+  std::string fingerprint;  // see block_key.h
+};
+
+// A record that was in the file at the start.
+struct StoredBlock {
+  int record = 0;
+  BlockKey key{};
+};
+
+// Read a record into a slot, or write a slot to a record. `key` and `tokens` say which block it
+// must be. Answered by a TierDone with the same id; not ok: the slot's contents mean nothing.
+struct TierJob {
+  enum class Kind { kRead, kWrite };
+  uint64_t id = 0;
+  Kind kind = Kind::kRead;
+  int slot = 0, record = 0;
+  BlockKey key{};
+  std::vector<Token> tokens;
+};
+
+// Since the start.
+struct TierStats {
+  uint64_t host_tokens = 0, file_tokens = 0;  // not computed again: found in host memory; in the
+                                              // file, and brought there
+  uint64_t saves = 0, loads = 0;              // blocks copied from and to the device
+  uint64_t reads = 0, writes = 0;             // of the file, in blocks, that went well
+  uint64_t failures = 0;                      // those that did not: misses, and never more
+  uint64_t skipped = 0;                       // blocks not kept or fetched for want of a free slot
+};
+
+// Three facts make this right without waiting. Steps run in the order planned, so a slot may be
+// read by a plan as soon as an earlier or the same one saves to it. A slot that a plan names is
+// pinned until that plan is committed, so the file's thread and the device never meet in one. And
+// a slot that the file's thread uses is pinned until it has answered.
+//
+// A write to the file begins when a block is published: it is saved to a slot by the next plan, at
+// most saves_per_step of them, and written when that plan is committed. Such a slot is the first
+// to be used again once written, unless its block has left the device by then.
+//
+// Not thread-safe.
+class Tiers {
+ public:
+  Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t seed);
+  void restore(std::span<const StoredBlock> oldest_first);
+  const std::string& fingerprint() const { return config_.fingerprint; }
+
+  // What a text begins with: keys and tokens of its leading blocks, of which those before `from`
+  // lie on the device already.
+  struct Text {
+    std::span<const BlockKey> keys;
+    std::span<const Token> tokens;
+    size_t from = 0;
+  };
+  // Slots of the blocks that come next, as far as host memory has them now.
+  std::vector<int> ready(const Text& text) const;
+  // Ask the file for the blocks that come next and are not in host memory, but for none before
+  // `asked`, which moves past those awaited. True if an answer is awaited that may lengthen
+  // ready().
+  bool fetch(const Text& text, size_t& asked);
+  uint64_t answers() const { return answers_; }  // to reads, so far
+
+  void hold(int slot);                 // until the plan in the making is committed
+  void load(int slot, BlockId block);  // in that plan; the slot is held
+  // The tree has come to know a block. `loaded`: by load().
+  void published(BlockId block, const BlockKey& key, bool loaded);
+  // The tree is about to forget a block, which may be overwritten from the next rows on.
+  void evicted(BlockId block, std::span<const Token> tokens);
+  // The last word on a plan.
+  void finish(StepPlan& plan, const PrefixTree& tree);
+  void committed(uint64_t step);
+  void done(const TierDone& answer);
+  std::vector<TierJob> take_jobs();  // to be started now, in this order
+
+  bool has_file() const { return file_.size() > 0; }
+  bool owes_saves() const { return num_pending_ > 0; }
+  bool awaits_answer() const { return !open_.empty(); }
+  const TierStats& stats() const { return stats_; }
+  int host_blocks() const { return host_.count(); }
+  int file_blocks() const { return file_.count(); }
+
+ private:
+  struct Flight {
+    uint64_t step = 0;
+    std::vector<int> held, writes;  // slots
+  };
+  struct OnDevice {
+    BlockKey key{};
+    bool pending = false;  // to be saved for the file
+  };
+
+  std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;
+  std::span<const Token> tokens_of(int slot) const;
+  int find_host(const BlockKey& key, std::span<const Token> tokens) const;
+  int read(const BlockKey& key, std::span<const Token> tokens);
+  int save(BlockId block, std::span<const Token> tokens);
+  void write_later(int slot);
+  void start_write(int slot);
+  void start(TierJob job);
+  void wrote(const TierJob& job, bool ok);
+  void has_read(const TierJob& job, bool ok);
+  bool wanted_by_file(const BlockKey& key) const;
+  OnDevice& block(BlockId id) { return blocks_[static_cast<size_t>(id)]; }
+
+  const TierConfig config_;
+  size_t block_size_;
+  SlotIndex host_, file_;
+  std::vector<Token> tokens_;              // [host_slots, block_size]
+  std::vector<char> writing_, from_file_;  // [host_slots]
+  std::vector<OnDevice> blocks_;           // [num_blocks]
+  std::deque<BlockId> pending_;  // those of blocks_ that are, oldest first; and some that were
+  int num_pending_ = 0, num_writing_ = 0;
+  std::vector<BlockCopy> saves_, loads_;  // of the plan in the making, as is `now_`
+  Flight now_;
+  std::deque<Flight> flights_;
+  std::vector<TierJob> jobs_;
+  std::unordered_map<uint64_t, TierJob> open_;  // without tokens
+  uint64_t last_job_ = 0, answers_ = 0, committed_ = 0;
+  TierStats stats_;
+};
+
+}  // namespace skiff
