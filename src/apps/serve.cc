@@ -185,7 +185,7 @@ int run_serve(const Args& args) {
       wind_down(*server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
   server.reset();
   service.stop();
-  llm->stop(/*drain=*/false);
+  llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return 0;
 }

@@ -22,6 +22,22 @@ std::string tokenizer_folder(const Args& args, const std::string& folder) {
   return args.given("tokenizer") ? args.text("tokenizer") : folder;
 }
 
+void read_tiers(const Args& args, EngineConfig& config) {
+  config.swap_space_gb = args.number("swap-space");
+  config.version = SKIFF_VERSION;
+  const std::string backend = args.text("kvcache-storage-backend");
+  config.storage_path = args.text("kvcache-storage-path");
+  config.storage_gb = args.number("kvcache-storage-size");
+  if (!backend.empty() && backend != "file")
+    fail_load(
+        "--kvcache-storage-backend is \"{}\", which is not there; file keeps blocks in a folder",
+        backend);
+  if (backend.empty() != config.storage_path.empty())
+    fail_load("--kvcache-storage-backend file and --kvcache-storage-path FOLDER need each other");
+}
+
+}  // namespace
+
 std::string model_folder(const Args& args, size_t index) {
   const std::vector<std::string>& words = args.positional();
   const bool named = args.given("model");
@@ -54,6 +70,7 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.num_blocks_override = static_cast<int>(args.integer("num-gpu-blocks-override"));
   config.memory_utilization = args.number("gpu-memory-utilization");
   config.prefix_caching = args.on("enable-prefix-caching");
+  read_tiers(args, config);
   config.chunked_prefill = args.on("enable-chunked-prefill");
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   if (!(args.command() & kRuns)) return config;

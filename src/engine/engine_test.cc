@@ -47,7 +47,7 @@ void choose_tiers(Setup& s, std::mt19937_64& rng) {
     return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
   };
   if (!s.share || rng() % 4 == 0) return;
-  s.tiers.host_slots = rng() % 4 ? pick(1, 40) : pick(1, 4);
+  s.tiers.host_slots = rng() % 2 ? pick(1, 40) : pick(1, 8);
   s.tiers.file_records = rng() % 3 ? pick(1, 40) : 0;
   s.tiers.spill = s.tiers.file_records == 0 || rng() % 2;
   s.tiers.saves_per_step = pick(1, 16);
@@ -255,7 +255,7 @@ void run_file_case(uint64_t seed, Totals& totals) {
       const std::vector<StoredBlock> stored = store->found();
       const auto slot = [&](int i) { return std::as_writable_bytes(runner.slot(i)); };
       const auto between = [&](bool) {
-        if (damage && rng() % 8 == 0) dir.damage(rng, 4096);
+        if (damage && rng() % 2) dir.damage(rng);
       };
       return {std::make_unique<TierThread>(std::move(store), slot, inbox), between, stored};
     };

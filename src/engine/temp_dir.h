@@ -22,12 +22,13 @@ class TempDir {
   const std::string& path() const { return path_; }
   std::string file() const { return path_ + "/blocks.skiffkv"; }
 
-  // Changes one byte of the file, after the first `from`.
-  void damage(std::mt19937_64& rng, uint64_t from) const {
-    const uint64_t size = std::filesystem::file_size(file());
-    if (size <= from) return;
+  // Changes one bit of the file, near the beginning of any page but the first.
+  void damage(std::mt19937_64& rng) const {
+    constexpr uint64_t kPage = 4096;
+    const uint64_t pages = std::filesystem::file_size(file()) / kPage;
+    if (pages < 2) return;
     std::fstream io(file(), std::ios::in | std::ios::out | std::ios::binary);
-    const auto at = static_cast<std::streamoff>(from + rng() % (size - from));
+    const auto at = static_cast<std::streamoff>((1 + rng() % (pages - 1)) * kPage + rng() % 100);
     io.seekg(at);
     const int byte = io.get();
     io.seekp(at);

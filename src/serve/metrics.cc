@@ -62,6 +62,12 @@ const std::map<std::string, std::string>& aliases() {
   return names;
 }
 
+// To what the engine has counted.
+void raise(prometheus::Counter& counter, uint64_t value) {
+  const double more = static_cast<double>(value) - counter.Value();
+  if (more > 0) counter.Increment(more);
+}
+
 const char* reason(Finish finish) {
   switch (finish) {
     case Finish::kStop:
@@ -119,6 +125,14 @@ struct Metrics::Impl {
       counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache");
   prometheus::Counter& prefix_tokens =
       counter("prefix_cache_token_num", "Prompt tokens found in the prefix cache");
+  prometheus::Counter& host_tokens =
+      counter("prefix_cpu_cache_token_num", "Prompt tokens brought back from host memory");
+  prometheus::Counter& file_tokens =
+      counter("prefix_ssd_cache_token_num", "Prompt tokens brought back from the cache's file");
+  prometheus::Counter& tier_failures = counter(
+      "prefix_cache_tier_failures_total", "Blocks that the cache's file could not give or take");
+  prometheus::Counter& tier_skips = counter("prefix_cache_tier_skipped_total",
+                                            "Blocks not kept or fetched for want of a free slot");
   prometheus::Counter& preempted =
       counter("num_preemptions_total", "Sequences that lost their memory and started again");
   std::map<Finish, prometheus::Counter*> success = [this] {
@@ -237,8 +251,11 @@ std::string Metrics::text(const EngineStats& stats, int max_sequences) {
   m.resource.Set(stats.blocks_free / total);
   const double asked = m.cache_queries.Value();
   m.hit_rate.Set(asked > 0 ? m.cache_hits.Value() / asked : 0);
-  const double more = static_cast<double>(stats.preemptions) - m.preempted.Value();
-  if (more > 0) m.preempted.Increment(more);
+  raise(m.preempted, stats.preemptions);
+  raise(m.host_tokens, stats.tiers.host_tokens);
+  raise(m.file_tokens, stats.tiers.file_tokens);
+  raise(m.tier_failures, stats.tiers.failures);
+  raise(m.tier_skips, stats.tiers.skipped);
 
   auto families = m.registry.Collect();
   const size_t own = families.size();
