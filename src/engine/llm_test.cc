@@ -11,6 +11,7 @@
 #include "base/load_error.h"
 #include "engine/random_case.h"
 #include "engine/resolve.h"
+#include "engine/temp_dir.h"
 #include "engine/test_model.h"
 
 namespace skiff {
@@ -203,7 +204,57 @@ TEST_F(LlmTest, WrongSettingsNameTheFlag) {
   EXPECT_THAT(with([](auto& c) { c.steps_in_flight = 3; }), HasSubstr("1 or 2"));
   EXPECT_THAT(with([](auto& c) { c.memory_utilization = 1.5; }), HasSubstr("utilization"));
   EXPECT_THAT(with([](auto& c) { c.dtype = DType::kF16; }), HasSubstr("--dtype"));
+  EXPECT_THAT(with([](auto& c) { c.swap_space_gb = -1; }), HasSubstr("--swap-space"));
+  EXPECT_THAT(with([](auto& c) { c.swap_space_gb = 1e-9; }), HasSubstr("less than one block"));
+  EXPECT_THAT(with([](auto& c) {
+                c.swap_space_gb = 1;
+                c.prefix_caching = false;
+              }),
+              HasSubstr("--enable-prefix-caching"));
+  EXPECT_THAT(with([](auto& c) { c.storage_path = "/tmp"; }), HasSubstr("--kvcache-storage-size"));
   EXPECT_THAT(with([](auto& c) { c.model = "/nowhere"; }), HasSubstr("/nowhere"));
+}
+
+TEST_F(LlmTest, BlocksSurviveARestart) {
+  const TempDir dir;
+  config_.storage_path = dir.path() + "/kv";
+  config_.storage_gb = 0.01;
+  std::vector<Token> first;
+  for (int life = 0; life < 2; ++life) {
+    Ear ear;
+    auto llm = Llm::start(config_, ear.sink());
+    llm->submit(request(1, 100, 12));
+    ASSERT_TRUE(ear.wait_for_ends(1));
+    llm->stop(/*drain=*/true);
+    EXPECT_EQ(ear.of(1).cached, life == 0 ? 0 : 96) << "from the first request";
+    EXPECT_EQ(llm->stats().tiers.file_tokens, life == 0 ? 0u : 96u);
+    if (life == 0) first = ear.of(1).tokens;
+    EXPECT_EQ(ear.of(1).tokens, first);
+  }
+  config_.seed = 1;  // other weights
+  Ear ear;
+  auto llm = Llm::start(config_, ear.sink());
+  llm->submit(request(1, 100, 12));
+  ASSERT_TRUE(ear.wait_for_ends(1));
+  EXPECT_EQ(ear.of(1).cached, 0);
+}
+
+TEST_F(LlmTest, EvictedBlocksComeBackFromHostMemory) {
+  config_.num_blocks_override = 32;  // one context
+  config_.swap_space_gb = 0.01;
+  auto llm = Llm::start(config_, ear_.sink());
+  for (SeqId id = 1; id <= 3; ++id) {
+    llm->submit(request(id, 200, 12));
+    ASSERT_TRUE(ear_.wait_for_ends(static_cast<int>(id)));
+  }
+  NewSequence again = request(1, 200, 12);
+  again.id = 4;
+  llm->submit(again);
+  ASSERT_TRUE(ear_.wait_for_ends(4));
+  EXPECT_EQ(ear_.of(4).cached, 192);
+  EXPECT_EQ(ear_.of(4).tokens, ear_.of(1).tokens);
+  EXPECT_EQ(llm->stats().tiers.host_tokens, 192u);
+  EXPECT_GT(llm->memory().host(), 0u);
 }
 
 TEST(Resolve, ZerosBecomeNumbers) {

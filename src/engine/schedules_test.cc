@@ -31,6 +31,7 @@ struct Setup {
   Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
   size_t depth = 1;
   bool share = false;
+  int host_slots = 0;
 };
 
 // Hands the scheduler guesses: mostly what comes next, as the requests run alone have told.
@@ -70,7 +71,7 @@ class GuessingRunner : public Runner {
 };
 
 struct Totals {
-  uint64_t preemptions = 0, evictions = 0, cached = 0;
+  uint64_t preemptions = 0, evictions = 0, cached = 0, from_host = 0;
   long kept = 0, drafted = 0;
 };
 
@@ -80,9 +81,11 @@ void run(Model& model, const Setup& setup, std::vector<Command> commands, std::m
          const Texts* guesses, Listener& listener, Totals& totals) {
   KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
              model.ops->device());
-  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share);
+  HostBlocks host(model.weights.spec, setup.host_slots, setup.block_size, model.act);
+  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0,
+                   {.host_slots = setup.host_slots});
   Scheduler scheduler(setup.limits, cache);
-  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits);
+  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host);
   DeviceRunner device(executor);
   GuessingRunner guessing(
       device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, rng());
@@ -95,6 +98,7 @@ void run(Model& model, const Setup& setup, std::vector<Command> commands, std::m
   totals.preemptions += scheduler.stats().preemptions;
   totals.cached += scheduler.stats().cached_tokens;
   totals.evictions += cache.evictions();
+  totals.from_host += cache.tier_stats().host_tokens;
   totals.kept += guessing.kept;
   totals.drafted += guessing.drafted;
 }
@@ -150,6 +154,7 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.chunked_prefill = rng() % 4 != 0;
   s.depth = static_cast<size_t>(pick(1, 2));
   s.share = rng() % 4 != 0;
+  if (s.share && rng() % 4) s.host_slots = pick(1, 100 / s.block_size + 1);
   return s;
 }
 
@@ -201,13 +206,15 @@ void check_schedules(const std::string& dir, LoadFormat format, DType act, int c
     }
   }
   std::printf(
-      "%s: preemptions %zu, evictions %zu, cached tokens %zu, drafts kept %ld of %ld, "
+      "%s: preemptions %zu, evictions %zu, cached tokens %zu (%zu from host memory), drafts kept "
+      "%ld of %ld, "
       "different tokens %zu\n",
-      dir.c_str(), totals.preemptions, totals.evictions, totals.cached, totals.kept, totals.drafted,
-      said.size());
+      dir.c_str(), totals.preemptions, totals.evictions, totals.cached, totals.from_host,
+      totals.kept, totals.drafted, said.size());
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.evictions, 0u);
   EXPECT_GT(totals.cached, 0u);
+  EXPECT_GT(totals.from_host, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";

@@ -243,6 +243,218 @@ TEST(CacheIndex, WhoDoesNotShareNeitherGivesNorTakes) {
   EXPECT_EQ(cache.num_free(), 8);
 }
 
+TEST(BlockKey, DependsOnAllThatTheContentsDependOn) {
+  const Tokens ab{1, 2}, cd{3, 4};
+  const BlockKey root = root_key("model", "salt");
+  const std::set<BlockKey> keys{root,
+                                root_key("model2", "salt"),
+                                root_key("models", "alt"),
+                                root_key("model", ""),
+                                child_key(root, ab),
+                                child_key(root, cd),
+                                child_key(child_key(root, ab), cd),
+                                child_key(child_key(root, cd), ab)};
+  EXPECT_EQ(keys.size(), 8u);
+  EXPECT_EQ(child_key(root, ab), child_key(root_key("model", "salt"), Tokens{1, 2}));
+  const BlockKey empty = sha256({});  // FIPS 180-4
+  EXPECT_EQ(empty[0], 0xe3);
+  EXPECT_EQ(empty[31], 0x55);
+}
+
+// Against a list from cold to hot and a map.
+TEST(SlotIndex, AgreesWithAListAndAMap) {
+  std::mt19937 rng(3);
+  for (int round = 0; round < 50; ++round) {
+    const int n = 1 + static_cast<int>(rng() % 8);
+    SlotIndex index(n, rng());
+    std::list<int> line;  // slots that nobody pins
+    std::map<BlockKey, int> places;
+    std::map<int, BlockKey> keys;
+    std::vector<int> pins(static_cast<size_t>(n));
+    std::vector<bool> hot(static_cast<size_t>(n), true);
+    for (int slot = n; slot-- > 0;) line.push_front(slot);
+    const auto place = [&](int slot) {
+      line.remove(slot);
+      if (pins[static_cast<size_t>(slot)] > 0) return;
+      const bool back = keys.contains(slot) && hot[static_cast<size_t>(slot)];
+      line.insert(back ? line.end() : line.begin(), slot);
+    };
+    const auto forget = [&](int slot) {
+      if (!keys.contains(slot)) return;
+      places.erase(keys[slot]);
+      keys.erase(slot);
+      place(slot);
+    };
+    for (int i = 0; i < 300; ++i) {
+      BlockKey key{};
+      key[0] = static_cast<uint8_t>(rng() % 12);
+      const int slot = static_cast<int>(rng() % static_cast<unsigned>(n));
+      const auto at = static_cast<size_t>(slot);
+      switch (rng() % 6) {
+        case 0:
+        case 1: {
+          if (places.contains(key)) break;
+          const int want = line.empty() ? SlotIndex::kNone : line.front();
+          ASSERT_EQ(index.put(key), want);
+          if (want == SlotIndex::kNone) break;
+          forget(want);
+          places[key] = want;
+          keys[want] = key;
+          hot[static_cast<size_t>(want)] = true;
+          ++pins[static_cast<size_t>(want)];
+          line.remove(want);
+          ASSERT_FALSE(index.ready(want));
+          index.set_ready(want);
+          break;
+        }
+        case 2:
+          if (pins[at] == 0) break;
+          index.unpin(slot);
+          if (--pins[at] == 0) place(slot);
+          break;
+        case 3:
+          index.pin(slot);
+          ++pins[at];
+          line.remove(slot);
+          break;
+        case 4:
+          hot[at] = rng() % 2;
+          hot[at] ? index.touch(slot) : index.cool(slot);
+          place(slot);
+          break;
+        default:
+          index.erase(slot);
+          forget(slot);
+      }
+      ASSERT_EQ(index.count(), static_cast<int>(places.size()));
+      for (uint8_t b = 0; b < 12; ++b) {
+        key[0] = b;
+        const auto found = places.find(key);
+        ASSERT_EQ(index.find(key), found == places.end() ? SlotIndex::kNone : found->second);
+      }
+    }
+  }
+}
+
+// Blocks that the pool has no room for, and a file that answers when it is told to.
+class TiersTest : public testing::Test {
+ protected:
+  static constexpr int kBlock = 2;
+  CacheIndex cache(int blocks, const TierConfig& tiers) {
+    return CacheIndex(blocks, kBlock, true, 1, tiers);
+  }
+  // Everything planned so far has been carried out.
+  StepPlan step(CacheIndex& cache) {
+    StepPlan plan;
+    plan.step = ++step_;
+    cache.finish(plan);
+    cache.committed(step_);
+    return plan;
+  }
+  void push_out(CacheIndex& cache) {
+    BlockTable all;
+    ASSERT_TRUE(cache.grow(all, cache.num_blocks() * kBlock));
+    cache.close(all);
+  }
+  const Tokens tokens_{1, 2, 3, 4, 5, 6, 7};
+  uint64_t step_ = 0;
+};
+
+TEST_F(TiersTest, EvictedBlocksComeBackFromHostMemory) {
+  CacheIndex cache = this->cache(4, {.host_slots = 8});
+  BlockTable a = filled(cache, tokens_);
+  cache.close(a);
+  push_out(cache);
+  const StepPlan saved = step(cache);
+  ASSERT_EQ(saved.saves.size(), 3u);
+  BlockTable b;
+  ASSERT_EQ(cache.open(b, tokens_), 6);
+  EXPECT_TRUE(b.blocks.empty());
+  EXPECT_FALSE(cache.fetch(b, tokens_)) << "there is no file to wait for";
+  cache.begin(b, tokens_, 7);
+  const StepPlan loaded = step(cache);
+  ASSERT_EQ(loaded.loads.size(), 3u);
+  for (const BlockCopy& load : loaded.loads) {
+    const auto at = std::ranges::find(b.blocks, load.block) - b.blocks.begin();
+    const auto from = std::ranges::find(saved.saves, load.slot, &BlockCopy::slot);
+    ASSERT_NE(from, saved.saves.end());
+    // Leaves are evicted first, so the blocks were saved from the last to the first.
+    EXPECT_EQ(from - saved.saves.begin(), 2 - at);
+  }
+  EXPECT_EQ(cached(cache, tokens_), 6) << "they are findable on the device at once";
+  EXPECT_EQ(cache.tier_stats().host_tokens, 6u);
+  cache.close(b);
+}
+
+TEST_F(TiersTest, SaltsAndTheShyReachNoTier) {
+  CacheIndex cache = this->cache(4, {.host_slots = 8});
+  BlockTable shy;
+  shy.sharing.share = false;
+  ASSERT_TRUE(cache.grow(shy, 7));
+  cache.publish(shy, tokens_, 7);
+  cache.close(shy);
+  push_out(cache);
+  EXPECT_TRUE(step(cache).saves.empty());
+  BlockTable a;
+  a.sharing.salt = "alice";
+  ASSERT_TRUE(cache.grow(a, 7));
+  cache.publish(a, tokens_, 7);
+  cache.close(a);
+  push_out(cache);
+  EXPECT_EQ(step(cache).saves.size(), 3u);
+  BlockTable b, c, d;
+  b.sharing.salt = "bob";
+  c.sharing.salt = "alice";
+  d.sharing = {.share = false, .salt = "alice"};
+  EXPECT_EQ(cache.open(b, tokens_), 0);
+  EXPECT_EQ(cache.open(c, tokens_), 6);
+  EXPECT_EQ(cache.open(d, tokens_), 0);
+}
+
+TEST_F(TiersTest, TheFileIsAskedOnceAndFailuresAreMisses) {
+  CacheIndex cache = this->cache(4, {.host_slots = 4, .file_records = 8, .spill = false});
+  BlockTable a = filled(cache, tokens_);
+  cache.close(a);
+  std::vector<TierJob> writes;
+  for (int i = 0; i < 4; ++i) {
+    step(cache);
+    for (TierJob& job : cache.take_jobs()) {
+      ASSERT_EQ(job.kind, TierJob::Kind::kWrite);
+      cache.done({job.id, true});
+      writes.push_back(std::move(job));
+    }
+  }
+  ASSERT_EQ(writes.size(), 3u);
+  EXPECT_FALSE(cache.owes_saves());
+  push_out(cache);
+  step(cache);
+  BlockTable other = filled(cache, {9, 9, 8, 8, 7, 7, 6, 6});  // takes the slots of host memory
+  cache.close(other);
+  for (int i = 0; i < 4; ++i) {
+    step(cache);
+    for (const TierJob& job : cache.take_jobs()) cache.done({job.id, true});
+  }
+  push_out(cache);
+  step(cache);
+  BlockTable b;
+  const int here = cache.open(b, tokens_);
+  ASSERT_LT(here, 6);
+  ASSERT_TRUE(cache.fetch(b, tokens_));
+  EXPECT_TRUE(cache.held(b));
+  cache.close(b);
+  const std::vector<TierJob> reads = cache.take_jobs();
+  ASSERT_FALSE(reads.empty());
+  for (size_t i = 0; i < reads.size(); ++i) {
+    EXPECT_TRUE(cache.awaits_answer());
+    cache.done({reads[i].id, i > 0});  // the first one fails
+    EXPECT_FALSE(cache.held(b));
+  }
+  EXPECT_EQ(cache.open(b, tokens_), here) << "what follows a miss is of no use";
+  EXPECT_FALSE(cache.fetch(b, tokens_)) << "nobody waits twice for one block";
+  cache.close(b);
+  EXPECT_EQ(cache.tier_stats().failures, 1u);
+}
+
 TEST(PrefixTree, ALongChainIsCheap) {
   const int n = 200000;
   CacheIndex cache(n, 1, true);
