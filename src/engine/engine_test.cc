@@ -47,7 +47,7 @@ void choose_tiers(Setup& s, std::mt19937_64& rng) {
     return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
   };
   if (!s.share || rng() % 4 == 0) return;
-  s.tiers.host_slots = rng() % 2 ? pick(1, 40) : pick(1, 8);
+  s.tiers.host_slots = rng() % 2 ? pick(1, 40) : pick(2, 6);
   s.tiers.file_records = rng() % 3 ? pick(1, 40) : 0;
   s.tiers.spill = s.tiers.file_records == 0 || rng() % 2;
   s.tiers.saves_per_step = pick(1, 16);
@@ -93,6 +93,7 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
       s.prompt.push_back(static_cast<Token>(100 + i));
     for (size_t i = 0, own = 1 + rng() % 16; i < own; ++i)
       s.prompt.push_back(static_cast<Token>(200 + rng() % 3));
+    if (!all.empty() && rng() % 3 == 0) s.prompt = all[rng() % all.size()].prompt;  // comes back
     s.params.seed = rng() % 2;
     if (rng() % 4 == 0) s.params.logprobs = static_cast<int>(rng() % 3);
     if (rng() % 5 == 0) s.params.prompt_logprobs = static_cast<int>(rng() % 3);

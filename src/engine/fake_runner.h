@@ -56,11 +56,11 @@ class FakeRunner : public Runner {
   void launch(const StepPlan& plan) override {
     launched_.push_back(plan);
     SKIFF_CHECK(launched_.size() + results_.size() <= options_.depth, "too many steps in flight");
-    if (options_.host_slots == 0 || rng_() % 2) catch_up();
+    if (options_.host_slots == 0 || rng_() % 2) catch_up(plan.step);
   }
 
   StepResult wait(uint64_t step) override {
-    catch_up();
+    catch_up(step);
     SKIFF_CHECK(!results_.empty() && results_.begin()->first == step, "waits out of order");
     return std::move(results_.extract(step).mapped());
   }
@@ -69,8 +69,9 @@ class FakeRunner : public Runner {
   const Counts& counts() const { return counts_; }
 
  private:
-  void catch_up() {
-    for (; !launched_.empty(); launched_.pop_front()) run(launched_.front());
+  void catch_up(uint64_t step) {
+    for (; !launched_.empty() && launched_.front().step <= step; launched_.pop_front())
+      run(launched_.front());
   }
 
   std::span<Token> part(std::vector<Token>& memory, int i) {

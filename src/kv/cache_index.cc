@@ -58,7 +58,7 @@ void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int siz
   SKIFF_CHECK(room, "no room for {} tokens", size);
   const size_t here = static_cast<size_t>(table.published);
   for (size_t i = 0; i < found.size(); ++i) tiers_->load(found[i], table.blocks[here + i]);
-  insert(table, tokens, static_cast<int>(here + found.size()) * block_size_, /*loaded=*/true);
+  publish(table, tokens, static_cast<int>(here + found.size()) * block_size_);
 }
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {
@@ -75,11 +75,7 @@ bool CacheIndex::grow(BlockTable& table, int tokens) {
 }
 
 void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int computed) {
-  if (share_ && table.sharing.share) insert(table, tokens, computed, /*loaded=*/false);
-}
-
-void CacheIndex::insert(BlockTable& table, std::span<const Token> tokens, int computed,
-                        bool loaded) {
+  if (!share_ || !table.sharing.share) return;
   const auto size = static_cast<size_t>(block_size_);
   for (; table.published < computed / block_size_; ++table.published) {
     const auto i = static_cast<size_t>(table.published);
@@ -88,7 +84,7 @@ void CacheIndex::insert(BlockTable& table, std::span<const Token> tokens, int co
     table.blocks[i] =
         tree_.insert(parent, tokens.subspan(i * size, size), mine, table.sharing.salt);
     if (tiers_ && table.blocks[i] == mine)
-      tiers_->published(mine, keys_of(table, tokens.first((i + 1) * size))[i], loaded);
+      tiers_->published(mine, keys_of(table, tokens.first((i + 1) * size))[i]);
   }
 }
 

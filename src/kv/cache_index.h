@@ -69,7 +69,6 @@ class CacheIndex {
 
  private:
   std::span<const BlockKey> keys_of(BlockTable& table, std::span<const Token> tokens) const;
-  void insert(BlockTable& table, std::span<const Token> tokens, int computed, bool loaded);
 
   int block_size_;
   bool share_;

@@ -455,6 +455,29 @@ TEST_F(TiersTest, TheFileIsAskedOnceAndFailuresAreMisses) {
   EXPECT_EQ(cache.tier_stats().failures, 1u);
 }
 
+TEST_F(TiersTest, ASlotOfAPlanInFlightIsNotReadInto) {
+  const Tokens other{9, 9, 8};
+  const BlockKey root = root_key("model", "");
+  const std::vector<StoredBlock> stored{{0, child_key(root, std::span(tokens_).first(2))},
+                                        {1, child_key(root, std::span(other).first(2))}};
+  CacheIndex cache(2, kBlock, true, 1, {.host_slots = 1, .file_records = 2, .fingerprint = "model"},
+                   stored);
+  BlockTable a = filled(cache, {tokens_[0], tokens_[1]});
+  cache.close(a);
+  push_out(cache);
+  StepPlan plan;
+  plan.step = 1;
+  cache.finish(plan);
+  ASSERT_EQ(plan.saves.size(), 1u);
+  BlockTable b;
+  cache.open(b, other);
+  EXPECT_FALSE(cache.fetch(b, other)) << "the only slot is being saved to";
+  EXPECT_EQ(cache.tier_stats().skipped, 1u);
+  cache.committed(1);
+  EXPECT_TRUE(cache.fetch(b, other));
+  ASSERT_EQ(cache.take_jobs().size(), 1u);
+}
+
 TEST(PrefixTree, ALongChainIsCheap) {
   const int n = 200000;
   CacheIndex cache(n, 1, true);

@@ -99,11 +99,10 @@ bool Tiers::wanted_by_file(const BlockKey& key) const {
   return has_file() && file_.find(key) == SlotIndex::kNone;
 }
 
-void Tiers::published(BlockId id, const BlockKey& key, bool loaded) {
-  // What was loaded came from where it would go; if the file has lost it, eviction will see to it.
+void Tiers::published(BlockId id, const BlockKey& key) {
   OnDevice& b = block(id);
   SKIFF_CHECK(!b.pending, "block {} was not forgotten", id);
-  b = {.key = key, .pending = !loaded && wanted_by_file(key)};
+  b = {.key = key, .pending = wanted_by_file(key)};
   if (!b.pending) return;
   pending_.push_back(id);
   ++num_pending_;
@@ -151,6 +150,7 @@ void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
     const BlockId id = pending_.front();
     OnDevice& b = block(id);
     if (b.pending && wanted_by_file(b.key)) {
+      // A block that this plan loads is found here, and not saved before it is loaded.
       int slot = find_host(b.key, tree.tokens(id));
       if (slot == SlotIndex::kNone) {
         slot = save(id, tree.tokens(id));

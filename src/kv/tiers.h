@@ -82,8 +82,8 @@ class Tiers {
 
   void hold(int slot);                 // until the plan in the making is committed
   void load(int slot, BlockId block);  // in that plan; the slot is held
-  // The tree has come to know a block. `loaded`: by load().
-  void published(BlockId block, const BlockKey& key, bool loaded);
+  // The tree has come to know a block.
+  void published(BlockId block, const BlockKey& key);
   // The tree is about to forget a block, which may be overwritten from the next rows on.
   void evicted(BlockId block, std::span<const Token> tokens);
   // The last word on a plan.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "base/load_error.h"
 #include "model/kv_cache.h"
 #include "model/test_model.h"
@@ -12,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
@@ -70,6 +74,24 @@ TEST(MemoryPlan, OverrideIsObeyedOrRefused) {
   }
 }
 
+TEST(MemoryPlan, TheHostTierCounts) {
+  MemoryRequest r = request(64 * kMiB);
+  const MemoryPlan without = plan_memory(spec(), r);
+  EXPECT_THAT(without.table(), Not(HasSubstr("host tier")));
+  r.host_slots = 10;
+  const MemoryPlan with = plan_memory(spec(), r);
+  EXPECT_EQ(with.host(), 10 * with.kv_block);
+  EXPECT_EQ(with.total(), with.weights + with.activations + with.kv + with.host());
+  EXPECT_THAT(with.table(), HasSubstr("host tier"));
+  r.host_slots = 1'000'000'000;
+  try {
+    plan_memory(spec(), r);
+    FAIL() << "a plan beyond the memory";
+  } catch (const LoadError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("--swap-space"));
+  }
+}
+
 TEST(MemoryPlan, AvailableMemoryIsPlausible) {
   EXPECT_GT(available_memory(), 16 * kMiB);
   EXPECT_LT(available_memory(), size_t{1} << 50);
@@ -91,6 +113,32 @@ TEST(KvCacheTest, LayersDoNotOverlap) {
       starts.push_back(start);
     }
   }
+}
+
+TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
+  const KvCache cache(spec(), 4, 5, DType::kBF16, Device{});
+  const HostBlocks host(spec(), 2, 5, DType::kBF16);
+  EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), 5, DType::kBF16));
+  std::mt19937 rng(1);
+  const auto bytes_of = [&](const Tensor& t) {
+    return std::span(static_cast<uint8_t*>(t.data), static_cast<size_t>(t.elements()) * 2);
+  };
+  std::vector<std::vector<uint8_t>> before;
+  for (const KvLayer& layer : cache.layers())
+    for (const Tensor& t : {layer.k, layer.v}) {
+      for (uint8_t& byte : bytes_of(t)) byte = static_cast<uint8_t>(rng());
+      before.emplace_back(bytes_of(t).begin(), bytes_of(t).end());
+    }
+  host.save(cache.layers(), 2, 1);
+  host.load(cache.layers(), 1, 0);
+  size_t i = 0;
+  for (const KvLayer& layer : cache.layers())
+    for (const Tensor& t : {layer.k, layer.v}) {
+      std::vector<uint8_t>& want = before[i++];
+      const auto size = static_cast<long>(want.size() / 4);
+      std::copy_n(want.begin() + 2 * size, size, want.begin());
+      EXPECT_TRUE(std::ranges::equal(bytes_of(t), want));
+    }
 }
 
 }  // namespace
