@@ -10,8 +10,8 @@
 #include "engine/fake_runner.h"
 #include "engine/fake_tier_io.h"
 #include "engine/random_case.h"
-#include "engine/temp_dir.h"
 #include "engine/tier_thread.h"
+#include "store/temp_dir.h"
 
 namespace skiff {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/load_error.h"
 #include "engine/random_case.h"
 #include "engine/resolve.h"
-#include "engine/temp_dir.h"
 #include "engine/test_model.h"
+#include "store/temp_dir.h"
 
 namespace skiff {
 namespace {

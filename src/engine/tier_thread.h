@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/queue.h"
-#include "engine/block_store.h"
 #include "engine/tier_io.h"
+#include "store/block_store.h"
 
 namespace skiff {
 

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/load_error.h"
 #include "base/log.h"
-#include "engine/block_store.h"
+#include "store/block_store.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // The cache's file: what comes back is what went in, or nothing.
-#include "engine/block_store.h"
+#include "store/block_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <csignal>
 
 #include "base/load_error.h"
-#include "engine/temp_dir.h"
+#include "store/temp_dir.h"
 
 namespace skiff {
 namespace {

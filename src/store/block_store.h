@@ -1,4 +1,4 @@
-// engine/block_store.h -- KV blocks in one file of a directory, for lower tiers of the cache. A
+// store/block_store.h -- KV blocks in one file of a directory, for lower tiers of the cache. A
 // cache and nothing more: whatever is missing, torn, foreign or damaged is a miss.
 #pragma once
 #include <cstdint>

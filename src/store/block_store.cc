@@ -1,4 +1,4 @@
-#include "engine/block_store.h"
+#include "store/block_store.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

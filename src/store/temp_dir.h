@@ -1,4 +1,4 @@
-// engine/temp_dir.h -- for tests: a folder of their own, with the cache's file in it.
+// store/temp_dir.h -- for tests: a folder of their own, with the cache's file in it.
 #pragma once
 #include <stdlib.h>
 
