@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/check.h"
@@ -75,6 +76,12 @@ void need_ours(int fd, const std::string& path, mode_t type) {
     fail(path, "can be written to by other users; chmod go-w it");
 }
 
+// A slash at the end would follow a link.
+std::string plain(const std::string& path) {
+  const std::string normal = std::filesystem::path(path).lexically_normal().string();
+  return normal.size() > 1 && normal.back() == '/' ? normal.substr(0, normal.size() - 1) : normal;
+}
+
 int open_dir(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail(path, std::strerror(errno));
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -91,7 +98,8 @@ struct Closing {
   }
 };
 
-int open_file(const std::string& dir) {
+int open_file(const std::string& wanted) {
+  const std::string dir = plain(wanted);
   const Closing folder{open_dir(dir)};
   need_ours(folder.fd, dir, S_IFDIR);
   const std::string path = dir + "/" + kName;

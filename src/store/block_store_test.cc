@@ -175,8 +175,10 @@ TEST_F(Store, LinksAreRefused) {
   const std::string link = dir_.path() + "/link";
   std::filesystem::create_directory(dir_.path() + "/real");
   std::filesystem::create_symlink(dir_.path() + "/real", link);
-  options_.dir = link;
-  EXPECT_THAT(refusal(), HasSubstr("symbolic link"));
+  for (const char* end : {"", "/", "//", "/."}) {
+    options_.dir = link + end;
+    EXPECT_THAT(refusal(), HasSubstr("symbolic link"));
+  }
   options_.dir = dir_.path();
   std::filesystem::create_symlink("/dev/null", dir_.file());
   EXPECT_THAT(refusal(), HasSubstr("symbolic link"));
