@@ -16,12 +16,6 @@ DType compute_dtype(const std::string& wanted, const std::string& folder,
   return stored == "bfloat16" || stored == "float16" ? DType::kBF16 : DType::kF32;
 }
 
-}  // namespace
-
-std::string tokenizer_folder(const Args& args, const std::string& folder) {
-  return args.given("tokenizer") ? args.text("tokenizer") : folder;
-}
-
 void read_tiers(const Args& args, EngineConfig& config) {
   config.swap_space_gb = args.number("swap-space");
   config.version = SKIFF_VERSION;
@@ -37,6 +31,10 @@ void read_tiers(const Args& args, EngineConfig& config) {
 }
 
 }  // namespace
+
+std::string tokenizer_folder(const Args& args, const std::string& folder) {
+  return args.given("tokenizer") ? args.text("tokenizer") : folder;
+}
 
 std::string model_folder(const Args& args, size_t index) {
   const std::vector<std::string>& words = args.positional();
