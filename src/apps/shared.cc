@@ -70,6 +70,9 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.prefix_caching = args.on("enable-prefix-caching");
   read_tiers(args, config);
   config.chunked_prefill = args.on("enable-chunked-prefill");
+  config.max_partial_prefills = static_cast<int>(args.integer("max-num-partial-prefills"));
+  config.max_long_partial_prefills = static_cast<int>(args.integer("max-long-partial-prefills"));
+  config.long_prompt = static_cast<int>(args.integer("long-prefill-token-threshold"));
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   if (!(args.command() & kRuns)) return config;
   config.load_format = args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;

@@ -58,7 +58,11 @@ Loaded::Loaded(EngineConfig wanted) {
   ops = make_ops(config);
   memory = plan_memory(model.spec, memory_request(config, model.spec));
   config.num_blocks_override = memory.blocks;
-  if (!config.quiet) spdlog::info("memory plan\n{}", memory.table());
+  if (!config.quiet) {
+    spdlog::info("memory plan\n{}", memory.table());
+    // As FastDeploy words it: scripts look for this line.
+    spdlog::info("Reset block num, the total_block_num:{}", memory.blocks);
+  }
   ledger.close("plan");
   weights = load_model(config.model, model,
                        {.compute = config.dtype,

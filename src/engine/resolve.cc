@@ -103,7 +103,10 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
           .max_logit_rows = std::max(kLogitRows, config.max_num_seqs),
           .vocab = spec.vocab,
           .chunked_prefill = config.chunked_prefill,
-          .policy = {.row_context = doubling_context(spec)}};
+          .policy = {.long_prompt = config.long_prompt,
+                     .row_context = doubling_context(spec),
+                     .max_partial = config.max_partial_prefills,
+                     .max_long_partial = config.max_long_partial_prefills}};
 }
 
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) {

@@ -262,7 +262,11 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
   std::vector<Prepared> all;
   for (auto& prompt : call.prompts) {
     Request request = call.request;
-    request.input = prompt;
+    // A conversation may be megabytes and is not asked for again; a text is, by echo.
+    if (auto* conversation = std::get_if<Conversation>(&prompt))
+      request.input = std::move(*conversation);
+    else
+      request.input = prompt;
     if (call.best_of > request.n) {
       request.n = call.best_of;
       request.params.logprobs = std::max(request.params.logprobs, 0);
