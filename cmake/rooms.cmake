@@ -2,14 +2,14 @@
 # reads the same lines and checks every #include against them.
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Sources are all *.cc of src/NAME (with SUBDIRS, of those folders too), less main.cc, *_test.cc and
+# Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc, *_test.cc and
 # *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
-  set(patterns ${dir}/*.cc)
+  set(patterns ${dir}/*.cc ${dir}/*.cu)
   foreach(sub ${ROOM_SUBDIRS})
-    list(APPEND patterns ${dir}/${sub}/*.cc)
+    list(APPEND patterns ${dir}/${sub}/*.cc ${dir}/${sub}/*.cu)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   set(tests ${sources})

@@ -17,7 +17,7 @@ def read_rooms():
     """Room -> {"deps": set, "test": set, "subdirs": set}."""
     rooms = {}
     text = (SRC / "CMakeLists.txt").read_text()
-    for body in re.findall(r"^skiff_room\(([^)]*)\)", text, re.M):
+    for body in re.findall(r"^ *skiff_room\(([^)]*)\)", text, re.M):
         name, *words = body.split()
         room = {"DEPS": set(), "LIBS": set(), "SUBDIRS": set(), "TEST_DEPS": set()}
         key = None
