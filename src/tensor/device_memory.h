@@ -1,5 +1,5 @@
 // tensor/device_memory.h -- memory on a CUDA device, and host memory that the device can reach.
-// device_memory.cu implements it where CUDA is built, device_memory.cc elsewhere. Thread-safe.
+// device_memory_cuda.cc implements it where CUDA is built, device_memory.cc elsewhere. Thread-safe.
 #pragma once
 #include <cstddef>
 
