@@ -94,7 +94,8 @@ void Loaded::open_tiers() {
                  store->found().size(), store->num_records(), config.block_size);
   if (!store && !tiers.spill) return;
   tiers.host_slots = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype);
+  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype,
+                    ops->device());
 }
 
 class LocalLlm final : public Llm {
@@ -122,7 +123,7 @@ class LocalLlm final : public Llm {
   CacheIndex cache_;
   Scheduler scheduler_;
   StepExecutor executor_;
-  DeviceRunner runner_;
+  std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
   std::unique_ptr<TierThread> tiers_;  // null: there is no file
   Engine engine_;
@@ -144,10 +145,10 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
       scheduler_(limits_, cache_),
       executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_,
                 &loaded_.host),
-      runner_(executor_),
+      runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
       engine_(
-          scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+          scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
           static_cast<size_t>(loaded_.config.steps_in_flight), tiers_.get()) {
   publish_stats();
   loaded_.ledger.close("engine");

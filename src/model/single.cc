@@ -48,7 +48,9 @@ Tensor SingleSequence::forward(std::span<const int32_t> tokens) {
                           .row_start = i32(row_start, {2}),
                           .kv_len = i32(kv_len, {1}),
                           .pages = i32(pages_, {1, std::ssize(pages_)}),
-                          .out_rows = i32(out_rows, {rows})};
+                          .out_rows = i32(out_rows, {rows}),
+                          .host_row_start = row_start,
+                          .host_kv_len = kv_len};
   arena_.reset();
   return decoder_.forward(batch, kv_.layers(), arena_);
 }

@@ -93,6 +93,7 @@ void expect_rows_independent(int rows, const std::function<RowBytes(int, int)>& 
 class OpSuite : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override { ops = GetParam().make(); }
+  void finish() { ops->wait(ops->mark()); }
   std::unique_ptr<Ops> ops;
 };
 
