@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/graph_flags.h"
 #include "base/load_error.h"
 
 namespace skiff {
@@ -61,6 +62,7 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
   config.dtype = compute_dtype(args.text("dtype"), folder, config.config_name);
+  read_graphs(args, config);
   config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
   config.max_num_batched_tokens = static_cast<int>(args.integer("max-num-batched-tokens"));
   config.max_model_len = static_cast<int>(args.integer("max-model-len"));

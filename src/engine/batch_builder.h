@@ -31,8 +31,8 @@ struct BuiltStep {
 // Not thread-safe.
 class BatchBuilder {
  public:
-  // Room for the largest step that `limits` allows. Steps of decodes only are filled up with padding
-  // to the next of `capture_sizes` (rising; may be empty), so that few shapes occur.
+  // Room for the largest step that `limits` allows. Steps of decodes only are filled up with
+  // padding to the next of `capture_sizes` (rising; may be empty), so that few shapes occur.
   BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops);
   // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. The result is valid until the next
   // call.

@@ -56,7 +56,7 @@ Loaded::Loaded(EngineConfig wanted) {
   config = resolved(std::move(wanted), model.spec);
   ledger.close("config");
   ops = make_ops(config);
-  memory = plan_memory(model.spec, memory_request(config, model.spec));
+  memory = plan_memory(model.spec, memory_request(config, model.spec, *ops));
   config.num_blocks_override = memory.blocks;
   if (!config.quiet) {
     spdlog::info("memory plan\n{}", memory.table());
@@ -94,8 +94,7 @@ void Loaded::open_tiers() {
                  store->found().size(), store->num_records(), config.block_size);
   if (!store && !tiers.spill) return;
   tiers.host_slots = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype,
-                    ops->device());
+  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype, ops->device());
 }
 
 class LocalLlm final : public Llm {
@@ -144,7 +143,7 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
              loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
       scheduler_(limits_, cache_),
       executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_,
-                &loaded_.host),
+                &loaded_.host, capture_sizes(loaded_.config, loaded_.ops->device())),
       runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
       engine_(

@@ -22,8 +22,8 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       host_(host),
       ops_(ops),
       mesh_(make_solo_mesh()),
-      arena_(Buffer(ops.device(),
-                    Decoder::arena_bytes(model.spec, act, limits.max_rows, limits.max_logit_rows))),
+      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, limits.max_rows,
+                                                       limits.max_logit_rows, ops.expert_rows()))),
       decoder_(model.spec, model.weights, ops, mesh_, act),
       sampler_(model.spec.vocab, limits.max_seqs, ops),
       captured_(capture_sizes.empty() ? 0 : static_cast<size_t>(capture_sizes.back()) + 1),
@@ -87,8 +87,7 @@ StepResult StepExecutor::collect() {
 void StepExecutor::finish_draw(Flight& flight) {
   if (std::exchange(flight.drawn, true) || flight.sampled.empty()) return;
   SampleOutput out = sampler_.finish(flight.draw);
-  for (size_t i = 0; i < flight.sampled.size(); ++i)
-    gain(flight.sampled[i], out, i, flight.result);
+  for (size_t i = 0; i < flight.sampled.size(); ++i) gain(flight.sampled[i], out, i, flight.result);
 }
 
 void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, StepResult& result) {

@@ -7,14 +7,18 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ops/ops.h"
+#include "ops/pinned_arena.h"
 #include "tensor/convert.h"
 
 namespace skiff::suite {
 
+// A device's Ops is made to wait after each operation, so that tensors in page-locked host memory
+// do for it too.
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<Ops>()> make;
@@ -62,12 +66,14 @@ class Workspace {
 
  private:
   struct Block {
-    std::vector<std::byte> bytes, before;
+    std::span<std::byte> bytes;
+    std::vector<std::byte> before;
     Tensor tensor;
   };
   Block& make(DType dtype, std::initializer_list<int64_t> shape, int64_t gap);
   void forgive(Block& block, const Tensor& part);
 
+  PinnedArena memory_;  // which a device can reach, too
   std::deque<Block> blocks_;
   std::vector<Tensor> writable_;
 };

@@ -186,7 +186,9 @@ void expect_attention(const Tensor& out, const Tensor& q, const Gqa& spec, const
       size[static_cast<size_t>(i)] += std::abs(product);
     }
   }
-  const double bound = 2 * score_bound + (2.0 * (p + 1 - first) + 32) * kF32Round;
+  const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype == DType::kBF16;
+  const double bound = 2 * score_bound + (2.0 * (p + 1 - first) + 32) * kF32Round +
+                       (narrow ? kBf16Round : 0);  // of each weight
   expect_near(out.row_range(row, 1).col_range(head * d, d), [&](int64_t, int64_t i) {
     return Approx{total[static_cast<size_t>(i)] / sum, bound * size[static_cast<size_t>(i)] / sum};
   });
@@ -324,6 +326,7 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
 }
 
 TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   const std::vector<int> lengths = {70, 1, 133, 16, 40};
   for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)}) {
     for (DType act : {DType::kF32, DType::kBF16}) {

@@ -10,8 +10,8 @@ TEST_P(OpSuite, CopyKeepsValues) {
       Workspace ws(11);
       std::vector<int32_t> values;
       for (int i = 0; i < rows * 33; ++i) values.push_back(ws.rng.below(1 << 30));
-      const Tensor x = dtype == DType::kI32 ? ws.ints(values, {rows, 33})
-                                            : ws.random(dtype, {rows, 33}, 2, 5);
+      const Tensor x =
+          dtype == DType::kI32 ? ws.ints(values, {rows, 33}) : ws.random(dtype, {rows, 33}, 2, 5);
       const Tensor out = ws.output(dtype, {rows, 33}, 3);
       ws.begin_op({out});
       ops->copy(out, x);

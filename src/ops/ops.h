@@ -36,6 +36,10 @@ class Ops {
   virtual std::string_view name() const = 0;
   virtual Device device() const = 0;
   virtual bool batch_invariant() const = 0;
+  // Tokens that experts() takes at a time: its scratch is one gathered input, gate_up, middle and
+  // f32 output row for each copy of so many, and a few numbers.
+  static constexpr int64_t kAllRows = int64_t{1} << 40;
+  virtual int64_t expert_rows() const = 0;
 
   // out = x, element by element; floats may change dtype on the way. Both tensors may lie on the
   // host or on the device. Host memory that is not page-locked may be forgotten once copy() has
@@ -81,7 +85,8 @@ class Ops {
 
   // out [rows, heads * head_dim] act; q the same shape (its rows may be strided). Row at
   // position p attends to positions (p - window, p], or [0, p] when window is 0, with scores
-  // scaled by head_dim^-0.5. Reads keys and values from the cache only.
+  // scaled by head_dim^-0.5. Reads keys and values from the cache only. Where q and cache are bf16,
+  // the weights that values are multiplied by may be rounded to bf16.
   virtual void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                           const KvLayer& kv) = 0;
 
@@ -118,6 +123,14 @@ class Ops {
 std::unique_ptr<Ops> make_reference_ops();
 // threads 0: one per core that this process may use.
 std::unique_ptr<Ops> make_cpu_ops(int threads);
+struct CudaOptions {
+  int device = 0;
+  bool graphs = true;        // replay() records
+  bool synchronous = false;  // waits after every operation, so that an error names its place; then
+                             // all tensors may lie in page-locked host memory
+};
+// Throws LoadError where there is no such device, or CUDA is not built.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
 
 // The uniform in [0, 1) behind draw number `draw` of `seed`: the same on every backend.
 double uniform_draw(uint64_t seed, uint64_t draw);

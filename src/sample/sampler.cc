@@ -188,8 +188,8 @@ SampleBatch Sampler::draw_columns(std::span<const int> slots) {
     batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending;
   }
   columns_.send();
-  for (Tensor* t : {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed,
-                    &batch.draw})
+  for (Tensor* t :
+       {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
     *t = columns_.there(*t);
   return batch;
 }
@@ -203,8 +203,7 @@ void Sampler::look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits
     group.top_ids = memory.take(DType::kI32, {rows, group.top});
     group.top_logprobs = memory.take(DType::kF32, {rows, group.top});
   }
-  ops_.logprobs(group.logprob, group.rank, group.top_ids, group.top_logprobs, logits,
-                group.tokens);
+  ops_.logprobs(group.logprob, group.rank, group.top_ids, group.top_logprobs, logits, group.tokens);
 }
 
 std::vector<PositionLogprobs> Sampler::read(const PendingLogprobs& group) {

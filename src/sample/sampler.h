@@ -59,8 +59,8 @@ class Sampler {
   bool needs_pending(std::span<const int> slots) const;
 
   // Draws one token per row and counts it into its slot. logits f32 [rows, vocab] is scratch: the
-  // rules edit it in place. slots[r] is the open slot of row r; a slot stands at most once. Rows may
-  // be fewer than logits has; they are the first. To check drafts, call once per depth with the
+  // rules edit it in place. slots[r] is the open slot of row r; a slot stands at most once. Rows
+  // may be fewer than logits has; they are the first. To check drafts, call once per depth with the
   // slots whose drafts have all come true so far: the outcome is what decoding would give.
   PendingDraw start(Tensor logits, std::span<const int> slots);
   SampleOutput finish(const PendingDraw& draw);
