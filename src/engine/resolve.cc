@@ -139,18 +139,19 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
 
 std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
   const std::string& device = config.device;
+  CudaOptions cuda{.max_seqs = config.max_num_seqs,
+                   .max_rows = config.max_num_batched_tokens,
+                   .graphs = config.graphs};
   if (device == "auto")
-    return num_cuda_devices() > 0 ? make_cuda_ops({.graphs = config.graphs})
-                                  : make_cpu_ops(config.threads);
+    return num_cuda_devices() > 0 ? make_cuda_ops(cuda) : make_cpu_ops(config.threads);
   if (device == "cpu") return make_cpu_ops(config.threads);
   if (device == "reference") return make_reference_ops();
-  if (device == "cuda" || device == "gpu") return make_cuda_ops({.graphs = config.graphs});
-  int index = 0;
+  if (device == "cuda" || device == "gpu") return make_cuda_ops(cuda);
   const std::string_view number =
       std::string_view(device).substr(std::min<size_t>(5, device.size()));
-  const auto [end, error] = std::from_chars(number.begin(), number.end(), index);
+  const auto [end, error] = std::from_chars(number.begin(), number.end(), cuda.device);
   if (device.starts_with("cuda:") && error == std::errc{} && end == number.end())
-    return make_cuda_ops({.device = index, .graphs = config.graphs});
+    return make_cuda_ops(cuda);
   fail_load("--device is \"{}\"; it must be auto, cpu, cuda, cuda:N or reference", device);
 }
 

@@ -17,7 +17,7 @@ constexpr double kBytesPerGb = 1 << 30;
 // `ops` is what will compute: its memory is planned.
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops);
 
-// "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
+// Of a resolved config: "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config);
 
 // Batch sizes whose decode steps are recorded, rising, the last one max_num_seqs; empty where

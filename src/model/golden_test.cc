@@ -33,6 +33,7 @@ struct Backend {
   const char* name;
   std::unique_ptr<Ops> (*make)();
 };
+void PrintTo(const Backend& backend, std::ostream* to) { *to << backend.name; }
 std::vector<Backend> backends() {
   std::vector<Backend> all = {{"reference", [] { return make_reference_ops(); }},
                               {"cpu", [] { return make_cpu_ops(2); }}};

@@ -24,6 +24,7 @@ struct Backend {
   std::function<std::unique_ptr<Ops>()> make;
 };
 std::vector<Backend> backends();
+inline void PrintTo(const Backend& backend, std::ostream* to) { *to << backend.name; }
 
 // Unit roundoffs: half the distance from 1 to the next number.
 constexpr double kF32Round = 0x1p-24;

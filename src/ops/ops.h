@@ -125,6 +125,7 @@ std::unique_ptr<Ops> make_reference_ops();
 std::unique_ptr<Ops> make_cpu_ops(int threads);
 struct CudaOptions {
   int device = 0;
+  int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
   bool graphs = true;        // replay() records
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory

@@ -1,7 +1,6 @@
 #include "ops/cuda/backend.h"
 
 #include "base/load_error.h"
-#include "ops/cuda/attention/attend.h"
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
 #include "ops/cuda/moe/experts.h"
@@ -30,6 +29,10 @@ int64_t bias_rows(const Tensor& out) {
   return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
 }
 
+Attention::Limits limits_of(const CudaOptions& options) {
+  return {.max_seqs = options.max_seqs, .max_tokens = options.max_rows};
+}
+
 size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols()) * bytes(t.dtype); }
 
 }  // namespace
@@ -39,7 +42,10 @@ CudaOps::CudaOps(const CudaOptions& options)
       device_{Device::kCuda, static_cast<int8_t>(options.device)},
       stream_(options.device),
       scratch_(device_, CublasLt::kWorkspaceBytes + kBiasScratch),
-      products_(scratch_.data(), scratch_.size()) {}
+      products_(scratch_.data(), scratch_.size()),
+      plans_(device_, Attention::bytes(limits_of(options)).device),
+      pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
+      attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get()) {}
 
 void CudaOps::done() {
   if (options_.synchronous) check(cudaStreamSynchronize(stream_.get()), "waiting for an operation");
@@ -110,6 +116,7 @@ Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
 
 void CudaOps::begin_step(const RaggedBatch& batch) {
   live_ = batch.row_start.as<int32_t>() + batch.num_seqs;
+  attention_.begin_step(batch, stream_.get());
 }
 
 const float* CudaOps::speeds_of(const Rope& rope) {
@@ -163,7 +170,7 @@ void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spe
 
 void CudaOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                          const KvLayer& kv) {
-  gqa_attend_generic(out, q, spec, batch, kv, stream_.get());
+  attention_.attend(out, q, spec, batch, kv, stream_.get());
   done();
 }
 

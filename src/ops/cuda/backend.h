@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/attention/attend.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
@@ -57,6 +58,8 @@ class CudaOps final : public Ops {
   Stream stream_;
   Buffer scratch_;  // of products
   DenseProducts products_;
+  Buffer plans_, pinned_plans_;  // of attention
+  Attention attention_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   const int32_t* live_ = nullptr;                // how many rows of this step are no padding
 };
