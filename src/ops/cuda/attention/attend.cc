@@ -12,8 +12,7 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr size_t kMaxShapes = 8;        // kinds of layers
-constexpr int kBlocksPerProcessor = 2;  // of the decode kernel
+constexpr size_t kMaxShapes = 8;  // kinds of layers
 
 int processors() {
   int device = 0, count = 0;
@@ -24,7 +23,8 @@ int processors() {
 }
 
 PlanLayout layout_for(const Attention::Limits& limits) {
-  return plan_layout(kBlocksPerProcessor * processors(), limits.max_seqs, limits.max_tokens);
+  return plan_layout(decode_blocks_per_processor(64) * processors(), limits.max_seqs,
+                     limits.max_tokens);
 }
 
 size_t parts_bytes(const PlanLayout& layout) {
@@ -81,6 +81,7 @@ Attention::Bytes Attention::bytes(const Limits& limits) {
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
                      cudaStream_t stream)
     : layout_(layout_for(limits)),
+      processors_(processors()),
       parts_(device),
       plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
       pinned_(pinned),
@@ -143,21 +144,32 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
   if (batch.num_tokens == 0) return;
   const AttendArgs args = args_of(out, q, spec, batch, kv);
   if (!has_fast_kernels(args)) return start_generic(args, stream);
-  const size_t index = plan_for({spec.kv_heads, args.group, spec.window}, batch, stream);
-  if (planned_[index].prefill_tiles > 0) return start_generic(args, stream);
+  const size_t index =
+      plan_for({.kv_heads = spec.kv_heads,
+                .group = args.group,
+                .window = spec.window,
+                .blocks = processors_ * decode_blocks_per_processor(spec.head_dim)},
+               batch, stream);
   const std::byte* plan = device_plan(index);
   const CacheMaps maps = cache_maps(args.cache, kv.k.rows());
+  const float scale_log2 = args.scale * 1.44269504088896f;
   start_decode(
       {.args = args,
        .plan = {.head = reinterpret_cast<const PlanHead*>(plan),
                 .block_share = reinterpret_cast<const int32_t*>(plan + layout_.block_share()),
-                .shares = reinterpret_cast<const DecodeShare*>(plan + layout_.shares()),
-                .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill())},
-       .scale_log2 = args.scale * 1.44269504088896f,
-       .blocks = layout_.blocks,
+                .shares = reinterpret_cast<const DecodeShare*>(plan + layout_.shares())},
+       .scale_log2 = scale_log2,
+       .blocks = planned_[index].shape.blocks,
        .parts = parts_,
        .arrived = arrived_},
       maps.k, maps.v, stream);
+  if (planned_[index].prefill_tiles == 0) return;
+  start_prefill({.args = args,
+                 .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill()),
+                 .count = planned_[index].prefill_tiles,
+                 .scale_log2 = scale_log2,
+                 .beside = true},
+                maps.k, maps.v, stream);
 }
 
 void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,

@@ -61,6 +61,7 @@ class Attention {
   std::byte* device_plan(size_t index) const { return plans_ + index * layout_.bytes(); }
 
   PlanLayout layout_;
+  int processors_;
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;

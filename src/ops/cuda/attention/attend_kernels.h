@@ -29,7 +29,6 @@ struct PlanArgs {
   const PlanHead* head;
   const int32_t* block_share;
   const DecodeShare* shares;
-  const PrefillTile* tiles;
 };
 
 // The shares of the plan, bf16 throughout, head_dim 64, 128 or 256, pages of 16, 32 or a multiple
@@ -45,7 +44,21 @@ struct DecodeArgs {
   int32_t* arrived;
 };
 size_t decode_part_bytes();
+int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
 void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream);
+
+// The first `count` prefill tiles of a plan; shapes as for decoding. Weights of values are rounded
+// to bf16. `beside`: the kernel before this one in the stream is the same step's start_decode, and
+// need not be waited for.
+struct PrefillArgs {
+  AttendArgs args;
+  const PrefillTile* tiles;
+  int count;
+  float scale_log2;
+  bool beside;
+};
+void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensorMap& v,
+                   cudaStream_t stream);
 
 }  // namespace skiff::cuda

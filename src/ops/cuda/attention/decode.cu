@@ -76,16 +76,14 @@ __device__ int first_seen(const DecodeShare& s, int window) {
 }
 
 template <int kDim>
-__device__ void copy_tiles(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v,
-                           Shared<kDim>& shared) {
+__device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, const CUtensorMap& k,
+                           const CUtensorMap& v, Shared<kDim>& shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int box = min(d.args.cache.page_size, kTile), boxes = kTile / box;
   const int box_bytes = box * 128;
   int stage = 0;
   uint32_t phase = 1;
-  Walk walk(d);
-  Run run;
-  while (walk.next(run)) {
+  for (; any; any = walk.next(run)) {
     const int32_t* pages = d.args.rows.pages + run.share.seq * d.args.rows.pages_stride;
     const int begin = (run.share.first_tile + run.first) * kTile;
     const int end = min(begin + run.tiles * kTile, run.share.kv_len);
@@ -278,11 +276,33 @@ struct Part {
   float o[kPackedRows][kDim], top[kPackedRows], sum[kPackedRows];
 };
 
+template <int n>
 __device__ void write_out(const DecodeArgs& d, const Run& run, int packed, int dim, int column,
-                          float value) {
+                          const Pack<float, n>& value) {
   const int64_t at = (run.share.row + packed / d.args.group) * d.args.out_stride +
                      (run.head * d.args.group + packed % d.args.group) * dim + column;
-  static_cast<__nv_bfloat16*>(d.args.out)[at] = __float2bfloat16_rn(value);
+  Pack<__nv_bfloat16, n> rounded;
+#pragma unroll
+  for (int i = 0; i < n; ++i) rounded.at[i] = __float2bfloat16_rn(value.at[i]);
+  *reinterpret_cast<Pack<__nv_bfloat16, n>*>(static_cast<__nv_bfloat16*>(d.args.out) + at) =
+      rounded;
+}
+
+// Reads past the first-level cache, which other blocks' writes do not reach.
+template <int n>
+__device__ Pack<float, n> load_through(const float* from) {
+  Pack<float, n> to;
+  if constexpr (n == 2) {
+    const float2 x = __ldcg(reinterpret_cast<const float2*>(from));
+    to = {x.x, x.y};
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      const float4 x = __ldcg(reinterpret_cast<const float4*>(from + i));
+      to.at[i] = x.x, to.at[i + 1] = x.y, to.at[i + 2] = x.z, to.at[i + 3] = x.w;
+    }
+  }
+  return to;
 }
 
 // The block that comes last to a head adds up its parts, in the order of their positions.
@@ -300,28 +320,38 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
   named_sync(kComputeBarrier, kComputing);
   if (!shared.last) return;
   const auto part = [&](int i) { return parts + 2 * (first_block + i) + (i == 0 ? 1 : 0); };
-  for (int row = 0; row < run.share.rows * d.args.group; ++row) {
-    float top = -INFINITY;
-    for (int i = tid % 32; i < blocks; i += 32) top = fmaxf(top, __ldcg(&part(i)->top[row]));
-    for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, step));
-    constexpr int kColumns = (kDim + kComputing - 1) / kComputing;
-    float sum = 0, value[kColumns] = {};
-#pragma unroll 4
-    for (int i = 0; i < blocks; ++i) {
-      const Part<kDim>* p = part(i);
-      const float keep = exp2_fast(__ldcg(&p->top[row]) - top);
-      sum += __ldcg(&p->sum[row]) * keep;
+  // A warp takes a row, a lane kColumns neighbouring columns; parts come 32 at a time.
+  constexpr int kColumns = kDim / 32;
+  using Columns = Pack<float, kColumns>;
+  const int lane = tid % 32;
+  for (int row = tid / 32; row < run.share.rows * d.args.group; row += kWarps) {
+    float top = -INFINITY, sum = 0;
+    Columns value = {};
+    for (int base = 0; base < blocks; base += 32) {
+      const bool real = base + lane < blocks;
+      const float my_top = real ? __ldcg(&part(base + lane)->top[row]) : -INFINITY;
+      const float my_sum = real ? __ldcg(&part(base + lane)->sum[row]) : 0;
+      const float before = top;
+      top = fmaxf(top, my_top);
+      for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, step));
+      const float floor = top == -INFINITY ? 0.0f : top;
+      const float keep = exp2_fast(before - floor), my_keep = exp2_fast(my_top - floor);
+      sum = sum * keep + my_sum * my_keep;
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = c * kComputing + tid;
-        if (column < kDim) value[c] += __ldcg(&p->o[row][column]) * keep;
+      for (int c = 0; c < kColumns; ++c) value.at[c] *= keep;
+      const int count = min(32, blocks - base);
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) {
+        const float worth = __shfl_sync(kAll, my_keep, i);
+        const Columns more = load_through<kColumns>(&part(base + i)->o[row][lane * kColumns]);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) value.at[c] += more.at[c] * worth;
       }
     }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAll, sum, step);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int column = c * kComputing + tid;
-      if (column < kDim) write_out(d, run, row, kDim, column, value[c] / sum);
-    }
+    for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
+    write_out(d, run, row, kDim, lane * kColumns, value);
   }
 }
 
@@ -367,7 +397,7 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
         value += shared.o[w][r][column ^ (r * 8)] * keep;
       }
       if (whole) {
-        write_out(d, run, row, kDim, column, value / sum);
+        write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
       } else {
         mine->o[row][column] = value;
         if (column == 0) {
@@ -415,18 +445,20 @@ __global__ void __launch_bounds__(kThreads, Shape<kDim>::kBlocks)
     prefetch_map(&v);
   }
   __syncthreads();
+  // No kernel writes the plan.
+  Walk walk(d);
+  Run run;
+  bool any = walk.next(run);
   wait_for_previous();
   let_next_start();
   if (tid >= kComputing) {
-    copy_tiles<kDim>(d, k, v, shared);
+    copy_tiles<kDim>(d, walk, run, any, k, v, shared);
     return;
   }
   int stage = 0;
   uint32_t phase = 0;
   Softmax<kDim> s;
-  Walk walk(d);
-  Run run;
-  while (walk.next(run)) {
+  for (; any; any = walk.next(run)) {
     begin_run(d, run, s);
     const int seen = first_seen(run.share, d.args.window);
     int t0 = (run.share.first_tile + run.first) * kTile + tid / 32 * 16;
@@ -460,6 +492,8 @@ void start(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v, cuda
 }  // namespace
 
 size_t decode_part_bytes() { return sizeof(Part<256>); }
+
+int decode_blocks_per_processor(int head_dim) { return head_dim == 256 ? 1 : 2; }
 
 void start_decode(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream) {

@@ -69,6 +69,7 @@ PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens) {
 size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
                  std::span<const int32_t> kv_len, const PlanLayout& layout, std::byte* memory) {
   SKIFF_CHECK(row_start.size() == kv_len.size() + 1);
+  SKIFF_CHECK(shape.blocks > 0 && shape.blocks <= layout.blocks);
   auto* head = reinterpret_cast<PlanHead*>(memory);
   *head = {};
   head->rows_end = row_start.back();
@@ -78,8 +79,8 @@ size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
   for (size_t s = 0; s < kv_len.size(); ++s) {
     writer.add(static_cast<int>(s), row_start[s], row_start[s + 1] - row_start[s], kv_len[s]);
   }
-  head->per_block = std::max(1, (head->total + layout.blocks - 1) / layout.blocks);
-  deal(*head, writer.shares, shape.kv_heads, layout.blocks,
+  head->per_block = std::max(1, (head->total + shape.blocks - 1) / shape.blocks);
+  deal(*head, writer.shares, shape.kv_heads, shape.blocks,
        reinterpret_cast<int32_t*>(memory + layout.block_share()));
   std::stable_sort(tiles, tiles + head->prefill_tiles,
                    [](const PrefillTile& a, const PrefillTile& b) { return a.kv_len > b.kv_len; });

@@ -23,6 +23,7 @@ struct PlanShape {
   int kv_heads = 0;
   int group = 0;   // query heads per kv head
   int window = 0;  // 0: all
+  int blocks = 0;  // that share the tiles; at most the layout's
   bool operator==(const PlanShape&) const = default;
 };
 

@@ -28,7 +28,7 @@ struct Plan {
     used = make_plan(shape, step.row_start, step.kv_len, layout, bytes);
     head = reinterpret_cast<PlanHead*>(bytes);
     block_share = {reinterpret_cast<int32_t*>(bytes + layout.block_share()),
-                   static_cast<size_t>(blocks)};
+                   static_cast<size_t>(shape.blocks)};
     shares = {reinterpret_cast<DecodeShare*>(bytes + layout.shares()),
               static_cast<size_t>(head->shares)};
     tiles = {reinterpret_cast<PrefillTile*>(bytes + layout.prefill()),
@@ -73,8 +73,8 @@ void expect_line(const Plan& plan, const PlanShape& shape) {
     at += s.tiles * shape.kv_heads;
   }
   EXPECT_EQ(plan.head->total, at);
-  EXPECT_GE(static_cast<int64_t>(plan.head->per_block) * plan.layout.blocks, at);
-  EXPECT_LT(static_cast<int64_t>(plan.head->per_block - 1) * plan.layout.blocks, std::max(at, 1));
+  EXPECT_GE(static_cast<int64_t>(plan.head->per_block) * shape.blocks, at);
+  EXPECT_LT(static_cast<int64_t>(plan.head->per_block - 1) * shape.blocks, std::max(at, 1));
   for (size_t b = 0; b < plan.block_share.size(); ++b) {
     const int begin = static_cast<int>(b) * plan.head->per_block;
     if (begin >= at) continue;
@@ -89,8 +89,10 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
   for (int group : {1, 3, 4, 5, 7, 8, 16}) {
     for (int window : {0, 1, 64, 1000}) {
       for (int kind = 0; kind < 4; ++kind) {
-        const PlanShape shape = {
-            .kv_heads = 1 + static_cast<int>(random() % 8), .group = group, .window = window};
+        const PlanShape shape = {.kv_heads = 1 + static_cast<int>(random() % 8),
+                                 .group = group,
+                                 .window = window,
+                                 .blocks = 1 + static_cast<int>(random() % 264)};
         Step step;
         const int seqs = static_cast<int>(random() % 70);
         for (int s = 0; s < seqs; ++s) {
@@ -110,13 +112,13 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
 TEST(AttentionPlan, StepsOfOneRowNeedNoPrefill) {
   Step step;
   for (int s = 0; s < 256; ++s) step.add(s % 5 != 0, 1 + s * 40);
-  EXPECT_TRUE(Plan({.kv_heads = 8, .group = 16, .window = 0}, step).tiles.empty());
+  EXPECT_TRUE(Plan({.kv_heads = 8, .group = 16, .window = 0, .blocks = 264}, step).tiles.empty());
 }
 
 TEST(AttentionPlan, LongestPrefillTilesComeFirst) {
   Step step;
   step.add(300, 300).add(200, 5000).add(1, 9).add(130, 130);
-  const Plan plan({.kv_heads = 8, .group = 4, .window = 0}, step);
+  const Plan plan({.kv_heads = 8, .group = 4, .window = 0, .blocks = 264}, step);
   EXPECT_EQ(plan.tiles.size(), 10u + 7u + 5u);
   for (size_t i = 1; i < plan.tiles.size(); ++i) {
     EXPECT_GE(plan.tiles[i - 1].kv_len, plan.tiles[i].kv_len);
@@ -127,14 +129,17 @@ TEST(AttentionPlan, LongestPrefillTilesComeFirst) {
 TEST(AttentionPlan, WindowHidesTiles) {
   Step step;
   step.add(1, 6400);
-  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 64}, step).shares[0].tiles, 1);
-  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 65}, step).shares[0].tiles, 2);
-  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 0}, step).shares[0].tiles, 100);
+  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 64, .blocks = 7}, step).shares[0].tiles, 1);
+  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 65, .blocks = 7}, step).shares[0].tiles, 2);
+  EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 0, .blocks = 264}, step).shares[0].tiles,
+            100);
 }
 
 TEST(AttentionPlan, OfNothing) {
-  EXPECT_EQ(Plan({.kv_heads = 8, .group = 4, .window = 0}, {}).head->total, 0);
-  EXPECT_EQ(Plan({.kv_heads = 8, .group = 4, .window = 0}, Step().add(0, 70)).shares.size(), 0u);
+  EXPECT_EQ(Plan({.kv_heads = 8, .group = 4, .window = 0, .blocks = 264}, {}).head->total, 0);
+  EXPECT_EQ(Plan({.kv_heads = 8, .group = 4, .window = 0, .blocks = 264}, Step().add(0, 70))
+                .shares.size(),
+            0u);
 }
 
 TEST(AttentionPlan, IsCheap) {
@@ -143,7 +148,7 @@ TEST(AttentionPlan, IsCheap) {
   double best = 1e9;
   for (int i = 0; i < 50; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    const Plan plan({.kv_heads = 8, .group = 4, .window = 0}, step);
+    const Plan plan({.kv_heads = 8, .group = 4, .window = 0, .blocks = 264}, step);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
     best = std::min(best, took.count());
   }
