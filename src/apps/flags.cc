@@ -121,6 +121,7 @@ constexpr Flag kTokens[] = {
 constexpr Flag kBenchmarks[] = {
     {"input-len", kInt, kBench, "512", "Prompt tokens of each request.", 1, kMaxCount},
     {"output-len", kInt, kBench, "64", "Generated tokens of each request.", 1, kMaxCount},
+    {"batch-size", kInt, kBench, "1", "latency: requests that run together.", 1, 16384},
     {"num-prompts", kInt, kBench, "16", "Requests (throughput, serve, simulate); with --trace at most so many.", 1, 1e6},
     {"url", kText, kBench, "http://127.0.0.1:8000", "serve: the server, any that speaks OpenAI's protocol over http.", 0, 0},
     {"key", kText, kBench, "", "serve: its API key.", 0, 0},

@@ -105,6 +105,7 @@ class LocalLlm final : public Llm {
   const ModelConfig& model() const override { return loaded_.model; }
   const EngineConfig& config() const override { return loaded_.config; }
   const MemoryPlan& memory() const override { return loaded_.memory; }
+  bool batch_invariant() const override { return loaded_.ops->batch_invariant(); }
   void submit(NewSequence sequence) override;
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
   EngineStats stats() const override { return board_.read(); }

@@ -68,6 +68,7 @@ class Llm {
   virtual const ModelConfig& model() const = 0;
   virtual const EngineConfig& config() const = 0;  // every 0 resolved
   virtual const MemoryPlan& memory() const = 0;
+  virtual bool batch_invariant() const = 0;  // see Ops
   // Never blocks. A sequence that cannot run gets an Event with kExhausted and the reason.
   virtual void submit(NewSequence sequence) = 0;
   virtual void cancel(SeqId id) = 0;

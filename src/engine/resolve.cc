@@ -137,22 +137,29 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
           .available = static_cast<size_t>(available)};
 }
 
-std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
-  const std::string& device = config.device;
-  CudaOptions cuda{.max_seqs = config.max_num_seqs,
-                   .max_rows = config.max_num_batched_tokens,
-                   .graphs = config.graphs};
-  if (device == "auto")
-    return num_cuda_devices() > 0 ? make_cuda_ops(cuda) : make_cpu_ops(config.threads);
-  if (device == "cpu") return make_cpu_ops(config.threads);
-  if (device == "reference") return make_reference_ops();
-  if (device == "cuda" || device == "gpu") return make_cuda_ops(cuda);
-  const std::string_view number =
-      std::string_view(device).substr(std::min<size_t>(5, device.size()));
-  const auto [end, error] = std::from_chars(number.begin(), number.end(), cuda.device);
-  if (device.starts_with("cuda:") && error == std::errc{} && end == number.end())
-    return make_cuda_ops(cuda);
+Device device_of(const EngineConfig& config) {
+  const std::string_view device = config.device;
+  if (device == "cpu" || device == "reference") return {};
+  if (device == "auto" && num_cuda_devices() == 0) return {};
+  if (device == "auto" || device == "cuda" || device == "gpu") return {Device::kCuda, 0};
+  if (device.starts_with("cuda:")) {
+    const std::string_view number = device.substr(5);
+    int8_t index = 0;
+    const auto [end, error] = std::from_chars(number.begin(), number.end(), index);
+    if (error == std::errc{} && end == number.end()) return {Device::kCuda, index};
+  }
   fail_load("--device is \"{}\"; it must be auto, cpu, cuda, cuda:N or reference", device);
+}
+
+std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
+  const Device device = device_of(config);
+  if (device.kind == Device::kCuda)
+    return make_cuda_ops({.device = device.index,
+                          .max_seqs = config.max_num_seqs,
+                          .max_rows = config.max_num_batched_tokens,
+                          .graphs = config.graphs});
+  if (config.device == "reference") return make_reference_ops();
+  return make_cpu_ops(config.threads);
 }
 
 std::vector<int> capture_sizes(const EngineConfig& config, Device device) {

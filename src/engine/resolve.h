@@ -20,6 +20,9 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
 // Of a resolved config: "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config);
 
+// Where that computes. Throws LoadError.
+Device device_of(const EngineConfig& config);
+
 // Batch sizes whose decode steps are recorded, rising, the last one max_num_seqs; empty where
 // nothing is recorded: of the config, or FastDeploy's ladder without its gap from 257 to 543.
 std::vector<int> capture_sizes(const EngineConfig& config, Device device);

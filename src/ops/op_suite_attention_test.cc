@@ -113,6 +113,7 @@ TEST_P(OpSuite, StoreRotatesNormsAndPages) {
       }
     }
     store_case(*ops, gqa(2, 2, 80, 0, 32), act, act, 64, true);
+    store_case(*ops, gqa(3, 1, 10), act, act, 64, true);
     store_case(*ops, gqa(2, 1, 128, 0, 64, true), act, act, 64, false);
     store_case(*ops, gqa(1, 1, 256), act, act, 16, true);
     store_case(*ops, gqa(8, 1, 8, 0, 2), act, act, 64, false);
@@ -216,7 +217,7 @@ void attend_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_siz
 
 TEST_P(OpSuite, AttendOfEveryHeadSize) {
   const std::vector<Piece> pieces = {{0, 1}, {63, 1}, {64, 1}, {9, 0}, {62, 5}, {0, 20}, {100, 1}};
-  for (int head_dim : {8, 64, 80, 128, 256}) {
+  for (int head_dim : {8, 10, 64, 80, 128, 256}) {
     attend_case(*ops, gqa(2, 1, head_dim), DType::kF32, DType::kF32, 64, pieces);
     attend_case(*ops, gqa(2, 2, head_dim), DType::kBF16, DType::kBF16, 64, pieces);
   }

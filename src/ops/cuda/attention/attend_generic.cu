@@ -24,15 +24,20 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-template <class C>
-__device__ float dot(const float* q, const C* k, int dim) {
+template <int N, class C>
+__device__ float dot_by(const float* q, const C* k, int dim) {
   float sum = 0;
-  for (int d = 0; d < dim; d += 8) {
-    const auto part = *reinterpret_cast<const Pack<C, 8>*>(k + d);
+  for (int d = 0; d < dim; d += N) {
+    const auto part = *reinterpret_cast<const Pack<C, N>*>(k + d);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum += q[d + i] * to_float(part.at[i]);
+    for (int i = 0; i < N; ++i) sum += q[d + i] * to_float(part.at[i]);
   }
   return sum;
+}
+
+template <class C>
+__device__ float dot(const float* q, const C* k, int dim) {
+  return dim % 8 == 0 ? dot_by<8>(q, k, dim) : dot_by<2>(q, k, dim);
 }
 
 template <class T, class C>

@@ -19,7 +19,7 @@ struct AttendArgs {
   float scale;                   // of scores
 };
 
-// Any mixture of f32 and bf16, any head_dim that is a multiple of 8 up to 256, any page size and
+// Any mixture of f32 and bf16, any head_dim that is a even number up to 256, any page size and
 // window; f32 throughout. A row's result depends on its position, its query and its context only,
 // bit for bit. Padding rows get zeros.
 void start_generic(const AttendArgs& args, cudaStream_t stream);

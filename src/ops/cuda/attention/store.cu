@@ -74,7 +74,7 @@ __device__ void write(const Held<kPairs>& x, T* head, int rope_dim, bool interle
 }
 
 // kPairs 4 takes a head of 8n elements with rope over 8n of them: one held piece per lane. kPairs 1
-// takes any even rope: up to four pieces per lane of a whole warp.
+// takes any even head and rope: up to four pieces per lane of a whole warp.
 template <class T, class C, int kPairs>
 __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void start_store(const StoreArgs& args, cudaStream_t stream) {
   const int all = args.heads + 2 * args.kv_heads;
-  const bool wide = args.rope_dim % 8 == 0 && args.stride % 8 == 0 &&
+  const bool wide = args.rope_dim % 8 == 0 && args.head_dim % 8 == 0 && args.stride % 8 == 0 &&
                     reinterpret_cast<uintptr_t>(args.qkv) % 16 == 0;
   int lanes = 1;
   while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
