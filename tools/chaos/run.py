@@ -197,6 +197,8 @@ class Chaos:
         self.check(not bad, f"nothing in the log that means a bug {''.join(bad[:5])}")
         if bad:
             print("".join(server.log[-80:]))
+        full = sum("cannot be written to" in line for line in server.log)
+        self.check(full <= 1, f"{full} warnings of a full disk")
 
     def answers_again(self, server, what):
         got = texts.answers_alone(server.port, self.bodies, 60 * self.slow)
@@ -250,12 +252,14 @@ def main(argv=None):
                         help="times all bounds on time; 5 or more for sanitizers")
     parser.add_argument("--no-clock", dest="clock", action="store_false",
                         help="no jumps of the clock (sanitizers want to be loaded first)")
+    parser.add_argument("--no-mount", dest="mount", action="store_false",
+                        help="no tmpfs: a full disk is a bound on the size of files")
     parser.add_argument("--no-memory", dest="memory", action="store_false",
                         help="do not judge resident memory (sanitizers keep what is freed)")
     args = parser.parse_args(argv)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="skiff_chaos_") as folder:
-        disk = faults.Disk(folder, DISK)
+        disk = faults.Disk(folder, DISK, args.mount)
         try:
             good = Chaos(args, folder, disk).run()
         finally:
