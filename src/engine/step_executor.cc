@@ -1,8 +1,17 @@
 #include "engine/step_executor.h"
 
+#include <chrono>
 #include <utility>
 
 namespace skiff {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
 
 StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv,
                            DType act, const Limits& limits, HostBlocks* host)
@@ -23,16 +32,18 @@ void StepExecutor::copy_blocks(const StepPlan& plan) {
 }
 
 StepResult StepExecutor::run(const StepPlan& plan) {
+  const auto start = Clock::now();
   copy_blocks(plan);
-  if (plan.spans.empty()) return {.step = plan.step};
+  StepResult result;
+  result.step = plan.step;
+  result.copy_seconds = result.seconds = seconds_since(start);
+  if (plan.spans.empty()) return result;
   for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
   const RaggedBatch& batch = builder_.build(plan, last_);
   arena_.reset();
   const Tensor logits = decoder_.forward(batch, kv_, arena_);
 
   const size_t spans = plan.spans.size();
-  StepResult result;
-  result.step = plan.step;
   result.tokens.resize(spans);
   result.drafts.resize(spans);
   result.logprobs.resize(spans);
@@ -40,6 +51,7 @@ StepResult StepExecutor::run(const StepPlan& plan) {
   report_prompts(plan, logits, result);
   sample(plan, logits, result);
   check_drafts(plan, logits, result);
+  result.seconds = seconds_since(start);
   return result;
 }
 

@@ -54,6 +54,10 @@ class CacheIndex {
   // should do. Nothing where there are none.
   void finish(StepPlan& plan);
   void committed(uint64_t step);
+  // What a step of so many rows and copied blocks took, see kv/tier_cost.h.
+  void measured(int rows, int copies, double seconds, double copy_seconds) {
+    if (tiers_) tiers_->measured(rows, copies, seconds, copy_seconds);
+  }
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();
   bool has_file() const { return tiers_ && tiers_->has_file(); }
