@@ -279,7 +279,7 @@ def main():
     parser.add_argument("--sequences", type=int, default=16)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1, help="the other core is the client's")
-    parser.add_argument("--slo-ttft", type=float, default=2)
+    parser.add_argument("--slo-ttft", type=float, default=1)
     parser.add_argument("--slo-tpot", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--flags", default="", help="more flags of `skiff serve`")
