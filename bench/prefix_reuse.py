@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Time to first token of a reused prefix, by where the cache has it.
 
-    bench/prefix_reuse.py [SKIFF]       default: build/cpu/skiff
+    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats]       default: build/cpu/skiff, all
 
 Starts `skiff serve` with random weights of the ERNIE-4.5-0.3B shape, talks to it over HTTP and
-prints medians. Two experiments:
+prints medians. Three experiments:
 
 1. One conversation of 2,048 tokens comes back with 32 new ones: nothing cached; still in the pool;
    pushed out of the pool into host memory; into the file; and after a restart.
 2. Four such conversations take turns with a pool for one of them: TTFT with the cache off, with
    the pool alone, and with each lower tier.
+3. Four chats of several turns, one after the other at each turn: a turn's prompt is all that was said
+   before, answers of the model among it, and 10 % that is new. TTFT with the cache off, on, with a pool
+   for a quarter of it all and each lower tier, and after a restart.
 
 Before any time is printed, the tokens of all runs are compared: they must be the same.
 """
+import argparse
 import json
 import pathlib
 import random
@@ -20,7 +24,6 @@ import re
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -28,6 +31,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREFIX, TAIL, BLOCK, TALKS, TURNS, VOCAB = 2048, 32, 64, 4, 3, 100_000
 PER_TALK = PREFIX // BLOCK + 2
+CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1000, 16
 
 
 class Server:
@@ -64,6 +68,22 @@ class Server:
         start = time.perf_counter()
         reply = json.load(urllib.request.urlopen(request))
         return time.perf_counter() - start, reply["choices"][0].get("token_ids")
+
+    def ask_stream(self, tokens, max_tokens):
+        """Seconds to the first piece of the reply, and all its tokens."""
+        body = json.dumps({"prompt": tokens, "max_tokens": max_tokens, "temperature": 0,
+                           "ignore_eos": True, "return_token_ids": True, "stream": True}).encode()
+        request = urllib.request.Request(self.url + "/v1/completions", body,
+                                         {"Content-Type": "application/json"})
+        start, first, said = time.perf_counter(), None, []
+        with urllib.request.urlopen(request) as reply:
+            for line in reply:
+                if not line.startswith(b"data: {"):
+                    continue
+                first = first or time.perf_counter() - start
+                for choice in json.loads(line[6:])["choices"]:
+                    said += choice.get("completion_token_ids") or []
+        return first, said
 
     def counts(self):
         """Tokens that came from host memory and from the file, and blocks that failed."""
@@ -149,6 +169,50 @@ def taking_turns(skiff, said):
     return rows
 
 
+def chat_through(server, said, name, turns):
+    """Times to the first token of these turns of all chats, from the second one on."""
+    prompts = [talk(i)[:CHAT_BEGIN] for i in range(CHATS)]
+    times = []
+    for n in range(CHAT_TURNS):
+        for i in range(CHATS):
+            if n > 0:
+                rng = random.Random(77 * i + n)
+                prompts[i] += said[i, n - 1]
+                prompts[i] += [rng.randrange(10, VOCAB) for _ in range(len(prompts[i]) // 9)]
+            if n not in turns:
+                continue
+            seconds, tokens = server.ask_stream(prompts[i], ANSWER)
+            said.setdefault((i, n), tokens)
+            assert said[i, n] == tokens, f"{name}: chat {i} turn {n} differs"
+            times.append((n, seconds))
+    return times
+
+
+def chats(skiff, said):
+    """Experiment 3. The first turn has nothing to find, but for the server that was restarted."""
+    rows = []
+    longest = int(CHAT_BEGIN * (10 / 9) ** (CHAT_TURNS - 1)) + 2 * ANSWER * CHAT_TURNS
+    blocks = longest // BLOCK + 2
+    every = range(CHAT_TURNS)
+    with tempfile.TemporaryDirectory() as folder:
+        file = ["--kvcache-storage-backend", "file", "--kvcache-storage-path", folder + "/kv"]
+        whole, quarter = CHATS * blocks, CHATS * blocks // 4
+        for name, pool, flags in [
+                ("cache off", whole, ["--no-enable-prefix-caching"]), ("cache on", whole, []),
+                ("quarter pool, host memory", quarter, ["--swap-space", "2"]),
+                ("quarter pool, file", quarter, file),
+                ("quarter pool, file, restarted", quarter, file)]:
+            with Server(skiff, pool, flags) as server:
+                times = chat_through(server, said, name,
+                                     [CHAT_TURNS - 1] if "restarted" in name else every)
+                rows.append((name, statistics.median(t for n, t in times if n > 0),
+                             *server.counts()))
+                if "restarted" in name:
+                    first = times[0][1]
+    print(f"\nFirst request after the restart: {first * 1e3:.1f} ms to its first token")
+    return rows
+
+
 def show(title, rows):
     """A table; the last column is how much faster than the first row."""
     print(f"\n{title}\n{'':32}{'TTFT':>10}{'speed-up':>10}{'host tok':>10}{'file tok':>10}{'failed':>8}")
@@ -157,11 +221,20 @@ def show(title, rows):
 
 
 def main():
-    skiff = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build/cpu/skiff")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("skiff", nargs="?", default=str(ROOT / "build/cpu/skiff"))
+    parser.add_argument("--only", choices=["one", "turns", "chats"])
+    args = parser.parse_args()
     said = {}
-    show(f"One prefix of {PREFIX} tokens and {TAIL} new ones", one_prefix(skiff, said))
-    show(f"{TALKS} conversations take turns; the pool holds {TALKS // 4}",
-         taking_turns(skiff, said))
+    if args.only in (None, "one"):
+        show(f"One prefix of {PREFIX} tokens and {TAIL} new ones", one_prefix(args.skiff, said))
+    if args.only in (None, "turns"):
+        show(f"{TALKS} conversations take turns; the pool holds {TALKS // 4}",
+             taking_turns(args.skiff, said))
+    if args.only in (None, "chats"):
+        show(f"{CHATS} chats of {CHAT_TURNS} turns, 90 % of each prompt said before",
+             chats(args.skiff, {}))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 # reads the same lines and checks every #include against them.
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA has only those files where
-# it is not.
+# Where CUDA is built, X_cuda.cc stands in for X.cc, and absent.cc is left out. A room WITHOUT_CUDA
+# has only those files where it is not.
 # Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc,
 # *_test.cc and *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
@@ -25,13 +25,10 @@ function(skiff_room name)
     list(FILTER sources EXCLUDE REGEX "(_cuda\\.cc|\\.cu)$")
   endif()
   set(tests ${sources})
-  foreach(stand_in ${ROOM_WITHOUT_CUDA})
-    list(APPEND stand_ins ${dir}/${stand_in})
-  endforeach()
-  if(SKIFF_CUDA)
-    list(REMOVE_ITEM sources ${stand_ins})
-  elseif(stand_ins)
-    set(sources ${stand_ins})
+  if(ROOM_WITHOUT_CUDA AND NOT SKIFF_CUDA)
+    list(TRANSFORM ROOM_WITHOUT_CUDA PREPEND ${dir}/ OUTPUT_VARIABLE sources)
+  elseif(ROOM_WITHOUT_CUDA)
+    list(REMOVE_ITEM sources ${dir}/absent.cc)
   endif()
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")

@@ -1,11 +1,14 @@
 // `skiff serve`: engine, service and server, put together and taken down in order.
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
+#include "apps/scheduler_flags.h"
 #include "apps/signals.h"
+#include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "serve/engine_service.h"
@@ -32,6 +35,22 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
           .top_k = g.top_k};
 }
 
+// As vLLM and FastDeploy label it.
+std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
+  const EngineConfig& engine = llm.config();
+  const auto truth = [](bool value) { return value ? "True" : "False"; };
+  return {{"block_size", fmt::format("{}", engine.block_size)},
+          {"cache_dtype", std::string(name(engine.dtype))},
+          {"enable_prefix_caching", truth(engine.prefix_caching)},
+          {"gpu_memory_utilization", fmt::format("{}", engine.memory_utilization)},
+          {"kvcache_storage_backend", args.text("kvcache-storage-backend")},
+          {"max_model_len", fmt::format("{}", engine.max_model_len)},
+          {"num_cpu_blocks", fmt::format("{}", llm.memory().host_slots)},
+          {"num_gpu_blocks", fmt::format("{}", llm.memory().blocks)},
+          {"num_gpu_blocks_override", args.text("num-gpu-blocks-override")},
+          {"swap_space", fmt::format("{}", engine.swap_space_gb)}};
+}
+
 ServiceConfig service_config(const Args& args, const std::string& name, const Llm& llm,
                              const Tokenizer& tokenizer) {
   ServiceConfig config;
@@ -43,6 +62,10 @@ ServiceConfig service_config(const Args& args, const std::string& name, const Ll
   if (!args.on("enable-logprob")) config.max_logprobs = 0;
   config.max_num_seqs = llm.config().max_num_seqs;
   config.seed = static_cast<uint64_t>(args.integer("seed"));
+  config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
+                      .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),
+                      .request_seconds = args.number("request-timeout")};
+  config.cache_info = cache_info(args, llm);
   return config;
 }
 
@@ -155,6 +178,7 @@ bool wind_down(Server& server, double seconds) {
 
 int run_serve(const Args& args) {
   catch_signals_while_starting();
+  check_admission_flags(args);
   const std::string folder = model_folder(args);
   ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
@@ -179,15 +203,20 @@ int run_serve(const Args& args) {
   catch_signals();
   server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
+  std::optional<Watchdog> watchdog;
+  const double limit = args.number("watchdog-timeout");
+  if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
   serve_until_signal(args, *server);
   const bool clean =
       wind_down(*server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
-  server.reset();
+  server->stop();
   service.stop();
   llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
+  watchdog.reset();  // it guards this way down too
+  server.reset();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
-  return 0;
+  return clean ? 0 : kExitCutOff;
 }
 
 }  // namespace skiff

@@ -1,8 +1,11 @@
+#include <cstdlib>
 #include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/graph_flags.h"
+#include "apps/scheduler_flags.h"
 #include "base/load_error.h"
+#include "base/log.h"
 
 namespace skiff {
 namespace {
@@ -75,6 +78,9 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.max_partial_prefills = static_cast<int>(args.integer("max-num-partial-prefills"));
   config.max_long_partial_prefills = static_cast<int>(args.integer("max-long-partial-prefills"));
   config.long_prompt = static_cast<int>(args.integer("long-prefill-token-threshold"));
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  for (const std::string& warning : apply_scheduler_flags(args, environment, config))
+    spdlog::warn("{}", warning);
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   if (!(args.command() & kRuns)) return config;
   config.load_format = args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;

@@ -49,6 +49,7 @@ void on(int signal, void (*act)(int)) {
 
 void catch_signals_while_starting() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a bound on file sizes is an error of write(), not our end
   on(SIGHUP, post);
   on(SIGINT, end);
   on(SIGTERM, end);

@@ -5,7 +5,7 @@ namespace skiff {
 
 // For the time before there is anything to wind down: SIGINT and SIGTERM end the process at once
 // with 128 + their number, also where it is the first of a container and the kernel would drop
-// them. SIGHUP waits for wait_for_signal(); SIGPIPE is ignored.
+// them. SIGHUP waits for wait_for_signal(); SIGPIPE and SIGXFSZ are ignored.
 void catch_signals_while_starting();
 
 // From now on SIGINT and SIGTERM no longer end the process but wake wait_for_signal(); SIGPIPE is

@@ -2,11 +2,13 @@
 // out.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 
 #include "base/queue.h"
 #include "engine/runner.h"
+#include "engine/step_tally.h"
 #include "engine/tier_io.h"
 #include "sched/scheduler.h"
 
@@ -30,19 +32,15 @@ class Engine {
   void step() {
     for (Command& command : awaits() ? inbox_.drain_some() : inbox_.drain(/*wait=*/idle()))
       take(command);
+    const auto begin = Clock::now();
     StepPlan plan = scheduler_.plan();
     const bool ran = !plan.empty();
     stalled_ = !ran && flying_.empty() && !scheduler_.idle();
     SKIFF_CHECK(!stalled_ || scheduler_.awaits_answer(), "the scheduler is stuck");
-    if (ran) {
-      runner_.launch(plan);
-      flying_.push_back(std::move(plan));
-    }
+    if (ran) launch(std::move(plan), begin);
     report();
     if (flying_.size() >= depth_ || (!ran && !flying_.empty())) {
-      scheduler_.commit(flying_.front(), runner_.wait(flying_.front().step));
-      flying_.pop_front();
-      ++steps_;
+      commit();
       report();
     }
   }
@@ -55,8 +53,30 @@ class Engine {
   // Nothing can be done until a lower tier of the cache answers (or another command comes).
   bool awaits() const { return stalled_; }
   uint64_t steps() const { return steps_; }  // committed
+  const StepTally& tally() const { return tally_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+  void launch(StepPlan plan, Clock::time_point begin) {
+    const auto planned = Clock::now();
+    runner_.launch(plan);
+    tally_.plan.add(seconds(planned - begin));
+    tally_.launch.add(seconds(Clock::now() - planned));
+    tally_.rows.add(static_cast<double>(plan.tokens.size()));
+    flying_.push_back(std::move(plan));
+  }
+  void commit() {
+    const auto begin = Clock::now();
+    const StepResult result = runner_.wait(flying_.front().step);
+    const auto done = Clock::now();
+    scheduler_.commit(flying_.front(), result);
+    flying_.pop_front();
+    ++steps_;
+    tally_.wait.add(seconds(done - begin));
+    tally_.commit.add(seconds(Clock::now() - done));
+  }
   void take(Command& command);
   void report();
 
@@ -68,6 +88,7 @@ class Engine {
   TierIo* tiers_;
   bool stalled_ = false;
   uint64_t steps_ = 0;
+  StepTally tally_;
   std::deque<StepPlan> flying_;
 };
 

@@ -31,6 +31,7 @@ void add(TierStats& sum, const TierStats& part) {
   sum.writes += part.writes;
   sum.failures += part.failures;
   sum.skipped += part.skipped;
+  sum.dear += part.dear;
 }
 
 struct Setup {
@@ -40,6 +41,7 @@ struct Setup {
   bool share, drafts;
   TierConfig tiers;
   FakeTierIo::Faults faults;
+  double copy_cost = 0;  // see FakeRunner
 };
 
 void choose_tiers(Setup& s, std::mt19937_64& rng) {
@@ -52,6 +54,8 @@ void choose_tiers(Setup& s, std::mt19937_64& rng) {
   s.tiers.spill = s.tiers.file_records == 0 || rng() % 2;
   s.tiers.saves_per_step = pick(1, 16);
   if (rng() % 2) s.faults = {.read = 0.2 * pick(0, 5), .write = 0.1 * pick(0, 5)};
+  s.copy_cost = 0.3 * pick(0, 5);
+  s.faults.seconds = 0.3 * pick(0, 4);
 }
 
 Setup random_setup(std::mt19937_64& rng) {
@@ -190,7 +194,7 @@ TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uin
                const MakeAnswering& make, Totals& totals) {
   std::mt19937_64 rng(~seed);
   FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
-                     seed, setup.tiers.host_slots});
+                     seed, setup.tiers.host_slots, setup.copy_cost});
   Queue<Command> inbox;
   const Answering answering = make(runner, inbox);
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
@@ -303,6 +307,7 @@ TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
   EXPECT_GT(t.tiers.file_tokens, 500u);
   EXPECT_GT(t.tiers.failures, 1000u);
   EXPECT_GT(t.tiers.skipped, 1000u);
+  EXPECT_GT(t.tiers.dear, 1000u);
   EXPECT_GT(t.on_disk.file_tokens, 100u);
   EXPECT_GT(t.on_disk.failures, 100u);
 }

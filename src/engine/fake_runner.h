@@ -39,6 +39,7 @@ class FakeRunner : public Runner {
     bool drafts = false;  // propose guesses, three of four right
     uint64_t seed = 1;
     int host_slots = 0;
+    double copy_cost = 0;  // what a copied block takes, about, when computing one takes 1
   };
   struct Counts {
     long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
@@ -49,7 +50,8 @@ class FakeRunner : public Runner {
         memory_(static_cast<size_t>(options.num_blocks * options.block_size), 0),
         host_(static_cast<size_t>(options.host_slots * options.block_size), 0),
         slots_(static_cast<size_t>(options.limits.max_seqs)),
-        rng_(options.seed) {}
+        rng_(options.seed),
+        clock_(options.seed) {}
 
   // A step is computed at once, or as late as it may be: what others do to its slots of host
   // memory meanwhile would show.
@@ -98,8 +100,20 @@ class FakeRunner : public Runner {
       row += plan.spans[i].count;
     }
     SKIFF_CHECK(row == plan.tokens.data() + plan.tokens.size());
+    tell_time(plan, result);
     ++counts_.steps;
     results_[plan.step] = std::move(result);
+  }
+
+  void tell_time(const StepPlan& plan, StepResult& result) {
+    if (options_.copy_cost == 0) return;
+    const auto about = [&](double value) {
+      return value * static_cast<double>(clock_() % 200) / 100;
+    };
+    const auto copies = static_cast<double>(plan.saves.size() + plan.loads.size());
+    result.copy_seconds = about(copies * options_.copy_cost);
+    result.seconds =
+        result.copy_seconds + about(static_cast<double>(plan.tokens.size()) / options_.block_size);
   }
 
   struct Slot {
@@ -187,7 +201,7 @@ class FakeRunner : public Runner {
   std::vector<Slot> slots_;
   std::map<uint64_t, StepResult> results_;
   Counts counts_;
-  std::mt19937_64 rng_;
+  std::mt19937_64 rng_, clock_;
 };
 
 }  // namespace skiff

@@ -21,6 +21,7 @@ class FakeTierIo : public TierIo {
  public:
   struct Faults {
     double read = 0, write = 0;  // how often they fail
+    double seconds = 0;          // what they take, as they tell
   };
   FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed)
       : runner_(runner), inbox_(inbox), faults_(faults), rng_(seed) {}
@@ -38,7 +39,7 @@ class FakeTierIo : public TierIo {
       const TierJob job = std::move(*it);
       jobs_.erase(it);
       const bool ok = job.kind == TierJob::Kind::kRead ? read(job) : write(job);
-      inbox_.push(TierDone{job.id, ok});
+      inbox_.push(TierDone{job.id, ok, faults_.seconds});
     }
   }
   bool busy() const { return !jobs_.empty(); }

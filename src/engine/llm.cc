@@ -1,5 +1,7 @@
 #include "engine/llm.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -190,15 +192,18 @@ void LocalLlm::publish_stats() {
                 .waiting = s.waiting,
                 .blocks_total = cache_.num_blocks(),
                 .blocks_free = cache_.num_free(),
+                .blocks_unused = cache_.num_unused(),
                 .steps = engine_.steps(),
                 .prompt_tokens = s.prompt_tokens,
                 .cached_tokens = s.cached_tokens,
                 .generation_tokens = s.generation_tokens,
                 .preemptions = s.preemptions,
+                .tally = engine_.tally(),
                 .tiers = s.tiers});
 }
 
 void LocalLlm::serve() {
+  pthread_setname_np(pthread_self(), "engine");
   engine_.run(abort_);
   std::vector<Command> late;
   {

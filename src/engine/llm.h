@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "engine/step_tally.h"
 #include "kv/tiers.h"
 #include "message/request.h"
 #include "model/loader.h"
@@ -36,6 +37,7 @@ struct EngineConfig {
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
   int max_partial_prefills = 0, max_long_partial_prefills = 1;  // see sched/policy.h
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;         // the same
   int long_prompt = 0;          // tokens above which a prompt is long; 0: 4 % of the context
   int steps_in_flight = 2;      // 1: wait for each step
   double swap_space_gb = 0;     // host memory for blocks that the device has no room for
@@ -50,7 +52,9 @@ struct EngineConfig {
 struct EngineStats {
   int running = 0, waiting = 0;
   int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
+  int blocks_unused = 0;                  // of those, the ones that hold nothing
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
+  StepTally tally;                    // of all steps
   TierStats tiers;                    // of lower tiers of the prefix cache; 0 without them
   double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
 };

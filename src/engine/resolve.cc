@@ -114,7 +114,10 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
           .policy = {.long_prompt = config.long_prompt,
                      .row_context = doubling_context(spec),
                      .max_partial = config.max_partial_prefills,
-                     .max_long_partial = config.max_long_partial_prefills}};
+                     .max_long_partial = config.max_long_partial_prefills,
+                     .reserve = config.reserve_blocks,
+                     .reserve_decay = config.reserve_decay,
+                     .reserve_min = config.reserve_min}};
 }
 
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops) {

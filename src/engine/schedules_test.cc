@@ -305,8 +305,8 @@ void check_schedules(const std::string& dir, LoadFormat format, DType act, int c
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.evictions, 0u);
   EXPECT_GT(totals.cached, 0u);
-  EXPECT_GT(totals.from_host, 0u);
-  EXPECT_GT(totals.from_file, 0u);
+  // Whether a tier pays is measured, so how much comes from each is not the same in every run.
+  EXPECT_GT(totals.from_host + totals.from_file, 0u);
   EXPECT_GT(totals.failed, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);

@@ -1,9 +1,12 @@
 #include "engine/step_executor.h"
 
+#include <chrono>
 #include <utility>
 
 namespace skiff {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   std::vector<Token> zeros(static_cast<size_t>(max_seqs), 0);
@@ -11,6 +14,10 @@ Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   ops.copy(out, host_tensor(zeros.data(), DType::kI32, {max_seqs}));
   ops.wait(ops.mark());
   return out;
+}
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
 }
 
 }  // namespace
@@ -41,7 +48,11 @@ void StepExecutor::launch(const StepPlan& plan) {
   SKIFF_CHECK(flights_.size() < 2, "two steps are on their way already");
   Flight flight;
   flight.result.step = plan.step;
+  flight.start = Clock::now();
   copy_blocks(plan);
+  // Elsewhere the copies are still on their way, and what they take is not told apart.
+  if (ops_.device() == Device{})
+    flight.result.copy_seconds = seconds_between(flight.start, Clock::now());
   if (!plan.spans.empty()) {
     for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
     const BuiltStep& step = builder_.build(plan);
@@ -57,6 +68,7 @@ void StepExecutor::launch(const StepPlan& plan) {
     check_drafts(plan, logits, flight);
   }
   flight.mark = ops_.mark();
+  flight.launched = Clock::now();
   flights_.push_back(std::move(flight));
 }
 
@@ -81,6 +93,10 @@ StepResult StepExecutor::collect() {
   flights_.pop_front();
   ops_.wait(flight.mark);
   finish_draw(flight);
+  // On a device of its own a step begins when the one before it has ended.
+  const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
+  flight.result.seconds = seconds_between(std::max(flight.start, ended_), end);
+  ended_ = end;
   return std::move(flight.result);
 }
 

@@ -1,5 +1,6 @@
 // engine/step_executor.h -- planned steps through the model and the sampler.
 #pragma once
+#include <chrono>
 #include <deque>
 #include <span>
 #include <vector>
@@ -39,6 +40,7 @@ class StepExecutor {
     PendingDraw draw;
     std::vector<size_t> sampled;  // spans
     uint64_t mark = 0;
+    std::chrono::steady_clock::time_point start, launched;
     bool drawn = false;  // what the draw gave is in the result
   };
 
@@ -63,6 +65,7 @@ class StepExecutor {
   Tensor last_;  // [max_seqs] i32, where Ops computes: what each slot sampled last
   PinnedArena draft_slots_;
   std::deque<Flight> flights_;
+  std::chrono::steady_clock::time_point ended_;  // when the step collected last did
 };
 
 }  // namespace skiff

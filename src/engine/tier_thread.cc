@@ -1,5 +1,6 @@
 #include "engine/tier_thread.h"
 
+#include <chrono>
 #include <utility>
 
 namespace skiff {
@@ -36,8 +37,10 @@ void TierThread::run() {
     const TierJob job = std::move(jobs.front());
     jobs.pop_front();
     lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
     const bool ok = carry_out(job);
-    inbox_.push(TierDone{job.id, ok});
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    inbox_.push(TierDone{job.id, ok, took.count()});
     lock.lock();
   }
 }

@@ -54,6 +54,10 @@ class CacheIndex {
   // should do. Nothing where there are none.
   void finish(StepPlan& plan);
   void committed(uint64_t step);
+  // What a step of so many rows and copied blocks took, see kv/tier_cost.h.
+  void measured(int rows, int copies, double seconds, double copy_seconds) {
+    if (tiers_) tiers_->measured(rows, copies, seconds, copy_seconds);
+  }
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();
   bool has_file() const { return tiers_ && tiers_->has_file(); }
@@ -63,6 +67,7 @@ class CacheIndex {
 
   int num_blocks() const { return pool_.num_blocks(); }
   int num_free() const { return pool_.num_free() + tree_.num_evictable(); }  // after eviction
+  int num_unused() const { return pool_.num_free(); }                        // hold nothing, so far
   int block_size() const { return block_size_; }
   int blocks_for(int tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   uint64_t evictions() const { return evictions_; }  // blocks, since the start

@@ -386,6 +386,63 @@ TEST_F(TiersTest, EvictedBlocksComeBackFromHostMemory) {
   cache.close(b);
 }
 
+TEST(TierCost, TheCheaperWayIsTakenAndTheDearOneTriedAgain) {
+  TierCost cost(/*block_size=*/4);
+  EXPECT_TRUE(cost.copy_pays() && cost.read_pays()) << "nothing is known yet";
+  cost.step(/*rows=*/8, /*copies=*/2, /*seconds=*/9, /*copy_seconds=*/1);  // 4 a block, 0.5 a copy
+  EXPECT_TRUE(cost.copy_pays() && cost.read_pays());
+  cost.read(5);
+  EXPECT_TRUE(cost.copy_pays());
+  EXPECT_FALSE(cost.read_pays());
+  int refusals = 0;
+  while (!cost.read_pays()) ASSERT_LT(++refusals, 100);
+  EXPECT_GT(refusals, 10);
+  for (int i = 0; i < 100; ++i) cost.step(1, 1, 50, 49);  // a decode says nothing of prompts
+  EXPECT_FALSE(cost.copy_pays()) << "copies of 49 against 4";
+  for (int i = 0; i < 200; ++i) cost.step(8, 1, 8000, 1);
+  EXPECT_TRUE(cost.copy_pays() && cost.read_pays()) << "computing has become dear";
+  cost.step(8, 1, 0, 0);
+  cost.read(0);
+  EXPECT_TRUE(cost.copy_pays()) << "not measured";
+}
+
+TEST_F(TiersTest, BlocksThatAreCheaperToComputeStayWhereTheyAre) {
+  CacheIndex cache = this->cache(4, {.host_slots = 8});
+  BlockTable a = filled(cache, tokens_);
+  cache.close(a);
+  push_out(cache);
+  step(cache);
+  cache.measured(/*rows=*/2, /*copies=*/3, /*seconds=*/31, /*copy_seconds=*/30);
+  EXPECT_EQ(cached(cache, tokens_), 0) << "a copy takes 10, computing a block 1";
+  EXPECT_EQ(cache.tier_stats().dear, 1u);
+  for (int i = 0; i < 60; ++i) cache.measured(2, 1, 2.1, 0.1);
+  EXPECT_EQ(cached(cache, tokens_), 6);
+}
+
+TEST_F(TiersTest, AFileThatIsSlowerThanComputingIsNotRead) {
+  const BlockKey key = child_key(root_key("model", ""), std::span(tokens_).first(2));
+  CacheIndex cache(4, kBlock, true, 1, {.host_slots = 2, .file_records = 9, .fingerprint = "model"},
+                   std::vector<StoredBlock>{{0, key}});
+  const auto ask = [&] {
+    BlockTable table;
+    cache.open(table, tokens_);
+    const bool awaited = cache.fetch(table, tokens_);
+    cache.close(table);
+    return awaited;
+  };
+  ASSERT_TRUE(ask());
+  cache.measured(2, 0, 1, 0);
+  for (const TierJob& job : cache.take_jobs()) cache.done({job.id, /*ok=*/true, /*seconds=*/3});
+  EXPECT_EQ(cached(cache, tokens_), 2) << "it is in host memory now";
+  BlockTable other = filled(cache, {9, 9, 8, 8, 7, 7, 6, 6});
+  cache.close(other);
+  push_out(cache);  // whose blocks take the slots
+  step(cache);
+  ASSERT_EQ(cached(cache, tokens_), 0);
+  EXPECT_FALSE(ask());
+  EXPECT_EQ(cache.tier_stats().dear, 1u);
+}
+
 TEST_F(TiersTest, SaltsAndTheShyReachNoTier) {
   CacheIndex cache = this->cache(4, {.host_slots = 8});
   BlockTable shy;

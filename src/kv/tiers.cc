@@ -15,7 +15,8 @@ Tiers::Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t 
       tokens_(static_cast<size_t>(config.host_slots) * block_size_),
       writing_(static_cast<size_t>(config.host_slots)),
       from_file_(static_cast<size_t>(config.host_slots)),
-      blocks_(static_cast<size_t>(num_blocks)) {}
+      blocks_(static_cast<size_t>(num_blocks)),
+      cost_(block_size) {}
 
 void Tiers::restore(std::span<const StoredBlock> oldest_first) {
   for (const StoredBlock& stored : oldest_first) {
@@ -38,14 +39,16 @@ int Tiers::find_host(const BlockKey& key, std::span<const Token> tokens) const {
                                                                                  : SlotIndex::kNone;
 }
 
-std::vector<int> Tiers::ready(const Text& text) const {
+std::vector<int> Tiers::ready(const Text& text) {
   std::vector<int> slots;
   for (size_t i = text.from; i < text.keys.size(); ++i) {
     const int slot = find_host(text.keys[i], slice(text.tokens, i));
     if (slot == SlotIndex::kNone || !host_.ready(slot)) break;
     slots.push_back(slot);
   }
-  return slots;
+  if (slots.empty() || cost_.copy_pays()) return slots;
+  ++stats_.dear;
+  return {};
 }
 
 bool Tiers::fetch(const Text& text, size_t& asked) {
@@ -70,6 +73,10 @@ bool Tiers::fetch(const Text& text, size_t& asked) {
 int Tiers::read(const BlockKey& key, std::span<const Token> tokens) {
   const int record = file_.find(key);
   if (record == SlotIndex::kNone || !file_.ready(record)) return SlotIndex::kNone;
+  if (!cost_.read_pays()) {
+    ++stats_.dear;
+    return SlotIndex::kNone;
+  }
   const int slot = host_.put(key);
   if (slot == SlotIndex::kNone) {
     ++stats_.skipped;
@@ -208,6 +215,7 @@ void Tiers::done(const TierDone& answer) {
   SKIFF_CHECK(found != open_.end(), "job {} was never started", answer.job);
   const TierJob job = std::move(found->second);
   open_.erase(found);
+  if (answer.ok && job.kind == TierJob::Kind::kRead) cost_.read(answer.seconds);
   stats_.failures += !answer.ok;
   if (job.kind == TierJob::Kind::kWrite)
     wrote(job, answer.ok);

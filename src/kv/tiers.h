@@ -9,6 +9,7 @@
 
 #include "kv/prefix_tree.h"
 #include "kv/slot_index.h"
+#include "kv/tier_cost.h"
 
 namespace skiff {
 
@@ -47,6 +48,7 @@ struct TierStats {
   uint64_t reads = 0, writes = 0;             // of the file, in blocks, that went well
   uint64_t failures = 0;                      // those that did not: misses, and never more
   uint64_t skipped = 0;                       // blocks not kept or fetched for want of a free slot
+  uint64_t dear = 0;  // times that blocks of a lower tier were left there: computing is cheaper
 };
 
 // Three facts make this right without waiting. Steps run in the order planned, so a slot may be
@@ -72,11 +74,12 @@ class Tiers {
     std::span<const Token> tokens;
     size_t from = 0;
   };
-  // Slots of the blocks that come next, as far as host memory has them now.
-  std::vector<int> ready(const Text& text) const;
+  // Slots of the blocks that come next, as far as host memory has them now; none if it is cheaper
+  // to compute them.
+  std::vector<int> ready(const Text& text);
   // Ask the file for the blocks that come next and are not in host memory, but for none before
-  // `asked`, which moves past those awaited. True if an answer is awaited that may lengthen
-  // ready().
+  // `asked`, which moves past those awaited, and for none if it is cheaper to compute them. True if
+  // an answer is awaited that may lengthen ready().
   bool fetch(const Text& text, size_t& asked);
   uint64_t answers() const { return answers_; }  // to reads, so far
 
@@ -89,6 +92,9 @@ class Tiers {
   // The last word on a plan.
   void finish(StepPlan& plan, const PrefixTree& tree);
   void committed(uint64_t step);
+  void measured(int rows, int copies, double seconds, double copy_seconds) {
+    cost_.step(rows, copies, seconds, copy_seconds);
+  }
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();  // to be started now, in this order
 
@@ -136,6 +142,7 @@ class Tiers {
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // without tokens
   uint64_t last_job_ = 0, answers_ = 0, committed_ = 0;
+  TierCost cost_;
   TierStats stats_;
 };
 

@@ -63,6 +63,7 @@ struct Cancel {
 struct TierDone {
   uint64_t job = 0;
   bool ok = false;
+  double seconds = 0;  // that it took; 0: not measured
 };
 using Command = std::variant<NewSequence, Cancel, TierDone>;
 

@@ -54,6 +54,7 @@ struct StepPlan {
 // sample (or asked for no log-probabilities).
 struct StepResult {
   uint64_t step = 0;
+  double seconds = 0, copy_seconds = 0;    // all of it, and its saves and loads; 0: not measured
   std::vector<std::vector<Token>> tokens;  // what each span gained: drafts kept, then one more
   std::vector<std::vector<Token>> drafts;  // guesses for each span's next turn; often empty
   std::vector<std::vector<PositionLogprobs>> logprobs;         // parallel to tokens

@@ -16,7 +16,7 @@ StepPlan Scheduler::plan() {
     decodes += s->left() == 1;
     prefills |= s->left() > 1;
   }
-  reserve_ = std::max(0.0, reserve_ - limits_.policy.reserve_decay);
+  reserve_ = std::max(limits_.policy.reserve_min, reserve_ - limits_.policy.reserve_decay);
   PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
   const uint64_t preemptions = counters_.preemptions;
   const bool roomy = continue_decodes(step) && continue_prefills(step);

@@ -26,8 +26,9 @@ struct Policy {
   // and then none until it has started.
   int max_overtakes = 64;
   // Blocks kept free for each running sequence when a new one is let in, counted from the last
-  // preemption and decaying with each step; never more than the sequence can still use.
-  double reserve = 16, reserve_decay = 0.025;
+  // preemption and decaying with each step, down to reserve_min, which is there from the beginning;
+  // never more than the sequence can still use.
+  double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };
 
 }  // namespace skiff

@@ -110,6 +110,9 @@ void Scheduler::cancel_all() {
 void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   SKIFF_CHECK(plan.step == result.step && plan.spans.size() == result.tokens.size());
   cache_.committed(plan.step);
+  cache_.measured(static_cast<int>(plan.tokens.size()),
+                  static_cast<int>(plan.saves.size() + plan.loads.size()), result.seconds,
+                  result.copy_seconds);
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     Sequence& s = *all_.at(plan.spans[i].seq);
     --s.in_flight;

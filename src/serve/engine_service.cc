@@ -1,10 +1,13 @@
 #include "serve/engine_service.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -17,6 +20,8 @@ namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr Clock::time_point kNever = Clock::time_point::max();
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -33,13 +38,15 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// One of the n sequences of a request. After start() only the output thread touches it.
+// One of the n sequences of a request. After start() only the output thread touches it, but for
+// what the service's mutex guards.
 struct Sequence {
   SeqId id = 0;
   std::unique_ptr<Detokenizer> text;
   std::vector<PositionLogprobs> prompt_logprobs;
   int generated = 0;
   bool ended = false;
+  bool waiting = true;  // for its first place in the batch; guarded by the service's mutex
   Clock::time_point admitted{}, first_token{}, last_token{};
 };
 
@@ -52,6 +59,9 @@ struct Active {
   bool failed = false;
   Usage usage;
   Clock::time_point arrived{};
+  // Guarded by the service's mutex.
+  bool waiting = true;  // none of its sequences has had a place yet
+  Clock::time_point deadline = kNever;
 };
 
 struct Place {
@@ -72,8 +82,9 @@ struct EngineService::Impl {
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
         special(*this->tokenizer),
-        metrics(this->config.model_name),
-        seed(this->config.seed ? this->config.seed : random_seed()) {}
+        metrics(this->config.model_name, this->config.cache_info),
+        seed(this->config.seed ? this->config.seed : random_seed()),
+        admission(this->config.admission) {}
 
   void run();
   void take(Event& event);
@@ -82,6 +93,18 @@ struct EngineService::Impl {
   void measure(Sequence& sequence, const Active& active, int gained);
   void end(Active& active, Sequence& sequence, Reply& reply);
   void refuse(const std::shared_ptr<Active>& active);
+
+  // Admission and deadlines; with mutex held, but for expire().
+  void open(const std::shared_ptr<Active>& active);
+  void close(Active& active);
+  void note(Active& active, Sequence& sequence, const Event& event);
+  void stop_waiting(Sequence& sequence, const Active& active, Clock::time_point now);
+  void set_deadline(Active& active);
+  double seconds_allowed(const Active& active) const;
+  Clock::time_point next_deadline();
+  std::shared_ptr<Active> take_expired(Clock::time_point now, std::vector<bool>* open, Reply* why);
+  void expire();
+
   std::shared_ptr<Active> make_active(Prepared request, Sink sink);
   PrepareContext context() const {
     return {.config = config,
@@ -105,16 +128,19 @@ struct EngineService::Impl {
   std::mutex mutex;
   std::unordered_map<RequestId, std::shared_ptr<Active>> requests;  // guarded by mutex
   std::unordered_map<SeqId, Place> places;                          // guarded by mutex
+  Admission admission;                                              // guarded by mutex
+  std::set<std::pair<Clock::time_point, RequestId>> deadlines;      // guarded by mutex
   bool stopped = false;                                             // guarded by mutex
   std::thread output;
 };
 
 void EngineService::Impl::run() {
+  pthread_setname_np(pthread_self(), "output");
   for (;;) {
-    auto batches = events->drain(/*wait=*/true);
-    if (batches.empty() && events->closed()) return;
-    for (auto& batch : batches)
-      for (Event& event : batch) take(event);
+    auto batch = events->wait_until(next_deadline());
+    if (batch.empty() && events->closed()) return;
+    for (Event& event : batch) take(event);
+    expire();
   }
 }
 
@@ -126,6 +152,7 @@ void EngineService::Impl::take(Event& event) {
     const auto found = places.find(event.seq);
     if (found == places.end()) return;
     place = found->second;
+    note(*place.active, place.active->sequences[place.index], event);
   }
   Active& active = *place.active;
   Sequence& sequence = active.sequences[place.index];
@@ -136,7 +163,7 @@ void EngineService::Impl::take(Event& event) {
     std::lock_guard lock(mutex);
     if (!requests.contains(active.id)) return;  // cancelled meanwhile
     if (sequence.ended) places.erase(sequence.id);
-    if (active.open == 0) requests.erase(active.id);
+    if (active.open == 0) close(active);
   }
   active.sink(std::move(reply));
 }
@@ -153,6 +180,7 @@ Reply EngineService::Impl::advance(Active& active, Sequence& sequence, Event& ev
             std::back_inserter(sequence.prompt_logprobs));
   reply.finish = event.finish;
   reply.why = std::move(event.why);
+  if (reply.finish == Finish::kExhausted) metrics.refused(reply.refusal);
   append_tokens(active, sequence, event, reply);
   const int gained = static_cast<int>(reply.tokens.size());
   if (gained > 0) measure(sequence, active, gained);
@@ -213,7 +241,10 @@ void EngineService::Impl::end(Active& active, Sequence& sequence, Reply& reply) 
                           .since_first_token = seconds(now - sequence.first_token),
                           .generated = sequence.generated});
   reply.last = --active.open == 0;
-  if (reply.last) metrics.request_ended(!active.failed, seconds(now - active.arrived));
+  if (!reply.last) return;
+  int longest = 0;
+  for (const Sequence& other : active.sequences) longest = std::max(longest, other.generated);
+  metrics.request_ended(!active.failed, seconds(now - active.arrived), longest);
 }
 
 std::shared_ptr<Active> EngineService::Impl::make_active(Prepared request, Sink sink) {
@@ -240,14 +271,126 @@ std::shared_ptr<Active> EngineService::Impl::make_active(Prepared request, Sink 
 
 // On the caller's thread: the output thread has ended.
 void EngineService::Impl::refuse(const std::shared_ptr<Active>& active) {
+  metrics.refused(Refusal::kStopping);
   for (int i = 0; i < active->request.n; ++i) {
     Reply reply;
     reply.index = i;
     reply.finish = Finish::kExhausted;
     reply.why = "the server is shutting down";
+    reply.refusal = Refusal::kStopping;
     reply.usage = active->usage;
     reply.last = i + 1 == active->request.n;
     active->sink(std::move(reply));
+  }
+}
+
+// With mutex held.
+void EngineService::Impl::open(const std::shared_ptr<Active>& active) {
+  requests.emplace(active->id, active);
+  admission.opened(active->arrived);
+  for (size_t i = 0; i < active->sequences.size(); ++i)
+    admission.waits(active->arrived, active->usage.prompt);
+  set_deadline(*active);
+  if (active->deadline != kNever && deadlines.begin()->second == active->id) events->wake();
+}
+
+// With mutex held. The request is forgotten: it has ended, or is given up.
+void EngineService::Impl::close(Active& active) {
+  const auto now = Clock::now();
+  for (Sequence& sequence : active.sequences) stop_waiting(sequence, active, now);
+  deadlines.erase({active.deadline, active.id});
+  admission.closed(now);
+  requests.erase(active.id);
+}
+
+// With mutex held.
+void EngineService::Impl::stop_waiting(Sequence& sequence, const Active& active,
+                                       Clock::time_point now) {
+  if (std::exchange(sequence.waiting, false)) admission.gave_up(now, active.usage.prompt);
+}
+
+// With mutex held: who waits no longer.
+void EngineService::Impl::note(Active& active, Sequence& sequence, const Event& event) {
+  if (!event.admitted || !sequence.waiting) return;
+  sequence.waiting = false;
+  admission.admitted(Clock::now(), active.usage.prompt);
+  if (!std::exchange(active.waiting, false)) return;
+  set_deadline(active);
+}
+
+// Seconds from end to end; 0: any number.
+double EngineService::Impl::seconds_allowed(const Active& active) const {
+  const double most = admission.limits().request_seconds, wanted = active.request.timeout_seconds;
+  if (most == 0 || wanted == 0) return std::max(most, wanted);
+  return std::min(most, wanted);
+}
+
+// With mutex held.
+void EngineService::Impl::set_deadline(Active& active) {
+  const auto after = [&](double seconds) {
+    return active.arrived + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double>(seconds));
+  };
+  deadlines.erase({active.deadline, active.id});
+  active.deadline = kNever;
+  if (const double allowed = seconds_allowed(active); allowed > 0)
+    active.deadline = after(allowed);
+  if (const double wait = admission.limits().waiting_seconds; active.waiting && wait >= 0)
+    active.deadline = std::min(active.deadline, after(wait));
+  if (active.deadline != kNever) deadlines.emplace(active.deadline, active.id);
+}
+
+Clock::time_point EngineService::Impl::next_deadline() {
+  std::lock_guard lock(mutex);
+  return deadlines.empty() ? kNever : deadlines.begin()->first;
+}
+
+// A request whose time is over, forgotten by the service; `open` says which of its sequences run or
+// wait, `why` what its client should hear. Null if there is none.
+std::shared_ptr<Active> EngineService::Impl::take_expired(Clock::time_point now,
+                                                          std::vector<bool>* open, Reply* why) {
+  std::lock_guard lock(mutex);
+  if (deadlines.empty() || deadlines.begin()->first > now) return nullptr;
+  const auto active = requests.at(deadlines.begin()->second);
+  const double waited = seconds(now - active->arrived), allowed = seconds_allowed(*active);
+  for (const Sequence& sequence : active->sequences)
+    open->push_back(places.erase(sequence.id) > 0);
+  close(*active);
+  why->finish = Finish::kExhausted;
+  why->usage = active->usage;
+  if (allowed > 0 && waited >= allowed) {
+    why->refusal = Refusal::kTimeout;
+    why->why = fmt::format("the request was not done within its timeout of {} s; {} tokens were "
+                           "generated",
+                           allowed, active->usage.completion);
+    return active;
+  }
+  why->refusal = Refusal::kWaitingTime;
+  why->retry_seconds = admission.retry_seconds(now);
+  why->why = fmt::format("the request waited {} s, the most it may, without getting a place; {} "
+                         "others with {} prompt tokens wait",
+                         admission.limits().waiting_seconds, admission.waiting(),
+                         admission.waiting_tokens());
+  return active;
+}
+
+// Ends what is late. On the output thread, so that no piece of a reply comes after its end.
+void EngineService::Impl::expire() {
+  for (;;) {
+    std::vector<bool> open;
+    Reply why;
+    const auto active = take_expired(Clock::now(), &open, &why);
+    if (!active) return;
+    metrics.refused(why.refusal);
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (!open[i]) continue;
+      engine.cancel(active->sequences[i].id);
+      metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+      Reply reply = why;
+      reply.index = static_cast<int>(i);
+      reply.last = --active->open == 0;
+      active->sink(std::move(reply));
+    }
   }
 }
 
@@ -297,11 +440,37 @@ RequestId EngineService::start(Prepared request, Sink sink) {
       impl_->refuse(active);
       return id;
     }
-    impl_->requests.emplace(id, active);
+    impl_->open(active);
     for (int i = 0; i < n; ++i) impl_->places.emplace(sequences[i].id, Place{active, i});
   }
   for (NewSequence& sequence : sequences) impl_->engine.submit(std::move(sequence));
   return id;
+}
+
+std::optional<Overload> EngineService::overloaded(std::span<const Prepared> requests) {
+  int64_t tokens = 0;
+  for (const Prepared& request : requests)
+    tokens += int64_t{request.n} * static_cast<int64_t>(request.prompt.size());
+  std::lock_guard lock(impl_->mutex);
+  Admission& admission = impl_->admission;
+  if (admission.has_room(tokens)) return std::nullopt;
+  impl_->metrics.refused(Refusal::kWaitingTokens);
+  return Overload{
+      .why = fmt::format("Too many requests wait: they have {} prompt tokens; with the {} of this "
+                         "one that is more than the bound of {}",
+                         admission.waiting_tokens(), tokens, admission.limits().waiting_tokens),
+      .retry_seconds = admission.retry_seconds(Clock::now())};
+}
+
+bool EngineService::queue_full() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->admission.is_full();
+}
+
+int EngineService::refused(Refusal reason) {
+  impl_->metrics.refused(reason);
+  std::lock_guard lock(impl_->mutex);
+  return impl_->admission.retry_seconds(Clock::now());
 }
 
 void EngineService::cancel(RequestId id) {
@@ -311,8 +480,8 @@ void EngineService::cancel(RequestId id) {
     std::lock_guard lock(impl_->mutex);
     const auto found = impl_->requests.find(id);
     if (found == impl_->requests.end()) return;
-    active = std::move(found->second);
-    impl_->requests.erase(found);
+    active = found->second;
+    impl_->close(*active);
     for (const Sequence& sequence : active->sequences)
       if (impl_->places.erase(sequence.id) > 0) running.push_back(sequence.id);
   }
@@ -345,7 +514,13 @@ ServiceLoad EngineService::load() const {
 }
 
 std::string EngineService::metrics() const {
-  return impl_->metrics.text(impl_->engine.stats(), impl_->config.max_num_seqs);
+  Metrics::Now now{.engine = impl_->engine.stats(), .max_sequences = impl_->config.max_num_seqs};
+  now.queued_events = static_cast<int64_t>(impl_->events->size());
+  {
+    std::lock_guard lock(impl_->mutex);
+    now.waiting_tokens = impl_->admission.waiting_tokens();
+  }
+  return impl_->metrics.text(now);
 }
 
 void EngineService::stop() {

@@ -1,12 +1,14 @@
 // serve/engine_service.h -- the Service over an engine: requests become sequences, one output
 // thread turns the engine's events into text.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/queue.h"
+#include "serve/admission.h"
 #include "serve/engine_port.h"
+#include "serve/event_queue.h"
 #include "serve/service.h"
 
 namespace skiff {
@@ -21,11 +23,12 @@ struct ServiceConfig {
   double stuck_seconds = 30;  // without progress while work waits: unhealthy
   // The seed of requests that give none starts here; 0: from the system's entropy.
   uint64_t seed = 0;
+  AdmissionLimits admission;
+  std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
 };
 
-// The engine's sink pushes into this; close() ends the service's output thread.
-using EventQueue = Queue<std::vector<Event>>;
-
+// The engine's sink pushes into the queue; its close() ends the service's output thread.
+//
 // Use: make the queue, start the Llm with [queue](auto events) { queue->push(std::move(events)); },
 // then make the service. Destroy (or stop) the service before the Llm.
 class EngineService : public Service {
@@ -39,6 +42,9 @@ class EngineService : public Service {
   Result<Prepared> prepare(Request request) const override;
   Result<std::vector<Token>> tokenize(const Request& request) const override;
   RequestId start(Prepared request, Sink sink) override;
+  std::optional<Overload> overloaded(std::span<const Prepared> requests) override;
+  bool queue_full() const override;
+  int refused(Refusal reason) override;
   void cancel(RequestId id) override;
   const Tokenizer& tokenizer() const override;
   int max_model_len() const override;

@@ -45,7 +45,9 @@ class Gate {
     return alive;
   }
   int most() const { return most_; }
+  bool full() const { return count_ >= most_; }
   std::atomic<bool> draining{false};
+  std::atomic<bool> stalled{false};  // the engine hangs: nothing will come of it any more
 
  private:
   const int most_;
@@ -67,6 +69,9 @@ struct Front : std::enable_shared_from_this<Front> {
   Service& service;
   Gate gate;
   const int64_t started;  // Unix seconds
+
+  // No generation would be let in: a refusal is all that there is to do, and quickly done.
+  bool is_full() const { return gate.full() || service.queue_full(); }
 
   bool knows_model(const std::string& name) const {
     if (name.empty() || name == "default") return true;

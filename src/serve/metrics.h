@@ -1,17 +1,21 @@
 // serve/metrics.h -- what Prometheus scrapes: FastDeploy's names, and vLLM's for the same numbers.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "message/request.h"
 #include "serve/engine_port.h"
+#include "serve/service.h"
 
 namespace skiff {
 
 // Safe from any thread. Seconds are of a steady clock.
 class Metrics {
  public:
-  explicit Metrics(const std::string& model_name);
+  // `cache_info` are the labels of cache_config_info.
+  Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info);
   ~Metrics();
 
   void request_received(int prompt_tokens, int max_tokens, int n);
@@ -24,10 +28,19 @@ class Metrics {
     int generated;
   };
   void sequence_ended(const Ended& ended);
-  void request_ended(bool success, double since_arrival);
+  // `longest` is the most tokens that one of its sequences has.
+  void request_ended(bool success, double since_arrival, int longest);
+  void refused(Refusal reason);
 
-  // Text format 0.0.4, with the gauges as `stats` has them.
-  std::string text(const EngineStats& stats, int max_sequences);
+  // What is so at the time of a scrape.
+  struct Now {
+    EngineStats engine;
+    int max_sequences = 0;
+    int64_t waiting_tokens = 0;  // of prompts without a place in the batch
+    int64_t queued_events = 0;   // between engine and output thread
+  };
+  // Text format 0.0.4.
+  std::string text(const Now& now);
 
  private:
   struct Impl;

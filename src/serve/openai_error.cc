@@ -63,7 +63,8 @@ ApiError api_error(int status, std::string message) {
           .message = std::move(message),
           .type = kind.type,
           .param = "",
-          .code = kind.code};
+          .code = kind.code,
+          .headers = {}};
 }
 
 ApiError api_error(const Error& error, const std::string& input_field) {
@@ -91,6 +92,11 @@ ApiError unknown_model(const std::string& name, const std::string& served) {
   return error;
 }
 
+ApiError retry_later(ApiError error, int seconds) {
+  error.headers.emplace_back("Retry-After", std::to_string(seconds));
+  return error;
+}
+
 Json error_json(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"error",
@@ -103,6 +109,7 @@ Json error_json(const ApiError& error) {
 HttpResponse error_response(const ApiError& error) {
   HttpResponse response = json_response(error_json(error));
   response.status = error.status;
+  response.headers.insert(response.headers.end(), error.headers.begin(), error.headers.end());
   return response;
 }
 

@@ -15,7 +15,11 @@ struct ApiError {
   std::string type = "invalid_request_error";
   std::string param;  // empty: null
   std::string code;   // empty: null
+  HttpHeaders headers = {};
 };
+
+// The client should come again, here or elsewhere, after so many seconds.
+ApiError retry_later(ApiError error, int seconds);
 
 // Type and code follow from the status where nothing better is known.
 ApiError api_error(int status, std::string message);

@@ -15,12 +15,27 @@ std::string model_told(const Front& front, const std::string& asked) {
   return asked.empty() || asked == "default" ? front.config.model_names.front() : asked;
 }
 
-// The engine queues what must wait and refuses only what can never run, so trying again would not
-// help; unless it is going down, and another server may take the request.
+// Of what took too long. Trying the same again would take as long again, where it ran; where it
+// waited, the load may be less by then.
+ApiError too_late(const Reply& reply) {
+  const bool waited = reply.refusal == Refusal::kWaitingTime;
+  ApiError error = api_error(waited ? 429 : 504, reply.why);
+  error.type = "timeout_error";
+  error.code = "timeout";
+  if (waited) return retry_later(std::move(error), reply.retry_seconds);
+  error.headers.emplace_back("x-should-retry", "false");
+  return error;
+}
+
+// The engine itself queues what must wait and refuses only what can never run, so trying again
+// would not help; unless it is going down, and another server may take the request.
 ApiError why_ended(const Front& front, const Reply& reply) {
   if (reply.finish == Finish::kCancelled)
     return api_error(503, "the request was cancelled by the server");
-  const bool closing = front.gate.draining || !front.service.health();
+  if (reply.refusal == Refusal::kWaitingTime || reply.refusal == Refusal::kTimeout)
+    return too_late(reply);
+  const bool closing =
+      reply.refusal == Refusal::kStopping || front.gate.draining || !front.service.health();
   return api_error(closing ? 503 : 400,
                    reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
@@ -285,12 +300,17 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
   if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
   auto place = front.gate.enter();
-  if (!place) {
-    HttpResponse busy = error_response(api_error(
-        429, fmt::format("Too many requests, current max concurrency is {}", front.gate.most())));
-    busy.headers.emplace_back("Retry-After", "1");
-    return reply->send(std::move(busy));
-  }
+  if (!place)
+    return refuse(retry_later(
+        api_error(429,
+                  fmt::format("Too many requests, current max concurrency is {}", front.gate.most())),
+        front.service.refused(Refusal::kConcurrency)));
+  const auto overloaded = [&](std::span<const Prepared> prompts) {
+    const auto overload = front.service.overloaded(prompts);
+    if (overload) refuse(retry_later(api_error(429, overload->why), overload->retry_seconds));
+    return overload.has_value();
+  };
+  if (front.service.queue_full() && overloaded({})) return;  // before its text is looked at
   const auto json = read_body(front, request);
   if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
@@ -305,6 +325,7 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
     if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
     return refuse(error);
   }
+  if (overloaded(*prompts)) return;
 
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =

@@ -92,6 +92,7 @@ std::vector<Field> output_fields() {
        integer_field(1, kMostTokens, SET(call.max_streaming_tokens))},
       {"echo", kCompletions, boolean_field(SET(call.echo))},
       {"return_token_ids", kBoth, boolean_field(SET(call.return_token_ids))},
+      {"timeout", kBoth, number_field(0.001, 604800, SET(call.request.timeout_seconds))},
       {"request_id", kBoth, string_field(SET(call.request_id))},
   };
 }

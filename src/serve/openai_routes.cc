@@ -61,8 +61,8 @@ std::vector<Route> openai_routes(Front& front) {
     };
   };
   return {
-      {"POST", "/v1/chat/completions", generation(Endpoint::kChat)},
-      {"POST", "/v1/completions", generation(Endpoint::kCompletions)},
+      {"POST", "/v1/chat/completions", generation(Endpoint::kChat), Access::kKey, true},
+      {"POST", "/v1/completions", generation(Endpoint::kCompletions), Access::kKey, true},
       {"GET", "/v1/models", [&front](HttpRequest, auto reply) { reply->send(list_models(front)); }},
       {"GET", std::string(kModelPrefix) + "*",
        [&front](HttpRequest request, auto reply) {

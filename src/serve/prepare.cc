@@ -279,6 +279,7 @@ Result<Prepared> prepare_request(Request request, const PrepareContext& context)
   prepared.n = request.n;
   prepared.priority = request.priority;
   prepared.cache = std::move(request.cache);
+  prepared.timeout_seconds = request.timeout_seconds;
   return prepared;
 }
 

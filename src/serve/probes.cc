@@ -9,12 +9,17 @@ constexpr int kRetrySeconds = 5;
 
 HttpResponse fine() { return {.status = 200, .body = "", .content_type = ""}; }
 
-// Liveness: the process answers. To start it anew would help nobody while it loads or drains.
-HttpResponse live(const Front&) { return fine(); }
+// Liveness: the process answers, and its engine does not hang. To start it anew would help nobody
+// while it loads or drains.
+HttpResponse live(const Front& front) {
+  if (front.gate.stalled) return unavailable("the engine hangs", kRetrySeconds);
+  return fine();
+}
 
 // Readiness: a request would be served.
 HttpResponse health(const Front& front) {
   if (front.gate.draining) return unavailable("the server is shutting down", kRetrySeconds);
+  if (front.gate.stalled) return unavailable("the engine hangs", kRetrySeconds);
   const Status status = front.service.health();
   if (!status) return unavailable(status.error().what, kRetrySeconds);
   return fine();

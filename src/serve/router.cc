@@ -50,6 +50,11 @@ bool Router::is_probe(const HttpRequest& request) const {
   return route != nullptr && route->access == Access::kOpen;
 }
 
+bool Router::generates(const HttpRequest& request) const {
+  const Route* route = find(request);
+  return route != nullptr && route->generates;
+}
+
 void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
   if (auto refused = refuse(request)) return reply->send(std::move(*refused));
   find(request)->handler(std::move(request), std::move(reply));

@@ -18,6 +18,7 @@ struct Route {
   std::string path;  // exact, or a prefix if it ends in '*'
   HttpHandler handler;
   Access access = Access::kKey;
+  bool generates = false;  // takes a place at the gate
 };
 
 // Stands before every answer of a router: a response refuses the request. What matches no route,
@@ -35,6 +36,7 @@ class Router {
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   // Open routes are probes: their handlers must not block.
   bool is_probe(const HttpRequest& request) const;
+  bool generates(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 
  private:

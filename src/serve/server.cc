@@ -101,7 +101,10 @@ Guard Server::Impl::guard(bool loading) {
     if (auto refused = keys.refuse(request)) return refused;
     if (loading) return unavailable(progress(), kRetrySeconds);
     const bool reads = request.method == "GET" || request.method == "HEAD";
-    if (draining && !reads) return unavailable("the server is shutting down", kRetrySeconds);
+    if (draining && !reads) {
+      current()->front->service.refused(Refusal::kStopping);
+      return unavailable("the server is shutting down", kRetrySeconds);
+    }
     return std::nullopt;
   };
 }
@@ -120,7 +123,9 @@ HttpHooks Server::Impl::hooks() {
     return preflight ? preflight : current()->router.refuse(request);
   };
   hooks.at_once = [this](const HttpRequest& request) {
-    return current()->router.is_probe(request);
+    const auto now = current();
+    return now->router.is_probe(request) || (now->front && now->front->is_full() &&
+                                             now->router.generates(request));
   };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;
@@ -195,6 +200,10 @@ bool Server::drain(double seconds) {
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return false;
+}
+
+void Server::set_stalled(bool stalled) {
+  if (const auto now = impl_->current(); now->front) now->front->gate.stalled = stalled;
 }
 
 void Server::force() {

@@ -64,6 +64,8 @@ class Server {
   bool drain(double seconds);
   // Makes a drain() under way return at once. Any thread.
   void force();
+  // While the engine hangs /live and /health say 503. Any thread.
+  void set_stalled(bool stalled);
   void stop();
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,7 +39,20 @@ struct Request {
   int n = 1;                              // sequences; number i draws with seed + i
   int priority = 0;                       // lower first
   CacheSharing cache;                     // of the prefix cache
+  double timeout_seconds = 0;             // end to end; 0: as long as the service allows, which is
+                                          // also the most
 };
+
+// Why a request that is well formed was not, or not fully, served.
+enum class Refusal {
+  kConcurrency,    // too many requests under way
+  kWaitingTokens,  // too many prompt tokens wait
+  kWaitingTime,    // it waited too long for a place in the batch
+  kTimeout,        // it was not done in time
+  kNeverFits,      // no state of the engine could run it
+  kStopping,       // the service goes down
+};
+constexpr int kRefusals = 6;
 
 struct Usage {
   int prompt = 0, cached = 0, completion = 0;  // tokens; completion is of all n sequences so far
@@ -56,6 +70,8 @@ struct Reply {
   std::variant<std::monostate, std::string, Token> stop_reason;  // the stop string or stop token
                                                                  // found; EOS leaves it empty
   std::string why;                                               // with Finish::kExhausted
+  Refusal refusal = Refusal::kNeverFits;                         // the same
+  int retry_seconds = 0;  // with a refusal that another try may get around; else 0
   Usage usage;
   bool last = false;  // all n sequences have ended; nothing comes after this
 };
@@ -70,9 +86,16 @@ struct Prepared {
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
   CacheSharing cache;
+  double timeout_seconds = 0;
 };
 
 using RequestId = uint64_t;
+
+// A queue that is full.
+struct Overload {
+  std::string why;  // with the numbers
+  int retry_seconds = 1;
+};
 
 // For probes. Tokens are counted since start.
 struct ServiceLoad {
@@ -101,6 +124,13 @@ class Service {
   // Never blocks. `sink` may be called before this returns. A service that is stopping answers
   // through the sink, with Finish::kExhausted for every sequence.
   virtual RequestId start(Prepared request, Sink sink) = 0;
+  // Nothing if all of these may be started now; else they were counted as refused. Two callers at
+  // the same time may both be let in where there is room for one.
+  virtual std::optional<Overload> overloaded(std::span<const Prepared> requests) = 0;
+  // True if any request would be refused so.
+  virtual bool queue_full() const = 0;
+  // Counts a refusal that the caller decided on; when to come again, in seconds.
+  virtual int refused(Refusal reason) = 0;
   // Stops the sequences at once and frees what they hold. The sink is not called any more, except
   // for a call that is under way on the output thread. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -170,7 +170,7 @@ off_t BlockStore::offset_of(int record) const {
   return static_cast<off_t>(kPage + static_cast<uint64_t>(record) * record_bytes_);
 }
 
-// False if the file is none of ours: it is left as it is.
+// False if the file is none of ours, which is left as it is, or has no room for a header.
 bool BlockStore::accept_header() {
   const uint64_t size = size_of(file_);
   FileHead head;
@@ -187,11 +187,17 @@ bool BlockStore::accept_header() {
   if (size > 0 && !same)
     spdlog::warn("{}/{} is damaged or of another model, version or block size: it is begun anew",
                  options_.dir, kName);
-  if (!same || head.records != static_cast<uint64_t>(num_records_)) begin(/*keep_records=*/same);
-  return true;
+  if (same && head.records == static_cast<uint64_t>(num_records_)) return true;
+  if (begin(/*keep_records=*/same)) return true;
+  spdlog::warn("{}/{} cannot be begun and is not used: {}", options_.dir, kName,
+               std::strerror(errno));
+  // Half a header would look like somebody else's file the next time.
+  if (ftruncate(file_, 0) != 0)
+    spdlog::warn("{}/{}: {}", options_.dir, kName, std::strerror(errno));
+  return false;
 }
 
-void BlockStore::begin(bool keep_records) {
+bool BlockStore::begin(bool keep_records) {
   const auto most = static_cast<uint64_t>(offset_of(num_records_));
   FileHead head{.block_size = static_cast<uint32_t>(options_.block_size),
                 .payload = options_.payload,
@@ -202,9 +208,8 @@ void BlockStore::begin(bool keep_records) {
   std::vector<std::byte> page(kPage);
   std::memcpy(page.data(), &head, sizeof head);
   const uint64_t size = keep_records ? std::min(size_of(file_), most) : 0;
-  if (ftruncate(file_, static_cast<off_t>(size)) != 0 ||
-      !write_all(file_, page.data(), page.size(), 0))
-    fail(options_.dir, std::strerror(errno));
+  return ftruncate(file_, static_cast<off_t>(size)) == 0 &&
+         write_all(file_, page.data(), page.size(), 0);
 }
 
 void BlockStore::scan() {
@@ -233,8 +238,14 @@ bool BlockStore::write(int record, const BlockKey& key, std::span<const Token> t
   head.hash = head_hash(head_);
   std::memcpy(head_.data(), &head, sizeof head);
   const off_t at = offset_of(record);
-  return write_all(file_, head_.data(), head_.size(), at) &&
-         write_all(file_, payload.data(), payload.size(), at + std::ssize(head_));
+  const bool ok = write_all(file_, head_.data(), head_.size(), at) &&
+                  write_all(file_, payload.data(), payload.size(), at + std::ssize(head_));
+  if (!ok && !std::exchange(warned_, true))
+    spdlog::warn(
+        "{}/{} cannot be written to: {}; blocks that find no room are computed again, and more "
+        "such failures are only counted",
+        options_.dir, kName, std::strerror(errno));
+  return ok;
 }
 
 bool BlockStore::read(int record, const BlockKey& key, std::span<const Token> tokens,

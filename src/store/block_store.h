@@ -34,7 +34,7 @@ class BlockStore {
   // LoadError if the directory cannot be made or read, is a symbolic link, belongs to somebody
   // else or is open to others' writing, is used by another process, or max_bytes is too small for
   // one block. A file of ours for another model, version or block size is begun anew, with a
-  // warning. Null, with a warning, if the file is none of ours.
+  // warning. Null, with a warning, if the file is none of ours or there is no room to begin it.
   static std::unique_ptr<BlockStore> open(const StoreOptions& options);
   ~BlockStore();
   BlockStore(const BlockStore&) = delete;
@@ -42,7 +42,8 @@ class BlockStore {
   int num_records() const { return num_records_; }
   // Records whose heads are whole, oldest first.
   const std::vector<StoredBlock>& found() const { return found_; }
-  // False if it could not be written, as when the disk is full.
+  // False if it could not be written, as when the disk is full; whatever the record held is then
+  // lost. The first such failure is a warning. Tried anew each time: room may come back.
   bool write(int record, const BlockKey& key, std::span<const Token> tokens,
              std::span<const std::byte> payload);
   // False if this block is not there, whole; `payload` then holds anything.
@@ -52,7 +53,7 @@ class BlockStore {
  private:
   BlockStore(const StoreOptions& options, int file);
   bool accept_header();
-  void begin(bool keep_records);
+  bool begin(bool keep_records);
   void scan();
   size_t head_bytes() const;
   off_t offset_of(int record) const;
@@ -62,6 +63,7 @@ class BlockStore {
   const uint64_t record_bytes_;
   int num_records_ = 0;
   uint64_t sequence_ = 0;  // of the newest record
+  bool warned_ = false;    // that it cannot be written to
   std::vector<StoredBlock> found_;
   std::vector<std::byte> head_;  // scratch, [head_bytes()]
 };

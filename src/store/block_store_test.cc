@@ -209,20 +209,56 @@ TEST_F(Store, OneProcessAtATime) {
   EXPECT_THAT(refusal(), HasSubstr("another process"));
 }
 
-TEST_F(Store, AFullDiskIsAMiss) {
+// As long as it lives no file grows beyond `bytes`.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit small{bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit old_{};
+  void (*before_)(int);
+};
+
+int count_of(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+TEST_F(Store, AFullDiskIsAMissAndOneWarningUntilThereIsRoom) {
   auto store = open();
   ASSERT_TRUE(put(*store, 0, random_block(1)));
-  rlimit old{};
-  getrlimit(RLIMIT_FSIZE, &old);
-  const rlimit small{20000, old.rlim_max};
-  const auto before = std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &small);
-  const bool wrote = put(*store, 1, random_block(2));
-  setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, before);
-  EXPECT_FALSE(wrote);
-  EXPECT_FALSE(get(*store, 1, random_block(2)));
-  EXPECT_TRUE(get(*store, 0, random_block(1)));
+  ASSERT_TRUE(put(*store, 1, random_block(2)));
+  testing::internal::CaptureStdout();
+  {
+    const FullDisk full(20000);
+    EXPECT_FALSE(put(*store, 1, random_block(3)));
+    EXPECT_FALSE(put(*store, 2, random_block(4)));
+    EXPECT_FALSE(get(*store, 1, random_block(3)));
+    EXPECT_FALSE(get(*store, 1, random_block(2))) << "half of it was overwritten";
+    EXPECT_TRUE(get(*store, 0, random_block(1)));
+  }
+  EXPECT_TRUE(put(*store, 1, random_block(3)));
+  EXPECT_TRUE(get(*store, 1, random_block(3)));
+  EXPECT_EQ(count_of(testing::internal::GetCapturedStdout(), "cannot be written to"), 1);
+}
+
+TEST_F(Store, AFileThatCannotBeBegunIsNotUsed) {
+  testing::internal::CaptureStdout();
+  {
+    const FullDisk full(2000);
+    EXPECT_EQ(open(), nullptr);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("cannot be begun"));
+  EXPECT_NE(open(), nullptr) << "half a header is nobody else's file";
 }
 
 }  // namespace

@@ -1,0 +1,118 @@
+// Where a program's time on a CUDA device goes: kernel by kernel, and how long nothing runs. Needs
+// no other profiler. Build it as a shared object and let the driver load it:
+//
+//   g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -lcupti -o profile.so
+//   CUDA_INJECTION64_PATH=$PWD/profile.so skiff bench latency ...
+//
+// Prints to stderr when the program ends. Of the recorded span, its last SKIFF_PROFILE_SECONDS
+// (default 0.5) are reported, so that loading and warming up stay out.
+#include <cupti.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Work {
+  uint64_t start, end;  // nanoseconds
+  std::string name;
+};
+
+std::mutex mutex;
+std::vector<Work> works;  // guarded by mutex
+
+void need(CUptiResult result, const char* doing) {
+  if (result == CUPTI_SUCCESS) return;
+  const char* text = "";
+  cuptiGetResultString(result, &text);
+  std::fprintf(stderr, "profile: %s: %s\n", doing, text);
+}
+
+void give_buffer(uint8_t** buffer, size_t* size, size_t* max_records) {
+  *size = size_t{8} << 20;
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, *size));
+  *max_records = 0;
+}
+
+void take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+  CUpti_Activity* record = nullptr;
+  std::lock_guard lock(mutex);
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+      const auto* k = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
+      works.push_back({k->start, k->end, k->name});
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+      const auto* c = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
+      works.push_back({c->start, c->end,
+                       c->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "(copy to device)"
+                       : c->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "(copy to host)"
+                                                                        : "(copy)"});
+    }
+  }
+  std::free(buffer);
+}
+
+// What the compiler made of a kernel's name, without its parameters.
+std::string readable(const std::string& mangled) {
+  size_t at = mangled.find("GLOBAL__N_");
+  std::string name = mangled;
+  if (at != std::string::npos) name = mangled.substr(at);
+  return name.size() > 90 ? name.substr(0, 90) : name;
+}
+
+void report() {
+  need(cuptiActivityFlushAll(1), "flushing");
+  std::lock_guard lock(mutex);
+  if (works.empty()) return;
+  std::ranges::sort(works, {}, &Work::start);
+  const char* text = std::getenv("SKIFF_PROFILE_SECONDS");
+  const auto span = static_cast<uint64_t>((text ? std::atof(text) : 0.5) * 1e9);
+  uint64_t last = 0;
+  for (const Work& w : works) last = std::max(last, w.end);
+  const uint64_t begin = last > span ? last - span : 0;
+  std::map<std::string, std::pair<uint64_t, uint64_t>> by_name;  // count, busy
+  uint64_t first = 0, until = 0, idle = 0, gaps = 0, long_idle = 0;
+  for (const Work& w : works) {
+    if (w.start < begin) continue;
+    if (first == 0) first = until = w.start;
+    auto& [count, busy] = by_name[readable(w.name)];
+    ++count;
+    busy += w.end - std::max(w.start, std::min(until, w.end));  // overlapped time counts once
+    if (w.start > until) {
+      idle += w.start - until;
+      ++gaps;
+      if (w.start - until > 3000) long_idle += w.start - until;
+    }
+    until = std::max(until, w.end);
+  }
+  const double all = static_cast<double>(until - first);
+  std::vector<std::pair<std::string, std::pair<uint64_t, uint64_t>>> rows(by_name.begin(),
+                                                                          by_name.end());
+  std::ranges::sort(rows,
+                    [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  std::fprintf(stderr,
+               "profile: %.1f ms; nothing ran for %.2f ms of it (%.1f%%), in %llu gaps; %.2f ms in "
+               "gaps above 3 us\n",
+               all * 1e-6, static_cast<double>(idle) * 1e-6, 100 * static_cast<double>(idle) / all,
+               static_cast<unsigned long long>(gaps), static_cast<double>(long_idle) * 1e-6);
+  for (const auto& [name, what] : rows)
+    std::fprintf(
+        stderr, "%6.2f%% %8llu x %9.2f us  %s\n", 100 * static_cast<double>(what.second) / all,
+        static_cast<unsigned long long>(what.first),
+        static_cast<double>(what.second) * 1e-3 / static_cast<double>(what.first), name.c_str());
+}
+
+}  // namespace
+
+extern "C" int InitializeInjection() {
+  need(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "registering");
+  need(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "recording kernels");
+  need(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY), "recording copies");
+  std::atexit(report);
+  return 1;
+}

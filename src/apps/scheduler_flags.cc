@@ -1,0 +1,100 @@
+#include "apps/scheduler_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+namespace skiff {
+namespace {
+
+constexpr const char* kV1 = "ENABLE_V1_KVCACHE_SCHEDULER";
+constexpr const char* kReserve = "FD_RESERVE_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
+constexpr const char* kDecay =
+    "FD_RESERVE_DECAY_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
+constexpr const char* kLeast =
+    "FD_RESERVE_MIN_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
+constexpr double kMostBlocks = 1 << 24;
+
+std::optional<double> number_in(const Environment& environment, const char* name, double most) {
+  const char* given = environment(name);
+  if (given == nullptr || *given == '\0') return std::nullopt;
+  const std::string_view text = given;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= most))
+    throw UsageError(
+        fmt::format("{} is \"{}\"; it must be a number in [0, {}]", name, text, most));
+  return value;
+}
+
+void read_reserve(const Environment& environment, EngineConfig& config) {
+  if (const auto blocks = number_in(environment, kReserve, kMostBlocks))
+    config.reserve_blocks = *blocks;
+  if (const auto decay = number_in(environment, kDecay, kMostBlocks)) config.reserve_decay = *decay;
+  if (const auto least = number_in(environment, kLeast, kMostBlocks)) config.reserve_min = *least;
+  if (config.reserve_min > config.reserve_blocks)
+    throw UsageError(fmt::format("{} is {}, more than {}, which is {}; it must be in [0, {}]",
+                                 kLeast, config.reserve_min, kReserve, config.reserve_blocks,
+                                 config.reserve_blocks));
+}
+
+void check_partial(const EngineConfig& config) {
+  const int all = config.max_partial_prefills, of_long = config.max_long_partial_prefills;
+  if (all > 0 && of_long > all)
+    throw UsageError(
+        fmt::format("--max-long-partial-prefills {} is more than --max-num-partial-prefills {}, "
+                    "of which they are a part; it must be in [1, {}]",
+                    of_long, all, all));
+}
+
+}  // namespace
+
+std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
+                                               EngineConfig& config) {
+  std::vector<std::string> warnings;
+  check_partial(config);
+  read_reserve(environment, config);
+  const char* v1 = environment(kV1);
+  const std::string_view wanted = v1 == nullptr || *v1 == '\0' ? "1" : v1;
+  if (wanted != "0" && wanted != "1")
+    throw UsageError(fmt::format("{} is \"{}\"; it must be 0 or 1", kV1, wanted));
+  if (wanted == "0")
+    warnings.push_back(fmt::format(
+        "{}=0 asks for FastDeploy's older scheduler; there is one here, like V1: one pool of "
+        "blocks, given on demand",
+        kV1));
+  if (args.given("kv-cache-ratio"))
+    warnings.push_back(
+        fmt::format("--kv-cache-ratio {}: there is one pool of blocks for prompts and output, so "
+                    "nothing is divided",
+                    args.text("kv-cache-ratio")));
+  if (args.given("static-decode-blocks")) {
+    const auto blocks = static_cast<double>(args.integer("static-decode-blocks"));
+    config.reserve_min = blocks;
+    config.reserve_blocks = std::max(config.reserve_blocks, blocks);
+    warnings.push_back(fmt::format(
+        "--static-decode-blocks {}: instead of setting blocks aside, a request is let in while {} "
+        "blocks for each running sequence stay free",
+        blocks, blocks));
+  }
+  return warnings;
+}
+
+void check_admission_flags(const Args& args) {
+  const int64_t waiting = args.integer("max-waiting-time");
+  const double timeout = args.number("request-timeout");
+  if (waiting == 0)
+    throw UsageError(
+        "--max-waiting-time 0 would refuse every request, since each waits for the next step; it "
+        "must be -1 (for ever) or in [1, 604800] seconds");
+  if (timeout > 0 && static_cast<double>(waiting) > timeout)
+    throw UsageError(
+        fmt::format("--max-waiting-time {} is more than --request-timeout {}, which ends a request "
+                    "before; it must be -1 or in [1, {}] seconds",
+                    waiting, timeout, timeout));
+}
+
+}  // namespace skiff

@@ -1,0 +1,51 @@
+#include "apps/stall.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "apps/thread_stacks.h"
+#include "base/log.h"
+
+namespace skiff {
+namespace {
+
+// The grace of the watchdog is at most 5 s; whatever the report waits for, this ends it.
+constexpr unsigned kMostReportSeconds = 15;
+
+void end_now(int) { _exit(kExitStalled); }
+
+void report(double seconds) {
+  std::signal(SIGALRM, end_now);
+  alarm(kMostReportSeconds);
+  spdlog::critical("the engine has made no step for {:.1f} s while requests wait; all threads:\n{}",
+                   seconds, text_of(thread_stacks()));
+}
+
+void set_stalled(Server& server, bool stalled) {
+  server.set_stalled(stalled);
+  if (stalled) return;
+  alarm(0);
+  spdlog::error("the engine makes steps again");
+}
+
+}  // namespace
+
+Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit) {
+  prepare_thread_stacks();
+  return {.pulse =
+              [&llm] {
+                const EngineStats stats = llm.stats();
+                return Pulse{stats.steps, stats.seconds_since_progress};
+              },
+          .stalled = [&server](bool stalled) { set_stalled(server, stalled); },
+          .report = report,
+          .end =
+              [limit] {
+                spdlog::critical("no step within --watchdog-timeout {} s: ending with code {}",
+                                 limit, kExitStalled);
+                _exit(kExitStalled);
+              }};
+}
+
+}  // namespace skiff

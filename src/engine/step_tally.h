@@ -1,0 +1,45 @@
+// engine/step_tally.h -- where the time of steps goes and how many rows they have, as histograms
+// that are cheap enough to be kept of every step.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace skiff {
+
+// Counts of values up to each bound, and of those above the last.
+template <size_t N>
+class Tally {
+ public:
+  constexpr explicit Tally(const std::array<double, N>& bounds) : bounds_(bounds) {}
+  void add(double value) {
+    const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+    ++counts_[static_cast<size_t>(at - bounds_.begin())];
+    sum_ += value;
+  }
+  std::span<const double> bounds() const { return bounds_; }
+  std::span<const uint64_t> counts() const { return counts_; }  // N + 1, not cumulative
+  double sum() const { return sum_; }
+
+ private:
+  std::array<double, N> bounds_;
+  std::array<uint64_t, N + 1> counts_{};
+  double sum_ = 0;
+};
+
+inline constexpr std::array kStepSeconds{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
+                                         .01,  .025,   .05,  .1,   .25,    .5,   1.,   2.5,    10.};
+inline constexpr std::array kStepRows{1.,   2.,   4.,   8.,    16.,   32.,   64.,  128.,
+                                      256., 512., 1024., 2048., 4096., 8192., 16384.};
+
+// The engine thread's time in one step: deciding it, handing it to the device, waiting for the
+// device, and taking in what came of it. What the device does besides is not seen here: a step that
+// computes while the next is planned is waited for less.
+struct StepTally {
+  Tally<kStepSeconds.size()> plan{kStepSeconds}, launch{kStepSeconds}, wait{kStepSeconds},
+      commit{kStepSeconds};
+  Tally<kStepRows.size()> rows{kStepRows};
+};
+
+}  // namespace skiff

@@ -1,0 +1,60 @@
+// engine/watchdog.h -- notices that the engine makes no steps while work waits.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace skiff {
+
+// Of the engine that is watched, as EngineStats has them.
+struct Pulse {
+  uint64_t steps = 0;
+  double seconds_since_progress = 0;  // 0 while there is no work
+};
+
+// Time without progress, as one who looks now and then sees it. A process that is stopped and
+// continued (SIGSTOP, a machine that sleeps) stops who looks as well: a gap between two looks
+// counts as no more than `longest_gap` seconds, so that waking up is not taken for hanging.
+class StallClock {
+ public:
+  explicit StallClock(double longest_gap) : longest_gap_(longest_gap) {}
+  // Seconds without progress; `now` in seconds of any clock that does not go back.
+  double look(const Pulse& pulse, double now);
+
+ private:
+  const double longest_gap_;
+  double last_ = 0, stalled_ = 0;
+  uint64_t steps_ = 0;
+  bool looked_ = false;
+};
+
+// A thread that looks. When the engine has made no progress for `limit` seconds: stalled(true),
+// then report(seconds); a grace of at most 5 s later end(), which is not expected to return. If the
+// engine moves again before that, stalled(false).
+class Watchdog {
+ public:
+  struct Hooks {
+    std::function<Pulse()> pulse;
+    std::function<void(bool)> stalled;
+    std::function<void(double seconds)> report;
+    std::function<void()> end;
+  };
+  // limit > 0. What the hooks use must outlive the watchdog.
+  Watchdog(double limit, Hooks hooks);
+  ~Watchdog();
+
+ private:
+  void run();
+  bool sleep();
+
+  const double limit_, poll_, grace_;
+  const Hooks hooks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace skiff

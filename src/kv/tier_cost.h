@@ -1,0 +1,55 @@
+// kv/tier_cost.h -- is it cheaper to bring a block from a lower tier, or to compute it again?
+// Decided by what both were measured to take.
+#pragma once
+
+namespace skiff {
+
+// A mean that forgets: each new value weighs 1/16. 0 before the first.
+class RecentMean {
+ public:
+  void add(double value) { mean_ += (mean_ == 0 ? 1.0 : 1.0 / 16) * (value - mean_); }
+  void fade() { mean_ *= 1 - 1.0 / 64; }
+  double value() const { return mean_; }
+
+ private:
+  double mean_ = 0;
+};
+
+// Seconds throughout. What was never measured costs nothing, so tiers are used until they prove
+// dear, and where nobody measures. Each time a tier is found dear its measured cost fades a little:
+// after some hundred refusals it is tried, and measured, again. Not thread-safe.
+class TierCost {
+ public:
+  explicit TierCost(int block_size) : block_size_(block_size) {}
+
+  // A step computed `rows` and copied `copies` blocks from or to host memory, which took
+  // `copy_seconds` of its `seconds`; 0: not measured. Steps with fewer rows than a block has say
+  // nothing about what computing a block would take.
+  void step(int rows, int copies, double seconds, double copy_seconds) {
+    if (seconds <= 0) return;
+    if (rows >= block_size_) row_.add((seconds - copy_seconds) / rows);
+    if (copies > 0) copy_.add(copy_seconds / copies);
+  }
+  // The file gave a block.
+  void read(double seconds) {
+    if (seconds > 0) read_.add(seconds);
+  }
+
+  // Is a block of host memory worth the copy?
+  bool copy_pays() { return pays(copy_.value()); }
+  // Is a block of the file worth reading it and the copy?
+  bool read_pays() { return pays(copy_.value() + read_.value()); }
+
+ private:
+  bool pays(double cost) {
+    if (row_.value() == 0 || cost <= row_.value() * block_size_) return true;
+    copy_.fade();
+    read_.fade();
+    return false;
+  }
+
+  int block_size_;
+  RecentMean row_, copy_, read_;
+};
+
+}  // namespace skiff
