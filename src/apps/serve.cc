@@ -195,6 +195,7 @@ int run_serve(const Args& args) {
   auto events = std::make_shared<EventQueue>();
   EngineConfig engine = engine_config(args, folder);
   engine.progress = loading_progress(args, *server);
+  engine.failed = failure_hook(*server);
   const auto llm =
       Llm::start(engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   LlmPort port(*llm);

@@ -45,6 +45,9 @@ struct EngineConfig {
   double storage_gb = 0;        // most bytes of it
   std::string version;          // of the engine: blocks of another are not used
   bool quiet = false;           // no progress bar, plan or ledger on stderr
+  // The engine cannot go on, as when its device is lost: called on its thread with the reason, and
+  // not expected to return. Null: the reason is logged and the process ends with code 1.
+  std::function<void(const std::string& why)> failed;
   Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
 };
 
