@@ -289,9 +289,11 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     clear_tail<kDim>(group, tail, shared.v[0]);
   }
 
+  if (work.end - 2 >= work.first) {
+    barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
+  }
   for (int tile = work.end - 2; tile >= work.first; --tile) {
     named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
-    barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
     products_begin();
     multiply_keys<kDim>(s, q, shared_address(shared.k[keys.stage]));
     products_commit();
@@ -304,6 +306,10 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
     keys.advance();
     softmax.step(s, p.scale_log2, tile * kTileKeys, edge(tile), window);
+    // The loop inside this wait also keeps the assembler from moving the softmax past the next one.
+    if (tile > work.first) {
+      barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
+    }
     products_wait<0>();
     settle(o);
     settle(weights);
@@ -343,7 +349,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (!p.beside) wait_for_previous();
   let_next_start();
-  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+  // The compiler cannot see that a warp's threads agree on this, unless it is told.
+  const int group = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
   if (group == kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (threadIdx.x < kGroups * kGroupThreads + 32) {

@@ -80,39 +80,53 @@ __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
   __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2];
+  const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
+  const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;
+  const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
+  const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
+  const int end_head = min(first_head + heads_per_block, all);
+  T* heads = static_cast<T*>(p.qkv) + row * p.stride;
+  const auto rope_of = [&](int h) { return h < p.heads + p.kv_heads ? p.rope_dim : 0; };
+  const auto fetch = [&](Held<kPairs>(&x)[kHeld], int h) {
+#pragma unroll
+    for (int u = 0; u < kHeld; ++u) {
+      x[u].first = (u * lanes + lane) * kPairs;
+      if (h < end_head && x[u].first < pairs) {
+        load(x[u], heads + static_cast<int64_t>(h) * p.head_dim, rope_of(h), p.interleaved);
+      }
+    }
+  };
+  // Whatever can be asked for is asked for before anything is waited for.
+  const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   wait_for_previous();
   let_next_start();
-  const int row = static_cast<int>(blockIdx.x);
+  const int position = p.rows.positions[row];
+  Held<kPairs> next[kHeld];
+  fetch(next, first_head + group);
   const int seq = sequence_of(p.rows, row);
   if (seq == p.rows.num_seqs) return;
-  const int position = p.rows.positions[row];
-  for (int i = static_cast<int>(threadIdx.x); i < p.rope_dim / 2; i += kThreads) {
-    sincosf(__fmul_rn(static_cast<float>(position), p.speeds[i]), &sine[i], &cosine[i]);
+  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
+  if (tid < p.rope_dim / 2) {
+    sincosf(__fmul_rn(static_cast<float>(position), speed), &sine[tid], &cosine[tid]);
   }
   __syncthreads();
 
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const int group = static_cast<int>(threadIdx.x) / lanes, groups = kThreads / lanes;
-  const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
-  const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
-  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
   // All lanes of a warp go round together, for the sum of squares.
-  for (int base = first_head; base < min(first_head + heads_per_block, all); base += groups) {
+  for (int base = first_head; base < end_head; base += groups) {
     const int h = base + group;
-    const bool mine = h < min(first_head + heads_per_block, all);
-    const bool value = h >= p.heads + p.kv_heads;
-    const int rope_dim = value ? 0 : p.rope_dim;
-    T* head = static_cast<T*>(p.qkv) + row * p.stride + static_cast<int64_t>(h) * p.head_dim;
+    const bool mine = h < end_head, value = h >= p.heads + p.kv_heads;
+    const int rope_dim = rope_of(h);
+    T* head = heads + static_cast<int64_t>(h) * p.head_dim;
     Held<kPairs> x[kHeld];
     float squares = 0;
 #pragma unroll
     for (int u = 0; u < kHeld; ++u) {
-      x[u].first = (u * lanes + lane) * kPairs;
+      x[u] = next[u];
       if (!mine || x[u].first >= pairs) continue;
-      load(x[u], head, rope_dim, p.interleaved);
 #pragma unroll
       for (int i = 0; i < kPairs; ++i) squares += x[u].a[i] * x[u].a[i] + x[u].b[i] * x[u].b[i];
     }
+    fetch(next, h + groups);
     const float* norm = h < p.heads ? p.q_norm : p.k_norm;
     if (p.q_norm || p.k_norm) {
       for (int step = lanes / 2; step > 0; step /= 2) {
