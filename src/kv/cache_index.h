@@ -63,7 +63,7 @@ class CacheIndex {
 
   int num_blocks() const { return pool_.num_blocks(); }
   int num_free() const { return pool_.num_free() + tree_.num_evictable(); }  // after eviction
-  int num_unused() const { return pool_.num_free(); }  // hold nothing, so far
+  int num_unused() const { return pool_.num_free(); }                        // hold nothing, so far
   int block_size() const { return block_size_; }
   int blocks_for(int tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   uint64_t evictions() const { return evictions_; }  // blocks, since the start
