@@ -18,7 +18,10 @@ namespace skiff {
 struct EngineConfig {
   std::string model;  // a folder
   std::string config_name = "config.json";
-  std::string device = "cpu";  // cpu | reference
+  std::string device = "auto";  // auto (cuda where there is one, else cpu) | cpu | cuda | cuda:N |
+                                // reference
+  bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
+  std::vector<int> capture_sizes;  // their batch sizes; empty: the usual ones
   DType dtype = DType::kF32;   // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
@@ -69,6 +72,7 @@ class Llm {
   virtual const ModelConfig& model() const = 0;
   virtual const EngineConfig& config() const = 0;  // every 0 resolved
   virtual const MemoryPlan& memory() const = 0;
+  virtual bool batch_invariant() const = 0;  // see Ops
   // Never blocks. A sequence that cannot run gets an Event with kExhausted and the reason.
   virtual void submit(NewSequence sequence) = 0;
   virtual void cancel(SeqId id) = 0;

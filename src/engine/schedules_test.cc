@@ -1,6 +1,6 @@
 // Random schedules on real models: tokens and log-probabilities of each request, bit for bit what
 // it gets alone, however its prompt is cut, whoever shares the step, whatever is preempted or
-// found in the cache, and however many threads compute.
+// found in the cache or its lower tiers, which may fail, and however many threads compute.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -11,6 +11,8 @@
 #include "engine/device_runner.h"
 #include "engine/random_case.h"
 #include "engine/test_model.h"
+#include "engine/tier_thread.h"
+#include "store/temp_dir.h"
 
 namespace skiff {
 namespace {
@@ -26,12 +28,44 @@ struct Model {
   LoadedModel weights;
 };
 
+constexpr Device kOther{Device::kCuda, 0};  // one that computes by itself
+
 struct Setup {
   int block_size = 16, num_blocks = 64;
   Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
   size_t depth = 1;
+  std::vector<int> capture_sizes;  // decodes are filled up to these
+  bool own_thread = true;          // the device's; else it is asked and fetched from
   bool share = false;
-  int host_slots = 0;
+  TierConfig tiers;
+  double faults = 0;    // how often the file's jobs fail
+  bool damage = false;  // somebody changes bytes of the file
+};
+
+// The cache's file with its thread, some of whose jobs fail: their slots then hold rubbish.
+class FaultyTier : public TierIo {
+ public:
+  FaultyTier(std::unique_ptr<BlockStore> store, const HostBlocks& host, Queue<Command>& inbox,
+             double faults, uint64_t seed)
+      : host_(host),
+        inbox_(inbox),
+        fails_(faults),
+        rng_(seed),
+        thread_(
+            std::move(store), [&host](int slot) { return host.slot(slot); }, inbox) {}
+  void start(TierJob job) override {
+    if (!fails_(rng_)) return thread_.start(std::move(job));
+    if (job.kind == TierJob::Kind::kRead)
+      std::ranges::generate(host_.slot(job.slot), [&] { return static_cast<std::byte>(rng_()); });
+    inbox_.push(TierDone{job.id, false});
+  }
+
+ private:
+  const HostBlocks& host_;
+  Queue<Command>& inbox_;
+  std::bernoulli_distribution fails_;
+  std::mt19937_64 rng_;
+  TierThread thread_;
 };
 
 // Hands the scheduler guesses: mostly what comes next, as the requests run alone have told.
@@ -71,34 +105,59 @@ class GuessingRunner : public Runner {
 };
 
 struct Totals {
-  uint64_t preemptions = 0, evictions = 0, cached = 0, from_host = 0;
+  uint64_t preemptions = 0, evictions = 0, cached = 0;
+  uint64_t from_host = 0, from_file = 0, written = 0, failed = 0;
   long kept = 0, drafted = 0;
 };
 
 using Texts = std::map<SeqId, Heard>;
 
-void run(Model& model, const Setup& setup, std::vector<Command> commands, std::mt19937_64& rng,
-         const Texts* guesses, Listener& listener, Totals& totals) {
+std::unique_ptr<BlockStore> open_store(const Setup& setup, const HostBlocks& host,
+                                       const TempDir& dir) {
+  if (setup.tiers.file_records == 0) return nullptr;
+  const size_t record = (host.block_bytes() / 4096 + 2) * 4096;
+  return BlockStore::open(
+      {.dir = dir.path(),
+       .max_bytes = (static_cast<size_t>(setup.tiers.file_records) + 1) * record,
+       .payload = host.block_bytes(),
+       .block_size = setup.block_size});
+}
+
+void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
+         const Texts* guesses, const TempDir& dir, Listener& listener, Totals& totals) {
   KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
              model.ops->device());
-  HostBlocks host(model.weights.spec, setup.host_slots, setup.block_size, model.act);
-  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0,
-                   {.host_slots = setup.host_slots});
+  HostBlocks host(model.weights.spec, setup.tiers.host_slots, setup.block_size, model.act);
+  auto store = open_store(setup, host, dir);
+  const auto stored = store ? store->found() : std::vector<StoredBlock>{};
+  if (store) setup.tiers.file_records = store->num_records();
+  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
+                   stored);
   Scheduler scheduler(setup.limits, cache);
-  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host);
-  DeviceRunner device(executor);
+  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host,
+                        setup.capture_sizes);
+  const auto runner_of_device = make_runner(executor, setup.own_thread ? Device{} : kOther);
+  Runner& device = *runner_of_device;
   GuessingRunner guessing(
       device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, rng());
-  Runner& runner = guesses != nullptr ? static_cast<Runner&>(guessing) : device;
+  Runner& runner = guesses != nullptr ? guessing : device;
   Queue<Command> inbox;
+  std::unique_ptr<TierIo> tier;
+  if (store)
+    tier = std::make_unique<FaultyTier>(std::move(store), host, inbox, setup.faults, rng());
   Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth);
-  run_commands(engine, inbox, std::move(commands), rng);
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, tier.get());
+  run_commands(engine, inbox, std::move(commands), rng, [&](bool) {
+    if (setup.damage && rng() % 4 == 0) dir.damage(rng);
+  });
   EXPECT_EQ(cache.num_free(), setup.num_blocks);
   totals.preemptions += scheduler.stats().preemptions;
   totals.cached += scheduler.stats().cached_tokens;
   totals.evictions += cache.evictions();
   totals.from_host += cache.tier_stats().host_tokens;
+  totals.from_file += cache.tier_stats().file_tokens;
+  totals.written += cache.tier_stats().writes;
+  totals.failed += cache.tier_stats().failures;
   totals.kept += guessing.kept;
   totals.drafted += guessing.drafted;
 }
@@ -152,9 +211,22 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.max_rows = pick(s.limits.max_seqs, 40);
   s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 12);
   s.limits.chunked_prefill = rng() % 4 != 0;
+  s.limits.policy.long_prompt = pick(4, 40);
+  s.limits.policy.long_chunk = pick(0, 12);
+  s.limits.policy.max_partial = pick(0, 2);
+  s.limits.policy.reserve = pick(0, 4);
   s.depth = static_cast<size_t>(pick(1, 2));
+  if (rng() % 2) s.capture_sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  s.own_thread = rng() % 2;
   s.share = rng() % 4 != 0;
-  if (s.share && rng() % 4) s.host_slots = pick(1, 100 / s.block_size + 1);
+  if (!s.share || rng() % 4 == 0) return s;
+  s.tiers.host_slots = pick(1, 100 / s.block_size + 1);
+  if (rng() % 3 == 0) return s;
+  s.tiers.file_records = pick(1, 160 / s.block_size + 1);
+  s.tiers.spill = rng() % 2;
+  s.tiers.saves_per_step = pick(1, 16);
+  if (rng() % 2) s.faults = 0.1 * pick(0, 5);
+  s.damage = rng() % 3 == 0;
   return s;
 }
 
@@ -175,46 +247,67 @@ void expect_same(const std::vector<PositionLogprobs>& got,
   }
 }
 
+void expect_same(const Listener& got, const Texts& want) {
+  for (const auto& [id, alone] : want) {
+    const Heard& heard = got.of(id);
+    ASSERT_EQ(heard.tokens, alone.tokens) << "sequence " << id;
+    ASSERT_EQ(heard.finish, alone.finish);
+    ASSERT_NO_FATAL_FAILURE(expect_same(heard.logprobs, alone.logprobs));
+    ASSERT_NO_FATAL_FAILURE(expect_same(heard.prompt_logprobs, alone.prompt_logprobs));
+  }
+}
+
+// What each request gets alone, without any cache.
+Texts texts_alone(Model& model, const std::vector<NewSequence>& requests, std::mt19937_64& rng,
+                  const TempDir& dir) {
+  Texts alone;
+  Totals ignored;
+  for (const NewSequence& in : requests) {
+    Listener one;
+    run(model, {}, {in}, rng, nullptr, dir, one, ignored);
+    alone[in.id] = one.of(in.id);
+  }
+  return alone;
+}
+
+void print(const std::string& dir, const Totals& t, size_t different) {
+  std::printf(
+      "%s: preemptions %zu, evictions %zu, cached tokens %zu (%zu from host memory, %zu from the "
+      "file), blocks written %zu, failed %zu, drafts kept %ld of %ld, different tokens %zu\n",
+      dir.c_str(), t.preemptions, t.evictions, t.cached, t.from_host, t.from_file, t.written,
+      t.failed, t.kept, t.drafted, different);
+}
+
 void check_schedules(const std::string& dir, LoadFormat format, DType act, int cases) {
   std::vector<std::unique_ptr<Model>> models;
   for (int threads = 1; threads <= 3; ++threads)
     models.push_back(std::make_unique<Model>(dir, format, act, threads));
-  Totals totals, ignored;
+  Totals totals;
   std::set<Token> said;
   for (int seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(testing::Message() << dir << " seed " << seed);
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const TempDir storage;
     const auto requests = random_requests(rng, models[0]->weights.spec.vocab);
-    Listener listener;
-    Texts alone;
-    for (const NewSequence& in : requests) {
-      Listener one;
-      run(*models[0], {}, {in}, rng, nullptr, one, ignored);
-      alone[in.id] = one.of(in.id);
-      said.insert(one.of(in.id).tokens.begin(), one.of(in.id).tokens.end());
-    }
+    const Texts alone = texts_alone(*models[0], requests, rng, storage);
+    for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     const Setup setup = random_setup(rng);
     const bool drafts = setup.depth == 1 && rng() % 2;
-    run(*models[rng() % 3], setup, shuffled_commands(requests, 0, rng), rng,
-        drafts ? &alone : nullptr, listener, totals);
-    for (const NewSequence& in : requests) {
-      const Heard &got = listener.of(in.id), &want = alone.at(in.id);
-      ASSERT_EQ(got.tokens, want.tokens);
-      ASSERT_EQ(got.finish, want.finish);
-      ASSERT_NO_FATAL_FAILURE(expect_same(got.logprobs, want.logprobs));
-      ASSERT_NO_FATAL_FAILURE(expect_same(got.prompt_logprobs, want.prompt_logprobs));
+    const int lives = setup.tiers.file_records > 0 ? 2 : 1;  // the file is found again
+    for (int life = 0; life < lives; ++life) {
+      Listener listener;
+      run(*models[rng() % 3], setup, shuffled_commands(requests, 0, rng), rng,
+          drafts ? &alone : nullptr, storage, listener, totals);
+      ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
     }
   }
-  std::printf(
-      "%s: preemptions %zu, evictions %zu, cached tokens %zu (%zu from host memory), drafts kept "
-      "%ld of %ld, "
-      "different tokens %zu\n",
-      dir.c_str(), totals.preemptions, totals.evictions, totals.cached, totals.from_host,
-      totals.kept, totals.drafted, said.size());
+  print(dir, totals, said.size());
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.evictions, 0u);
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.from_host, 0u);
+  EXPECT_GT(totals.from_file, 0u);
+  EXPECT_GT(totals.failed, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
@@ -233,10 +326,14 @@ TEST(Schedules, DummyWeightsInBFloat16) {
 TEST(Schedules, SmallCheckpoints) {
   const auto folders = small_models();
   if (folders.empty()) GTEST_SKIP() << "no checkpoints in tests/golden or models/demo";
-  for (const std::string& dir : folders) {
-    const bool large = dir.ends_with("/demo");
-    check_schedules(dir, LoadFormat::kAuto, DType::kF32, large ? 50 : 20);
-  }
+  for (const std::string& dir : folders)
+    if (!dir.ends_with("/demo")) check_schedules(dir, LoadFormat::kAuto, DType::kF32, 30);
+}
+
+TEST(Schedules, DemoModel) {
+  const auto folders = small_models();
+  if (folders.empty() || !folders.back().ends_with("/demo")) GTEST_SKIP() << "no models/demo";
+  check_schedules(folders.back(), LoadFormat::kAuto, DType::kF32, 200);
 }
 
 }  // namespace
