@@ -36,8 +36,8 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  int max_partial_prefills = 0, max_long_partial_prefills = 1;  // see sched/policy.h
-  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;         // the same
+  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
   int long_prompt = 0;          // tokens above which a prompt is long; 0: 4 % of the context
   int steps_in_flight = 2;      // 1: wait for each step
   double swap_space_gb = 0;     // host memory for blocks that the device has no room for
