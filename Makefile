@@ -7,7 +7,7 @@ SECONDS ?= 20
 JOBS   ?= $(shell nproc)
 FLAGS  ?=
 
-.PHONY: help serve build test unit api check fuzz deps deps-test install
+.PHONY: help serve build test cuda unit api check fuzz deps deps-test install
 
 help:
 	@echo "make serve [MODEL=models/demo] [PORT=8000] [FLAGS='--max-num-seqs 16']"
@@ -44,7 +44,14 @@ api: unit
 check: deps-test
 	@python3 tools/check_rooms.py
 
-test: check unit api
+test: check unit api cuda
+
+# The CUDA build, for one architecture, where there is a compiler for it.
+cuda: deps
+	@if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then \
+	  export PATH=$$PATH:/usr/local/cuda/bin; \
+	  cmake --preset cuda -DSKIFF_TESTS=OFF >/dev/null && cmake --build build/cuda --target skiff -j $(JOBS); \
+	else echo "cuda: skipped, there is no nvcc"; fi
 
 fuzz:
 	@tools/install_deps.sh fuzz

@@ -7,7 +7,7 @@
 # Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc,
 # *_test.cc and *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;PRIVATE_LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(patterns ${dir}/*.cc ${dir}/*.cu)
   foreach(sub ${ROOM_SUBDIRS})
@@ -38,7 +38,7 @@ function(skiff_room name)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-    target_link_libraries(${target} PUBLIC ${deps} ${ROOM_LIBS})
+    target_link_libraries(${target} PUBLIC ${deps} ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)

@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
-KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "WITHOUT_CUDA"}
+KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "PRIVATE_LIBS", "WITHOUT_CUDA"}
 
 
 def read_rooms():

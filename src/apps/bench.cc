@@ -66,8 +66,9 @@ class Bench {
   struct Outcome {
     std::vector<std::vector<Token>> tokens;
     double seconds = 0;
-    double first_token = 0, all_first = 0;  // until somebody, and until everybody, had a token
-    size_t at_all_first = 0;                // tokens by then
+    double first_token = 0, all_first = 0;      // until somebody, and until everybody, had a token
+    double first_end = 0;                       // until somebody had all
+    size_t at_all_first = 0, at_first_end = 0;  // tokens by then
   };
 
   // All prompts at once, greedy, exactly output-len tokens each.
@@ -93,7 +94,10 @@ class Bench {
           out.at_all_first = said;
         }
         tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
-        done += event.finish != Finish::kNone;
+        if (event.finish != Finish::kNone && done++ == 0) {
+          out.first_end = seconds_since(start);
+          out.at_first_end = said;
+        }
       }
     }
     out.seconds = seconds_since(start);
@@ -112,10 +116,12 @@ class Bench {
     const Outcome warm = run(prompt), timed = run(prompt);
     report_check(warm, timed);
     const ModelSpec& spec = llm_->model().spec;
-    const double seconds = timed.seconds - timed.all_first;
-    const double tokens =
-        static_cast<double>(batch_) * output_ - static_cast<double>(timed.at_all_first);
-    const double per_second = seconds > 0 ? tokens / seconds : 0, steps = per_second / batch_;
+    // While all of them decode and none has ended.
+    const double seconds = timed.first_end - timed.all_first;
+    const auto tokens = static_cast<double>(timed.at_first_end - timed.at_all_first);
+    check(seconds > 0 && timed.at_first_end > timed.at_all_first,
+          "the requests never decode all together: raise --output-len");
+    const double per_second = tokens / seconds, steps = per_second / batch_;
     const double moved = step_bytes(spec, llm_->config().dtype, batch_, input_ + output_ / 2.0);
     fmt::print("time to first    {:.2f} ms, {:.2f} ms for all {} of {} tokens: {:.0f} tokens/s\n",
                timed.first_token * 1e3, timed.all_first * 1e3, batch_, input_,

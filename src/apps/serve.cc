@@ -195,6 +195,7 @@ int run_serve(const Args& args) {
   auto events = std::make_shared<EventQueue>();
   EngineConfig engine = engine_config(args, folder);
   engine.progress = loading_progress(args, *server);
+  engine.failed = failure_hook(*server);
   const auto llm =
       Llm::start(engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   LlmPort port(*llm);
@@ -213,7 +214,7 @@ int run_serve(const Args& args) {
   server->stop();
   service.stop();
   llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
-  watchdog.reset();  // it guards this way down too
+  watchdog.reset();            // it guards this way down too
   server.reset();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "apps/thread_stacks.h"
 #include "base/log.h"
@@ -46,6 +48,17 @@ Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit) {
                                  limit, kExitStalled);
                 _exit(kExitStalled);
               }};
+}
+
+std::function<void(const std::string&)> failure_hook(Server& server) {
+  return [&server](const std::string& why) {
+    std::signal(SIGALRM, [](int) { _exit(kExitFailed); });
+    alarm(kMostReportSeconds);
+    server.set_stalled(true);
+    spdlog::critical("the engine cannot go on, ending with code {}: {}", kExitFailed, why);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    _exit(kExitFailed);
+  };
 }
 
 }  // namespace skiff

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -115,6 +116,7 @@ class LocalLlm final : public Llm {
 
  private:
   void deliver(std::vector<Event> events);
+  void serve_or_fail();
   void serve();
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
@@ -155,7 +157,7 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
   publish_stats();
   loaded_.ledger.close("engine");
   if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
-  thread_ = std::thread([this] { serve(); });
+  thread_ = std::thread([this] { serve_or_fail(); });
 }
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {
@@ -200,6 +202,18 @@ void LocalLlm::publish_stats() {
                 .preemptions = s.preemptions,
                 .tally = engine_.tally(),
                 .tiers = s.tiers});
+}
+
+// Nothing of ours throws once steps run; a driver that has lost its device does.
+void LocalLlm::serve_or_fail() {
+  try {
+    return serve();
+  } catch (const std::exception& error) {
+    if (loaded_.config.failed) loaded_.config.failed(error.what());
+    spdlog::critical("the engine has failed: {}", error.what());
+  }
+  spdlog::shutdown();
+  std::_Exit(1);
 }
 
 void LocalLlm::serve() {

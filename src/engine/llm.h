@@ -36,8 +36,8 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  int max_partial_prefills = 0, max_long_partial_prefills = 1;  // see sched/policy.h
-  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;         // the same
+  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
   int long_prompt = 0;          // tokens above which a prompt is long; 0: 4 % of the context
   int steps_in_flight = 2;      // 1: wait for each step
   double swap_space_gb = 0;     // host memory for blocks that the device has no room for
@@ -45,6 +45,9 @@ struct EngineConfig {
   double storage_gb = 0;        // most bytes of it
   std::string version;          // of the engine: blocks of another are not used
   bool quiet = false;           // no progress bar, plan or ledger on stderr
+  // The engine cannot go on, as when its device is lost: called on its thread with the reason, and
+  // not expected to return. Null: the reason is logged and the process ends with code 1.
+  std::function<void(const std::string& why)> failed;
   Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
 };
 

@@ -84,6 +84,21 @@ NewSequence request(SeqId id, int prompt, int max_tokens) {
   return s;
 }
 
+TEST_F(LlmTest, AFailingEngineTellsWhyAndEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail = [this](std::function<void(const std::string&)> hook) {
+    config_.failed = std::move(hook);
+    const auto llm = Llm::start(config_, [](std::vector<Event> events) {
+      if (!events.empty()) throw std::runtime_error("the device is gone");
+    });
+    llm->submit(request(1, 10, 12));
+    std::this_thread::sleep_for(10s);
+  };
+  EXPECT_EXIT(fail([](const std::string& why) { std::_Exit(why == "the device is gone" ? 7 : 8); }),
+              testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(fail(nullptr), testing::ExitedWithCode(1), "");
+}
+
 TEST_F(LlmTest, AnswersResolvesAndCounts) {
   auto llm = Llm::start(config_, ear_.sink());
   EXPECT_EQ(llm->config().max_model_len, 256);

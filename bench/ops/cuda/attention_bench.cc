@@ -1,5 +1,5 @@
 // Attention on the device: every kernel against the formula in double, then its speed.
-//   attention_bench all | check | time | decode | prefill
+//   attention_bench all | check | time | decode | prefill [part of a case's name]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -447,8 +447,11 @@ double time_layers(World& w, Device1& dev, const std::function<void(const KvLaye
   return times[times.size() / 2];
 }
 
+std::string only;  // times nothing but cases whose name holds this
+
 void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
                  const std::vector<Piece>& pieces, int layers, bool decode) {
+  if (what.find(only) == std::string::npos) return;
   World w(spec, DType::kBF16, DType::kBF16, 64, pieces, 0, layers);
   dev.attention->begin_step(w.batch, dev.stream);
   const double us = time_layers(w, dev, [&](const KvLayer& kv) {
@@ -470,6 +473,7 @@ void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
 }
 
 void time_store(Device1& dev, const Gqa& spec, int rows, bool norms) {
+  if (!only.empty()) return;
   World w(spec, DType::kBF16, DType::kBF16, 64, std::vector<Piece>{{1000, rows}}, 0, 8);
   const OnDevice<float> speeds(rope_frequencies(spec.rope));
   const OnDevice<float> ones(std::vector<float>(static_cast<size_t>(spec.head_dim), 1.0f));
@@ -531,6 +535,7 @@ void time_some(Device1& dev, const std::string& what) {
 int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = argc > 1 ? argv[1] : "all";
+  if (argc > 2) skiff::bench::only = argv[2];
   skiff::bench::Device1 dev;
   if (what == "check" || what == "all") skiff::bench::check_all(dev);
   fmt::print("{} failures\n", skiff::bench::failures);

@@ -13,34 +13,39 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kComputing = 32 * kWarps;
-constexpr int kThreads = kComputing + 32;
-constexpr int kHalf = 8;  // rows of a matrix product come in two halves
+constexpr int kQuarters = 4;  // of a tile
+constexpr int kHalf = 8;      // rows of a matrix product come in two halves
+constexpr int kRuns = 8;      // more than stages
 constexpr unsigned kAll = 0xffffffff;
 constexpr int kComputeBarrier = 1;
 
 template <int kDim>
 struct Shape {
   static constexpr int kStages = kDim == 64 ? 6 : 3;
-  static constexpr int kBlocks = kDim == 256 ? 1 : 2;  // per multiprocessor
-  static constexpr int kTileBytes = kTile * kDim * 2;  // of keys, or of values
-};
-
-template <int kDim>
-struct Shared {
-  uint8_t k[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
-  uint8_t v[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
-  float o[kWarps][kHalf][kDim];
-  float top[kWarps][kPackedRows], sum[kWarps][kPackedRows];
-  uint64_t full[Shape<kDim>::kStages], empty[Shape<kDim>::kStages];
-  int last;
+  static constexpr int kBlocks = kDim == 256 ? 1 : 2;        // per multiprocessor
+  static constexpr int kTileBytes = kTile * kDim * 2;        // of keys, or of values
+  static constexpr int kColumns = kDim == 256 ? 128 : kDim;  // of values, that one warp adds up
+  static constexpr int kWarps = kQuarters * kDim / kColumns;
+  static constexpr int kComputing = 32 * kWarps;
+  static constexpr int kThreads = kComputing + 32;
 };
 
 // A run of tiles of one kv head: what the line of tiles gives a block at once.
 struct Run {
   DecodeShare share;
   int head, first, tiles;  // first: tile of the share
+  bool last;               // of this block
+};
+
+template <int kDim>
+struct Shared {
+  uint8_t k[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  uint8_t v[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  float o[kQuarters][kHalf][kDim];
+  float top[kQuarters][kPackedRows], sum[kQuarters][kPackedRows];
+  uint64_t full[Shape<kDim>::kStages], empty[Shape<kDim>::kStages];
+  Run runs[kRuns];  // the copying warp tells the others here, before a run's first tile is full
+  int arrived_last;
 };
 
 // Walks the tiles that the plan gives this block.
@@ -51,14 +56,16 @@ class Walk {
     end_ = min(at_ + d.plan.head->per_block, d.plan.head->total);
     share_ = d.plan.block_share[blockIdx.x];
   }
+  __device__ bool any() const { return at_ < end_; }
   __device__ bool next(Run& run) {
-    if (at_ >= end_) return false;
+    if (!any()) return false;
     run.share = d_.plan.shares[share_];
     const int offset = at_ - run.share.base;
     run.head = offset / run.share.tiles;
     run.first = offset % run.share.tiles;
     run.tiles = min(run.share.tiles - run.first, end_ - at_);
     at_ += run.tiles;
+    run.last = at_ >= end_;
     if (run.head + 1 == d_.args.cache.kv_heads && run.first + run.tiles == run.share.tiles) {
       ++share_;
     }
@@ -75,15 +82,29 @@ __device__ int first_seen(const DecodeShare& s, int window) {
   return window > 0 ? max(0, s.kv_len - s.rows + 1 - window) : 0;
 }
 
+// Brings the queries of a run near, so that nobody waits for them when the run begins.
 template <int kDim>
-__device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, const CUtensorMap& k,
+__device__ void touch_queries(const DecodeArgs& d, const Run& run) {
+  const int group = d.args.group, lines = kDim * 2 / 128;
+  const auto* q = static_cast<const __nv_bfloat16*>(d.args.q);
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < run.share.rows * group * lines; i += 32) {
+    const int packed = i / lines;
+    const auto* at = q + (run.share.row + packed / group) * d.args.q_stride +
+                     (run.head * group + packed % group) * kDim + i % lines * 64;
+    uint32_t unused;
+    asm volatile("ld.global.ca.b32 %0, [%1];" : "=r"(unused) : "l"(at));
+  }
+}
+
+template <int kDim>
+__device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtensorMap& k,
                            const CUtensorMap& v, Shared<kDim>& shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int box = min(d.args.cache.page_size, kTile), boxes = kTile / box;
   const int box_bytes = box * 128;
-  int stage = 0;
+  int stage = 0, number = 0;
   uint32_t phase = 1;
-  for (; any; any = walk.next(run)) {
+  do {
     const int32_t* pages = d.args.rows.pages + run.share.seq * d.args.rows.pages_stride;
     const int begin = (run.share.first_tile + run.first) * kTile;
     const int end = min(begin + run.tiles * kTile, run.share.kv_len);
@@ -94,6 +115,7 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, co
       return t < end && t + box > seen ? pages[t / d.args.cache.page_size] : 0;
     };
     int page = look_up(0), next_page = look_up(1);
+    touch_queries<kDim>(d, run);
     for (int tile = 0; tile < run.tiles; ++tile) {
       const int first_box = tile * boxes;
       if (tile > 0 && first_box % 32 == 0) {
@@ -102,22 +124,22 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, co
       }
       const int t0 = begin + tile * kTile;
       const int skip = max(0, (seen - t0) / box), stop = min(boxes, (end - t0 + box - 1) / box);
+      const uint32_t full = shared_address(&shared.full[stage]);
       if (lane == 0) {
         barrier_wait(shared_address(&shared.empty[stage]), phase);
-        barrier_expect(shared_address(&shared.full[stage]),
-                       static_cast<uint32_t>((stop - skip) * box_bytes * (kDim / 64) * 2));
+        if (tile == 0) shared.runs[number++ % kRuns] = run;
+        barrier_expect(full, static_cast<uint32_t>((stop - skip) * box_bytes * (kDim / 64) * 2));
       }
       for (int b = skip; b < stop; ++b) {
         const int from = __shfl_sync(kAll, page, (first_box + b) % 32);
         if (lane != 0) continue;
-        const uint32_t full = shared_address(&shared.full[stage]);
         const int in_page = (t0 + b * box) % d.args.cache.page_size;
-#pragma unroll
+#pragma unroll 1
         for (int c = 0; c < kDim / 64; ++c) {
           const int at = c * kTile * 128 + b * box_bytes;
           copy_box(shared_address(shared.k[stage] + at), &k, full, c * 64, run.head, in_page, from);
         }
-#pragma unroll
+#pragma unroll 1
         for (int c = 0; c < kDim / 64; ++c) {
           const int at = c * kTile * 128 + b * box_bytes;
           copy_box(shared_address(shared.v[stage] + at), &v, full, c * 64, run.head, in_page, from);
@@ -128,7 +150,7 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, co
         phase ^= 1;
       }
     }
-  }
+  } while (walk.next(run));
 }
 
 // Byte `chunk` * 16 of row `row` of a tile whose rows are cut into pieces of 128 bytes, swizzled.
@@ -141,10 +163,22 @@ __device__ __forceinline__ uint32_t place(int row, int chunk) {
 // lane / 4 + 8. Maxima are in units of log2.
 template <int kDim>
 struct Softmax {
+  static constexpr int kColumns = Shape<kDim>::kColumns;
   uint32_t q[kDim / 16][4];
-  float o[kDim / 8][4];
+  float o[kColumns / 8][4];
   float top[2], sum[2];
+  int limit[2];  // the last position that the row sees
 };
+
+// Which positions of a tile, and which columns of the values, a warp works on.
+struct Place {
+  int quarter, column;
+};
+template <int kDim>
+__device__ Place place_of_warp() {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  return {warp % kQuarters, warp / kQuarters * Shape<kDim>::kColumns};
+}
 
 template <int kDim>
 __device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s) {
@@ -166,20 +200,22 @@ __device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s)
     }
     s.top[half] = -INFINITY;
     s.sum[half] = 0;
+    s.limit[half] = run.share.kv_len - run.share.rows + i / group;
   }
 #pragma unroll
-  for (int n = 0; n < kDim / 8; ++n) {
+  for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
   }
 }
 
-// 16 positions from t0 on, which lie in rows [16 * warp, ...) of the tile at k and v.
+// 16 positions from t0 on: this warp's quarter of the tile at k and v.
 template <int kDim>
 __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s, int t0, uint32_t k,
                           uint8_t* v) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
+  const Place my = place_of_warp<kDim>();
+  const int warp_row = my.quarter * 16;
   float score[2][4] = {};
   {
     const int row = warp_row + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
@@ -191,19 +227,21 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
       multiply(score[1], s.q[c], b[2], b[3]);
     }
   }
-  const int all_see = run.share.kv_len - run.share.rows;  // the last position that all rows see
-  const int seen = first_seen(run.share, d.args.window);
-  const bool edge =
-      t0 + 15 > all_see || (d.args.window > 0 && t0 < run.share.kv_len - d.args.window);
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      score[n][i] *= d.scale_log2;
-      if (edge) {
-        const int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
-        const int limit = all_see + (lane / 4 + i / 2 * kHalf) / d.args.group;
-        if (t > limit || (d.args.window > 0 && t <= limit - d.args.window)) score[n][i] = -INFINITY;
+    for (int i = 0; i < 4; ++i) score[n][i] *= d.scale_log2;
+  }
+  const int seen = first_seen(run.share, d.args.window), window = d.args.window;
+  const bool edge =
+      t0 + 15 > run.share.kv_len - run.share.rows || (window > 0 && t0 < run.share.kv_len - window);
+  if (edge) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int t = t0 + n * 8 + lane % 4 * 2 + i % 2, limit = s.limit[i / 2];
+        if (t > limit || (window > 0 && t <= limit - window)) score[n][i] = -INFINITY;
       }
     }
   }
@@ -223,7 +261,7 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
       s.top[half] = top[half];
       s.sum[half] *= keep;
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
+      for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
         s.o[n][2 * half] *= keep;
         s.o[n][2 * half + 1] *= keep;
       }
@@ -246,11 +284,14 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
     }
   }
   // What lies beyond the context may be anything, and zero times anything may be NaN.
-  if (t0 + 16 > run.share.kv_len || t0 < seen) {
-    for (int i = lane; i < 16 * kDim / 8; i += 32) {
-      const int row = i / (kDim / 8), t = t0 + row;
+  if (edge && (t0 + 16 > run.share.kv_len || t0 < seen)) {
+    constexpr int kChunks = Shape<kDim>::kColumns / 8;
+#pragma unroll 1
+    for (int i = lane; i < 16 * kChunks; i += 32) {
+      const int row = i / kChunks, t = t0 + row;
       if (t >= run.share.kv_len || t < seen) {
-        *reinterpret_cast<uint4*>(v + place(warp_row + row, i % (kDim / 8))) = uint4{};
+        const uint32_t at = place(warp_row + row, my.column / 8 + i % kChunks);
+        *reinterpret_cast<uint4*>(v + at) = uint4{};
       }
     }
     fence_async();  // the copy engine writes here next
@@ -259,9 +300,9 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
   {
     const int row = warp_row + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
 #pragma unroll
-    for (int n = 0; n < kDim / 16; ++n) {
+    for (int n = 0; n < Shape<kDim>::kColumns / 16; ++n) {
       uint32_t b[4];
-      load_matrices_transposed(b, shared_address(v) + place(row, n * 2 + chunk));
+      load_matrices_transposed(b, shared_address(v) + place(row, my.column / 8 + n * 2 + chunk));
       multiply(s.o[2 * n], high, b[0], b[1]);
       multiply(s.o[2 * n + 1], high, b[2], b[3]);
       multiply(s.o[2 * n], low, b[0], b[1]);
@@ -311,20 +352,20 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
                         Part<kDim>* parts, int first_block, int blocks) {
   const int tid = static_cast<int>(threadIdx.x);
   __threadfence();
-  named_sync(kComputeBarrier, kComputing);
+  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
   if (tid == 0) {
-    shared.last = atomicAdd(d.arrived + first_block, 1) == blocks - 1;
-    if (shared.last) d.arrived[first_block] = 0;
+    shared.arrived_last = atomicAdd(d.arrived + first_block, 1) == blocks - 1;
+    if (shared.arrived_last) d.arrived[first_block] = 0;
     __threadfence();
   }
-  named_sync(kComputeBarrier, kComputing);
-  if (!shared.last) return;
+  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  if (!shared.arrived_last) return;
   const auto part = [&](int i) { return parts + 2 * (first_block + i) + (i == 0 ? 1 : 0); };
   // A warp takes a row, a lane kColumns neighbouring columns; parts come 32 at a time.
-  constexpr int kColumns = kDim / 32;
+  constexpr int kColumns = kDim / 32;  // of a lane
   using Columns = Pack<float, kColumns>;
   const int lane = tid % 32;
-  for (int row = tid / 32; row < run.share.rows * d.args.group; row += kWarps) {
+  for (int row = tid / 32; row < run.share.rows * d.args.group; row += Shape<kDim>::kWarps) {
     float top = -INFINITY, sum = 0;
     Columns value = {};
     for (int base = 0; base < blocks; base += 32) {
@@ -359,7 +400,8 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
 template <int kDim>
 __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
                         Shared<kDim>& shared) {
-  const int tid = static_cast<int>(threadIdx.x), warp = tid / 32, lane = tid % 32;
+  const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
+  const Place my = place_of_warp<kDim>();
   const int rows = run.share.rows * d.args.group, per_block = d.plan.head->per_block;
   auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
   const bool whole = run.tiles == run.share.tiles;
@@ -369,8 +411,8 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
     s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 1);
     s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 2);
     if (lane % 4 == 0) {
-      shared.top[warp][lane / 4 + half * kHalf] = s.top[half];
-      shared.sum[warp][lane / 4 + half * kHalf] = s.sum[half];
+      shared.top[my.quarter][lane / 4 + half * kHalf] = s.top[half];
+      shared.sum[my.quarter][lane / 4 + half * kHalf] = s.sum[half];
     }
   }
 #pragma unroll
@@ -378,20 +420,20 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
     if (half * kHalf >= rows) break;
       // Columns are swizzled by row, so that the rows of a fragment meet different banks.
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      const int column = (n * 8 + lane % 4 * 2) ^ (lane / 4 * 8);
-      *reinterpret_cast<float2*>(&shared.o[warp][lane / 4][column]) =
+    for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+      const int column = (my.column + n * 8 + lane % 4 * 2) ^ (lane / 4 * 8);
+      *reinterpret_cast<float2*>(&shared.o[my.quarter][lane / 4][column]) =
           make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
     }
-    named_sync(kComputeBarrier, kComputing);
-    for (int i = tid; i < kHalf * kDim; i += kComputing) {
+    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+    for (int i = tid; i < kHalf * kDim; i += Shape<kDim>::kComputing) {
       const int r = i / kDim, row = half * kHalf + r, column = i % kDim;
       if (row >= rows) break;
       float top = shared.top[0][row], sum = 0, value = 0;
-      for (int w = 1; w < kWarps; ++w) top = fmaxf(top, shared.top[w][row]);
+      for (int w = 1; w < kQuarters; ++w) top = fmaxf(top, shared.top[w][row]);
       const float base = top == -INFINITY ? 0.0f : top;
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
+      for (int w = 0; w < kQuarters; ++w) {
         const float keep = exp2_fast(shared.top[w][row] - base);
         sum += shared.sum[w][row] * keep;
         value += shared.o[w][r][column ^ (r * 8)] * keep;
@@ -406,7 +448,7 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
         }
       }
     }
-    named_sync(kComputeBarrier, kComputing);
+    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
   }
   if (whole) return;
   const int begin = run.share.base + run.head * run.share.tiles;
@@ -422,23 +464,51 @@ __device__ void clear_padding(const DecodeArgs& d) {
   auto* out = static_cast<__nv_bfloat16*>(d.args.out);
   for (int row = d.plan.head->rows_end + static_cast<int>(blockIdx.x); row < d.args.rows.num_tokens;
        row += static_cast<int>(gridDim.x)) {
-    for (int c = static_cast<int>(threadIdx.x) * 8; c < cols; c += kComputing * 8) {
+    for (int c = static_cast<int>(threadIdx.x) * 8; c < cols; c += Shape<kDim>::kComputing * 8) {
       *reinterpret_cast<uint4*>(out + row * d.args.out_stride + c) = uint4{};
     }
   }
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kThreads, Shape<kDim>::kBlocks)
+__device__ void attend_tiles(const DecodeArgs& d, Shared<kDim>& shared) {
+  int stage = 0;
+  uint32_t phase = 0;
+  Softmax<kDim> s;
+  bool last = false;
+  for (int number = 0; !last; ++number) {
+    barrier_wait(shared_address(&shared.full[stage]), phase);
+    const Run run = shared.runs[number % kRuns];
+    last = run.last;
+    begin_run(d, run, s);
+    const int seen = first_seen(run.share, d.args.window);
+    int t0 = (run.share.first_tile + run.first) * kTile + place_of_warp<kDim>().quarter * 16;
+    for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
+      barrier_wait(shared_address(&shared.full[stage]), phase);
+      if (t0 < run.share.kv_len && t0 + 16 > seen) {
+        attend_16<kDim>(d, run, s, t0, shared_address(shared.k[stage]), shared.v[stage]);
+      }
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.empty[stage]));
+      if (++stage == Shape<kDim>::kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+    end_run(d, run, s, shared);
+  }
+}
+
+template <int kDim>
+__global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
     decode_kernel(const __grid_constant__ DecodeArgs d, const __grid_constant__ CUtensorMap k,
                   const __grid_constant__ CUtensorMap v) {
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
-  const int tid = static_cast<int>(threadIdx.x);
-  if (tid == 0) {
+  if (threadIdx.x == 0) {
     for (int i = 0; i < Shape<kDim>::kStages; ++i) {
       barrier_init(shared_address(&shared.full[i]), 1);
-      barrier_init(shared_address(&shared.empty[i]), kWarps);
+      barrier_init(shared_address(&shared.empty[i]), Shape<kDim>::kWarps);
     }
     barrier_init_done();
     prefetch_map(&k);
@@ -447,42 +517,24 @@ __global__ void __launch_bounds__(kThreads, Shape<kDim>::kBlocks)
   __syncthreads();
   // No kernel writes the plan.
   Walk walk(d);
-  Run run;
-  bool any = walk.next(run);
-  wait_for_previous();
-  let_next_start();
-  if (tid >= kComputing) {
-    copy_tiles<kDim>(d, walk, run, any, k, v, shared);
+  if (threadIdx.x >= Shape<kDim>::kComputing) {
+    Run run;
+    const bool any = walk.next(run);
+    wait_for_previous();
+    let_next_start();
+    if (any) copy_tiles<kDim>(d, walk, run, k, v, shared);
     return;
   }
-  int stage = 0;
-  uint32_t phase = 0;
-  Softmax<kDim> s;
-  for (; any; any = walk.next(run)) {
-    begin_run(d, run, s);
-    const int seen = first_seen(run.share, d.args.window);
-    int t0 = (run.share.first_tile + run.first) * kTile + tid / 32 * 16;
-    for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
-      barrier_wait(shared_address(&shared.full[stage]), phase);
-      if (t0 < run.share.kv_len && t0 + 16 > seen) {
-        attend_16<kDim>(d, run, s, t0, shared_address(shared.k[stage]), shared.v[stage]);
-      }
-      __syncwarp();
-      if (tid % 32 == 0) barrier_arrive(shared_address(&shared.empty[stage]));
-      if (++stage == Shape<kDim>::kStages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-    end_run(d, run, s, shared);
-  }
+  wait_for_previous();
+  let_next_start();
+  if (walk.any()) attend_tiles<kDim>(d, shared);
   clear_padding<kDim>(d);
 }
 
 template <int kDim>
 void start(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v, cudaStream_t stream) {
   const Launch how = {.grid = dim3(static_cast<unsigned>(d.blocks)),
-                      .block = dim3(kThreads),
+                      .block = dim3(Shape<kDim>::kThreads),
                       .shared = sizeof(Shared<kDim>),
                       .stream = stream};
   allow_shared(decode_kernel<kDim>, how.shared);

@@ -16,7 +16,6 @@ namespace {
 constexpr int kGroupThreads = 128;
 constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kStages = 2;
 constexpr int kRowsOfGroup = kPrefillRows / kGroups;
 constexpr unsigned kAll = 0xffffffff;
 // Named barriers: one per warpgroup for itself, one per warpgroup for its turn.
@@ -26,11 +25,17 @@ template <int kDim>
 constexpr int kKeys = kDim == 256 ? 64 : 128;  // of a tile
 
 template <int kDim>
+constexpr int kStages = kDim == 64    ? 5
+                        : kDim == 128 ? 3
+                                      : 2;  // what shared memory holds
+
+template <int kDim>
 struct Shared {
   uint8_t q[kPrefillRows * kDim * 2];  // afterwards the result
-  uint8_t k[kStages][kKeys<kDim> * kDim * 2];
-  uint8_t v[kStages][kKeys<kDim> * kDim * 2];
-  uint64_t k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+  uint8_t k[kStages<kDim>][kKeys<kDim> * kDim * 2];
+  uint8_t v[kStages<kDim>][kKeys<kDim> * kDim * 2];
+  uint64_t k_full[kStages<kDim>], k_empty[kStages<kDim>];
+  uint64_t v_full[kStages<kDim>], v_empty[kStages<kDim>];
 };
 
 // What a block works on, and the context that any of its rows sees.
@@ -48,7 +53,8 @@ struct Work {
   }
 };
 
-// Where each stage of a ring of kStages stands.
+// A place in a ring of stages, and the parity of the round.
+template <int kStages>
 struct Ring {
   int stage = 0;
   uint32_t phase = 0;
@@ -89,24 +95,34 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
     const bool any = tile >= work.first && t < work.tile.kv_len && t + box > work.seen;
     return any && lane < boxes ? pages[t / page_size] : -1;
   };
-  Ring ring;
-  int page = look_up(work.end - 1);
+  Ring<kStages<kDim>> k_ring, v_ring;
+  const auto copy_keys = [&](int tile, int page) {
+    if (lane == 0) {
+      barrier_wait(shared_address(&shared.k_empty[k_ring.stage]), k_ring.phase ^ 1);
+      barrier_expect(shared_address(&shared.k_full[k_ring.stage]), kBytes);
+    }
+    copy_boxes<kDim>(k, shared.k[k_ring.stage], &shared.k_full[k_ring.stage], boxes, box, work.head,
+                     tile * kKeys<kDim>, page_size, page);
+    k_ring.advance();
+  };
+  const auto copy_values = [&](int tile, int page) {
+    if (lane == 0) {
+      barrier_wait(shared_address(&shared.v_empty[v_ring.stage]), v_ring.phase ^ 1);
+      barrier_expect(shared_address(&shared.v_full[v_ring.stage]), kBytes);
+    }
+    copy_boxes<kDim>(v, shared.v[v_ring.stage], &shared.v_full[v_ring.stage], boxes, box, work.head,
+                     tile * kKeys<kDim>, page_size, page);
+    v_ring.advance();
+  };
+  // In the order of use: keys go one tile ahead of values.
+  int page = look_up(work.end - 1), next = look_up(work.end - 2);
+  copy_keys(work.end - 1, page);
   for (int tile = work.end - 1; tile >= work.first; --tile) {
-    const int next = look_up(tile - 1), t0 = tile * kKeys<kDim>;
-    if (lane == 0) {
-      barrier_wait(shared_address(&shared.k_empty[ring.stage]), ring.phase ^ 1);
-      barrier_expect(shared_address(&shared.k_full[ring.stage]), kBytes);
-    }
-    copy_boxes<kDim>(k, shared.k[ring.stage], &shared.k_full[ring.stage], boxes, box, work.head, t0,
-                     page_size, page);
-    if (lane == 0) {
-      barrier_wait(shared_address(&shared.v_empty[ring.stage]), ring.phase ^ 1);
-      barrier_expect(shared_address(&shared.v_full[ring.stage]), kBytes);
-    }
-    copy_boxes<kDim>(v, shared.v[ring.stage], &shared.v_full[ring.stage], boxes, box, work.head, t0,
-                     page_size, page);
+    const int after = look_up(tile - 2);
+    if (tile > work.first) copy_keys(tile - 1, next);
+    copy_values(tile, page);
     page = next;
-    ring.advance();
+    next = after;
   }
 }
 
@@ -198,21 +214,24 @@ __device__ __forceinline__ void pack(uint32_t (&to)[n / 8][4], const float (&s)[
   for (int i = 0; i < n / 2; ++i) to[i / 4][i % 4] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
+// Descriptors count in units of 16 bytes.
 template <int kDim>
-__device__ __forceinline__ void multiply_keys(float (&s)[kKeys<kDim> / 2], uint32_t q, uint32_t k) {
+__device__ __forceinline__ void multiply_keys(float (&s)[kKeys<kDim> / 2], uint64_t q, uint32_t k) {
+  const uint64_t keys = describe(k);
 #pragma unroll
   for (int i = 0; i < kDim / 16; ++i) {
-    multiply_rows<kKeys<kDim>>(s, describe(q + i / 4 * kPrefillRows * 128 + i % 4 * 32),
-                               describe(k + i / 4 * kKeys<kDim> * 128 + i % 4 * 32), i > 0);
+    multiply_rows<kKeys<kDim>>(s, q + i / 4 * kPrefillRows * 8 + i % 4 * 2,
+                               keys + i / 4 * kKeys<kDim> * 8 + i % 4 * 2, i > 0);
   }
 }
 template <int kDim>
 __device__ __forceinline__ void multiply_values(float (&o)[kDim / 2],
                                                 const uint32_t (&weights)[kKeys<kDim> / 16][4],
                                                 uint32_t v) {
+  const uint64_t values = describe(v, kKeys<kDim> * 128);
 #pragma unroll
   for (int i = 0; i < kKeys<kDim> / 16; ++i) {
-    multiply_columns<kDim>(o, weights[i], describe(v + i * 2048, kKeys<kDim> * 128));
+    multiply_columns<kDim>(o, weights[i], values + i * 128);
   }
 }
 
@@ -257,7 +276,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
         work.tile.kv_len - work.tile.rows + min(i / p.args.group, work.tile.rows - 1);
   }
   load_queries<kDim>(p, work, group, shared.q);
-  const uint32_t q = shared_address(shared.q) + group * kRowsOfGroup * 128;
+  const uint64_t q = describe(shared_address(shared.q) + group * kRowsOfGroup * 128);
   // Whether some row does not see all of a tile.
   const int all_see = work.tile.kv_len - work.tile.rows;
   const auto edge = [&](int tile) {
@@ -269,7 +288,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
 #pragma unroll
   for (float& x : o) x = 0;
   if (group == 1) named_arrive(kTurnBarrier, kThreads - kGroupThreads);
-  Ring keys, values;
+  Ring<kStages<kDim>> keys, values;
 
   named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
   barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
@@ -289,9 +308,11 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     clear_tail<kDim>(group, tail, shared.v[0]);
   }
 
+  if (work.end - 2 >= work.first) {
+    barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
+  }
   for (int tile = work.end - 2; tile >= work.first; --tile) {
     named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
-    barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
     products_begin();
     multiply_keys<kDim>(s, q, shared_address(shared.k[keys.stage]));
     products_commit();
@@ -304,6 +325,10 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
     keys.advance();
     softmax.step(s, p.scale_log2, tile * kTileKeys, edge(tile), window);
+    // The loop inside this wait also keeps the assembler from moving the softmax past the next one.
+    if (tile > work.first) {
+      barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
+    }
     products_wait<0>();
     settle(o);
     settle(weights);
@@ -330,7 +355,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < kStages<kDim>; ++i) {
       barrier_init(shared_address(&shared.k_full[i]), 1);
       barrier_init(shared_address(&shared.v_full[i]), 1);
       barrier_init(shared_address(&shared.k_empty[i]), kGroups);
@@ -343,14 +368,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (!p.beside) wait_for_previous();
   let_next_start();
-  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+  // The compiler cannot see that a warp's threads agree on this, unless it is told.
+  const int group = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
   if (group == kGroups) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x < kGroups * kGroupThreads + 32) {
       copy_tiles<kDim>(p, Work(p, kKeys<kDim>), k, v, shared);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     attend<kDim>(p, Work(p, kKeys<kDim>), group, shared);
   }
   if (p.beside) wait_for_previous();

@@ -22,55 +22,53 @@ __device__ Pair pair_of(int i, int rope_dim, bool interleaved) {
   return i < rope_dim / 2 && !interleaved ? Pair{i, i + rope_dim / 2} : Pair{2 * i, 2 * i + 1};
 }
 
-// What one lane holds of a head: kPairs pairs from the `first`-th on.
-template <int kPairs>
+// What one lane holds of a head: kPairs pairs, as they lie in memory.
+template <class T, int kPairs>
 struct Held {
-  float a[kPairs], b[kPairs];
-  int first;
+  Pack<T, kPairs> a, b;
 };
 
-template <int kPairs, class T>
-__device__ void load(Held<kPairs>& x, const T* head, int rope_dim, bool interleaved) {
-  const Pair at = pair_of(x.first, rope_dim, interleaved);
-  if (at.b == at.a + 1) {
-    const auto both = *reinterpret_cast<const Pack<T, 2 * kPairs>*>(head + at.a);
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      x.a[i] = to_float(both.at[2 * i]);
-      x.b[i] = to_float(both.at[2 * i + 1]);
-    }
-  } else {
-    const auto a = *reinterpret_cast<const Pack<T, kPairs>*>(head + at.a);
-    const auto b = *reinterpret_cast<const Pack<T, kPairs>*>(head + at.b);
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      x.a[i] = to_float(a.at[i]);
-      x.b[i] = to_float(b.at[i]);
-    }
+template <class T, int kPairs>
+__device__ Held<T, kPairs> load(const T* head, Pair at) {
+  if (at.b != at.a + 1) {
+    return {*reinterpret_cast<const Pack<T, kPairs>*>(head + at.a),
+            *reinterpret_cast<const Pack<T, kPairs>*>(head + at.b)};
   }
+  const auto both = *reinterpret_cast<const Pack<T, 2 * kPairs>*>(head + at.a);
+  Held<T, kPairs> x;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    x.a.at[i] = both.at[2 * i];
+    x.b.at[i] = both.at[2 * i + 1];
+  }
+  return x;
 }
 
-template <int kPairs, class T>
-__device__ void write(const Held<kPairs>& x, T* head, int rope_dim, bool interleaved) {
-  const Pair at = pair_of(x.first, rope_dim, interleaved);
-  if (at.b == at.a + 1) {
-    Pack<T, 2 * kPairs> both;
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      both.at[2 * i] = from_float<T>(x.a[i]);
-      both.at[2 * i + 1] = from_float<T>(x.b[i]);
-    }
-    *reinterpret_cast<Pack<T, 2 * kPairs>*>(head + at.a) = both;
-  } else {
-    Pack<T, kPairs> a, b;
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      a.at[i] = from_float<T>(x.a[i]);
-      b.at[i] = from_float<T>(x.b[i]);
-    }
-    *reinterpret_cast<Pack<T, kPairs>*>(head + at.a) = a;
-    *reinterpret_cast<Pack<T, kPairs>*>(head + at.b) = b;
+template <class T, int kPairs>
+__device__ void write(const Held<T, kPairs>& x, T* head, Pair at) {
+  if (at.b != at.a + 1) {
+    *reinterpret_cast<Pack<T, kPairs>*>(head + at.a) = x.a;
+    *reinterpret_cast<Pack<T, kPairs>*>(head + at.b) = x.b;
+    return;
   }
+  Pack<T, 2 * kPairs> both;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    both.at[2 * i] = x.a.at[i];
+    both.at[2 * i + 1] = x.b.at[i];
+  }
+  *reinterpret_cast<Pack<T, 2 * kPairs>*>(head + at.a) = both;
+}
+
+template <class C, class T, int kPairs>
+__device__ Held<C, kPairs> converted(const Held<T, kPairs>& x) {
+  Held<C, kPairs> y;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    y.a.at[i] = from_float<C>(to_float(x.a.at[i]));
+    y.b.at[i] = from_float<C>(to_float(x.b.at[i]));
+  }
+  return y;
 }
 
 // kPairs 4 takes a head of 8n elements with rope over 8n of them: one held piece per lane. kPairs 1
@@ -79,78 +77,105 @@ template <class T, class C, int kPairs>
 __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
+  constexpr int kAhead = kPairs == 1 ? 1 : 3;  // heads that a group of lanes asks for at once
   __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2];
+  const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
+  const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;
+  const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
+  const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
+  const int end_head = min(first_head + heads_per_block, all);
+  T* heads = static_cast<T*>(p.qkv) + row * p.stride;
+  const auto rope_of = [&](int h) { return h < p.heads + p.kv_heads ? p.rope_dim : 0; };
+  const auto pair_at = [&](int u, int h) {
+    return pair_of((u * lanes + lane) * kPairs, rope_of(h), p.interleaved);
+  };
+  const auto held = [&](int u, int h) {
+    return h < end_head && (u * lanes + lane) * kPairs < pairs;
+  };
+  Held<T, kPairs> x[kAhead][kHeld];
+  const auto fetch = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int h = first + j * groups;
+#pragma unroll
+      for (int u = 0; u < kHeld; ++u) {
+        if (held(u, h)) {
+          x[j][u] = load<T, kPairs>(heads + static_cast<int64_t>(h) * p.head_dim, pair_at(u, h));
+        }
+      }
+    }
+  };
+  // Whatever can be asked for is asked for before anything is waited for.
+  const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   wait_for_previous();
   let_next_start();
-  const int row = static_cast<int>(blockIdx.x);
+  const int position = p.rows.positions[row];
+  fetch(first_head + group);
   const int seq = sequence_of(p.rows, row);
   if (seq == p.rows.num_seqs) return;
-  const int position = p.rows.positions[row];
-  for (int i = static_cast<int>(threadIdx.x); i < p.rope_dim / 2; i += kThreads) {
-    sincosf(__fmul_rn(static_cast<float>(position), p.speeds[i]), &sine[i], &cosine[i]);
+  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
+  if (tid < p.rope_dim / 2) {
+    sincosf(__fmul_rn(static_cast<float>(position), speed), &sine[tid], &cosine[tid]);
   }
   __syncthreads();
 
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const int group = static_cast<int>(threadIdx.x) / lanes, groups = kThreads / lanes;
-  const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
-  const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
-  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
   // All lanes of a warp go round together, for the sum of squares.
-  for (int base = first_head; base < min(first_head + heads_per_block, all); base += groups) {
-    const int h = base + group;
-    const bool mine = h < min(first_head + heads_per_block, all);
-    const bool value = h >= p.heads + p.kv_heads;
-    const int rope_dim = value ? 0 : p.rope_dim;
-    T* head = static_cast<T*>(p.qkv) + row * p.stride + static_cast<int64_t>(h) * p.head_dim;
-    Held<kPairs> x[kHeld];
-    float squares = 0;
+  for (int base = first_head; base < end_head; base += kAhead * groups) {
+    if (base > first_head) fetch(base + group);
 #pragma unroll
-    for (int u = 0; u < kHeld; ++u) {
-      x[u].first = (u * lanes + lane) * kPairs;
-      if (!mine || x[u].first >= pairs) continue;
-      load(x[u], head, rope_dim, p.interleaved);
+    for (int j = 0; j < kAhead; ++j) {
+      const int h = base + group + j * groups;
+      const bool value = h >= p.heads + p.kv_heads;
+      float scale = 1;
+      const float* norm = value ? nullptr : h < p.heads ? p.q_norm : p.k_norm;
+      if (p.q_norm || p.k_norm) {
+        float squares = 0;
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) squares += x[u].a[i] * x[u].a[i] + x[u].b[i] * x[u].b[i];
-    }
-    const float* norm = h < p.heads ? p.q_norm : p.k_norm;
-    if (p.q_norm || p.k_norm) {
-      for (int step = lanes / 2; step > 0; step /= 2) {
-        squares += __shfl_xor_sync(0xffffffff, squares, step);
-      }
-    }
-    if (!mine) continue;
-    const float eps = h < p.heads ? p.q_eps : p.k_eps;
-    const float scale = 1 / sqrtf(squares / static_cast<float>(p.head_dim) + eps);
+        for (int u = 0; u < kHeld; ++u) {
+          if (!held(u, h)) continue;
 #pragma unroll
-    for (int u = 0; u < kHeld; ++u) {
-      if (x[u].first >= pairs) continue;
-      if (!value) {
-#pragma unroll
-        for (int i = 0; i < kPairs; ++i) {
-          const int at = x[u].first + i;
-          const Pair pair = pair_of(at, rope_dim, p.interleaved);
-          float a = x[u].a[i], b = x[u].b[i];
-          if (norm) {
-            a = a * scale * norm[pair.a];
-            b = b * scale * norm[pair.b];
+          for (int i = 0; i < kPairs; ++i) {
+            const float a = to_float(x[j][u].a.at[i]), b = to_float(x[j][u].b.at[i]);
+            squares += a * a + b * b;
           }
-          if (at < rope_dim / 2) {
-            const float c = cosine[at], s = sine[at];
-            const float turned = a * c - b * s;
-            b = b * c + a * s;
-            a = turned;
-          }
-          // The cache gets what the row holds: rounded to activations first.
-          x[u].a[i] = to_float(from_float<T>(a));
-          x[u].b[i] = to_float(from_float<T>(b));
         }
-        write(x[u], head, rope_dim, p.interleaved);
+        for (int step = lanes / 2; step > 0; step /= 2) {
+          squares += __shfl_xor_sync(0xffffffff, squares, step);
+        }
+        const float eps = h < p.heads ? p.q_eps : p.k_eps;
+        scale = 1 / sqrtf(squares / static_cast<float>(p.head_dim) + eps);
       }
-      if (h >= p.heads) {
-        const int kv_head = value ? h - p.heads - p.kv_heads : h - p.heads;
-        C* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
-        write(x[u], to + cache.in_page(position, kv_head), rope_dim, p.interleaved);
+#pragma unroll
+      for (int u = 0; u < kHeld; ++u) {
+        if (!held(u, h)) continue;
+        const Pair at = pair_at(u, h);
+        if (!value) {
+#pragma unroll
+          for (int i = 0; i < kPairs; ++i) {
+            const int number = (u * lanes + lane) * kPairs + i;
+            float a = to_float(x[j][u].a.at[i]), b = to_float(x[j][u].b.at[i]);
+            if (norm) {
+              const Pair here = pair_of(number, p.rope_dim, p.interleaved);
+              a = a * scale * norm[here.a];
+              b = b * scale * norm[here.b];
+            }
+            if (number < p.rope_dim / 2) {
+              const float c = cosine[number], s = sine[number];
+              const float turned = a * c - b * s;
+              b = b * c + a * s;
+              a = turned;
+            }
+            x[j][u].a.at[i] = from_float<T>(a);
+            x[j][u].b.at[i] = from_float<T>(b);
+          }
+          write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
+        }
+        if (h >= p.heads) {
+          // The cache gets what the row holds: rounded to activations first.
+          const int kv_head = value ? h - p.heads - p.kv_heads : h - p.heads;
+          C* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
+          write(converted<C>(x[j][u]), to + cache.in_page(position, kv_head), at);
+        }
       }
     }
   }
