@@ -41,7 +41,7 @@ CudaOps::CudaOps(const CudaOptions& options)
     : options_(options),
       device_{Device::kCuda, static_cast<int8_t>(options.device)},
       stream_(options.device),
-      scratch_(device_, CublasLt::kWorkspaceBytes + kBiasScratch),
+      scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
       products_(scratch_.data(), scratch_.size()),
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
@@ -192,7 +192,7 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
-  cuda::experts(out, x, routing, gate_up.weight, down.weight, act, scratch_.data(), arena,
+  cuda::experts(out, x, routing, gate_up.weight, down.weight, act, products_.streamed(), arena,
                 stream_.get());
   done();
 }

@@ -137,7 +137,8 @@ void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   for (int i = 0; i < found; ++i) {
     const cublasLtMatmulAlgo_t& algo = results[static_cast<size_t>(i)].algo;
     bool runs = true;
-    for (int r = 0; r < kWarmUps && runs; ++r) runs = run(problem, algo, out, x, w, workspace, stream);
+    for (int r = 0; r < kWarmUps && runs; ++r)
+      runs = run(problem, algo, out, x, w, workspace, stream);
     if (!runs) continue;
     check(cudaEventRecord(begin, stream), "tuning products");
     for (int r = 0; r < kRuns; ++r) run(problem, algo, out, x, w, workspace, stream);

@@ -4,20 +4,41 @@
 #include "ops/cuda/linear/tiled.h"
 
 namespace skiff::cuda {
+namespace {
+
+// Where streaming was faster than the library on an H200, the next product's weights flowing in
+// behind: docs/performance_cuda_products.md.
+constexpr int64_t kFewRows = 16, kManyWeightBytes = int64_t{24} << 20;
+
+}  // namespace
 
 size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
-  return CublasLt::kWorkspaceBytes + static_cast<size_t>(max_rows * max_biased_out) * sizeof(float);
+  return StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes +
+         static_cast<size_t>(max_rows * max_biased_out) * sizeof(float);
+}
+
+DenseProducts::DenseProducts(void* scratch, size_t bytes) : streamed_(scratch) {
+  const size_t before = StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes;
+  SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
+  library_scratch_ = static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes();
+  sums_ = library_scratch_ + CublasLt::kWorkspaceBytes;
+  sums_bytes_ = bytes - before;
+}
+
+bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
+  const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
+  return x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes &&
+         streamed_.takes(x, w.weight, gated);
 }
 
 // Where the library's sums go: they meet the bias in f32, before anything is rounded.
 Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
   if (!w.bias || out.dtype == DType::kF32) return out;
-  SKIFF_CHECK(CublasLt::kWorkspaceBytes + static_cast<size_t>(out.elements()) * sizeof(float) <=
-                  bytes_,
-              "scratch of {} bytes is too small for the sums of {} x {} outputs", bytes_,
-              out.rows(), out.cols());
+  SKIFF_CHECK(static_cast<size_t>(out.elements()) * sizeof(float) <= sums_bytes_,
+              "{} bytes are too few for the sums of {} x {} outputs", sums_bytes_, out.rows(),
+              out.cols());
   Tensor sums = out;
-  sums.data = static_cast<char*>(scratch_) + CublasLt::kWorkspaceBytes;
+  sums.data = sums_;
   sums.dtype = DType::kF32;
   sums.row_stride = out.cols();
   return sums;
@@ -29,18 +50,27 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
-  const Tensor sums = before_bias(out, w);
-  if (CublasLt::takes(sums, x, w.weight) && library_.product(sums, x, w.weight, scratch_, stream)) {
-    if (w.bias) add_bias(out, sums, w.bias, stream);
-    return;
+  if (streams(x, w, false)) return streamed_.product(out, x, w.weight, w.bias, stream);
+  if (CublasLt::takes(out, x, w.weight)) {
+    const Tensor sums = before_bias(out, w);
+    if (library_.product(sums, x, w.weight, library_scratch_, stream)) {
+      if (w.bias) add_bias(out, sums, w.bias, stream);
+      return;
+    }
   }
   tiled_product(out, x, w.weight, w.bias, stream);
 }
 
+bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
+                                  cudaStream_t stream) {
+  if (w.bias || out.rows() == 0 || !streams(x, w, true)) return false;
+  streamed_.gated_product(out, x, w.weight, act, stream);
+  return true;
+}
+
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  const Tensor sums = before_bias(out, w);
-  if (out.rows() > 0 && CublasLt::takes(sums, x, w.weight))
-    library_.tune(sums, x, w.weight, scratch_, stream);
+  if (out.rows() == 0 || streams(x, w, false) || !CublasLt::takes(out, x, w.weight)) return;
+  library_.tune(before_bias(out, w), x, w.weight, library_scratch_, stream);
 }
 
 }  // namespace skiff::cuda

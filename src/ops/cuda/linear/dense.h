@@ -1,6 +1,7 @@
 // ops/cuda/linear/dense.h -- Ops::linear on the device: the fastest of our kernels and cuBLASLt.
 #pragma once
 #include "ops/cuda/linear/cublaslt.h"
+#include "ops/cuda/linear/stream.h"
 #include "weights/linear.h"
 
 namespace skiff::cuda {
@@ -13,18 +14,25 @@ class DenseProducts {
   // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight
   // of up to max_biased_out outputs that has a bias.
   static size_t scratch_bytes(int64_t max_rows, int64_t max_biased_out);
-  DenseProducts(void* scratch, size_t bytes) : scratch_(scratch), bytes_(bytes) {}
+  // `scratch` must outlive this and be used in one stream only.
+  DenseProducts(void* scratch, size_t bytes);
 
   void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. False, with
+  // nothing started, where the product and the gate are better done apart: many rows, odd shapes.
+  bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
   // Start-up: chooses by measuring, for all rows up to the next power of two. Writes out.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  const StreamedProducts& streamed() const { return streamed_; }
 
  private:
+  bool streams(const Tensor& x, const Linear& w, bool gated) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
 
+  StreamedProducts streamed_;
   CublasLt library_;
-  void* scratch_;
-  size_t bytes_;
+  std::byte *library_scratch_, *sums_;
+  size_t sums_bytes_;
 };
 
 }  // namespace skiff::cuda

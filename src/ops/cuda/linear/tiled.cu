@@ -39,8 +39,8 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
 // One block makes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, ....
 template <class T, class Out>
 __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   int first = blockIdx.y * kTile, rows = p.rows;
   const T* w = static_cast<const T*>(p.w);
   if (p.jobs.jobs) {

@@ -55,8 +55,8 @@ __device__ void make_jobs(const Gather& g) {
 
 template <class Piece>
 __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   if (blockIdx.x == 0) return make_jobs(g);
   const int i = static_cast<int>(blockIdx.x) - 1;
   if (i >= g.start[g.experts]) return;
@@ -74,8 +74,8 @@ __device__ void put(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gate_kernel(T* middle, const float* gate_up, int width, Act act) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const float* row = gate_up + int64_t{blockIdx.x} * 2 * width;
   for (int i = threadIdx.x; i < width; i += kThreads)
     put(middle + int64_t{blockIdx.x} * width + i, activate(row[i], act) * row[width + i]);
@@ -91,8 +91,8 @@ struct Combine {
 
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t t = blockIdx.x;
   const int32_t* expert = c.expert + t * c.top_k;
   for (int at = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * kWide; at < c.hidden;
@@ -111,8 +111,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
       for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w, v[i], sum[i]);
     }
 #pragma unroll
-    for (int i = 0; i < kWide; ++i)
-      put(static_cast<T*>(c.out) + t * c.out_stride + at + i, sum[i]);
+    for (int i = 0; i < kWide; ++i) put(static_cast<T*>(c.out) + t * c.out_stride + at + i, sum[i]);
   }
 }
 
@@ -175,8 +174,8 @@ void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& r
                      .top_k = static_cast<int>(routing.expert.cols())};
   const bool wide = c.hidden % 4 == 0 && aligned(c.outer, 0, 16);
   const int pieces = (c.hidden + kThreads * (wide ? 4 : 1) - 1) / (kThreads * (wide ? 4 : 1));
-  const Launch how = {{static_cast<unsigned>(out.rows()), static_cast<unsigned>(pieces)},
-                      kThreads, 0, stream};
+  const Launch how = {
+      {static_cast<unsigned>(out.rows()), static_cast<unsigned>(pieces)}, kThreads, 0, stream};
   if (out.dtype == DType::kF32)
     launch(wide ? combine_kernel<float, 4> : combine_kernel<float, 1>, how, c);
   else

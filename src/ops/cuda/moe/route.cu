@@ -42,8 +42,8 @@ __device__ uint64_t rank_of(float score, int expert) {
 // One warp a token; lane l holds experts l, l + 32, ... kSlots of them.
 template <int kSlots>
 __global__ void __launch_bounds__(kWarps * 32) choose_kernel(Choice c) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int t = blockIdx.x * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (t >= c.tokens) return;
   int32_t* expert = c.expert + int64_t{t} * c.top_k;
@@ -126,22 +126,33 @@ __device__ Sums block_scan(Sums v, Sums* shared, Sums* total) {
   return {total->less, earlier + before - v.equal};
 }
 
+// Calls f(index, expert) for copies [begin, end); begin is a multiple of 4.
+template <class F>
+__device__ void for_each_copy(const int32_t* expert, int begin, int end, F f) {
+  int i = begin;
+  for (; i + 4 <= end; i += 4) {
+    const int4 four = *reinterpret_cast<const int4*>(expert + i);
+    f(i, four.x), f(i + 1, four.y), f(i + 2, four.z), f(i + 3, four.w);
+  }
+  for (; i < end; ++i) f(i, expert[i]);
+}
+
 // Block e finds the copies of expert e: each thread looks at its own run of `run` copies, so the
 // order within an expert is that of the copies, and where the expert starts is the number of
 // copies of lower experts.
 __global__ void sort_kernel(int32_t* order, int32_t* start, const int32_t* expert, int copies,
                             int run) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   __shared__ Sums shared[32];
   const unsigned e = blockIdx.x;
-  const int begin = min(copies, static_cast<int>(threadIdx.x) * run), end = min(copies, begin + run);
+  const int begin = min(copies, static_cast<int>(threadIdx.x) * run),
+            end = min(copies, begin + run);
   Sums mine = {0, 0}, total;
-  for (int i = begin; i < end; ++i) {
-    const unsigned id = static_cast<unsigned>(expert[i]);  // -1 is greater than every expert
-    mine.less += id < e;
-    mine.equal += id == e;
-  }
+  for_each_copy(expert, begin, end, [&](int, int32_t id) {
+    mine.less += static_cast<unsigned>(id) < e;  // -1 is greater than every expert
+    mine.equal += static_cast<unsigned>(id) == e;
+  });
   const Sums before = block_scan(mine, shared, &total);
   if (threadIdx.x == 0) {
     start[e] = total.less;
@@ -149,9 +160,9 @@ __global__ void sort_kernel(int32_t* order, int32_t* start, const int32_t* exper
   }
   if (mine.equal == 0) return;
   int at = before.less + before.equal;
-  for (int i = begin; i < end; ++i) {
-    if (static_cast<unsigned>(expert[i]) == e) order[at++] = i;
-  }
+  for_each_copy(expert, begin, end, [&](int i, int32_t id) {
+    if (static_cast<unsigned>(id) == e) order[at++] = i;
+  });
 }
 
 }  // namespace
@@ -186,7 +197,7 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
   const int threads = copies <= 256 ? 128 : copies <= 4096 ? 256 : 1024;
   launch(sort_kernel, {router.experts, threads, 0, stream}, routing.order.as<int32_t>(),
          routing.expert_start.as<int32_t>(), routing.expert.as<int32_t>(), copies,
-         (copies + threads - 1) / threads);
+         (copies + 4 * threads - 1) / (4 * threads) * 4);
 }
 
 }  // namespace skiff::cuda

@@ -1,0 +1,191 @@
+#include "ops/cuda/linear/stream.h"
+
+#include <algorithm>
+
+#include "ops/cuda/linear/stream_kernel.cuh"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr int kMostMultiprocessors = kCounterBytes / sizeof(unsigned);
+constexpr int kJobRows[] = {8, 16, 32, 64, 128, 256};
+constexpr int kWidestSplit = 128;  // rows of x of a tile whose parts go through the workspace
+
+template <class F>
+void for_each_kernel(F f) {
+  f(stream_kernel<8, false>, 8, false), f(stream_kernel<8, true>, 8, true);
+  f(stream_kernel<16, false>, 16, false), f(stream_kernel<16, true>, 16, true);
+  f(stream_kernel<32, false>, 32, false), f(stream_kernel<32, true>, 32, true);
+  f(stream_kernel<64, false>, 64, false), f(stream_kernel<64, true>, 64, true);
+  f(stream_kernel<128, false>, 128, false), f(stream_kernel<128, true>, 128, true);
+  f(stream_kernel<256, false>, 256, false), f(stream_kernel<256, true>, 256, true);
+}
+
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  check(cudaGetDevice(&device), "asking for the device");
+  check(cudaDeviceGetAttribute(&value, which, device), "asking what the device has");
+  return value;
+}
+
+bool on_16_bytes(const Tensor& t) {
+  const auto element = static_cast<int64_t>(bytes(t.dtype));
+  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride * element % 16 == 0;
+}
+
+int smallest_job_rows(int64_t rows) {
+  for (int n : kJobRows)
+    if (rows <= n) return n;
+  return kJobRows[std::size(kJobRows) - 1];
+}
+
+}  // namespace
+
+struct StreamedProducts::Call {
+  Tensor out, x, w, bias;
+  bool gated = false;
+  Act act = Act::kSilu;
+  JobList jobs;
+  int rows_per_job = 0;
+  bool jobs_early = false;
+  bool list_follows = false;  // the next kernel reads the list of jobs before it waits
+};
+
+StreamedProducts::StreamedProducts(void* workspace) : workspace_(workspace) {
+  multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMostMultiprocessors);
+  hopper_ = attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+  if (!hopper_) return;
+  cudaDriverEntryPointQueryResult found = {};
+  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode_, 12000,
+                                         cudaEnableDefault, &found),
+        "looking for the driver's cuTensorMapEncodeTiled");
+  if (found != cudaDriverEntryPointSuccess)
+    throw DeviceError("the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12");
+  check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the products' workspace");
+  for_each_kernel([](auto kernel, int n, bool) {
+    allow_shared(kernel, stream_shared(n));
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+          "asking for shared memory");
+  });
+}
+
+size_t StreamedProducts::workspace_bytes() {
+  const auto blocks = static_cast<size_t>(attribute(cudaDevAttrMultiProcessorCount));
+  return kCounterBytes + blocks * 2 * kTileRows * kWidestSplit * sizeof(float);
+}
+
+bool StreamedProducts::takes(const Tensor& x, const Tensor& w, bool gated) const {
+  const int64_t in = x.cols(), rows = w.dim[2] > 1 ? w.dim[1] : w.dim[0];
+  return hopper_ && x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && on_16_bytes(x) &&
+         reinterpret_cast<uintptr_t>(w.data) % 16 == 0 && in % 8 == 0 && w.contiguous() &&
+         (!gated || rows % 16 == 0);
+}
+
+int StreamedProducts::job_rows(int64_t copies, int experts) {
+  return smallest_job_rows(2 * copies / experts);
+}
+
+CUtensorMap StreamedProducts::describe(const Tensor& t, int dims, const uint64_t* size,
+                                       const uint64_t* stride, const uint32_t* box) const {
+  CUtensorMap map;
+  const uint32_t every[5] = {1, 1, 1, 1, 1};
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode_);
+  const CUresult result =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(dims), t.data, size,
+             stride, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  SKIFF_CHECK(result == CUDA_SUCCESS, "error {} describing a tensor of {} x {}",
+              static_cast<int>(result), size[1], size[0]);
+  return map;
+}
+
+// [in, rows of eight, gate and up, eights, experts], or [in, out, 1, 1, experts].
+CUtensorMap StreamedProducts::describe_weights(const Tensor& w, bool gated) const {
+  const bool stack = w.dim[2] > 1;
+  const auto experts = static_cast<uint64_t>(stack ? w.dim[0] : 1);
+  const auto rows = static_cast<uint64_t>(stack ? w.dim[1] : w.dim[0]);
+  const auto in = static_cast<uint64_t>(stack ? w.dim[2] : w.dim[1]);
+  const uint64_t row = 2 * in, all = rows * row;
+  if (gated) {
+    const uint64_t size[] = {in, 8, 2, rows / 16, experts}, stride[] = {row, all / 2, 8 * row, all};
+    const uint32_t box[] = {kChunk, 8, 2, kTileRows / 16, 1};
+    return describe(w, 5, size, stride, box);
+  }
+  const uint64_t size[] = {in, rows, 1, 1, experts}, stride[] = {row, all, all, all};
+  const uint32_t box[] = {kChunk, kTileRows, 1, 1, 1};
+  return describe(w, 5, size, stride, box);
+}
+
+void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
+  const Tensor &out = call.out, &x = call.x;
+  if (out.rows() == 0) return;
+  SKIFF_CHECK(takes(x, call.w, call.gated), "a product that cannot be streamed");
+  SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
+  const int n = call.rows_per_job;
+  const uint64_t size[] = {static_cast<uint64_t>(x.cols()), static_cast<uint64_t>(x.rows())};
+  const uint64_t stride[] = {2 * static_cast<uint64_t>(x.row_stride)};
+  const uint32_t box[] = {kChunk, static_cast<uint32_t>(n)};
+  const CUtensorMap w_map = describe_weights(call.w, call.gated);
+  const CUtensorMap x_map = describe(x, 2, size, stride, box);
+  const int features = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
+  const StreamArgs args = {
+      .jobs = call.jobs,
+      .jobs_early = call.jobs_early,
+      .rows = static_cast<int>(out.rows()),
+      .tiles = (features + tile - 1) / tile,
+      .chunks = static_cast<int>((x.cols() + kChunk - 1) / kChunk),
+      .split = n <= kWidestSplit,
+      .next_at_once = !call.list_follows,
+      .keep_weights = n <= kWidestSplit ? Keep::kFirstToGo : Keep::kNormal,
+      .out = out.data,
+      .out_stride = out.row_stride,
+      .out_f32 = out.dtype == DType::kF32,
+      .out_lines = features % 8 == 0 && on_16_bytes(out),
+      .features = features,
+      .bias = call.bias ? call.bias.as<float>() : nullptr,
+      .act = call.act,
+      .counters = static_cast<unsigned*>(workspace_),
+      .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
+  const Launch how = {multiprocessors_, kStreamThreads, stream_shared(n), stream};
+  for_each_kernel([&](auto kernel, int kernel_n, bool gated) {
+    if (kernel_n == n && gated == call.gated) launch(kernel, how, w_map, x_map, args);
+  });
+}
+
+void StreamedProducts::product(Tensor out, Tensor x, Tensor w, Tensor bias,
+                               cudaStream_t stream) const {
+  run({.out = out, .x = x, .w = w, .bias = bias, .rows_per_job = smallest_job_rows(x.rows())},
+      stream);
+}
+
+void StreamedProducts::gated_product(Tensor out, Tensor x, Tensor w, Act act,
+                                     cudaStream_t stream) const {
+  run({.out = out,
+       .x = x,
+       .w = w,
+       .gated = true,
+       .act = act,
+       .rows_per_job = smallest_job_rows(x.rows())},
+      stream);
+}
+
+void StreamedProducts::grouped(Tensor out, Tensor x, Tensor w, const JobList& jobs,
+                               int rows_per_job, cudaStream_t stream) const {
+  run({.out = out, .x = x, .w = w, .jobs = jobs, .rows_per_job = rows_per_job, .jobs_early = true},
+      stream);
+}
+
+void StreamedProducts::grouped_gated(Tensor out, Tensor x, Tensor w, Act act, const JobList& jobs,
+                                     int rows_per_job, cudaStream_t stream) const {
+  run({.out = out,
+       .x = x,
+       .w = w,
+       .gated = true,
+       .act = act,
+       .jobs = jobs,
+       .rows_per_job = rows_per_job,
+       .list_follows = true},
+      stream);
+}
+
+}  // namespace skiff::cuda
