@@ -71,10 +71,8 @@ Delta Decoder::ffn(int layer, Tensor x, Arena& arena) {
 Tensor Decoder::dense(const LayerWeights& w, int width, Act act, Tensor x, Arena& arena) {
   Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
   const size_t mark = arena.mark();
-  Tensor gate_up = arena.take(act_, {x.rows(), 2 * int64_t{width}});
   Tensor mid = arena.take(act_, {x.rows(), width});
-  ops_.linear(gate_up, x, w.gate_up);
-  ops_.gated_act(mid, gate_up, act);
+  ops_.gated_linear(mid, x, w.gate_up, act, arena);
   ops_.linear(out, mid, w.down);
   arena.rewind(mark);
   return out;

@@ -39,4 +39,12 @@ void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
   }
 }
 
+void HostOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
+  const size_t mark = arena.mark();
+  const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
+  linear(gate_up, x, w);
+  gated_act(out, gate_up, act);
+  arena.rewind(mark);
+}
+
 }  // namespace skiff

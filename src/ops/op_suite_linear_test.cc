@@ -76,6 +76,53 @@ TEST_P(OpSuite, LinearOfEveryDtype) {
   }
 }
 
+// The gate's and the up's products as in expect_product(), each rounded once more on the way; no
+// activation is steeper than 1.13.
+void gated_case(Ops& ops, const Shape& s, DType act, bool bias, Act kind) {
+  SCOPED_TRACE(fmt::format("rows {} in {} width {} act {} bias {} gelu {}", s.rows, s.in, s.out,
+                           name(act), bias, kind == Act::kGelu));
+  Workspace ws(static_cast<uint64_t>(s.rows * 5 + s.in + s.out));
+  const Tensor x = ws.random(act, {s.rows, s.in}), out = ws.output(act, {s.rows, s.out});
+  Linear plain;
+  plain.weight = ws.random(act, {2 * s.out, s.in}, 2 / std::sqrt(s.in));
+  if (bias) plain.bias = ws.random(DType::kF32, {2 * s.out});
+  Buffer owner;
+  const Linear w = ops.prepare(plain, act, &owner);
+  Arena arena(Buffer::pinned(static_cast<size_t>(s.rows) * static_cast<size_t>(s.out) * 8 + 64));
+  ws.begin_op({out});
+  ops.gated_linear(out, x, w, kind, arena);
+  ws.end_op();
+  EXPECT_EQ(arena.mark(), 0u);
+  const auto product = [&](int64_t r, int64_t o) {
+    double sum = bias ? at(plain.bias, o) : 0, size = std::abs(sum);
+    for (int64_t i = 0; i < s.in; ++i) {
+      sum += at(x, r, i) * at(plain.weight, o, i);
+      size += std::abs(at(x, r, i) * at(plain.weight, o, i));
+    }
+    const double bound = (s.in + 2) * kF32Round * size;
+    return Approx{sum, bound + round_off(act) * (std::abs(sum) + bound)};
+  };
+  expect_near(out, [&](int64_t r, int64_t c) {
+    const Approx gate = product(r, c), up = product(r, s.out + c);
+    const double g = gate.value;
+    const double on =
+        kind == Act::kGelu ? g * 0.5 * (1 + std::erf(g / std::sqrt(2))) : g / (1 + std::exp(-g));
+    const double on_bound = 1.13 * gate.bound + 8 * kF32Round * std::abs(g);
+    return Approx{on * up.value,
+                  on_bound * (std::abs(up.value) + up.bound) + std::abs(on) * up.bound};
+  });
+}
+
+TEST_P(OpSuite, GatedLinear) {
+  for (DType act : {DType::kF32, DType::kBF16}) {
+    for (const Shape& s : {Shape{0, 32, 8}, Shape{1, 64, 64}, Shape{2, 33, 5}, Shape{17, 100, 31},
+                           Shape{3, 2048, 3100}, Shape{40, 96, 104}}) {
+      gated_case(*ops, s, act, false, Act::kSilu);
+      if (s.in < 1000) gated_case(*ops, s, act, true, Act::kGelu);
+    }
+  }
+}
+
 TEST_P(OpSuite, LinearRowsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   for (DType act : {DType::kF32, DType::kBF16}) {

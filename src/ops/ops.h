@@ -93,6 +93,11 @@ class Ops {
   // gate_up [rows, 2 * width], gate first; out = act(gate) * up.
   virtual void gated_act(Tensor out, Tensor gate_up, Act act) = 0;
 
+  // out = act(gate) * up, (gate, up) = x * weight^T + bias, weight [2 * width, in] with the gate
+  // first; gate and up may be rounded to act on the way. Scratch comes from the arena: at most a
+  // gate_up [rows, 2 * width] act.
+  virtual void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) = 0;
+
   // logits [T, E] f32; bias [E] f32 or empty. Softmax in f32 over all experts; the top_k of
   // (probability + bias) are chosen; their weights are the probabilities without bias, divided
   // by max(sum, 1e-12) when router.renorm. Tensors of the result come from the arena.

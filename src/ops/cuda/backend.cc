@@ -179,6 +179,15 @@ void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
   done();
 }
 
+void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
+  if (products_.gated_product(out, x, w, act, stream_.get())) return done();
+  const size_t mark = arena.mark();
+  const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
+  linear(gate_up, x, w);
+  gated_act(out, gate_up, act);
+  arena.rewind(mark);
+}
+
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
   const int64_t copies = logits.rows() * router.top_k;
   const Routing routing{.expert = arena.take(DType::kI32, {logits.rows(), router.top_k}),

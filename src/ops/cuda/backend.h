@@ -37,6 +37,7 @@ class CudaOps final : public Ops {
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;
+  void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                const Linear& down, Act act, Arena& arena) override;
