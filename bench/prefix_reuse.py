@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Time to first token of a reused prefix, by where the cache has it.
 
-    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats]       default: build/cpu/skiff, all
+    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats] [--threads N]
+
+SKIFF is build/cpu/skiff unless given. On a machine with other work, one thread waits for nobody.
 
 Starts `skiff serve` with random weights of the ERNIE-4.5-0.3B shape, talks to it over HTTP and
 prints medians. Three experiments:
@@ -31,15 +33,17 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREFIX, TAIL, BLOCK, TALKS, TURNS, VOCAB = 2048, 32, 64, 4, 3, 100_000
 PER_TALK = PREFIX // BLOCK + 2
-CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1000, 16
+CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1800, 16
 
 
 class Server:
     """`skiff serve` on a free port, until the end of the with block."""
 
+    threads = "0"
+
     def __init__(self, skiff, pool_blocks, flags):
         self.command = [
-            skiff, "serve", str(ROOT / "bench/configs/ernie-4.5-0.3b"), "--tokenizer",
+            skiff, "serve", "--threads", self.threads, str(ROOT / "bench/configs/ernie-4.5-0.3b"), "--tokenizer",
             str(ROOT / "models/demo"), "--load-format", "dummy", "--seed", "7", "--host",
             "127.0.0.1", "--port", "0", "--max-model-len", "4096", "--max-num-seqs", "4",
             "--num-gpu-blocks-override", str(pool_blocks), *flags]
@@ -207,9 +211,8 @@ def chats(skiff, said):
                                      [CHAT_TURNS - 1] if "restarted" in name else every)
                 rows.append((name, statistics.median(t for n, t in times if n > 0),
                              *server.counts()))
-                if "restarted" in name:
-                    first = times[0][1]
-    print(f"\nFirst request after the restart: {first * 1e3:.1f} ms to its first token")
+            print(f"{name}: " + " ".join(f"{seconds * 1e3:.0f}" for _, seconds in times) +
+                  " ms to the first token, in the order asked")
     return rows
 
 
@@ -225,7 +228,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("skiff", nargs="?", default=str(ROOT / "build/cpu/skiff"))
     parser.add_argument("--only", choices=["one", "turns", "chats"])
+    parser.add_argument("--threads", default="0", help="of the servers; 0: one per core")
     args = parser.parse_args()
+    Server.threads = args.threads
     said = {}
     if args.only in (None, "one"):
         show(f"One prefix of {PREFIX} tokens and {TAIL} new ones", one_prefix(args.skiff, said))
