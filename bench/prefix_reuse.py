@@ -174,9 +174,9 @@ def taking_turns(skiff, said):
 
 
 def chat_through(server, said, name, turns):
-    """Times to the first token of these turns of all chats, from the second one on."""
+    """(turn, time to the first token) of these turns of all chats, and (chat, turn) of each."""
     prompts = [talk(i)[:CHAT_BEGIN] for i in range(CHATS)]
-    times = []
+    times, asked = [], []
     for n in range(CHAT_TURNS):
         for i in range(CHATS):
             if n > 0:
@@ -189,12 +189,13 @@ def chat_through(server, said, name, turns):
             said.setdefault((i, n), tokens)
             assert said[i, n] == tokens, f"{name}: chat {i} turn {n} differs"
             times.append((n, seconds))
-    return times
+            asked.append((i, n))
+    return times, asked
 
 
 def chats(skiff, said):
     """Experiment 3. The first turn has nothing to find, but for the server that was restarted."""
-    rows = []
+    rows, off = [], {}
     longest = int(CHAT_BEGIN * (10 / 9) ** (CHAT_TURNS - 1)) + 2 * ANSWER * CHAT_TURNS
     blocks = longest // BLOCK + 2
     every = range(CHAT_TURNS)
@@ -207,12 +208,14 @@ def chats(skiff, said):
                 ("quarter pool, file", quarter, file),
                 ("quarter pool, file, restarted", quarter, file)]:
             with Server(skiff, pool, flags) as server:
-                times = chat_through(server, said, name,
+                times, asked = chat_through(server, said, name,
                                      [CHAT_TURNS - 1] if "restarted" in name else every)
                 rows.append((name, statistics.median(t for n, t in times if n > 0),
                              *server.counts()))
+            off = off or dict(zip(asked, (seconds for _, seconds in times)))
+            ratios = [off[key] / seconds for key, (n, seconds) in zip(asked, times) if n > 0]
             print(f"{name}: " + " ".join(f"{seconds * 1e3:.0f}" for _, seconds in times) +
-                  " ms to the first token, in the order asked")
+                  f" ms to the first token; prompt by prompt {statistics.median(ratios):.1f}x")
     return rows
 
 
