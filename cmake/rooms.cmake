@@ -2,17 +2,37 @@
 # reads the same lines and checks every #include against them.
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc, *_test.cc and
-# *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
+# Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA has only those files where
+# it is not.
+# Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc,
+# *_test.cc and *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(patterns ${dir}/*.cc ${dir}/*.cu)
   foreach(sub ${ROOM_SUBDIRS})
     list(APPEND patterns ${dir}/${sub}/*.cc ${dir}/${sub}/*.cu)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  if(SKIFF_CUDA)
+    foreach(source ${sources})
+      string(REGEX REPLACE "_cuda\\.cc$" ".cc" twin ${source})
+      if(NOT twin STREQUAL source)
+        list(REMOVE_ITEM sources ${twin})
+      endif()
+    endforeach()
+  else()
+    list(FILTER sources EXCLUDE REGEX "(_cuda\\.cc|\\.cu)$")
+  endif()
   set(tests ${sources})
+  foreach(stand_in ${ROOM_WITHOUT_CUDA})
+    list(APPEND stand_ins ${dir}/${stand_in})
+  endforeach()
+  if(SKIFF_CUDA)
+    list(REMOVE_ITEM sources ${stand_ins})
+  elseif(stand_ins)
+    set(sources ${stand_ins})
+  endif()
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
 

@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
-KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS"}
+KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "WITHOUT_CUDA"}
 
 
 def read_rooms():
@@ -19,7 +19,7 @@ def read_rooms():
     text = (SRC / "CMakeLists.txt").read_text()
     for body in re.findall(r"^ *skiff_room\(([^)]*)\)", text, re.M):
         name, *words = body.split()
-        room = {"DEPS": set(), "LIBS": set(), "SUBDIRS": set(), "TEST_DEPS": set()}
+        room = {key: set() for key in KEYWORDS}
         key = None
         for word in words:
             if word in KEYWORDS:

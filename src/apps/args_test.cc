@@ -224,10 +224,9 @@ TEST(Args, UnknownFlagsGetASuggestion) {
 TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
   const Args args = parse(kServe, {"--router", "a", "--router", "b", "--model-impl=auto",
                                    "--temperature", "1", "--port", "1"});
-  EXPECT_THAT(
-      args.warnings(),
-      ElementsAre(HasSubstr("--router is known"), HasSubstr("--model-impl has no meaning"),
-                  HasSubstr("--temperature does not apply to skiff serve")));
+  EXPECT_THAT(args.warnings(),
+              ElementsAre(HasSubstr("--router is known"), HasSubstr("--model-impl has no meaning"),
+                          HasSubstr("--temperature does not apply to skiff serve")));
   EXPECT_THAT(parse(kServe, {"--port", "1"}).warnings(), IsEmpty());
 }
 

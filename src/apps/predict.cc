@@ -134,8 +134,8 @@ void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const 
 void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig& model,
                  const std::vector<Token>& tokens) {
   const EngineConfig sized = resolved(config, model.spec);
-  plan_memory(model.spec, memory_request(sized, model.spec));  // refuses before anything is loaded
-  const auto ops = make_ops(config);
+  const auto ops = make_ops(sized);
+  plan_memory(model.spec, memory_request(sized, model.spec, *ops));  // refuses before loading
   const LoadedModel loaded = load_model(
       config.model, model,
       {.compute = config.dtype, .format = config.load_format, .dummy_seed = config.seed}, *ops);

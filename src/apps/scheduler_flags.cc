@@ -25,8 +25,7 @@ std::optional<double> number_in(const Environment& environment, const char* name
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= most))
-    throw UsageError(
-        fmt::format("{} is \"{}\"; it must be a number in [0, {}]", name, text, most));
+    throw UsageError(fmt::format("{} is \"{}\"; it must be a number in [0, {}]", name, text, most));
   return value;
 }
 

@@ -213,7 +213,7 @@ int run_serve(const Args& args) {
   server->stop();
   service.stop();
   llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
-  watchdog.reset();  // it guards this way down too
+  watchdog.reset();            // it guards this way down too
   server.reset();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/graph_flags.h"
 #include "apps/scheduler_flags.h"
 #include "base/load_error.h"
 #include "base/log.h"
@@ -64,6 +65,7 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
   config.dtype = compute_dtype(args.text("dtype"), folder, config.config_name);
+  read_graphs(args, config);
   config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
   config.max_num_batched_tokens = static_cast<int>(args.integer("max-num-batched-tokens"));
   config.max_model_len = static_cast<int>(args.integer("max-model-len"));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "arch/spec.h"
 
@@ -9,19 +10,27 @@ double attention_weights(const ModelSpec& spec, const Gqa& m) {
   return static_cast<double>(spec.hidden) * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
 }
 
-double ffn_weights(const ModelSpec& spec, const Layer& layer) {
+// How many experts `rows` tokens are expected to choose among them, if all are as likely.
+double chosen_experts(const Router& router, int rows) {
+  const double share = static_cast<double>(router.top_k) / router.experts;
+  return router.experts * (1 - std::pow(1 - share, rows));
+}
+
+double ffn_weights(const ModelSpec& spec, const Layer& layer, int rows) {
   if (const auto* dense = std::get_if<Dense>(&layer.ffn)) return 3.0 * spec.hidden * dense->width;
   const Moe& moe = std::get<Moe>(layer.ffn);
-  return static_cast<double>(spec.hidden) *
-         (3.0 * moe.width * moe.router.top_k + 3.0 * moe.shared_width + moe.router.experts);
+  return static_cast<double>(spec.hidden) * (3.0 * moe.width * chosen_experts(moe.router, rows) +
+                                             3.0 * moe.shared_width + moe.router.experts);
 }
 
 }  // namespace
 
-double active_parameters(const ModelSpec& spec) {
+double active_parameters(const ModelSpec& spec) { return touched_parameters(spec, 1); }
+
+double touched_parameters(const ModelSpec& spec, int rows) {
   double count = static_cast<double>(spec.vocab) * spec.hidden;
   for (const Layer& layer : spec.layers)
-    count += attention_weights(spec, std::get<Gqa>(layer.mixer)) + ffn_weights(spec, layer);
+    count += attention_weights(spec, std::get<Gqa>(layer.mixer)) + ffn_weights(spec, layer, rows);
   return count;
 }
 

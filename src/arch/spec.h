@@ -73,6 +73,9 @@ struct ModelSpec {
 // but no row of the embedding.
 double active_parameters(const ModelSpec& spec);
 
+// The same of `rows` tokens in one step: of experts, those that any of them is expected to choose.
+double touched_parameters(const ModelSpec& spec, int rows);
+
 // How many tokens a row must look at to cost twice the arithmetic of one that looks at none.
 int doubling_context(const ModelSpec& spec);
 

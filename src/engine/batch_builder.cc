@@ -5,71 +5,121 @@
 namespace skiff {
 namespace {
 
-int32_t* at(std::vector<int32_t>& v, int i) { return v.data() + i; }
+int pages_for(int positions, int block_size) { return (positions + block_size - 1) / block_size; }
+
+size_t upload_bytes(const Limits& limits, int max_pages) {
+  const auto rows = static_cast<size_t>(limits.max_rows),
+             seqs = static_cast<size_t>(limits.max_seqs),
+             outs = static_cast<size_t>(limits.max_logit_rows);
+  const size_t numbers = 2 * rows + 3 * seqs + 1 + outs + seqs * static_cast<size_t>(max_pages);
+  return numbers * sizeof(int32_t) + 16 * kTensorAlign;
+}
+
+bool only_decodes(const StepPlan& plan) {
+  return std::ranges::all_of(plan.spans, [](const Span& span) {
+    return span.count == 1 && span.sample && span.prompt_logprobs == kNoLogprobs;
+  });
+}
+
+void fill(Tensor to, const std::vector<int32_t>& from) {
+  std::ranges::copy(from, to.as<int32_t>());
+}
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const Limits& limits, int block_size) : block_size_(block_size) {
-  const auto rows = static_cast<size_t>(limits.max_rows),
-             seqs = static_cast<size_t>(limits.max_seqs);
-  const auto pages = static_cast<size_t>((limits.max_context + block_size - 1) / block_size);
-  tokens_.resize(rows);
-  positions_.resize(rows);
-  row_start_.resize(seqs + 1);
-  kv_len_.resize(seqs);
-  pages_.resize(seqs * pages);
-  out_rows_.reserve(static_cast<size_t>(limits.max_logit_rows));
+BatchBuilder::BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes,
+                           Ops& ops)
+    : block_size_(block_size),
+      max_pages_(pages_for(limits.max_context, block_size)),
+      max_logit_rows_(static_cast<size_t>(limits.max_logit_rows)),
+      capture_sizes_(std::move(capture_sizes)),
+      ops_(ops),
+      upload_(ops, upload_bytes(limits, max_pages_)) {
+  const size_t table = static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages_);
+  if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
 }
 
-const RaggedBatch& BatchBuilder::build(const StepPlan& plan, std::span<const Token> last) {
-  SKIFF_CHECK(plan.tokens.size() <= tokens_.size() && plan.spans.size() <= kv_len_.size());
-  batch_ = {};
-  batch_.num_seqs = static_cast<int>(plan.spans.size());
-  add_rows(plan, last);
-  add_pages(plan);
+// The padding of a step is as long as its shortest way to a captured size.
+int BatchBuilder::padded(int rows) const {
+  const auto size = std::ranges::lower_bound(capture_sizes_, rows);
+  return size == capture_sizes_.end() ? rows : *size;
+}
+
+const BuiltStep& BatchBuilder::build(const StepPlan& plan) {
+  step_ = {.decode_only = only_decodes(plan)};
+  RaggedBatch& batch = step_.batch;
+  const auto spans = static_cast<int>(plan.spans.size()),
+             rows = static_cast<int>(plan.tokens.size());
+  batch.num_seqs = step_.decode_only ? padded(spans) : spans;
+  batch.num_tokens = rows + (batch.num_seqs - spans);
+  upload_.begin();
+  add_rows(plan);
   choose_logit_rows(plan);
-  const int seqs = batch_.num_seqs, rows = batch_.num_tokens;
-  batch_.tokens = host_tensor(tokens_.data(), DType::kI32, {rows});
-  batch_.positions = host_tensor(positions_.data(), DType::kI32, {rows});
-  batch_.row_start = host_tensor(row_start_.data(), DType::kI32, {seqs + 1});
-  batch_.kv_len = host_tensor(kv_len_.data(), DType::kI32, {seqs});
-  batch_.out_rows = host_tensor(out_rows_.data(), DType::kI32, {std::ssize(out_rows_)});
-  return batch_;
+  batch.out_rows = upload_.take(DType::kI32, {std::ssize(out_rows_)});
+  fill(batch.out_rows, out_rows_);
+  step_.slots = upload_.take(DType::kI32, {std::ssize(logit_rows_.slots)});
+  fill(step_.slots, logit_rows_.slots);
+  add_pages(plan);
+  upload_.send();
+  for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,
+                    &batch.out_rows, &step_.slots})
+    *t = upload_.there(*t);
+  if (pages_.size() == 0) return step_;
+  const int64_t width = batch.pages.cols();
+  const Tensor table = pages_.view(DType::kI32, {batch.num_seqs, max_pages_});
+  ops_.copy(table.col_range(0, width), batch.pages);
+  batch.pages = table;
+  return step_;
 }
 
-void BatchBuilder::add_rows(const StepPlan& plan, std::span<const Token> last) {
+void BatchBuilder::add_rows(const StepPlan& plan) {
+  RaggedBatch& batch = step_.batch;
+  batch.tokens = upload_.take(DType::kI32, {batch.num_tokens});
+  batch.positions = upload_.take(DType::kI32, {batch.num_tokens});
+  auto *tokens = batch.tokens.as<int32_t>(), *positions = batch.positions.as<int32_t>();
+  row_start_.clear();
+  kv_len_.clear();
   int row = 0;
-  for (int s = 0; s < batch_.num_seqs; ++s) {
-    const Span& span = plan.spans[static_cast<size_t>(s)];
-    *at(row_start_, s) = row;
-    *at(kv_len_, s) = span.begin + span.count;
+  for (const Span& span : plan.spans) {
+    row_start_.push_back(row);
+    kv_len_.push_back(span.begin + span.count);
     for (int i = 0; i < span.count; ++i, ++row) {
       const Token token = plan.tokens[static_cast<size_t>(row)];
-      *at(tokens_, row) = token == kOnDevice ? last[static_cast<size_t>(span.slot)] : token;
-      *at(positions_, row) = span.begin + i;
+      tokens[row] = token == kOnDevice ? -1 - span.slot : token;
+      positions[row] = span.begin + i;
     }
-    batch_.max_rows = std::max(batch_.max_rows, span.count);
-    batch_.max_kv = std::max(batch_.max_kv, span.begin + span.count);
+    batch.max_rows = std::max(batch.max_rows, span.count);
+    batch.max_kv = std::max(batch.max_kv, span.begin + span.count);
   }
-  *at(row_start_, batch_.num_seqs) = batch_.num_tokens = row;
+  std::fill(tokens + row, tokens + batch.num_tokens, 0);
+  std::fill(positions + row, positions + batch.num_tokens, 0);
+  row_start_.resize(static_cast<size_t>(batch.num_seqs) + 1, row);
+  kv_len_.resize(static_cast<size_t>(batch.num_seqs), 0);
+  batch.row_start = upload_.take(DType::kI32, {std::ssize(row_start_)});
+  batch.kv_len = upload_.take(DType::kI32, {std::ssize(kv_len_)});
+  fill(batch.row_start, row_start_);
+  fill(batch.kv_len, kv_len_);
+  batch.host_row_start = row_start_;
+  batch.host_kv_len = kv_len_;
 }
 
 void BatchBuilder::add_pages(const StepPlan& plan) {
-  const int width = (batch_.max_kv + block_size_ - 1) / block_size_;
-  SKIFF_CHECK(static_cast<size_t>(width * batch_.num_seqs) <= pages_.size());
-  for (int s = 0; s < batch_.num_seqs; ++s) {
-    const int used = (*at(kv_len_, s) + block_size_ - 1) / block_size_;
-    const BlockId* from = plan.pages.data() + plan.page_start[static_cast<size_t>(s)];
-    int32_t* to = at(pages_, s * width);
+  RaggedBatch& batch = step_.batch;
+  const int width = pages_for(batch.max_kv, block_size_);
+  batch.pages = upload_.take(DType::kI32, {batch.num_seqs, width});
+  auto* to = batch.pages.as<int32_t>();
+  for (size_t s = 0; s < plan.spans.size(); ++s, to += width) {
+    const int used = pages_for(kv_len_[s], block_size_);
+    const BlockId* from = plan.pages.data() + plan.page_start[s];
     std::fill(std::copy(from, from + used, to), to + width, 0);
   }
-  batch_.pages = host_tensor(pages_.data(), DType::kI32, {batch_.num_seqs, width});
+  std::fill(to, batch.pages.as<int32_t>() + batch.pages.elements(), 0);
 }
 
 LogitRows::Range BatchBuilder::take_rows(size_t span, int row, int count) {
-  SKIFF_CHECK(out_rows_.size() + static_cast<size_t>(count) <= out_rows_.capacity());
   const LogitRows::Range range{span, row, static_cast<int>(out_rows_.size()), count};
   for (int i = 0; i < count; ++i) out_rows_.push_back(row + i);
+  SKIFF_CHECK(out_rows_.size() <= max_logit_rows_);
   return range;
 }
 
@@ -93,6 +143,9 @@ void BatchBuilder::choose_logit_rows(const StepPlan& plan) {
     const int count = span.count - span.sample;  // the row that samples has no known next token
     logit_rows_.prompts.push_back(take_rows(i, row_start_[i], count));
   }
+  // Padding has logits too: a captured step always has as many rows of them as sequences.
+  if (!step_.decode_only) return;
+  for (int row = row_start_.back(); row < step_.batch.num_tokens; ++row) out_rows_.push_back(row);
 }
 
 }  // namespace skiff

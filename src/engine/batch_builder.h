@@ -1,16 +1,15 @@
-// engine/batch_builder.h -- a StepPlan as kernels see it, in memory allocated once.
+// engine/batch_builder.h -- a StepPlan as the arrays that kernels read.
 #pragma once
-#include <span>
 #include <vector>
 
 #include "message/step.h"
-#include "ops/batch.h"
+#include "ops/upload.h"
 #include "sched/scheduler.h"
 
 namespace skiff {
 
-// What the rows of logits are for. First comes one row for each span that samples, in the order
-// of the plan; then the rows that check drafts; then those for prompt log-probabilities.
+// Rows of logits that a step computes, and for whom. The rows lie one after the other: first one
+// for each span that samples, then the drafts to be checked, then what prompts report.
 struct LogitRows {
   struct Range {
     size_t span = 0;
@@ -22,24 +21,39 @@ struct LogitRows {
   std::vector<Range> drafts, prompts;
 };
 
-// Host memory. Not thread-safe.
+// A step for Ops, in its memory.
+struct BuiltStep {
+  RaggedBatch batch;
+  Tensor slots;      // [sampled] i32: whose tokens are drawn
+  bool decode_only;  // one row for each sequence, all of which sample, and nothing else
+};
+
+// Not thread-safe.
 class BatchBuilder {
  public:
-  // Room for the largest step that `limits` allows.
-  BatchBuilder(const Limits& limits, int block_size);
-  // last[slot] stands for kOnDevice. The results are valid until the next call.
-  const RaggedBatch& build(const StepPlan& plan, std::span<const Token> last);
+  // Room for the largest step that `limits` allows. Steps of decodes only are filled up with
+  // padding to the next of `capture_sizes` (rising; may be empty), so that few shapes occur.
+  BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops);
+  // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. The result is valid until the next
+  // call.
+  const BuiltStep& build(const StepPlan& plan);
   const LogitRows& logit_rows() const { return logit_rows_; }
 
  private:
-  void add_rows(const StepPlan& plan, std::span<const Token> last);
-  void add_pages(const StepPlan& plan);
   void choose_logit_rows(const StepPlan& plan);
   LogitRows::Range take_rows(size_t span, int row, int count);
+  int padded(int rows) const;
+  void add_rows(const StepPlan& plan);
+  void add_pages(const StepPlan& plan);
 
-  int block_size_;
-  std::vector<int32_t> tokens_, positions_, row_start_, kv_len_, pages_, out_rows_;
-  RaggedBatch batch_;
+  int block_size_, max_pages_;
+  size_t max_logit_rows_;
+  std::vector<int> capture_sizes_;
+  Ops& ops_;
+  Upload upload_;
+  Buffer pages_;  // [max_seqs, max_pages] on the device; empty where the host computes
+  std::vector<int32_t> row_start_, kv_len_, out_rows_;
+  BuiltStep step_;
   LogitRows logit_rows_;
 };
 

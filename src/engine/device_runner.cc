@@ -20,4 +20,15 @@ StepResult DeviceRunner::wait(uint64_t step) {
   return *std::move(result);
 }
 
+StepResult DirectRunner::wait(uint64_t step) {
+  StepResult result = executor_.collect();
+  SKIFF_CHECK(result.step == step, "step {} was not launched next", step);
+  return result;
+}
+
+std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device) {
+  if (device == Device{}) return std::make_unique<DeviceRunner>(executor);
+  return std::make_unique<DirectRunner>(executor);
+}
+
 }  // namespace skiff

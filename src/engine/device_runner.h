@@ -1,5 +1,6 @@
-// engine/device_runner.h -- the real Runner: a thread that computes launched steps in order.
+// engine/device_runner.h -- the real Runners.
 #pragma once
+#include <memory>
 #include <thread>
 
 #include "base/queue.h"
@@ -8,9 +9,10 @@
 
 namespace skiff {
 
-// launch() and wait() are called by one thread. The thread of this object is the only one that
-// drives the executor.
-class DeviceRunner : public Runner {
+// For an executor that computes where it is called: a thread does so, in order of launches, while
+// the caller plans. launch() and wait() are called by one thread; the thread of this object is the
+// only one that drives the executor.
+class DeviceRunner final : public Runner {
  public:
   explicit DeviceRunner(StepExecutor& executor);
   ~DeviceRunner() override;  // computes what is launched, then ends the thread
@@ -22,5 +24,19 @@ class DeviceRunner : public Runner {
   Queue<StepResult> results_;
   std::thread thread_;
 };
+
+// For an executor whose device computes by itself: no thread stands between.
+class DirectRunner final : public Runner {
+ public:
+  explicit DirectRunner(StepExecutor& executor) : executor_(executor) {}
+  void launch(const StepPlan& plan) override { executor_.launch(plan); }
+  StepResult wait(uint64_t step) override;
+
+ private:
+  StepExecutor& executor_;
+};
+
+// The one that fits `device`.
+std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device);
 
 }  // namespace skiff

@@ -58,7 +58,7 @@ Loaded::Loaded(EngineConfig wanted) {
   config = resolved(std::move(wanted), model.spec);
   ledger.close("config");
   ops = make_ops(config);
-  memory = plan_memory(model.spec, memory_request(config, model.spec));
+  memory = plan_memory(model.spec, memory_request(config, model.spec, *ops));
   config.num_blocks_override = memory.blocks;
   if (!config.quiet) {
     spdlog::info("memory plan\n{}", memory.table());
@@ -96,7 +96,7 @@ void Loaded::open_tiers() {
                  store->found().size(), store->num_records(), config.block_size);
   if (!store && !tiers.spill) return;
   tiers.host_slots = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype);
+  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype, ops->device());
 }
 
 class LocalLlm final : public Llm {
@@ -107,6 +107,7 @@ class LocalLlm final : public Llm {
   const ModelConfig& model() const override { return loaded_.model; }
   const EngineConfig& config() const override { return loaded_.config; }
   const MemoryPlan& memory() const override { return loaded_.memory; }
+  bool batch_invariant() const override { return loaded_.ops->batch_invariant(); }
   void submit(NewSequence sequence) override;
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
   EngineStats stats() const override { return board_.read(); }
@@ -124,7 +125,7 @@ class LocalLlm final : public Llm {
   CacheIndex cache_;
   Scheduler scheduler_;
   StepExecutor executor_;
-  DeviceRunner runner_;
+  std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
   std::unique_ptr<TierThread> tiers_;  // null: there is no file
   Engine engine_;
@@ -145,11 +146,11 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
              loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
       scheduler_(limits_, cache_),
       executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_,
-                &loaded_.host),
-      runner_(executor_),
+                &loaded_.host, capture_sizes(loaded_.config, loaded_.ops->device())),
+      runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
       engine_(
-          scheduler_, runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+          scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
           static_cast<size_t>(loaded_.config.steps_in_flight), tiers_.get()) {
   publish_stats();
   loaded_.ledger.close("engine");

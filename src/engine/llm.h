@@ -18,7 +18,10 @@ namespace skiff {
 struct EngineConfig {
   std::string model;  // a folder
   std::string config_name = "config.json";
-  std::string device = "cpu";  // cpu | reference
+  std::string device = "auto";  // auto (cuda where there is one, else cpu) | cpu | cuda | cuda:N |
+                                // reference
+  bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
+  std::vector<int> capture_sizes;  // their batch sizes; empty: the usual ones
   DType dtype = DType::kF32;   // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
@@ -33,8 +36,8 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  int max_partial_prefills = 0, max_long_partial_prefills = 1;  // see sched/policy.h
-  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;         // the same
+  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
   int long_prompt = 0;          // tokens above which a prompt is long; 0: 4 % of the context
   int steps_in_flight = 2;      // 1: wait for each step
   double swap_space_gb = 0;     // host memory for blocks that the device has no room for
@@ -69,6 +72,7 @@ class Llm {
   virtual const ModelConfig& model() const = 0;
   virtual const EngineConfig& config() const = 0;  // every 0 resolved
   virtual const MemoryPlan& memory() const = 0;
+  virtual bool batch_invariant() const = 0;  // see Ops
   // Never blocks. A sequence that cannot run gets an Event with kExhausted and the reason.
   virtual void submit(NewSequence sequence) = 0;
   virtual void cancel(SeqId id) = 0;

@@ -1,18 +1,20 @@
 #include "engine/resolve.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <thread>
 
 #include "base/load_error.h"
 #include "model/kv_cache.h"
+#include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
 
 constexpr int kMostContext = 1 << 24, kMostRows = 1 << 20, kMostSeqs = 1 << 14;
 constexpr int kDefaultContext = 32768, kDefaultRows = 8192, kFewestRows = 512;
-constexpr int kLogitRows = 256;
+constexpr int kLogitRows = 256, kMostCaptured = 1024;
 
 void need_range(const char* flag, int value, int low, int high) {
   if (value < low || value > high)
@@ -74,6 +76,12 @@ int host_slots(const EngineConfig& config, const ModelSpec& spec) {
   return std::max(in_swap, context + kBesides);
 }
 
+// Less what is in use already, by this process or by another.
+double share_of_device(const DeviceMemory& memory, double utilization) {
+  const double used = static_cast<double>(memory.total - memory.free);
+  return std::max(0.0, static_cast<double>(memory.total) * utilization - used);
+}
+
 }  // namespace
 
 EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
@@ -112,9 +120,13 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
                      .reserve_min = config.reserve_min}};
 }
 
-MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) {
+MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops) {
   const Limits limits = limits_of(config, spec);
-  const double available = static_cast<double>(available_memory()) * config.memory_utilization;
+  const bool on_host = ops.device() == Device{};
+  // Of a device all is meant that it has, as elsewhere in this field; of a host what is free now.
+  const double available =
+      on_host ? static_cast<double>(available_memory()) * config.memory_utilization
+              : share_of_device(device_memory(ops.device()), config.memory_utilization);
   return {.compute = config.dtype,
           .block_size = config.block_size,
           .max_rows = limits.max_rows,
@@ -123,13 +135,50 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec) 
           .max_model_len = limits.max_context,
           .num_blocks_override = config.num_blocks_override,
           .host_slots = host_slots(config, spec),
+          .expert_rows = ops.expert_rows(),
+          .on_host = on_host,
           .available = static_cast<size_t>(available)};
 }
 
+Device device_of(const EngineConfig& config) {
+  const std::string_view device = config.device;
+  if (device == "cpu" || device == "reference") return {};
+  if (device == "auto" && num_cuda_devices() == 0) return {};
+  if (device == "auto" || device == "cuda" || device == "gpu") return {Device::kCuda, 0};
+  if (device.starts_with("cuda:")) {
+    const std::string_view number = device.substr(5);
+    int8_t index = 0;
+    const auto [end, error] = std::from_chars(number.begin(), number.end(), index);
+    if (error == std::errc{} && end == number.end()) return {Device::kCuda, index};
+  }
+  fail_load("--device is \"{}\"; it must be auto, cpu, cuda, cuda:N or reference", device);
+}
+
 std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
-  if (config.device == "cpu") return make_cpu_ops(config.threads);
+  const Device device = device_of(config);
+  if (device.kind == Device::kCuda)
+    return make_cuda_ops({.device = device.index,
+                          .max_seqs = config.max_num_seqs,
+                          .max_rows = config.max_num_batched_tokens,
+                          .graphs = config.graphs});
   if (config.device == "reference") return make_reference_ops();
-  fail_load("--device is \"{}\"; it must be cpu or reference", config.device);
+  return make_cpu_ops(config.threads);
+}
+
+std::vector<int> capture_sizes(const EngineConfig& config, Device device) {
+  if (device == Device{} || !config.graphs) return {};
+  std::vector<int> sizes = config.capture_sizes;
+  if (sizes.empty()) {
+    sizes = {1, 2, 4};
+    constexpr std::pair<int, int> kLadder[] = {{128, 8}, {256, 16}, {1024, 32}};
+    for (const auto& [last, step] : kLadder)
+      while (sizes.back() < last) sizes.push_back(sizes.back() / step * step + step);
+  }
+  std::ranges::sort(sizes);
+  std::erase_if(sizes, [&](int n) { return n < 1 || n >= config.max_num_seqs; });
+  if (config.max_num_seqs <= kMostCaptured) sizes.push_back(config.max_num_seqs);
+  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  return sizes;
 }
 
 }  // namespace skiff

@@ -14,9 +14,17 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec);
 
 constexpr double kBytesPerGb = 1 << 30;
 
-MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec);
+// `ops` is what will compute: its memory is planned.
+MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops);
 
-// "cpu" or "reference". Throws LoadError.
+// Of a resolved config: "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config);
+
+// Where that computes. Throws LoadError.
+Device device_of(const EngineConfig& config);
+
+// Batch sizes whose decode steps are recorded, rising, the last one max_num_seqs; empty where
+// nothing is recorded: of the config, or FastDeploy's ladder without its gap from 257 to 543.
+std::vector<int> capture_sizes(const EngineConfig& config, Device device);
 
 }  // namespace skiff

@@ -28,10 +28,14 @@ struct Model {
   LoadedModel weights;
 };
 
+constexpr Device kOther{Device::kCuda, 0};  // one that computes by itself
+
 struct Setup {
   int block_size = 16, num_blocks = 64;
   Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
   size_t depth = 1;
+  std::vector<int> capture_sizes;  // decodes are filled up to these
+  bool own_thread = true;          // the device's; else it is asked and fetched from
   bool share = false;
   TierConfig tiers;
   double faults = 0;    // how often the file's jobs fail
@@ -130,11 +134,13 @@ void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
                    stored);
   Scheduler scheduler(setup.limits, cache);
-  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host);
-  DeviceRunner device(executor);
+  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host,
+                        setup.capture_sizes);
+  const auto runner_of_device = make_runner(executor, setup.own_thread ? Device{} : kOther);
+  Runner& device = *runner_of_device;
   GuessingRunner guessing(
       device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, rng());
-  Runner& runner = guesses != nullptr ? static_cast<Runner&>(guessing) : device;
+  Runner& runner = guesses != nullptr ? guessing : device;
   Queue<Command> inbox;
   std::unique_ptr<TierIo> tier;
   if (store)
@@ -210,6 +216,8 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.policy.max_partial = pick(0, 2);
   s.limits.policy.reserve = pick(0, 4);
   s.depth = static_cast<size_t>(pick(1, 2));
+  if (rng() % 2) s.capture_sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  s.own_thread = rng() % 2;
   s.share = rng() % 4 != 0;
   if (!s.share || rng() % 4 == 0) return s;
   s.tiers.host_slots = pick(1, 100 / s.block_size + 1);

@@ -1,6 +1,7 @@
-// engine/step_executor.h -- one planned step through the model and the sampler, on the caller's
-// thread.
+// engine/step_executor.h -- planned steps through the model and the sampler.
 #pragma once
+#include <chrono>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -16,27 +17,56 @@ namespace skiff {
 class StepExecutor {
  public:
   // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks
-  // have; `act` is kF32 or kBF16; `host` is needed where plans save and load blocks.
+  // have; `act` is kF32 or kBF16; `host` is needed where plans save and load blocks. Steps of
+  // decodes are filled up to `capture_sizes` and replayed (see BatchBuilder and Ops::replay).
   StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv, DType act,
-               const Limits& limits, HostBlocks* host = nullptr);
-  StepResult run(const StepPlan& plan);
+               const Limits& limits, HostBlocks* host = nullptr,
+               std::vector<int> capture_sizes = {});
+  // Asks for a step; waits only where the host must know what an earlier one has drawn. At most two
+  // steps may be on their way.
+  void launch(const StepPlan& plan);
+  // Waits for the oldest step on its way.
+  StepResult collect();
+  StepResult run(const StepPlan& plan) {
+    launch(plan);
+    return collect();
+  }
   size_t arena_peak() const { return arena_.peak(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // A step on its way.
+  struct Flight {
+    StepResult result;
+    Clock::time_point start;
+    PendingDraw draw;
+    std::vector<size_t> sampled;  // spans
+    uint64_t mark = 0;
+    bool drawn = false;  // what the draw gave is in the result
+  };
+
   void copy_blocks(const StepPlan& plan);
+  Tensor forward(const BuiltStep& step);
   void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);
-  void sample(const StepPlan& plan, Tensor logits, StepResult& result);
-  void check_drafts(const StepPlan& plan, Tensor logits, StepResult& result);
-  void gain(size_t span, int slot, SampleOutput& out, size_t row, StepResult& result);
+  void sample(Tensor logits, const BuiltStep& step, Flight& flight);
+  void check_drafts(const StepPlan& plan, Tensor logits, Flight& flight);
+  void finish_draw(Flight& flight);
+  static void gain(size_t span, SampleOutput& out, size_t row, StepResult& result);
 
   std::span<const KvLayer> kv_;
   HostBlocks* host_;
+  Ops& ops_;
   Mesh mesh_;
   Arena arena_;
   Decoder decoder_;
   Sampler sampler_;
+  std::vector<Tensor> captured_;  // logits of each replayed size, by padded rows
   BatchBuilder builder_;
-  std::vector<Token> last_;  // [max_seqs] what each slot sampled last
+  Buffer last_memory_;
+  Tensor last_;  // [max_seqs] i32, where Ops computes: what each slot sampled last
+  PinnedArena draft_slots_;
+  std::deque<Flight> flights_;
+  Clock::time_point collected_;  // the step before: the device has been this one's since then
 };
 
 }  // namespace skiff

@@ -30,7 +30,7 @@ class Tally {
 
 inline constexpr std::array kStepSeconds{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
                                          .01,  .025,   .05,  .1,   .25,    .5,   1.,   2.5,    10.};
-inline constexpr std::array kStepRows{1.,   2.,   4.,   8.,    16.,   32.,   64.,  128.,
+inline constexpr std::array kStepRows{1.,   2.,   4.,    8.,    16.,   32.,   64.,   128.,
                                       256., 512., 1024., 2048., 4096., 8192., 16384.};
 
 // The engine thread's time in one step: deciding it, handing it to the device, waiting for the

@@ -50,7 +50,8 @@ Watchdog::~Watchdog() {
 // False once the watchdog is to end.
 bool Watchdog::sleep() {
   std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, std::chrono::duration<double>(poll_), [this] { return stopped_; });
+  return !changed_.wait_for(lock, std::chrono::duration<double>(poll_),
+                            [this] { return stopped_; });
 }
 
 void Watchdog::run() {

@@ -22,7 +22,6 @@ Tensor Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, A
     arena.rewind(mark);
   };
 
-  ops_.begin_step(batch);
   ops_.embed(residual, weights_.embed, batch.tokens);
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     next(weights_.layers[i].mixer_norm);
@@ -97,6 +96,7 @@ namespace {
 struct Need {
   DType act;
   int64_t rows;
+  int64_t expert_rows = 0;
   size_t bytes = 0;
 
   void add(DType dtype, int64_t n, int64_t cols) {
@@ -121,16 +121,15 @@ void count_dense(Need& need, const ModelSpec& spec, int width) {
 
 void count(Need& need, const ModelSpec& spec, const Dense& f) { count_dense(need, spec, f.width); }
 
-// Room for what experts() works on at a time, in the arena or in memory of the backend's own.
-constexpr int64_t kExpertTokens = 1024;
-
 void count(Need& need, const ModelSpec& spec, const Moe& f) {
   const int64_t copies = need.rows * f.router.top_k;
   need.add(spec.hidden);
   need.add(DType::kF32, need.rows, f.router.experts);
   for (int i = 0; i < 3; ++i) need.add(DType::kI32, copies, 1);
   need.add(DType::kI32, f.router.experts + 1, 1);
-  const int64_t inner = std::min(need.rows, kExpertTokens) * f.router.top_k;
+  const int64_t inner = std::min(need.rows, need.expert_rows) * f.router.top_k;
+  need.add(DType::kI32, inner, 2);
+  need.add(DType::kI32, f.router.experts, 8);
   need.add(need.act, inner, spec.hidden);
   need.add(DType::kF32, inner, 2 * int64_t{f.width});
   need.add(need.act, inner, f.width);
@@ -140,7 +139,8 @@ void count(Need& need, const ModelSpec& spec, const Moe& f) {
 
 }  // namespace
 
-size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows) {
+size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
+                            int64_t expert_rows) {
   Need always{act, max_rows};
   always.add(DType::kF32, max_rows, spec.hidden);
   always.add(spec.hidden);
@@ -150,7 +150,7 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
   size_t block = head.bytes;
   for (const Layer& layer : spec.layers) {
     const auto widest = [&](const auto& kind) {
-      Need need{act, max_rows};
+      Need need{act, max_rows, expert_rows};
       count(need, spec, kind);
       block = std::max(block, need.bytes);
     };

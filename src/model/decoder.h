@@ -39,13 +39,13 @@ class Decoder {
   Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Mesh& mesh, DType act);
 
   // Logits [batch.out_rows, vocab] f32, in the arena. Writes this step's keys and values to kv
-  // (one KvLayer per layer).
+  // (one KvLayer per layer). Ops::begin_step(batch) has been called.
   Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // What forward() takes from its arena at most, logits included. Holds for backends whose
-  // experts() needs, for 1024 tokens at a time, no more than one gathered input, gate_up, middle
-  // and f32 output row for each copy of a token.
-  static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows);
+  // What forward() takes from its arena at most, logits included; for a backend of those
+  // Ops::expert_rows().
+  static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
+                            int64_t expert_rows);
 
  private:
   Delta mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);

@@ -28,8 +28,8 @@ class Stage {
                           {.compute = act, .progress = {}}, ops)),
         mesh_(make_solo_mesh()),
         kv_(model_.spec, 16, 16, act, ops.device()),
-        arena_(
-            Buffer(ops.device(), Decoder::arena_bytes(model_.spec, act, max_rows, max_logit_rows))),
+        arena_(Buffer(ops.device(), Decoder::arena_bytes(model_.spec, act, max_rows, max_logit_rows,
+                                                         ops.expert_rows()))),
         decoder_(model_.spec, model_.weights, ops, mesh_, act) {}
 
   std::vector<std::vector<float>> step(const std::vector<Sequence>& sequences) {
@@ -58,8 +58,11 @@ class Stage {
                             .row_start = i32(row_start, {seqs + 1}),
                             .kv_len = i32(kv_len, {seqs}),
                             .pages = i32(pages, {seqs, std::ssize(pages) / seqs}),
-                            .out_rows = i32(wanted, {std::ssize(wanted)})};
+                            .out_rows = i32(wanted, {std::ssize(wanted)}),
+                            .host_row_start = row_start,
+                            .host_kv_len = kv_len};
     arena_.reset();
+    ops_.begin_step(batch);
     const Tensor logits = decoder_.forward(batch, kv_.layers(), arena_);
     std::vector<std::vector<float>> out;
     for (int64_t r = 0; r < logits.rows(); ++r)

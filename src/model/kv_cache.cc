@@ -26,10 +26,16 @@ size_t all_bytes(const ModelSpec& spec, int num_blocks, int block_size, DType dt
   return sum;
 }
 
-// The bytes of one block in a layer's keys or values.
-std::span<std::byte> block_of(const Tensor& pages, int block) {
-  const size_t size = static_cast<size_t>(pages.cols()) * bytes(pages.dtype);
-  return {static_cast<std::byte*>(pages.data) + static_cast<size_t>(block) * size, size};
+// f(one block of a layer's keys or values, its place in a slot that begins at `at`) for all layers.
+template <class F>
+void each_half(std::span<const KvLayer> layers, int block, std::byte* at, F f) {
+  for (const KvLayer& layer : layers) {
+    for (const Tensor* pages : {&layer.k, &layer.v}) {
+      const Tensor half = pages->row_range(block, 1).reshaped({1, pages->cols()});
+      f(half, host_tensor(at, half.dtype, {1, half.cols()}));
+      at += static_cast<size_t>(half.cols()) * bytes(half.dtype);
+    }
+  }
 }
 
 }  // namespace
@@ -55,31 +61,25 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dt
   }
 }
 
-HostBlocks::HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype)
-    : slots_(slots),
-      block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)),
-      storage_(Device{}, static_cast<size_t>(slots) * block_bytes_) {}
+HostBlocks::HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype, Device device)
+    : slots_(slots), block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)) {
+  const size_t size = static_cast<size_t>(slots) * block_bytes_;
+  storage_ = device == Device{} ? Buffer(Device{}, size) : Buffer::pinned(size);
+}
 
 std::span<std::byte> HostBlocks::slot(int i) const {
   SKIFF_CHECK(i >= 0 && i < slots_, "slot {} of {}", i, slots_);
   return {storage_.data() + static_cast<size_t>(i) * block_bytes_, block_bytes_};
 }
 
-void HostBlocks::save(std::span<const KvLayer> layers, int block, int slot) const {
-  std::byte* to = this->slot(slot).data();
-  for (const KvLayer& layer : layers)
-    for (const Tensor* pages : {&layer.k, &layer.v})
-      to = std::ranges::copy(block_of(*pages, block), to).out;
+void HostBlocks::save(Ops& ops, std::span<const KvLayer> layers, int block, int slot) const {
+  each_half(layers, block, this->slot(slot).data(),
+            [&](Tensor device, Tensor host) { ops.copy(host, device); });
 }
 
-void HostBlocks::load(std::span<const KvLayer> layers, int slot, int block) const {
-  const std::byte* from = this->slot(slot).data();
-  for (const KvLayer& layer : layers)
-    for (const Tensor* pages : {&layer.k, &layer.v}) {
-      const auto to = block_of(*pages, block);
-      std::copy_n(from, to.size(), to.begin());
-      from += to.size();
-    }
+void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int slot, int block) const {
+  each_half(layers, block, this->slot(slot).data(),
+            [&](Tensor device, Tensor host) { ops.copy(device, host); });
 }
 
 }  // namespace skiff

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "arch/spec.h"
-#include "ops/batch.h"
+#include "ops/ops.h"
 #include "tensor/memory.h"
 
 namespace skiff {
@@ -27,13 +27,15 @@ class KvCache {
 class HostBlocks {
  public:
   HostBlocks() = default;
-  HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype);
+  // For blocks of a cache on `device`.
+  HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype, Device device = {});
   int slots() const { return slots_; }
   size_t block_bytes() const { return block_bytes_; }
   std::span<std::byte> slot(int i) const;
-  // `layers` are of the spec, block size and dtype of this object, and in host memory.
-  void save(std::span<const KvLayer> layers, int block, int slot) const;
-  void load(std::span<const KvLayer> layers, int slot, int block) const;
+  // `layers` are of the spec, block size and dtype of this object, where `ops` computes; the copies
+  // are done in order with its operations.
+  void save(Ops& ops, std::span<const KvLayer> layers, int block, int slot) const;
+  void load(Ops& ops, std::span<const KvLayer> layers, int slot, int block) const;
 
  private:
   int slots_ = 0;

@@ -116,7 +116,8 @@ class Placer {
   Tensor owned(Tensor values, DType dtype) {
     Buffer buffer(ops_.device(), static_cast<size_t>(values.elements()) * bytes(dtype));
     const Tensor out = buffer.view(dtype, {values.dim[0], values.dim[1]});
-    convert(out, values);
+    ops_.copy(out, values.reshaped({values.dim[0], values.dim[1]}));
+    ops_.wait(ops_.mark());  // the values may be forgotten
     keep(std::move(buffer));
     return out;
   }

@@ -63,7 +63,9 @@ std::string MemoryPlan::table() const {
          row("activations", activations, "") +
          row("kv cache", kv,
              fmt::format("{} blocks of {:.1f} KiB", blocks, static_cast<double>(kv_block) / 1024)) +
-         (host_slots > 0 ? row("host tier", host(), fmt::format("{} blocks more", host_slots))
+         (host_slots > 0 ? row("host tier", host(),
+                               fmt::format("{} blocks more{}", host_slots,
+                                           on_host ? "" : ", not on the device"))
                          : "") +
          row("total", total(), "") +
          row("available", available, fmt::format("{:.3f} GiB stay free", gib(left)));
@@ -72,13 +74,14 @@ std::string MemoryPlan::table() const {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   MemoryPlan plan{.parameters = parameter_count(spec), .available = request.available};
   plan.weights = weight_bytes(spec, request.compute);
-  plan.activations =
-      Decoder::arena_bytes(spec, request.compute, request.max_rows, request.max_logit_rows);
+  plan.activations = Decoder::arena_bytes(spec, request.compute, request.max_rows,
+                                          request.max_logit_rows, request.expert_rows);
   plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;
   plan.host_slots = request.host_slots;
-  const size_t fixed = plan.weights + plan.activations + plan.host();
+  plan.on_host = request.on_host;
+  const size_t fixed = plan.total();
   const size_t room = plan.available - std::min(plan.available, fixed);
   const auto affordable = static_cast<int64_t>(room / plan.kv_block);
   plan.blocks = request.num_blocks_override > 0

@@ -16,7 +16,9 @@ struct MemoryRequest {
   int max_model_len = 2048;
   int num_blocks_override = 0;  // > 0: exactly so many blocks
   int host_slots = 0;           // blocks in the host tier of the prefix cache
-  size_t available = 0;         // bytes this process may use: available_memory() * utilization
+  int64_t expert_rows = 1024;   // see Ops
+  bool on_host = true;          // the device is the host: both tiers come out of one memory
+  size_t available = 0;         // bytes of the device's memory that this process may use
 };
 
 struct MemoryPlan {
@@ -24,8 +26,8 @@ struct MemoryPlan {
   size_t weights = 0, activations = 0, kv_block = 0, kv = 0, available = 0;  // bytes
   int blocks = 0, host_slots = 0;
   size_t host() const { return static_cast<size_t>(host_slots) * kv_block; }
-  // The device is the host: both tiers come out of one memory.
-  size_t total() const { return weights + activations + kv + host(); }
+  bool on_host = true;
+  size_t total() const { return weights + activations + kv + (on_host ? host() : 0); }
   std::string table() const;  // a few aligned lines for people
 };
 

@@ -118,6 +118,7 @@ TEST(KvCacheTest, LayersDoNotOverlap) {
 TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
   const KvCache cache(spec(), 4, 5, DType::kBF16, Device{});
   const HostBlocks host(spec(), 2, 5, DType::kBF16);
+  const auto ops = make_reference_ops();
   EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), 5, DType::kBF16));
   std::mt19937 rng(1);
   const auto bytes_of = [&](const Tensor& t) {
@@ -129,8 +130,8 @@ TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
       for (uint8_t& byte : bytes_of(t)) byte = static_cast<uint8_t>(rng());
       before.emplace_back(bytes_of(t).begin(), bytes_of(t).end());
     }
-  host.save(cache.layers(), 2, 1);
-  host.load(cache.layers(), 1, 0);
+  host.save(*ops, cache.layers(), 2, 1);
+  host.load(*ops, cache.layers(), 1, 0);
   size_t i = 0;
   for (const KvLayer& layer : cache.layers())
     for (const Tensor& t : {layer.k, layer.v}) {

@@ -7,6 +7,7 @@
 
 #include "model/kv_cache.h"
 #include "model/loader.h"
+#include "ops/upload.h"
 
 namespace skiff {
 
@@ -15,17 +16,20 @@ class SingleSequence {
   // Room for max_context positions and chunks of at most max_rows.
   SingleSequence(const LoadedModel& model, Ops& ops, DType act, int max_context, int max_rows);
   // Appends `tokens` (at most max_rows) and returns the logits of all their rows,
-  // [tokens.size(), vocab], valid until the next call.
+  // [tokens.size(), vocab], in host memory, valid until the next call.
   Tensor forward(std::span<const int32_t> tokens);
   int length() const { return length_; }
 
  private:
   const LoadedModel& model_;
+  Ops& ops_;
   Mesh mesh_;
   KvCache kv_;
   Arena arena_;
   Decoder decoder_;
   std::vector<int32_t> pages_;
+  Upload upload_;
+  Buffer logits_;  // empty where the host computes
   int length_ = 0;
 };
 

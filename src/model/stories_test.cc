@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "model/single.h"
+#include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
@@ -15,12 +16,12 @@ class StoriesTest : public ::testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists(dir_)) GTEST_SKIP() << "no reference data at " << dir_;
   }
+  void expect_stories(std::unique_ptr<Ops> ops) const;
   const std::string dir_ = std::string(SKIFF_SHARED_DIR) + "/data/models/stories260K-hf";
 };
 
-TEST_F(StoriesTest, GreedyTokensAndLogits) {
+void StoriesTest::expect_stories(std::unique_ptr<Ops> ops) const {
   const Json expected = read_json_file(dir_ + "/expected_greedy.json");
-  const auto ops = make_cpu_ops(2);
   const LoadedModel model = load_model(dir_, read_model_config(dir_), {.progress = {}}, *ops);
   ASSERT_FALSE(expected.at("cases").empty());
   for (const Json& story : expected.at("cases")) {
@@ -43,6 +44,13 @@ TEST_F(StoriesTest, GreedyTokensAndLogits) {
             << "position " << at;
     }
   }
+}
+
+TEST_F(StoriesTest, GreedyTokensAndLogits) { expect_stories(make_cpu_ops(2)); }
+
+TEST_F(StoriesTest, GreedyTokensAndLogitsOnCuda) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no CUDA device";
+  expect_stories(make_cuda_ops({}));
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 // ops/batch.h -- one step as kernels see it. Built once by the Runner, then read-only.
 #pragma once
+#include <span>
+
 #include "tensor/tensor.h"
 
 namespace skiff {
 
 // There is no prefill flag. A decode is a sequence with one row; a speculative check is one with
-// 1+k rows; a prefill chunk is one with many. A sequence may have no rows at all.
+// 1+k rows; a prefill chunk is one with many. A sequence may have no rows at all. Rows from
+// row_start[num_seqs] to num_tokens are padding: they belong to nobody, store nothing, and what is
+// computed for them is never read.
 struct RaggedBatch {
   int num_seqs = 0, num_tokens = 0, max_rows = 0, max_kv = 0;
   Tensor tokens;     // [num_tokens] i32
@@ -15,6 +19,8 @@ struct RaggedBatch {
   Tensor pages;      // [num_seqs, max_pages] i32; position p of a sequence lies in its page
                      // p / page_size, at p % page_size
   Tensor out_rows;   // [num_out] i32; rows whose logits somebody wants
+  // What row_start and kv_len hold, where the host can read it: for planning launches.
+  std::span<const int32_t> host_row_start, host_kv_len;
 };
 
 // One layer of paged cache.

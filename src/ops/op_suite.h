@@ -7,19 +7,24 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ops/ops.h"
+#include "ops/pinned_arena.h"
 #include "tensor/convert.h"
 
 namespace skiff::suite {
 
+// A device's Ops is made to wait after each operation, so that tensors in page-locked host memory
+// do for it too.
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<Ops>()> make;
 };
 std::vector<Backend> backends();
+inline void PrintTo(const Backend& backend, std::ostream* to) { *to << backend.name; }
 
 // Unit roundoffs: half the distance from 1 to the next number.
 constexpr double kF32Round = 0x1p-24;
@@ -62,12 +67,14 @@ class Workspace {
 
  private:
   struct Block {
-    std::vector<std::byte> bytes, before;
+    std::span<std::byte> bytes;
+    std::vector<std::byte> before;
     Tensor tensor;
   };
   Block& make(DType dtype, std::initializer_list<int64_t> shape, int64_t gap);
   void forgive(Block& block, const Tensor& part);
 
+  PinnedArena memory_;  // which a device can reach, too
   std::deque<Block> blocks_;
   std::vector<Tensor> writable_;
 };
@@ -93,6 +100,7 @@ void expect_rows_independent(int rows, const std::function<RowBytes(int, int)>& 
 class OpSuite : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override { ops = GetParam().make(); }
+  void finish() { ops->wait(ops->mark()); }
   std::unique_ptr<Ops> ops;
 };
 

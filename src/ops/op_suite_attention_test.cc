@@ -113,6 +113,7 @@ TEST_P(OpSuite, StoreRotatesNormsAndPages) {
       }
     }
     store_case(*ops, gqa(2, 2, 80, 0, 32), act, act, 64, true);
+    store_case(*ops, gqa(3, 1, 10), act, act, 64, true);
     store_case(*ops, gqa(2, 1, 128, 0, 64, true), act, act, 64, false);
     store_case(*ops, gqa(1, 1, 256), act, act, 16, true);
     store_case(*ops, gqa(8, 1, 8, 0, 2), act, act, 64, false);
@@ -186,7 +187,9 @@ void expect_attention(const Tensor& out, const Tensor& q, const Gqa& spec, const
       size[static_cast<size_t>(i)] += std::abs(product);
     }
   }
-  const double bound = 2 * score_bound + (2.0 * (p + 1 - first) + 32) * kF32Round;
+  const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype == DType::kBF16;
+  const double bound = 2 * score_bound + (2.0 * (p + 1 - first) + 32) * kF32Round +
+                       (narrow ? kBf16Round : 0);  // of each weight
   expect_near(out.row_range(row, 1).col_range(head * d, d), [&](int64_t, int64_t i) {
     return Approx{total[static_cast<size_t>(i)] / sum, bound * size[static_cast<size_t>(i)] / sum};
   });
@@ -214,7 +217,7 @@ void attend_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_siz
 
 TEST_P(OpSuite, AttendOfEveryHeadSize) {
   const std::vector<Piece> pieces = {{0, 1}, {63, 1}, {64, 1}, {9, 0}, {62, 5}, {0, 20}, {100, 1}};
-  for (int head_dim : {8, 64, 80, 128, 256}) {
+  for (int head_dim : {8, 10, 64, 80, 128, 256}) {
     attend_case(*ops, gqa(2, 1, head_dim), DType::kF32, DType::kF32, 64, pieces);
     attend_case(*ops, gqa(2, 2, head_dim), DType::kBF16, DType::kBF16, 64, pieces);
   }
@@ -324,6 +327,7 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
 }
 
 TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   const std::vector<int> lengths = {70, 1, 133, 16, 40};
   for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)}) {
     for (DType act : {DType::kF32, DType::kBF16}) {

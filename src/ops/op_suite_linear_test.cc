@@ -77,6 +77,7 @@ TEST_P(OpSuite, LinearOfEveryDtype) {
 }
 
 TEST_P(OpSuite, LinearRowsAreIndependent) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   for (DType act : {DType::kF32, DType::kBF16}) {
     for (DType out_type : {DType::kF32, act}) {
       for (const Shape& s : {Shape{37, 100, 65}, Shape{65, 257, 48}}) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kArenaBytes = 64 << 20;
 
-Arena make_arena() { return Arena(Buffer({}, kArenaBytes)); }
+Arena make_arena() { return Arena(Buffer::pinned(kArenaBytes)); }
 
 // The probabilities of one row by definition.
 std::vector<double> softmax(const Tensor& logits, int64_t row) {
@@ -235,6 +235,7 @@ TEST_P(OpSuite, Experts) {
 }
 
 TEST_P(OpSuite, MoeRowsAreIndependent) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   for (DType act : {DType::kF32, DType::kBF16}) {
     constexpr int kTokens = 37, kHidden = 65, kWidth = 48, kExperts = 6;
     Workspace ws(12);

@@ -59,6 +59,8 @@ Stepped Paged::step(Workspace& ws, const std::vector<size_t>& order,
   b.kv_len = ws.ints(kv_len);
   b.pages = ws.ints(table, {b.num_seqs, static_cast<int64_t>(max_pages)});
   b.out_rows = ws.ints({});
+  b.host_row_start = {b.row_start.as<int32_t>(), row_start.size()};
+  b.host_kv_len = {b.kv_len.as<int32_t>(), kv_len.size()};
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
+#include "tensor/device_memory.h"
 
 namespace skiff::suite {
 namespace {
@@ -34,6 +35,7 @@ std::vector<Backend> backends() {
     out.push_back({std::string("cpu_") + kIsaNames[static_cast<size_t>(isa)],
                    [isa] { return make_cpu_ops(CpuOptions{.threads = 1, .isa = isa}); }});
   }
+  if (num_cuda_devices() > 0) out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
   return out;
 }
 
@@ -57,7 +59,10 @@ Workspace::Block& Workspace::make(DType dtype, std::initializer_list<int64_t> sh
   Tensor t = host_tensor(nullptr, dtype, shape);
   t.row_stride += gap;
   const size_t size = static_cast<size_t>(t.rows() * t.row_stride) * element_bytes(t);
-  block.bytes.assign(size + 2 * kGuard + kTensorAlign, kGuardByte);
+  const auto whole = static_cast<int64_t>(size + 2 * kGuard + kTensorAlign);
+  const Tensor memory = memory_.take(DType::kU8, {whole});
+  block.bytes = {static_cast<std::byte*>(memory.data), static_cast<size_t>(whole)};
+  std::ranges::fill(block.bytes, kGuardByte);
   const auto address = reinterpret_cast<uintptr_t>(block.bytes.data()) + kGuard;
   t.data = block.bytes.data() + kGuard + (kTensorAlign - address % kTensorAlign) % kTensorAlign;
   block.tensor = t;
@@ -105,7 +110,7 @@ Tensor Workspace::output(DType dtype, std::initializer_list<int64_t> shape, int6
 
 void Workspace::begin_op(std::vector<Tensor> writable) {
   writable_ = std::move(writable);
-  for (Block& block : blocks_) block.before = block.bytes;
+  for (Block& block : blocks_) block.before.assign(block.bytes.begin(), block.bytes.end());
 }
 
 // Takes over what `part`, if it lies in this block, now holds; all else must be as it was.

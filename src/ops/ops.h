@@ -3,10 +3,15 @@
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
-// depends only on row r of the inputs (and, in attention, on its sequence's cache): not on how
-// many rows there are, on the number of threads, or on how a prompt was cut into steps, bit for
-// bit. Rows may be 0. An Ops is driven by one thread at a time.
+// depends only on row r of the inputs (and, in attention, on its sequence's cache); where
+// batch_invariant() says so, bit for bit: not on how many rows there are, on the number of threads,
+// or on how a prompt was cut into steps. The same step twice gives the same bits anywhere. Rows may
+// be 0. An Ops is driven by one thread at a time.
+//
+// Order. What is asked for is done in order, perhaps after the call has returned: mark() and wait()
+// tell when. Tensors lie on device(), unless said otherwise, and stay until then.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -30,14 +35,37 @@ class Ops {
   virtual ~Ops() = default;
   virtual std::string_view name() const = 0;
   virtual Device device() const = 0;
+  virtual bool batch_invariant() const = 0;
+  // Tokens that experts() takes at a time: its scratch is one gathered input, gate_up, middle and
+  // f32 output row for each copy of so many, and a few numbers.
+  static constexpr int64_t kAllRows = int64_t{1} << 40;
+  virtual int64_t expert_rows() const = 0;
+
+  // out = x, element by element; floats may change dtype on the way. Both tensors may lie on the
+  // host or on the device. Host memory that is not page-locked may be forgotten once copy() has
+  // returned; page-locked memory (Buffer::pinned) is in use until it is waited for.
+  virtual void copy(Tensor out, Tensor x) = 0;
+  // A name for all that was asked for so far, and a way to sleep until it is done. Marks may be
+  // waited for in any order, more than once.
+  virtual uint64_t mark() = 0;
+  virtual void wait(uint64_t mark) = 0;
+  // Does work(), which only calls this Ops. Where starting operations is dear, the backend may
+  // record what work() starts and start the same again at the next call with that key, work()
+  // unasked: it must then differ in nothing that the host knows. Key 0: never recorded.
+  virtual void replay(uint64_t key, const std::function<void()>& work) = 0;
 
   // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
   // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
   // bf16) is the dtype of the activations that will meet it. The result's bytes live in *owner.
   virtual Linear prepare(const Linear& plain, DType compute, Buffer* owner) = 0;
 
-  // Plans that all layers of a step share. `batch` must outlive the step.
+  // Plans that all layers of a step share; outside of replay(). `batch` must outlive the step.
   virtual void begin_step(const RaggedBatch& batch) = 0;
+
+  // tokens[i] = last[-1 - tokens[i]] where tokens[i] < 0; and last[slots[i]] = tokens[i], each slot
+  // at most once. All i32. So tokens feed the next step without a way through the host.
+  virtual void load_tokens(Tensor tokens, Tensor last) = 0;
+  virtual void store_tokens(Tensor last, Tensor slots, Tensor tokens) = 0;
 
   // out[r] = table[ids[r]]. table [vocab, hidden] f32 or bf16; out f32 or act.
   virtual void embed(Tensor out, Tensor table, Tensor ids) = 0;
@@ -57,7 +85,8 @@ class Ops {
 
   // out [rows, heads * head_dim] act; q the same shape (its rows may be strided). Row at
   // position p attends to positions (p - window, p], or [0, p] when window is 0, with scores
-  // scaled by head_dim^-0.5. Reads keys and values from the cache only.
+  // scaled by head_dim^-0.5. Reads keys and values from the cache only. Where q and cache are bf16,
+  // the weights that values are multiplied by may be rounded to bf16.
   virtual void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                           const KvLayer& kv) = 0;
 
@@ -94,6 +123,15 @@ class Ops {
 std::unique_ptr<Ops> make_reference_ops();
 // threads 0: one per core that this process may use.
 std::unique_ptr<Ops> make_cpu_ops(int threads);
+struct CudaOptions {
+  int device = 0;
+  int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
+  bool graphs = true;        // replay() records
+  bool synchronous = false;  // waits after every operation, so that an error names its place; then
+                             // all tensors may lie in page-locked host memory
+};
+// Throws LoadError where there is no such device, or CUDA is not built.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
 
 // The uniform in [0, 1) behind draw number `draw` of `seed`: the same on every backend.
 double uniform_draw(uint64_t seed, uint64_t draw);

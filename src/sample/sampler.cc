@@ -1,163 +1,225 @@
 #include "sample/sampler.h"
 
 #include <algorithm>
-#include <map>
-
-#include "sample/rules.h"
+#include <cstring>
+#include <utility>
 
 namespace skiff {
 namespace {
 
-Tensor vector_tensor(std::vector<int32_t>& v) {
-  return host_tensor(v.data(), DType::kI32, {static_cast<int64_t>(v.size())});
-}
-Tensor vector_tensor(std::vector<int64_t>& v) {
-  return host_tensor(v.data(), DType::kI64, {static_cast<int64_t>(v.size())});
-}
-Tensor vector_tensor(std::vector<float>& v) {
-  return host_tensor(v.data(), DType::kF32, {static_cast<int64_t>(v.size())});
+// Of one row: four f32 or i32, two i64; each array begins on a cache line.
+size_t column_bytes(int max_slots) {
+  return static_cast<size_t>(max_slots) * 32 + 6 * kTensorAlign;
 }
 
-// The columns of SampleBatch, filled row by row.
-struct DrawColumns {
-  std::vector<float> temperature, top_p, min_p;
-  std::vector<int32_t> top_k;
-  std::vector<int64_t> seed, draw;
-
-  void push(const SlotState& slot) {
-    const SamplingParams& params = slot.params();
-    temperature.push_back(params.temperature);
-    top_p.push_back(params.top_p);
-    min_p.push_back(params.min_p);
-    top_k.push_back(params.top_k);
-    seed.push_back(static_cast<int64_t>(params.seed));
-    draw.push_back(slot.output_count());
-  }
-  SampleBatch view() {
-    return {.temperature = vector_tensor(temperature),
-            .top_p = vector_tensor(top_p),
-            .min_p = vector_tensor(min_p),
-            .top_k = vector_tensor(top_k),
-            .seed = vector_tensor(seed),
-            .draw = vector_tensor(draw)};
-  }
-};
-
-// Log-probabilities of `next` under `logits`, with the n best of each row.
-std::vector<PositionLogprobs> look_up(Ops& ops, Tensor logits, std::vector<Token> next, int n) {
-  const auto rows = static_cast<int64_t>(next.size());
-  std::vector<float> chosen(next.size()), top_logprobs(next.size() * static_cast<size_t>(n));
-  std::vector<int32_t> rank(next.size()), top_ids(top_logprobs.size());
-  const Tensor ids = n ? host_tensor(top_ids.data(), DType::kI32, {rows, n}) : Tensor{};
-  const Tensor values = n ? host_tensor(top_logprobs.data(), DType::kF32, {rows, n}) : Tensor{};
-  ops.logprobs(vector_tensor(chosen), vector_tensor(rank), ids, values, logits,
-               vector_tensor(next));
-  std::vector<PositionLogprobs> out(next.size());
-  size_t entry = 0;
-  for (size_t r = 0; r < next.size(); ++r) {
-    out[r] = {.chosen = {next[r], chosen[r]}, .rank = rank[r], .top = {}};
-    out[r].top.reserve(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i, ++entry) {
-      out[r].top.push_back({top_ids[entry], top_logprobs[entry]});
-    }
-  }
-  return out;
+template <class T>
+void fill(Tensor to, const std::vector<T>& from) {
+  std::ranges::copy(from, to.as<T>());
 }
 
 }  // namespace
 
 Sampler::Sampler(int vocab, int max_slots, Ops& ops)
-    : vocab_(vocab), ops_(ops), slots_(static_cast<size_t>(max_slots)) {
-  SKIFF_CHECK(ops.device().kind == Device::kCpu, "the sampler's tables are host memory");
+    : vocab_(vocab),
+      ops_(ops),
+      slots_(static_cast<size_t>(max_slots)),
+      columns_(ops, column_bytes(max_slots)),
+      ids_(ops.device(), static_cast<size_t>(max_slots) * sizeof(Token)) {
+  // Memory of a device is planned ahead; the host's is taken when somebody asks.
+  if (ops.device() != Device{})
+    raw_ = Buffer(ops.device(), static_cast<size_t>(max_slots) * static_cast<size_t>(vocab) * 4);
 }
 
 void Sampler::open(const OpenSlot& slot) {
   const auto i = static_cast<size_t>(slot.slot);
   SKIFF_CHECK(slot.slot >= 0 && i < slots_.size(), "slot {} of {}", slot.slot, slots_.size());
-  slots_[i].emplace(slot);
+  slots_[i].emplace(Slot{.state = SlotState(slot)});
 }
 
-void Sampler::accept(int slot, std::span<const Token> tokens) {
-  for (const Token token : tokens) state(slot).accept(token);
+void Sampler::accept(int index, std::span<const Token> tokens) {
+  for (const Token token : tokens) slot(index).state.accept(token);
 }
 
-SlotState& Sampler::state(int slot) {
-  const auto i = static_cast<size_t>(slot);
-  SKIFF_CHECK(slot >= 0 && i < slots_.size() && slots_[i], "slot {} is not open", slot);
+const Sampler::Slot& Sampler::slot(int index) const {
+  const auto i = static_cast<size_t>(index);
+  SKIFF_CHECK(index >= 0 && i < slots_.size() && slots_[i], "slot {} is not open", index);
   return *slots_[i];
 }
 
-SampleOutput Sampler::sample(Tensor logits, std::span<const int> slots) {
-  SKIFF_CHECK_EQ(logits.rows(), static_cast<int64_t>(slots.size()));
+Sampler::Slot& Sampler::slot(int index) {
+  return const_cast<Slot&>(std::as_const(*this).slot(index));
+}
+
+bool Sampler::needs_pending(std::span<const int> slots) const {
+  return std::ranges::any_of(slots, [this](int i) {
+    const Slot& s = slot(i);
+    return s.pending > 0 && s.state.has_rules();
+  });
+}
+
+PendingDraw Sampler::start(Tensor logits, std::span<const int> slots) {
+  const auto rows = static_cast<int64_t>(slots.size());
+  SKIFF_CHECK(rows <= logits.rows(), "{} slots, {} rows", rows, logits.rows());
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
-  const std::vector<RawRows> raw = save_raw(logits, slots);
-  edit(logits, slots);
-  SampleOutput out{.tokens = draw(logits, slots), .logprobs = {}};
-  out.logprobs.resize(slots.size());
-  for (const RawRows& group : raw) report(group, out);
-  for (size_t r = 0; r < slots.size(); ++r) state(slots[r]).accept(out.tokens[r]);
+  SKIFF_CHECK(!needs_pending(slots), "a draw before the one that it depends on is finished");
+  turn_ = (turn_ + 1) % turns_.size();
+  turns_[turn_].reset();
+  logits = logits.row_range(0, rows);
+  EditList edits(vocab_);
+  for (const int i : slots) {
+    for (const Rule& rule : rules()) rule.apply(slot(i).state, edits);
+    edits.end_row();
+  }
+  PendingDraw draw{.slots = {slots.begin(), slots.end()}};
+  // The rules edit in place, while log-probabilities are of the raw logits and of a token not yet
+  // drawn. Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
+  std::vector<Tensor> raw;
+  int64_t saved = 0;
+  for (auto& [top, group] : logprob_groups(slots)) {
+    const bool as_they_are = edits.empty() && std::ssize(group) == rows;
+    raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
+    draw.logprobs.push_back({.rows = std::move(group), .top = top});
+  }
+  edit(logits, edits);
+  draw.tokens = ids_.view(DType::kI32, {rows});
+  draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
+  ops_.sample(draw.tokens, logits, draw_columns(slots));
+  for (size_t g = 0; g < raw.size(); ++g) {
+    PendingLogprobs& group = draw.logprobs[g];
+    group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(group.rows)});
+    for (size_t i = 0; i < group.rows.size(); ++i)
+      group.tokens.as<int32_t>()[i] = -1 - group.rows[i];
+    ops_.load_tokens(group.tokens, draw.tokens);
+    look_up(turns_[turn_], group, raw[g]);
+  }
+  ops_.copy(draw.host_tokens, draw.tokens);
+  for (const int i : slots) ++slot(i).pending;
+  return draw;
+}
+
+SampleOutput Sampler::finish(const PendingDraw& draw) {
+  const Token* tokens = draw.host_tokens.as<Token>();
+  SampleOutput out{.tokens = {tokens, tokens + draw.slots.size()}};
+  out.logprobs.resize(draw.slots.size());
+  for (const PendingLogprobs& group : draw.logprobs) {
+    std::vector<PositionLogprobs> found = read(group);
+    for (size_t i = 0; i < found.size(); ++i)
+      out.logprobs[static_cast<size_t>(group.rows[i])] = std::move(found[i]);
+  }
+  for (size_t r = 0; r < draw.slots.size(); ++r) {
+    slot(draw.slots[r]).state.accept(out.tokens[r]);
+    --slot(draw.slots[r]).pending;
+  }
   return out;
+}
+
+SampleOutput Sampler::sample(Tensor logits, std::span<const int> slots) {
+  const PendingDraw draw = start(logits, slots);
+  ops_.wait(ops_.mark());
+  return finish(draw);
 }
 
 std::vector<PositionLogprobs> Sampler::prompt_logprobs(Tensor logits, std::span<const Token> next,
                                                        int n) {
   SKIFF_CHECK_EQ(logits.rows(), static_cast<int64_t>(next.size()));
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
-  return look_up(ops_, logits, {next.begin(), next.end()}, clamp_top(n));
+  prompts_.reset();
+  PendingLogprobs group{.rows = std::vector<int32_t>(next.size()), .top = clamp_top(n)};
+  group.tokens = prompts_.take(DType::kI32, {std::ssize(next)});
+  std::ranges::copy(next, group.tokens.as<int32_t>());
+  look_up(prompts_, group, logits);
+  ops_.wait(ops_.mark());
+  return read(group);
 }
 
 int Sampler::clamp_top(int n) const { return std::clamp(n, 0, vocab_); }
 
-// The rules are about to edit the logits in place, while log-probabilities are of the raw ones
-// and of a token not yet drawn: so the rows in question are copied, grouped by how many of the
-// best are wanted, because Ops::logprobs takes one number for all its rows.
-std::vector<Sampler::RawRows> Sampler::save_raw(Tensor logits, std::span<const int> slots) {
-  std::map<int, std::vector<int32_t>> wanted;
-  int64_t count = 0;
+Sampler::Groups Sampler::logprob_groups(std::span<const int> slots) const {
+  Groups groups;
   for (size_t r = 0; r < slots.size(); ++r) {
-    const int n = state(slots[r]).params().logprobs;
-    if (n < 0) continue;
-    wanted[clamp_top(n)].push_back(static_cast<int32_t>(r));
-    ++count;
-  }
-  const size_t need = static_cast<size_t>(count * vocab_) * sizeof(float);
-  if (raw_.size() < need) raw_ = Buffer(ops_.device(), need);
-  std::vector<RawRows> groups;
-  size_t offset = 0;
-  for (auto& [top, rows] : wanted) {
-    const auto n = static_cast<int64_t>(rows.size());
-    const Tensor copy = raw_.view(DType::kF32, {n, vocab_}, offset);
-    offset += static_cast<size_t>(n * vocab_) * sizeof(float);
-    ops_.gather_rows(copy, logits, vector_tensor(rows));
-    groups.push_back({.top = top, .rows = std::move(rows), .logits = copy});
+    const int n = slot(slots[r]).state.params().logprobs;
+    if (n >= 0) groups[clamp_top(n)].push_back(static_cast<int32_t>(r));
   }
   return groups;
 }
 
-void Sampler::edit(Tensor logits, std::span<const int> slots) {
-  EditList edits(vocab_);
-  for (const int slot : slots) {
-    for (const Rule& rule : rules()) rule.apply(state(slot), edits);
-    edits.end_row();
-  }
-  if (!edits.empty()) ops_.edit_logits(logits, edits.view());
+// Copies of those rows, behind the `saved` that raw_ holds already.
+Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved) {
+  const size_t row = static_cast<size_t>(vocab_) * sizeof(float);
+  const size_t need = static_cast<size_t>(logits.rows()) * row;
+  if (raw_.size() < need) raw_ = Buffer(ops_.device(), need);
+  const auto n = std::ssize(rows);
+  const Tensor out = raw_.view(DType::kF32, {n, vocab_}, static_cast<size_t>(saved) * row);
+  const Tensor index = turns_[turn_].take(DType::kI32, {n});
+  fill(index, rows);
+  ops_.gather_rows(out, logits, index);
+  saved += n;
+  return out;
 }
 
-std::vector<Token> Sampler::draw(Tensor logits, std::span<const int> slots) {
-  DrawColumns columns;
-  for (const int slot : slots) columns.push(state(slot));
-  std::vector<Token> tokens(slots.size());
-  ops_.sample(vector_tensor(tokens), logits, columns.view());
-  return tokens;
+void Sampler::edit(Tensor logits, EditList& edits) {
+  if (edits.empty()) return;
+  LogitEdits list = edits.view();
+  for (Tensor* t : {&list.row_start, &list.token, &list.divide, &list.add}) {
+    const Tensor lasting = turns_[turn_].take(t->dtype, {t->rows()});
+    std::memcpy(lasting.data, t->data, static_cast<size_t>(t->rows()) * bytes(t->dtype));
+    *t = lasting;
+  }
+  ops_.edit_logits(logits, list);
 }
 
-void Sampler::report(const RawRows& group, SampleOutput& out) {
-  std::vector<Token> chosen;
-  for (const int32_t r : group.rows) chosen.push_back(out.tokens[static_cast<size_t>(r)]);
-  std::vector<PositionLogprobs> found = look_up(ops_, group.logits, std::move(chosen), group.top);
-  for (size_t i = 0; i < found.size(); ++i) {
-    out.logprobs[static_cast<size_t>(group.rows[i])] = std::move(found[i]);
+SampleBatch Sampler::draw_columns(std::span<const int> slots) {
+  const auto rows = std::ssize(slots);
+  columns_.begin();
+  SampleBatch batch{.temperature = columns_.take(DType::kF32, {rows}),
+                    .top_p = columns_.take(DType::kF32, {rows}),
+                    .min_p = columns_.take(DType::kF32, {rows}),
+                    .top_k = columns_.take(DType::kI32, {rows}),
+                    .seed = columns_.take(DType::kI64, {rows}),
+                    .draw = columns_.take(DType::kI64, {rows})};
+  for (size_t r = 0; r < slots.size(); ++r) {
+    const Slot& s = slot(slots[r]);
+    const SamplingParams& params = s.state.params();
+    batch.temperature.as<float>()[r] = params.temperature;
+    batch.top_p.as<float>()[r] = params.top_p;
+    batch.min_p.as<float>()[r] = params.min_p;
+    batch.top_k.as<int32_t>()[r] = params.top_k;
+    batch.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
+    batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending;
   }
+  columns_.send();
+  for (Tensor* t :
+       {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
+    *t = columns_.there(*t);
+  return batch;
+}
+
+// Log-probabilities of group.tokens under `logits`, with the best of each row.
+void Sampler::look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits) {
+  const auto rows = logits.rows();
+  group.logprob = memory.take(DType::kF32, {rows});
+  group.rank = memory.take(DType::kI32, {rows});
+  if (group.top > 0) {
+    group.top_ids = memory.take(DType::kI32, {rows, group.top});
+    group.top_logprobs = memory.take(DType::kF32, {rows, group.top});
+  }
+  ops_.logprobs(group.logprob, group.rank, group.top_ids, group.top_logprobs, logits, group.tokens);
+}
+
+std::vector<PositionLogprobs> Sampler::read(const PendingLogprobs& group) {
+  std::vector<PositionLogprobs> out(group.rows.size());
+  for (size_t r = 0; r < out.size(); ++r) {
+    out[r] = {.chosen = {group.tokens.as<int32_t>()[r], group.logprob.as<float>()[r]},
+              .rank = group.rank.as<int32_t>()[r],
+              .top = {}};
+    out[r].top.reserve(static_cast<size_t>(group.top));
+    for (int i = 0; i < group.top; ++i) {
+      const auto row = static_cast<int64_t>(r);
+      out[r].top.push_back(
+          {group.top_ids.row<int32_t>(row)[i], group.top_logprobs.row<float>(row)[i]});
+    }
+  }
+  return out;
 }
 
 }  // namespace skiff

@@ -7,12 +7,16 @@
 // What a sequence gets is a pure function of its params, its history and its logits: not of the
 // batch that it shares, nor of preemption, because the draw is numbered by the output index.
 #pragma once
+#include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "message/step.h"
-#include "ops/ops.h"
+#include "ops/pinned_arena.h"
+#include "ops/upload.h"
+#include "sample/rules.h"
 #include "sample/slot_state.h"
 
 namespace skiff {
@@ -23,8 +27,25 @@ struct SampleOutput {
   std::vector<std::optional<PositionLogprobs>> logprobs;  // set where the slot's params ask
 };
 
-// Owned and driven by the thread that drives `ops`, which must outlive it and whose device must
-// be the host.
+// Log-probabilities that were asked for, and where they will be: host memory, once waited for.
+struct PendingLogprobs {
+  std::vector<int32_t> rows;  // of the logits
+  int top = 0;
+  Tensor tokens, logprob, rank;  // [rows]
+  Tensor top_ids, top_logprobs;  // [rows, top]; empty where top is 0
+};
+
+// A draw that was asked for.
+struct PendingDraw {
+  std::vector<int> slots;
+  Tensor tokens;  // [slots] i32 where Ops computes: there before the host knows them
+  Tensor host_tokens;
+  std::vector<PendingLogprobs> logprobs;
+};
+
+// Owned and driven by the thread that drives `ops`, which must outlive it. What is pending may be
+// finished once Ops::wait has returned for a later mark, in the order in which it was started, and
+// at most two draws, and reports of prompts, may be pending.
 class Sampler {
  public:
   Sampler(int vocab, int max_slots, Ops& ops);
@@ -33,10 +54,17 @@ class Sampler {
   // history.size() - prompt_len. What the slot held before is forgotten.
   void open(const OpenSlot& slot);
 
-  // Draws one token per row and counts it into its slot, as if accept() had been called.
-  // logits f32 [rows, vocab] is scratch: the rules edit it in place. slots[r] is the open slot of
-  // row r; a slot stands at most once. Rows may be 0. To check drafts, call once per depth with
-  // the slots whose drafts have all come true so far: the outcome is what decoding would give.
+  // Whether a draw for these slots must know tokens of a draw still pending, which is then to be
+  // finished first.
+  bool needs_pending(std::span<const int> slots) const;
+
+  // Draws one token per row and counts it into its slot. logits f32 [rows, vocab] is scratch: the
+  // rules edit it in place. slots[r] is the open slot of row r; a slot stands at most once. Rows
+  // may be fewer than logits has; they are the first. To check drafts, call once per depth with the
+  // slots whose drafts have all come true so far: the outcome is what decoding would give.
+  PendingDraw start(Tensor logits, std::span<const int> slots);
+  SampleOutput finish(const PendingDraw& draw);
+  // Both, and the waiting between them.
   SampleOutput sample(Tensor logits, std::span<const int> slots);
 
   // Counts tokens that came from elsewhere into an open slot's output.
@@ -44,27 +72,36 @@ class Sampler {
 
   // For each row of logits [rows, vocab] the known token that follows it, and the n best (clamped
   // to [0, vocab]; kAllLogprobs means all). next.size() == rows; logits are left as they are.
+  // Waits for the answer.
   std::vector<PositionLogprobs> prompt_logprobs(Tensor logits, std::span<const Token> next, int n);
 
  private:
-  // Copies of the rows that want the same number of best tokens.
-  struct RawRows {
-    int top = 0;
-    std::vector<int32_t> rows;
-    Tensor logits;
+  struct Slot {
+    SlotState state;
+    int pending = 0;  // draws started and not finished
   };
+  using Groups = std::map<int, std::vector<int32_t>>;  // rows by how many of the best they want
 
-  SlotState& state(int slot);
+  const Slot& slot(int index) const;
+  Slot& slot(int index);
   int clamp_top(int n) const;
-  std::vector<RawRows> save_raw(Tensor logits, std::span<const int> slots);
-  void edit(Tensor logits, std::span<const int> slots);
-  std::vector<Token> draw(Tensor logits, std::span<const int> slots);
-  void report(const RawRows& group, SampleOutput& out);
+  Groups logprob_groups(std::span<const int> slots) const;
+  Tensor raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved);
+  void edit(Tensor logits, EditList& edits);
+  SampleBatch draw_columns(std::span<const int> slots);
+  void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
+  static std::vector<PositionLogprobs> read(const PendingLogprobs& group);
 
   int vocab_;
   Ops& ops_;
-  std::vector<std::optional<SlotState>> slots_;
-  Buffer raw_;  // what RawRows::logits point into; grows to the largest need
+  std::vector<std::optional<Slot>> slots_;
+  Upload columns_;  // of SampleBatch
+  Buffer ids_;      // [max_slots] i32: tokens drawn last, where Ops computes
+  Buffer raw_;      // rows of logits as they were before the rules
+  // What goes to and comes from Ops in a draw, taken in turns.
+  std::array<PinnedArena, 3> turns_;
+  size_t turn_ = 0;
+  PinnedArena prompts_;
 };
 
 }  // namespace skiff

@@ -27,6 +27,11 @@ void SlotState::accept(Token token) {
   ++output_count_;
 }
 
+bool SlotState::has_rules() const {
+  return counting_ || !params_.bad_words.empty() || !params_.logit_bias.empty() ||
+         output_count_ < params_.min_tokens;
+}
+
 bool SlotState::ends_with(std::span<const Token> tokens) const {
   SKIFF_CHECK(tokens.size() <= tail_max_);
   if (tokens.size() > tail_.size()) return false;

@@ -18,6 +18,8 @@ class SlotState {
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // one more output token
 
+  // May a rule of sample/rules.h ever change its logits? Then each draw must know the one before.
+  bool has_rules() const;
   const SamplingParams& params() const { return params_; }
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   const std::unordered_map<Token, Count>& counts() const { return counts_; }

@@ -8,7 +8,8 @@ namespace {
 using Time = Admission::Time;
 
 Time at(double seconds) {
-  return Time{} + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
+  return Time{} +
+         std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
 }
 
 TEST(Admission, TheFirstToWaitAlwaysMay) {
@@ -52,8 +53,9 @@ TEST(Admission, RetryAfterStaysBetweenASecondAndAMinute) {
   Admission book({});
   EXPECT_EQ(book.retry_seconds(at(0)), 1);
   for (int i = 0; i < 1000; ++i) book.waits(at(0), 1000);
-  EXPECT_EQ(book.retry_seconds(at(0)), 1);   // nothing is known yet
-  EXPECT_EQ(book.retry_seconds(at(20)), 15);  // as long as nothing has moved, faded: 30 (1 - 1/e^(2/3))
+  EXPECT_EQ(book.retry_seconds(at(0)), 1);  // nothing is known yet
+  EXPECT_EQ(book.retry_seconds(at(20)),
+            15);  // as long as nothing has moved, faded: 30 (1 - 1/e^(2/3))
   book.admitted(at(20), 1000);
   EXPECT_EQ(book.retry_seconds(at(20)), 60);
 }

@@ -328,13 +328,12 @@ double EngineService::Impl::seconds_allowed(const Active& active) const {
 // With mutex held.
 void EngineService::Impl::set_deadline(Active& active) {
   const auto after = [&](double seconds) {
-    return active.arrived + std::chrono::duration_cast<Clock::duration>(
-                                std::chrono::duration<double>(seconds));
+    return active.arrived +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   };
   deadlines.erase({active.deadline, active.id});
   active.deadline = kNever;
-  if (const double allowed = seconds_allowed(active); allowed > 0)
-    active.deadline = after(allowed);
+  if (const double allowed = seconds_allowed(active); allowed > 0) active.deadline = after(allowed);
   if (const double wait = admission.limits().waiting_seconds; active.waiting && wait >= 0)
     active.deadline = std::min(active.deadline, after(wait));
   if (active.deadline != kNever) deadlines.emplace(active.deadline, active.id);
@@ -353,24 +352,24 @@ std::shared_ptr<Active> EngineService::Impl::take_expired(Clock::time_point now,
   if (deadlines.empty() || deadlines.begin()->first > now) return nullptr;
   const auto active = requests.at(deadlines.begin()->second);
   const double waited = seconds(now - active->arrived), allowed = seconds_allowed(*active);
-  for (const Sequence& sequence : active->sequences)
-    open->push_back(places.erase(sequence.id) > 0);
+  for (const Sequence& sequence : active->sequences) open->push_back(places.erase(sequence.id) > 0);
   close(*active);
   why->finish = Finish::kExhausted;
   why->usage = active->usage;
   if (allowed > 0 && waited >= allowed) {
     why->refusal = Refusal::kTimeout;
-    why->why = fmt::format("the request was not done within its timeout of {} s; {} tokens were "
-                           "generated",
-                           allowed, active->usage.completion);
+    why->why = fmt::format(
+        "the request was not done within its timeout of {} s; {} tokens were "
+        "generated",
+        allowed, active->usage.completion);
     return active;
   }
   why->refusal = Refusal::kWaitingTime;
   why->retry_seconds = admission.retry_seconds(now);
-  why->why = fmt::format("the request waited {} s, the most it may, without getting a place; {} "
-                         "others with {} prompt tokens wait",
-                         admission.limits().waiting_seconds, admission.waiting(),
-                         admission.waiting_tokens());
+  why->why = fmt::format(
+      "the request waited {} s, the most it may, without getting a place; {} "
+      "others with {} prompt tokens wait",
+      admission.limits().waiting_seconds, admission.waiting(), admission.waiting_tokens());
   return active;
 }
 

@@ -48,7 +48,7 @@ TEST(InfoRoutes, MetricsCount) {
   for (const char* line :
        {"fastdeploy:requests_number{model_name=\"echo\"} 1\n",
         "fastdeploy:request_success_total{finished_reason=\"stop\",model_name=\"echo\"} 2\n",
-        "vllm:request_success_total{finished_reason=\"stop\",model_name=\"echo\"} 2\n",
+        "vllm:request_success_total{finished_reason=\"stop\",model_name=\"echo\",engine=\"0\"} 2\n",
         "fastdeploy:prompt_tokens_total{model_name=\"echo\"} 10\n",
         "fastdeploy:generation_tokens_total{model_name=\"echo\"} 10\n",
         "fastdeploy:time_to_first_token_seconds_count{model_name=\"echo\"} 2\n",

@@ -54,9 +54,9 @@ Names all_aliases() {
 }  // namespace
 
 const std::vector<double>& first_token_bounds() {
-  static const std::vector<double> bounds{
-      .001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75, 1,    2.5,
-      5,    7.5,  10,  20,  40,  60,  80,  160, 320, 640, 1280, 2560};
+  static const std::vector<double> bounds{.001, .005, .01, .02, .04, .06,  .08, .1, .25,
+                                          .5,   .75,  1,   2.5, 5,   7.5,  10,  20, 40,
+                                          60,   80,   160, 320, 640, 1280, 2560};
   return bounds;
 }
 
@@ -67,7 +67,7 @@ const std::vector<double>& token_bounds() {
 }
 
 const std::vector<double>& latency_bounds() {
-  static const std::vector<double> bounds{.01, .05, .1, .3, .5, .8,  1,   1.5, 2,   2.5,  5,   10,
+  static const std::vector<double> bounds{.01, .05, .1, .3, .5, .8, 1,   1.5, 2,   2.5, 5,    10,
                                           15,  20,  30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
   return bounds;
 }

@@ -48,25 +48,14 @@ double value_of(const std::string& text, const std::string& series) {
 
 Metrics make_metrics() { return Metrics("m", {{"block_size", "64"}, {"num_gpu_blocks", "7"}}); }
 
-const char* const kGauges[] = {"num_requests_running",
-                               "num_requests_waiting",
-                               "num_waiting_tokens",
-                               "num_events_queued",
-                               "gpu_cache_usage_perc",
-                               "batch_size",
-                               "max_batch_size",
-                               "available_batch_size",
-                               "available_gpu_block_num",
-                               "free_gpu_block_num",
-                               "max_gpu_block_num",
-                               "available_gpu_resource",
-                               "cache_config_info",
-                               "hit_req_rate",
-                               "hit_token_rate",
-                               "cpu_hit_token_rate",
-                               "gpu_hit_token_rate",
-                               "first_token_latency",
-                               "infer_latency"};
+const char* const kGauges[] = {
+    "num_requests_running", "num_requests_waiting", "num_waiting_tokens",
+    "num_events_queued",    "gpu_cache_usage_perc", "batch_size",
+    "max_batch_size",       "available_batch_size", "available_gpu_block_num",
+    "free_gpu_block_num",   "max_gpu_block_num",    "available_gpu_resource",
+    "cache_config_info",    "hit_req_rate",         "hit_token_rate",
+    "cpu_hit_token_rate",   "gpu_hit_token_rate",   "first_token_latency",
+    "infer_latency"};
 const char* const kCounters[] = {"requests_number",
                                  "requests_number_total",
                                  "request_success_total",
@@ -157,23 +146,18 @@ TEST(MetricsTest, EveryNameHasItsType) {
 TEST(MetricsTest, FastDeploysBoundsAreThereAndTheTailsAreLonger) {
   const std::vector<double> first_token{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1};
   const std::vector<double> token{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1};
-  const std::vector<double> latency{.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,  15,  20,
+  const std::vector<double> latency{.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                     30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
   std::vector<double> count;
   for (double decade = 1; decade <= 10000; decade *= 10)
     for (double step : {1., 2., 5.})
       if (step * decade <= 33792) count.push_back(step * decade);
   const std::map<std::string, std::vector<double>> bounds{
-      {"time_to_first_token_seconds", first_token},
-      {"time_per_output_token_seconds", token},
-      {"e2e_request_latency_seconds", latency},
-      {"request_inference_time_seconds", latency},
-      {"request_queue_time_seconds", latency},
-      {"request_prefill_time_seconds", latency},
-      {"request_decode_time_seconds", latency},
-      {"request_prompt_tokens", count},
-      {"request_generation_tokens", count},
-      {"request_params_max_tokens", count}};
+      {"time_to_first_token_seconds", first_token}, {"time_per_output_token_seconds", token},
+      {"e2e_request_latency_seconds", latency},     {"request_inference_time_seconds", latency},
+      {"request_queue_time_seconds", latency},      {"request_prefill_time_seconds", latency},
+      {"request_decode_time_seconds", latency},     {"request_prompt_tokens", count},
+      {"request_generation_tokens", count},         {"request_params_max_tokens", count}};
   Metrics metrics = make_metrics();
   metrics.request_received(1, 1, 1);
   const std::string text = metrics.text({});
@@ -191,8 +175,8 @@ TEST(MetricsTest, LabelsTellWhoAndHow) {
   EXPECT_THAT(text, HasSubstr("fastdeploy:cache_config_info{block_size=\"64\",model_name=\"m\","
                               "num_gpu_blocks=\"7\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 0\n"));
-  for (const char* reason : {"concurrency", "waiting_tokens", "waiting_time", "timeout",
-                             "never_fits", "stopping"})
+  for (const char* reason :
+       {"concurrency", "waiting_tokens", "waiting_time", "timeout", "never_fits", "stopping"})
     EXPECT_THAT(text, HasSubstr(fmt::format("reason=\"{}\"}} 0\n", reason)));
 }
 
@@ -233,11 +217,13 @@ TEST(MetricsTest, StepsAreFollowed) {
     }
   }
   const std::string text = metrics.text(now);
-  EXPECT_EQ(value_of(text, "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
-                           "le=\"256\"}"),
+  EXPECT_EQ(value_of(text,
+                     "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
+                     "le=\"256\"}"),
             0);
-  EXPECT_EQ(value_of(text, "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
-                           "le=\"512\"}"),
+  EXPECT_EQ(value_of(text,
+                     "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
+                     "le=\"512\"}"),
             3);
 }
 
@@ -341,7 +327,8 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
   for (const std::string& query : queries) {
     const auto names = names_in(query);
     EXPECT_FALSE(names.empty()) << query;
-    for (const std::string& name : names) EXPECT_TRUE(series.contains(name)) << name << " " << query;
+    for (const std::string& name : names)
+      EXPECT_TRUE(series.contains(name)) << name << " " << query;
   }
 }
 

@@ -301,10 +301,10 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
   auto place = front.gate.enter();
   if (!place)
-    return refuse(retry_later(
-        api_error(429,
-                  fmt::format("Too many requests, current max concurrency is {}", front.gate.most())),
-        front.service.refused(Refusal::kConcurrency)));
+    return refuse(
+        retry_later(api_error(429, fmt::format("Too many requests, current max concurrency is {}",
+                                               front.gate.most())),
+                    front.service.refused(Refusal::kConcurrency)));
   const auto overloaded = [&](std::span<const Prepared> prompts) {
     const auto overload = front.service.overloaded(prompts);
     if (overload) refuse(retry_later(api_error(429, overload->why), overload->retry_seconds));

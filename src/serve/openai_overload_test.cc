@@ -140,8 +140,7 @@ TEST(OpenAiOverload, ARequestsTimeIsBoundedBeforeItsReplyBegins) {
 TEST(OpenAiOverload, ARequestsTimeIsBoundedInAStream) {
   BoundedServer server({.request_seconds = 0.2});
   server.echo.engine.turn_microseconds = 5000;
-  const auto late =
-      server.complete({{"prompt", "ab"}, {"ignore_eos", true}, {"stream", true}});
+  const auto late = server.complete({{"prompt", "ab"}, {"ignore_eos", true}, {"stream", true}});
   EXPECT_EQ(late.status, 200);
   const auto events = sse_events(late.body);
   ASSERT_GE(events.size(), 3u);

@@ -124,8 +124,8 @@ HttpHooks Server::Impl::hooks() {
   };
   hooks.at_once = [this](const HttpRequest& request) {
     const auto now = current();
-    return now->router.is_probe(request) || (now->front && now->front->is_full() &&
-                                             now->router.generates(request));
+    return now->router.is_probe(request) ||
+           (now->front && now->front->is_full() && now->router.generates(request));
   };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;

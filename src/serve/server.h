@@ -29,7 +29,7 @@ struct ServerConfig {
   SamplingDefaults defaults;
   int max_concurrency = 512;              // generation requests at a time; more are answered 429
   double stream_idle_seconds = 15;        // silence before a keep-alive comment in a stream
-  bool refuse_unknown_fields = false;      // 400 for a field that the API does not have
+  bool refuse_unknown_fields = false;     // 400 for a field that the API does not have
   std::vector<std::string> api_keys;      // any one opens every route; empty: none is asked for
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/load_error.h"
+#include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
@@ -18,25 +19,52 @@ size_t bytes_of(const Tensor& t) {
 }  // namespace
 
 Buffer::Buffer(Device device, size_t bytes) : size_(bytes), device_(device) {
-  SKIFF_CHECK(device.kind == Device::kCpu, "this build has no CUDA backend");
   if (bytes == 0) return;
+  if (device.kind == Device::kCuda) {
+    data_ = allocate_on_device(device, bytes);
+    if (data_) return;
+    const DeviceMemory memory = device_memory(device);
+    fail_load("cannot allocate {} bytes on CUDA device {}: {} of {} bytes are free", bytes,
+              device.index, memory.free, memory.total);
+  }
   data_ = static_cast<std::byte*>(std::aligned_alloc(kTensorAlign, round_up(bytes)));
   if (!data_) fail_load("cannot allocate {} bytes of host memory", bytes);
+}
+
+Buffer Buffer::pinned(size_t bytes) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  buffer.data_ = allocate_pinned(bytes);
+  if (!buffer.data_) fail_load("cannot allocate {} bytes of page-locked host memory", bytes);
+  buffer.size_ = bytes;
+  buffer.pinned_ = true;
+  return buffer;
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      device_(other.device_) {}
+      device_(other.device_),
+      pinned_(other.pinned_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(device_, other.device_);
+  std::swap(pinned_, other.pinned_);
   return *this;
 }
 
-Buffer::~Buffer() { std::free(data_); }
+Buffer::~Buffer() {
+  if (!data_) return;
+  if (device_.kind == Device::kCuda) {
+    free_on_device(data_);
+  } else if (pinned_) {
+    free_pinned(data_);
+  } else {
+    std::free(data_);
+  }
+}
 
 Tensor Buffer::view(DType dtype, std::initializer_list<int64_t> shape, size_t byte_offset) const {
   Tensor t = host_tensor(data_ + byte_offset, dtype, shape);

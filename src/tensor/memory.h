@@ -14,6 +14,10 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Device device, size_t bytes);
+  // Host memory that devices copy from and to while they work (see tensor/device_memory.h). They
+  // can also read and write it in place, slowly. There is less of it: not for what is large and
+  // long-lived.
+  static Buffer pinned(size_t bytes);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -25,6 +29,7 @@ class Buffer {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   Device device_;
+  bool pinned_ = false;
 };
 
 // One step's activations. take() only bumps a pointer, so the same plan gets the same

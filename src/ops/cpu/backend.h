@@ -11,6 +11,7 @@
 #include "ops/cpu/panels.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/threadpool.h"
+#include "ops/host_ops.h"
 
 namespace skiff::cpu {
 
@@ -26,12 +27,11 @@ struct Group {
   int64_t expert = 0;
 };
 
-class CpuOps final : public Ops {
+class CpuOps final : public HostOps {
  public:
   explicit CpuOps(const CpuOptions& options);
 
   std::string_view name() const override { return "cpu"; }
-  Device device() const override { return {}; }
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch) override;

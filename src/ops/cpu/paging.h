@@ -20,9 +20,10 @@ inline std::byte* cache_data(const Tensor& cache, int64_t row) {
   return static_cast<std::byte*>(cache.data) + static_cast<size_t>(at) * bytes(cache.dtype);
 }
 
+// One for each row that is no padding.
 inline std::vector<int32_t> sequence_of_rows(const RaggedBatch& batch) {
-  std::vector<int32_t> out(static_cast<size_t>(batch.num_tokens));
   const int32_t* start = batch.row_start.as<int32_t>();
+  std::vector<int32_t> out(static_cast<size_t>(start[batch.num_seqs]));
   for (int s = 0; s < batch.num_seqs; ++s)
     for (int32_t r = start[s]; r < start[s + 1]; ++r) out[static_cast<size_t>(r)] = s;
   return out;

@@ -51,7 +51,7 @@ void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec
   const float* turns = rope_table(spec.rope, batch);
   const std::vector<int32_t> sequences = sequence_of_rows(batch);
 
-  parallel_rows(batch.num_tokens, qkv.cols(), [&](int64_t begin, int64_t end, int thread) {
+  parallel_rows(std::ssize(sequences), qkv.cols(), [&](int64_t begin, int64_t end, int thread) {
     float* scratch = thread_scratch_[static_cast<size_t>(thread)].take<float>(q_cols + kv_cols);
     for (int64_t r = begin; r < end; ++r) {
       float* x = qkv.dtype == DType::kF32 ? qkv.row<float>(r) : scratch;

@@ -1,14 +1,13 @@
 // ops/reference/reference_ops.h -- the slow, obvious Ops that judges every other. One thread,
 // sums in double, every result rounded once. Methods are grouped in files by kind.
 #pragma once
-#include "ops/ops.h"
+#include "ops/host_ops.h"
 
 namespace skiff::reference {
 
-class ReferenceOps final : public Ops {
+class ReferenceOps final : public HostOps {
  public:
   std::string_view name() const override { return "reference"; }
-  Device device() const override { return {}; }
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
   void begin_step(const RaggedBatch&) override {}

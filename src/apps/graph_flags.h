@@ -1,0 +1,11 @@
+// apps/graph_flags.h -- FastDeploy's flags about CUDA graphs.
+#pragma once
+#include "apps/args.h"
+#include "engine/llm.h"
+
+namespace skiff {
+
+// --use-cudagraph and --graph-optimization-config. Throws LoadError with the key and the value.
+void read_graphs(const Args& args, EngineConfig& config);
+
+}  // namespace skiff

@@ -1,0 +1,180 @@
+#include "ops/cuda/attention/attend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "ops/cuda/attention/args_of.h"
+#include "ops/cuda/attention/attend_kernels.h"
+#include "ops/cuda/attention/maps.h"
+#include "ops/cuda/check.h"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr size_t kMaxShapes = 8;  // kinds of layers
+
+int processors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "asking for the current device");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "counting multiprocessors");
+  return count;
+}
+
+PlanLayout layout_for(const Attention::Limits& limits) {
+  return plan_layout(decode_blocks_per_processor(64) * processors(), limits.max_seqs,
+                     limits.max_tokens);
+}
+
+size_t parts_bytes(const PlanLayout& layout) {
+  return 2 * static_cast<size_t>(layout.blocks) * decode_part_bytes();
+}
+size_t arrived_bytes(const PlanLayout& layout) {
+  return (static_cast<size_t>(layout.blocks) * sizeof(int32_t) + 255) / 256 * 256;
+}
+
+AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
+                   const KvLayer& kv) {
+  SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
+  SKIFF_CHECK_EQ(out.cols(), q.cols());
+  SKIFF_CHECK(out.dtype == q.dtype);
+  check_head_dim(spec);
+  return {.rows = rows_of(batch),
+          .cache = cache_of(kv),
+          .out = out.data,
+          .q = q.data,
+          .out_stride = out.row_stride,
+          .q_stride = q.row_stride,
+          .bf16 = is_bf16(q),
+          .group = spec.heads / spec.kv_heads,
+          .head_dim = spec.head_dim,
+          .window = spec.window,
+          .scale = 1 / std::sqrt(static_cast<float>(spec.head_dim))};
+}
+
+// What the kernels that read the cache through the copy engine take.
+bool has_fast_kernels(const AttendArgs& a) {
+  const bool aligned = a.q_stride % 8 == 0 && a.out_stride % 8 == 0 &&
+                       reinterpret_cast<uintptr_t>(a.q) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(a.out) % 16 == 0;
+  const int page = a.cache.page_size;
+  return a.bf16 && a.cache.bf16 && aligned && a.group <= kPackedRows &&
+         (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) &&
+         (page == 16 || page == 32 || page % kTile == 0);
+}
+
+bool capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "asking whether a graph is being captured");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
+Attention::Bytes Attention::bytes(const Limits& limits) {
+  const PlanLayout layout = layout_for(limits);
+  const size_t plans = kMaxShapes * layout.bytes();
+  return {.device = parts_bytes(layout) + arrived_bytes(layout) + plans, .pinned = 2 * plans};
+}
+
+Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
+                     cudaStream_t stream)
+    : layout_(layout_for(limits)),
+      processors_(processors()),
+      parts_(device),
+      plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
+      pinned_(pinned),
+      arrived_(reinterpret_cast<int32_t*>(device + parts_bytes(layout_))) {
+  check(cudaMemsetAsync(arrived_, 0, arrived_bytes(layout_), stream), "clearing counters");
+  for (cudaEvent_t& event : copied_) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  }
+}
+
+Attention::~Attention() {
+  for (cudaEvent_t event : copied_) cudaEventDestroy(event);
+}
+
+void Attention::send(size_t index, const RaggedBatch& batch, cudaStream_t stream) {
+  Planned& p = planned_[index];
+  std::byte* host = pinned_ + (static_cast<size_t>(buffer_) * kMaxShapes + index) * layout_.bytes();
+  const size_t used = make_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host);
+  p.prefill_tiles = reinterpret_cast<const PlanHead*>(host)->prefill_tiles;
+  check(cudaMemcpyAsync(device_plan(index), host, used, cudaMemcpyHostToDevice, stream),
+        "copying an attention plan");
+}
+
+void Attention::begin_step(const RaggedBatch& batch, cudaStream_t stream) {
+  buffer_ ^= 1;
+  cudaEvent_t copied = copied_[static_cast<size_t>(buffer_)];
+  check(cudaEventSynchronize(copied), "waiting for an attention plan's copy");
+  for (size_t i = 0; i < planned_.size(); ++i) send(i, batch, stream);
+  check(cudaEventRecord(copied, stream), "recording an event");
+}
+
+// The plan of a kind of layer; made now if this is the first such layer.
+size_t Attention::plan_for(const PlanShape& shape, const RaggedBatch& batch, cudaStream_t stream) {
+  const auto known = std::ranges::find(planned_, shape, &Planned::shape);
+  size_t index = static_cast<size_t>(known - planned_.begin());
+  if (known == planned_.end()) {
+    if (capturing(stream)) {
+      throw std::logic_error("attention of a new shape in a captured graph: run one step before");
+    }
+    if (planned_.size() < kMaxShapes) {
+      planned_.push_back({shape});
+    } else {
+      index = oldest_++ % kMaxShapes;
+      if (planned_[index].captured) {
+        throw std::logic_error("more kinds of attention layers than the CUDA backend plans for");
+      }
+      planned_[index] = {shape};
+    }
+    cudaEvent_t copied = copied_[static_cast<size_t>(buffer_)];
+    check(cudaEventSynchronize(copied), "waiting for an attention plan's copy");
+    send(index, batch, stream);
+    check(cudaEventRecord(copied, stream), "recording an event");
+  }
+  planned_[index].captured |= capturing(stream);
+  return index;
+}
+
+void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
+                       const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream) {
+  if (batch.num_tokens == 0) return;
+  const AttendArgs args = args_of(out, q, spec, batch, kv);
+  if (!has_fast_kernels(args)) return start_generic(args, stream);
+  const size_t index =
+      plan_for({.kv_heads = spec.kv_heads,
+                .group = args.group,
+                .window = spec.window,
+                .blocks = processors_ * decode_blocks_per_processor(spec.head_dim)},
+               batch, stream);
+  const std::byte* plan = device_plan(index);
+  const CacheMaps maps = cache_maps(args.cache, kv.k.rows());
+  const float scale_log2 = args.scale * 1.44269504088896f;
+  start_decode(
+      {.args = args,
+       .plan = {.head = reinterpret_cast<const PlanHead*>(plan),
+                .block_share = reinterpret_cast<const int32_t*>(plan + layout_.block_share()),
+                .shares = reinterpret_cast<const DecodeShare*>(plan + layout_.shares())},
+       .scale_log2 = scale_log2,
+       .blocks = planned_[index].shape.blocks,
+       .parts = parts_,
+       .arrived = arrived_},
+      maps.k, maps.v, stream);
+  if (planned_[index].prefill_tiles == 0) return;
+  start_prefill({.args = args,
+                 .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill()),
+                 .count = planned_[index].prefill_tiles,
+                 .scale_log2 = scale_log2,
+                 .beside = true},
+                maps.k, maps.v, stream);
+}
+
+void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,
+                        const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream) {
+  if (batch.num_tokens > 0) start_generic(args_of(out, q, spec, batch, kv), stream);
+}
+
+}  // namespace skiff::cuda

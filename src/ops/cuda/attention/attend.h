@@ -1,0 +1,78 @@
+// ops/cuda/attention/attend.h -- attention over the paged cache.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "arch/spec.h"
+#include "ops/batch.h"
+#include "ops/cuda/attention/plan.h"
+
+namespace skiff::cuda {
+
+// Ops::gqa_attend. Sequences with few rows go to a split-KV kernel, the others to a prefill kernel,
+// whatever those do not take (f32, odd head sizes or pages) to a generic one.
+//
+// What a row's result depends on, bit for bit. Always: its position, its query, its context. In the
+// generic and prefill kernels nothing else. In the split-KV kernel also on where its context is cut
+// into shares, which follows from the lengths of all sequences of the step. The same step gives the
+// same bits every time: no order of arrival enters any result.
+//
+// Graphs. In a step where every sequence has at most one row, the launches depend on the spec, on
+// num_seqs and on num_tokens only; lengths are read from device memory that begin_step() fills, in
+// stream order, outside any captured graph. A layer's first attend() outside a capture must come
+// before the first inside one.
+//
+// Driven by one thread at a time, and on one stream.
+class Attention {
+ public:
+  struct Limits {
+    int max_seqs = 0, max_tokens = 0;
+  };
+  // What an Attention needs of memory, the device's and pinned memory of the host, aligned to 256.
+  struct Bytes {
+    size_t device = 0, pinned = 0;
+  };
+  static Bytes bytes(const Limits& limits);
+
+  // Any contents will do; the memory must outlive the object.
+  Attention(const Limits& limits, std::byte* device, std::byte* pinned, cudaStream_t stream);
+  ~Attention();
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  // Plans the step for every kind of layer seen so far. May run ahead of the device by one step;
+  // waits only for the copy of the last step but one.
+  void begin_step(const RaggedBatch& batch, cudaStream_t stream);
+  // Padding rows of `out` become zeros. `batch` is begin_step's.
+  void attend(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
+              const KvLayer& kv, cudaStream_t stream);
+
+ private:
+  struct Planned {
+    PlanShape shape;
+    int prefill_tiles = 0;
+    bool captured = false;  // a graph reads this plan's memory
+  };
+  size_t plan_for(const PlanShape& shape, const RaggedBatch& batch, cudaStream_t stream);
+  void send(size_t index, const RaggedBatch& batch, cudaStream_t stream);
+  std::byte* device_plan(size_t index) const { return plans_ + index * layout_.bytes(); }
+
+  PlanLayout layout_;
+  int processors_;
+  std::byte *parts_, *plans_, *pinned_;
+  int32_t* arrived_;
+  std::vector<Planned> planned_;
+  size_t oldest_ = 0;  // which plan makes room next
+  int buffer_ = 0;     // the half of pinned_ that this step uses
+  std::array<cudaEvent_t, 2> copied_{};
+};
+
+// The generic kernel alone: any mixture of f32 and bf16, any head_dim that is a even number up to
+// 256, any page size and window; f32 throughout.
+void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,
+                        const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream);
+
+}  // namespace skiff::cuda

@@ -1,0 +1,64 @@
+// ops/cuda/attention/attend_kernels.h -- the launches behind Attention.
+#pragma once
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "ops/cuda/attention/args.h"
+#include "ops/cuda/attention/plan.h"
+
+namespace skiff::cuda {
+
+struct AttendArgs {
+  Rows rows;
+  CacheArgs cache;
+  void* out;
+  const void* q;
+  int64_t out_stride, q_stride;  // elements
+  bool bf16;                     // out and q
+  int group, head_dim, window;   // group: query heads per kv head
+  float scale;                   // of scores
+};
+
+// Any mixture of f32 and bf16, any head_dim that is a even number up to 256, any page size and
+// window; f32 throughout. A row's result depends on its position, its query and its context only,
+// bit for bit. Padding rows get zeros.
+void start_generic(const AttendArgs& args, cudaStream_t stream);
+
+// A plan (plan.h) in device memory.
+struct PlanArgs {
+  const PlanHead* head;
+  const int32_t* block_share;
+  const DecodeShare* shares;
+};
+
+// The shares of the plan, bf16 throughout, head_dim 64, 128 or 256, pages of 16, 32 or a multiple
+// of 64 positions; zeros to padding rows. The maps show the caches of keys and values in boxes of
+// (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of decode_part_bytes()
+// per block, `arrived` a zero per block, which is zero again afterwards.
+struct DecodeArgs {
+  AttendArgs args;
+  PlanArgs plan;
+  float scale_log2;  // scale / log(2)
+  int blocks;
+  std::byte* parts;
+  int32_t* arrived;
+};
+size_t decode_part_bytes();
+int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
+void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
+                  cudaStream_t stream);
+
+// The first `count` prefill tiles of a plan; shapes as for decoding. Weights of values are rounded
+// to bf16. `beside`: the kernel before this one in the stream is the same step's start_decode, and
+// need not be waited for.
+struct PrefillArgs {
+  AttendArgs args;
+  const PrefillTile* tiles;
+  int count;
+  float scale_log2;
+  bool beside;
+};
+void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensorMap& v,
+                   cudaStream_t stream);
+
+}  // namespace skiff::cuda

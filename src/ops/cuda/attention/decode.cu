@@ -1,0 +1,505 @@
+// Attention of few rows over long context: split-KV by equal shares (plan.h). Blocks are
+// persistent. One warp keeps the copy engine busy; four work on a quarter of every tile each, 16
+// positions, with softmaxes of their own that meet only at the end of a head. The query vectors of
+// a kv head are the 16 rows of a matrix product. Probabilities go into the second product as two
+// bf16 numbers, so that they lose nothing: the kernel waits for memory, not for the tensor cores.
+#include <cmath>
+
+#include "ops/cuda/attention/attend_kernels.h"
+#include "ops/cuda/attention/hopper.cuh"
+#include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/launch.cuh"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kComputing = 32 * kWarps;
+constexpr int kThreads = kComputing + 32;
+constexpr int kHalf = 8;  // rows of a matrix product come in two halves
+constexpr unsigned kAll = 0xffffffff;
+constexpr int kComputeBarrier = 1;
+
+template <int kDim>
+struct Shape {
+  static constexpr int kStages = kDim == 64 ? 6 : 3;
+  static constexpr int kBlocks = kDim == 256 ? 1 : 2;  // per multiprocessor
+  static constexpr int kTileBytes = kTile * kDim * 2;  // of keys, or of values
+};
+
+template <int kDim>
+struct Shared {
+  uint8_t k[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  uint8_t v[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  float o[kWarps][kHalf][kDim];
+  float top[kWarps][kPackedRows], sum[kWarps][kPackedRows];
+  uint64_t full[Shape<kDim>::kStages], empty[Shape<kDim>::kStages];
+  int last;
+};
+
+// A run of tiles of one kv head: what the line of tiles gives a block at once.
+struct Run {
+  DecodeShare share;
+  int head, first, tiles;  // first: tile of the share
+};
+
+// Walks the tiles that the plan gives this block.
+class Walk {
+ public:
+  __device__ Walk(const DecodeArgs& d) : d_(d) {
+    at_ = static_cast<int>(blockIdx.x) * d.plan.head->per_block;
+    end_ = min(at_ + d.plan.head->per_block, d.plan.head->total);
+    share_ = d.plan.block_share[blockIdx.x];
+  }
+  __device__ bool next(Run& run) {
+    if (at_ >= end_) return false;
+    run.share = d_.plan.shares[share_];
+    const int offset = at_ - run.share.base;
+    run.head = offset / run.share.tiles;
+    run.first = offset % run.share.tiles;
+    run.tiles = min(run.share.tiles - run.first, end_ - at_);
+    at_ += run.tiles;
+    if (run.head + 1 == d_.args.cache.kv_heads && run.first + run.tiles == run.share.tiles) {
+      ++share_;
+    }
+    return true;
+  }
+
+ private:
+  const DecodeArgs& d_;
+  int at_, end_, share_;
+};
+
+// The first position that any row of a share sees.
+__device__ int first_seen(const DecodeShare& s, int window) {
+  return window > 0 ? max(0, s.kv_len - s.rows + 1 - window) : 0;
+}
+
+template <int kDim>
+__device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, bool any, const CUtensorMap& k,
+                           const CUtensorMap& v, Shared<kDim>& shared) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int box = min(d.args.cache.page_size, kTile), boxes = kTile / box;
+  const int box_bytes = box * 128;
+  int stage = 0;
+  uint32_t phase = 1;
+  for (; any; any = walk.next(run)) {
+    const int32_t* pages = d.args.rows.pages + run.share.seq * d.args.rows.pages_stride;
+    const int begin = (run.share.first_tile + run.first) * kTile;
+    const int end = min(begin + run.tiles * kTile, run.share.kv_len);
+    const int seen = max(begin, first_seen(run.share, d.args.window));
+    // Lane i looks up the page of the i-th box of a batch of 32; the next batch is on its way.
+    const auto look_up = [&](int batch) {
+      const int t = begin + (batch * 32 + lane) * box;
+      return t < end && t + box > seen ? pages[t / d.args.cache.page_size] : 0;
+    };
+    int page = look_up(0), next_page = look_up(1);
+    for (int tile = 0; tile < run.tiles; ++tile) {
+      const int first_box = tile * boxes;
+      if (tile > 0 && first_box % 32 == 0) {
+        page = next_page;
+        next_page = look_up(first_box / 32 + 1);
+      }
+      const int t0 = begin + tile * kTile;
+      const int skip = max(0, (seen - t0) / box), stop = min(boxes, (end - t0 + box - 1) / box);
+      if (lane == 0) {
+        barrier_wait(shared_address(&shared.empty[stage]), phase);
+        barrier_expect(shared_address(&shared.full[stage]),
+                       static_cast<uint32_t>((stop - skip) * box_bytes * (kDim / 64) * 2));
+      }
+      for (int b = skip; b < stop; ++b) {
+        const int from = __shfl_sync(kAll, page, (first_box + b) % 32);
+        if (lane != 0) continue;
+        const uint32_t full = shared_address(&shared.full[stage]);
+        const int in_page = (t0 + b * box) % d.args.cache.page_size;
+#pragma unroll
+        for (int c = 0; c < kDim / 64; ++c) {
+          const int at = c * kTile * 128 + b * box_bytes;
+          copy_box(shared_address(shared.k[stage] + at), &k, full, c * 64, run.head, in_page, from);
+        }
+#pragma unroll
+        for (int c = 0; c < kDim / 64; ++c) {
+          const int at = c * kTile * 128 + b * box_bytes;
+          copy_box(shared_address(shared.v[stage] + at), &v, full, c * 64, run.head, in_page, from);
+        }
+      }
+      if (++stage == Shape<kDim>::kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+  }
+}
+
+// Byte `chunk` * 16 of row `row` of a tile whose rows are cut into pieces of 128 bytes, swizzled.
+__device__ __forceinline__ uint32_t place(int row, int chunk) {
+  return static_cast<uint32_t>((chunk / 8) * kTile * 128 + row * 128 +
+                               (((chunk % 8) ^ (row % 8)) * 16));
+}
+
+// What one warp carries through a run: queries, and the softmax so far of rows lane / 4 and
+// lane / 4 + 8. Maxima are in units of log2.
+template <int kDim>
+struct Softmax {
+  uint32_t q[kDim / 16][4];
+  float o[kDim / 8][4];
+  float top[2], sum[2];
+};
+
+template <int kDim>
+__device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto* q = static_cast<const __nv_bfloat16*>(d.args.q);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = lane / 4 + half * kHalf, group = d.args.group;
+    const bool real = i < run.share.rows * group;
+    const int64_t row = run.share.row + (real ? i / group : 0);
+    const int head = run.head * group + (real ? i % group : 0);
+    const __nv_bfloat16* from = q + row * d.args.q_stride + head * kDim + lane % 4 * 2;
+#pragma unroll
+    for (int c = 0; c < kDim / 16; ++c) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        s.q[c][half + 2 * k] = real ? *reinterpret_cast<const uint32_t*>(from + c * 16 + k * 8) : 0;
+      }
+    }
+    s.top[half] = -INFINITY;
+    s.sum[half] = 0;
+  }
+#pragma unroll
+  for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
+  }
+}
+
+// 16 positions from t0 on, which lie in rows [16 * warp, ...) of the tile at k and v.
+template <int kDim>
+__device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s, int t0, uint32_t k,
+                          uint8_t* v) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
+  float score[2][4] = {};
+  {
+    const int row = warp_row + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+#pragma unroll
+    for (int c = 0; c < kDim / 16; ++c) {
+      uint32_t b[4];
+      load_matrices(b, k + place(row, c * 2 + chunk));
+      multiply(score[0], s.q[c], b[0], b[1]);
+      multiply(score[1], s.q[c], b[2], b[3]);
+    }
+  }
+  const int all_see = run.share.kv_len - run.share.rows;  // the last position that all rows see
+  const int seen = first_seen(run.share, d.args.window);
+  const bool edge =
+      t0 + 15 > all_see || (d.args.window > 0 && t0 < run.share.kv_len - d.args.window);
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      score[n][i] *= d.scale_log2;
+      if (edge) {
+        const int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
+        const int limit = all_see + (lane / 4 + i / 2 * kHalf) / d.args.group;
+        if (t > limit || (d.args.window > 0 && t <= limit - d.args.window)) score[n][i] = -INFINITY;
+      }
+    }
+  }
+  float top[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float x = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
+                    fmaxf(score[1][2 * half], score[1][2 * half + 1]));
+    x = fmaxf(x, __shfl_xor_sync(kAll, x, 1));
+    x = fmaxf(x, __shfl_xor_sync(kAll, x, 2));
+    top[half] = fmaxf(s.top[half], x);
+  }
+  if (__any_sync(kAll, top[0] > s.top[0] || top[1] > s.top[1])) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float keep = s.top[half] == -INFINITY ? 0.0f : exp2_fast(s.top[half] - top[half]);
+      s.top[half] = top[half];
+      s.sum[half] *= keep;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        s.o[n][2 * half] *= keep;
+        s.o[n][2 * half + 1] *= keep;
+      }
+    }
+  }
+  // a[] of the second product: halves of n = 0, then halves of n = 1.
+  uint32_t high[4], low[4];
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float base = s.top[half] == -INFINITY ? 0.0f : s.top[half];
+      const float a = exp2_fast(score[n][2 * half] - base);
+      const float b = exp2_fast(score[n][2 * half + 1] - base);
+      s.sum[half] += a + b;
+      const uint32_t both = pack_bf16(a, b);
+      high[n * 2 + half] = both;
+      low[n * 2 + half] =
+          pack_bf16(a - __uint_as_float(both << 16), b - __uint_as_float(both & 0xffff0000));
+    }
+  }
+  // What lies beyond the context may be anything, and zero times anything may be NaN.
+  if (t0 + 16 > run.share.kv_len || t0 < seen) {
+    for (int i = lane; i < 16 * kDim / 8; i += 32) {
+      const int row = i / (kDim / 8), t = t0 + row;
+      if (t >= run.share.kv_len || t < seen) {
+        *reinterpret_cast<uint4*>(v + place(warp_row + row, i % (kDim / 8))) = uint4{};
+      }
+    }
+    fence_async();  // the copy engine writes here next
+    __syncwarp();
+  }
+  {
+    const int row = warp_row + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(b, shared_address(v) + place(row, n * 2 + chunk));
+      multiply(s.o[2 * n], high, b[0], b[1]);
+      multiply(s.o[2 * n + 1], high, b[2], b[3]);
+      multiply(s.o[2 * n], low, b[0], b[1]);
+      multiply(s.o[2 * n + 1], low, b[2], b[3]);
+    }
+  }
+}
+
+// One part of a head that several blocks share: kPackedRows rows of values, maxima, sums.
+template <int kDim>
+struct Part {
+  float o[kPackedRows][kDim], top[kPackedRows], sum[kPackedRows];
+};
+
+template <int n>
+__device__ void write_out(const DecodeArgs& d, const Run& run, int packed, int dim, int column,
+                          const Pack<float, n>& value) {
+  const int64_t at = (run.share.row + packed / d.args.group) * d.args.out_stride +
+                     (run.head * d.args.group + packed % d.args.group) * dim + column;
+  Pack<__nv_bfloat16, n> rounded;
+#pragma unroll
+  for (int i = 0; i < n; ++i) rounded.at[i] = __float2bfloat16_rn(value.at[i]);
+  *reinterpret_cast<Pack<__nv_bfloat16, n>*>(static_cast<__nv_bfloat16*>(d.args.out) + at) =
+      rounded;
+}
+
+// Reads past the first-level cache, which other blocks' writes do not reach.
+template <int n>
+__device__ Pack<float, n> load_through(const float* from) {
+  Pack<float, n> to;
+  if constexpr (n == 2) {
+    const float2 x = __ldcg(reinterpret_cast<const float2*>(from));
+    to = {x.x, x.y};
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      const float4 x = __ldcg(reinterpret_cast<const float4*>(from + i));
+      to.at[i] = x.x, to.at[i + 1] = x.y, to.at[i + 2] = x.z, to.at[i + 3] = x.w;
+    }
+  }
+  return to;
+}
+
+// The block that comes last to a head adds up its parts, in the order of their positions.
+template <int kDim>
+__device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& shared,
+                        Part<kDim>* parts, int first_block, int blocks) {
+  const int tid = static_cast<int>(threadIdx.x);
+  __threadfence();
+  named_sync(kComputeBarrier, kComputing);
+  if (tid == 0) {
+    shared.last = atomicAdd(d.arrived + first_block, 1) == blocks - 1;
+    if (shared.last) d.arrived[first_block] = 0;
+    __threadfence();
+  }
+  named_sync(kComputeBarrier, kComputing);
+  if (!shared.last) return;
+  const auto part = [&](int i) { return parts + 2 * (first_block + i) + (i == 0 ? 1 : 0); };
+  // A warp takes a row, a lane kColumns neighbouring columns; parts come 32 at a time.
+  constexpr int kColumns = kDim / 32;
+  using Columns = Pack<float, kColumns>;
+  const int lane = tid % 32;
+  for (int row = tid / 32; row < run.share.rows * d.args.group; row += kWarps) {
+    float top = -INFINITY, sum = 0;
+    Columns value = {};
+    for (int base = 0; base < blocks; base += 32) {
+      const bool real = base + lane < blocks;
+      const float my_top = real ? __ldcg(&part(base + lane)->top[row]) : -INFINITY;
+      const float my_sum = real ? __ldcg(&part(base + lane)->sum[row]) : 0;
+      const float before = top;
+      top = fmaxf(top, my_top);
+      for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, step));
+      const float floor = top == -INFINITY ? 0.0f : top;
+      const float keep = exp2_fast(before - floor), my_keep = exp2_fast(my_top - floor);
+      sum = sum * keep + my_sum * my_keep;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) value.at[c] *= keep;
+      const int count = min(32, blocks - base);
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) {
+        const float worth = __shfl_sync(kAll, my_keep, i);
+        const Columns more = load_through<kColumns>(&part(base + i)->o[row][lane * kColumns]);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) value.at[c] += more.at[c] * worth;
+      }
+    }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAll, sum, step);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
+    write_out(d, run, row, kDim, lane * kColumns, value);
+  }
+}
+
+// The four warps' softmaxes become one; it goes out, or to the parts.
+template <int kDim>
+__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
+                        Shared<kDim>& shared) {
+  const int tid = static_cast<int>(threadIdx.x), warp = tid / 32, lane = tid % 32;
+  const int rows = run.share.rows * d.args.group, per_block = d.plan.head->per_block;
+  auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
+  const bool whole = run.tiles == run.share.tiles;
+  Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 1);
+    s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 2);
+    if (lane % 4 == 0) {
+      shared.top[warp][lane / 4 + half * kHalf] = s.top[half];
+      shared.sum[warp][lane / 4 + half * kHalf] = s.sum[half];
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (half * kHalf >= rows) break;
+      // Columns are swizzled by row, so that the rows of a fragment meet different banks.
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      const int column = (n * 8 + lane % 4 * 2) ^ (lane / 4 * 8);
+      *reinterpret_cast<float2*>(&shared.o[warp][lane / 4][column]) =
+          make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
+    }
+    named_sync(kComputeBarrier, kComputing);
+    for (int i = tid; i < kHalf * kDim; i += kComputing) {
+      const int r = i / kDim, row = half * kHalf + r, column = i % kDim;
+      if (row >= rows) break;
+      float top = shared.top[0][row], sum = 0, value = 0;
+      for (int w = 1; w < kWarps; ++w) top = fmaxf(top, shared.top[w][row]);
+      const float base = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        const float keep = exp2_fast(shared.top[w][row] - base);
+        sum += shared.sum[w][row] * keep;
+        value += shared.o[w][r][column ^ (r * 8)] * keep;
+      }
+      if (whole) {
+        write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
+      } else {
+        mine->o[row][column] = value;
+        if (column == 0) {
+          mine->top[row] = top;
+          mine->sum[row] = sum;
+        }
+      }
+    }
+    named_sync(kComputeBarrier, kComputing);
+  }
+  if (whole) return;
+  const int begin = run.share.base + run.head * run.share.tiles;
+  const int first_block = begin / per_block;
+  combine(d, run, shared, parts, first_block,
+          (begin + run.share.tiles - 1) / per_block - first_block + 1);
+}
+
+// Rows that belong to nobody.
+template <int kDim>
+__device__ void clear_padding(const DecodeArgs& d) {
+  const int cols = kDim * d.args.group * d.args.cache.kv_heads;
+  auto* out = static_cast<__nv_bfloat16*>(d.args.out);
+  for (int row = d.plan.head->rows_end + static_cast<int>(blockIdx.x); row < d.args.rows.num_tokens;
+       row += static_cast<int>(gridDim.x)) {
+    for (int c = static_cast<int>(threadIdx.x) * 8; c < cols; c += kComputing * 8) {
+      *reinterpret_cast<uint4*>(out + row * d.args.out_stride + c) = uint4{};
+    }
+  }
+}
+
+template <int kDim>
+__global__ void __launch_bounds__(kThreads, Shape<kDim>::kBlocks)
+    decode_kernel(const __grid_constant__ DecodeArgs d, const __grid_constant__ CUtensorMap k,
+                  const __grid_constant__ CUtensorMap v) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
+  const int tid = static_cast<int>(threadIdx.x);
+  if (tid == 0) {
+    for (int i = 0; i < Shape<kDim>::kStages; ++i) {
+      barrier_init(shared_address(&shared.full[i]), 1);
+      barrier_init(shared_address(&shared.empty[i]), kWarps);
+    }
+    barrier_init_done();
+    prefetch_map(&k);
+    prefetch_map(&v);
+  }
+  __syncthreads();
+  // No kernel writes the plan.
+  Walk walk(d);
+  Run run;
+  bool any = walk.next(run);
+  wait_for_previous();
+  let_next_start();
+  if (tid >= kComputing) {
+    copy_tiles<kDim>(d, walk, run, any, k, v, shared);
+    return;
+  }
+  int stage = 0;
+  uint32_t phase = 0;
+  Softmax<kDim> s;
+  for (; any; any = walk.next(run)) {
+    begin_run(d, run, s);
+    const int seen = first_seen(run.share, d.args.window);
+    int t0 = (run.share.first_tile + run.first) * kTile + tid / 32 * 16;
+    for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
+      barrier_wait(shared_address(&shared.full[stage]), phase);
+      if (t0 < run.share.kv_len && t0 + 16 > seen) {
+        attend_16<kDim>(d, run, s, t0, shared_address(shared.k[stage]), shared.v[stage]);
+      }
+      __syncwarp();
+      if (tid % 32 == 0) barrier_arrive(shared_address(&shared.empty[stage]));
+      if (++stage == Shape<kDim>::kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+    end_run(d, run, s, shared);
+  }
+  clear_padding<kDim>(d);
+}
+
+template <int kDim>
+void start(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v, cudaStream_t stream) {
+  const Launch how = {.grid = dim3(static_cast<unsigned>(d.blocks)),
+                      .block = dim3(kThreads),
+                      .shared = sizeof(Shared<kDim>),
+                      .stream = stream};
+  allow_shared(decode_kernel<kDim>, how.shared);
+  launch(decode_kernel<kDim>, how, d, k, v);
+}
+
+}  // namespace
+
+size_t decode_part_bytes() { return sizeof(Part<256>); }
+
+int decode_blocks_per_processor(int head_dim) { return head_dim == 256 ? 1 : 2; }
+
+void start_decode(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v,
+                  cudaStream_t stream) {
+  if (d.args.head_dim == 64) start<64>(d, k, v, stream);
+  if (d.args.head_dim == 128) start<128>(d, k, v, stream);
+  if (d.args.head_dim == 256) start<256>(d, k, v, stream);
+}
+
+}  // namespace skiff::cuda

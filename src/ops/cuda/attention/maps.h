@@ -1,0 +1,16 @@
+// ops/cuda/attention/maps.h -- what the copy engine must know of a cache.
+#pragma once
+#include <cuda.h>
+
+#include "ops/cuda/attention/args.h"
+
+namespace skiff::cuda {
+
+struct CacheMaps {
+  CUtensorMap k, v;
+};
+// Boxes of 64 dims of one head at min(page_size, 64) positions of one page, in rows of 128 bytes
+// that are swizzled. The cache is bf16, head_dim a multiple of 64, with `pages` pages.
+CacheMaps cache_maps(const CacheArgs& cache, int64_t pages);
+
+}  // namespace skiff::cuda

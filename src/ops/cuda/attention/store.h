@@ -1,0 +1,19 @@
+// ops/cuda/attention/store.h -- from projected rows to rotated queries and stored keys and values.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "arch/spec.h"
+#include "ops/batch.h"
+#include "weights/linear.h"
+
+namespace skiff::cuda {
+
+// Ops::gqa_store on `stream`. `speeds` is rope_frequencies(spec.rope) in device memory. Activations
+// and cache f32 or bf16, head_dim a even number up to 256. Angles are position times speed,
+// rounded to float, as on every other backend; padding rows are left alone and store nothing.
+// A row's results depend on that row alone. The launch depends on num_tokens and spec only.
+void gqa_store(const Tensor& qkv, const Norm& q, const Norm& k, const Gqa& spec,
+               const RaggedBatch& batch, const KvLayer& kv, const float* speeds,
+               cudaStream_t stream);
+
+}  // namespace skiff::cuda

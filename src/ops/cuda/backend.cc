@@ -1,0 +1,222 @@
+#include "ops/cuda/backend.h"
+
+#include "base/load_error.h"
+#include "ops/cuda/attention/store.h"
+#include "ops/cuda/check.h"
+#include "ops/cuda/moe/experts.h"
+#include "ops/cuda/moe/route.h"
+#include "ops/cuda/rows/rows.h"
+#include "ops/cuda/sampling/sampling.h"
+#include "tensor/device_memory.h"
+
+namespace skiff {
+
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
+  const int devices = num_cuda_devices();
+  if (options.device < 0 || options.device >= devices)
+    fail_load("CUDA device {} was asked for; there are {} (is the driver installed and recent?)",
+              options.device, devices);
+  return std::make_unique<cuda::CudaOps>(options);
+}
+
+namespace cuda {
+namespace {
+
+// Sums of products that still wait for their bias: more rows than fit are done in pieces.
+constexpr size_t kBiasScratch = size_t{256} << 20;
+
+int64_t bias_rows(const Tensor& out) {
+  return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
+}
+
+Attention::Limits limits_of(const CudaOptions& options) {
+  return {.max_seqs = options.max_seqs, .max_tokens = options.max_rows};
+}
+
+size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols()) * bytes(t.dtype); }
+
+}  // namespace
+
+CudaOps::CudaOps(const CudaOptions& options)
+    : options_(options),
+      device_{Device::kCuda, static_cast<int8_t>(options.device)},
+      stream_(options.device),
+      scratch_(device_, CublasLt::kWorkspaceBytes + kBiasScratch),
+      products_(scratch_.data(), scratch_.size()),
+      plans_(device_, Attention::bytes(limits_of(options)).device),
+      pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
+      attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get()) {}
+
+void CudaOps::done() {
+  if (options_.synchronous) check(cudaStreamSynchronize(stream_.get()), "waiting for an operation");
+}
+
+void CudaOps::replay(uint64_t key, const std::function<void()>& work) {
+  if (key == 0 || !options_.graphs || options_.synchronous) return work();
+  stream_.replay(key, work);
+}
+
+// Bytes as they are.
+void CudaOps::move(Tensor out, Tensor x) {
+  if (out.elements() == 0) return;
+  const auto pitch = [](const Tensor& t) {
+    return static_cast<size_t>(t.row_stride) * bytes(t.dtype);
+  };
+  if (out.contiguous() && x.contiguous()) {
+    check(cudaMemcpyAsync(out.data, x.data, row_bytes(x) * static_cast<size_t>(x.rows()),
+                          cudaMemcpyDefault, stream_.get()),
+          "copying");
+    return;
+  }
+  check(cudaMemcpy2DAsync(out.data, pitch(out), x.data, pitch(x), row_bytes(x),
+                          static_cast<size_t>(x.rows()), cudaMemcpyDefault, stream_.get()),
+        "copying rows");
+}
+
+// Dtypes change on the device; what lies on the host takes a detour, which only start-up does.
+void CudaOps::copy(Tensor out, Tensor x) {
+  SKIFF_CHECK_EQ(out.rows(), x.rows());
+  SKIFF_CHECK_EQ(out.cols(), x.cols());
+  if (out.dtype == x.dtype) {
+    move(out, x);
+    return done();
+  }
+  const auto on_device = [&](const Tensor& t, Buffer& memory) {
+    if (t.device == device_) return t;
+    memory = Buffer(device_, row_bytes(t) * static_cast<size_t>(t.rows()));
+    return memory.view(t.dtype, {t.rows(), t.cols()});
+  };
+  Buffer x_memory, out_memory;
+  const Tensor from = on_device(x, x_memory), to = on_device(out, out_memory);
+  if (from.data != x.data) move(from, x);
+  copy_rows(to, from, {}, stream_.get());
+  if (to.data != out.data) move(out, to);
+  if (x_memory.size() + out_memory.size() > 0) wait(mark());
+}
+
+Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
+  SKIFF_CHECK(plain.scheme == Scheme::kPlain);
+  const auto elements = static_cast<size_t>(plain.weight.elements());
+  const size_t weight = (elements * bytes(compute) + 255) / 256 * 256;
+  const size_t bias = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;
+  *owner = Buffer(device_, weight + bias);
+  Linear out{.weight = plain.weight, .bias = {}, .scheme = Scheme::kPlain};
+  out.weight.data = owner->data();
+  out.weight.dtype = compute;
+  out.weight.device = device_;
+  out.weight.row_stride = plain.weight.cols();
+  copy(out.weight, plain.weight);
+  if (plain.bias) {
+    out.bias = owner->view(DType::kF32, {plain.bias.elements()}, weight);
+    copy(out.bias, plain.bias.reshaped({plain.bias.elements()}));
+  }
+  wait(mark());
+  return out;
+}
+
+void CudaOps::begin_step(const RaggedBatch& batch) {
+  live_ = batch.row_start.as<int32_t>() + batch.num_seqs;
+  attention_.begin_step(batch, stream_.get());
+}
+
+const float* CudaOps::speeds_of(const Rope& rope) {
+  for (const auto& [known, buffer] : speeds_)
+    if (known == rope) return buffer.view(DType::kF32, {rope.dim / 2}).as<float>();
+  std::vector<float> speeds = rope_frequencies(rope);
+  const auto n = std::ssize(speeds);
+  Buffer buffer(device_, std::max<size_t>(1, speeds.size()) * sizeof(float));
+  move(buffer.view(DType::kF32, {n}), host_tensor(speeds.data(), DType::kF32, {n}));
+  speeds_.emplace_back(rope, std::move(buffer));
+  return speeds_of(rope);
+}
+
+void CudaOps::load_tokens(Tensor tokens, Tensor last) {
+  cuda::load_tokens(tokens, last, stream_.get());
+  done();
+}
+
+void CudaOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
+  cuda::store_tokens(last, slots, tokens, stream_.get());
+  done();
+}
+
+void CudaOps::embed(Tensor out, Tensor table, Tensor ids) { gather_rows(out, table, ids); }
+
+void CudaOps::gather_rows(Tensor out, Tensor x, Tensor rows) {
+  SKIFF_CHECK_EQ(out.rows(), rows.rows());
+  copy_rows(out, x, rows, stream_.get());
+  done();
+}
+
+void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
+  cuda::add_norm(out, residual, delta, norm, stream_.get());
+  done();
+}
+
+void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
+  const int64_t most = w.bias ? bias_rows(out) : out.rows();
+  for (int64_t r = 0; r < out.rows(); r += most) {
+    const int64_t n = std::min(most, out.rows() - r);
+    products_.product(out.row_range(r, n), x.row_range(r, n), w, stream_.get());
+  }
+  done();
+}
+
+void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                        const RaggedBatch& batch, const KvLayer& kv) {
+  cuda::gqa_store(qkv, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
+  done();
+}
+
+void CudaOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                         const KvLayer& kv) {
+  attention_.attend(out, q, spec, batch, kv, stream_.get());
+  done();
+}
+
+void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
+  cuda::gated_act(out, gate_up, act, stream_.get());
+  done();
+}
+
+Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
+  const int64_t copies = logits.rows() * router.top_k;
+  const Routing routing{.expert = arena.take(DType::kI32, {logits.rows(), router.top_k}),
+                        .weight = arena.take(DType::kF32, {logits.rows(), router.top_k}),
+                        .order = arena.take(DType::kI32, {copies}),
+                        .expert_start = arena.take(DType::kI32, {router.experts + 1})};
+  cuda::route(routing, logits, bias, router, live_, stream_.get());
+  done();
+  return routing;
+}
+
+void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+                      const Linear& down, Act act, Arena& arena) {
+  cuda::experts(out, x, routing, gate_up.weight, down.weight, act, scratch_.data(), arena,
+                stream_.get());
+  done();
+}
+
+void CudaOps::add(Tensor out, Tensor x) {
+  cuda::add(out, x, stream_.get());
+  done();
+}
+
+void CudaOps::edit_logits(Tensor logits, const LogitEdits& edits) {
+  cuda::edit_logits(logits, edits, stream_.get());
+  done();
+}
+
+void CudaOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
+  cuda::sample(out_ids, logits, batch, stream_.get());
+  done();
+}
+
+void CudaOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
+                       Tensor top_logprobs, Tensor logits, Tensor chosen) {
+  cuda::logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen, stream_.get());
+  done();
+}
+
+}  // namespace cuda
+}  // namespace skiff

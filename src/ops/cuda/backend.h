@@ -1,0 +1,67 @@
+// ops/cuda/backend.h -- Ops on a CUDA device: hands each operation to the folder that has it.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "ops/cuda/attention/attend.h"
+#include "ops/cuda/linear/dense.h"
+#include "ops/cuda/stream.h"
+#include "ops/ops.h"
+
+namespace skiff::cuda {
+
+class CudaOps final : public Ops {
+ public:
+  explicit CudaOps(const CudaOptions& options);
+
+  std::string_view name() const override { return "cuda"; }
+  Device device() const override { return device_; }
+  bool batch_invariant() const override { return false; }
+  int64_t expert_rows() const override { return kAllRows; }
+
+  void copy(Tensor out, Tensor x) override;
+  uint64_t mark() override { return stream_.mark(); }
+  void wait(uint64_t mark) override { stream_.wait(mark); }
+  void replay(uint64_t key, const std::function<void()>& work) override;
+
+  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  void begin_step(const RaggedBatch& batch) override;
+  void load_tokens(Tensor tokens, Tensor last) override;
+  void store_tokens(Tensor last, Tensor slots, Tensor tokens) override;
+
+  void embed(Tensor out, Tensor table, Tensor ids) override;
+  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
+  void linear(Tensor out, Tensor x, const Linear& w) override;
+  void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
+                 const RaggedBatch& batch, const KvLayer& kv) override;
+  void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                  const KvLayer& kv) override;
+  void gated_act(Tensor out, Tensor gate_up, Act act) override;
+  Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
+  void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
+               const Linear& down, Act act, Arena& arena) override;
+  void add(Tensor out, Tensor x) override;
+  void gather_rows(Tensor out, Tensor x, Tensor rows) override;
+
+  void edit_logits(Tensor logits, const LogitEdits& edits) override;
+  void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
+  void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
+                Tensor logits, Tensor chosen) override;
+
+ private:
+  void move(Tensor out, Tensor x);
+  const float* speeds_of(const Rope& rope);
+  void done();  // with an operation
+
+  CudaOptions options_;
+  Device device_;
+  Stream stream_;
+  Buffer scratch_;  // of products
+  DenseProducts products_;
+  Buffer plans_, pinned_plans_;  // of attention
+  Attention attention_;
+  std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
+  const int32_t* live_ = nullptr;                // how many rows of this step are no padding
+};
+
+}  // namespace skiff::cuda

@@ -1,0 +1,55 @@
+// ops/cuda/linear/cublaslt.h -- bf16 products of many rows by NVIDIA's library.
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "tensor/tensor.h"
+
+namespace skiff::cuda {
+
+// out[rows, out] = x[rows, in] * w[out, in]^T, bf16 times bf16 with f32 sums, out bf16 or f32.
+// Owns a library handle and the table of chosen algorithms. Driven by one thread.
+//
+// Which sum order an algorithm has depends on rows, so results of different row counts may differ
+// in the last bits.
+class CublasLt {
+ public:
+  static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  // Whether the library takes these operands: bf16, rows starting on 16 bytes.
+  static bool takes(const Tensor& out, const Tensor& x, const Tensor& w);
+
+  // `workspace`: kWorkspaceBytes on the device that nothing else uses meanwhile. False, with
+  // nothing started, when the library has no algorithm.
+  bool product(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+               cudaStream_t stream);
+
+  // Runs every algorithm the library proposes for this product some times and keeps the fastest
+  // for all row counts of the same bucket (up to 64, 128, 256, ...). Writes out. For start-up: it
+  // waits for the device.
+  void tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+            cudaStream_t stream);
+
+ private:
+  struct Problem;
+  using Key = std::tuple<int64_t, int64_t, int64_t, DType>;  // rows, in, out, dtype of out
+
+  std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);
+  bool run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
+           const Tensor& x, const Tensor& w, void* workspace, cudaStream_t stream);
+
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, cublasLtMatmulAlgo_t> tuned_;                  // rows: a bucket's upper end
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;  // rows: exact
+};
+
+}  // namespace skiff::cuda

@@ -1,0 +1,133 @@
+#include <cuda_bf16.h>
+
+#include <algorithm>
+
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/tiled.h"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr int kTile = 64, kDepth = 16, kSide = 16, kPer = kTile / kSide;
+static_assert(kTile == kTiledJobRows);
+
+struct Product {
+  void* out;
+  const void *x, *w;
+  const float* bias;
+  int64_t out_stride, x_stride;
+  int rows, in, out_features;
+  JobList jobs;
+};
+
+__device__ float load(const float* p) { return *p; }
+__device__ float load(const __nv_bfloat16* p) { return __bfloat162float(*p); }
+__device__ void store(float* p, float v) { *p = v; }
+__device__ void store(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
+
+// [kDepth][kTile + 1] of the rows from `row` of a matrix, transposed; zeros outside.
+template <class T>
+__device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int rows, int row,
+                      int in, int k) {
+  for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
+    const int r = i / kDepth, c = i % kDepth;
+    const bool inside = row + r < rows && k + c < in;
+    to[c][r] = inside ? load(from + (row + r) * stride + k + c) : 0.0f;
+  }
+}
+
+// One block makes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, ....
+template <class T, class Out>
+__global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
+  wait_for_previous();
+  let_next_start();
+  int first = blockIdx.y * kTile, rows = p.rows;
+  const T* w = static_cast<const T*>(p.w);
+  if (p.jobs.jobs) {
+    if (blockIdx.y >= *p.jobs.count) return;
+    const Job job = p.jobs.jobs[blockIdx.y];
+    first = job.first;
+    rows = job.first + job.rows;
+    w += int64_t{job.expert} * p.out_features * p.in;
+  }
+  const int out0 = blockIdx.x * kTile;
+  __shared__ float xs[kDepth][kTile + 1], ws[kDepth][kTile + 1];
+  const int i = threadIdx.x / kSide, j = threadIdx.x % kSide;
+  float sum[kPer][kPer] = {};
+  for (int k = 0; k < p.in; k += kDepth) {
+    fetch(xs, static_cast<const T*>(p.x), p.x_stride, rows, first, p.in, k);
+    fetch(ws, w, p.in, p.out_features, out0, p.in, k);
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < kDepth; ++c) {
+      float a[kPer], b[kPer];
+#pragma unroll
+      for (int u = 0; u < kPer; ++u) {
+        a[u] = xs[c][i + u * kSide];
+        b[u] = ws[c][j + u * kSide];
+      }
+#pragma unroll
+      for (int u = 0; u < kPer; ++u) {
+#pragma unroll
+        for (int v = 0; v < kPer; ++v) sum[u][v] = fmaf(a[u], b[v], sum[u][v]);
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int u = 0; u < kPer; ++u) {
+#pragma unroll
+    for (int v = 0; v < kPer; ++v) {
+      const int r = first + i + u * kSide, o = out0 + j + v * kSide;
+      if (r >= rows || o >= p.out_features) continue;
+      const float value = p.bias ? sum[u][v] + p.bias[o] : sum[u][v];
+      store(static_cast<Out*>(p.out) + r * p.out_stride + o, value);
+    }
+  }
+}
+
+void start(const Product& p, DType x, DType out, int row_tiles, cudaStream_t stream) {
+  const unsigned columns = static_cast<unsigned>((p.out_features + kTile - 1) / kTile);
+  const Launch how = {{columns, static_cast<unsigned>(row_tiles)}, kSide * kSide, 0, stream};
+  const bool f32_out = out == DType::kF32;
+  if (x == DType::kF32) {
+    SKIFF_CHECK(f32_out, "f32 times f32 gives f32, not {}", name(out));
+    launch(tiled_kernel<float, float>, how, p);
+  } else if (f32_out) {
+    launch(tiled_kernel<__nv_bfloat16, float>, how, p);
+  } else {
+    launch(tiled_kernel<__nv_bfloat16, __nv_bfloat16>, how, p);
+  }
+}
+
+Product describe(Tensor out, Tensor x, Tensor w) {
+  SKIFF_CHECK(x.dtype == w.dtype, "x is {}, w {}", name(x.dtype), name(w.dtype));
+  SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
+  SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
+  return {.out = out.data,
+          .x = x.data,
+          .w = w.data,
+          .out_stride = out.row_stride,
+          .x_stride = x.row_stride,
+          .rows = static_cast<int>(out.rows()),
+          .in = static_cast<int>(x.cols()),
+          .out_features = static_cast<int>(out.cols())};
+}
+
+}  // namespace
+
+void tiled_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
+  if (out.rows() == 0) return;
+  Product p = describe(out, x, w);
+  p.bias = bias ? bias.as<float>() : nullptr;
+  start(p, x.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
+}
+
+void tiled_product(Tensor out, Tensor x, Tensor w, const JobList& jobs, cudaStream_t stream) {
+  if (out.rows() == 0) return;
+  Product p = describe(out, x, w);
+  p.jobs = jobs;
+  start(p, x.dtype, out.dtype, jobs.capacity, stream);
+}
+
+}  // namespace skiff::cuda

@@ -1,0 +1,66 @@
+#include "ops/cuda/moe/experts.h"
+
+#include "ops/cuda/linear/tiled.h"
+#include "ops/cuda/moe/permute.h"
+
+namespace skiff::cuda {
+namespace {
+
+int copies_of(const Routing& r) { return static_cast<int>(r.expert.elements()); }
+
+Permutation take_permutation(Arena& arena, Tensor x, const Routing& routing, int rows_per_job) {
+  const int copies = copies_of(routing);
+  const int experts = static_cast<int>(routing.expert_start.elements()) - 1;
+  const int jobs = plan_jobs(copies, experts, rows_per_job);
+  return {.gathered = arena.take(x.dtype, {copies, x.cols()}),
+          .position = arena.take(DType::kI32, {copies}).as<int32_t>(),
+          .jobs = static_cast<Job*>(arena.take(DType::kI32, {jobs, 4}).data),
+          .job_count = arena.take(DType::kI32, {1}).as<int32_t>(),
+          .rows_per_job = rows_per_job};
+}
+
+JobList jobs_of(const Permutation& p, const Routing& routing) {
+  const int experts = static_cast<int>(routing.expert_start.elements()) - 1;
+  return {p.jobs, p.job_count, plan_jobs(copies_of(routing), experts, p.rows_per_job)};
+}
+
+// Any dtype and shape.
+void tiled_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
+                   Act act, Arena& arena, cudaStream_t stream) {
+  const int copies = copies_of(routing);
+  const int64_t width = down.dim[2];
+  const Permutation p = take_permutation(arena, x, routing, kTiledJobRows);
+  const JobList jobs = jobs_of(p, routing);
+  const Tensor both = arena.take(DType::kF32, {copies, 2 * width});
+  const Tensor middle = arena.take(x.dtype, {copies, width});
+  const Tensor outer = arena.take(DType::kF32, {copies, x.cols()});
+  permute(p, x, routing, stream);
+  tiled_product(both, p.gathered, gate_up, jobs, stream);
+  gate_copies(middle, both, act, stream);
+  tiled_product(outer, middle, down, jobs, stream);
+  combine(out, outer, p.position, routing, stream);
+}
+
+}  // namespace
+
+size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hidden,
+                     int64_t width) {
+  const auto copies = static_cast<size_t>(tokens * router.top_k);
+  const auto h = static_cast<size_t>(hidden), w = static_cast<size_t>(width);
+  const size_t jobs = static_cast<size_t>(plan_jobs(static_cast<int>(copies), router.experts, 8));
+  return copies * (h * bytes(act) + w * bytes(act) + 2 * w * 4 + h * 4 + 4) + jobs * sizeof(Job) +
+         8 * kTensorAlign;
+}
+
+void experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down, Act act,
+             void*, Arena& arena, cudaStream_t stream) {
+  SKIFF_CHECK_EQ(gate_up.dim[1], 2 * down.dim[2]);
+  SKIFF_CHECK_EQ(gate_up.dim[2], x.cols());
+  SKIFF_CHECK_EQ(down.dim[1], x.cols());
+  if (x.rows() == 0) return;
+  const size_t mark = arena.mark();
+  tiled_experts(out, x, routing, gate_up, down, act, arena, stream);
+  arena.rewind(mark);
+}
+
+}  // namespace skiff::cuda

@@ -1,0 +1,31 @@
+// ops/cuda/moe/permute.h -- around the products of a mixture of experts: rows to where their
+// expert's product finds them together, and back.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "ops/cuda/moe/jobs.h"
+#include "ops/ops.h"
+
+namespace skiff::cuda {
+
+// gathered[i] = x[order[i] / K] for every copy i of a live row; position[order[i]] = i; and the
+// jobs, of at most `rows_per_job` rows each, by expert. Room: plan_jobs() jobs, copies positions.
+struct Permutation {
+  Tensor gathered;    // [copies, hidden], dtype of x
+  int32_t* position;  // [copies]
+  Job* jobs;
+  int32_t* job_count;
+  int rows_per_job;
+};
+int plan_jobs(int copies, int experts, int rows_per_job);
+void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream_t stream);
+
+// middle[i] = act(gate_up[i, 0:width]) * gate_up[i, width:]; gate_up f32, middle f32 or bf16.
+void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream);
+
+// out[t] = sum over k in order of weight[t, k] * outer[position[t * K + k]]; outer f32; out f32 or
+// bf16. Copies with expert -1 count nothing.
+void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
+             cudaStream_t stream);
+
+}  // namespace skiff::cuda

@@ -1,0 +1,221 @@
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/rows/kernels.h"
+#include "ops/cuda/vector.cuh"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr int kVector = 4;  // elements at a time, where everything is aligned for it
+
+bool aligned(const Matrix& m) {
+  if (!m.data) return true;
+  const size_t width = m.type == Float::kF32 ? 4 : 2, step = kVector * width;
+  return reinterpret_cast<uintptr_t>(m.data) % step == 0 && m.stride % kVector == 0;
+}
+
+template <class T>
+__device__ __forceinline__ T* row_of(const Matrix& m, int64_t row) {
+  return static_cast<T*>(m.data) + row * m.stride;
+}
+
+// f(T{}) for the type of a matrix that may be f32 or bf16.
+template <class F>
+void with_type(Float type, F f) {
+  if (type == Float::kF32) return f(float{});
+  if (type == Float::kBF16) return f(__nv_bfloat16{});
+  f(__half{});
+}
+
+Launch rows_by_columns(int rows, int cols, int vector, cudaStream_t stream) {
+  const int items = cols / vector, threads = items >= 256 ? 256 : (items + 31) / 32 * 32;
+  return {.grid = dim3(static_cast<unsigned>(rows),
+                       static_cast<unsigned>((items + threads - 1) / threads)),
+          .block = dim3(static_cast<unsigned>(threads)),
+          .stream = stream};
+}
+
+template <class O, class X, int N>
+__global__ void copy_rows_kernel(Matrix out, Matrix x, const int32_t* from, int cols) {
+  wait_for_previous();
+  let_next_start();
+  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
+  if (c >= cols) return;
+  float v[N];
+  load<N>(v, row_of<const X>(x, from ? from[r] : r) + c);
+  store<N>(row_of<O>(out, r) + c, v);
+}
+
+template <class O, class X, int N>
+__global__ void add_kernel(Matrix out, Matrix x, int cols) {
+  wait_for_previous();
+  let_next_start();
+  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
+  if (c >= cols) return;
+  float sum[N], more[N];
+  load<N>(sum, row_of<const O>(out, r) + c);
+  load<N>(more, row_of<const X>(x, r) + c);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum[i] += more[i];
+  store<N>(row_of<O>(out, r) + c, sum);
+}
+
+__device__ __forceinline__ float silu(float x) { return x / (1 + expf(-x)); }
+__device__ __forceinline__ float gelu(float x) {  // the exact one
+  return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
+}
+
+template <class T, bool kGelu, int N>
+__global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
+  wait_for_previous();
+  let_next_start();
+  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
+  if (c >= width) return;
+  float gate[N], up[N];
+  load<N>(gate, row_of<const T>(gate_up, r) + c);
+  load<N>(up, row_of<const T>(gate_up, r) + width + c);
+#pragma unroll
+  for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu(gate[i]);
+  store<N>(row_of<T>(out, r) + c, up);
+}
+
+// The sum over a block, the same in every thread and from run to run.
+__device__ float block_sum(float x) {
+  __shared__ float partial[32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  if (lane == 0) partial[warp] = x;
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  x = lane < warps ? partial[lane] : 0;
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
+// One block for each row, which waits in shared memory for its norm.
+template <class T, int N>
+__global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
+                                float eps, int cols) {
+  extern __shared__ float row[];
+  wait_for_previous();
+  let_next_start();
+  const int64_t r = blockIdx.x;
+  float* x = row_of<float>(residual, r);
+  const T* more = delta.data ? row_of<const T>(delta, r) : nullptr;
+  const int first = static_cast<int>(threadIdx.x) * N, step = static_cast<int>(blockDim.x) * N;
+  float squares = 0;
+  for (int c = first; c < cols; c += step) {
+    float v[N];
+    load<N>(v, x + c);
+    if (more) {
+      float d[N];
+      load<N>(d, more + c);
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] += d[i];
+      store<N>(x + c, v);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      row[c + i] = v[i];
+      squares += v[i] * v[i];
+    }
+  }
+  const float scale = rsqrtf(block_sum(squares) / static_cast<float>(cols) + eps);
+  for (int c = first; c < cols; c += step) {
+    float v[N], w[N];
+    load<N>(w, weight + c);
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = row[c + i] * scale * w[i];
+    store<N>(row_of<T>(out, r) + c, v);
+  }
+}
+
+__global__ void load_tokens_kernel(int32_t* tokens, const int32_t* last, int n) {
+  wait_for_previous();
+  let_next_start();
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n && tokens[i] < 0) tokens[i] = last[-1 - tokens[i]];
+}
+
+__global__ void store_tokens_kernel(int32_t* last, const int32_t* slots, const int32_t* tokens,
+                                    int n) {
+  wait_for_previous();
+  let_next_start();
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) last[slots[i]] = tokens[i];
+}
+
+Launch flat(int n, cudaStream_t stream) {
+  return {.grid = dim3(static_cast<unsigned>(n + 255) / 256), .block = dim3(256), .stream = stream};
+}
+
+}  // namespace
+
+void start_copy_rows(Matrix out, Matrix x, const int32_t* from, int rows, int cols,
+                     cudaStream_t stream) {
+  const bool wide = cols % kVector == 0 && aligned(out) && aligned(x);
+  with_type(out.type, [&]<class O>(O) {
+    if constexpr (!std::is_same_v<O, __half>) {
+      with_type(x.type, [&]<class X>(X) {
+        const Launch how = rows_by_columns(rows, cols, wide ? kVector : 1, stream);
+        launch(wide ? copy_rows_kernel<O, X, kVector> : copy_rows_kernel<O, X, 1>, how, out, x,
+               from, cols);
+      });
+    }
+  });
+}
+
+void start_add(Matrix out, Matrix x, int rows, int cols, cudaStream_t stream) {
+  const bool wide = cols % kVector == 0 && aligned(out) && aligned(x);
+  const Launch how = rows_by_columns(rows, cols, wide ? kVector : 1, stream);
+  with_type(out.type, [&]<class O>(O) {
+    if constexpr (!std::is_same_v<O, __half>)
+      launch(wide ? add_kernel<O, O, kVector> : add_kernel<O, O, 1>, how, out, x, cols);
+  });
+}
+
+void start_gated_act(Matrix out, Matrix gate_up, bool gelu, int rows, int width,
+                     cudaStream_t stream) {
+  const bool wide = width % kVector == 0 && aligned(out) && aligned(gate_up);
+  const Launch how = rows_by_columns(rows, width, wide ? kVector : 1, stream);
+  with_type(out.type, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, __half>) {
+      const auto silu_kernel =
+          wide ? gated_act_kernel<T, false, kVector> : gated_act_kernel<T, false, 1>;
+      const auto gelu_kernel =
+          wide ? gated_act_kernel<T, true, kVector> : gated_act_kernel<T, true, 1>;
+      launch(gelu ? gelu_kernel : silu_kernel, how, out, gate_up, width);
+    }
+  });
+}
+
+void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weight, float eps,
+                    int rows, int cols, cudaStream_t stream) {
+  const bool wide = cols % kVector == 0 && aligned(out) && aligned(residual) && aligned(delta) &&
+                    reinterpret_cast<uintptr_t>(weight) % 16 == 0;
+  const int items = wide ? cols / kVector : cols;
+  const Launch how{
+      .grid = dim3(static_cast<unsigned>(rows)),
+      .block = dim3(items >= 1024 ? 1024u : static_cast<unsigned>((items + 31) / 32 * 32)),
+      .shared = static_cast<size_t>(cols) * sizeof(float),
+      .stream = stream};
+  with_type(out.type, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, __half>) {
+      const auto kernel = wide ? add_norm_kernel<T, kVector> : add_norm_kernel<T, 1>;
+      if (how.shared > (size_t{48} << 10)) allow_shared(kernel, how.shared);
+      launch(kernel, how, out, residual, delta, weight, eps, cols);
+    }
+  });
+}
+
+void start_load_tokens(int32_t* tokens, const int32_t* last, int n, cudaStream_t stream) {
+  launch(load_tokens_kernel, flat(n, stream), tokens, last, n);
+}
+
+void start_store_tokens(int32_t* last, const int32_t* slots, const int32_t* tokens, int n,
+                        cudaStream_t stream) {
+  launch(store_tokens_kernel, flat(n, stream), last, slots, tokens, n);
+}
+
+}  // namespace skiff::cuda

@@ -1,0 +1,56 @@
+#include "ops/cuda/sampling/sampling.h"
+
+#include "ops/cuda/sampling/kernels.h"
+
+namespace skiff::cuda {
+namespace {
+
+LogitArgs args_of(const Tensor& logits) {
+  return {.data = logits.as<float>(),
+          .stride = logits.row_stride,
+          .rows = static_cast<int>(logits.rows()),
+          .vocab = static_cast<int>(logits.cols())};
+}
+
+}  // namespace
+
+void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream) {
+  if (logits.rows() == 0) return;
+  start_edits(args_of(logits),
+              {.row_start = edits.row_start.as<int32_t>(),
+               .token = edits.token.as<int32_t>(),
+               .divide = edits.divide.as<float>(),
+               .add = edits.add.as<float>()},
+              stream);
+}
+
+void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch, cudaStream_t stream) {
+  SKIFF_CHECK_EQ(out_ids.rows(), logits.rows());
+  if (logits.rows() == 0) return;
+  start_sample(out_ids.as<int32_t>(), args_of(logits),
+               {.temperature = batch.temperature.as<float>(),
+                .top_p = batch.top_p.as<float>(),
+                .min_p = batch.min_p.as<float>(),
+                .top_k = batch.top_k.as<int32_t>(),
+                .seed = batch.seed.as<int64_t>(),
+                .draw = batch.draw.as<int64_t>()},
+               stream);
+}
+
+void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
+              Tensor logits, Tensor chosen, cudaStream_t stream) {
+  if (logits.rows() == 0) return;
+  const bool some = static_cast<bool>(top_ids);
+  SKIFF_CHECK(!some || top_ids.cols() <= logits.cols(), "best {} of {}", top_ids.cols(),
+              logits.cols());
+  start_logprobs(args_of(logits),
+                 {.chosen = chosen.as<int32_t>(),
+                  .chosen_logprob = chosen_logprob.as<float>(),
+                  .chosen_rank = chosen_rank.as<int32_t>(),
+                  .top_ids = some ? top_ids.as<int32_t>() : nullptr,
+                  .top_logprobs = some ? top_logprobs.as<float>() : nullptr,
+                  .top = some ? static_cast<int>(top_ids.cols()) : 0},
+                 stream);
+}
+
+}  // namespace skiff::cuda

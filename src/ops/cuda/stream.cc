@@ -1,0 +1,55 @@
+#include "ops/cuda/stream.h"
+
+#include "ops/cuda/check.h"
+
+namespace skiff::cuda {
+
+Stream::Stream(int device) {
+  check(cudaSetDevice(device), "choosing a device");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  for (cudaEvent_t& event : events_)
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+}
+
+Stream::~Stream() {
+  cudaStreamSynchronize(stream_);
+  for (const auto& [key, recording] : recordings_)
+    if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
+  for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  cudaStreamDestroy(stream_);
+}
+
+uint64_t Stream::mark() {
+  ++marks_;
+  check(cudaEventRecord(events_[marks_ % kEvents], stream_), "marking a place in the stream");
+  return marks_;
+}
+
+void Stream::wait(uint64_t mark) {
+  if (mark <= done_) return;
+  check(cudaEventSynchronize(events_[mark % kEvents]), "waiting for the device");
+  done_ = mark;
+}
+
+void Stream::replay(uint64_t key, const std::function<void()>& work) {
+  Recording& recording = recordings_[key];
+  if (recording.graph == nullptr && !recording.warm) {
+    recording.warm = true;
+    return work();
+  }
+  if (recording.graph == nullptr) recording.graph = record(work);
+  check(cudaGraphLaunch(recording.graph, stream_), "replaying a step");
+}
+
+cudaGraphExec_t Stream::record(const std::function<void()>& work) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+  work();
+  check(cudaStreamEndCapture(stream_, &graph), "recording a step");
+  check(cudaGraphInstantiate(&exec, graph, 0), "preparing a recorded step");
+  check(cudaGraphDestroy(graph), "forgetting the form of a recorded step");
+  return exec;
+}
+
+}  // namespace skiff::cuda

@@ -1,0 +1,42 @@
+// ops/cuda/stream.h -- the queue of work of one device, with marks and recordings. Driven by one
+// thread.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+namespace skiff::cuda {
+
+class Stream {
+ public:
+  explicit Stream(int device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+  // As Ops::mark and Ops::wait say. Events are reused: an old mark is waited for by a newer one.
+  uint64_t mark();
+  void wait(uint64_t mark);
+  // As Ops::replay says. The first time work is done as it comes, so that all that happens once
+  // (loading kernels, choosing algorithms, filling tables) is over; the second time it is recorded.
+  void replay(uint64_t key, const std::function<void()>& work);
+
+ private:
+  struct Recording {
+    bool warm = false;
+    cudaGraphExec_t graph = nullptr;
+  };
+  cudaGraphExec_t record(const std::function<void()>& work);
+
+  static constexpr uint64_t kEvents = 64;
+  cudaStream_t stream_ = nullptr;
+  std::array<cudaEvent_t, kEvents> events_{};
+  uint64_t marks_ = 0, done_ = 0;
+  std::unordered_map<uint64_t, Recording> recordings_;
+};
+
+}  // namespace skiff::cuda

@@ -1,0 +1,42 @@
+#include "ops/host_ops.h"
+
+#include <cstring>
+
+#include "tensor/convert.h"
+
+namespace skiff {
+namespace {
+
+std::byte* row_data(const Tensor& t, int64_t row) {
+  return static_cast<std::byte*>(t.data) + static_cast<size_t>(row * t.row_stride) * bytes(t.dtype);
+}
+
+}  // namespace
+
+void HostOps::copy(Tensor out, Tensor x) {
+  SKIFF_CHECK_EQ(out.rows(), x.rows());
+  SKIFF_CHECK_EQ(out.cols(), x.cols());
+  if (out.dtype != x.dtype) return convert(out, x);
+  for (int64_t r = 0; r < out.rows(); ++r)
+    std::memcpy(row_data(out, r), row_data(x, r), static_cast<size_t>(x.cols()) * bytes(x.dtype));
+}
+
+void HostOps::load_tokens(Tensor tokens, Tensor last) {
+  auto* to = tokens.as<int32_t>();
+  for (int64_t i = 0; i < tokens.rows(); ++i) {
+    if (to[i] >= 0) continue;
+    SKIFF_CHECK(-1 - to[i] < last.rows(), "slot {} of {}", -1 - to[i], last.rows());
+    to[i] = last.as<int32_t>()[-1 - to[i]];
+  }
+}
+
+void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
+  SKIFF_CHECK_EQ(slots.rows(), tokens.rows());
+  for (int64_t i = 0; i < slots.rows(); ++i) {
+    const int32_t slot = slots.as<int32_t>()[i];
+    SKIFF_CHECK(slot >= 0 && slot < last.rows(), "slot {} of {}", slot, last.rows());
+    last.as<int32_t>()[slot] = tokens.as<int32_t>()[i];
+  }
+}
+
+}  // namespace skiff

@@ -1,0 +1,21 @@
+// ops/host_ops.h -- what every backend in host memory does alike: whatever it is asked for is done
+// when the call returns.
+#pragma once
+#include "ops/ops.h"
+
+namespace skiff {
+
+class HostOps : public Ops {
+ public:
+  Device device() const final { return {}; }
+  bool batch_invariant() const final { return true; }
+  int64_t expert_rows() const final { return 1024; }
+  void copy(Tensor out, Tensor x) final;
+  uint64_t mark() final { return 0; }
+  void wait(uint64_t) final {}
+  void replay(uint64_t, const std::function<void()>& work) final { work(); }
+  void load_tokens(Tensor tokens, Tensor last) final;
+  void store_tokens(Tensor last, Tensor slots, Tensor tokens) final;
+};
+
+}  // namespace skiff

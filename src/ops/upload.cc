@@ -1,0 +1,43 @@
+#include "ops/upload.h"
+
+namespace skiff {
+namespace {
+
+size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
+
+}  // namespace
+
+Upload::Upload(Ops& ops, size_t bytes) : ops_(ops) {
+  for (Buffer& buffer : host_) buffer = Buffer::pinned(bytes);
+  if (ops.device() != Device{}) device_ = Buffer(ops.device(), bytes);
+}
+
+void Upload::begin() {
+  round_ ^= 1;
+  used_ = 0;
+  ops_.wait(sent_[round_]);
+}
+
+Tensor Upload::take(DType dtype, std::initializer_list<int64_t> shape) {
+  const Tensor out = host_[round_].view(dtype, shape, used_);
+  used_ += round_up(static_cast<size_t>(out.elements()) * bytes(dtype));
+  return out;
+}
+
+Tensor Upload::there(Tensor taken) const {
+  if (device_.size() == 0) return taken;
+  const auto* at = static_cast<const std::byte*>(taken.data);
+  taken.data = device_.data() + (at - host_[round_].data());
+  taken.device = ops_.device();
+  return taken;
+}
+
+void Upload::send() {
+  if (device_.size() > 0 && used_ > 0) {
+    const auto size = static_cast<int64_t>(used_);
+    ops_.copy(device_.view(DType::kU8, {1, size}), host_[round_].view(DType::kU8, {1, size}));
+  }
+  sent_[round_] = ops_.mark();
+}
+
+}  // namespace skiff

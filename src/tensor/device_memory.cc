@@ -1,0 +1,28 @@
+#include "tensor/device_memory.h"
+
+#include <cstdlib>
+
+#include "base/load_error.h"
+
+namespace skiff {
+namespace {
+
+constexpr size_t kAlign = 64;
+
+}  // namespace
+
+int num_cuda_devices() { return 0; }
+
+DeviceMemory device_memory(Device) { fail_load("this build has no CUDA backend"); }
+
+std::byte* allocate_on_device(Device, size_t) { fail_load("this build has no CUDA backend"); }
+
+void free_on_device(std::byte*) {}
+
+std::byte* allocate_pinned(size_t bytes) {
+  return static_cast<std::byte*>(std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign));
+}
+
+void free_pinned(std::byte* data) { std::free(data); }
+
+}  // namespace skiff

@@ -1,0 +1,57 @@
+#include <cuda_runtime.h>
+
+#include "base/load_error.h"
+#include "tensor/device_memory.h"
+
+namespace skiff {
+namespace {
+
+void check(cudaError_t error, const char* doing) {
+  if (error == cudaSuccess) return;
+  fail_load("CUDA error while {}: {} ({})", doing, cudaGetErrorName(error),
+            cudaGetErrorString(error));
+}
+
+// Out of memory is an answer; the runtime keeps it as its last error unless told otherwise.
+std::byte* null_if_full(cudaError_t error, void*& data, const char* doing) {
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(error, doing);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+int num_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+DeviceMemory device_memory(Device device) {
+  check(cudaSetDevice(device.index), "choosing a device");
+  DeviceMemory memory;
+  check(cudaMemGetInfo(&memory.free, &memory.total), "asking for free memory");
+  return memory;
+}
+
+std::byte* allocate_on_device(Device device, size_t bytes) {
+  check(cudaSetDevice(device.index), "choosing a device");
+  void* data = nullptr;
+  return null_if_full(cudaMalloc(&data, bytes), data, "allocating device memory");
+}
+
+void free_on_device(std::byte* data) { cudaFree(data); }
+
+std::byte* allocate_pinned(size_t bytes) {
+  void* data = nullptr;
+  return null_if_full(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), data,
+                      "allocating page-locked memory");
+}
+
+void free_pinned(std::byte* data) { cudaFreeHost(data); }
+
+}  // namespace skiff
