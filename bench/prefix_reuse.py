@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Time to first token of a reused prefix, by where the cache has it.
 
-    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats]       default: build/cpu/skiff, all
+    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats] [--threads N]
+
+SKIFF is build/cpu/skiff unless given. On a machine with other work, one thread waits for nobody.
 
 Starts `skiff serve` with random weights of the ERNIE-4.5-0.3B shape, talks to it over HTTP and
 prints medians. Three experiments:
@@ -31,15 +33,17 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREFIX, TAIL, BLOCK, TALKS, TURNS, VOCAB = 2048, 32, 64, 4, 3, 100_000
 PER_TALK = PREFIX // BLOCK + 2
-CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1000, 16
+CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1800, 16
 
 
 class Server:
     """`skiff serve` on a free port, until the end of the with block."""
 
+    threads = "0"
+
     def __init__(self, skiff, pool_blocks, flags):
         self.command = [
-            skiff, "serve", str(ROOT / "bench/configs/ernie-4.5-0.3b"), "--tokenizer",
+            skiff, "serve", "--threads", self.threads, str(ROOT / "bench/configs/ernie-4.5-0.3b"), "--tokenizer",
             str(ROOT / "models/demo"), "--load-format", "dummy", "--seed", "7", "--host",
             "127.0.0.1", "--port", "0", "--max-model-len", "4096", "--max-num-seqs", "4",
             "--num-gpu-blocks-override", str(pool_blocks), *flags]
@@ -170,9 +174,9 @@ def taking_turns(skiff, said):
 
 
 def chat_through(server, said, name, turns):
-    """Times to the first token of these turns of all chats, from the second one on."""
+    """(turn, time to the first token) of these turns of all chats, and (chat, turn) of each."""
     prompts = [talk(i)[:CHAT_BEGIN] for i in range(CHATS)]
-    times = []
+    times, asked = [], []
     for n in range(CHAT_TURNS):
         for i in range(CHATS):
             if n > 0:
@@ -185,12 +189,13 @@ def chat_through(server, said, name, turns):
             said.setdefault((i, n), tokens)
             assert said[i, n] == tokens, f"{name}: chat {i} turn {n} differs"
             times.append((n, seconds))
-    return times
+            asked.append((i, n))
+    return times, asked
 
 
 def chats(skiff, said):
     """Experiment 3. The first turn has nothing to find, but for the server that was restarted."""
-    rows = []
+    rows, off = [], {}
     longest = int(CHAT_BEGIN * (10 / 9) ** (CHAT_TURNS - 1)) + 2 * ANSWER * CHAT_TURNS
     blocks = longest // BLOCK + 2
     every = range(CHAT_TURNS)
@@ -203,13 +208,14 @@ def chats(skiff, said):
                 ("quarter pool, file", quarter, file),
                 ("quarter pool, file, restarted", quarter, file)]:
             with Server(skiff, pool, flags) as server:
-                times = chat_through(server, said, name,
+                times, asked = chat_through(server, said, name,
                                      [CHAT_TURNS - 1] if "restarted" in name else every)
                 rows.append((name, statistics.median(t for n, t in times if n > 0),
                              *server.counts()))
-                if "restarted" in name:
-                    first = times[0][1]
-    print(f"\nFirst request after the restart: {first * 1e3:.1f} ms to its first token")
+            off = off or dict(zip(asked, (seconds for _, seconds in times)))
+            ratios = [off[key] / seconds for key, (n, seconds) in zip(asked, times) if n > 0]
+            print(f"{name}: " + " ".join(f"{seconds * 1e3:.0f}" for _, seconds in times) +
+                  f" ms to the first token; prompt by prompt {statistics.median(ratios):.1f}x")
     return rows
 
 
@@ -225,7 +231,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("skiff", nargs="?", default=str(ROOT / "build/cpu/skiff"))
     parser.add_argument("--only", choices=["one", "turns", "chats"])
+    parser.add_argument("--threads", default="0", help="of the servers; 0: one per core")
     args = parser.parse_args()
+    Server.threads = args.threads
     said = {}
     if args.only in (None, "one"):
         show(f"One prefix of {PREFIX} tokens and {TAIL} new ones", one_prefix(args.skiff, said))

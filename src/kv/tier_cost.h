@@ -23,12 +23,12 @@ class TierCost {
   explicit TierCost(int block_size) : block_size_(block_size) {}
 
   // A step computed `rows` and copied `copies` blocks from or to host memory, which took
-  // `copy_seconds` of its `seconds`; 0: not measured. Steps with fewer rows than a block has say
+  // `copy_seconds` of its `seconds`; either 0: not measured. Steps with fewer rows than a block has say
   // nothing about what computing a block would take.
   void step(int rows, int copies, double seconds, double copy_seconds) {
     if (seconds <= 0) return;
     if (rows >= block_size_) row_.add((seconds - copy_seconds) / rows);
-    if (copies > 0) copy_.add(copy_seconds / copies);
+    if (copies > 0 && copy_seconds > 0) copy_.add(copy_seconds / copies);
   }
   // The file gave a block.
   void read(double seconds) {
