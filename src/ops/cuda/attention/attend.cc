@@ -1,6 +1,7 @@
 #include "ops/cuda/attention/attend.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <stdexcept>
 
@@ -50,7 +51,8 @@ AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const Ra
           .group = spec.heads / spec.kv_heads,
           .head_dim = spec.head_dim,
           .window = spec.window,
-          .scale = 1 / std::sqrt(static_cast<float>(spec.head_dim))};
+          .scale = 1 / std::sqrt(static_cast<float>(spec.head_dim)),
+          .page_shift = static_cast<int>(std::bit_width(static_cast<unsigned>(kv.page_size))) - 1};
 }
 
 // What the kernels that read the cache through the copy engine take.
@@ -60,8 +62,8 @@ bool has_fast_kernels(const AttendArgs& a) {
                        reinterpret_cast<uintptr_t>(a.out) % 16 == 0;
   const int page = a.cache.page_size;
   return a.bf16 && a.cache.bf16 && aligned && a.group <= kPackedRows &&
-         (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) &&
-         (page == 16 || page == 32 || page % kTile == 0);
+         (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && page >= 16 &&
+         std::has_single_bit(static_cast<unsigned>(page));
 }
 
 bool capturing(cudaStream_t stream) {

@@ -17,6 +17,7 @@ struct AttendArgs {
   bool bf16;                     // out and q
   int group, head_dim, window;   // group: query heads per kv head
   float scale;                   // of scores
+  int page_shift = 0;            // log2 of the page size, where that is a power of two
 };
 
 // Any mixture of f32 and bf16, any head_dim that is a even number up to 256, any page size and
@@ -31,8 +32,8 @@ struct PlanArgs {
   const DecodeShare* shares;
 };
 
-// The shares of the plan, bf16 throughout, head_dim 64, 128 or 256, pages of 16, 32 or a multiple
-// of 64 positions; zeros to padding rows. The maps show the caches of keys and values in boxes of
+// The shares of the plan, bf16 throughout, head_dim 64, 128 or 256, pages of a power of two
+// from 16 on; zeros to padding rows. The maps show the caches of keys and values in boxes of
 // (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of decode_part_bytes()
 // per block, `arrived` a zero per block, which is zero again afterwards.
 struct DecodeArgs {

@@ -96,11 +96,13 @@ __device__ void touch_queries(const DecodeArgs& d, const Run& run) {
   }
 }
 
+// Run by a whole warp, all of whose threads go the same way.
 template <int kDim>
 __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtensorMap& k,
                            const CUtensorMap& v, Shared<kDim>& shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int box = min(d.args.cache.page_size, kTile), boxes = kTile / box;
+  const int page_size = d.args.cache.page_size, page_shift = d.args.page_shift;
+  const int box = min(page_size, kTile), box_shift = min(page_shift, 6), boxes = kTile / box;
   const int box_bytes = box * 128;
   int stage = 0, number = 0;
   uint32_t phase = 1;
@@ -112,7 +114,7 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtens
     // Lane i looks up the page of the i-th box of a batch of 32; the next batch is on its way.
     const auto look_up = [&](int batch) {
       const int t = begin + (batch * 32 + lane) * box;
-      return t < end && t + box > seen ? pages[t / d.args.cache.page_size] : 0;
+      return t < end && t + box > seen ? pages[t >> page_shift] : 0;
     };
     int page = look_up(0), next_page = look_up(1);
     touch_queries<kDim>(d, run);
@@ -123,33 +125,39 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtens
         next_page = look_up(first_box / 32 + 1);
       }
       const int t0 = begin + tile * kTile;
-      const int skip = max(0, (seen - t0) / box), stop = min(boxes, (end - t0 + box - 1) / box);
+      const int skip = max(0, (seen - t0) >> box_shift);
+      const int stop = min(boxes, (end - t0 + box - 1) >> box_shift);
       const uint32_t full = shared_address(&shared.full[stage]);
-      if (lane == 0) {
-        barrier_wait(shared_address(&shared.empty[stage]), phase);
-        if (tile == 0) shared.runs[number++ % kRuns] = run;
+      const uint32_t to_k = shared_address(shared.k[stage]), to_v = shared_address(shared.v[stage]);
+      barrier_wait(shared_address(&shared.empty[stage]), phase);
+      if (elected()) {
+        if (tile == 0) shared.runs[number % kRuns] = run;
         barrier_expect(full, static_cast<uint32_t>((stop - skip) * box_bytes * (kDim / 64) * 2));
       }
+      __syncwarp();
       for (int b = skip; b < stop; ++b) {
         const int from = __shfl_sync(kAll, page, (first_box + b) % 32);
-        if (lane != 0) continue;
-        const int in_page = (t0 + b * box) % d.args.cache.page_size;
-#pragma unroll 1
-        for (int c = 0; c < kDim / 64; ++c) {
-          const int at = c * kTile * 128 + b * box_bytes;
-          copy_box(shared_address(shared.k[stage] + at), &k, full, c * 64, run.head, in_page, from);
+        const int in_page = (t0 + b * box) & (page_size - 1);
+        if (elected()) {
+#pragma unroll
+          for (int c = 0; c < kDim / 64; ++c) {
+            const int at = c * kTile * 128 + b * box_bytes;
+            copy_box(to_k + at, &k, full, c * 64, run.head, in_page, from);
+          }
+#pragma unroll
+          for (int c = 0; c < kDim / 64; ++c) {
+            const int at = c * kTile * 128 + b * box_bytes;
+            copy_box(to_v + at, &v, full, c * 64, run.head, in_page, from);
+          }
         }
-#pragma unroll 1
-        for (int c = 0; c < kDim / 64; ++c) {
-          const int at = c * kTile * 128 + b * box_bytes;
-          copy_box(shared_address(shared.v[stage] + at), &v, full, c * 64, run.head, in_page, from);
-        }
+        __syncwarp();
       }
       if (++stage == Shape<kDim>::kStages) {
         stage = 0;
         phase ^= 1;
       }
     }
+    ++number;
   } while (walk.next(run));
 }
 

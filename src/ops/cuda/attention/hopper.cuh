@@ -42,6 +42,20 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
+// True in one thread of a whole warp, which the compiler then knows to be alone there: around the
+// copy engine's instructions this saves a loop over threads that do not exist.
+__device__ __forceinline__ bool elected() {
+  uint32_t yes;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.b32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(yes));
+  return yes != 0;
+}
+
 // A barrier among `threads` threads of a block; id 0 is __syncthreads'.
 __device__ __forceinline__ void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

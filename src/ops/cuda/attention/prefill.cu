@@ -66,52 +66,49 @@ struct Ring {
   }
 };
 
-template <int kDim>
-__device__ void copy_boxes(const CUtensorMap& map, uint8_t* to, uint64_t* full, int boxes, int box,
-                           int head, int t0, int page_size, int pages) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int b = 0; b < boxes; ++b) {
-    const int page = __shfl_sync(kAll, pages, b);
-    if (lane != 0) continue;
-#pragma unroll
-    for (int c = 0; c < kDim / 64; ++c) {
-      copy_box(shared_address(to + (c * kKeys<kDim> + b * box) * 128), &map, shared_address(full),
-               c * 64, head, (t0 + b * box) % page_size, page);
-    }
-  }
-}
-
+// Run by a whole warp, all of whose threads go the same way; lane i knows the page of the i-th box.
 template <int kDim>
 __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtensorMap& k,
                            const CUtensorMap& v, Shared<kDim>& shared) {
   constexpr int kBytes = kKeys<kDim> * kDim * 2;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int page_size = p.args.cache.page_size;
+  const int page_size = p.args.cache.page_size, page_shift = p.args.page_shift;
   const int box = min(page_size, kTile), boxes = kKeys<kDim> / box;
   const int32_t* pages = p.args.rows.pages + work.tile.seq * p.args.rows.pages_stride;
   // Boxes that no row sees lie outside the cache, and so are filled with zeros.
   const auto look_up = [&](int tile) {
     const int t = tile * kKeys<kDim> + lane * box;
     const bool any = tile >= work.first && t < work.tile.kv_len && t + box > work.seen;
-    return any && lane < boxes ? pages[t / page_size] : -1;
+    return any && lane < boxes ? pages[t >> page_shift] : -1;
+  };
+  const auto copy = [&](const CUtensorMap& map, uint32_t to, uint32_t full, uint32_t empty,
+                        uint32_t phase, int tile, int page) {
+    barrier_wait(empty, phase ^ 1);
+    if (elected()) barrier_expect(full, kBytes);
+    for (int b = 0; b < boxes; ++b) {
+      const int from = __shfl_sync(kAll, page, b);
+      const int in_page = (tile * kKeys<kDim> + b * box) & (page_size - 1);
+      if (elected()) {
+#pragma unroll
+        for (int c = 0; c < kDim / 64; ++c) {
+          copy_box(to + (c * kKeys<kDim> + b * box) * 128, &map, full, c * 64, work.head, in_page,
+                   from);
+        }
+      }
+      __syncwarp();
+    }
   };
   Ring<kStages<kDim>> k_ring, v_ring;
   const auto copy_keys = [&](int tile, int page) {
-    if (lane == 0) {
-      barrier_wait(shared_address(&shared.k_empty[k_ring.stage]), k_ring.phase ^ 1);
-      barrier_expect(shared_address(&shared.k_full[k_ring.stage]), kBytes);
-    }
-    copy_boxes<kDim>(k, shared.k[k_ring.stage], &shared.k_full[k_ring.stage], boxes, box, work.head,
-                     tile * kKeys<kDim>, page_size, page);
+    const int i = k_ring.stage;
+    copy(k, shared_address(shared.k[i]), shared_address(&shared.k_full[i]),
+         shared_address(&shared.k_empty[i]), k_ring.phase, tile, page);
     k_ring.advance();
   };
   const auto copy_values = [&](int tile, int page) {
-    if (lane == 0) {
-      barrier_wait(shared_address(&shared.v_empty[v_ring.stage]), v_ring.phase ^ 1);
-      barrier_expect(shared_address(&shared.v_full[v_ring.stage]), kBytes);
-    }
-    copy_boxes<kDim>(v, shared.v[v_ring.stage], &shared.v_full[v_ring.stage], boxes, box, work.head,
-                     tile * kKeys<kDim>, page_size, page);
+    const int i = v_ring.stage;
+    copy(v, shared_address(shared.v[i]), shared_address(&shared.v_full[i]),
+         shared_address(&shared.v_empty[i]), v_ring.phase, tile, page);
     v_ring.advance();
   };
   // In the order of use: keys go one tile ahead of values.

@@ -71,14 +71,14 @@ __device__ Held<C, kPairs> converted(const Held<T, kPairs>& x) {
   return y;
 }
 
-// kPairs 4 takes a head of 8n elements with rope over 8n of them: one held piece per lane. kPairs 1
-// takes any even head and rope: up to four pieces per lane of a whole warp.
-template <class T, class C, int kPairs>
+// A group of lanes asks for kAhead heads at once. kPairs 4 takes a head of 8n elements with rope
+// over 8n of them: one held piece per lane. kPairs 1 takes any even head and rope: up to four pieces per
+// lane of a whole warp.
+template <class T, class C, int kPairs, int kAhead>
 __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
-  constexpr int kAhead = kPairs == 1 ? 1 : 3;  // heads that a group of lanes asks for at once
-  __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2];
+  __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2], q_norm[kMaxHead], k_norm[kMaxHead];
   const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
   const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;
   const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
@@ -107,6 +107,8 @@ __global__ void __launch_bounds__(kThreads)
   };
   // Whatever can be asked for is asked for before anything is waited for.
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
+  if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
+  if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
   wait_for_previous();
   let_next_start();
   const int position = p.rows.positions[row];
@@ -127,7 +129,8 @@ __global__ void __launch_bounds__(kThreads)
       const int h = base + group + j * groups;
       const bool value = h >= p.heads + p.kv_heads;
       float scale = 1;
-      const float* norm = value ? nullptr : h < p.heads ? p.q_norm : p.k_norm;
+      const bool normed = !value && (h < p.heads ? p.q_norm : p.k_norm) != nullptr;
+      const float* norm = h < p.heads ? q_norm : k_norm;
       if (p.q_norm || p.k_norm) {
         float squares = 0;
 #pragma unroll
@@ -154,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
           for (int i = 0; i < kPairs; ++i) {
             const int number = (u * lanes + lane) * kPairs + i;
             float a = to_float(x[j][u].a.at[i]), b = to_float(x[j][u].b.at[i]);
-            if (norm) {
+            if (normed) {
               const Pair here = pair_of(number, p.rope_dim, p.interleaved);
               a = a * scale * norm[here.a];
               b = b * scale * norm[here.b];
@@ -189,7 +192,8 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
                     reinterpret_cast<uintptr_t>(args.qkv) % 16 == 0;
   int lanes = 1;
   while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
-  const int per_block = args.rows.num_tokens < kNarrowRows ? std::min(all, kThreads / lanes) : all;
+  const bool narrow = args.rows.num_tokens < kNarrowRows;
+  const int per_block = narrow ? std::min(all, kThreads / lanes) : all;
   const Launch how = {.grid = dim3(static_cast<unsigned>(args.rows.num_tokens),
                                    static_cast<unsigned>((all + per_block - 1) / per_block)),
                       .block = dim3(kThreads),
@@ -197,8 +201,10 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
   with_types(args.bf16, args.cache.bf16, [&](auto act, auto cached) {
     using T = decltype(act);
     using C = decltype(cached);
-    launch(wide ? store_kernel<T, C, 4> : store_kernel<T, C, 1>, how, args, Cache<C>(args.cache),
-           lanes, per_block);
+    const auto kernel = !wide    ? store_kernel<T, C, 1, 1>
+                        : narrow ? store_kernel<T, C, 4, 1>
+                                 : store_kernel<T, C, 4, 3>;
+    launch(kernel, how, args, Cache<C>(args.cache), lanes, per_block);
   });
 }
 
