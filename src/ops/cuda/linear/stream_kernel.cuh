@@ -36,9 +36,8 @@ struct StreamArgs {
   float* partials;
 };
 
-constexpr int stream_stages(int n) {
-  return n <= 8 ? 6 : n <= 32 ? 5 : n <= 64 ? 4 : n <= 128 ? 3 : 4;
-}
+// As much of a multiprocessor's shared memory as leaves small kernels a corner to run in.
+constexpr int stream_stages(int n) { return n == 256 ? 4 : 205 * 1024 / ((128 + n) * 128); }
 constexpr int stage_bytes(int n) { return (kTileRows + n) * kChunk * 2; }
 // Rows of outputs on their way out, 16 bytes apart in banks.
 constexpr int kOutBytes = 32 * (64 * 2 + 16);  // of a warpgroup
@@ -160,9 +159,9 @@ struct Stream {
   }
 
   // One thread. As many weights as the ring holds go before the wait, their rows of x after it.
-  // A multiprocessor holds two of these blocks. Where the next kernel may start at once, it sits
-  // beside this one with a full ring, and the one after it takes this one's place as soon as it
-  // ends and fills its ring while results are handed over: the memory hardly rests.
+  // A multiprocessor holds one of these blocks. The next product's takes its place as soon as it
+  // ends, and fills its ring while the results of this product and of the small kernels between
+  // are handed over: the memory hardly rests.
   __device__ void produce() {
     if (a.next_at_once) let_next_start();
     const bool early = !a.jobs.jobs || a.jobs_early;
@@ -386,7 +385,7 @@ struct Stream {
 };
 
 template <int N, bool kGated>
-__global__ void __launch_bounds__(kStreamThreads, N <= 64 ? 2 : 1)
+__global__ void __launch_bounds__(kStreamThreads, 1)
     stream_kernel(const __grid_constant__ CUtensorMap w_map,
                   const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // StreamedProducts::takes() nothing elsewhere
