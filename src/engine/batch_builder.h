@@ -37,6 +37,7 @@ class BatchBuilder {
   // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. The result is valid until the next
   // call.
   const BuiltStep& build(const StepPlan& plan);
+  const std::vector<int>& capture_sizes() const { return capture_sizes_; }
   const LogitRows& logit_rows() const { return logit_rows_; }
 
  private:

@@ -156,6 +156,8 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
           static_cast<size_t>(loaded_.config.steps_in_flight), tiers_.get()) {
   publish_stats();
   loaded_.ledger.close("engine");
+  executor_.warm_up(loaded_.memory.blocks);
+  loaded_.ledger.close("warm-up");
   if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
   thread_ = std::thread([this] { serve_or_fail(); });
 }

@@ -22,7 +22,7 @@ struct EngineConfig {
                                 // reference
   bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
   std::vector<int> capture_sizes;  // their batch sizes; empty: the usual ones
-  DType dtype = DType::kF32;   // compute: kF32 or kBF16
+  DType dtype = DType::kF32;       // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
   int threads = 0;    // 0: one per core
@@ -38,13 +38,13 @@ struct EngineConfig {
                                 // batched tokens allow (see sched/scheduler.h)
   int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
   double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
-  int long_prompt = 0;          // tokens above which a prompt is long; 0: 4 % of the context
-  int steps_in_flight = 2;      // 1: wait for each step
-  double swap_space_gb = 0;     // host memory for blocks that the device has no room for
-  std::string storage_path;     // a folder for blocks that survive a restart; empty: none
-  double storage_gb = 0;        // most bytes of it
-  std::string version;          // of the engine: blocks of another are not used
-  bool quiet = false;           // no progress bar, plan or ledger on stderr
+  int long_prompt = 0;       // tokens above which a prompt is long; 0: 4 % of the context
+  int steps_in_flight = 2;   // 1: wait for each step
+  double swap_space_gb = 0;  // host memory for blocks that the device has no room for
+  std::string storage_path;  // a folder for blocks that survive a restart; empty: none
+  double storage_gb = 0;     // most bytes of it
+  std::string version;       // of the engine: blocks of another are not used
+  bool quiet = false;        // no progress bar, plan or ledger on stderr
   // The engine cannot go on, as when its device is lost: called on its thread with the reason, and
   // not expected to return. Null: the reason is logged and the process ends with code 1.
   std::function<void(const std::string& why)> failed;

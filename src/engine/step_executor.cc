@@ -16,6 +16,22 @@ Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   return out;
 }
 
+constexpr int kFewestTuned = 64;  // rows of prompts; decodes of fewer are rehearsed as they are
+
+// `rows` rows, `length` to a sequence, all on the same blocks: what they hold does not matter.
+StepPlan blank_step(int rows, int length, int block_size) {
+  StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(rows), 0), .page_start = {0}};
+  for (int row = 0; row < rows; row += length) {
+    const int count = std::min(length, rows - row);
+    const auto slot = static_cast<int>(plan.spans.size());
+    plan.spans.push_back(
+        {.seq = static_cast<SeqId>(slot), .slot = slot, .count = count, .sample = count == 1});
+    for (int page = 0; page * block_size < count; ++page) plan.pages.push_back(page);
+    plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+  }
+  return plan;
+}
+
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -28,6 +44,7 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
     : kv_(kv),
       host_(host),
       ops_(ops),
+      limits_(limits),
       mesh_(make_solo_mesh()),
       arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, limits.max_rows,
                                                        limits.max_logit_rows, ops.expert_rows()))),
@@ -37,6 +54,32 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       builder_(limits, kv.front().page_size, std::move(capture_sizes), ops),
       last_memory_(ops.device(), static_cast<size_t>(limits.max_seqs) * sizeof(Token)),
       last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {}
+
+void StepExecutor::warm_up(int blocks) {
+  if (captured_.empty()) return;
+  const auto room = static_cast<int>(
+      std::min<int64_t>(limits_.max_context, int64_t{blocks} * kv_.front().page_size));
+  for (int rows = kFewestTuned; rows < limits_.max_rows; rows *= 2)
+    rehearse(blank_step(rows, std::min(rows, room), kv_.front().page_size));
+  rehearse(blank_step(limits_.max_rows, std::min(limits_.max_rows, room), kv_.front().page_size));
+  for (const int size : builder_.capture_sizes()) {
+    const StepPlan plan = blank_step(size, 1, kv_.front().page_size);
+    if (size <= kFewestTuned) rehearse(plan);
+    for (int i = 0; i < 2; ++i) forward(builder_.build(plan));  // the second one is recorded
+  }
+  ops_.wait(ops_.mark());
+}
+
+void StepExecutor::rehearse(const StepPlan& plan) {
+  constexpr int kRounds = 2;
+  const BuiltStep& step = builder_.build(plan);
+  ops_.begin_step(step.batch);
+  for (int i = 0; i < kRounds; ++i)
+    ops_.rehearse([&] {
+      arena_.reset();
+      decoder_.forward(step.batch, kv_, arena_);
+    });
+}
 
 void StepExecutor::copy_blocks(const StepPlan& plan) {
   SKIFF_CHECK(host_ != nullptr || (plan.saves.empty() && plan.loads.empty()));

@@ -22,6 +22,9 @@ class StepExecutor {
   StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv, DType act,
                const Limits& limits, HostBlocks* host = nullptr,
                std::vector<int> capture_sizes = {});
+  // Start-up, before the first step and while no block holds anything: finds out how steps are
+  // computed fastest and records those of decodes. `blocks` may be written to.
+  void warm_up(int blocks);
   // Asks for a step; waits only where the host must know what an earlier one has drawn. At most two
   // steps may be on their way.
   void launch(const StepPlan& plan);
@@ -44,6 +47,7 @@ class StepExecutor {
     bool drawn = false;  // what the draw gave is in the result
   };
 
+  void rehearse(const StepPlan& plan);
   void copy_blocks(const StepPlan& plan);
   Tensor forward(const BuiltStep& step);
   void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);
@@ -55,6 +59,7 @@ class StepExecutor {
   std::span<const KvLayer> kv_;
   HostBlocks* host_;
   Ops& ops_;
+  const Limits limits_;
   Mesh mesh_;
   Arena arena_;
   Decoder decoder_;

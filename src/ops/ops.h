@@ -54,6 +54,10 @@ class Ops {
   // unasked: it must then differ in nothing that the host knows. Key 0: never recorded.
   virtual void replay(uint64_t key, const std::function<void()>& work) = 0;
 
+  // Start-up. Does work() as it is, and takes its time to find out how its operations are done
+  // fastest with tensors of those shapes; to be called a few times over for each kind of step.
+  virtual void rehearse(const std::function<void()>& work) = 0;
+
   // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
   // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
   // bf16) is the dtype of the activations that will meet it. The result's bytes live in *owner.

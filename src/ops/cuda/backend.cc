@@ -56,6 +56,13 @@ void CudaOps::replay(uint64_t key, const std::function<void()>& work) {
   stream_.replay(key, work);
 }
 
+void CudaOps::rehearse(const std::function<void()>& work) {
+  rehearsing_ = true;
+  work();
+  rehearsing_ = false;
+  wait(mark());
+}
+
 // Bytes as they are.
 void CudaOps::move(Tensor out, Tensor x) {
   if (out.elements() == 0) return;
@@ -157,7 +164,12 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
   const int64_t most = w.bias ? bias_rows(out) : out.rows();
   for (int64_t r = 0; r < out.rows(); r += most) {
     const int64_t n = std::min(most, out.rows() - r);
-    products_.product(out.row_range(r, n), x.row_range(r, n), w, stream_.get());
+    const Tensor part = out.row_range(r, n), rows = x.row_range(r, n);
+    if (rehearsing_) {
+      products_.tune(part, rows, w, stream_.get());
+    } else {
+      products_.product(part, rows, w, stream_.get());
+    }
   }
   done();
 }

@@ -23,6 +23,7 @@ class CudaOps final : public Ops {
   uint64_t mark() override { return stream_.mark(); }
   void wait(uint64_t mark) override { stream_.wait(mark); }
   void replay(uint64_t key, const std::function<void()>& work) override;
+  void rehearse(const std::function<void()>& work) override;
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch) override;
@@ -62,7 +63,8 @@ class CudaOps final : public Ops {
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
-  const int32_t* live_ = nullptr;                // how many rows of this step are no padding
+  bool rehearsing_ = false;
+  const int32_t* live_ = nullptr;  // how many rows of this step are no padding
 };
 
 }  // namespace skiff::cuda

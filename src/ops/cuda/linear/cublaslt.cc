@@ -20,7 +20,7 @@ void check_lt(cublasStatus_t status, const char* doing) {
 }
 
 int64_t bucket(int64_t rows) {
-  int64_t b = 64;
+  int64_t b = 8;
   while (b < rows) b *= 2;
   return b;
 }
@@ -65,8 +65,24 @@ struct CublasLt::Problem {
   }
 };
 
-CublasLt::CublasLt() { check_lt(cublasLtCreate(&handle_), "starting"); }
-CublasLt::~CublasLt() { cublasLtDestroy(handle_); }
+CublasLt::CublasLt() {
+  check_lt(cublasLtCreate(&handle_), "starting");
+  check(cudaEventCreate(&begin_), "making an event");
+  check(cudaEventCreate(&end_), "making an event");
+}
+
+CublasLt::~CublasLt() {
+  cudaEventDestroy(begin_);
+  cudaEventDestroy(end_);
+  cublasLtDestroy(handle_);
+}
+
+// Of those that have been measured.
+const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
+  return *std::ranges::min_element(trials, {}, [](const Trial& t) {
+    return t.runs > 1 ? t.best : std::numeric_limits<float>::infinity();
+  });
+}
 
 bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
   return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && on_16_bytes(out) && on_16_bytes(x) &&
@@ -79,11 +95,13 @@ std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Probl
   Key whole = key;
   std::get<0>(whole) = bucket(std::get<0>(key));
   cublasLtMatmulHeuristicResult_t result[1] = {};
-  if (const auto best = tuned_.find(whole); best != tuned_.end()) {
-    if (cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
-                                problem.out, &best->second, result) == CUBLAS_STATUS_SUCCESS &&
+  if (const auto tried = trials_.find(whole); tried != trials_.end()) {
+    const Trial& best = fastest(tried->second);
+    if (best.runs > 1 &&
+        cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
+                                problem.out, &best.algo, result) == CUBLAS_STATUS_SUCCESS &&
         result[0].workspaceSize <= kWorkspaceBytes)
-      return choice = best->second;
+      return choice = best.algo;
   }
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "choosing");
@@ -116,9 +134,7 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
-void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
-                    cudaStream_t stream) {
-  const Problem problem(out, x, w);
+std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "tuning");
   const size_t room = kWorkspaceBytes;
@@ -130,28 +146,26 @@ void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
                                  problem.out, limits, kCandidates, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(limits);
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "tuning products");
-  check(cudaEventCreate(&end), "tuning products");
-  float best = std::numeric_limits<float>::infinity();
-  for (int i = 0; i < found; ++i) {
-    const cublasLtMatmulAlgo_t& algo = results[static_cast<size_t>(i)].algo;
-    bool runs = true;
-    for (int r = 0; r < kWarmUps && runs; ++r)
-      runs = run(problem, algo, out, x, w, workspace, stream);
-    if (!runs) continue;
-    check(cudaEventRecord(begin, stream), "tuning products");
-    for (int r = 0; r < kRuns; ++r) run(problem, algo, out, x, w, workspace, stream);
-    check(cudaEventRecord(end, stream), "tuning products");
-    check(cudaEventSynchronize(end), "tuning products");
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "tuning products");
-    if (ms >= best) continue;
-    best = ms;
-    tuned_[{bucket(x.rows()), x.cols(), out.cols(), out.dtype}] = algo;
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
+  std::vector<Trial> trials;
+  for (int i = 0; i < found; ++i) trials.push_back({.algo = results[static_cast<size_t>(i)].algo});
+  return trials;
+}
+
+void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+                    cudaStream_t stream) {
+  const Problem problem(out, x, w);
+  const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
+  std::vector<Trial>& trials = trials_[key];
+  if (trials.empty()) trials = propose(problem);
+  if (trials.empty()) return;
+  Trial& trial = *std::ranges::min_element(trials, {}, &Trial::runs);
+  check(cudaEventRecord(begin_, stream), "tuning products");
+  const bool ran = run(problem, trial.algo, out, x, w, workspace, stream);
+  check(cudaEventRecord(end_, stream), "tuning products");
+  check(cudaEventSynchronize(end_), "tuning products");
+  float ms = std::numeric_limits<float>::infinity();
+  if (ran) check(cudaEventElapsedTime(&ms, begin_, end_), "tuning products");
+  trial.best = trial.runs++ <= 1 ? ms : std::min(trial.best, ms);
   chosen_.clear();
 }
 

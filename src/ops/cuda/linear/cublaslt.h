@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -33,9 +34,10 @@ class CublasLt {
   bool product(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                cudaStream_t stream);
 
-  // Runs every algorithm the library proposes for this product some times and keeps the fastest
-  // for all row counts of the same bucket (up to 64, 128, 256, ...). Writes out. For start-up: it
-  // waits for the device.
+  // Computes the product, by one of the algorithms that the library proposes, and takes the time:
+  // each call tries the one tried least so far, and from then on the fastest serves all row counts
+  // of the same bucket (up to 8, 16, 32, ...). Called for a layer after the other, so that the
+  // weights come from memory as they will. For start-up: it waits for the device.
   void tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
             cudaStream_t stream);
 
@@ -43,12 +45,20 @@ class CublasLt {
   struct Problem;
   using Key = std::tuple<int64_t, int64_t, int64_t, DType>;  // rows, in, out, dtype of out
 
+  struct Trial {
+    cublasLtMatmulAlgo_t algo;
+    int runs = 0;
+    float best = 0;  // milliseconds; of all runs but the first
+  };
+  std::vector<Trial> propose(const Problem& problem);
+  static const Trial& fastest(const std::vector<Trial>& trials);
   std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);
   bool run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
            const Tensor& x, const Tensor& w, void* workspace, cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> tuned_;                  // rows: a bucket's upper end
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::map<Key, std::vector<Trial>> trials_;                   // rows: a bucket's upper end
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;  // rows: exact
 };
 

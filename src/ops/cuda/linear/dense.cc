@@ -69,8 +69,9 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() == 0 || streams(x, w, false) || !CublasLt::takes(out, x, w.weight)) return;
-  library_.tune(before_bias(out, w), x, w.weight, library_scratch_, stream);
+  if (out.rows() > 0 && !streams(x, w, false) && CublasLt::takes(out, x, w.weight))
+    library_.tune(before_bias(out, w), x, w.weight, library_scratch_, stream);
+  product(out, x, w, stream);
 }
 
 }  // namespace skiff::cuda

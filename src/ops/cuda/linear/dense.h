@@ -21,7 +21,7 @@ class DenseProducts {
   // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. False, with
   // nothing started, where the product and the gate are better done apart: many rows, odd shapes.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
-  // Start-up: chooses by measuring, for all rows up to the next power of two. Writes out.
+  // Start-up: the same as product(), and measures how it is done fastest (see CublasLt::tune).
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   const StreamedProducts& streamed() const { return streamed_; }
 
