@@ -28,13 +28,13 @@ void fill(Tensor to, const std::vector<int32_t>& from) {
 }  // namespace
 
 BatchBuilder::BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes,
-                           Ops& ops)
+                           Ops& ops, size_t more)
     : block_size_(block_size),
       max_pages_(pages_for(limits.max_context, block_size)),
       max_logit_rows_(static_cast<size_t>(limits.max_logit_rows)),
       capture_sizes_(std::move(capture_sizes)),
       ops_(ops),
-      upload_(ops, upload_bytes(limits, max_pages_)) {
+      upload_(ops, upload_bytes(limits, max_pages_) + more) {
   const size_t table = static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages_);
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
 }
@@ -45,7 +45,8 @@ int BatchBuilder::padded(int rows) const {
   return size == capture_sizes_.end() ? rows : *size;
 }
 
-const BuiltStep& BatchBuilder::build(const StepPlan& plan) {
+const BuiltStep& BatchBuilder::build(const StepPlan& plan,
+                                     const std::function<void(Upload&)>& add) {
   step_ = {.decode_only = only_decodes(plan)};
   RaggedBatch& batch = step_.batch;
   const auto spans = static_cast<int>(plan.spans.size()),
@@ -59,6 +60,7 @@ const BuiltStep& BatchBuilder::build(const StepPlan& plan) {
   fill(batch.out_rows, out_rows_);
   step_.slots = upload_.take(DType::kI32, {std::ssize(logit_rows_.slots)});
   fill(step_.slots, logit_rows_.slots);
+  if (add) add(upload_);
   add_pages(plan);
   upload_.send();
   for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,

@@ -1,5 +1,6 @@
 // engine/batch_builder.h -- a StepPlan as the arrays that kernels read.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "message/step.h"
@@ -31,12 +32,14 @@ struct BuiltStep {
 // Not thread-safe.
 class BatchBuilder {
  public:
-  // Room for the largest step that `limits` allows. Steps of decodes only are filled up with
-  // padding to the next of `capture_sizes` (rising; may be empty), so that few shapes occur.
-  BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops);
-  // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. The result is valid until the next
-  // call.
-  const BuiltStep& build(const StepPlan& plan);
+  // Room for the largest step that `limits` allows, and for `more` bytes in its upload. Steps of
+  // decodes only are filled up with padding to the next of `capture_sizes` (rising; may be empty),
+  // so that few shapes occur.
+  BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops,
+               size_t more = 0);
+  // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. `add` may put more into the upload;
+  // logit_rows() is there by then. The result is valid until the next call.
+  const BuiltStep& build(const StepPlan& plan, const std::function<void(Upload&)>& add = {});
   const std::vector<int>& capture_sizes() const { return capture_sizes_; }
   const LogitRows& logit_rows() const { return logit_rows_; }
 

@@ -51,7 +51,8 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       decoder_(model.spec, model.weights, ops, mesh_, act),
       sampler_(model.spec.vocab, limits.max_seqs, ops),
       captured_(capture_sizes.empty() ? 0 : static_cast<size_t>(capture_sizes.back()) + 1),
-      builder_(limits, kv.front().page_size, std::move(capture_sizes), ops),
+      builder_(limits, kv.front().page_size, std::move(capture_sizes), ops,
+               Sampler::column_bytes(limits.max_seqs)),
       last_memory_(ops.device(), static_cast<size_t>(limits.max_seqs) * sizeof(Token)),
       last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {}
 
@@ -98,7 +99,10 @@ void StepExecutor::launch(const StepPlan& plan) {
     flight.result.copy_seconds = seconds_between(flight.start, Clock::now());
   if (!plan.spans.empty()) {
     for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
-    const BuiltStep& step = builder_.build(plan);
+    SampleBatch columns;
+    const BuiltStep& step = builder_.build(plan, [&](Upload& upload) {
+      columns = sampler_.columns(upload, builder_.logit_rows().slots);
+    });
     ops_.load_tokens(step.batch.tokens, last_);
     const Tensor logits = forward(step);
     const size_t spans = plan.spans.size();
@@ -107,7 +111,7 @@ void StepExecutor::launch(const StepPlan& plan) {
     flight.result.logprobs.resize(spans);
     flight.result.prompt_logprobs.resize(spans);
     report_prompts(plan, logits, flight.result);
-    sample(logits, step, flight);
+    sample(logits, step, columns, flight);
     check_drafts(plan, logits, flight);
   }
   flight.mark = ops_.mark();
@@ -162,7 +166,8 @@ void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, StepResul
 
 // Where rules look at what a slot has said, the host waits for its last token here: the device has
 // this step's forward pass to do meanwhile.
-void StepExecutor::sample(Tensor logits, const BuiltStep& step, Flight& flight) {
+void StepExecutor::sample(Tensor logits, const BuiltStep& step, const SampleBatch& columns,
+                          Flight& flight) {
   const LogitRows& rows = builder_.logit_rows();
   flight.sampled = rows.sampled;
   if (rows.sampled.empty()) return;
@@ -172,7 +177,7 @@ void StepExecutor::sample(Tensor logits, const BuiltStep& step, Flight& flight) 
       finish_draw(earlier);
     }
   }
-  flight.draw = sampler_.start(logits, rows.slots);
+  flight.draw = sampler_.start(logits, rows.slots, columns);
   ops_.store_tokens(last_, step.slots, flight.draw.tokens);
 }
 

@@ -51,7 +51,7 @@ class StepExecutor {
   void copy_blocks(const StepPlan& plan);
   Tensor forward(const BuiltStep& step);
   void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);
-  void sample(Tensor logits, const BuiltStep& step, Flight& flight);
+  void sample(Tensor logits, const BuiltStep& step, const SampleBatch& columns, Flight& flight);
   void check_drafts(const StepPlan& plan, Tensor logits, Flight& flight);
   void finish_draw(Flight& flight);
   static void gain(size_t span, SampleOutput& out, size_t row, StepResult& result);

@@ -7,17 +7,17 @@
 namespace skiff {
 namespace {
 
-// Of one row: four f32 or i32, two i64; each array begins on a cache line.
-size_t column_bytes(int max_slots) {
-  return static_cast<size_t>(max_slots) * 32 + 6 * kTensorAlign;
-}
-
 template <class T>
 void fill(Tensor to, const std::vector<T>& from) {
   std::ranges::copy(from, to.as<T>());
 }
 
 }  // namespace
+
+// Of one row: four f32 or i32, two i64; each array begins on a cache line.
+size_t Sampler::column_bytes(int max_slots) {
+  return static_cast<size_t>(max_slots) * 32 + 6 * kTensorAlign;
+}
 
 Sampler::Sampler(int vocab, int max_slots, Ops& ops)
     : vocab_(vocab),
@@ -58,6 +58,13 @@ bool Sampler::needs_pending(std::span<const int> slots) const {
 }
 
 PendingDraw Sampler::start(Tensor logits, std::span<const int> slots) {
+  columns_.begin();
+  const SampleBatch batch = columns(columns_, slots);
+  columns_.send();
+  return start(logits, slots, batch);
+}
+
+PendingDraw Sampler::start(Tensor logits, std::span<const int> slots, const SampleBatch& columns) {
   const auto rows = static_cast<int64_t>(slots.size());
   SKIFF_CHECK(rows <= logits.rows(), "{} slots, {} rows", rows, logits.rows());
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
@@ -83,7 +90,7 @@ PendingDraw Sampler::start(Tensor logits, std::span<const int> slots) {
   edit(logits, edits);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
-  ops_.sample(draw.tokens, logits, draw_columns(slots));
+  ops_.sample(draw.tokens, logits, columns);
   for (size_t g = 0; g < raw.size(); ++g) {
     PendingLogprobs& group = draw.logprobs[g];
     group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(group.rows)});
@@ -168,15 +175,14 @@ void Sampler::edit(Tensor logits, EditList& edits) {
   ops_.edit_logits(logits, list);
 }
 
-SampleBatch Sampler::draw_columns(std::span<const int> slots) {
+SampleBatch Sampler::columns(Upload& upload, std::span<const int> slots) const {
   const auto rows = std::ssize(slots);
-  columns_.begin();
-  SampleBatch batch{.temperature = columns_.take(DType::kF32, {rows}),
-                    .top_p = columns_.take(DType::kF32, {rows}),
-                    .min_p = columns_.take(DType::kF32, {rows}),
-                    .top_k = columns_.take(DType::kI32, {rows}),
-                    .seed = columns_.take(DType::kI64, {rows}),
-                    .draw = columns_.take(DType::kI64, {rows})};
+  SampleBatch batch{.temperature = upload.take(DType::kF32, {rows}),
+                    .top_p = upload.take(DType::kF32, {rows}),
+                    .min_p = upload.take(DType::kF32, {rows}),
+                    .top_k = upload.take(DType::kI32, {rows}),
+                    .seed = upload.take(DType::kI64, {rows}),
+                    .draw = upload.take(DType::kI64, {rows})};
   for (size_t r = 0; r < slots.size(); ++r) {
     const Slot& s = slot(slots[r]);
     const SamplingParams& params = s.state.params();
@@ -187,10 +193,9 @@ SampleBatch Sampler::draw_columns(std::span<const int> slots) {
     batch.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
     batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending;
   }
-  columns_.send();
   for (Tensor* t :
        {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
-    *t = columns_.there(*t);
+    *t = upload.there(*t);
   return batch;
 }
 

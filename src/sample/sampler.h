@@ -63,6 +63,12 @@ class Sampler {
   // may be fewer than logits has; they are the first. To check drafts, call once per depth with the
   // slots whose drafts have all come true so far: the outcome is what decoding would give.
   PendingDraw start(Tensor logits, std::span<const int> slots);
+  // The same in two parts, so that what the draw needs of every slot can travel ahead of the
+  // logits, in an upload of the caller's: begun before columns(), sent before start(), for the same
+  // slots.
+  SampleBatch columns(Upload& upload, std::span<const int> slots) const;
+  PendingDraw start(Tensor logits, std::span<const int> slots, const SampleBatch& columns);
+  static size_t column_bytes(int max_slots);  // of the upload
   SampleOutput finish(const PendingDraw& draw);
   // Both, and the waiting between them.
   SampleOutput sample(Tensor logits, std::span<const int> slots);
@@ -88,7 +94,6 @@ class Sampler {
   Groups logprob_groups(std::span<const int> slots) const;
   Tensor raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved);
   void edit(Tensor logits, EditList& edits);
-  SampleBatch draw_columns(std::span<const int> slots);
   void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
   static std::vector<PositionLogprobs> read(const PendingLogprobs& group);
 
