@@ -15,17 +15,16 @@ namespace {
 
 constexpr size_t kMaxShapes = 8;  // kinds of layers
 
-int processors() {
-  int device = 0, count = 0;
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
   check(cudaGetDevice(&device), "asking for the current device");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "counting multiprocessors");
-  return count;
+  check(cudaDeviceGetAttribute(&value, which, device), "asking what the device is");
+  return value;
 }
 
 PlanLayout layout_for(const Attention::Limits& limits) {
-  return plan_layout(decode_blocks_per_processor(64) * processors(), limits.max_seqs,
-                     limits.max_tokens);
+  return plan_layout(decode_blocks_per_processor(64) * attribute(cudaDevAttrMultiProcessorCount),
+                     limits.max_seqs, limits.max_tokens);
 }
 
 size_t parts_bytes(const PlanLayout& layout) {
@@ -83,7 +82,8 @@ Attention::Bytes Attention::bytes(const Limits& limits) {
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
                      cudaStream_t stream)
     : layout_(layout_for(limits)),
-      processors_(processors()),
+      processors_(attribute(cudaDevAttrMultiProcessorCount)),
+      hopper_(attribute(cudaDevAttrComputeCapabilityMajor) == 9),
       parts_(device),
       plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
       pinned_(pinned),
@@ -145,7 +145,7 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
                        const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream) {
   if (batch.num_tokens == 0) return;
   const AttendArgs args = args_of(out, q, spec, batch, kv);
-  if (!has_fast_kernels(args)) return start_generic(args, stream);
+  if (!hopper_ || !has_fast_kernels(args)) return start_generic(args, stream);
   const size_t index =
       plan_for({.kv_heads = spec.kv_heads,
                 .group = args.group,

@@ -62,6 +62,7 @@ class Attention {
 
   PlanLayout layout_;
   int processors_;
+  bool hopper_;  // else all goes to the generic kernel
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;

@@ -511,6 +511,7 @@ template <int kDim>
 __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
     decode_kernel(const __grid_constant__ DecodeArgs d, const __grid_constant__ CUtensorMap k,
                   const __grid_constant__ CUtensorMap v) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention uses it nowhere else
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
   if (threadIdx.x == 0) {
@@ -537,6 +538,7 @@ __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
   let_next_start();
   if (walk.any()) attend_tiles<kDim>(d, shared);
   clear_padding<kDim>(d);
+#endif
 }
 
 template <int kDim>

@@ -349,6 +349,7 @@ template <int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ PrefillArgs p, const __grid_constant__ CUtensorMap k,
                    const __grid_constant__ CUtensorMap v) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention uses it nowhere else
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
   if (threadIdx.x == 0) {
@@ -377,6 +378,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     attend<kDim>(p, Work(p, kKeys<kDim>), group, shared);
   }
   if (p.beside) wait_for_previous();
+#endif
 }
 
 template <int kDim>
