@@ -37,7 +37,7 @@ constexpr Flag kMemory[] = {
     {"max-long-partial-prefills", kInt, kRuns, "1", "Long prompts of them; 0: any number. Short prompts go before long ones, within bounds.", 0, kMaxCount},
     {"long-prefill-token-threshold", kInt, kRuns, "0", "Tokens above which a prompt is long; 0: 4 % of the context, at least 512.", 0, kMaxCount},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
-    {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Part of the available memory (here the host's) that may be used.", 0.01, 1, "", "memory-utilization"},
+    {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Part of the memory that may be used: of a GPU all it has, of the host what is available.", 0.01, 1, "", "memory-utilization"},
     {"num-gpu-blocks-override", kInt, kSizes, "0", "Exactly so many KV blocks; 0: from the memory plan.", 0, kMaxCount},
     {"enable-prefix-caching", kSwitch, kSizes, "true", "Reuse the KV of prompts that begin alike."},
     {"swap-space", kFloat, kSizes, "0", "Host memory for cached blocks that the pool has no room for, in GB (2^30 bytes); 0: none.", 0, 1 << 20},

@@ -151,7 +151,7 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
   uint64_t done = 0, total = 0;
   for (size_t i = 0; i < slots.size(); ++i) total += values->bytes(i);
 
-  Staging staging;
+  Staging staging(/*pinned=*/ops.device() != Device{});
   Placer placer(model, options.compute, ops);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (is_tied_head(slots[i], model.spec)) {

@@ -85,11 +85,11 @@ DType common_dtype(std::span<const StoredTensor* const> pieces) {
   return std::ranges::all_of(pieces, same) ? first : DType::kF32;
 }
 
-Tensor view(Buffer& buffer, DType dtype, const Slot& slot) {
+Tensor view(Buffer& buffer, bool pinned, DType dtype, const Slot& slot) {
   const size_t need = static_cast<size_t>(slot.elements()) * bytes(dtype);
   if (buffer.size() < need) {
     buffer = Buffer();  // the old memory first, then the new
-    buffer = Buffer(Device{}, need);
+    buffer = pinned ? Buffer::pinned(need) : Buffer(Device{}, need);
   }
   if (slot.experts) return buffer.view(dtype, {slot.experts, slot.out, slot.in});
   if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector) return buffer.view(dtype, {slot.out});
@@ -98,10 +98,10 @@ Tensor view(Buffer& buffer, DType dtype, const Slot& slot) {
 
 }  // namespace
 
-Tensor Staging::blank_weight(const Slot& slot, DType dtype) { return view(weight_, dtype, slot); }
+Tensor Staging::blank_weight(const Slot& slot, DType dtype) { return view(weight_, pinned_, dtype, slot); }
 
 Tensor Staging::blank_bias(const Slot& slot) {
-  return view(bias_, DType::kF32,
+  return view(bias_, pinned_, DType::kF32,
               {.kind = Slot::kVector, .name = slot.name, .out = slot.out, .parts = {}});
 }
 

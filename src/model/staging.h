@@ -10,6 +10,8 @@ namespace skiff {
 // Memory that is reused from slot to slot and grows to the largest.
 class Staging {
  public:
+  // pinned: page-locked, for a device that copies from it.
+  explicit Staging(bool pinned = false) : pinned_(pinned) {}
   // [out, in] or [experts, out, in] (norms and vectors [out]) in the dtype of the file; f32 when
   // the pieces differ. Valid until the next call.
   Tensor weight(const Slot& slot, const Source& source);
@@ -20,6 +22,7 @@ class Staging {
   Tensor blank_bias(const Slot& slot);
 
  private:
+  const bool pinned_;
   Buffer weight_, bias_;
 };
 
