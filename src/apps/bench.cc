@@ -58,7 +58,7 @@ class Bench {
         batch_(static_cast<int>(args.integer("batch-size"))) {
     config.max_num_seqs = std::max(config.max_num_seqs, batch_);
     if (config.max_model_len == 0) config.max_model_len = input_ + output_ + 1;
-    config.prefix_caching = false;  // every prompt is computed
+    config.prefix_caching = false;                                 // every prompt is computed
     if (config.long_prompt == 0) config.long_prompt = input_ + 1;  // and none gives way
     bandwidth_ = memory_bandwidth(config);
     llm_ = Llm::start(config, [this](std::vector<Event> e) { events_.push(std::move(e)); });
@@ -114,7 +114,10 @@ class Bench {
 
   void latency() {
     const auto prompt = prompts(static_cast<size_t>(batch_));
-    const Outcome warm = run(prompt), timed = run(prompt);
+    const Outcome warm = run(prompt);
+    const EngineStats before = llm_->stats();
+    const Outcome timed = run(prompt);
+    const EngineStats after = llm_->stats();
     report_check(warm, timed);
     const ModelSpec& spec = llm_->model().spec;
     // While all of them decode and none has ended.
@@ -134,6 +137,20 @@ class Bench {
         bandwidth_ / 1e9, moved / 1e6);
     fmt::print("of the limit     {:.1f}% ({:.1f} GB/s of {:.1f})\n",
                100 * steps * moved / bandwidth_, steps * moved / 1e9, bandwidth_ / 1e9);
+  }
+
+  // Of all steps between two moments, prompts' too.
+  static void report_host(const EngineStats& before, const EngineStats& after) {
+    const auto steps = static_cast<double>(after.steps - before.steps);
+    const auto part = [&](const auto& now, const auto& then) {
+      return (now.sum() - then.sum()) / steps * 1e6;
+    };
+    const StepTally &now = after.tally, &then = before.tally;
+    fmt::print(
+        "host             {:.0f} us to plan, {:.0f} to launch, {:.0f} to commit a step; it waited "
+        "{:.0f} us\n",
+        part(now.plan, then.plan), part(now.launch, then.launch), part(now.commit, then.commit),
+        part(now.wait, then.wait));
   }
 
   void throughput(size_t count) {
