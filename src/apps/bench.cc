@@ -137,6 +137,7 @@ class Bench {
         bandwidth_ / 1e9, moved / 1e6);
     fmt::print("of the limit     {:.1f}% ({:.1f} GB/s of {:.1f})\n",
                100 * steps * moved / bandwidth_, steps * moved / 1e9, bandwidth_ / 1e9);
+    report_host(before, after);
   }
 
   // Of all steps between two moments, prompts' too.
