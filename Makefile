@@ -14,6 +14,7 @@ help:
 	@echo "make test                 install what is missing, build, run every test"
 	@echo "make build [PRESET=cpu]   presets: cpu, cuda, asan, tsan"
 	@echo "make fuzz [SECONDS=20]    libFuzzer on every parser of untrusted bytes"
+	@echo "make cuda                 the CUDA build, where there is nvcc"
 	@echo "make check                includes against rooms"
 	@echo "make install DESTDIR= PREFIX=/usr/local"
 
