@@ -63,10 +63,12 @@ Tensor sent(Ops& ops, Tensor host, Buffer& memory) {
   return out;
 }
 
-std::vector<float> random_logits(int rows, int vocab) {
+// Enough for every case: each takes the front.
+std::vector<float> random_logits() {
   std::mt19937 rng(5);
   std::normal_distribution<float> normal(0, 2);
-  std::vector<float> values(static_cast<size_t>(rows) * static_cast<size_t>(vocab));
+  std::vector<float> values(static_cast<size_t>(kCases[0].rows) *
+                            static_cast<size_t>(kCases[0].vocab));
   for (float& v : values) v = normal(rng);
   return values;
 }
@@ -82,8 +84,7 @@ double seconds_of(Ops& cuda, F operation) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRounds;
 }
 
-void run(Ops& cuda, Ops& cpu, const Case& c) {
-  std::vector<float> values = random_logits(c.rows, c.vocab);
+void run(Ops& cuda, Ops& cpu, std::vector<float>& values, const Case& c) {
   const Tensor host = host_tensor(values.data(), DType::kF32, {c.rows, c.vocab});
   Buffer sets[kSets], columns[6], ids_memory(cuda.device(), static_cast<size_t>(c.rows) * 4);
   Tensor logits[kSets];
@@ -110,7 +111,7 @@ void run(Ops& cuda, Ops& cpu, const Case& c) {
   int same = 0;
   for (size_t i = 0; i < got.size(); ++i) same += got[i] == want[i];
   const double seconds = seconds_of(cuda, [&](int i) { cuda.sample(ids, logits[i], batch); });
-  const double size = static_cast<double>(values.size()) * 4;
+  const double size = 4.0 * c.rows * c.vocab;
   fmt::print(
       "{:<14} {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  {} of {} as on "
       "the CPU\n",
@@ -119,8 +120,7 @@ void run(Ops& cuda, Ops& cpu, const Case& c) {
 }
 
 // The best tokens of both must be the same; how near the logarithms are is the suite's.
-void run_top(Ops& cuda, Ops& cpu, const TopCase& c) {
-  std::vector<float> values = random_logits(c.rows, c.vocab);
+void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) {
   const Tensor host = host_tensor(values.data(), DType::kF32, {c.rows, c.vocab});
   std::vector<int32_t> chosen;
   for (int r = 0; r < c.rows; ++r) chosen.push_back(r * 997 % c.vocab);
@@ -145,7 +145,7 @@ void run_top(Ops& cuda, Ops& cpu, const TopCase& c) {
   cuda.wait(cuda.mark());
   const double seconds =
       seconds_of(cuda, [&](int i) { cuda.logprobs(logprob, rank, ids, top, logits[i], picked); });
-  const double size = static_cast<double>(values.size()) * 4;
+  const double size = 4.0 * c.rows * c.vocab;
   fmt::print(
       "logprobs {:>2}    {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  {}\n",
       c.top, c.rows, c.vocab, seconds * 1e6, size / seconds / 1e9,
@@ -159,6 +159,7 @@ void run_top(Ops& cuda, Ops& cpu, const TopCase& c) {
 int main() {
   const auto cuda = skiff::make_cuda_ops({});
   const auto cpu = skiff::make_cpu_ops(0);
-  for (const auto& c : skiff::kCases) skiff::run(*cuda, *cpu, c);
-  for (const auto& c : skiff::kTopCases) skiff::run_top(*cuda, *cpu, c);
+  std::vector<float> values = skiff::random_logits();
+  for (const auto& c : skiff::kCases) skiff::run(*cuda, *cpu, values, c);
+  for (const auto& c : skiff::kTopCases) skiff::run_top(*cuda, *cpu, values, c);
 }

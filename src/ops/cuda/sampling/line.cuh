@@ -6,7 +6,8 @@
 
 namespace skiff::cuda {
 
-constexpr int kListed = 768;                                // tokens that are ranked at once
+constexpr int kListed = 640;                                // tokens that are ranked at once
+constexpr int kSought = 3;                                  // goals that are looked for in one go
 constexpr int kOwnBins = kBins / kBlocks;                   // that a block adds up for all
 constexpr int kMyBins = (kBins + kThreads - 1) / kThreads;  // of a thread, neighbours
 static_assert(kBins % kBlocks == 0 && kBins % kMyBins == 0 && kOwnBins <= kThreads);
@@ -31,6 +32,12 @@ struct Goal {
   }
 };
 
+// The bin in which a goal is reached, -1 for none, and what lies ahead of the bin.
+struct Found {
+  int bin;
+  Ahead ahead;
+};
+
 // A token and what lies ahead of it; `weight` is its own.
 struct Place {
   int id;
@@ -46,6 +53,7 @@ struct Counts {
 struct Lists {
   uint64_t mine[kListed];  // ranked() tokens of this block
   uint64_t all[kListed], weight[kListed];
+  uint64_t before[kListed];  // mass ahead of those that this block ranks
 };
 
 struct alignas(16) Shared {
@@ -60,8 +68,8 @@ struct alignas(16) Shared {
   float best[kBlocks];
   uint32_t least[kBlocks], greatest[kBlocks], ties[kBlocks];
   uint32_t listed;
-  int found;
-  Ahead ahead;
+  int found[kSought];
+  Ahead ahead[kSought], total;
   Place place;
 };
 
@@ -80,10 +88,37 @@ __device__ inline void clear(Counts& c) {
   __syncthreads();
 }
 
-__device__ __forceinline__ void count_into(Counts& c, int bin, uint32_t steps, bool counted) {
-  const uint32_t before = atomicAdd(&c.low[bin], steps);
-  if (before + steps < before) atomicAdd(&c.high[bin], 1u);
-  if (counted) atomicAdd(&c.count[bin], 1u);
+// atomicAdd where `in`, else 0; the compiler would jump around it.
+__device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) {
+  uint32_t before;
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&word));
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; @p atom.shared.add.u32 %0, [%1], %2; }"
+      : "=r"(before)
+      : "r"(at), "r"(n), "r"(static_cast<uint32_t>(in))
+      : "memory");
+  return before;
+}
+
+// Adds n tokens, those with in[i]; the additions are under way together.
+template <int kN>
+__device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], const int (&bin)[kN],
+                                           const uint32_t (&steps)[kN], bool counted) {
+  uint32_t before[kN];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) before[i] = add_if(in[i], c.low[bin[i]], steps[i]);
+  if (counted) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i)
+      if (in[i]) atomicAdd(&c.count[bin[i]], 1u);
+  }
+  bool full[kN], any = false;
+#pragma unroll
+  for (int i = 0; i < kN; ++i) any |= full[i] = in[i] && before[i] + steps[i] < before[i];
+  if (!any) return;
+#pragma unroll
+  for (int i = 0; i < kN; ++i)
+    if (full[i]) atomicAdd(&c.high[bin[i]], 1u);
 }
 
 // The blocks' counts become mass and count of the row in every block. step(bin): as step_of.
@@ -110,35 +145,58 @@ __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
 }
 
-// Sum over all bins before this thread's first.
-__device__ inline Ahead before_mine(const Shared& s, bool counted, Ahead start) {
-  const int first = kMyBins * static_cast<int>(threadIdx.x);
-  Ahead mine;
-  for (int b = first; b < first + kMyBins && b < kBins; ++b) {
-    mine.mass += s.mass[b];
-    if (counted) mine.count += s.count[b];
-  }
-  const uint32_t count = counted ? sum_before(mine.count) : 0;
-  return {start.count + count, start.mass + sum_before(mine.mass)};
-}
-
-// The first bin in which the goal is reached, and what lies ahead of that bin; -1 if in none.
-__device__ inline int find_bin(Shared& s, bool counted, const Goal& goal, Ahead start,
-                               Ahead& ahead) {
-  if (threadIdx.x == 0) s.found = -1;
-  Ahead before = before_mine(s, counted, start);
-  const int first = kMyBins * static_cast<int>(threadIdx.x);
-  for (int b = first; b < first + kMyBins && b < kBins; ++b) {
-    const Ahead after{before.count + (counted ? s.count[b] : 0), before.mass + s.mass[b]};
-    if (goal.between(before, after)) {
-      s.found = b;
-      s.ahead = before;
+// Looks for bins. All threads; the constructor has barriers.
+class Search {
+ public:
+  __device__ Search(Shared& shared, bool counted, Ahead start) : s_(shared) {
+    if (threadIdx.x < kSought) s_.found[threadIdx.x] = -1;
+    const int first = kMyBins * static_cast<int>(threadIdx.x);
+    Ahead mine;
+#pragma unroll
+    for (int i = 0; i < kMyBins; ++i) {
+      if (first + i >= kBins) continue;
+      mass_[i] = s_.mass[first + i];
+      mine.mass += mass_[i];
+      if (!counted) continue;
+      count_[i] = s_.count[first + i];
+      mine.count += count_[i];
     }
-    before = after;
+    before_.count = start.count + (counted ? sum_before(mine.count) : 0);
+    before_.mass = start.mass + sum_before(mine.mass);
+    if (threadIdx.x == kThreads - 1)
+      s_.total = {before_.count + mine.count, before_.mass + mine.mass};
+    __syncthreads();
   }
+  __device__ Ahead total() const { return s_.total; }
+  // found(which) after the next barrier.
+  __device__ void seek(int which, const Goal& goal) {
+    const int first = kMyBins * static_cast<int>(threadIdx.x);
+    Ahead before = before_;
+#pragma unroll
+    for (int i = 0; i < kMyBins; ++i) {
+      const Ahead after{before.count + count_[i], before.mass + mass_[i]};
+      if (goal.between(before, after)) {
+        s_.found[which] = first + i;
+        s_.ahead[which] = before;
+      }
+      before = after;
+    }
+  }
+  __device__ Found found(int which) const { return {s_.found[which], s_.ahead[which]}; }
+
+ private:
+  Shared& s_;
+  Ahead before_;
+  uint64_t mass_[kMyBins] = {};
+  uint32_t count_[kMyBins] = {};
+};
+
+// The first bin in which the goal is reached.
+__device__ inline Found find_bin(Shared& s, bool counted, const Goal& goal, Ahead start) {
+  Search search(s, counted, start);
+  search.seek(0, goal);
   __syncthreads();
-  ahead = s.ahead;
-  const int found = s.found;
+  const Found found = search.found(0);
   __syncthreads();
   return found;
 }

@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
   const float* row = logits.data + r * logits.stride;
   const float mine = sane(row[args.chosen[r]]);
   const Piece<kHeld> piece(row, logits.vocab, reinterpret_cast<float*>(memory + sizeof(Shared)));
+  piece.wait();
   const float best = best_of(piece, s.best);
   double weight = 0;  // f32 arithmetic would lose what V additions make of it
   uint32_t better = 0;

@@ -16,14 +16,15 @@ struct Range {
   }
 };
 
-// Lists each block's tokens of the range, as far as there is room, and counts those of the row.
-template <bool kHeld>
-__device__ uint32_t list(const Line<kHeld>& line, const Range& range) {
+// Lists each block's tokens for which holds(logit), as far as there is room, and counts those of
+// the row.
+template <bool kHeld, class F>
+__device__ uint32_t list(const Line<kHeld>& line, F holds) {
   Shared& s = line.s;
   if (threadIdx.x == 0) s.listed = 0;
   __syncthreads();
   line.piece.each([&](int id, float v) {
-    if (!range.holds(line.scale, v)) return;
+    if (!holds(v)) return;
     const uint32_t at = atomicAdd(&s.listed, 1u);
     if (at < kListed) s.lists.mine[at] = ranked(v, id);
   });
@@ -59,29 +60,39 @@ __device__ inline void tell(Shared& s, const Place& place) {
   for (int p = 0; p < kBlocks; ++p) of_peer(s.place, p) = place;
 }
 
-// Among few tokens: blocks and warps share them out; a warp adds up what is better than its token.
-__device__ inline Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, Ahead ahead,
-                                      int n) {
-  gather(s, scale);
+// f(index, what of the list is better) for all n tokens of a list, each in one lane of
+// the cluster: blocks and warps share them out, and a warp adds up what is better than its token.
+template <class F>
+__device__ void rank_list(const Lists& lists, int n, F f) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   for (int i = block_rank() + kBlocks * warp; i < n; i += kBlocks * kWarps) {
-    const uint64_t mine = s.lists.all[i], weight = s.lists.weight[i];
+    const uint64_t mine = lists.all[i];
     Ahead before;
     for (int j = lane; j < n; j += 32) {
-      const bool better = s.lists.all[j] > mine;
+      const bool better = lists.all[j] > mine;
       before.count += better;
-      before.mass += better ? s.lists.weight[j] : 0;
+      before.mass += better ? lists.weight[j] : 0;
     }
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {
       before.count += __shfl_xor_sync(~0u, before.count, step);
       before.mass += __shfl_xor_sync(~0u, before.mass, step);
     }
+    if (lane == 0) f(i, before);
+  }
+}
+
+// Among few tokens.
+__device__ inline Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, Ahead ahead,
+                                      int n) {
+  gather(s, scale);
+  rank_list(s.lists, n, [&](int i, Ahead before) {
     before.count += ahead.count;
     before.mass += ahead.mass;
-    if (lane == 0 && goal.between(before, {before.count + 1, before.mass + weight}))
-      tell(s, {id_of(mine), before, weight, false});
-  }
+    const uint64_t weight = s.lists.weight[i];
+    if (goal.between(before, {before.count + 1, before.mass + weight}))
+      tell(s, {id_of(s.lists.all[i]), before, weight, false});
+  });
   cluster_sync();
   return s.place;
 }
@@ -149,12 +160,15 @@ __device__ void split(const Line<kHeld>& line, Range& range, const Goal& goal, A
   const uint32_t width = (range.high - range.low) / kBins + 1;
   clear(s.counts);
   line.piece.each([&](int, float v) {
-    if (range.holds(line.scale, v))
-      count_into(s.counts, static_cast<int>((range.high - key(v)) / width),
-                 line.scale.weight(v).steps, line.counted);
+    const bool in[] = {range.holds(line.scale, v)};
+    const int part[] = {static_cast<int>((range.high - key(v)) / width)};
+    const uint32_t steps[] = {line.scale.weight(v).steps};
+    count_into(s.counts, in, part, steps, line.counted);
   });
   merge(s, line.counted, [&](int) { return step_of(range.bin); });
-  const auto part = static_cast<uint32_t>(find_bin(s, line.counted, goal, ahead, ahead));
+  const Found found = find_bin(s, line.counted, goal, ahead);
+  const auto part = static_cast<uint32_t>(found.bin);
+  ahead = found.ahead;
   range.high -= part * width;
   range.low = max(range.low, range.high - min(width - 1, range.high - range.low));
 }
@@ -162,10 +176,11 @@ __device__ void split(const Line<kHeld>& line, Range& range, const Goal& goal, A
 // The place of the goal, which is reached in this bin. A function of its own for the sake of
 // registers, with the line in its hands by value: nothing else need have an address.
 template <bool kHeld>
-__device__ __noinline__ Place place(Line<kHeld> line, int bin, Goal goal, Ahead ahead) {
-  Range range{bin, 0, ~0u};
+__device__ __noinline__ Place place(Line<kHeld> line, Found in, Goal goal) {
+  Range range{in.bin, 0, ~0u};
+  Ahead ahead = in.ahead;
   for (bool split_up = false;; split_up = true) {
-    const uint32_t n = list(line, range);
+    const uint32_t n = list(line, [&](float v) { return range.holds(line.scale, v); });
     Place found;
     if (n <= kListed) {
       found = place_in_list(line.s, line.scale, goal, ahead, static_cast<int>(n));

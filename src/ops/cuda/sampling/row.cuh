@@ -48,7 +48,7 @@ constexpr size_t piece_bytes(int vocab) {
 template <bool kHeld>
 class Piece {
  public:
-  // All threads; memory holds piece_bytes(vocab), aligned to 16.
+  // All threads; memory holds piece_bytes(vocab), aligned to 16. Copying only starts.
   __device__ Piece(const float* row, int vocab, float* memory) : memory_(memory) {
     const int begin = min(vocab, block_rank() * piece_size(vocab));
     from_ = row + begin;
@@ -57,6 +57,12 @@ class Piece {
     first_id_ = begin - head_;
     vectors_ = (head_ + count_ + 3) / 4;
     if (kHeld) hold();
+  }
+
+  // Must be called before the piece is gone through.
+  __device__ void wait() const {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
   }
 
   // f(id of the first, the four logits) for the vectors of this thread, in any order.
@@ -109,8 +115,6 @@ class Piece {
         reinterpret_cast<float4*>(memory_)[i] = read(i);
       }
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncthreads();
   }
 
   const float* from_;

@@ -35,57 +35,132 @@ __device__ void take_first(int32_t* out, const Piece<kHeld>& piece, const Shared
   if (threadIdx.x == 0) *out = best == kNever ? 0 : static_cast<int32_t>(first);
 }
 
+// Into the block's counts; returns the weight of tokens that are dropped.
+template <bool kDrops, bool kHeld>
+__device__ uint64_t count_piece(const Line<kHeld>& line) {
+  const Scale& scale = line.scale;
+  uint64_t dropped = 0;
+  line.piece.each_vector([&](int, float4 four) {
+    const float v[] = {four.x, four.y, four.z, four.w};
+    bool in[4];
+    int bin[4];
+    uint32_t steps[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Weight w = scale.weight(v[i]);  // nonsense where out of reach
+      in[i] = scale.reaches(v[i]);
+      bin[i] = w.bin;
+      steps[i] = w.steps;
+      if (!kDrops || scale.keeps(v[i])) continue;
+      if (in[i]) dropped += w.units();
+      in[i] = false;
+    }
+    count_into(line.s.counts, in, bin, steps, line.counted);
+  });
+  return dropped;
+}
+
 // The row's histogram; returns the weight of tokens that min_p drops: it counts for top_p all the
 // same.
 template <bool kHeld>
 __device__ uint64_t spread(const Line<kHeld>& line) {
   Shared& s = line.s;
-  uint64_t dropped = 0;
-  line.piece.each([&](int, float v) {
-    if (!line.scale.reaches(v)) return;
-    const Weight w = line.scale.weight(v);
-    if (line.scale.keeps(v)) {
-      count_into(s.counts, w.bin, w.steps, line.counted);
-    } else {
-      dropped += w.units();
-    }
-  });
-  dropped = sum(dropped);
-  tell_all(s.dropped, dropped);
+  const bool drops = line.scale.drops();
+  uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
+  if (drops) tell_all(s.dropped, sum(dropped));
   merge(s, line.counted, step_of);
+  if (!drops) return 0;
   dropped = 0;
   for (int p = 0; p < kBlocks; ++p) dropped += s.dropped[p];
   return dropped;
 }
 
+// Where the kept tokens end, and from what total mass which mass is drawn.
+struct Goals {
+  Goal cut;
+  double uniform;
+  __device__ Goals(float top_p, int top_k, double u, uint64_t total_mass) : uniform(u) {
+    const double all = static_cast<double>(total_mass);
+    cut = {
+        .count = top_k > 0 ? static_cast<uint32_t>(top_k) : ~0u,
+        .mass = top_p < 1 ? static_cast<uint64_t>(ceil(static_cast<double>(top_p) * all)) : ~0ull,
+        .beyond = false};
+  }
+  __device__ Goal drawn(uint64_t mass) const {
+    return {.count = ~0u,
+            .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
+            .beyond = true};
+  }
+};
+
+// One place after the other: where lists are too short for both.
 template <bool kHeld>
-__device__ int drawn_id(const Line<kHeld>& line, float top_p, int top_k, double uniform) {
-  Shared& s = line.s;
-  const uint64_t dropped = spread(line);
-  uint64_t mass = 0;  // of the tokens that may be drawn
-  for (int b = static_cast<int>(threadIdx.x); b < kBins; b += kThreads) mass += s.mass[b];
-  mass = sum(mass);
-  const double all = static_cast<double>(mass + dropped);
-  const Goal cut{
-      .count = top_k > 0 ? static_cast<uint32_t>(top_k) : ~0u,
-      .mass = top_p < 1 ? static_cast<uint64_t>(ceil(static_cast<double>(top_p) * all)) : ~0ull,
-      .beyond = false};
-  Ahead ahead;
-  const int last_bin = find_bin(s, line.counted, cut, {}, ahead);
-  if (last_bin >= 0) {
-    const Place last = place(line, last_bin, cut, ahead);
+__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, uint64_t mass) {
+  if (cut.bin >= 0) {
+    const Place last = place(line, cut, goals.cut);
     mass = last.ahead.mass + last.weight;
     if (last.split_up) {
-      clear(s.counts);
+      clear(line.s.counts);
       spread(line);
     }
   }
-  const Goal drawn{
-      .count = ~0u,
-      .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
-      .beyond = true};
-  const int bin = find_bin(s, line.counted, drawn, {}, ahead);
-  return place(line, bin, drawn, ahead).id;
+  const Goal drawn = goals.drawn(mass);
+  return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
+}
+
+// The bins of both places are known but for the last token's weight: what is drawn moves little
+// with it. So their tokens are listed together, and each is told its place on the line.
+template <bool kHeld>
+__device__ void draw_token(int32_t* out, const Line<kHeld>& line, float top_p, int top_k,
+                           double uniform) {
+  Shared& s = line.s;
+  const uint64_t dropped = spread(line);
+  Search search(s, line.counted, {});
+  const uint64_t kept = search.total().mass;
+  const Goals goals(top_p, top_k, uniform, kept + dropped);
+  search.seek(0, goals.cut);
+  __syncthreads();
+  const Found cut = search.found(0);
+  const uint64_t least = cut.bin < 0 ? kept : max(cut.ahead.mass, uint64_t{1});
+  const uint64_t most = cut.bin < 0 ? kept : cut.ahead.mass + s.mass[cut.bin];
+  search.seek(1, goals.drawn(least));
+  search.seek(2, goals.drawn(most));
+  __syncthreads();
+  const Found first = search.found(1), last = search.found(2);
+
+  const Scale& scale = line.scale;
+  const auto n = static_cast<int>(list(line, [&](float v) {
+    if (!scale.reaches(v)) return false;
+    const int bin = scale.bin(v);
+    return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);
+  }));
+  if (n > kListed) {
+    cluster_sync();  // all have read how many there are
+    const int id = drawn_in_turn(line, goals, cut, kept);
+    if (threadIdx.x == 0 && block_rank() == 0) *out = id;
+    return;
+  }
+  gather(s, scale);
+  // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
+  const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
+  const uint32_t count_between =
+      line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
+  rank_list(s.lists, n, [&](int i, Ahead before) {
+    const uint64_t token = s.lists.all[i], weight = s.lists.weight[i];
+    const bool beyond = scale.bin(logit_of(token)) > last.bin;
+    before.mass += first.ahead.mass + (beyond ? mass_between : 0);
+    before.count += first.ahead.count + (beyond ? count_between : 0);
+    s.lists.before[i] = before.mass;
+    if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
+      tell(s, {id_of(token), before, weight, false});
+  });
+  cluster_sync();
+  const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);
+  for (int i = block_rank() + kBlocks * static_cast<int>(threadIdx.x); i < n;
+       i += kBlocks * kThreads) {
+    const uint64_t before = s.lists.before[i], weight = s.lists.weight[i];
+    if (drawn.between({0, before}, {0, before + weight})) *out = id_of(s.lists.all[i]);
+  }
 }
 
 // One cluster for each row.
@@ -95,7 +170,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
   cluster_arrive();
-  clear(s.counts);
   wait_for_previous();
   let_next_start();
   const int64_t r = blockIdx.x / kBlocks;
@@ -105,14 +179,15 @@ __global__ void __launch_bounds__(kThreads, 2)
       uniform_draw(static_cast<uint64_t>(draw.seed[r]), static_cast<uint64_t>(draw.draw[r]));
   const Piece<kHeld> piece(logits.data + r * logits.stride, logits.vocab,
                            reinterpret_cast<float*>(memory + sizeof(Shared)));
+  clear(s.counts);
+  piece.wait();
   const float best = best_of(piece, s.best);
   if (temperature <= 0 || top_p <= 0 || !isfinite(best)) {
     take_first(out_ids + r, piece, s, best);
     return;
   }
-  const Scale scale(best, temperature, min_p);
-  const int id = drawn_id(Line<kHeld>{piece, scale, s, top_k > 0}, top_p, top_k, uniform);
-  if (threadIdx.x == 0 && block_rank() == 0) out_ids[r] = id;
+  const Line<kHeld> line{piece, Scale(best, temperature, min_p), s, top_k > 0};
+  draw_token(out_ids + r, line, top_p, top_k, uniform);
 }
 
 }  // namespace

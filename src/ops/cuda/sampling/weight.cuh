@@ -12,7 +12,10 @@ constexpr int kBins = kReach * kBinsPerPower;
 constexpr int kFull = 20;  // powers of two within which a weight keeps its 24 bits
 
 // Of a weight, steps of 2^step_of(bin) units; the best token weighs 2^44 units.
-__device__ __forceinline__ int step_of(int bin) { return max(kFull - bin / kBinsPerPower, 0); }
+__device__ __forceinline__ int power_of(int bin) {
+  return static_cast<int>(static_cast<unsigned>(bin) / kBinsPerPower);
+}
+__device__ __forceinline__ int step_of(int bin) { return max(kFull - power_of(bin), 0); }
 
 struct Weight {
   int bin;
@@ -34,6 +37,7 @@ struct Scale {
   }
   // NaN and tokens that are impossible are out of reach.
   __device__ bool reaches(float v) const { return (best - v) * high < kReach; }
+  __device__ bool drops() const { return most < -kNever; }
   __device__ bool keeps(float v) const { return best - v <= most; }
   __device__ int bin(float v) const {  // of what is in reach
     return __float_as_int(__fmaf_rd((best - v) * high, kBinsPerPower, kWhole)) - kWholeBits;
@@ -45,7 +49,7 @@ struct Scale {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(-rest));
     const int b = bin(v);
     const uint32_t bits = __float_as_uint(w) - kHalfBits;
-    return {b, bits >> max(b / kBinsPerPower - kFull, 0)};
+    return {b, bits >> max(power_of(b) - kFull, 0)};
   }
 
  private:
