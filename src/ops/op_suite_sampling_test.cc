@@ -143,6 +143,45 @@ TEST_P(OpSuite, GreedyTakesTheFirstMaximum) {
   }
 }
 
+// Vocabularies that blocks share out, with values that crowd one place of the line: `values` in
+// turns along a shuffle of the tokens (none: random logits).
+void wide_case(Ops& ops, int vocab, int rows, const std::vector<double>& values) {
+  SCOPED_TRACE(fmt::format("vocab {} rows {} values {}", vocab, rows, values.size()));
+  const std::vector<Params> kinds = {{.top_p = 0.95f},
+                                     {},
+                                     {.temperature = 0.7f, .top_p = 0.3f, .top_k = 700},
+                                     {.min_p = 0.01f, .top_k = vocab - 5},
+                                     {.temperature = 1.7f, .top_p = 0.999f, .min_p = 0.001f},
+                                     {.temperature = 0}};
+  Workspace ws(static_cast<uint64_t>(vocab + rows) + values.size());
+  const Tensor logits = ws.random(DType::kF32, {rows, vocab}, 2.5);
+  std::vector<Params> params;
+  std::vector<int64_t> seeds, draws;
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto stride =
+        static_cast<uint64_t>(2 * r + 7919);  // ids that have values[0] are not a run
+    for (int64_t i = 0; i < vocab && !values.empty(); ++i)
+      put(logits, r, i, values[static_cast<uint64_t>(i) * stride / 64 % values.size()]);
+    params.push_back(kinds[static_cast<size_t>(r) % kinds.size()]);
+    seeds.push_back(r * 31 + 5);
+    draws.push_back(r % 9);
+  }
+  const std::vector<int32_t> got = draw(ops, ws, logits, make_batch(ws, params, seeds, draws));
+  for (size_t r = 0; r < params.size(); ++r) {
+    const double u = uniform_draw(static_cast<uint64_t>(seeds[r]), static_cast<uint64_t>(draws[r]));
+    EXPECT_EQ(got[r], expected_id(logits, static_cast<int64_t>(r), params[r], u))
+        << "row " << r << " top_p " << params[r].top_p << " top_k " << params[r].top_k;
+  }
+}
+
+TEST_P(OpSuite, SampleOfWideRows) {
+  for (int rows : {1, 6, 13}) wide_case(*ops, 20011, rows, {});
+  wide_case(*ops, 20011, 6, {1.25});                      // all alike
+  wide_case(*ops, 20011, 6, {-3, 2});                     // two values
+  wide_case(*ops, 20011, 6, {1, 1.0078125, 1.01171875});  // more than a list, in one bin
+  wide_case(*ops, 151, 700, {});
+}
+
 // Rows of equal logits: the cut falls among ties, and the lower ids stay.
 TEST_P(OpSuite, CutsAmongTiesKeepLowerIds) {
   constexpr int kRows = 400, kVocab = 40;

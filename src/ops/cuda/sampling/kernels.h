@@ -38,5 +38,7 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
                   cudaStream_t stream);
 void start_edits(const LogitArgs& logits, const EditArgs& edits, cudaStream_t stream);
 void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, cudaStream_t stream);
+// The part of it that finds many best tokens, called by start_logprobs.
+void start_places(const LogitArgs& logits, const LogprobArgs& args, cudaStream_t stream);
 
 }  // namespace skiff::cuda

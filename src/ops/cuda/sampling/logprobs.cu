@@ -1,87 +1,102 @@
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/sampling/block.cuh"
 #include "ops/cuda/sampling/kernels.h"
+#include "ops/cuda/sampling/row.cuh"
 
 namespace skiff::cuda {
 namespace {
 
 constexpr int kFew = 32;  // best tokens that are found one after the other
 
-// log(sum of exp) of a row, in double, as f32 arithmetic would lose what V additions make of it.
-__device__ double norm_of(const float* x, int vocab, float best) {
-  if (!isfinite(best)) return best;
-  double weight = 0;
-  each_logit(x, vocab, [&](int, float v) { weight += static_cast<double>(expf(v - best)); });
-  return static_cast<double>(best) + log(sum(weight));
-}
+struct alignas(16) Shared {
+  // Told by each block to all.
+  float best[kBlocks];
+  double weight[kBlocks];
+  uint32_t better[kBlocks];
+  uint64_t top[kBlocks * kFew];  // told to the first block: the best of each, 0 where it has fewer
+};
 
-// One block for each row.
-__global__ void __launch_bounds__(kThreads, 1) logprobs_kernel(LogitArgs logits, LogprobArgs args) {
-  wait_for_previous();
-  let_next_start();
-  const int64_t r = blockIdx.x;
-  const float* x = logits.data + r * logits.stride;
-  uint64_t best = best_of(x, logits.vocab);
-  const double norm = norm_of(x, logits.vocab, sane(x[id_of(best)]));
-  const float mine = sane(x[args.chosen[r]]);
-  uint32_t better = 0;
-  each_logit(x, logits.vocab, [&](int, float v) { better += v > mine; });
-  better = sum(better);
-  if (threadIdx.x == 0) {
-    args.chosen_logprob[r] = static_cast<float>(static_cast<double>(mine) - norm);
-    args.chosen_rank[r] = static_cast<int32_t>(better) + 1;
-  }
-  if (args.top > kFew) return;
-  for (int i = 0; i < args.top; ++i) {
-    if (threadIdx.x == 0) {
-      args.top_ids[r * args.top + i] = id_of(best);
-      args.top_logprobs[r * args.top + i] =
-          static_cast<float>(static_cast<double>(sane(x[id_of(best)])) - norm);
-    }
-    uint64_t next = 0;
-    each_logit(x, logits.vocab, [&](int id, float v) {
-      const uint64_t rank = ranked(v, id);
-      if (rank < best) next = max(next, rank);
+// The piece's best tokens, best first, go to the first block. Each thread knows its own best and
+// looks for its next only when that one is taken.
+template <bool kHeld>
+__device__ void tell_top(Shared& s, const Piece<kHeld>& piece, int n) {
+  const auto next = [&](uint64_t below) {
+    uint64_t best = 0;
+    piece.each([&](int id, float v) {
+      const uint64_t rank = ranked(sane(v), id);
+      if (rank < below && rank > best && piece.has(id)) best = rank;
     });
-    best = reduce(next, [](uint64_t a, uint64_t b) { return max(a, b); });
+    return best;
+  };
+  uint64_t mine = next(~0ull);
+  for (int i = 0; i < n; ++i) {
+    const uint64_t best = reduce(mine, [](uint64_t a, uint64_t b) { return max(a, b); });
+    if (threadIdx.x == 0) of_peer(s.top[block_rank() * n + i], 0) = best;
+    if (mine == best) mine = next(best);
   }
 }
 
-// Many best tokens: each token counts those that are better and so knows its place. One thread for
-// each token, blocks along x; rows along y.
-__global__ void __launch_bounds__(kThreads, 1) places_kernel(LogitArgs logits, LogprobArgs args) {
-  __shared__ uint64_t others[kThreads];
+// One cluster for each row.
+template <bool kHeld>
+__global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits, LogprobArgs args) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared& s = *reinterpret_cast<Shared*>(memory);
+  cluster_arrive();
   wait_for_previous();
   let_next_start();
-  const int64_t r = blockIdx.y;
-  const float* x = logits.data + r * logits.stride;
-  const double norm = norm_of(x, logits.vocab, sane(x[id_of(best_of(x, logits.vocab))]));
-  const int id = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-  const uint64_t mine = id < logits.vocab ? ranked(sane(x[id]), id) : 0;
-  int place = 0;
-  for (int begin = 0; begin < logits.vocab; begin += kThreads) {
-    const int other = begin + static_cast<int>(threadIdx.x);
-    __syncthreads();
-    others[threadIdx.x] = other < logits.vocab ? ranked(sane(x[other]), other) : 0;
-    __syncthreads();
-    for (int i = 0; i < kThreads; ++i) place += others[i] > mine;
+  const int64_t r = blockIdx.x / kBlocks;
+  const float* row = logits.data + r * logits.stride;
+  const float mine = sane(row[args.chosen[r]]);
+  const Piece<kHeld> piece(row, logits.vocab, reinterpret_cast<float*>(memory + sizeof(Shared)));
+  piece.wait();
+  const float best = best_of(piece, s.best);
+  double weight = 0;  // f32 arithmetic would lose what V additions make of it
+  uint32_t better = 0;
+  piece.each([&](int, float v) {
+    weight += static_cast<double>(expf(sane(v) - best));
+    better += v > mine;
+  });
+  tell_all(s.weight, sum(weight));
+  tell_all(s.better, sum(better));
+  const int n = args.top > kFew ? 0 : args.top;
+  tell_top(s, piece, n);
+  cluster_sync();
+  if (block_rank() > 0) return;
+
+  double norm = 0;
+  uint32_t rank = 1;
+  for (int p = 0; p < kBlocks; ++p) {
+    norm += s.weight[p];
+    rank += s.better[p];
   }
-  if (id >= logits.vocab || place >= args.top) return;
-  args.top_ids[r * args.top + place] = id;
-  args.top_logprobs[r * args.top + place] =
-      static_cast<float>(static_cast<double>(sane(x[id])) - norm);
+  norm = isfinite(best) ? static_cast<double>(best) + log(norm) : static_cast<double>(best);
+  const auto logprob = [&](float v) { return static_cast<float>(static_cast<double>(v) - norm); };
+  if (threadIdx.x == 0) {
+    args.chosen_logprob[r] = logprob(mine);
+    args.chosen_rank[r] = static_cast<int32_t>(rank);
+  }
+  const int t = static_cast<int>(threadIdx.x);
+  if (t >= kBlocks * n || s.top[t] == 0) return;
+  int place = 0;
+  for (int i = 0; i < kBlocks * n; ++i) place += s.top[i] > s.top[t];
+  if (place >= n) return;
+  args.top_ids[r * n + place] = id_of(s.top[t]);
+  args.top_logprobs[r * n + place] = logprob(logit_of(s.top[t]));
 }
 
 }  // namespace
 
 void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, cudaStream_t stream) {
-  const auto rows = static_cast<unsigned>(logits.rows);
-  launch(logprobs_kernel, {.grid = dim3(rows), .block = dim3(kThreads), .stream = stream}, logits,
-         args);
-  if (args.top <= kFew) return;
-  const auto blocks = static_cast<unsigned>((logits.vocab + kThreads - 1) / kThreads);
-  launch(places_kernel, {.grid = dim3(blocks, rows), .block = dim3(kThreads), .stream = stream},
+  const bool held = sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
+  const auto kernel = held ? logprobs_kernel<true> : logprobs_kernel<false>;
+  allow_shared(kernel, kMostShared);
+  launch(kernel,
+         {.grid = dim3(static_cast<unsigned>(logits.rows) * kBlocks),
+          .block = dim3(kThreads),
+          .shared = sizeof(Shared) + (held ? piece_bytes(logits.vocab) : 0),
+          .stream = stream,
+          .cluster = kBlocks},
          logits, args);
+  if (args.top > kFew) start_places(logits, args, stream);
 }
 
 }  // namespace skiff::cuda

@@ -1,19 +1,14 @@
-// Drawing without a sort. Tokens fall into bins by how far below the best they are, and each bin
-// counts its tokens and their weight, in whole units so that the order of additions does not show.
-// Where the kept tokens end, and where the drawn one is, are places on the line of falling
-// probability: prefix sums over the bins find the bin of a place, which is then split into finer
-// bins until its tokens are few enough to be sorted, or are all alike.
+// Drawing without a sort. A cluster of blocks holds a row. Its tokens fall into bins by how far
+// below the best they are, and each bin adds up their weights, in whole units so that the order of
+// additions does not show. Where the kept tokens end, and where the drawn one is, are places on the
+// line of falling probability: prefix sums over the bins find the bin of a place, whose tokens are
+// then ranked.
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/sampling/block.cuh"
 #include "ops/cuda/sampling/kernels.h"
+#include "ops/cuda/sampling/place.cuh"
 
 namespace skiff::cuda {
 namespace {
-
-constexpr int kBins = kThreads;
-constexpr int kListed = 2048;                         // tokens of a bin that are sorted at once
-constexpr double kUnit = 17592186044416.0;            // 2^44: of a weight of 1
-constexpr float kBinsPerTemperature = kBins / 20.0f;  // the last bin has all that is further away
 
 // The finalizer of SplitMix64 and the draw of ops/uniform.cc.
 __device__ uint64_t mix(uint64_t x) {
@@ -26,297 +21,189 @@ __device__ double uniform_draw(uint64_t seed, uint64_t draw) {
   return static_cast<double>(mix(mix(seed + kGolden) + kGolden * (draw + 1)) >> 11) * 0x1p-53;
 }
 
-// One row and how it is drawn from.
-struct Row {
-  const float* x;
-  int vocab;
-  float best, inverse_temperature;
-  float min_weight;
-
-  __device__ float weight(float v) const { return expf((v - best) * inverse_temperature); }
-  __device__ bool kept(float w) const { return w > 0 && w >= min_weight; }
-  __device__ int bin(float v) const {
-    const float far = (best - v) * inverse_temperature * kBinsPerTemperature;
-    return far < kBins - 1 ? static_cast<int>(far) : kBins - 1;
-  }
-};
-
-// How much lies ahead of something on the line of falling probability.
-struct Ahead {
-  uint32_t count = 0;
-  uint64_t mass = 0;
-};
-
-// The tokens of one bin whose keys lie in [low, high].
-struct Range {
-  int bin;
-  uint32_t low, high;
-  __device__ bool holds(const Row& row, float v) const {
-    const uint32_t k = key(v);
-    return k >= low && k <= high && row.bin(v) == bin;
-  }
-};
-
-// Reached by the first token at which `count` tokens or `mass` have been passed, it included; with
-// `beyond`, mass must be passed and not only be reached.
-struct Goal {
-  uint32_t count;
-  uint64_t mass;
-  bool beyond;
-  __device__ bool reached(const Ahead& a) const {
-    return a.count >= count || (beyond ? a.mass > mass : a.mass >= mass);
-  }
-};
-
-// A token and what lies ahead of it; `weight` is its own.
-struct Place {
-  int id;
-  Ahead ahead;
-  uint64_t weight;
-};
-
-struct Shared {
-  uint32_t count[kBins];
-  unsigned long long mass[kBins];
-  uint64_t list[kListed];
-  uint32_t listed;
-  int found;
-  Ahead ahead;
-};
-
-__device__ uint64_t units(float weight) {
-  return static_cast<uint64_t>(static_cast<double>(weight) * kUnit);
-}
-
-__device__ void clear(Shared& s) {
-  __syncthreads();
-  s.count[threadIdx.x] = 0;
-  s.mass[threadIdx.x] = 0;
-  __syncthreads();
-}
-
-__device__ void count_into(Shared& s, int bin, float weight) {
-  atomicAdd(&s.count[bin], 1u);
-  atomicAdd(&s.mass[bin], static_cast<unsigned long long>(units(weight)));
-}
-
-// The first bin in which the goal is reached, and what lies ahead of that bin; -1 if in none.
-__device__ int find_bin(Shared& s, const Goal& goal, Ahead start, Ahead& ahead) {
-  __syncthreads();
-  const auto t = static_cast<int>(threadIdx.x);
-  Ahead before{start.count + sum_before(s.count[t]),
-               start.mass + sum_before(static_cast<uint64_t>(s.mass[t]))};
-  const Ahead after{before.count + s.count[t], before.mass + s.mass[t]};
-  if (t == 0) s.found = -1;
-  __syncthreads();
-  if (s.count[t] > 0 && goal.reached(after) && !goal.reached(before)) {
-    s.found = t;
-    s.ahead = before;
-  }
-  __syncthreads();
-  ahead = s.ahead;
-  return s.found;
-}
-
-// Sorts list[0, n) falling; n <= kListed. Bitonic (Batcher 1968).
-__device__ void sort_list(Shared& s, int n) {
-  int size = 1;
-  while (size < n) size *= 2;
-  for (int i = n + static_cast<int>(threadIdx.x); i < size; i += kThreads) s.list[i] = 0;
-  __syncthreads();
-  for (int run = 2; run <= size; run *= 2) {
-    for (int step = run / 2; step > 0; step /= 2) {
-      for (int i = static_cast<int>(threadIdx.x); i < size; i += kThreads) {
-        const int other = i ^ step;
-        if (other <= i) continue;
-        const bool falling = (i & run) == 0;
-        const uint64_t a = s.list[i], b = s.list[other];
-        if ((a < b) == falling) {
-          s.list[i] = b;
-          s.list[other] = a;
-        }
-      }
-      __syncthreads();
-    }
-  }
-}
-
-// The place of the goal among few tokens.
-__device__ Place place_in_list(const Row& row, Shared& s, const Range& range, const Goal& goal,
-                               Ahead ahead) {
-  __syncthreads();
-  if (threadIdx.x == 0) s.listed = 0;
-  __syncthreads();
-  each_logit(row.x, row.vocab, [&](int id, float v) {
-    if (range.holds(row, v) && row.kept(row.weight(v)))
-      s.list[atomicAdd(&s.listed, 1u)] = ranked(v, id);
+// The first block that has the best finds its first token.
+template <bool kHeld>
+__device__ void take_first(int32_t* out, const Piece<kHeld>& piece, const Shared& s, float best) {
+  for (int p = 0; p < block_rank(); ++p)
+    if (s.best[p] == best) return;
+  if (s.best[block_rank()] != best) return;
+  uint32_t first = ~0u;
+  piece.each([&](int id, float v) {
+    if (v == best) first = min(first, static_cast<uint32_t>(id));
   });
-  __syncthreads();
-  const auto n = static_cast<int>(s.listed);
-  sort_list(s, n);
-  // Two neighbours a thread: their weights, then prefix sums.
-  const int first = 2 * static_cast<int>(threadIdx.x);
-  uint64_t weight[2] = {0, 0};
-  for (int i = 0; i < 2; ++i)
-    if (first + i < n) weight[i] = units(row.weight(row.x[id_of(s.list[first + i])]));
-  const uint64_t mass = ahead.mass + sum_before(weight[0] + weight[1]);
-  if (threadIdx.x == 0) s.found = n - 1;
-  __syncthreads();
-  Ahead before{ahead.count + static_cast<uint32_t>(first), mass};
-  for (int i = 0; i < 2 && first + i < n; ++i) {
-    const Ahead after{before.count + 1, before.mass + weight[i]};
-    if (goal.reached(after) && !goal.reached(before)) s.found = first + i;
-    before = after;
-  }
-  __syncthreads();
-  const int at = s.found;
-  if (first == at || first + 1 == at) {
-    s.ahead = {ahead.count + static_cast<uint32_t>(at), mass + (first + 1 == at ? weight[0] : 0)};
-    s.mass[0] = weight[at - first];
-  }
-  __syncthreads();
-  return {id_of(s.list[at]), s.ahead, s.mass[0]};
+  first = reduce(first, [](uint32_t a, uint32_t b) { return min(a, b); });
+  if (threadIdx.x == 0) *out = best == kNever ? 0 : static_cast<int32_t>(first);
 }
 
-// The place of the goal among tokens of one value, which stand in the order of their ids.
-__device__ Place place_in_ties(const Row& row, Shared& s, const Range& range, const Goal& goal,
-                               Ahead ahead, uint32_t count) {
-  const uint64_t weight = [&] {
-    uint64_t w = 0;
-    each_logit(row.x, row.vocab, [&](int, float v) {
-      if (range.holds(row, v)) w = units(row.weight(v));
-    });
-    return reduce(w, [](uint64_t a, uint64_t b) { return max(a, b); });
-  }();
-  uint32_t low = 0, high = count - 1;  // how many ties go before
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    const Ahead after{ahead.count + middle + 1, ahead.mass + (middle + 1) * weight};
-    if (goal.reached(after)) {
-      high = middle;
-    } else {
-      low = middle + 1;
+// Into the block's counts; returns the weight of tokens that are dropped.
+template <bool kDrops, bool kHeld>
+__device__ uint64_t count_piece(const Line<kHeld>& line) {
+  const Scale& scale = line.scale;
+  uint64_t dropped = 0;
+  line.piece.each_vector([&](int, float4 four) {
+    const float v[] = {four.x, four.y, four.z, four.w};
+    bool in[4];
+    int bin[4];
+    uint32_t steps[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Weight w = scale.weight(v[i]);  // nonsense where out of reach
+      in[i] = scale.reaches(v[i]);
+      bin[i] = w.bin;
+      steps[i] = w.steps;
+      if (!kDrops || scale.keeps(v[i])) continue;
+      if (in[i]) dropped += w.units();
+      in[i] = false;
+    }
+    count_into(line.s.counts, in, bin, steps, line.counted);
+  });
+  return dropped;
+}
+
+// The row's histogram; returns the weight of tokens that min_p drops: it counts for top_p all the
+// same.
+template <bool kHeld>
+__device__ uint64_t spread(const Line<kHeld>& line) {
+  Shared& s = line.s;
+  const bool drops = line.scale.drops();
+  uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
+  if (drops) tell_all(s.dropped, sum(dropped));
+  merge(s, line.counted, step_of);
+  if (!drops) return 0;
+  dropped = 0;
+  for (int p = 0; p < kBlocks; ++p) dropped += s.dropped[p];
+  return dropped;
+}
+
+// Where the kept tokens end, and from what total mass which mass is drawn.
+struct Goals {
+  Goal cut;
+  double uniform;
+  __device__ Goals(float top_p, int top_k, double u, uint64_t total_mass) : uniform(u) {
+    const double all = static_cast<double>(total_mass);
+    cut = {
+        .count = top_k > 0 ? static_cast<uint32_t>(top_k) : ~0u,
+        .mass = top_p < 1 ? static_cast<uint64_t>(ceil(static_cast<double>(top_p) * all)) : ~0ull,
+        .beyond = false};
+  }
+  __device__ Goal drawn(uint64_t mass) const {
+    return {.count = ~0u,
+            .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
+            .beyond = true};
+  }
+};
+
+// One place after the other: where lists are too short for both.
+template <bool kHeld>
+__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, uint64_t mass) {
+  if (cut.bin >= 0) {
+    const Place last = place(line, cut, goals.cut);
+    mass = last.ahead.mass + last.weight;
+    if (last.split_up) {
+      clear(line.s.counts);
+      spread(line);
     }
   }
-  // Each thread counts a run of tokens; the one whose run holds tie number `low` finds it.
-  const int run = (row.vocab + kThreads - 1) / kThreads;
-  const int begin = min(row.vocab, run * static_cast<int>(threadIdx.x)),
-            end = min(row.vocab, begin + run);
-  uint32_t mine = 0;
-  for (int i = begin; i < end; ++i) mine += range.holds(row, sane(row.x[i]));
-  uint32_t seen = sum_before(mine);
-  if (seen <= low && low < seen + mine) {
-    for (int i = begin; i < end; ++i) {
-      if (!range.holds(row, sane(row.x[i]))) continue;
-      if (seen++ == low) s.found = i;
-    }
-  }
+  const Goal drawn = goals.drawn(mass);
+  return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
+}
+
+// The bins of both places are known but for the last token's weight: what is drawn moves little
+// with it. So their tokens are listed together, and each is told its place on the line.
+template <bool kHeld>
+__device__ void draw_token(int32_t* out, const Line<kHeld>& line, float top_p, int top_k,
+                           double uniform) {
+  Shared& s = line.s;
+  const uint64_t dropped = spread(line);
+  Search search(s, line.counted, {});
+  const uint64_t kept = search.total().mass;
+  const Goals goals(top_p, top_k, uniform, kept + dropped);
+  search.seek(0, goals.cut);
   __syncthreads();
-  return {s.found, {ahead.count + low, ahead.mass + low * weight}, weight};
-}
+  const Found cut = search.found(0);
+  const uint64_t least = cut.bin < 0 ? kept : max(cut.ahead.mass, uint64_t{1});
+  const uint64_t most = cut.bin < 0 ? kept : cut.ahead.mass + s.mass[cut.bin];
+  search.seek(1, goals.drawn(least));
+  search.seek(2, goals.drawn(most));
+  __syncthreads();
+  const Found first = search.found(1), last = search.found(2);
 
-// The place of the goal, which is reached in this bin.
-__device__ Place place(const Row& row, Shared& s, int bin, const Goal& goal, Ahead ahead) {
-  Range range{bin, 0, 0xffffffffu};
-  uint32_t count = s.count[bin];
-  bool whole = true;
-  while (count > kListed) {
-    if (whole) {  // the keys that the bin really has
-      uint32_t low = 0xffffffffu, high = 0;
-      each_logit(row.x, row.vocab, [&](int, float v) {
-        if (row.bin(v) != bin || !row.kept(row.weight(v))) return;
-        low = min(low, key(v));
-        high = max(high, key(v));
-      });
-      range.low = reduce(low, [](uint32_t a, uint32_t b) { return min(a, b); });
-      range.high = reduce(high, [](uint32_t a, uint32_t b) { return max(a, b); });
-      whole = false;
-    }
-    if (range.low == range.high) return place_in_ties(row, s, range, goal, ahead, count);
-    const uint32_t step = (range.high - range.low) / kBins + 1;
-    clear(s);
-    each_logit(row.x, row.vocab, [&](int, float v) {
-      if (range.holds(row, v))
-        count_into(s, static_cast<int>((range.high - key(v)) / step), row.weight(v));
-    });
-    const int part = find_bin(s, goal, ahead, ahead);
-    count = s.count[part];
-    range.high -= static_cast<uint32_t>(part) * step;
-    range.low = max(range.low, range.high - min(step - 1, range.high - range.low));
+  const Scale& scale = line.scale;
+  const auto n = static_cast<int>(list(line, [&](float v) {
+    if (!scale.reaches(v)) return false;
+    const int bin = scale.bin(v);
+    return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);
+  }));
+  if (n > kListed) {
+    cluster_sync();  // all have read how many there are
+    const int id = drawn_in_turn(line, goals, cut, kept);
+    if (threadIdx.x == 0 && block_rank() == 0) *out = id;
+    return;
   }
-  return place_in_list(row, s, range, goal, ahead);
+  gather(s, scale);
+  // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
+  const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
+  const uint32_t count_between =
+      line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
+  rank_list(s.lists, n, [&](int i, Ahead before) {
+    const uint64_t token = s.lists.all[i], weight = s.lists.weight[i];
+    const bool beyond = scale.bin(logit_of(token)) > last.bin;
+    before.mass += first.ahead.mass + (beyond ? mass_between : 0);
+    before.count += first.ahead.count + (beyond ? count_between : 0);
+    s.lists.before[i] = before.mass;
+    if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
+      tell(s, {id_of(token), before, weight, false});
+  });
+  cluster_sync();
+  const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);
+  for (int i = block_rank() + kBlocks * static_cast<int>(threadIdx.x); i < n;
+       i += kBlocks * kThreads) {
+    const uint64_t before = s.lists.before[i], weight = s.lists.weight[i];
+    if (drawn.between({0, before}, {0, before + weight})) *out = id_of(s.lists.all[i]);
+  }
 }
 
-__global__ void __launch_bounds__(kThreads, 1)
+// One cluster for each row.
+template <bool kHeld>
+__global__ void __launch_bounds__(kThreads, 2)
     sample_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs draw) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
+  cluster_arrive();
   wait_for_previous();
   let_next_start();
-  const int64_t r = blockIdx.x;
-  Row row{.x = logits.data + r * logits.stride, .vocab = logits.vocab};
-  const uint64_t best = best_of(row.x, row.vocab);
-  row.best = sane(row.x[id_of(best)]);
-  const float temperature = draw.temperature[r], top_p = draw.top_p[r];
-  if (temperature <= 0 || top_p <= 0 || !isfinite(row.best)) {
-    if (threadIdx.x == 0) out_ids[r] = id_of(best);
-    return;
-  }
-  row.inverse_temperature = 1 / temperature;
-  row.min_weight = draw.min_p[r];
-
-  clear(s);
-  uint64_t dropped = 0;  // the weight of tokens that min_p drops counts for top_p all the same
-  each_logit(row.x, row.vocab, [&](int, float v) {
-    const float w = row.weight(v);
-    if (row.kept(w)) {
-      count_into(s, row.bin(v), w);
-    } else {
-      dropped += units(w);
-    }
-  });
-  __syncthreads();
-  const uint64_t kept = sum(static_cast<uint64_t>(s.mass[threadIdx.x])), all = kept + sum(dropped);
-
+  const int64_t r = blockIdx.x / kBlocks;
+  const float temperature = draw.temperature[r], top_p = draw.top_p[r], min_p = draw.min_p[r];
   const int top_k = draw.top_k[r];
-  const Goal cut{.count = top_k > 0 ? static_cast<uint32_t>(top_k) : ~0u,
-                 .mass = top_p < 1 ? static_cast<uint64_t>(ceil(static_cast<double>(top_p) *
-                                                                static_cast<double>(all)))
-                                   : ~0ull,
-                 .beyond = false};
-  const uint32_t my_count = s.count[threadIdx.x];
-  const uint64_t my_mass = s.mass[threadIdx.x];
-  Ahead ahead;
-  const int last_bin = find_bin(s, cut, {}, ahead);
-  uint64_t mass = kept;  // of the tokens that may be drawn
-  if (last_bin >= 0) {
-    const Place last = place(row, s, last_bin, cut, ahead);
-    mass = last.ahead.mass + last.weight;
-  }
-  __syncthreads();
-  s.count[threadIdx.x] = my_count;
-  s.mass[threadIdx.x] = my_mass;
   const double uniform =
       uniform_draw(static_cast<uint64_t>(draw.seed[r]), static_cast<uint64_t>(draw.draw[r]));
-  const Goal drawn{
-      .count = ~0u,
-      .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
-      .beyond = true};
-  const int bin = find_bin(s, drawn, {}, ahead);
-  const Place at = place(row, s, bin, drawn, ahead);
-  if (threadIdx.x == 0) out_ids[r] = at.id;
+  const Piece<kHeld> piece(logits.data + r * logits.stride, logits.vocab,
+                           reinterpret_cast<float*>(memory + sizeof(Shared)));
+  clear(s.counts);
+  piece.wait();
+  const float best = best_of(piece, s.best);
+  if (temperature <= 0 || top_p <= 0 || !isfinite(best)) {
+    take_first(out_ids + r, piece, s, best);
+    return;
+  }
+  const Line<kHeld> line{piece, Scale(best, temperature, min_p), s, top_k > 0};
+  draw_token(out_ids + r, line, top_p, top_k, uniform);
 }
 
 }  // namespace
 
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   cudaStream_t stream) {
-  allow_shared(sample_kernel, sizeof(Shared));
-  launch(sample_kernel,
-         {.grid = dim3(static_cast<unsigned>(logits.rows)),
+  const bool held = sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
+  const size_t shared = sizeof(Shared) + (held ? piece_bytes(logits.vocab) : 0);
+  const auto kernel = held ? sample_kernel<true> : sample_kernel<false>;
+  allow_shared(kernel, kMostShared);
+  launch(kernel,
+         {.grid = dim3(static_cast<unsigned>(logits.rows) * kBlocks),
           .block = dim3(kThreads),
-          .shared = sizeof(Shared),
-          .stream = stream},
+          .shared = shared,
+          .stream = stream,
+          .cluster = kBlocks},
          out_ids, logits, draw);
 }
 

@@ -1,0 +1,204 @@
+// ops/cuda/sampling/line.cuh -- tokens of a row on the line of falling probability: a histogram of
+// them over a cluster of blocks, and the bin in which a place on the line falls.
+#pragma once
+#include "ops/cuda/sampling/row.cuh"
+#include "ops/cuda/sampling/weight.cuh"
+
+namespace skiff::cuda {
+
+constexpr int kListed = 640;                                // tokens that are ranked at once
+constexpr int kSought = 3;                                  // goals that are looked for in one go
+constexpr int kOwnBins = kBins / kBlocks;                   // that a block adds up for all
+constexpr int kMyBins = (kBins + kThreads - 1) / kThreads;  // of a thread, neighbours
+static_assert(kBins % kBlocks == 0 && kBins % kMyBins == 0 && kOwnBins <= kThreads);
+
+// How much lies ahead of something on the line.
+struct Ahead {
+  uint32_t count = 0;
+  uint64_t mass = 0;
+};
+
+// Reached by the first token at which `count` tokens or `mass` have been passed, it included; with
+// `beyond`, mass must be passed and not only be reached.
+struct Goal {
+  uint32_t count;
+  uint64_t mass;
+  bool beyond;
+  __device__ bool reached(const Ahead& a) const {
+    return a.count >= count || (beyond ? a.mass > mass : a.mass >= mass);
+  }
+  __device__ bool between(const Ahead& before, const Ahead& after) const {
+    return reached(after) && !reached(before);
+  }
+};
+
+// The bin in which a goal is reached, -1 for none, and what lies ahead of the bin.
+struct Found {
+  int bin;
+  Ahead ahead;
+};
+
+// A token and what lies ahead of it; `weight` is its own.
+struct Place {
+  int id;
+  Ahead ahead;
+  uint64_t weight;
+  bool split_up;  // finding it, the row's histogram had to give way to a finer one
+};
+
+// One block's tokens. Sums have 64 bits in two words: shared memory adds only single words fast.
+struct Counts {
+  uint32_t low[kBins], high[kBins], count[kBins];
+};
+struct Lists {
+  uint64_t mine[kListed];  // ranked() tokens of this block
+  uint64_t all[kListed], weight[kListed];
+  uint64_t before[kListed];  // mass ahead of those that this block ranks
+};
+
+struct alignas(16) Shared {
+  union {
+    Counts counts;
+    Lists lists;
+  };
+  uint64_t mass[kBins];  // of the whole row
+  uint32_t count[kBins];
+  // Told by each block to all.
+  uint64_t dropped[kBlocks];
+  float best[kBlocks];
+  uint32_t least[kBlocks], greatest[kBlocks], ties[kBlocks];
+  uint32_t listed;
+  int found[kSought];
+  Ahead ahead[kSought], total;
+  Place place;
+};
+
+// What all steps of a draw need.
+template <bool kHeld>
+struct Line {
+  Piece<kHeld> piece;
+  Scale scale;
+  Shared& s;
+  bool counted;  // goals have counts
+};
+
+__device__ inline void clear(Counts& c) {
+  auto* words = reinterpret_cast<uint32_t*>(&c);
+  for (int i = static_cast<int>(threadIdx.x); i < 3 * kBins; i += kThreads) words[i] = 0;
+  __syncthreads();
+}
+
+// atomicAdd where `in`, else 0; the compiler would jump around it.
+__device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) {
+  uint32_t before;
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&word));
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; @p atom.shared.add.u32 %0, [%1], %2; }"
+      : "=r"(before)
+      : "r"(at), "r"(n), "r"(static_cast<uint32_t>(in))
+      : "memory");
+  return before;
+}
+
+// Adds n tokens, those with in[i]; the additions are under way together.
+template <int kN>
+__device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], const int (&bin)[kN],
+                                           const uint32_t (&steps)[kN], bool counted) {
+  uint32_t before[kN];
+#pragma unroll
+  for (int i = 0; i < kN; ++i) before[i] = add_if(in[i], c.low[bin[i]], steps[i]);
+  if (counted) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i)
+      if (in[i]) atomicAdd(&c.count[bin[i]], 1u);
+  }
+  bool full[kN], any = false;
+#pragma unroll
+  for (int i = 0; i < kN; ++i) any |= full[i] = in[i] && before[i] + steps[i] < before[i];
+  if (!any) return;
+#pragma unroll
+  for (int i = 0; i < kN; ++i)
+    if (full[i]) atomicAdd(&c.high[bin[i]], 1u);
+}
+
+// The blocks' counts become mass and count of the row in every block. step(bin): as step_of.
+template <class F>
+__device__ void merge(Shared& s, bool counted, F step) {
+  cluster_sync();
+  const int bin = block_rank() * kOwnBins + static_cast<int>(threadIdx.x);
+  if (static_cast<int>(threadIdx.x) < kOwnBins) {
+    uint64_t mass = 0;
+    uint32_t count = 0;
+#pragma unroll
+    for (int p = 0; p < kBlocks; ++p) {
+      const Counts& c = of_peer(s.counts, p);
+      mass += uint64_t{c.high[bin]} << 32 | c.low[bin];
+      if (counted) count += c.count[bin];
+    }
+    mass <<= step(bin);
+#pragma unroll
+    for (int p = 0; p < kBlocks; ++p) {
+      of_peer(s.mass[bin], p) = mass;
+      if (counted) of_peer(s.count[bin], p) = count;
+    }
+  }
+  cluster_sync();
+}
+
+// Looks for bins. All threads; the constructor has barriers.
+class Search {
+ public:
+  __device__ Search(Shared& shared, bool counted, Ahead start) : s_(shared) {
+    if (threadIdx.x < kSought) s_.found[threadIdx.x] = -1;
+    const int first = kMyBins * static_cast<int>(threadIdx.x);
+    Ahead mine;
+#pragma unroll
+    for (int i = 0; i < kMyBins; ++i) {
+      if (first + i >= kBins) continue;
+      mass_[i] = s_.mass[first + i];
+      mine.mass += mass_[i];
+      if (!counted) continue;
+      count_[i] = s_.count[first + i];
+      mine.count += count_[i];
+    }
+    before_.count = start.count + (counted ? sum_before(mine.count) : 0);
+    before_.mass = start.mass + sum_before(mine.mass);
+    if (threadIdx.x == kThreads - 1)
+      s_.total = {before_.count + mine.count, before_.mass + mine.mass};
+    __syncthreads();
+  }
+  __device__ Ahead total() const { return s_.total; }
+  // found(which) after the next barrier.
+  __device__ void seek(int which, const Goal& goal) {
+    const int first = kMyBins * static_cast<int>(threadIdx.x);
+    Ahead before = before_;
+#pragma unroll
+    for (int i = 0; i < kMyBins; ++i) {
+      const Ahead after{before.count + count_[i], before.mass + mass_[i]};
+      if (goal.between(before, after)) {
+        s_.found[which] = first + i;
+        s_.ahead[which] = before;
+      }
+      before = after;
+    }
+  }
+  __device__ Found found(int which) const { return {s_.found[which], s_.ahead[which]}; }
+
+ private:
+  Shared& s_;
+  Ahead before_;
+  uint64_t mass_[kMyBins] = {};
+  uint32_t count_[kMyBins] = {};
+};
+
+// The first bin in which the goal is reached.
+__device__ inline Found find_bin(Shared& s, bool counted, const Goal& goal, Ahead start) {
+  Search search(s, counted, start);
+  search.seek(0, goal);
+  __syncthreads();
+  const Found found = search.found(0);
+  __syncthreads();
+  return found;
+}
+
+}  // namespace skiff::cuda

@@ -1,0 +1,62 @@
+// ops/cuda/sampling/weight.cuh -- weights of tokens in whole units, so that the order of additions
+// does not show. A weight is 2^-far, far = (best - logit) * log2(e) / temperature. It falls into a
+// bin by far; all bins of one power of two count their weights in the same step.
+#pragma once
+#include "ops/cuda/sampling/block.cuh"
+
+namespace skiff::cuda {
+
+constexpr int kReach = 45;         // powers of two; what is further away weighs less than a unit
+constexpr int kBinsPerPower = 32;  // so that a bin of an even spread is sorted out at once
+constexpr int kBins = kReach * kBinsPerPower;
+constexpr int kFull = 20;  // powers of two within which a weight keeps its 24 bits
+
+// Of a weight, steps of 2^step_of(bin) units; the best token weighs 2^44 units.
+__device__ __forceinline__ int power_of(int bin) {
+  return static_cast<int>(static_cast<unsigned>(bin) / kBinsPerPower);
+}
+__device__ __forceinline__ int step_of(int bin) { return max(kFull - power_of(bin), 0); }
+
+struct Weight {
+  int bin;
+  uint32_t steps;  // at most 2^24
+  __device__ uint64_t units() const { return uint64_t{steps} << step_of(bin); }
+};
+
+struct Scale {
+  float best;
+  float high, low;  // log2(e) / temperature in two parts
+  float most;       // distance from the best beyond which min_p drops a token
+
+  __device__ Scale(float best_logit, float temperature, float min_p) : best(best_logit) {
+    const double factor = fmin(1.4426950408889634074 / static_cast<double>(temperature), 1e30);
+    high = static_cast<float>(factor);
+    low = static_cast<float>(factor - static_cast<double>(high));
+    most = __double2float_rd(-log(static_cast<double>(min_p)) * static_cast<double>(temperature));
+    if (!(min_p > 0)) most = -kNever;
+  }
+  // NaN and tokens that are impossible are out of reach.
+  __device__ bool reaches(float v) const { return (best - v) * high < kReach; }
+  __device__ bool drops() const { return most < -kNever; }
+  __device__ bool keeps(float v) const { return best - v <= most; }
+  __device__ int bin(float v) const {  // of what is in reach
+    return __float_as_int(__fmaf_rd((best - v) * high, kBinsPerPower, kWhole)) - kWholeBits;
+  }
+  __device__ Weight weight(float v) const {
+    const float d = best - v, power = __fadd_rd(d * high, kWhole) - kWhole;
+    const float rest = fmaf(d, low, fmaf(d, high, -power));  // the product is not rounded
+    float w;                                                 // (1/2, 1]
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(-rest));
+    const int b = bin(v);
+    const uint32_t bits = __float_as_uint(w) - kHalfBits;
+    return {b, bits >> max(power_of(b) - kFull, 0)};
+  }
+
+ private:
+  // Added to a small number, leaves the number's whole part in the last bits.
+  static constexpr float kWhole = 8388608.0f;
+  static constexpr int kWholeBits = 0x4b000000;
+  static constexpr uint32_t kHalfBits = 0x3f000000u - 0x800000u;  // 1/2 is 2^23 steps
+};
+
+}  // namespace skiff::cuda
