@@ -17,8 +17,8 @@ __device__ double norm_of(const float* x, int vocab, float best) {
 
 // One block for each row.
 __global__ void __launch_bounds__(kThreads, 1) logprobs_kernel(LogitArgs logits, LogprobArgs args) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x;
   const float* x = logits.data + r * logits.stride;
   uint64_t best = best_of(x, logits.vocab);
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(kThreads, 1) logprobs_kernel(LogitArgs logits,
 // each token, blocks along x; rows along y.
 __global__ void __launch_bounds__(kThreads, 1) places_kernel(LogitArgs logits, LogprobArgs args) {
   __shared__ uint64_t others[kThreads];
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.y;
   const float* x = logits.data + r * logits.stride;
   const double norm = norm_of(x, logits.vocab, sane(x[id_of(best_of(x, logits.vocab))]));

@@ -251,8 +251,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     sample_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs draw) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>(memory);
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x;
   Row row{.x = logits.data + r * logits.stride, .vocab = logits.vocab};
   const uint64_t best = best_of(row.x, row.vocab);
