@@ -18,8 +18,9 @@ struct Describe {
   }
   std::string operator()(const Dense& f) const { return fmt::format("dense width {}", f.width); }
   std::string operator()(const Moe& f) const {
-    return fmt::format("{} experts of width {}, {} chosen{}{}", f.router.experts, f.width,
+    return fmt::format("{} experts of width {}, {} chosen{}{}{}", f.router.experts, f.width,
                        f.router.top_k,
+                       f.router.always ? fmt::format(", {} more always on", f.router.always) : "",
                        f.shared_width ? fmt::format(", shared width {}", f.shared_width) : "",
                        f.router.bias ? ", correction bias" : "");
   }

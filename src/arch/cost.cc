@@ -19,8 +19,9 @@ double chosen_experts(const Router& router, int rows) {
 double ffn_weights(const ModelSpec& spec, const Layer& layer, int rows) {
   if (const auto* dense = std::get_if<Dense>(&layer.ffn)) return 3.0 * spec.hidden * dense->width;
   const Moe& moe = std::get<Moe>(layer.ffn);
-  return static_cast<double>(spec.hidden) * (3.0 * moe.width * chosen_experts(moe.router, rows) +
-                                             3.0 * moe.shared_width + moe.router.experts);
+  const double experts = chosen_experts(moe.router, rows) + moe.router.always;
+  return static_cast<double>(spec.hidden) *
+         (3.0 * moe.width * experts + 3.0 * moe.shared_width + moe.router.experts);
 }
 
 }  // namespace

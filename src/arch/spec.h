@@ -41,6 +41,10 @@ struct Router {
   int experts = 0, top_k = 0;
   bool renorm = true;  // chosen weights are divided by their sum
   bool bias = false;   // a correction bias takes part in choosing, not in weighing
+  int always = 0;      // experts behind those, which every token has besides, with weight 1
+
+  int total() const { return experts + always; }
+  int per_token() const { return top_k + always; }
 };
 
 // Feed-forward kinds.
@@ -51,8 +55,8 @@ struct Dense {
 };
 struct Moe {
   Router router;
-  int width = 0;
-  int shared_width = 0;  // one always-on expert beside the routed ones; 0: none
+  int width = 0;         // of each expert, Router::always among them
+  int shared_width = 0;  // one always-on expert of another width, beside the mixture; 0: none
   Act act = Act::kSilu;
 };
 

@@ -199,6 +199,18 @@ TEST(Config, ErnieMoeLayers) {
   EXPECT_THAT(moe_layers({{"use_moe", false}}), ElementsAre());
 }
 
+TEST(Config, ErniesSharedExpertsAreAlwaysOn) {
+  const ModelSpec spec = spec_of({{"moe_intermediate_size", 8},
+                                  {"moe_num_shared_experts", 3},
+                                  {"moe_k", 2},
+                                  {"num_hidden_layers", 2}},
+                                 "Ernie4_5_MoeForCausalLM");
+  const auto& moe = std::get<Moe>(spec.layers.back().ffn);
+  EXPECT_EQ(moe.router.always, 3);
+  EXPECT_EQ(moe.router.per_token(), 5);
+  EXPECT_EQ(moe.shared_width, 0);
+}
+
 TEST(Config, GenerationDefaults) {
   TestModel model("LlamaForCausalLM",
                   {{"eos_token_id", 5}, {"bos_token_id", nullptr}, {"torch_dtype", "float16"}});

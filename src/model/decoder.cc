@@ -120,14 +120,14 @@ void count_dense(Need& need, const ModelSpec& spec, int width) {
 void count(Need& need, const ModelSpec& spec, const Dense& f) { count_dense(need, spec, f.width); }
 
 void count(Need& need, const ModelSpec& spec, const Moe& f) {
-  const int64_t copies = need.rows * f.router.top_k;
+  const int64_t copies = need.rows * f.router.per_token();
   need.add(spec.hidden);
   need.add(DType::kF32, need.rows, f.router.experts);
   for (int i = 0; i < 3; ++i) need.add(DType::kI32, copies, 1);
-  need.add(DType::kI32, f.router.experts + 1, 1);
-  const int64_t inner = std::min(need.rows, need.expert_rows) * f.router.top_k;
+  need.add(DType::kI32, f.router.total() + 1, 1);
+  const int64_t inner = std::min(need.rows, need.expert_rows) * f.router.per_token();
   need.add(DType::kI32, inner, 2);
-  need.add(DType::kI32, f.router.experts, 8);
+  need.add(DType::kI32, f.router.total(), 8);
   need.add(need.act, inner, spec.hidden);
   need.add(DType::kF32, inner, 2 * int64_t{f.width});
   need.add(need.act, inner, f.width);

@@ -14,7 +14,7 @@ struct LayerWeights {
   Norm q_norm, k_norm;                         // empty unless Gqa::qk_norm
   Linear qkv, out;                             // Gqa
   Linear gate_up, down;                        // Dense, or Moe's shared expert
-  Linear router, expert_gate_up, expert_down;  // Moe
+  Linear router, expert_gate_up, expert_down;  // Moe; behind the routed experts those always on
   Tensor router_bias;                          // [experts] f32, or empty
 };
 

@@ -40,7 +40,9 @@ class StoredValues final : public Values {
   size_t bytes(size_t i) const override {
     size_t sum = 0;
     for (const auto* list : {&sources_[i].weights, &sources_[i].biases})
-      for (const StoredTensor* t : *list) sum += t->bytes.size();
+      for (const Piece& p : *list)
+        sum += static_cast<size_t>(p.elements()) *
+               skiff::bytes(*loadable_dtype(p.tensor->entry->dtype));
     return sum;
   }
 

@@ -30,14 +30,18 @@ class SlotList {
     slots_.push_back(
         {.kind = Slot::kVector, .name = name, .layer = layer_, .out = dim, .parts = {dim}});
   }
-  void linear(std::string_view name, std::vector<int64_t> parts, int64_t in, bool bias = false,
-              int64_t experts = 0) {
+  void linear(std::string_view name, std::vector<int64_t> parts, int64_t in, bool bias = false) {
+    stack(name, std::move(parts), in, {}, bias);
+  }
+  void stack(std::string_view name, std::vector<int64_t> parts, int64_t in, const Router& router,
+             bool bias = false) {
     int64_t out = 0;
     for (int64_t rows : parts) out += rows;
     slots_.push_back({.kind = Slot::kLinear,
                       .name = name,
                       .layer = layer_,
-                      .experts = experts,
+                      .experts = router.total(),
+                      .always = router.always,
                       .out = out,
                       .in = in,
                       .parts = std::move(parts),
@@ -57,8 +61,8 @@ class SlotList {
     const int64_t experts = f.router.experts, width = f.width;
     linear("router", {experts}, spec_.hidden);
     if (f.router.bias) vector("router_bias", experts);
-    linear("expert_gate_up", {width, width}, spec_.hidden, false, experts);
-    linear("expert_down", {spec_.hidden}, width, false, experts);
+    stack("expert_gate_up", {width, width}, spec_.hidden, f.router);
+    stack("expert_down", {spec_.hidden}, width, f.router);
     if (f.shared_width) gated(f.shared_width, false);
   }
 
@@ -74,6 +78,18 @@ class SlotList {
 };
 
 }  // namespace
+
+Slot shared_slot(const Slot& stack) {
+  const bool gated = stack.name == "expert_gate_up";
+  Slot wide = stack;
+  wide.name = gated ? "gate_up" : "down";
+  wide.experts = wide.always = 0;
+  int64_t& cut = gated ? wide.out : wide.in;
+  cut *= stack.always;
+  if (gated)
+    for (int64_t& rows : wide.parts) rows *= stack.always;
+  return wide;
+}
 
 std::vector<Slot> slots_of(const ModelSpec& spec) {
   SlotList list(spec);

@@ -16,6 +16,7 @@ struct Slot {
   std::string_view name;       // a field of ModelWeights or LayerWeights, as in NameRule
   int layer = -1;              // -1: outside of the layers
   int64_t experts = 0;         // > 0: a stack [experts, out, in]
+  int64_t always = 0;          // so many of them, the last, are cut from shared_slot()
   int64_t out = 0, in = 1;     // norms and vectors: [out]
   std::vector<int64_t> parts;  // rows of the pieces that checkpoints may store apart (q, k, v)
   bool bias = false;           // kLinear: with a bias [out]
@@ -23,6 +24,10 @@ struct Slot {
 
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
 };
+
+// What a checkpoint stores as one wide shared expert, of which an expert stack's last `always`
+// experts are the pieces: equal runs of gate rows and of up rows, and of columns of down.
+Slot shared_slot(const Slot& stack);
 
 // In the order in which they are loaded. A tied head is listed too (it is prepared from the
 // embedding's values), see is_tied_head().

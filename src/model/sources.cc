@@ -45,21 +45,54 @@ std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   return names;
 }
 
+// All of a tensor. A stack of experts counts as rows.
+Piece whole_piece(const StoredTensor& t, bool transposed) {
+  const auto& shape = t.entry->shape;
+  int64_t elements = 1;
+  for (int64_t n : shape) elements *= n;
+  const bool flat = shape.size() < 2 || elements == 0;
+  const int64_t cols = flat ? 1 : transposed && shape.size() == 2 ? shape[0] : shape.back();
+  return {.tensor = &t, .rows = elements / cols, .cols = cols};
+}
+
+// Appends expert `index` of those that are cut from the shared expert `wide`.
+void append_cut(Source& to, const Source& wide, const Slot& stack, int64_t index) {
+  if (stack.name == "expert_down") {
+    for (Piece piece : wide.weights) {
+      piece.col = index * stack.in;
+      piece.cols = stack.in;
+      to.weights.push_back(piece);
+    }
+    return;
+  }
+  int64_t row = 0;  // where the part begins among the rows of all pieces
+  for (int64_t rows : stack.parts) {
+    int64_t at = row + index * rows;
+    size_t i = 0;
+    while (at >= wide.weights[i].rows) at -= wide.weights[i++].rows;
+    Piece piece = wide.weights[i];
+    piece.row = at;
+    piece.rows = rows;
+    to.weights.push_back(piece);
+    row += stack.always * rows;
+  }
+}
+
 class Finder {
  public:
   Finder(const Checkpoint& checkpoint, std::span<const NameRule> rules, const ModelSpec& spec)
       : checkpoint_(checkpoint), rules_(rules), spec_(spec), layout_(settle_layout()) {}
 
   Source find(const Slot& slot) {
-    std::string first_missing;
-    for (const NameRule& rule : rules_) {
-      if (rule.slot != slot.name || rule.layout != layout_) continue;
-      if (auto source = match(rule, slot, &first_missing)) return *source;
-    }
-    missing_.push_back(first_missing);
-    return {};
+    if (slot.always == 0) return find_stored(slot);
+    Slot chosen = slot;
+    chosen.experts -= slot.always;
+    Source source = find_stored(chosen);
+    const Source wide = find_stored(shared_slot(slot));
+    if (source.weights.empty() || wide.weights.empty()) return {};  // finish() tells
+    for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, slot, i);
+    return source;
   }
-
   // Reads nothing: a tied head that is stored all the same is not an error.
   void skip_head() { used_.insert("lm_head.weight"); }
 
@@ -83,6 +116,16 @@ class Finder {
   }
 
  private:
+  Source find_stored(const Slot& slot) {
+    std::string first_missing;
+    for (const NameRule& rule : rules_) {
+      if (rule.slot != slot.name || rule.layout != layout_) continue;
+      if (auto source = match(rule, slot, &first_missing)) return *source;
+    }
+    missing_.push_back(first_missing);
+    return {};
+  }
+
   Layout settle_layout() const {
     for (const NameRule& rule : rules_)
       if (rule.slot == "embed" && (stored(std::string(rule.pattern), ".weight")))
@@ -108,13 +151,13 @@ class Finder {
         if (first_missing->empty()) *first_missing = names[i] + (weight ? ".bias" : ".weight");
         return std::nullopt;
       }
-      source.weights.push_back(weight);
-      if (bias) source.biases.push_back(bias);
+      source.weights.push_back(whole_piece(*weight, source.transposed));
+      if (bias) source.biases.push_back(whole_piece(*bias, false));
     }
     for (size_t i = 0; i < source.weights.size(); ++i) {
       const int64_t rows = whole ? slot.out : slot.parts.at(i % slot.parts.size());
-      check_weight(*source.weights[i], slot, rows, source, per_expert(rule.pattern));
-      if (slot.bias) check_shape(*source.biases[i], {rows});
+      check_weight(*source.weights[i].tensor, slot, rows, source, per_expert(rule.pattern));
+      if (slot.bias) check_shape(*source.biases[i].tensor, {rows});
     }
     return source;
   }

@@ -9,12 +9,21 @@
 
 namespace skiff {
 
+// Rows [row, row + rows) and columns [col, col + cols) of a stored tensor, seen as [out, in]
+// however it is stored; of vectors and of stacks of experts always the whole.
+struct Piece {
+  const StoredTensor* tensor = nullptr;
+  int64_t row = 0, rows = 0, col = 0, cols = 0;
+
+  int64_t elements() const { return rows * cols; }
+};
+
 // The pieces of one slot, in the order in which they are stacked: for an expert stack all pieces
 // of expert 0, then of expert 1, ...
 struct Source {
-  std::vector<const StoredTensor*> weights;
-  std::vector<const StoredTensor*> biases;  // as many as weights, or none
-  bool transposed = false;                  // stored [in, out]
+  std::vector<Piece> weights;
+  std::vector<Piece> biases;  // as many as weights, or none
+  bool transposed = false;    // stored [in, out]
 };
 
 // One Source per slot; that of a tied head is empty. Throws LoadError if a slot cannot be

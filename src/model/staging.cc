@@ -33,29 +33,38 @@ void copy_plain(D* dst, const std::byte* src, int64_t n) {
   }
 }
 
-// dst [rows, cols] from src [cols, rows], in tiles that stay in the first cache.
+// dst [rows, cols] from src [cols, rows], whose own rows lie `pitch` elements apart, in tiles that
+// stay in the first cache.
 template <class D, class S>
-void copy_transposed(D* dst, const std::byte* src, int64_t rows, int64_t cols) {
+void copy_transposed(D* dst, const std::byte* src, int64_t pitch, int64_t rows, int64_t cols) {
   constexpr int64_t kTile = 32;
   for (int64_t r0 = 0; r0 < rows; r0 += kTile)
     for (int64_t c0 = 0; c0 < cols; c0 += kTile)
       for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r)
         for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c)
           dst[r * cols + c] =
-              as<D>(load<S>(src + (c * rows + r) * static_cast<int64_t>(sizeof(S))));
+              as<D>(load<S>(src + (c * pitch + r) * static_cast<int64_t>(sizeof(S))));
 }
 
 template <class D, class S>
-void copy_piece(D* dst, const StoredTensor& piece, bool transposed) {
-  const auto& shape = piece.entry->shape;
+void copy_piece(D* dst, const Piece& piece, bool transposed) {
+  const auto& shape = piece.tensor->entry->shape;
+  const auto at = [&](int64_t element) {
+    return piece.tensor->bytes.data() + element * static_cast<int64_t>(sizeof(S));
+  };
   if (transposed && shape.size() == 2)
-    return copy_transposed<D, S>(dst, piece.bytes.data(), shape[1], shape[0]);
-  copy_plain<D, S>(dst, piece.bytes.data(), static_cast<int64_t>(piece.bytes.size() / sizeof(S)));
+    return copy_transposed<D, S>(dst, at(piece.col * shape[1] + piece.row), shape[1], piece.rows,
+                                 piece.cols);
+  const int64_t pitch = shape.size() < 2 ? 1 : shape.back();
+  if (piece.cols == pitch)  // nothing lies between the rows
+    return copy_plain<D, S>(dst, at(piece.row * piece.cols), piece.elements());
+  for (int64_t r = 0; r < piece.rows; ++r)
+    copy_plain<D, S>(dst + r * piece.cols, at((piece.row + r) * pitch + piece.col), piece.cols);
 }
 
 template <class D>
-void copy_as(D* dst, const StoredTensor& piece, bool transposed) {
-  switch (*loadable_dtype(piece.entry->dtype)) {
+void copy_as(D* dst, const Piece& piece, bool transposed) {
+  switch (*loadable_dtype(piece.tensor->entry->dtype)) {
     case DType::kF16:
       return copy_piece<D, F16>(dst, piece, transposed);
     case DType::kBF16:
@@ -67,20 +76,20 @@ void copy_as(D* dst, const StoredTensor& piece, bool transposed) {
 
 // Pieces one after the other, from dst's start.
 template <class D>
-void stack(Tensor dst, std::span<const StoredTensor* const> pieces, bool transposed) {
+void stack(Tensor dst, std::span<const Piece> pieces, bool transposed) {
   D* at = dst.as<D>();
-  for (const StoredTensor* piece : pieces) {
-    copy_as(at, *piece, transposed);
-    piece->file->release(piece->bytes);
-    at += piece->bytes.size() / bytes(*loadable_dtype(piece->entry->dtype));
+  for (const Piece& piece : pieces) {
+    copy_as(at, piece, transposed);
+    piece.tensor->file->release(piece.tensor->bytes);
+    at += piece.elements();
   }
   SKIFF_CHECK_EQ(at - dst.as<D>(), dst.elements());
 }
 
-DType common_dtype(std::span<const StoredTensor* const> pieces) {
-  const DType first = *loadable_dtype(pieces[0]->entry->dtype);
-  const auto same = [&](const StoredTensor* t) {
-    return *loadable_dtype(t->entry->dtype) == first;
+DType common_dtype(std::span<const Piece> pieces) {
+  const DType first = *loadable_dtype(pieces[0].tensor->entry->dtype);
+  const auto same = [&](const Piece& p) {
+    return *loadable_dtype(p.tensor->entry->dtype) == first;
   };
   return std::ranges::all_of(pieces, same) ? first : DType::kF32;
 }

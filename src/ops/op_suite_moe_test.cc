@@ -47,7 +47,7 @@ void expect_order(const Routing& routing, int experts) {
 void expect_routing(const Routing& got, const Tensor& logits, const Tensor& bias,
                     const Router& router) {
   ASSERT_EQ(got.expert.rows(), logits.rows());
-  ASSERT_EQ(got.expert.cols(), router.top_k);
+  ASSERT_EQ(got.expert.cols(), router.per_token());
   for (int64_t t = 0; t < logits.rows(); ++t) {
     const std::vector<double> p = softmax(logits, t);
     std::vector<int32_t> ids(p.size());
@@ -69,13 +69,17 @@ void expect_routing(const Routing& got, const Tensor& logits, const Tensor& bias
       const double bound = (2.0 * router.experts + 32) * kF32Round * want;
       ASSERT_NEAR(got.weight.row<float>(t)[k], want, bound + kF32Round * want);
     }
+    for (int i = 0; i < router.always; ++i) {
+      ASSERT_EQ(got.expert.row<int32_t>(t)[router.top_k + i], router.experts + i);
+      ASSERT_EQ(got.weight.row<float>(t)[router.top_k + i], 1);
+    }
   }
-  expect_order(got, router.experts);
+  expect_order(got, router.total());
 }
 
 void route_case(Ops& ops, int tokens, const Router& router, double bias_scale) {
-  SCOPED_TRACE(fmt::format("tokens {} experts {} top_k {} renorm {} bias {}", tokens,
-                           router.experts, router.top_k, router.renorm, bias_scale));
+  SCOPED_TRACE(fmt::format("tokens {} experts {} top_k {} renorm {} bias {} always {}", tokens,
+                           router.experts, router.top_k, router.renorm, bias_scale, router.always));
   Workspace ws(static_cast<uint64_t>(tokens * 100 + router.experts));
   const Tensor logits = ws.random(DType::kF32, {tokens, router.experts}, 2);
   const Tensor bias =
@@ -88,13 +92,17 @@ void route_case(Ops& ops, int tokens, const Router& router, double bias_scale) {
 }
 
 TEST_P(OpSuite, Route) {
-  for (int tokens : {0, 1, 17, 70}) {
+  for (int tokens : {0, 1, 17, 32, 70}) {
     for (int experts : {1, 2, 7, 16, 64, 130}) {
       for (int top_k : {1, 2, 3, 8, experts}) {
         if (top_k > experts) continue;
         for (bool renorm : {false, true}) {
           for (double bias : {0.0, 0.05}) {
-            route_case(*ops, tokens, {.experts = experts, .top_k = top_k, .renorm = renorm}, bias);
+            for (int always : {0, 1, 3}) {
+              route_case(*ops, tokens,
+                         {.experts = experts, .top_k = top_k, .renorm = renorm, .always = always},
+                         bias);
+            }
           }
         }
       }
@@ -132,6 +140,9 @@ struct MoeCase {
   int tokens, hidden, width, experts, top_k;
   DType weight, act;
   Act kind = Act::kSilu;
+  int always = 0;
+
+  Router router() const { return {.experts = experts, .top_k = top_k, .always = always}; }
 };
 
 struct Sum {
@@ -174,21 +185,23 @@ void add_expert(std::vector<Approx>& out, const Tensor& x, int64_t row, double w
       size += std::abs(d * inner[i].value);
     }
     out[o].value += weight * y;
-    out[o].bound += weight * (1.1 * bound + (c.width + c.top_k + 4) * kF32Round * size);
+    out[o].bound +=
+        weight * (1.1 * bound + (c.width + c.router().per_token() + 4) * kF32Round * size);
   }
 }
 
 void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
-  SCOPED_TRACE(fmt::format("tokens {} hidden {} width {} experts {} top_k {} weight {} act {}",
-                           c.tokens, c.hidden, c.width, c.experts, c.top_k, name(c.weight),
-                           name(c.act)));
+  SCOPED_TRACE(fmt::format(
+      "tokens {} hidden {} width {} experts {} top_k {} always {} weight {} act {}", c.tokens,
+      c.hidden, c.width, c.experts, c.top_k, c.always, name(c.weight), name(c.act)));
+  const Router router = c.router();
   Workspace ws(static_cast<uint64_t>(c.tokens * 31 + c.hidden));
   const Tensor x = ws.random(c.act, {c.tokens, c.hidden});
   Linear gate_up, down;
-  gate_up.weight = ws.random(c.weight, {c.experts, 2 * c.width, c.hidden}, 0.3);
-  down.weight = ws.random(c.weight, {c.experts, c.hidden, c.width}, 0.3);
-  const Tensor met_gate_up = ws.output(c.act, {c.experts, 2 * c.width, c.hidden});
-  const Tensor met_down = ws.output(c.act, {c.experts, c.hidden, c.width});
+  gate_up.weight = ws.random(c.weight, {router.total(), 2 * c.width, c.hidden}, 0.3);
+  down.weight = ws.random(c.weight, {router.total(), c.hidden, c.width}, 0.3);
+  const Tensor met_gate_up = ws.output(c.act, {router.total(), 2 * c.width, c.hidden});
+  const Tensor met_down = ws.output(c.act, {router.total(), c.hidden, c.width});
   convert(met_gate_up, gate_up.weight);
   convert(met_down, down.weight);
   // Skewed: everybody chooses among the first top_k experts, the others get nothing.
@@ -202,13 +215,13 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   const Linear ready_down = ops.prepare(down, c.act, &own_down);
   EXPECT_EQ(ready_gate_up.weight.dim, gate_up.weight.dim);
   Arena arena = make_arena();
-  const Routing routing = ops.route(logits, {}, {.experts = c.experts, .top_k = c.top_k}, arena);
+  const Routing routing = ops.route(logits, {}, router, arena);
   ws.begin_op({out});
   ops.experts(out, x, routing, ready_gate_up, ready_down, c.kind, arena);
   ws.end_op();
   for (int64_t t = 0; t < c.tokens; ++t) {
     std::vector<Approx> want(static_cast<size_t>(c.hidden));
-    for (int k = 0; k < c.top_k; ++k) {
+    for (int k = 0; k < router.per_token(); ++k) {
       add_expert(want, x, t, routing.weight.row<float>(t)[k], met_gate_up, met_down,
                  routing.expert.row<int32_t>(t)[k], c);
     }
@@ -228,7 +241,12 @@ TEST_P(OpSuite, Experts) {
                            {40, 65, 17, 6, 2, kF32, kBF16},
                            {33, 96, 32, 4, 2, kF16, kBF16},
                            {9, 40, 24, 1, 1, kBF16, kF32},
-                           {6, 48, 32, 4, 2, kF32, kF32, Act::kGelu}}) {
+                           {6, 48, 32, 4, 2, kF32, kF32, Act::kGelu},
+                           {1, 64, 48, 8, 3, kBF16, kBF16, Act::kSilu, 2},
+                           {2, 64, 48, 8, 3, kBF16, kBF16, Act::kSilu, 2},
+                           {41, 72, 32, 6, 2, kBF16, kBF16, Act::kSilu, 1},
+                           {1, 40, 24, 5, 2, kF32, kF32, Act::kSilu, 2},
+                           {19, 33, 21, 5, 3, kF16, kF32, Act::kSilu, 3}}) {
     experts_case(*ops, c, false);
     experts_case(*ops, c, true);
   }

@@ -22,11 +22,12 @@
 
 namespace skiff {
 
-// Who computes what in a mixture of experts; T tokens, K experts each, E experts in all.
+// Who computes what in a mixture of experts; T tokens, K = Router::per_token() experts each,
+// E = Router::total() experts in all.
 struct Routing {
-  Tensor expert;        // [T, K] i32, by falling score; ties to the lower expert
-  Tensor weight;        // [T, K] f32
-  Tensor order;         // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k
+  Tensor expert;  // [T, K] i32, by falling score, ties to the lower expert; then those always on
+  Tensor weight;  // [T, K] f32
+  Tensor order;   // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k
   Tensor expert_start;  // [E+1] i32; copies of expert e are order[expert_start[e] ..)
 };
 
@@ -102,9 +103,10 @@ class Ops {
   // gate_up [rows, 2 * width] act.
   virtual void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) = 0;
 
-  // logits [T, E] f32; bias [E] f32 or empty. Softmax in f32 over all experts; the top_k of
-  // (probability + bias) are chosen; their weights are the probabilities without bias, divided
-  // by max(sum, 1e-12) when router.renorm. Tensors of the result come from the arena.
+  // logits [T, router.experts] f32; bias [router.experts] f32 or empty. Softmax in f32 over them;
+  // the top_k of (probability + bias) are chosen; their weights are the probabilities without
+  // bias, divided by max(sum, 1e-12) when router.renorm. Then come the router.always experts
+  // that have no logit, with weight 1. Tensors of the result come from the arena.
   virtual Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) = 0;
 
   // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside.
@@ -135,7 +137,7 @@ std::unique_ptr<Ops> make_cpu_ops(int threads);
 struct CudaOptions {
   int device = 0;
   int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
-  bool graphs = true;        // replay() records
+  bool graphs = true;                     // replay() records
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
 };

@@ -21,10 +21,10 @@ struct Context {
 };
 
 Routing make_routing(int tokens, const Router& r) {
-  return {.expert = make(DType::kI32, {tokens, r.top_k}),
-          .weight = make(DType::kF32, {tokens, r.top_k}),
-          .order = make(DType::kI32, {int64_t{tokens} * r.top_k}),
-          .expert_start = make(DType::kI32, {r.experts + 1})};
+  return {.expert = make(DType::kI32, {tokens, r.per_token()}),
+          .weight = make(DType::kF32, {tokens, r.per_token()}),
+          .order = make(DType::kI32, {int64_t{tokens} * r.per_token()}),
+          .expert_start = make(DType::kI32, {r.total() + 1})};
 }
 void release(const Routing& r) {
   cudaFree(r.expert.data), cudaFree(r.weight.data), cudaFree(r.order.data),
@@ -39,15 +39,16 @@ void route_case(Context& c, int tokens, const Router& r, int live, bool nan) {
   int32_t* live_on_device;
   check(cudaMalloc(&live_on_device, 4), "allocating");
   check(cudaMemcpy(live_on_device, &live, 4, cudaMemcpyHostToDevice), "copying");
+  const int all = r.per_token();
   const Routing got = make_routing(tokens, r);
   route(got, logits, bias, r, live < tokens ? live_on_device : nullptr, c.stream);
   check(cudaStreamSynchronize(c.stream), "routing");
   const auto l = host<float>(logits.data, int64_t{tokens} * r.experts);
   const auto b = r.bias ? host<float>(bias.data, r.experts) : std::vector<float>(r.experts, 0.0f);
-  const auto expert = host<int32_t>(got.expert.data, int64_t{tokens} * r.top_k);
-  const auto weight = host<float>(got.weight.data, int64_t{tokens} * r.top_k);
-  const auto order = host<int32_t>(got.order.data, int64_t{tokens} * r.top_k);
-  const auto start = host<int32_t>(got.expert_start.data, r.experts + 1);
+  const auto expert = host<int32_t>(got.expert.data, int64_t{tokens} * all);
+  const auto weight = host<float>(got.weight.data, int64_t{tokens} * all);
+  const auto order = host<int32_t>(got.order.data, int64_t{tokens} * all);
+  const auto start = host<int32_t>(got.expert_start.data, r.total() + 1);
   int wrong = 0;
   for (int t = 0; t < std::min(live, tokens); ++t) {
     std::vector<double> p(r.experts);
@@ -62,7 +63,7 @@ void route_case(Context& c, int tokens, const Router& r, int live, bool nan) {
     double chosen = 0;
     for (int k = 0; k < r.top_k; ++k) chosen += p[ids[k]];
     for (int k = 0; k < r.top_k; ++k) {
-      const int e = expert[t * r.top_k + k];
+      const int e = expert[t * all + k];
       if (e < 0 || e >= r.experts) {
         ++wrong;
         continue;
@@ -71,22 +72,24 @@ void route_case(Context& c, int tokens, const Router& r, int live, bool nan) {
       const double want = p[ids[k]] / (r.renorm ? std::max(chosen, 1e-12) : 1);
       if (e != ids[k] && std::abs(p[e] + b[e] - p[ids[k]] - b[ids[k]]) > 1e-6) ++wrong;
       if (e == ids[k] &&
-          !(std::abs(weight[t * r.top_k + k] - want) <= (2 * r.experts + 33) * 0x1p-24 * want))
+          !(std::abs(weight[t * all + k] - want) <= (2 * r.experts + 33) * 0x1p-24 * want))
         ++wrong;
     }
+    for (int k = r.top_k; k < all; ++k)
+      wrong += expert[t * all + k] != r.experts + k - r.top_k || weight[t * all + k] != 1;
   }
-  std::vector<int> want(static_cast<size_t>(std::min(live, tokens)) * r.top_k);
+  std::vector<int> want(static_cast<size_t>(std::min(live, tokens)) * all);
   std::iota(want.begin(), want.end(), 0);
   std::stable_sort(want.begin(), want.end(), [&](int x, int y) { return expert[x] < expert[y]; });
   for (size_t i = 0; i < want.size(); ++i) wrong += order[i] != want[i];
-  for (int e = 0; e <= r.experts; ++e)
+  for (int e = 0; e <= r.total(); ++e)
     wrong +=
         start[e] != static_cast<int>(std::count_if(expert.begin(), expert.begin() + want.size(),
                                                    [&](int x) { return x < e; }));
   for (size_t i = want.size(); i < expert.size(); ++i) wrong += expert[i] != -1 || weight[i] != 0;
   if (wrong)
-    std::printf("route tokens %d experts %d top_k %d live %d: %d WRONG\n", tokens, r.experts,
-                r.top_k, live, wrong);
+    std::printf("route tokens %d experts %d top_k %d always %d live %d: %d WRONG\n", tokens,
+                r.experts, r.top_k, r.always, live, wrong);
   c.failures += wrong != 0;
   release(got), cudaFree(logits.data), cudaFree(bias.data), cudaFree(live_on_device);
 }
@@ -133,15 +136,17 @@ __global__ void outer_kernel(Ref r) {
 }
 
 struct Model {
-  int experts, top_k, hidden, width;
+  int experts, top_k, hidden, width, always = 0;
+
+  Router router() const { return {.experts = experts, .top_k = top_k, .always = always}; }
 };
 
 void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed, int live) {
-  const Router r = {.experts = m.experts, .top_k = m.top_k};
+  const Router r = m.router();
   const Tensor x = random(act, {tokens, m.hidden}, 1), out = make(act, {tokens, m.hidden});
   const float scale = 1.5f / std::sqrt(static_cast<float>(m.hidden));
-  const Tensor gate_up = random(act, {m.experts, 2 * m.width, m.hidden}, 2, scale),
-               down = random(act, {m.experts, m.hidden, m.width}, 3, scale);
+  const Tensor gate_up = random(act, {r.total(), 2 * m.width, m.hidden}, 2, scale),
+               down = random(act, {r.total(), m.hidden, m.width}, 3, scale);
   const Tensor logits = random(DType::kF32, {tokens, m.experts}, 4, 3);
   Tensor bias = make(DType::kF32, {m.experts});
   std::vector<float> b(m.experts);
@@ -173,7 +178,7 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
              routing.weight.as<float>(),
              m.hidden,
              m.width,
-             m.top_k,
+             r.per_token(),
              nullptr,
              nullptr};
   int32_t* samples_on_device;
@@ -181,32 +186,35 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
   check(cudaMemcpy(samples_on_device, sample.data(), sample.size() * 4, cudaMemcpyHostToDevice),
         "copying");
   ref.tokens = samples_on_device;
-  check(cudaMalloc(&ref.middle, sample.size() * m.top_k * m.width * 8), "allocating");
+  check(cudaMalloc(&ref.middle, sample.size() * r.per_token() * m.width * 8), "allocating");
   check(cudaMalloc(&ref.sums, 16), "allocating");
   check(cudaMemset(ref.sums, 0, 16), "clearing");
-  middle_kernel<<<dim3((m.width + 7) / 8, m.top_k, sample.size()), 256>>>(ref);
+  middle_kernel<<<dim3((m.width + 7) / 8, r.per_token(), sample.size()), 256>>>(ref);
   outer_kernel<<<dim3((m.hidden + 7) / 8, sample.size()), 256>>>(ref);
   const auto sums = host<double>(ref.sums, 2);
   const double error = std::sqrt(sums[0] / sums[1]), limit = act == DType::kF32 ? 2e-6 : 5e-3;
   const bool wrong = !(error < limit);
   c.failures += wrong;
-  std::printf("experts tokens %d (live %d) experts %d top %d %dx%d %s%s: error %.2e of size%s\n",
-              tokens, live, m.experts, m.top_k, m.hidden, m.width,
-              act == DType::kF32 ? "f32" : "bf16", skewed ? " skewed" : "", error,
-              wrong ? " WRONG" : "");
+  std::printf(
+      "experts tokens %d (live %d) experts %d top %d + %d %dx%d %s%s: error %.2e of size%s\n",
+      tokens, live, m.experts, m.top_k, m.always, m.hidden, m.width,
+      act == DType::kF32 ? "f32" : "bf16", skewed ? " skewed" : "", error, wrong ? " WRONG" : "");
   for (const Tensor& t : {x, out, gate_up, down, logits, bias}) cudaFree(t.data);
   release(routing), cudaFree(live_on_device), cudaFree(samples_on_device), cudaFree(ref.middle),
       cudaFree(ref.sums);
 }
 
 void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
-  const Router r = {.experts = m.experts, .top_k = m.top_k};
+  const Router r = m.router();
   constexpr int kLayers = 4;
   const float scale = 1.5f / std::sqrt(static_cast<float>(m.hidden));
   std::vector<Tensor> gate_up, down;
+  std::vector<Linear> router;
   for (int l = 0; l < kLayers; ++l) {
-    gate_up.push_back(random(DType::kBF16, {m.experts, 2 * m.width, m.hidden}, 2 + l, scale));
-    down.push_back(random(DType::kBF16, {m.experts, m.hidden, m.width}, 30 + l, scale));
+    router.push_back(
+        {.weight = random(DType::kBF16, {m.experts, m.hidden}, 60 + l, 2 * scale), .bias = {}});
+    gate_up.push_back(random(DType::kBF16, {r.total(), 2 * m.width, m.hidden}, 2 + l, scale));
+    down.push_back(random(DType::kBF16, {r.total(), m.hidden, m.width}, 30 + l, scale));
   }
   for (int tokens : tokens_list) {
     const Tensor x = random(DType::kBF16, {tokens, m.hidden}, 1),
@@ -219,21 +227,25 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
         Buffer({Device::kCuda, 0}, experts_bytes(DType::kBF16, tokens, r, m.hidden, m.width)));
     double active = 0;
     for (int l = 0; l < kLayers; ++l) {
+      c.dense.product(logits[l], x, router[l], c.stream);
       route(routing, logits[l], {}, r, nullptr, c.stream);
       check(cudaStreamSynchronize(c.stream), "routing");
-      const auto start = host<int32_t>(routing.expert_start.data, m.experts + 1);
-      for (int e = 0; e < m.experts; ++e) active += (start[e + 1] > start[e]) / double(kLayers);
+      const auto start = host<int32_t>(routing.expert_start.data, r.total() + 1);
+      for (int e = 0; e < r.total(); ++e) active += (start[e + 1] > start[e]) / double(kLayers);
     }
     const double routing_us = graph_us(
                                   [&] {
-                                    for (int l = 0; l < kLayers; ++l)
+                                    for (int l = 0; l < kLayers; ++l) {
+                                      c.dense.product(logits[l], x, router[l], c.stream);
                                       route(routing, logits[l], {}, r, nullptr, c.stream);
+                                    }
                                   },
                                   c.stream) /
                               kLayers;
     const double us = graph_us(
                           [&] {
                             for (int l = 0; l < kLayers; ++l) {
+                              c.dense.product(logits[l], x, router[l], c.stream);
                               route(routing, logits[l], {}, r, nullptr, c.stream);
                               experts(out, x, routing, gate_up[l], down[l], Act::kSilu,
                                       c.dense.streamed(), arena, c.stream);
@@ -242,17 +254,19 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
                           c.stream) /
                       kLayers;
     const double bytes_read = active * 3 * m.width * m.hidden * 2,
-                 flops = 6.0 * tokens * m.top_k * m.width * m.hidden;
+                 flops = 6.0 * tokens * r.per_token() * m.width * m.hidden;
     const double limit = std::max(bytes_read / kReadLimit, flops / kBf16Limit) * 1e6;
     std::printf(
-        "moe %dx%d E%d top%d tokens %5d: %8.1f us (route %5.1f) %5.0f GB/s %6.1f TFLOP/s %3.0f %% "
+        "moe %dx%d E%d top%d + %d tokens %5d: %8.1f us (router and route %5.1f) %5.0f GB/s %6.1f "
+        "TFLOP/s %3.0f %% "
         "of limit, %.1f experts active\n",
-        m.hidden, m.width, m.experts, m.top_k, tokens, us, routing_us, bytes_read / us / 1e3,
-        flops / us / 1e6, 100 * limit / us, active);
+        m.hidden, m.width, m.experts, m.top_k, m.always, tokens, us, routing_us,
+        bytes_read / us / 1e3, flops / us / 1e6, 100 * limit / us, active);
     cudaFree(x.data), cudaFree(out.data), release(routing);
     for (const Tensor& t : logits) cudaFree(t.data);
   }
-  for (int l = 0; l < kLayers; ++l) cudaFree(gate_up[l].data), cudaFree(down[l].data);
+  for (int l = 0; l < kLayers; ++l)
+    cudaFree(gate_up[l].data), cudaFree(down[l].data), cudaFree(router[l].weight.data);
 }
 
 int run(int argc, char** argv) {
@@ -264,7 +278,7 @@ int run(int argc, char** argv) {
   check(cudaMalloc(&scratch, bytes), "allocating");
   DenseProducts dense(scratch, bytes);
   Context c = {stream, dense};
-  for (int tokens : {1, 17, 70, 1000, 8192})
+  for (int tokens : {1, 2, 17, 32, 70, 1000, 8192})
     for (int experts : {1, 7, 64, 130, 512})
       for (int k : {1, 6, 16})
         for (int variant = 0; variant < 4; ++variant)
@@ -273,16 +287,18 @@ int run(int argc, char** argv) {
                        {.experts = experts,
                         .top_k = k,
                         .renorm = (variant & 1) != 0,
-                        .bias = (variant & 2) != 0},
+                        .bias = (variant & 2) != 0,
+                        .always = experts == 512 ? 0 : (tokens + variant) % 3},
                        variant & 1 ? tokens : (tokens + 1) / 2, variant == 3);
   std::printf("routes done, failures: %d\n", c.failures);
-  const Model ernie = {64, 6, 2560, 1536};
+  const Model ernie = {64, 6, 2560, 1536, 2};
   for (int skewed = 0; skewed < 2; ++skewed) {
     experts_case(c, 17, {5, 3, 33, 21}, DType::kF32, skewed, 17);
     experts_case(c, 17, {8, 8, 64, 48}, DType::kBF16, skewed, 17);
     experts_case(c, 40, {6, 2, 65, 17}, DType::kBF16, skewed, 33);
     experts_case(c, 33, {4, 2, 96, 32}, DType::kBF16, skewed, 33);
     experts_case(c, 300, {16, 4, 264, 200}, DType::kBF16, skewed, 299);
+    experts_case(c, 1, {8, 3, 64, 48, 2}, DType::kBF16, skewed, 1);
     for (int tokens : {1, 2, 8, 33, 128, 700, 3000})
       experts_case(c, tokens, ernie, DType::kBF16, skewed, std::max(1, tokens - 2));
   }

@@ -1,5 +1,6 @@
 // ERNIE 4.5's mixtures of experts (21B-A3B, 300B-A47B): a correction bias takes part in choosing
-// experts, and shared experts run as one wide dense block.
+// experts, and a checkpoint stores its shared experts as one wide dense block, which is the sum of
+// as many experts of the routed width.
 #include "model/family.h"
 
 namespace skiff {
@@ -14,9 +15,9 @@ Moe read_moe(const Fields& config) {
     fail_load("{}: \"moe_norm_min\" is {}, only 1e-12 is supported", config.where(), floor);
   return {.router = {.experts = experts,
                      .top_k = get_int(config, "moe_k", 6, 1, experts),
-                     .bias = true},
-          .width = width,
-          .shared_width = shared * width};
+                     .bias = true,
+                     .always = shared},
+          .width = width};
 }
 
 ModelSpec describe(const Fields& config) {

@@ -45,12 +45,13 @@ void choose(const std::vector<float>& score, std::vector<int32_t>& ids, int coun
 
 Routing CpuOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
   const int64_t tokens = logits.rows(), k = router.top_k, experts = router.experts;
+  const int64_t all = router.per_token();
   SKIFF_CHECK_EQ(logits.cols(), experts);
   SKIFF_CHECK(k >= 1 && k <= experts, "top_k {} of {} experts", k, experts);
-  const Routing out{.expert = arena.take(DType::kI32, {tokens, k}),
-                    .weight = arena.take(DType::kF32, {tokens, k}),
-                    .order = arena.take(DType::kI32, {tokens * k}),
-                    .expert_start = arena.take(DType::kI32, {experts + 1})};
+  const Routing out{.expert = arena.take(DType::kI32, {tokens, all}),
+                    .weight = arena.take(DType::kF32, {tokens, all}),
+                    .order = arena.take(DType::kI32, {tokens * all}),
+                    .expert_start = arena.take(DType::kI32, {router.total() + 1})};
   parallel_rows(tokens, 16 * experts, [&](int64_t begin, int64_t end, int) {
     std::vector<float> p(static_cast<size_t>(experts)), score;
     std::vector<int32_t> ids(static_cast<size_t>(experts));
@@ -67,9 +68,13 @@ Routing CpuOps::route(Tensor logits, Tensor bias, const Router& router, Arena& a
         out.expert.row<int32_t>(t)[i] = e;
         out.weight.row<float>(t)[i] = p[static_cast<size_t>(e)] / divisor;
       }
+      for (int64_t i = k; i < all; ++i) {
+        out.expert.row<int32_t>(t)[i] = static_cast<int32_t>(experts + i - k);
+        out.weight.row<float>(t)[i] = 1;
+      }
     }
   });
-  sort_by_expert(out, router.experts);
+  sort_by_expert(out, router.total());
   return out;
 }
 

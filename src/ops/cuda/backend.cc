@@ -201,11 +201,11 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 }
 
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
-  const int64_t copies = logits.rows() * router.top_k;
-  const Routing routing{.expert = arena.take(DType::kI32, {logits.rows(), router.top_k}),
-                        .weight = arena.take(DType::kF32, {logits.rows(), router.top_k}),
+  const int64_t each = router.per_token(), copies = logits.rows() * each;
+  const Routing routing{.expert = arena.take(DType::kI32, {logits.rows(), each}),
+                        .weight = arena.take(DType::kF32, {logits.rows(), each}),
                         .order = arena.take(DType::kI32, {copies}),
-                        .expert_start = arena.take(DType::kI32, {router.experts + 1})};
+                        .expert_start = arena.take(DType::kI32, {router.total() + 1})};
   cuda::route(routing, logits, bias, router, live_, stream_.get());
   done();
   return routing;

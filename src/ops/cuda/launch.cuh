@@ -5,6 +5,12 @@
 // wait_for_previous() first (weights, which nobody writes, may be fetched before it), and every
 // kernel calls it somewhere, even if it needs nothing: the guarantee is handed on from kernel to
 // kernel. CUDA programming guide, "Programmatic Dependent Launch and Synchronization".
+//
+// A small kernel calls let_next_start() first of all, so that the next one fetches its weights
+// while this one still waits: the next then waits for this one, and this one ends only after it has
+// waited itself. What lies before a kernel's wait may therefore run beside any kernel of the stream
+// since the last that let its next start only after its own wait; a kernel that reads there what
+// another wrote says which that must be (StreamedProducts::grouped, start_prefill's `beside`).
 #pragma once
 #include <cuda_runtime.h>
 

@@ -63,11 +63,11 @@ std::vector<double> feed_forward(std::span<const float> x, Tensor gate_up, Tenso
 }  // namespace
 
 Routing ReferenceOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
-  const int64_t tokens = logits.rows(), k = router.top_k;
+  const int64_t tokens = logits.rows(), k = router.per_token();
   const Routing out{.expert = arena.take(DType::kI32, {tokens, k}),
                     .weight = arena.take(DType::kF32, {tokens, k}),
                     .order = arena.take(DType::kI32, {tokens * k}),
-                    .expert_start = arena.take(DType::kI32, {router.experts + 1})};
+                    .expert_start = arena.take(DType::kI32, {router.total() + 1})};
   for (int64_t t = 0; t < tokens; ++t) {
     const std::vector<float> p = softmax(load_row(logits, t));
     std::vector<float> score = p;
@@ -80,8 +80,12 @@ Routing ReferenceOps::route(Tensor logits, Tensor bias, const Router& router, Ar
       out.expert.row<int32_t>(t)[i] = chosen[i];
       out.weight.row<float>(t)[i] = p[static_cast<size_t>(chosen[i])] / divisor;
     }
+    for (int i = 0; i < router.always; ++i) {
+      out.expert.row<int32_t>(t)[router.top_k + i] = router.experts + i;
+      out.weight.row<float>(t)[router.top_k + i] = 1;
+    }
   }
-  sort_by_expert(out, router.experts);
+  sort_by_expert(out, router.total());
   return out;
 }
 

@@ -72,8 +72,8 @@ __device__ Held<C, kPairs> converted(const Held<T, kPairs>& x) {
 }
 
 // A group of lanes asks for kAhead heads at once. kPairs 4 takes a head of 8n elements with rope
-// over 8n of them: one held piece per lane. kPairs 1 takes any even head and rope: up to four pieces per
-// lane of a whole warp.
+// over 8n of them: one held piece per lane. kPairs 1 takes any even head and rope: up to four
+// pieces per lane of a whole warp.
 template <class T, class C, int kPairs, int kAhead>
 __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads)
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
   if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int position = p.rows.positions[row];
   fetch(first_head + group);
   const int seq = sequence_of(p.rows, row);

@@ -1,6 +1,7 @@
 #include "ops/cuda/linear/dense.h"
 
 #include "ops/cuda/linear/add_bias.h"
+#include "ops/cuda/linear/small.h"
 #include "ops/cuda/linear/tiled.h"
 
 namespace skiff::cuda {
@@ -50,6 +51,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
+  if (small_product_takes(x, w.weight)) return small_product(out, x, w.weight, w.bias, stream);
   if (streams(x, w, false)) return streamed_.product(out, x, w.weight, w.bias, stream);
   if (CublasLt::takes(out, x, w.weight)) {
     const Tensor sums = before_bias(out, w);
@@ -69,7 +71,8 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() > 0 && !streams(x, w, false) && CublasLt::takes(out, x, w.weight))
+  if (out.rows() > 0 && !small_product_takes(x, w.weight) && !streams(x, w, false) &&
+      CublasLt::takes(out, x, w.weight))
     library_.tune(before_bias(out, w), x, w.weight, library_scratch_, stream);
   product(out, x, w, stream);
 }

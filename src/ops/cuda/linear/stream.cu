@@ -130,6 +130,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const int features = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
   const StreamArgs args = {
       .jobs = call.jobs,
+      .one_row = call.jobs.expert && x.rows() == 1,
       .jobs_early = call.jobs_early,
       .rows = static_cast<int>(out.rows()),
       .tiles = (features + tile - 1) / tile,

@@ -39,7 +39,8 @@ class StreamedProducts {
   // The same for each job of a list on the device; w [experts, out or 2 * width, in]. Jobs hold at
   // most `rows_per_job` rows, one of job_rows()'s values. grouped() reads the list before it waits:
   // the list must have been there before the last kernel but one ended, as it is when
-  // grouped_gated() with the same list comes right before it.
+  // grouped_gated() with the same list comes right before it. With JobList::expert, x has one row
+  // for all copies, or one for each.
   void grouped(Tensor out, Tensor x, Tensor w, const JobList& jobs, int rows_per_job,
                cudaStream_t stream) const;
   void grouped_gated(Tensor out, Tensor x, Tensor w, Act act, const JobList& jobs, int rows_per_job,

@@ -19,7 +19,8 @@ constexpr int kTileRows = 128, kChunk = 64, kConsumers = 256, kStreamThreads = k
 constexpr int kCounterBytes = 4096;  // at the start of the workspace
 
 struct StreamArgs {
-  JobList jobs;     // jobs.jobs null: rows [0, rows) of x in jobs of N
+  JobList jobs;     // empty: rows [0, rows) of x in jobs of N
+  bool one_row;     // all jobs meet row 0 of x, the only one
   bool jobs_early;  // the list was complete before the previous kernel let this one start
   int rows, tiles, chunks;
   bool split;         // tiles are cut along the inner dimension to share them out evenly
@@ -92,11 +93,13 @@ class Share {
 template <int N>
 __device__ Job job_of(const StreamArgs& a, int i) {
   if (a.jobs.jobs) return a.jobs.jobs[i];
+  if (a.jobs.expert) return {a.jobs.expert[i], i, 1, 0};
   return {0, i * N, min(N, a.rows - i * N), 0};
 }
 template <int N>
 __device__ int job_count(const StreamArgs& a) {
-  return a.jobs.jobs ? *a.jobs.count : (a.rows + N - 1) / N;
+  if (a.jobs.jobs) return *a.jobs.count;
+  return a.jobs.expert ? a.jobs.capacity : (a.rows + N - 1) / N;
 }
 
 // The ring, as one side goes round it.
@@ -155,7 +158,7 @@ struct Stream {
   }
   __device__ void fetch_rows(const Job& job, int chunk, int stage) {
     copy_tile(ring + stage * kStageBytes + kWeightBytes, x_map, full + 8 * stage, chunk * kChunk,
-              job.first);
+              a.one_row ? 0 : job.first);
   }
 
   // One thread. As many weights as the ring holds go before the wait, their rows of x after it.
@@ -164,7 +167,7 @@ struct Stream {
   // are handed over: the memory hardly rests.
   __device__ void produce() {
     if (a.next_at_once) let_next_start();
-    const bool early = !a.jobs.jobs || a.jobs_early;
+    const bool early = (!a.jobs.jobs && !a.jobs.expert) || a.jobs_early;
     if (!early) wait_for_previous();
     const int jobs = job_count<N>(a);
     Walk<N> loads(a, jobs), rows(a, jobs);

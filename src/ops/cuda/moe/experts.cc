@@ -42,6 +42,19 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up,
   combine(out, outer, p.position, routing, stream);
 }
 
+// bf16 on Hopper, one token: its copies need no order and no gathering, and share its row of x.
+void one_token_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
+                       Act act, const StreamedProducts& streamed, Arena& arena,
+                       cudaStream_t stream) {
+  const int copies = copies_of(routing), rows_per_job = StreamedProducts::job_rows(1, 1);
+  const JobList jobs = {.capacity = copies, .expert = routing.expert.as<int32_t>()};
+  const Tensor outer = arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor middle = arena.take(x.dtype, {copies, down.dim[2]});
+  streamed.grouped_gated(middle, x, gate_up, act, jobs, rows_per_job, stream);
+  streamed.grouped(outer, middle, down, jobs, rows_per_job, stream);
+  combine(out, outer, nullptr, routing, stream);
+}
+
 // bf16 on Hopper. The rows that were gathered are not needed once the second product begins, so
 // its results take their place.
 void streamed_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
@@ -65,9 +78,9 @@ void streamed_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_
 
 size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hidden,
                      int64_t width) {
-  const auto copies = static_cast<size_t>(tokens * router.top_k);
+  const auto copies = static_cast<size_t>(tokens * router.per_token());
   const auto h = static_cast<size_t>(hidden), w = static_cast<size_t>(width);
-  const size_t jobs = static_cast<size_t>(plan_jobs(static_cast<int>(copies), router.experts, 8));
+  const size_t jobs = static_cast<size_t>(plan_jobs(static_cast<int>(copies), router.total(), 8));
   return copies * (h * bytes(act) + w * bytes(act) + 2 * w * 4 + h * 4 + 4) + jobs * sizeof(Job) +
          8 * kTensorAlign;
 }
@@ -81,10 +94,12 @@ void experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tenso
   const size_t mark = arena.mark();
   Tensor middle = x;  // what is asked of it: rows on 16 bytes
   middle.dim[1] = middle.row_stride = down.dim[2];
-  if (streamed.takes(x, gate_up, true) && streamed.takes(middle, down, false))
-    streamed_experts(out, x, routing, gate_up, down, act, streamed, arena, stream);
-  else
+  if (!streamed.takes(x, gate_up, true) || !streamed.takes(middle, down, false))
     tiled_experts(out, x, routing, gate_up, down, act, arena, stream);
+  else if (x.rows() == 1)
+    one_token_experts(out, x, routing, gate_up, down, act, streamed, arena, stream);
+  else
+    streamed_experts(out, x, routing, gate_up, down, act, streamed, arena, stream);
   arena.rewind(mark);
 }
 

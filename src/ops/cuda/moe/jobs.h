@@ -15,6 +15,9 @@ struct JobList {
   const Job* jobs = nullptr;
   const int32_t* count = nullptr;
   int capacity = 0;
+  // Instead of the list, for the copies of one token: copy i goes to expert[i], alone, and there
+  // are `capacity` of them.
+  const int32_t* expert = nullptr;
 };
 
 }  // namespace skiff::cuda

@@ -12,6 +12,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kAtOnce = 8;  // copies of a token that combine_kernel asks for together
 
 struct Gather {
   char* to;
@@ -98,17 +99,31 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
   for (int at = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * kWide; at < c.hidden;
        at += static_cast<int>(gridDim.y) * kThreads * kWide) {
     float sum[kWide] = {};
-    for (int k = 0; k < c.top_k; ++k) {
-      if (expert[k] < 0) continue;
-      const float w = c.weight[t * c.top_k + k];
-      const float* row = c.outer + int64_t{c.position[t * c.top_k + k]} * c.hidden + at;
-      float v[kWide];
-      if constexpr (kWide == 4)
-        *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(row);
-      else
-        v[0] = row[0];
+    for (int first = 0; first < c.top_k; first += kAtOnce) {
+      // All that the copies need is asked for before any of it is used.
+      float w[kAtOnce], v[kAtOnce][kWide] = {};
+      int from[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w, v[i], sum[i]);
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int64_t copy = t * c.top_k + first + k;
+        const bool counts = first + k < c.top_k && expert[first + k] >= 0;
+        w[k] = counts ? c.weight[copy] : 0.0f;
+        from[k] = !counts ? -1 : c.position ? c.position[copy] : static_cast<int>(copy);
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (from[k] < 0) continue;
+        const float* row = c.outer + int64_t{from[k]} * c.hidden + at;
+        if constexpr (kWide == 4)
+          *reinterpret_cast<float4*>(v[k]) = *reinterpret_cast<const float4*>(row);
+        else
+          v[k][0] = row[0];
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+#pragma unroll
+        for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], v[k][i], sum[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kWide; ++i) put(static_cast<T*>(c.out) + t * c.out_stride + at + i, sum[i]);

@@ -24,7 +24,7 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
 void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream);
 
 // out[t] = sum over k in order of weight[t, k] * outer[position[t * K + k]]; outer f32; out f32 or
-// bf16. Copies with expert -1 count nothing.
+// bf16. `position` null: the copies lie in their own order. Copies with expert -1 count nothing.
 void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
              cudaStream_t stream);
 

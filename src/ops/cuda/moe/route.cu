@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/moe/route.h"
@@ -8,13 +9,15 @@ namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int kWarps = 4;  // tokens of a block of the first kernel
+// What one block chooses and sorts: a bit of a word for each token, a warp for each.
+constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
 
 struct Choice {
   int32_t* expert;
   float* weight;
   const float *logits, *bias;
   int64_t logits_stride;
-  int tokens, experts, top_k;
+  int tokens, experts, top_k, always;
   bool renorm;
   const int32_t* live;
 };
@@ -27,77 +30,156 @@ __device__ float warp_sum(float v) {
   for (int m = 16; m; m /= 2) v += __shfl_xor_sync(kAll, v, m);
   return v;
 }
-__device__ uint64_t warp_max(uint64_t v) {
-  for (int m = 16; m; m /= 2) v = max(v, __shfl_xor_sync(kAll, v, m));
-  return v;
-}
 
-// Greater for a greater score, then for a lower expert; above 0, and least for no number at all.
-__device__ uint64_t rank_of(float score, int expert) {
+// Greater for a greater score; above 0, and least for no number at all.
+__device__ unsigned rank_of(float score) {
   const unsigned b = __float_as_uint(score);
-  const unsigned order = isnan(score) ? 1u : (b & 0x80000000u) ? ~b : b | 0x80000000u;
-  return uint64_t{order} << 32 | (kAll - static_cast<unsigned>(expert));
+  return isnan(score) ? 1u : (b & 0x80000000u) ? ~b : b | 0x80000000u;
 }
 
-// One warp a token; lane l holds experts l, l + 32, ... kSlots of them.
+// The work of a warp for a token; lane l holds experts l, l + 32, ... kSlots of them.
 template <int kSlots>
-__global__ void __launch_bounds__(kWarps * 32) choose_kernel(Choice c) {
-  let_next_start();
-  wait_for_previous();
-  const int t = blockIdx.x * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (t >= c.tokens) return;
-  int32_t* expert = c.expert + int64_t{t} * c.top_k;
-  float* weight = c.weight + int64_t{t} * c.top_k;
-  if (c.live && t >= *c.live) {
-    for (int k = lane; k < c.top_k; k += 32) expert[k] = -1, weight[k] = 0;
-    return;
-  }
-  float p[kSlots];
-  float best = -INFINITY, total = 0;
+class Chooser {
+ public:
+  // What nobody writes is fetched ahead of wait_for_previous().
+  __device__ explicit Chooser(const Choice& c) : c_(c), lane_(threadIdx.x % 32) {
 #pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int e = lane + 32 * i;
-    p[i] = e < c.experts ? c.logits[t * c.logits_stride + e] : -INFINITY;
-    best = fmaxf(best, p[i]);
+    for (int i = 0; i < kSlots; ++i) bias_[i] = c.bias && is(i) ? c.bias[expert_of(i)] : 0.0f;
   }
-  best = warp_max(best);
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    p[i] = lane + 32 * i < c.experts ? expf(p[i] - best) : 0.0f;
-    total += p[i];
-  }
-  total = warp_sum(total);
-  uint64_t rank[kSlots];
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int e = lane + 32 * i;
-    p[i] /= total;
-    rank[i] = e < c.experts ? rank_of(c.bias ? p[i] + c.bias[e] : p[i], e) : 0;
-  }
-  float sum = 0;
-  for (int k = 0; k < c.top_k; ++k) {
-    uint64_t top = 0;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) top = max(top, rank[i]);
-    top = warp_max(top);
-    float mine = 0;
-    bool owner = false;
+
+  // The token's choice goes to expert [per token] and weight [per token].
+  __device__ void choose(int token, int32_t* expert, float* weight) {
+    const int all = c_.top_k + c_.always;
+    if (c_.live && token >= *c_.live) {
+      for (int k = lane_; k < all; k += 32) expert[k] = -1, weight[k] = 0;
+      return;
+    }
+    find_probabilities(c_.logits + token * c_.logits_stride);
+    const float sum = find_best();
+    const float divisor = c_.renorm ? fmaxf(sum, 1e-12f) : 1.0f;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      if (rank[i] != top) continue;
-      rank[i] = 0;
-      mine = p[i];
-      owner = true;
+      if (place_[i] < 0) continue;
+      expert[place_[i]] = expert_of(i);
+      weight[place_[i]] = p_[i] / divisor;
     }
-    if (owner) {
-      expert[k] = static_cast<int32_t>(kAll - static_cast<unsigned>(top));
-      weight[k] = mine;
+    for (int k = c_.top_k + lane_; k < all; k += 32) {
+      expert[k] = c_.experts + k - c_.top_k;
+      weight[k] = 1;
     }
-    sum += __shfl_sync(kAll, mine, __ffs(__ballot_sync(kAll, owner)) - 1);
   }
-  if (!c.renorm) return;
-  __syncwarp();
-  for (int k = lane; k < c.top_k; k += 32) weight[k] /= fmaxf(sum, 1e-12f);
+
+ private:
+  __device__ int expert_of(int i) const { return lane_ + 32 * i; }
+  __device__ bool is(int i) const { return expert_of(i) < c_.experts; }
+
+  __device__ void find_probabilities(const float* logits) {
+    float best = -INFINITY, total = 0;
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      p_[i] = is(i) ? logits[expert_of(i)] : -INFINITY;
+      best = fmaxf(best, p_[i]);
+    }
+    best = warp_max(best);
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      p_[i] = is(i) ? expf(p_[i] - best) : 0.0f;
+      total += p_[i];
+    }
+    total = warp_sum(total);
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) p_[i] /= total;
+  }
+
+  // Fills place_ with what each expert is chosen as, -1 where it is not. Returns the sum of the
+  // chosen probabilities.
+  __device__ float find_best() {
+    unsigned rank[kSlots];
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      rank[i] = is(i) ? rank_of(p_[i] + bias_[i]) : 0;
+      place_[i] = -1;
+    }
+    for (int k = 0; k < c_.top_k; ++k) {
+      unsigned mine = 0;
+#pragma unroll
+      for (int i = 0; i < kSlots; ++i) mine = max(mine, rank[i]);
+      const unsigned top = __reduce_max_sync(kAll, mine);
+      unsigned lowest = kAll;
+#pragma unroll
+      for (int i = kSlots - 1; i >= 0; --i)
+        if (rank[i] == top) lowest = expert_of(i);
+      lowest = __reduce_min_sync(kAll, lowest);
+#pragma unroll
+      for (int i = 0; i < kSlots; ++i) {
+        if (static_cast<unsigned>(expert_of(i)) != lowest) continue;
+        rank[i] = 0;
+        place_[i] = k;
+      }
+    }
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) sum += place_[i] >= 0 ? p_[i] : 0.0f;
+    return warp_sum(sum);
+  }
+
+  const Choice& c_;
+  int lane_;
+  float bias_[kSlots], p_[kSlots];
+  int place_[kSlots];
+};
+
+template <int kSlots>
+__global__ void __launch_bounds__(kWarps * 32) choose_kernel(const __grid_constant__ Choice c) {
+  let_next_start();
+  Chooser<kSlots> chooser(c);
+  wait_for_previous();
+  const int t = blockIdx.x * kWarps + threadIdx.x / 32;
+  const int64_t first = int64_t{t} * (c.top_k + c.always);
+  if (t < c.tokens) chooser.choose(t, c.expert + first, c.weight + first);
+}
+
+// Few tokens: one block chooses and sorts, a warp a token. An expert is chosen by a token once at
+// most, so that the copies of an expert are in the order of their tokens, and a copy comes behind
+// as many as earlier tokens have chosen the same.
+template <int kSlots>
+__global__ void __launch_bounds__(kTogetherTokens * 32)
+    route_kernel(const __grid_constant__ Choice c, int32_t* order, int32_t* start) {
+  let_next_start();
+  __shared__ int32_t expert[kTogetherCopies];
+  __shared__ unsigned tokens_of[kMostExperts];
+  __shared__ int32_t first_of[kMostExperts];
+  const int all = c.top_k + c.always, experts = c.experts + c.always, copies = c.tokens * all;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
+  Chooser<kSlots> chooser(c);
+  wait_for_previous();
+  chooser.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
+  __syncthreads();
+  for (int i = thread; i < copies; i += threads) {
+    c.expert[i] = expert[i];
+    if (expert[i] >= 0) atomicOr(&tokens_of[expert[i]], 1u << i / all);
+  }
+  __syncthreads();
+  if (thread < 32) {
+    int sum = 0;
+    for (int base = 0; base < experts; base += 32) {
+      const int e = base + thread, mine = e < experts ? __popc(tokens_of[e]) : 0;
+      int upto = mine;
+      for (int d = 1; d < 32; d *= 2) {
+        const int other = __shfl_up_sync(kAll, upto, d);
+        if (thread >= d) upto += other;
+      }
+      if (e < experts) start[e] = first_of[e] = sum + upto - mine;
+      sum += __shfl_sync(kAll, upto, 31);
+    }
+    if (thread == 0) start[experts] = sum;
+  }
+  __syncthreads();
+  for (int i = thread; i < copies; i += threads) {
+    const int e = expert[i];
+    if (e >= 0) order[first_of[e] + __popc(tokens_of[e] & ((1u << i / all) - 1))] = i;
+  }
 }
 
 struct Sums {
@@ -165,16 +247,35 @@ __global__ void sort_kernel(int32_t* order, int32_t* start, const int32_t* exper
   });
 }
 
+// f(kernel made for at least so many experts)
+template <class F>
+void for_experts(int experts, F f) {
+  if (experts <= 64)
+    f(std::integral_constant<int, 2>());
+  else if (experts <= 128)
+    f(std::integral_constant<int, 4>());
+  else
+    f(std::integral_constant<int, kMostExperts / 32>());
+}
+
+void sort(const Routing& routing, int experts, cudaStream_t stream) {
+  const auto copies = static_cast<int>(routing.expert.elements());
+  const int threads = copies <= 256 ? 128 : copies <= 4096 ? 256 : 1024;
+  launch(sort_kernel, {experts, threads, 0, stream}, routing.order.as<int32_t>(),
+         routing.expert_start.as<int32_t>(), routing.expert.as<int32_t>(), copies,
+         (copies + 4 * threads - 1) / (4 * threads) * 4);
+}
+
 }  // namespace
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream) {
-  SKIFF_CHECK(router.experts >= 1 && router.experts <= kMostExperts, "{} experts; at most {}",
-              router.experts, kMostExperts);
+  SKIFF_CHECK(router.experts >= 1 && router.always >= 0 && router.total() <= kMostExperts,
+              "{} + {} experts; at most {}", router.experts, router.always, kMostExperts);
   SKIFF_CHECK(router.top_k >= 1 && router.top_k <= router.experts, "top_k {} of {} experts",
               router.top_k, router.experts);
   SKIFF_CHECK_EQ(logits.cols(), router.experts);
-  const int tokens = static_cast<int>(logits.rows()), copies = tokens * router.top_k;
+  const int tokens = static_cast<int>(logits.rows());
   const Choice c = {.expert = routing.expert.as<int32_t>(),
                     .weight = routing.weight.as<float>(),
                     .logits = logits.as<float>(),
@@ -183,21 +284,24 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
                     .tokens = tokens,
                     .experts = router.experts,
                     .top_k = router.top_k,
+                    .always = router.always,
                     .renorm = router.renorm,
                     .live = live};
-  const Launch how = {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream};
-  if (tokens > 0) {
-    if (router.experts <= 64)
-      launch(choose_kernel<2>, how, c);
-    else if (router.experts <= 128)
-      launch(choose_kernel<4>, how, c);
-    else
-      launch(choose_kernel<kMostExperts / 32>, how, c);
+  const bool together =
+      tokens >= 1 && tokens <= kTogetherTokens && tokens * router.per_token() <= kTogetherCopies;
+  if (together) {
+    for_experts(router.experts, [&](auto slots) {
+      launch(route_kernel<slots>, {1, tokens * 32, 0, stream}, c, routing.order.as<int32_t>(),
+             routing.expert_start.as<int32_t>());
+    });
+    return;
   }
-  const int threads = copies <= 256 ? 128 : copies <= 4096 ? 256 : 1024;
-  launch(sort_kernel, {router.experts, threads, 0, stream}, routing.order.as<int32_t>(),
-         routing.expert_start.as<int32_t>(), routing.expert.as<int32_t>(), copies,
-         (copies + 4 * threads - 1) / (4 * threads) * 4);
+  if (tokens > 0) {
+    for_experts(router.experts, [&](auto slots) {
+      launch(choose_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
+    });
+  }
+  sort(routing, router.total(), stream);
 }
 
 }  // namespace skiff::cuda

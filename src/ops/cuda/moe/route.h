@@ -9,10 +9,10 @@ namespace skiff::cuda {
 constexpr int kMostExperts = 512;
 
 // Fills the tensors of `routing` as Ops::route says. logits [T, experts] f32, bias [experts] f32
-// or empty; experts <= kMostExperts. `live`: a number on the device, of rows that belong to
+// or empty; router.total() <= kMostExperts. `live`: a number on the device, of rows that belong to
 // somebody; null: all. The others choose expert -1 with weight 0 and have no place in `order`;
-// what lies there from expert_start[experts] on is unspecified. Scores that are no numbers are
-// chosen last. Two kernels; nothing depends on the values but the time.
+// what lies there from expert_start[total] on is unspecified. Scores that are no numbers are
+// chosen last. One kernel for few tokens, else two; nothing depends on the values but the time.
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream);
 

@@ -36,8 +36,8 @@ Launch rows_by_columns(int rows, int cols, int vector, cudaStream_t stream) {
 
 template <class O, class X, int N>
 __global__ void copy_rows_kernel(Matrix out, Matrix x, const int32_t* from, int cols) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
   if (c >= cols) return;
   float v[N];
@@ -47,8 +47,8 @@ __global__ void copy_rows_kernel(Matrix out, Matrix x, const int32_t* from, int 
 
 template <class O, class X, int N>
 __global__ void add_kernel(Matrix out, Matrix x, int cols) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
   if (c >= cols) return;
   float sum[N], more[N];
@@ -66,8 +66,8 @@ __device__ __forceinline__ float gelu(float x) {  // the exact one
 
 template <class T, bool kGelu, int N>
 __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
   if (c >= width) return;
   float gate[N], up[N];
@@ -98,8 +98,8 @@ template <class T, int N>
 __global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
                                 float eps, int cols) {
   extern __shared__ float row[];
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x;
   float* x = row_of<float>(residual, r);
   const T* more = delta.data ? row_of<const T>(delta, r) : nullptr;
@@ -132,16 +132,16 @@ __global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const
 }
 
 __global__ void load_tokens_kernel(int32_t* tokens, const int32_t* last, int n) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n && tokens[i] < 0) tokens[i] = last[-1 - tokens[i]];
 }
 
 __global__ void store_tokens_kernel(int32_t* last, const int32_t* slots, const int32_t* tokens,
                                     int n) {
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) last[slots[i]] = tokens[i];
 }

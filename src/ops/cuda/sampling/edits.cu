@@ -10,8 +10,8 @@ constexpr int kThreads = 256, kPiece = 1024;  // edits of a row that are looked 
 // of them.
 __global__ void edit_kernel(LogitArgs logits, EditArgs edits) {
   __shared__ int32_t token[kPiece];
-  wait_for_previous();
   let_next_start();
+  wait_for_previous();
   const int64_t r = blockIdx.x;
   float* x = logits.data + r * logits.stride;
   const int end = edits.row_start[r + 1];

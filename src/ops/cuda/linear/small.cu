@@ -1,0 +1,101 @@
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/small.h"
+#include "ops/cuda/vector.cuh"
+
+namespace skiff::cuda {
+namespace {
+
+constexpr unsigned kAll = 0xffffffffu;
+constexpr int kThreads = 128, kWarps = kThreads / 32;
+constexpr int kWide = 8;  // elements of a piece of 16 bytes
+constexpr int kMostHeld = kSmallIn / (kThreads * kWide);
+
+struct Small {
+  void* out;
+  const __nv_bfloat16 *x, *w;
+  const float* bias;
+  int64_t out_stride, x_stride;
+  int rows, in;
+};
+
+__device__ void put(float* p, float v) { *p = v; }
+__device__ void put(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
+
+// A block holds the weights of one output, kHeld pieces a thread, and meets the rows one by one.
+template <int kHeld, class Out>
+__global__ void __launch_bounds__(kThreads) small_kernel(Small s) {
+  let_next_start();
+  __shared__ float part[kSmallRows][kWarps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const __nv_bfloat16* row = s.w + int64_t{blockIdx.x} * s.in;
+  float w[kHeld][kWide] = {};
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int at = (static_cast<int>(threadIdx.x) + i * kThreads) * kWide;
+    if (at < s.in) load<kWide>(w[i], row + at);
+  }
+  const float bias = s.bias ? s.bias[blockIdx.x] : 0.0f;
+  wait_for_previous();
+#pragma unroll 2
+  for (int r = 0; r < s.rows; ++r) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int at = (static_cast<int>(threadIdx.x) + i * kThreads) * kWide;
+      float x[kWide] = {};
+      if (at < s.in) load<kWide>(x, s.x + r * s.x_stride + at);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) sum = fmaf(w[i][j], x[j], sum);
+    }
+    for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(kAll, sum, m);
+    if (lane == 0) part[r][warp] = sum;
+  }
+  __syncthreads();
+  const int r = static_cast<int>(threadIdx.x);
+  if (r >= s.rows) return;
+  float sum = bias;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += part[r][i];
+  put(static_cast<Out*>(s.out) + r * s.out_stride + blockIdx.x, sum);
+}
+
+template <class Out>
+void start(const Small& s, const Launch& how) {
+  if (s.in <= 4 * kThreads * kWide)
+    launch(small_kernel<4, Out>, how, s);
+  else
+    launch(small_kernel<kMostHeld, Out>, how, s);
+}
+
+bool on_16_bytes(const Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride % kWide == 0;
+}
+
+}  // namespace
+
+bool small_product_takes(const Tensor& x, const Tensor& w) {
+  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && x.rows() <= kSmallRows &&
+         x.cols() % kWide == 0 && x.cols() <= kSmallIn && w.contiguous() &&
+         w.elements() * 2 <= kSmallWeightBytes && on_16_bytes(x) && on_16_bytes(w);
+}
+
+void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
+  if (out.rows() == 0) return;
+  SKIFF_CHECK(small_product_takes(x, w), "{} x {} by {} is no small product", x.rows(), x.cols(),
+              w.rows());
+  const Small s = {.out = out.data,
+                   .x = static_cast<const __nv_bfloat16*>(x.data),
+                   .w = static_cast<const __nv_bfloat16*>(w.data),
+                   .bias = bias ? bias.as<float>() : nullptr,
+                   .out_stride = out.row_stride,
+                   .x_stride = x.row_stride,
+                   .rows = static_cast<int>(out.rows()),
+                   .in = static_cast<int>(x.cols())};
+  const Launch how = {static_cast<unsigned>(out.cols()), kThreads, 0, stream};
+  if (out.dtype == DType::kF32)
+    start<float>(s, how);
+  else
+    start<__nv_bfloat16>(s, how);
+}
+
+}  // namespace skiff::cuda
