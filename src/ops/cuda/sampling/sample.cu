@@ -129,7 +129,10 @@ __device__ void draw_token(int32_t* out, const Line<kHeld>& line, float top_p, i
   const Found first = search.found(1), last = search.found(2);
 
   const Scale& scale = line.scale;
+  const Band drawn_band(scale, first.bin, last.bin);
+  const Band cut_band = cut.bin < 0 ? Band() : Band(scale, cut.bin, cut.bin);
   const auto n = static_cast<int>(list(line, [&](float v) {
+    if (!drawn_band.may_hold(v) && !cut_band.may_hold(v)) return false;
     if (!scale.reaches(v)) return false;
     const int bin = scale.bin(v);
     return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);

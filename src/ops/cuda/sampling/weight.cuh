@@ -59,4 +59,22 @@ struct Scale {
   static constexpr uint32_t kHalfBits = 0x3f000000u - 0x800000u;  // 1/2 is 2^23 steps
 };
 
+// Two instructions that pass over nearly all logits outside the bins [first, last] and none inside:
+// the margin is far more than what roundings of the way to a bin can do.
+struct Band {
+  float middle = 0, half = -1;  // nothing
+
+  Band() = default;
+  __device__ Band(const Scale& scale, int first, int last) {
+    const float bin = 1 / (kBinsPerPower * scale.high);
+    const float near = static_cast<float>(first) * bin, far = static_cast<float>(last + 1) * bin;
+    middle = scale.best - (near + far) / 2;
+    half = (far - near) / 2 + 1e-6f * (fabsf(scale.best) + fabsf(middle) + far);
+    if (isfinite(half)) return;
+    middle = 0;
+    half = -kNever;
+  }
+  __device__ __forceinline__ bool may_hold(float v) const { return fabsf(v - middle) <= half; }
+};
+
 }  // namespace skiff::cuda
