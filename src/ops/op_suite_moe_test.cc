@@ -8,7 +8,7 @@
 namespace skiff::suite {
 namespace {
 
-constexpr size_t kArenaBytes = 64 << 20;
+constexpr size_t kArenaBytes = 4 << 20;
 
 Arena make_arena() { return Arena(Buffer::pinned(kArenaBytes)); }
 
