@@ -45,7 +45,8 @@ def engine_flags(disk, kept_drain):
             "--kvcache-storage-backend", "file", "--kvcache-storage-path", disk.folder,
             "--kvcache-storage-size", 0.008, "--max-concurrency", 16, "--header-timeout", 2,
             "--body-timeout", 4, "--timeout-keep-alive", 2, "--max-connections", 300,
-            "--timeout-graceful-shutdown", kept_drain, "--threads", 2]
+            "--timeout-graceful-shutdown", kept_drain, "--priority-ageing", clients.AGEING,
+            "--threads", 2]
 
 
 class Chaos:
@@ -106,7 +107,8 @@ class Chaos:
         right = world.counts["client: 200"] + world.counts["slow reader: 200"]
         self.check(not world.wrong, f"{right} greedy answers are those given alone; nobody hung, "
                    "every refusal was of the right kind")
-        print(f"       the longest request took {world.longest:.1f} s")
+        print("       the longest request took, by priority: " + ", ".join(
+            f"{priority}: {seconds:.1f} s" for priority, seconds in sorted(world.longest.items())))
         for complaint in world.wrong[:10]:
             print("       " + complaint)
         self.check(right > self.args.minutes * 20, "enough answers were compared")
