@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time to first token of a reused prefix, by where the cache has it.
 
-    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats] [--threads N]
+    bench/prefix_reuse.py [SKIFF] [--only one|turns|chats] [--threads N] [--block-size N]
 
 SKIFF is build/cpu/skiff unless given. On a machine with other work, one thread waits for nobody.
 
@@ -31,22 +31,21 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PREFIX, TAIL, BLOCK, TALKS, TURNS, VOCAB = 2048, 32, 64, 4, 3, 100_000
-PER_TALK = PREFIX // BLOCK + 2
+PREFIX, TAIL, TALKS, TURNS, VOCAB = 2048, 32, 4, 3, 100_000
 CHATS, CHAT_TURNS, CHAT_BEGIN, ANSWER = 4, 4, 1800, 16
 
 
 class Server:
     """`skiff serve` on a free port, until the end of the with block."""
 
-    threads = "0"
+    threads, block = "0", 64
 
     def __init__(self, skiff, pool_blocks, flags):
         self.command = [
             skiff, "serve", "--threads", self.threads, str(ROOT / "bench/configs/ernie-4.5-0.3b"), "--tokenizer",
             str(ROOT / "models/demo"), "--load-format", "dummy", "--seed", "7", "--host",
             "127.0.0.1", "--port", "0", "--max-model-len", "4096", "--max-num-seqs", "4",
-            "--num-gpu-blocks-override", str(pool_blocks), *flags]
+            "--block-size", str(self.block), "--num-gpu-blocks-override", str(pool_blocks), *flags]
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
@@ -98,6 +97,10 @@ class Server:
                 for n in names]
 
 
+def blocks_per_talk():
+    return PREFIX // Server.block + 2
+
+
 def talk(i):
     """The tokens that conversation i begins with."""
     rng = random.Random(i)
@@ -132,22 +135,22 @@ def one_prefix(skiff, said):
             counts = [c + a - b for c, a, b in zip(counts, server.counts(), before)]
         rows.append((name, statistics.median(times), *counts))
 
-    with Server(skiff, 2 * PER_TALK, ["--no-enable-prefix-caching"]) as server:
+    with Server(skiff, 2 * blocks_per_talk(), ["--no-enable-prefix-caching"]) as server:
         server.ask(talk(99))
         measure("not cached", server, lambda k: None)
-    with Server(skiff, 2 * PER_TALK, []) as server:
+    with Server(skiff, 2 * blocks_per_talk(), []) as server:
         measure("in the pool", server, lambda k: server.ask(talk(k)))
 
     def evicted(server):
         return lambda k: (server.ask(talk(k)), push_out(server))
 
-    with Server(skiff, 2 * PER_TALK, ["--swap-space", "2"]) as server:
+    with Server(skiff, 2 * blocks_per_talk(), ["--swap-space", "2"]) as server:
         measure("in host memory", server, evicted(server))
     with tempfile.TemporaryDirectory() as folder:
         file = ["--kvcache-storage-backend", "file", "--kvcache-storage-path", folder + "/kv"]
-        with Server(skiff, 2 * PER_TALK, file) as server:
+        with Server(skiff, 2 * blocks_per_talk(), file) as server:
             measure("in the file", server, evicted(server))
-        with Server(skiff, 2 * PER_TALK, file) as server:
+        with Server(skiff, 2 * blocks_per_talk(), file) as server:
             measure("in the file, after a restart", server, lambda k: None)
     return rows
 
@@ -160,7 +163,7 @@ def taking_turns(skiff, said):
         for name, flags in [("cache off", ["--no-enable-prefix-caching"]), ("pool only", []),
                             ("pool and host memory", ["--swap-space", "2"]),
                             ("pool and file", file), ("pool and file, restarted", file)]:
-            with Server(skiff, TALKS * PER_TALK // 4, flags) as server:
+            with Server(skiff, TALKS * blocks_per_talk() // 4, flags) as server:
                 times = []
                 for n in range(TURNS):
                     for i in range(TALKS):
@@ -197,7 +200,7 @@ def chats(skiff, said):
     """Experiment 3. The first turn has nothing to find, but for the server that was restarted."""
     rows, off = [], {}
     longest = int(CHAT_BEGIN * (10 / 9) ** (CHAT_TURNS - 1)) + 2 * ANSWER * CHAT_TURNS
-    blocks = longest // BLOCK + 2
+    blocks = longest // Server.block + 2
     every = range(CHAT_TURNS)
     with tempfile.TemporaryDirectory() as folder:
         file = ["--kvcache-storage-backend", "file", "--kvcache-storage-path", folder + "/kv"]
@@ -232,8 +235,10 @@ def main():
     parser.add_argument("skiff", nargs="?", default=str(ROOT / "build/cpu/skiff"))
     parser.add_argument("--only", choices=["one", "turns", "chats"])
     parser.add_argument("--threads", default="0", help="of the servers; 0: one per core")
+    parser.add_argument("--block-size", type=int, default=64,
+                        help="tokens; what is shared is whole blocks")
     args = parser.parse_args()
-    Server.threads = args.threads
+    Server.threads, Server.block = args.threads, args.block_size
     said = {}
     if args.only in (None, "one"):
         show(f"One prefix of {PREFIX} tokens and {TAIL} new ones", one_prefix(args.skiff, said))

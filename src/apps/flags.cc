@@ -57,6 +57,7 @@ constexpr Flag kServer[] = {
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; the same number is accepted.", 0, 65535},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Requests at a time; more are answered 429.", 1, 1e6},
+    {"priority-ageing", kInt, kServe, "1000", "Later requests that may go before one, for each unit of priority between them. 0: priority means nothing.", 0, 1e9},
     {"max-waiting-tokens", kInt, kServe, "1000000", "Prompt tokens that may wait for a place in the batch; requests beyond are answered 429. One that finds nothing waiting always may wait. 0: any number.", 0, 1e12},
     {"max-waiting-time", kInt, kServe, "-1", "Seconds that a request may wait for its place; then it is answered 429. -1: for ever.", -1, 604800},
     {"request-timeout", kFloat, kServe, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: any number.", 0, 604800},

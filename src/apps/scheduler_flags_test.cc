@@ -92,6 +92,14 @@ std::string admission_refusal(std::vector<std::string> words) {
   return "";
 }
 
+TEST(SchedulerFlags, AgeingIsServesOwn) {
+  EXPECT_EQ(Args(kServe, std::vector<std::string>{}).integer("priority-ageing"),
+            EngineConfig{}.priority_ageing);
+  for (const char* bad : {"-1", "2e9", "x", ""})
+    EXPECT_THROW(Args(kServe, std::vector<std::string>{"--priority-ageing", bad}), UsageError);
+  EXPECT_THROW(Args(kPredict, std::vector<std::string>{"--priority-ageing", "5"}), UsageError);
+}
+
 TEST(SchedulerFlags, AdmissionBoundsThatContradict) {
   EXPECT_EQ(admission_refusal({}), "");
   EXPECT_EQ(admission_refusal({"--max-waiting-time", "5", "--request-timeout", "5"}), "");

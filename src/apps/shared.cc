@@ -74,6 +74,8 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.memory_utilization = args.number("gpu-memory-utilization");
   config.prefix_caching = args.on("enable-prefix-caching");
   read_tiers(args, config);
+  if (args.command() & kServe)
+    config.priority_ageing = static_cast<int>(args.integer("priority-ageing"));
   config.chunked_prefill = args.on("enable-chunked-prefill");
   config.max_partial_prefills = static_cast<int>(args.integer("max-num-partial-prefills"));
   config.max_long_partial_prefills = static_cast<int>(args.integer("max-long-partial-prefills"));

@@ -330,11 +330,15 @@ TEST(Schedules, SmallCheckpoints) {
     if (!dir.ends_with("/demo")) check_schedules(dir, LoadFormat::kAuto, DType::kF32, 30);
 }
 
-TEST(Schedules, DemoModel) {
+void check_demo_model(int cases) {
   const auto folders = small_models();
   if (folders.empty() || !folders.back().ends_with("/demo")) GTEST_SKIP() << "no models/demo";
-  check_schedules(folders.back(), LoadFormat::kAuto, DType::kF32, 200);
+  check_schedules(folders.back(), LoadFormat::kAuto, DType::kF32, cases);
 }
+
+TEST(Schedules, DemoModel) { check_demo_model(50); }
+// For minutes: --gtest_also_run_disabled_tests.
+TEST(Schedules, DISABLED_DemoModelAtLength) { check_demo_model(200); }
 
 }  // namespace
 }  // namespace skiff

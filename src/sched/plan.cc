@@ -137,7 +137,9 @@ void Scheduler::admit(PlanBuilder& step) {
       start(s, step);
       reserved += reserve_of(s);
       partial.add(s);
-      for (Sequence* waits : passed) ++waits->overtaken;
+      bool enough = false;
+      for (Sequence* waits : passed) enough |= ++waits->overtaken >= limits_.policy.max_overtakes;
+      if (enough) return;
       continue;
     }
     close(s);

@@ -9,9 +9,11 @@ import struct
 from texts import garbage, malformed
 
 REFUSALS = {429, 503}
-# Seconds without a byte after which a request counts as hung. The scheduler lets up to 1000 later
-# requests go first for one unit of priority, which at ten a second is 100 s.
-PATIENCE = 120
+# Seconds without a byte after which a request counts as hung. With --priority-ageing 20 the scheduler
+# lets at most 80 later requests go before one of priority 2, and 64 more for want of memory, which at
+# ten a second is 15 s.
+PATIENCE = 60
+AGEING = 20
 CLIENT_ERRORS = {400, 404, 405, 408, 411, 413, 415, 422, 431, 501, 505}
 
 
@@ -21,7 +23,7 @@ class World:
     def __init__(self, port, bodies, answers, rng, slow):
         self.port, self.bodies, self.answers, self.rng, self.slow = port, bodies, answers, rng, slow
         self.counts, self.wrong = collections.Counter(), []
-        self.draining, self.longest = False, 0.0
+        self.draining, self.longest = False, collections.Counter()  # seconds, by priority
 
     def complain(self, text):
         self.wrong.append(text)
@@ -120,7 +122,7 @@ async def well_behaved(world, slowly=False):
     if world.rng.random() < 0.15:
         body["cache_salt"] = world.rng.choice(["one", "two"])
     if world.rng.random() < 0.2:
-        body["priority"] = -1  # goes before up to 1000 others, so they wait: see PATIENCE
+        body["priority"] = world.rng.randrange(-2, 3)
     reader, writer = await world.connect(small_window=slowly)
     writer.write(post(body))
     pause = world.rng.uniform(0.005, 0.05) if slowly else 0.0
@@ -130,7 +132,9 @@ async def well_behaved(world, slowly=False):
     except asyncio.TimeoutError:
         world.complain(f"request {number} hung: {[*body.items()][1:]}")
         return
-    world.longest = max(world.longest, asyncio.get_running_loop().time() - begin)
+    priority = body.get("priority", 0)
+    taken = asyncio.get_running_loop().time() - begin
+    world.longest[priority] = max(world.longest[priority], taken)
     writer.close()
     judge(world, number, streamed, data, "slow reader" if slowly else "client")
 

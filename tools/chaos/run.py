@@ -45,13 +45,16 @@ def engine_flags(disk, kept_drain):
             "--kvcache-storage-backend", "file", "--kvcache-storage-path", disk.folder,
             "--kvcache-storage-size", 0.008, "--max-concurrency", 16, "--header-timeout", 2,
             "--body-timeout", 4, "--timeout-keep-alive", 2, "--max-connections", 300,
-            "--timeout-graceful-shutdown", kept_drain, "--threads", 2]
+            "--timeout-graceful-shutdown", kept_drain, "--priority-ageing", clients.AGEING,
+            "--threads", 2]
 
 
 class Chaos:
     def __init__(self, args, folder, disk):
         self.args, self.rng = args, random.Random(args.seed)
         self.slow = args.patience
+        # In less than a minute, or under a sanitizer, chance decides whether all of it happens.
+        self.short = args.minutes < 1 or not args.memory
         self.disk = disk
         self.env = faults.clock_shim(folder) if args.clock else {}
         self.wrong = []
@@ -106,7 +109,8 @@ class Chaos:
         right = world.counts["client: 200"] + world.counts["slow reader: 200"]
         self.check(not world.wrong, f"{right} greedy answers are those given alone; nobody hung, "
                    "every refusal was of the right kind")
-        print(f"       the longest request took {world.longest:.1f} s")
+        print("       the longest request took, by priority: " + ", ".join(
+            f"{priority}: {seconds:.1f} s" for priority, seconds in sorted(world.longest.items())))
         for complaint in world.wrong[:10]:
             print("       " + complaint)
         self.check(right > self.args.minutes * 20, "enough answers were compared")
@@ -139,9 +143,11 @@ class Chaos:
             "prefix_cpu_cache_token_num", "prefix_ssd_cache_token_num", "num_preemptions_total")
         print(f"       tokens from host memory {host:.0f}, from the file {file:.0f}; failures of "
               f"the file {failures:.0f}, skipped {skipped:.0f}; preemptions {preempted:.0f}")
-        short = not self.args.memory  # under a sanitizer little happens in a short time
-        self.check(host > 0 and file > 0 and failures > 0 and (preempted > 0 or short),
-                   "tiers were used, failed, and sequences were preempted")
+        if self.short:
+            self.check(host + file > 0, "tiers were used")
+        else:
+            self.check(host > 0 and file > 0 and failures > 0 and preempted > 0,
+                       "tiers were used, failed, and sequences were preempted")
 
     def streams(self, server, act, draining):
         """Streams run, then something happens to the process. Returns what act() returned."""
