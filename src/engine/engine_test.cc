@@ -308,8 +308,9 @@ TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
   EXPECT_GT(t.tiers.failures, 1000u);
   EXPECT_GT(t.tiers.skipped, 1000u);
   EXPECT_GT(t.tiers.dear, 1000u);
+  // A real thread serves the file: how much of the damage is met depends on its speed.
   EXPECT_GT(t.on_disk.file_tokens, 100u);
-  EXPECT_GT(t.on_disk.failures, 100u);
+  EXPECT_GT(t.on_disk.failures, 20u);
 }
 
 NewSequence request(SeqId id, int prompt, int max_tokens) {
