@@ -57,14 +57,17 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {}
 
 void StepExecutor::warm_up(int blocks) {
-  if (captured_.empty()) return;
-  const auto room = static_cast<int>(
-      std::min<int64_t>(limits_.max_context, int64_t{blocks} * kv_.front().page_size));
-  for (int rows = kFewestTuned; rows < limits_.max_rows; rows *= 2)
-    rehearse(blank_step(rows, std::min(rows, room), kv_.front().page_size));
-  rehearse(blank_step(limits_.max_rows, std::min(limits_.max_rows, room), kv_.front().page_size));
+  if (ops_.device() == Device{}) return;
+  const int page = kv_.front().page_size;
+  const int64_t room = std::min<int64_t>(limits_.max_context, int64_t{blocks} * page);
+  const auto most = static_cast<int>(std::min<int64_t>(limits_.max_rows, room * limits_.max_seqs));
+  const auto rehearse_rows = [&](int rows) {
+    rehearse(blank_step(rows, static_cast<int>(std::min<int64_t>(rows, room)), page));
+  };
+  for (int rows = kFewestTuned; rows < most; rows *= 2) rehearse_rows(rows);
+  rehearse_rows(most);
   for (const int size : builder_.capture_sizes()) {
-    const StepPlan plan = blank_step(size, 1, kv_.front().page_size);
+    const StepPlan plan = blank_step(size, 1, page);
     if (size <= kFewestTuned) rehearse(plan);
     for (int i = 0; i < 2; ++i) forward(builder_.build(plan));  // the second one is recorded
   }
