@@ -15,12 +15,6 @@ size_t upload_bytes(const Limits& limits, int max_pages) {
   return numbers * sizeof(int32_t) + 16 * kTensorAlign;
 }
 
-bool only_decodes(const StepPlan& plan) {
-  return std::ranges::all_of(plan.spans, [](const Span& span) {
-    return span.count == 1 && span.sample && span.prompt_logprobs == kNoLogprobs;
-  });
-}
-
 void fill(Tensor to, const std::vector<int32_t>& from) {
   std::ranges::copy(from, to.as<int32_t>());
 }
@@ -46,7 +40,7 @@ int BatchBuilder::padded(int rows) const {
 
 const BuiltStep& BatchBuilder::build(const StepPlan& plan,
                                      const std::function<void(Upload&)>& add) {
-  step_ = {.batch = {}, .arrivals = {}, .slots = {}, .decode_only = only_decodes(plan)};
+  step_ = {.batch = {}, .arrivals = {}, .slots = {}, .decode_only = plan.only_decodes()};
   RaggedBatch& batch = step_.batch;
   const auto spans = static_cast<int>(plan.spans.size()),
              rows = static_cast<int>(plan.tokens.size());
