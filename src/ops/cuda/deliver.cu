@@ -53,11 +53,14 @@ __device__ void write(const Unit& unit, uint4 value) {
     *static_cast<unsigned*>(unit.to) = value.x;
 }
 
-// `ahead`: nobody on the device writes what is read. The next kernel starts when all is there, for
-// it may read parts of it before its own wait.
+// `ahead`: nobody on the device writes what is read. The next kernel then starts when all is there,
+// for later ones may read parts of it before their own wait. What goes to the host is read by none.
 template <bool ahead>
 __global__ void __launch_bounds__(kThreads) deliver_kernel(const __grid_constant__ Parcels all) {
-  if (!ahead) wait_for_previous();
+  if (!ahead) {
+    let_next_start();
+    wait_for_previous();
+  }
   const unsigned stride = gridDim.x * kThreads, total = all.end[all.count - 1];
   bool waited = !ahead;
   unsigned first = blockIdx.x * kThreads + threadIdx.x;
