@@ -69,7 +69,10 @@ void StepExecutor::warm_up(int blocks) {
   for (const int size : builder_.capture_sizes()) {
     const StepPlan plan = blank_step(size, 1, page);
     if (size <= kFewestTuned) rehearse(plan);
-    for (int i = 0; i < 2; ++i) forward(builder_.build(plan));  // the second one is recorded
+    for (int i = 0; i < 2; ++i) {  // the second one is recorded
+      forward(builder_.build(plan));
+      builder_.done_with(ops_.mark());
+    }
   }
   ops_.wait(ops_.mark());
 }
@@ -77,12 +80,13 @@ void StepExecutor::warm_up(int blocks) {
 void StepExecutor::rehearse(const StepPlan& plan) {
   constexpr int kRounds = 2;
   const BuiltStep& step = builder_.build(plan);
-  ops_.begin_step(step.batch);
+  ops_.begin_step(step.batch, step.arrivals);
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       arena_.reset();
       decoder_.forward(step.batch, kv_, arena_);
     });
+  builder_.done_with(ops_.mark());
 }
 
 void StepExecutor::copy_blocks(const StepPlan& plan) {
@@ -106,7 +110,6 @@ void StepExecutor::launch(const StepPlan& plan) {
     const BuiltStep& step = builder_.build(plan, [&](Upload& upload) {
       columns = sampler_.columns(upload, builder_.logit_rows().slots);
     });
-    ops_.load_tokens(step.batch.tokens, last_);
     const Tensor logits = forward(step);
     const size_t spans = plan.spans.size();
     flight.result.tokens.resize(spans);
@@ -118,18 +121,20 @@ void StepExecutor::launch(const StepPlan& plan) {
     check_drafts(plan, logits, flight);
   }
   flight.mark = ops_.mark();
+  if (!plan.spans.empty()) builder_.done_with(flight.mark);
   flight.launched = Clock::now();
   flights_.push_back(std::move(flight));
 }
 
 // A captured step keeps the addresses of its arena: the logits are where they were.
 Tensor StepExecutor::forward(const BuiltStep& step) {
-  ops_.begin_step(step.batch);
+  ops_.begin_step(step.batch, step.arrivals);
   const auto rows = static_cast<size_t>(step.batch.num_tokens);
   const bool capture = step.decode_only && rows < captured_.size();
   Tensor logits;
   ops_.replay(capture ? rows : 0, [&] {
     arena_.reset();
+    ops_.load_tokens(step.batch.tokens, last_);
     logits = decoder_.forward(step.batch, kv_, arena_);
   });
   if (!capture) return logits;
