@@ -48,11 +48,12 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
           : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
   fail_load(
       "the model needs {:.3f} GiB for {}, {:.3f} GiB are available{}: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, or raise "
+      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, {}or raise "
       "--gpu-memory-utilization\n{}",
       gib(plan.total()), what, gib(plan.available),
       plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
-      plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "", plan.table());
+      plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
+      plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ", plan.table());
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ def main():
                 code = server.process.wait(20)
             except subprocess.TimeoutExpired:
                 code = None
-            expect(code == 5, f"exit code 5, not {code}", server.text()[-2000:])
+            expect(code == 5, f"exit code {code}, to be 5", server.text()[-2000:])
             expect(time.monotonic() - begin < 10, f"within {time.monotonic() - begin:.1f} s")
             expect(client.wait(30) != 0, "nobody is told a lie")
             words = ["the engine cannot go on", "code 5", "CUDA error while"]

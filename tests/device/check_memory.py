@@ -19,7 +19,7 @@ from device import GIB, Hog, Serve, cuda, expect, finish
 def refused(text, code, what, *words):
     """One error, exit code 1, these words; no abort, no half a start."""
     line = text[text.find("skiff: error:"):] if "skiff: error:" in text else ""
-    expect(code == 1, f"{what}: exit code 1, not {code}", text[-2000:])
+    expect(code == 1, f"{what}: exit code {code}, to be 1", text[-2000:])
     missing = [word for word in words if word not in line]
     expect(line and not missing, f"{what}: the refusal names {', '.join(words)}", f"missing {missing} in: {text[-2000:]}")
     print("          " + line.strip().split("\n")[0])
@@ -39,6 +39,17 @@ def start(binary, flags, hog=None):
     code = run.wait()
     guard.cancel()
     return text, code
+
+
+def twice(binary, flags):
+    """A second server finds what the first has left: nothing. The first does not notice."""
+    most = flags + ["--gpu-memory-utilization", "0.99", "--max-num-seqs", "128"]
+    body = json.dumps({"prompt": "once upon a time", "max_tokens": 16}).encode()
+    with Serve(binary, most[0], 8172, *most[1:]) as server:
+        expect(server.wait_for("/health", 200), "a server takes 0.99 of the device", server.text()[-2000:])
+        text, code = start(binary, most)
+        refused(text, code, "a second one", "GiB", "--gpu-memory-utilization", "nvidia-smi")
+        expect(server.ask("/v1/completions", body) == 200, "the first one answers", server.text()[-2000:])
 
 
 def in_service(binary, flags, hog):
@@ -80,6 +91,7 @@ def main():
     refused(text, code, "memory is taken after the plan", *numbers, "nvidia-smi", "weights", "kv cache", "bytes are free")
     hog.give_back()
 
+    twice(binary, flags)
     in_service(binary, flags, hog)
     finish()
 
