@@ -75,6 +75,33 @@ void StepExecutor::warm_up(int blocks) {
     }
   }
   ops_.wait(ops_.mark());
+  for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
+}
+
+// Whatever a request may ask of the sampler, once: a kernel that is used for the first time takes
+// memory of the device, and of that there may be none left later.
+void StepExecutor::rehearse_draws(int rows) {
+  const int page = kv_.front().page_size;
+  for (const float temperature : {0.0f, 0.7f}) {
+    StepPlan draws = blank_step(rows, 1, page);
+    for (const Span& span : draws.spans)
+      draws.opened.push_back({.slot = span.slot,
+                              .params = {.temperature = temperature,
+                                         .top_p = 0.9f,
+                                         .min_p = 0.01f,
+                                         .top_k = 20,
+                                         .repetition = 1.1f,
+                                         .logprobs = 2},
+                              .history = {0},
+                              .prompt_len = 1,
+                              .stop_tokens = {}});
+    run(draws);
+  }
+  if (std::min(limits_.max_rows, limits_.max_context) < 2) return;
+  StepPlan prompt = blank_step(2, 2, page);
+  prompt.spans.front().prompt_logprobs = 1;
+  prompt.spans.front().next = 0;
+  run(prompt);
 }
 
 void StepExecutor::rehearse(const StepPlan& plan) {
