@@ -57,9 +57,11 @@ checks() {
   must timeout 120 "$(program ops_test)" --gtest_filter='*cuda*' --gtest_brief=1 2>&1 | tail -3
   must timeout 120 "$(program model_test)" --gtest_filter='*cuda*:*Cuda*:*Stories*' --gtest_brief=1 2>&1 | tail -3
   local how device
+  cp tools/demo_model/*.py "$out" && (cd "$out" && python3 corpus.py --heldout)
+  python3 -c 'import json, sys
+for line in sys.stdin: print(json.dumps({"messages": json.loads(line)["messages"]}))' < "$out/heldout.jsonl" > "$out/prompts"
   for how in '--temperature 0' '--temperature 0.8 --top-p 0.9 --seed 7 --repetition-penalty 1.1'; do
     say "skiff predict models/demo --dtype float32 $how, CPU against GPU"
-    awk 'BEGIN { for (i = 0; i < 400; ++i) printf "{\"src\": \"What is %d + %d?\"}\n{\"src\": \"%d 加 %d 等于几？\"}\n", i * 37 % 91, i * 53 % 89, i * 29 % 97, i * 31 % 83 }' > "$out/prompts"
     for device in cpu cuda; do
       must timeout 120 "$(program skiff)" predict models/demo --data-file "$out/prompts" --dtype float32 --device $device --max-num-seqs 64 \
         --output-file "$out/$device" $how > "$out/log" 2>&1
@@ -93,6 +95,8 @@ load() {
 }
 
 echo "# $(date +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $(nproc) cores, commit ${COMMIT:-$(git rev-parse --short HEAD)}"
-for part in $parts; do $part; done
+for part in $parts; do
+  case " checks sanitize decode prefill profile kernels serve load " in *" $part "*) $part ;; *) must false "no part \"$part\"" ;; esac
+done
 say "$([ $failed = 0 ] && echo 'all ran' || echo 'something FAILED: see above')"
 exit $failed
