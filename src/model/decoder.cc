@@ -53,8 +53,7 @@ Delta Decoder::mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer&
   Tensor qkv = arena.take(act_, {x.rows(), q_cols + 2 * int64_t{m.kv_heads} * m.head_dim});
   Tensor seen = arena.take(act_, {x.rows(), q_cols});
   Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
-  ops_.linear(qkv, x, w.qkv);
-  ops_.gqa_store(qkv, w.q_norm, w.k_norm, m, batch, kv);
+  ops_.gqa_project(qkv, x, w.qkv, w.q_norm, w.k_norm, m, batch, kv);
   ops_.gqa_attend(seen, qkv.col_range(0, q_cols), m, batch, kv);
   ops_.linear(out, seen, w.out);
   return {out, mesh_.tp.get()};

@@ -44,6 +44,12 @@ void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
   }
 }
 
+void HostOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
+                          const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) {
+  linear(qkv, x, w);
+  gqa_store(qkv, q, k, spec, batch, kv);
+}
+
 void HostOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});

@@ -120,6 +120,57 @@ TEST_P(OpSuite, StoreRotatesNormsAndPages) {
   }
 }
 
+// The product and what follows it, at once or one after the other: the same bits, where the product
+// has the same company.
+void project_case(Ops& ops, const Gqa& spec, int in, DType act, bool bias,
+                  const std::vector<Piece>& pieces) {
+  SCOPED_TRACE(fmt::format("heads {}/{} dim {} in {} act {} bias {} pieces {}", spec.heads,
+                           spec.kv_heads, spec.head_dim, in, name(act), bias, pieces.size()));
+  Workspace ws(static_cast<uint64_t>(in + spec.head_dim));
+  Paged paged(ws, spec, act, 64, pieces);
+  const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
+  const int64_t rows = paged.batch.num_tokens;
+  const Tensor x = ws.random(act, {rows, in});
+  Linear plain{.weight = ws.random(act, {cols, in}), .bias = {}};
+  if (bias) plain.bias = ws.random(DType::kF32, {cols}, 4);
+  const Norm norm{.weight = ws.random(DType::kF32, {spec.head_dim}), .eps = 1e-5f};
+  Buffer owner;
+  const Linear w = ops.prepare(plain, act, &owner);
+  std::vector<RowBytes> got;
+  for (bool at_once : {false, true}) {
+    const Tensor qkv = ws.output(act, {rows, cols});
+    std::vector<Tensor> writable = paged.written_rows();
+    for (Tensor& t : writable)
+      for (int64_t c = 0; c < t.cols(); ++c) put(t, 0, c, NAN);
+    writable.push_back(qkv);
+    ws.begin_op(writable);
+    ops.begin_step(paged.batch, {});
+    if (at_once) {
+      ops.gqa_project(qkv, x, w, norm, {}, spec, paged.batch, paged.kv);
+    } else {
+      ops.linear(qkv, x, w);
+      ops.gqa_store(qkv, norm, {}, spec, paged.batch, paged.kv);
+    }
+    ws.end_op();
+    RowBytes& bytes = got.emplace_back();
+    for (const Tensor& t : writable)
+      for (int64_t r = 0; r < t.rows(); ++r) bytes.push_back(row_bytes(t, r));
+  }
+  EXPECT_EQ(got[0], got[1]);
+}
+
+TEST_P(OpSuite, ProjectIsProductAndStore) {
+  for (DType act : {DType::kF32, DType::kBF16}) {
+    for (bool bias : {false, true}) {
+      project_case(*ops, gqa(4, 2, 64), 72, act, bias, kMixed);
+      project_case(*ops, gqa(3, 1, 10), 40, act, bias, kMixed);
+      project_case(*ops, gqa(2, 1, 128, 0, 64, true), 100, act, bias, {{5, 17}, {0, 30}, {63, 1}});
+      project_case(*ops, gqa(4, 2, 64), 64, act, bias, {{3, 1}});
+      project_case(*ops, gqa(2, 2, 32), 64, act, bias, {{0, 600}});
+    }
+  }
+}
+
 // Layers of one step may rotate differently; what was worked out for one must not serve another.
 TEST_P(OpSuite, StoreOfDifferentLayersInOneStep) {
   Gqa plain = gqa(2, 1, 16), interleaved = gqa(2, 1, 16, 0, 16, true), slow = gqa(2, 1, 16);

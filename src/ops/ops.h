@@ -90,6 +90,10 @@ class Ops {
   virtual void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                          const RaggedBatch& batch, const KvLayer& kv) = 0;
 
+  // linear(qkv, x, w), then gqa_store of qkv. What is not a token's row may stay as it was.
+  virtual void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
+                           const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) = 0;
+
   // out [rows, heads * head_dim] act; q the same shape (its rows may be strided). Row at
   // position p attends to positions (p - window, p], or [0, p] when window is 0, with scores
   // scaled by head_dim^-0.5. Reads keys and values from the cache only. Where q and cache are bf16,

@@ -271,7 +271,7 @@ void check_store(const Gqa& spec, DType act, DType cache, int page_size, bool no
          .eps = 1e-3f};
   }
   const std::vector<double> before = w.read(w.qkv);
-  cuda::gqa_store(w.qkv, q, k, spec, w.batch, w.kvs[0], speeds.data(), nullptr);
+  cuda::gqa_store(w.qkv, {}, q, k, spec, w.batch, w.kvs[0], speeds.data(), nullptr);
   check(cudaDeviceSynchronize(), "storing");
   const std::vector<double> after = w.read(w.qkv), keys = w.read(w.kvs[0].k),
                             values = w.read(w.kvs[0].v);
@@ -456,7 +456,7 @@ void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
   const OnDevice<float> speeds(rope_frequencies(spec.rope));
   dev.attention->begin_step(w.batch, dev.stream);
   const double us = time_layers(w, dev, [&](const KvLayer& kv) {
-    if (store) cuda::gqa_store(w.qkv, {}, {}, spec, w.batch, kv, speeds.data(), dev.stream);
+    if (store) cuda::gqa_store(w.qkv, {}, {}, {}, spec, w.batch, kv, speeds.data(), dev.stream);
     dev.attention->attend(w.out, w.q, spec, w.batch, kv, dev.stream);
   });
   double bytes = 0, flops = 0;
@@ -481,7 +481,7 @@ void time_store(Device1& dev, const Gqa& spec, int rows, bool norms) {
   const OnDevice<float> ones(std::vector<float>(static_cast<size_t>(spec.head_dim), 1.0f));
   const Norm norm = {.weight = tensor(norms ? ones.data() : nullptr, DType::kF32, {spec.head_dim})};
   const double us = time_layers(w, dev, [&](const KvLayer& kv) {
-    cuda::gqa_store(w.qkv, norm, norm, spec, w.batch, kv, speeds.data(), dev.stream);
+    cuda::gqa_store(w.qkv, {}, norm, norm, spec, w.batch, kv, speeds.data(), dev.stream);
   });
   const double d = spec.head_dim * 2.0 * rows;
   const double bytes = d * ((spec.heads + spec.kv_heads) * 2 + spec.kv_heads * 3);

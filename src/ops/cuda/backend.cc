@@ -204,7 +204,17 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
 
 void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                         const RaggedBatch& batch, const KvLayer& kv) {
-  cuda::gqa_store(qkv, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
+  cuda::gqa_store(qkv, {}, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
+  done();
+}
+
+void CudaOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
+                          const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) {
+  const Tensor sums =
+      rehearsing_ ? Tensor{} : products_.product_before_bias(qkv, x, w, stream_.get());
+  if (!sums) linear(qkv, x, w);
+  const Biased biased = sums ? Biased{sums, w.bias} : Biased{};
+  cuda::gqa_store(qkv, biased, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
   done();
 }
 

@@ -36,6 +36,8 @@ class CudaOps final : public Ops {
   void linear(Tensor out, Tensor x, const Linear& w) override;
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override;
+  void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
+                   const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;

@@ -5,8 +5,8 @@
 
 namespace skiff::cuda {
 
-void gqa_store(const Tensor& qkv, const Norm& q, const Norm& k, const Gqa& spec,
-               const RaggedBatch& batch, const KvLayer& kv, const float* speeds,
+void gqa_store(const Tensor& qkv, const Biased& biased, const Norm& q, const Norm& k,
+               const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv, const float* speeds,
                cudaStream_t stream) {
   SKIFF_CHECK_EQ(qkv.cols(), static_cast<int64_t>(spec.heads + 2 * spec.kv_heads) * spec.head_dim);
   check_head_dim(spec);
@@ -16,6 +16,9 @@ void gqa_store(const Tensor& qkv, const Norm& q, const Norm& k, const Gqa& spec,
                .qkv = qkv.data,
                .stride = qkv.row_stride,
                .bf16 = is_bf16(qkv),
+               .sums = biased.sums ? biased.sums.as<float>() : nullptr,
+               .bias = biased.sums ? biased.bias.as<float>() : nullptr,
+               .sums_stride = biased.sums.row_stride,
                .speeds = speeds,
                .q_norm = q.weight ? q.weight.as<float>() : nullptr,
                .k_norm = k.weight ? k.weight.as<float>() : nullptr,

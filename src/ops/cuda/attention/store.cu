@@ -71,6 +71,18 @@ __device__ Held<C, kPairs> converted(const Held<T, kPairs>& x) {
   return y;
 }
 
+template <class T, int kPairs>
+__device__ Held<T, kPairs> load_biased(const float* sums, const float* bias, Pair at) {
+  auto x = load<float, kPairs>(sums, at);
+  const auto b = load<float, kPairs>(bias, at);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    x.a.at[i] += b.a.at[i];
+    x.b.at[i] += b.b.at[i];
+  }
+  return converted<T>(x);
+}
+
 // A group of lanes asks for kAhead heads at once. kPairs 4 takes a head of 8n elements with rope
 // over 8n of them: one held piece per lane. kPairs 1 takes any even head and rope: up to four
 // pieces per lane of a whole warp.
@@ -85,6 +97,7 @@ __global__ void __launch_bounds__(kThreads)
   const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
   const int end_head = min(first_head + heads_per_block, all);
   T* heads = static_cast<T*>(p.qkv) + row * p.stride;
+  const float* sums = p.sums + row * p.sums_stride;
   const auto rope_of = [&](int h) { return h < p.heads + p.kv_heads ? p.rope_dim : 0; };
   const auto pair_at = [&](int u, int h) {
     return pair_of((u * lanes + lane) * kPairs, rope_of(h), p.interleaved);
@@ -99,26 +112,28 @@ __global__ void __launch_bounds__(kThreads)
       const int h = first + j * groups;
 #pragma unroll
       for (int u = 0; u < kHeld; ++u) {
-        if (held(u, h)) {
-          x[j][u] = load<T, kPairs>(heads + static_cast<int64_t>(h) * p.head_dim, pair_at(u, h));
-        }
+        if (!held(u, h)) continue;
+        const int64_t at = static_cast<int64_t>(h) * p.head_dim;
+        x[j][u] = p.sums ? load_biased<T, kPairs>(sums + at, p.bias + at, pair_at(u, h))
+                         : load<T, kPairs>(heads + at, pair_at(u, h));
       }
     }
   };
-  // Whatever can be asked for is asked for before anything is waited for.
+  // All but the heads is there since the step began (deliver.cu): it is dealt with before the wait.
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
   if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
   let_next_start();
-  wait_for_previous();
-  const int position = p.rows.positions[row];
-  fetch(first_head + group);
-  const int seq = sequence_of(p.rows, row);
-  if (seq == p.rows.num_seqs) return;
-  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
+  const int position = p.rows.positions[row], seq = sequence_of(p.rows, row);
+  const bool real = seq < p.rows.num_seqs;
+  const int64_t page =
+      real ? p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size] : 0;
   if (tid < p.rope_dim / 2) {
     sincosf(__fmul_rn(static_cast<float>(position), speed), &sine[tid], &cosine[tid]);
   }
+  wait_for_previous();
+  if (!real) return;
+  fetch(first_head + group);
   __syncthreads();
 
   // All lanes of a warp go round together, for the sum of squares.
@@ -171,8 +186,8 @@ __global__ void __launch_bounds__(kThreads)
             x[j][u].a.at[i] = from_float<T>(a);
             x[j][u].b.at[i] = from_float<T>(b);
           }
-          write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
         }
+        if (!value || p.sums) write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
         if (h >= p.heads) {
           // The cache gets what the row holds: rounded to activations first.
           const int kv_head = value ? h - p.heads - p.kv_heads : h - p.heads;
@@ -188,8 +203,10 @@ __global__ void __launch_bounds__(kThreads)
 
 void start_store(const StoreArgs& args, cudaStream_t stream) {
   const int all = args.heads + 2 * args.kv_heads;
+  const auto on_16 = [](const float* x) { return reinterpret_cast<uintptr_t>(x) % 16 == 0; };
   const bool wide = args.rope_dim % 8 == 0 && args.head_dim % 8 == 0 && args.stride % 8 == 0 &&
-                    reinterpret_cast<uintptr_t>(args.qkv) % 16 == 0;
+                    reinterpret_cast<uintptr_t>(args.qkv) % 16 == 0 && on_16(args.sums) &&
+                    on_16(args.bias) && args.sums_stride % 4 == 0;
   int lanes = 1;
   while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
   const bool narrow = args.rows.num_tokens < kNarrowRows;

@@ -8,12 +8,19 @@
 
 namespace skiff::cuda {
 
-// Ops::gqa_store on `stream`. `speeds` is rope_frequencies(spec.rope) in device memory. Activations
-// and cache f32 or bf16, head_dim a even number up to 256. Angles are position times speed,
-// rounded to float, as on every other backend; padding rows are left alone and store nothing.
-// A row's results depend on that row alone. The launch depends on num_tokens and spec only.
-void gqa_store(const Tensor& qkv, const Norm& q, const Norm& k, const Gqa& spec,
-               const RaggedBatch& batch, const KvLayer& kv, const float* speeds,
+// What a product with a bias has left to do: rows of sums f32, and the bias that they have not met.
+struct Biased {
+  Tensor sums, bias;
+};
+
+// Ops::gqa_store on `stream`. Where `biased` is not empty, qkv is made from it first: the sum and
+// the bias, rounded to qkv's dtype. `speeds` is rope_frequencies(spec.rope) in device memory.
+// Activations and cache f32 or bf16, head_dim a even number up to 256. Angles are position times
+// speed, rounded to float, as on every other backend; padding rows are left alone and store
+// nothing. A row's results depend on that row alone. The launch depends on num_tokens and spec
+// only.
+void gqa_store(const Tensor& qkv, const Biased& biased, const Norm& q, const Norm& k,
+               const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv, const float* speeds,
                cudaStream_t stream);
 
 }  // namespace skiff::cuda

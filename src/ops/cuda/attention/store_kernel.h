@@ -12,6 +12,8 @@ struct StoreArgs {
   void* qkv;
   int64_t stride;                         // elements
   bool bf16;                              // activations
+  const float *sums, *bias;               // or null; else qkv is their sum, rounded
+  int64_t sums_stride;                    // elements
   const float *speeds, *q_norm, *k_norm;  // the norms may be null
   float q_eps, k_eps;
   int heads, kv_heads, head_dim, rope_dim;

@@ -32,12 +32,15 @@ bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const 
          streamed_.takes(x, w.weight, gated);
 }
 
+bool DenseProducts::fits_before_bias(const Tensor& out) const {
+  return static_cast<size_t>(out.elements()) * sizeof(float) <= sums_bytes_;
+}
+
 // Where the library's sums go: they meet the bias in f32, before anything is rounded.
 Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
   if (!w.bias || out.dtype == DType::kF32) return out;
-  SKIFF_CHECK(static_cast<size_t>(out.elements()) * sizeof(float) <= sums_bytes_,
-              "{} bytes are too few for the sums of {} x {} outputs", sums_bytes_, out.rows(),
-              out.cols());
+  SKIFF_CHECK(fits_before_bias(out), "{} bytes are too few for the sums of {} x {} outputs",
+              sums_bytes_, out.rows(), out.cols());
   Tensor sums = out;
   sums.data = sums_;
   sums.dtype = DType::kF32;
@@ -61,6 +64,19 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
     }
   }
   tiled_product(out, x, w.weight, w.bias, stream);
+}
+
+Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
+                                          cudaStream_t stream) {
+  SKIFF_CHECK_EQ(out.rows(), x.rows());
+  SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
+  SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
+  if (!w.bias || out.rows() == 0 || out.dtype == DType::kF32 || !fits_before_bias(out) ||
+      small_product_takes(x, w.weight) || streams(x, w, false) ||
+      !CublasLt::takes(out, x, w.weight))
+    return {};
+  const Tensor sums = before_bias(out, w);
+  return library_.product(sums, x, w.weight, library_scratch_, stream) ? sums : Tensor{};
 }
 
 bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,

@@ -18,6 +18,9 @@ class DenseProducts {
   DenseProducts(void* scratch, size_t bytes);
 
   void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  // The sums of product() before they meet the bias, where that is a step of its own and out is not
+  // f32: f32 [rows, out], until the next product. Otherwise an empty tensor, and nothing started.
+  Tensor product_before_bias(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. False, with
   // nothing started, where the product and the gate are better done apart: many rows, odd shapes.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
@@ -27,6 +30,7 @@ class DenseProducts {
 
  private:
   bool streams(const Tensor& x, const Linear& w, bool gated) const;
+  bool fits_before_bias(const Tensor& out) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
 
   StreamedProducts streamed_;
