@@ -3,7 +3,7 @@
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer;
 # weights are random. Parts: checks sanitize decode prefill profile kernels serve load (default: all, 12 minutes).
-# BUILD: folder with the programs (build/cuda); NSYS-like profiles need libcupti.
+# BUILD: folder with the programs (build/cuda). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
@@ -69,15 +69,17 @@ for line in sys.stdin: print(json.dumps({"messages": json.loads(line)["messages"
     echo "$(diff "$out/cpu" "$out/cuda" | grep -c '^<') of $(wc -l < "$out/cpu") answers differ"
   done
 }
-sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck 400 '*cuda*'; }
+sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck "${RACE_SECONDS:-600}" "${RACE_FILTER:-*cuda*}"; }
 decode() {
   latency $llama 1; latency $llama 128; latency $qwen 128
   latency $ernie 1; latency $ernie 32; latency $ernie 128
 }
 prefill() { latency $llama 1 --input-len 8192 --output-len 8; latency $ernie 1 --input-len 8192 --output-len 8; }
 profile() {
-  g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcupti -o "$out/profile.so" || return
-  export CUDA_INJECTION64_PATH=$out/profile.so SKIFF_PROFILE_SECONDS=0.2 SKIFF_PROFILE_AROUND=store_tokens
+  local tracer=$build/profile.so
+  [ -f "$tracer" ] || must g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -I/usr/local/cuda/include \
+    -L/usr/local/cuda/lib64 -lcupti -o "$tracer" || return
+  export CUDA_INJECTION64_PATH=$tracer SKIFF_PROFILE_SECONDS=0.2 SKIFF_PROFILE_AROUND=store_tokens
   latency $llama 128; latency $ernie 1
   unset CUDA_INJECTION64_PATH SKIFF_PROFILE_SECONDS SKIFF_PROFILE_AROUND
 }
