@@ -3,19 +3,21 @@
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer;
 # weights are random. Parts: checks sanitize decode prefill profile kernels serve load (default: all, 12 minutes).
-# BUILD: folder with the programs (build/cuda); NSYS-like profiles need libcupti.
+# BUILD: folder with the programs (build/cuda). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
 models=$(realpath "$1"); shift
 parts=${*:-checks sanitize decode prefill profile kernels serve load}
-build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d) failed=0
+build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d)
 trap 'rm -rf "$out"; kill $(jobs -p) 2>/dev/null' EXIT
 llama=Llama-3.1-8B qwen=Qwen2.5-7B ernie=ERNIE-4.5-21B-A3B-PT
 dummy="--load-format dummy --dtype bfloat16"
 
 say() { printf '\n## [%s s] %s\n' "$SECONDS" "$*"; }
-must() { "$@" || { echo "FAILED: $*"; failed=1; }; }
+# In a file, for half of it runs in pipes.
+failed() { echo "FAILED: $*"; touch "$out/failed"; }
+must() { "$@" || failed "$*"; }
 program() { local p; for p in "$build/$1" "$build/src/$1" "$build/bench/$1"; do [ -f "$p" ] && echo "$p" && return; done
             cmake --build "$build" --target "$1" >/dev/null && program "$1"; }
 
@@ -35,7 +37,9 @@ sharded() { # TOOL SECONDS FILTER
       > "$out/$1-$i" 2>&1 &
   done
   wait
-  echo "$(cat "$out/$1"-* | grep -c '^\[       OK') cases passed, $(grep -L -E '(ERROR|RACECHECK) SUMMARY: 0' "$out/$1"-* | wc -l) of $n shards with errors or cut off"
+  local bad; bad=$(grep -L -E '(ERROR|RACECHECK) SUMMARY: 0' "$out/$1"-* | wc -l)
+  echo "$(cat "$out/$1"-* | grep -c '^\[       OK') cases passed, $bad of $n shards with errors or cut off"
+  must test "$bad" = 0
   cat "$out/$1"-* | grep -E '^=========' | grep -vE 'COMPUTE-SANITIZER|SUMMARY: 0|Target application' | head -20
 }
 # serving MODEL REQUESTS CONCURRENCY INPUT OUTPUT
@@ -66,18 +70,22 @@ for line in sys.stdin: print(json.dumps({"messages": json.loads(line)["messages"
       must timeout 120 "$(program skiff)" predict models/demo --data-file "$out/prompts" --dtype float32 --device $device --max-num-seqs 64 \
         --output-file "$out/$device" $how > "$out/log" 2>&1
     done
-    echo "$(diff "$out/cpu" "$out/cuda" | grep -c '^<') of $(wc -l < "$out/cpu") answers differ"
+    local differ; differ=$(diff "$out/cpu" "$out/cuda" | grep -c '^<')
+    echo "$differ of $(wc -l < "$out/cpu") answers differ"
+    must test "$differ" = 0
   done
 }
-sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck 400 '*cuda*'; }
+sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck "${RACE_SECONDS:-600}" "${RACE_FILTER:-*cuda*}"; }
 decode() {
   latency $llama 1; latency $llama 128; latency $qwen 128
   latency $ernie 1; latency $ernie 32; latency $ernie 128
 }
 prefill() { latency $llama 1 --input-len 8192 --output-len 8; latency $ernie 1 --input-len 8192 --output-len 8; }
 profile() {
-  g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcupti -o "$out/profile.so" || return
-  export CUDA_INJECTION64_PATH=$out/profile.so SKIFF_PROFILE_SECONDS=0.2 SKIFF_PROFILE_AROUND=store_tokens
+  local tracer=$build/profile.so
+  [ -f "$tracer" ] || must g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -I/usr/local/cuda/include \
+    -L/usr/local/cuda/lib64 -lcupti -o "$tracer" || return
+  export CUDA_INJECTION64_PATH=$tracer SKIFF_PROFILE_SECONDS=0.2 SKIFF_PROFILE_AROUND=store_tokens
   latency $llama 128; latency $ernie 1
   unset CUDA_INJECTION64_PATH SKIFF_PROFILE_SECONDS SKIFF_PROFILE_AROUND
 }
@@ -96,7 +104,7 @@ load() {
 
 echo "# $(date +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $(nproc) cores, commit ${COMMIT:-$(git rev-parse --short HEAD)}"
 for part in $parts; do
-  case " checks sanitize decode prefill profile kernels serve load " in *" $part "*) $part ;; *) must false "no part \"$part\"" ;; esac
+  case " checks sanitize decode prefill profile kernels serve load " in *" $part "*) $part ;; *) failed "there is no part \"$part\"" ;; esac
 done
-say "$([ $failed = 0 ] && echo 'all ran' || echo 'something FAILED: see above')"
-exit $failed
+[ -e "$out/failed" ] && { say 'something FAILED: see above'; exit 1; }
+say 'all ran'
