@@ -7,10 +7,10 @@ namespace {
 
 constexpr int kVector = 4;  // elements at a time, where everything is aligned for it
 
-bool aligned(const Matrix& m) {
+bool aligned(const Matrix& m, int vector = kVector) {
   if (!m.data) return true;
-  const size_t width = m.type == Float::kF32 ? 4 : 2, step = kVector * width;
-  return reinterpret_cast<uintptr_t>(m.data) % step == 0 && m.stride % kVector == 0;
+  const size_t width = m.type == Float::kF32 ? 4 : 2, step = static_cast<size_t>(vector) * width;
+  return reinterpret_cast<uintptr_t>(m.data) % step == 0 && m.stride % vector == 0;
 }
 
 template <class T>
@@ -64,6 +64,13 @@ __device__ __forceinline__ float gelu(float x) {  // the exact one
   return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
 }
 
+// What is rounded to bf16 need not be exact to the last bit of f32.
+template <class T>
+__device__ __forceinline__ float silu_for(float x) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) return __fdividef(x, 1 + __expf(-x));
+  return silu(x);
+}
+
 template <class T, bool kGelu, int N>
 __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
   let_next_start();
@@ -74,7 +81,7 @@ __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
   load<N>(gate, row_of<const T>(gate_up, r) + c);
   load<N>(up, row_of<const T>(gate_up, r) + width + c);
 #pragma unroll
-  for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu(gate[i]);
+  for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu_for<T>(gate[i]);
   store<N>(row_of<T>(out, r) + c, up);
 }
 
@@ -228,15 +235,19 @@ void start_add(Matrix out, Matrix x, int rows, int cols, cudaStream_t stream) {
 
 void start_gated_act(Matrix out, Matrix gate_up, bool gelu, int rows, int width,
                      cudaStream_t stream) {
+  constexpr int kWide = 8;  // of bf16
   const bool wide = width % kVector == 0 && aligned(out) && aligned(gate_up);
-  const Launch how = rows_by_columns(rows, width, wide ? kVector : 1, stream);
+  const bool wider = out.type == Float::kBF16 && width % kWide == 0 && aligned(out, kWide) &&
+                     aligned(gate_up, kWide);
+  const Launch how = rows_by_columns(rows, width, wider ? kWide : (wide ? kVector : 1), stream);
   with_type(out.type, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, __half>) {
-      const auto silu_kernel =
-          wide ? gated_act_kernel<T, false, kVector> : gated_act_kernel<T, false, 1>;
-      const auto gelu_kernel =
-          wide ? gated_act_kernel<T, true, kVector> : gated_act_kernel<T, true, 1>;
-      launch(gelu ? gelu_kernel : silu_kernel, how, out, gate_up, width);
+      const auto choose = [&]<bool kGelu>(std::bool_constant<kGelu>) {
+        if constexpr (std::is_same_v<T, __nv_bfloat16>)
+          if (wider) return gated_act_kernel<T, kGelu, kWide>;
+        return wide ? gated_act_kernel<T, kGelu, kVector> : gated_act_kernel<T, kGelu, 1>;
+      };
+      launch(gelu ? choose(std::true_type()) : choose(std::false_type()), how, out, gate_up, width);
     }
   });
 }
