@@ -119,21 +119,20 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   };
-  // All but the heads is there since the step began (deliver.cu): it is dealt with before the wait.
+  // Whatever can be asked for is asked for before anything is waited for.
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
   if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
   let_next_start();
-  const int position = p.rows.positions[row], seq = sequence_of(p.rows, row);
-  const bool real = seq < p.rows.num_seqs;
-  const int64_t page =
-      real ? p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size] : 0;
+  wait_for_previous();
+  const int position = p.rows.positions[row];
+  fetch(first_head + group);
+  const int seq = sequence_of(p.rows, row);
+  if (seq == p.rows.num_seqs) return;
+  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
   if (tid < p.rope_dim / 2) {
     sincosf(__fmul_rn(static_cast<float>(position), speed), &sine[tid], &cosine[tid]);
   }
-  wait_for_previous();
-  if (!real) return;
-  fetch(first_head + group);
   __syncthreads();
 
   // All lanes of a warp go round together, for the sum of squares.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "ops/cuda/check.h"
@@ -11,8 +12,7 @@
 namespace skiff::cuda {
 namespace {
 
-// How many algorithms are tried. Few rows wait for memory in ways that the library foresees badly.
-constexpr int kFewRows = 128, kCandidatesFew = 32, kCandidatesMany = 8;
+constexpr int kCandidates = 8;  // with 32 nothing faster was found, and start-up took 1.3 s more
 constexpr float kInTheRace = 1.05f;  // times the fastest: worth another trial
 
 void check_lt(cublasStatus_t status, const char* doing) {
@@ -136,17 +136,17 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
-std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem, int most) {
+std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "tuning");
   const size_t room = kWorkspaceBytes;
   check_lt(cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                 &room, sizeof room),
            "tuning");
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
   int found = 0;
   cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
-                                 problem.out, limits, most, results.data(), &found);
+                                 problem.out, limits, kCandidates, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(limits);
   std::vector<Trial> trials;
   for (int i = 0; i < found; ++i) trials.push_back({.algo = results[static_cast<size_t>(i)].algo});
@@ -166,8 +166,7 @@ void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   const Problem problem(out, x, w);
   const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
   std::vector<Trial>& trials = trials_[key];
-  if (trials.empty())
-    trials = propose(problem, x.rows() <= kFewRows ? kCandidatesFew : kCandidatesMany);
+  if (trials.empty()) trials = propose(problem);
   if (trials.empty()) return;
   Trial& trial = next(trials);
   // The first run loads the kernel.

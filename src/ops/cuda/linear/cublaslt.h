@@ -51,7 +51,7 @@ class CublasLt {
     int runs = 0;
     float best = 0;  // milliseconds
   };
-  std::vector<Trial> propose(const Problem& problem, int most);
+  std::vector<Trial> propose(const Problem& problem);
   static Trial& next(std::vector<Trial>& trials);
   static const Trial& fastest(const std::vector<Trial>& trials);
   std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);

@@ -100,57 +100,6 @@ __device__ float block_sum(float x) {
   return x;
 }
 
-// One block for each row, which waits in registers for its norm, the weights in shared memory: few
-// of both, so that there is room beside it for a product that fetches its weights ahead.
-constexpr int kNormThreads = 256;
-template <class T, int kHeld>
-__global__ void __launch_bounds__(kNormThreads)
-    add_norm_held_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight, float eps,
-                         int cols) {
-  extern __shared__ float weights[];  // a thread reads what it wrote itself
-  let_next_start();
-  const auto column = [](int j) {
-    return (j * kNormThreads + static_cast<int>(threadIdx.x)) * kVector;
-  };
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    if (column(j) < cols)
-      *reinterpret_cast<float4*>(weights + column(j)) =
-          *reinterpret_cast<const float4*>(weight + column(j));
-  }
-  wait_for_previous();
-  const int64_t r = blockIdx.x;
-  float* x = row_of<float>(residual, r);
-  const T* more = delta.data ? row_of<const T>(delta, r) : nullptr;
-  float v[kHeld][kVector] = {}, d[kHeld][kVector] = {};
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    if (column(j) >= cols) continue;
-    load<kVector>(v[j], x + column(j));
-    if (more) load<kVector>(d[j], more + column(j));
-  }
-  float squares = 0;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      v[j][i] += d[j][i];
-      squares += v[j][i] * v[j][i];
-    }
-  }
-  const float scale = rsqrtf(block_sum(squares) / static_cast<float>(cols) + eps);
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    if (column(j) >= cols) continue;
-    if (more) store<kVector>(x + column(j), v[j]);
-    float w[kVector];
-    load<kVector>(w, weights + column(j));
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) w[i] *= v[j][i] * scale;
-    store<kVector>(row_of<T>(out, r) + column(j), w);
-  }
-}
-
 // One block for each row, which waits in shared memory for its norm.
 template <class T, int N>
 __global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
@@ -257,17 +206,6 @@ void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weig
   const bool wide = cols % kVector == 0 && aligned(out) && aligned(residual) && aligned(delta) &&
                     reinterpret_cast<uintptr_t>(weight) % 16 == 0;
   const int items = wide ? cols / kVector : cols;
-  if (wide && items <= 8 * kNormThreads) {
-    const Launch how{.grid = dim3(static_cast<unsigned>(rows)),
-                     .block = dim3(kNormThreads),
-                     .shared = static_cast<size_t>(cols) * sizeof(float),
-                     .stream = stream};
-    return with_type(out.type, [&]<class T>(T) {
-      if constexpr (!std::is_same_v<T, __half>)
-        launch(items <= 4 * kNormThreads ? add_norm_held_kernel<T, 4> : add_norm_held_kernel<T, 8>,
-               how, out, residual, delta, weight, eps, cols);
-    });
-  }
   const Launch how{
       .grid = dim3(static_cast<unsigned>(rows)),
       .block = dim3(items >= 1024 ? 1024u : static_cast<unsigned>((items + 31) / 32 * 32)),
