@@ -7,13 +7,11 @@
 #include <limits>
 
 #include "ops/cuda/check.h"
-#include "ops/cuda/linear/between_layers.h"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr int kCandidates = 8;  // with 32 nothing faster was found, and start-up took 1.3 s more
-constexpr float kInTheRace = 1.05f;  // times the fastest: worth another trial
+constexpr int kCandidates = 8, kWarmUps = 2, kRuns = 5;
 
 void check_lt(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -82,7 +80,7 @@ CublasLt::~CublasLt() {
 // Of those that have been measured.
 const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
   return *std::ranges::min_element(trials, {}, [](const Trial& t) {
-    return t.runs > 0 ? t.best : std::numeric_limits<float>::infinity();
+    return t.runs > 1 ? t.best : std::numeric_limits<float>::infinity();
   });
 }
 
@@ -99,7 +97,7 @@ std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Probl
   cublasLtMatmulHeuristicResult_t result[1] = {};
   if (const auto tried = trials_.find(whole); tried != trials_.end()) {
     const Trial& best = fastest(tried->second);
-    if (best.runs > 0 &&
+    if (best.runs > 1 &&
         cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
                                 problem.out, &best.algo, result) == CUBLAS_STATUS_SUCCESS &&
         result[0].workspaceSize <= kWorkspaceBytes)
@@ -153,14 +151,6 @@ std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem) {
   return trials;
 }
 
-// One that is new, or the one tried least of those in the race.
-CublasLt::Trial& CublasLt::next(std::vector<Trial>& trials) {
-  const float bar = fastest(trials).best * kInTheRace;
-  return *std::ranges::min_element(trials, {}, [&](const Trial& t) {
-    return t.runs == 0 || t.best <= bar ? t.runs : std::numeric_limits<int>::max();
-  });
-}
-
 void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                     cudaStream_t stream) {
   const Problem problem(out, x, w);
@@ -168,17 +158,14 @@ void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   std::vector<Trial>& trials = trials_[key];
   if (trials.empty()) trials = propose(problem);
   if (trials.empty()) return;
-  Trial& trial = next(trials);
-  // The first run loads the kernel.
-  if (trial.runs == 0) run(problem, trial.algo, out, x, w, workspace, stream);
-  as_between_layers(workspace, kWorkspaceBytes, x, stream);
+  Trial& trial = *std::ranges::min_element(trials, {}, &Trial::runs);
   check(cudaEventRecord(begin_, stream), "tuning products");
   const bool ran = run(problem, trial.algo, out, x, w, workspace, stream);
   check(cudaEventRecord(end_, stream), "tuning products");
   check(cudaEventSynchronize(end_), "tuning products");
   float ms = std::numeric_limits<float>::infinity();
   if (ran) check(cudaEventElapsedTime(&ms, begin_, end_), "tuning products");
-  trial.best = trial.runs++ == 0 ? ms : std::min(trial.best, ms);
+  trial.best = trial.runs++ <= 1 ? ms : std::min(trial.best, ms);
   chosen_.clear();
 }
 

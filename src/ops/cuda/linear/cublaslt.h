@@ -34,11 +34,10 @@ class CublasLt {
   bool product(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                cudaStream_t stream);
 
-  // Computes the product, by one of the algorithms that the library proposes, and takes the time
-  // as it is inside a step: weights from memory, rows of x from the cache, the host ahead. Each
-  // call tries one that has not been tried, or again one of those not far behind the fastest, and
-  // from then on the fastest serves all row counts of the same bucket (up to 8, 16, 32, ...). For
-  // start-up: it waits for the device.
+  // Computes the product, by one of the algorithms that the library proposes, and takes the time:
+  // each call tries the one tried least so far, and from then on the fastest serves all row counts
+  // of the same bucket (up to 8, 16, 32, ...). Called for a layer after the other, so that the
+  // weights come from memory as they will. For start-up: it waits for the device.
   void tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
             cudaStream_t stream);
 
@@ -49,10 +48,9 @@ class CublasLt {
   struct Trial {
     cublasLtMatmulAlgo_t algo;
     int runs = 0;
-    float best = 0;  // milliseconds
+    float best = 0;  // milliseconds; of all runs but the first
   };
   std::vector<Trial> propose(const Problem& problem);
-  static Trial& next(std::vector<Trial>& trials);
   static const Trial& fastest(const std::vector<Trial>& trials);
   std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);
   bool run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
