@@ -5,6 +5,7 @@
 
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
 
@@ -62,6 +63,8 @@ class CudaOps final : public Ops {
   DenseProducts products_;
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
+  Buffer notes_;  // of sampling
+  Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   bool rehearsing_ = false;
   const int32_t* live_ = nullptr;  // how many rows of this step are no padding

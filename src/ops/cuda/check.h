@@ -17,4 +17,6 @@ class DeviceError : public std::runtime_error {
 // Throws DeviceError with CUDA's name and text of the error and what was being done.
 void check(cudaError_t error, const char* doing);
 
+int attribute(cudaDeviceAttr which);  // of the current device
+
 }  // namespace skiff::cuda

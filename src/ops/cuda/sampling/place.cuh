@@ -30,8 +30,7 @@ __device__ uint32_t list(const Line<kHeld>& line, F holds) {
   });
   cluster_sync();
   uint32_t n = 0;
-#pragma unroll
-  for (int p = 0; p < kBlocks; ++p) n += of_peer(s.listed, p);
+  for (int p = 0; p < blocks(); ++p) n += of_peer(s.listed, p);
   return n;
 }
 
@@ -39,7 +38,7 @@ __device__ uint32_t list(const Line<kHeld>& line, F holds) {
 __device__ inline void gather(Shared& s, const Scale& scale) {
   uint32_t end[kBlocks], n = 0;
 #pragma unroll
-  for (int p = 0; p < kBlocks; ++p) end[p] = n += of_peer(s.listed, p);
+  for (int p = 0; p < kBlocks; ++p) end[p] = n += p < blocks() ? of_peer(s.listed, p) : 0;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
     int from = 0;
     uint32_t begin = 0;
@@ -57,7 +56,7 @@ __device__ inline void gather(Shared& s, const Scale& scale) {
 }
 
 __device__ inline void tell(Shared& s, const Place& place) {
-  for (int p = 0; p < kBlocks; ++p) of_peer(s.place, p) = place;
+  for (int p = 0; p < blocks(); ++p) of_peer(s.place, p) = place;
 }
 
 // f(index, what of the list is better) for all n tokens of a list, each in one lane of
@@ -65,7 +64,7 @@ __device__ inline void tell(Shared& s, const Place& place) {
 template <class F>
 __device__ void rank_list(const Lists& lists, int n, F f) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  for (int i = block_rank() + kBlocks * warp; i < n; i += kBlocks * kWarps) {
+  for (int i = block_rank() + blocks() * warp; i < n; i += blocks() * kWarps) {
     const uint64_t mine = lists.all[i];
     Ahead before;
     for (int j = lane; j < n; j += 32) {
@@ -147,7 +146,7 @@ __device__ void tighten(const Line<kHeld>& line, Range& range) {
   cluster_sync();
   range.low = s.least[0];
   range.high = s.greatest[0];
-  for (int p = 1; p < kBlocks; ++p) {
+  for (int p = 1; p < blocks(); ++p) {
     range.low = min(range.low, s.least[p]);
     range.high = max(range.high, s.greatest[p]);
   }
