@@ -39,10 +39,10 @@ __device__ uint64_t spread(const Line<kHeld>& line) {
   const bool drops = line.scale.drops();
   uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
   if (drops) tell_all(s.dropped, sum(dropped));
-  merge(s, line.counted, step_of);
+  merge<kHeld>(s, line.counted, step_of);
   if (!drops) return 0;
   dropped = 0;
-  for (int p = 0; p < blocks(); ++p) dropped += s.dropped[p];
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) dropped += s.dropped[p];
   return dropped;
 }
 
@@ -95,24 +95,24 @@ __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const D
     if (threadIdx.x == 0 && block_rank() == 0) *out = id;
     return;
   }
-  gather(s, scale);
+  gather<kHeld>(s, scale);
   // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
   const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
   const uint32_t count_between =
       line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
-  rank_list(s.lists, n, [&](int i, Ahead before) {
+  rank_list<kHeld>(s.lists, n, [&](int i, Ahead before) {
     const uint64_t token = s.lists.all[i], weight = s.lists.weight[i];
     const bool beyond = scale.bin(logit_of(token)) > last.bin;
     before.mass += first.ahead.mass + (beyond ? mass_between : 0);
     before.count += first.ahead.count + (beyond ? count_between : 0);
     s.lists.before[i] = before.mass;
     if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
-      tell(s, {id_of(token), before, weight, false});
+      tell<kHeld>(s, {id_of(token), before, weight, false});
   });
   cluster_sync();
   const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);
-  for (int i = block_rank() + blocks() * static_cast<int>(threadIdx.x); i < n;
-       i += blocks() * kThreads) {
+  for (int i = block_rank() + blocks_of<kHeld>() * static_cast<int>(threadIdx.x); i < n;
+       i += blocks_of<kHeld>() * kThreads) {
     const uint64_t before = s.lists.before[i], weight = s.lists.weight[i];
     if (drawn.between({0, before}, {0, before + weight})) *out = id_of(s.lists.all[i]);
   }

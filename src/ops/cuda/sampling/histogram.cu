@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(16) unsigned char memory[];
   wait_for_previous();
   let_next_start();
-  const int64_t r = static_cast<int>(blockIdx.x) / blocks();
+  const int64_t r = cluster_index();
   draw_row<kHeld>(out_ids + r, logits.data + r * logits.stride, logits.vocab, Draw(args, r),
                   memory);
 }
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   wait_for_previous();
   let_next_start();
   const int step = static_cast<int>(gridDim.x) / kBlocks;
-  for (int r = static_cast<int>(blockIdx.x) / kBlocks; r < logits.rows; r += step) {
+  for (int r = cluster_index(); r < logits.rows; r += step) {
     if (notes[r].done) continue;
     draw_row<true>(out_ids + r, logits.data + r * logits.stride, logits.vocab, Draw(args, r),
                    memory);

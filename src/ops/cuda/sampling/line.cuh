@@ -89,21 +89,23 @@ __device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], cons
 }
 
 // The blocks' counts become mass and count of the row in every block. step(bin): as step_of.
-template <class F>
+template <bool kHeld, class F>
 __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
-  const int own = kBins / blocks();
+  const int own = kBins / blocks_of<kHeld>();
   for (int i = static_cast<int>(threadIdx.x); i < own; i += kThreads) {
     const int bin = block_rank() * own + i;
     uint64_t mass = 0;
     uint32_t count = 0;
-    for (int p = 0; p < blocks(); ++p) {
+#pragma unroll
+    for (int p = 0; p < blocks_of<kHeld>(); ++p) {
       const Counts& c = of_peer(s.counts, p);
       mass += uint64_t{c.high[bin]} << 32 | c.low[bin];
       if (counted) count += c.count[bin];
     }
     mass <<= step(bin);
-    for (int p = 0; p < blocks(); ++p) {
+#pragma unroll
+    for (int p = 0; p < blocks_of<kHeld>(); ++p) {
       of_peer(s.mass[bin], p) = mass;
       if (counted) of_peer(s.count[bin], p) = count;
     }

@@ -23,7 +23,30 @@ __device__ __forceinline__ int blocks() {
   return 1;
 #endif
 }
-__device__ __forceinline__ int block_rank() { return static_cast<int>(blockIdx.x) % blocks(); }
+// Rows are held by kBlocks only.
+template <bool kHeld>
+__device__ __forceinline__ int blocks_of() {
+  return kHeld ? kBlocks : blocks();
+}
+// This block's place in its cluster, and its cluster's in the grid.
+__device__ __forceinline__ int block_rank() {
+#if __CUDA_ARCH__ >= 900
+  int n;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+  return n;
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ int cluster_index() {
+#if __CUDA_ARCH__ >= 900
+  int n;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(n));
+  return n;
+#else
+  return static_cast<int>(blockIdx.x);
+#endif
+}
 // Before the first word to a peer, it must be known to run: everyone arrives at the start.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
@@ -74,7 +97,7 @@ class Piece {
  public:
   // All threads; memory holds piece_bytes(vocab), aligned to 16. Copying only starts.
   __device__ Piece(const float* row, int vocab, float* memory) : memory_(memory) {
-    const int size = piece_size(vocab, kHeld ? kBlocks : blocks());
+    const int size = piece_size(vocab, blocks_of<kHeld>());
     const int begin = min(vocab, block_rank() * size);
     from_ = row + begin;
     count_ = min(vocab, begin + size) - begin;
@@ -210,7 +233,7 @@ __device__ float best_of(const Piece<kHeld, kN>& piece, float (&bests)[kBlocks])
   cluster_wait();
   tell_all(bests, best);
   cluster_sync();
-  for (int p = 0; p < blocks(); ++p) best = fmaxf(best, bests[p]);
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) best = fmaxf(best, bests[p]);
   return best;
 }
 
