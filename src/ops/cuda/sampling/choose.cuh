@@ -99,7 +99,8 @@ class Chooser {
     const uint32_t begin = upto - two.x - two.y;
     if (listed_ > kTokens || __any_sync(~0u, max(two.x, two.y) > kWarpRoom)) return false;
     constexpr int kEach = kSlots / kPassWarps;
-    uint64_t token[kEach][2];
+    constexpr int kAtOnce = 3;  // vectors of a warp's tokens; more are rare
+    uint64_t token[kEach][kAtOnce];
     uint32_t from[kEach], size[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -108,16 +109,16 @@ class Chooser {
       from[i] = __shfl_sync(~0u, begin, slot / 2) + (slot % 2 ? x : 0);
       size[i] = slot % 2 ? y : x;
 #pragma unroll
-      for (int j = 0; j < 2; ++j)
+      for (int j = 0; j < kAtOnce; ++j)
         token[i][j] =
             lane + 32 * j < static_cast<int>(size[i]) ? notes_.tokens[slot][lane + 32 * j] : 0;
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j)
+      for (int j = 0; j < kAtOnce; ++j)
         if (token[i][j] > 0) s_.tokens[from[i] + lane + 32 * j] = token[i][j];
-      for (uint32_t k = lane + 64; k < size[i]; k += 32)
+      for (uint32_t k = lane + 32 * kAtOnce; k < size[i]; k += 32)
         s_.tokens[from[i] + k] = notes_.tokens[warp * kEach + i][k];
     }
     __syncthreads();

@@ -38,15 +38,7 @@ __device__ __forceinline__ int block_rank() {
   return 0;
 #endif
 }
-__device__ __forceinline__ int cluster_index() {
-#if __CUDA_ARCH__ >= 900
-  int n;
-  asm("mov.u32 %0, %%clusterid.x;" : "=r"(n));
-  return n;
-#else
-  return static_cast<int>(blockIdx.x);
-#endif
-}
+__device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / blocks(); }
 // Before the first word to a peer, it must be known to run: everyone arrives at the start.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
