@@ -35,7 +35,11 @@ std::vector<Backend> backends() {
     out.push_back({std::string("cpu_") + kIsaNames[static_cast<size_t>(isa)],
                    [isa] { return make_cpu_ops(CpuOptions{.threads = 1, .isa = isa}); }});
   }
-  if (num_cuda_devices() > 0) out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
+  if (num_cuda_devices() > 0) {
+    out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
+    out.push_back({"cuda_portable",
+                   [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
+  }
   return out;
 }
 

@@ -146,6 +146,7 @@ struct CudaOptions {
   bool graphs = true;                     // replay() records
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
+  bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too
 };
 // Throws LoadError where there is no such device, or CUDA is not built.
 std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);

@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
 #include <random>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "ops/ops.h"
@@ -12,6 +19,7 @@
 namespace skiff {
 namespace {
 
+constexpr int kRows = 256, kVocab = 152064;
 constexpr int kSets = 3;  // of logits, taken in turns: far more than the second-level cache
 constexpr int kRounds = 60;
 constexpr double kReadBandwidth = 4.5e12;  // of an H200, see docs/performance.md
@@ -22,12 +30,15 @@ struct Case {
   float temperature, top_p;
   int top_k;
 };
-constexpr Case kCases[] = {
-    {"greedy", 256, 152064, 0, 1, 0},       {"temperature", 256, 152064, 1, 1, 0},
-    {"top_p", 256, 152064, 0.8f, 0.95f, 0}, {"top_k, top_p", 256, 152064, 0.8f, 0.95f, 50},
-    {"top_p", 64, 152064, 0.8f, 0.95f, 0},  {"top_p", 32, 152064, 0.8f, 0.95f, 0},
-    {"top_p", 8, 152064, 0.8f, 0.95f, 0},   {"top_p", 1, 128256, 0.8f, 0.95f, 0},
-    {"greedy", 1, 128256, 0, 1, 0}};
+constexpr Case kCases[] = {{"greedy", kRows, kVocab, 0, 1, 0},
+                           {"temperature", kRows, kVocab, 1, 1, 0},
+                           {"top_p", kRows, kVocab, 0.8f, 0.95f, 0},
+                           {"top_k, top_p", kRows, kVocab, 0.8f, 0.95f, 50},
+                           {"top_p", 64, kVocab, 0.8f, 0.95f, 0},
+                           {"top_p", 32, kVocab, 0.8f, 0.95f, 0},
+                           {"top_p", 8, kVocab, 0.8f, 0.95f, 0},
+                           {"top_p", 1, 128256, 0.8f, 0.95f, 0},
+                           {"greedy", 1, 128256, 0, 1, 0}};
 
 struct TopCase {
   int rows, vocab, top;
@@ -39,16 +50,33 @@ struct Columns {
   std::vector<float> temperature, top_p, min_p;
   std::vector<int32_t> top_k;
   std::vector<int64_t> seed, draw;
-  explicit Columns(const Case& c) {
-    const auto n = static_cast<size_t>(c.rows);
-    temperature.assign(n, c.temperature);
-    top_p.assign(n, c.top_p);
-    min_p.assign(n, 0);
-    top_k.assign(n, c.top_k);
-    for (int r = 0; r < c.rows; ++r) seed.push_back(r * 7919);
-    draw.assign(n, 3);
+
+  void add(float t, float p, int k, float m) {
+    seed.push_back(static_cast<int64_t>(temperature.size()) * 7919);
+    draw.push_back(3);
+    temperature.push_back(t);
+    top_p.push_back(p);
+    min_p.push_back(m);
+    top_k.push_back(k);
   }
 };
+
+Columns columns_of(const Case& c) {
+  Columns out;
+  for (int r = 0; r < c.rows; ++r) out.add(c.temperature, c.top_p, c.top_k, 0);
+  return out;
+}
+
+// A row of each kind of draw, in turns.
+Columns all_kinds(int rows) {
+  constexpr float kTemperature[] = {0.8f, 0.3f, 1, 1.6f}, kMinP[] = {0, 0, 0.05f, 0.0005f};
+  constexpr float kTopP[] = {0.95f, 1, 0.5f, 0.05f, 0.999f, 0.9f, 0.99f};
+  constexpr int kTopK[] = {0, 0, 1, 50, 0, 1000, 5, 200, 0, 20, 300};
+  Columns out;
+  for (int r = 0; r < rows; ++r)
+    out.add(kTemperature[r % 4], kTopP[r % 7], kTopK[r % 11], kMinP[r / 4 % 4]);
+  return out;
+}
 
 template <class T>
 Tensor on_host(std::vector<T>& v) {
@@ -63,13 +91,80 @@ Tensor sent(Ops& ops, Tensor host, Buffer& memory) {
   return out;
 }
 
-// Enough for every case: each takes the front.
-std::vector<float> random_logits() {
-  std::mt19937 rng(5);
+// Rows of logits of one shape; every case takes the front.
+struct Shape {
+  const char* name;
+  std::function<void(std::mt19937&, float*, int)> fill;
+};
+
+void fill_normal(std::mt19937& rng, float* x, int n) {
   std::normal_distribution<float> normal(0, 2);
-  std::vector<float> values(static_cast<size_t>(kCases[0].rows) *
-                            static_cast<size_t>(kCases[0].vocab));
-  for (float& v : values) v = normal(rng);
+  for (int i = 0; i < n; ++i) x[i] = normal(rng);
+}
+// A function of the rank alone, the ranks dealt out at random.
+template <class F>
+void fill_ranks(std::mt19937& rng, float* x, int n, F logit) {
+  std::vector<int> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), rng);
+  for (int i = 0; i < n; ++i) x[order[static_cast<size_t>(i)]] = logit(static_cast<float>(i));
+}
+template <class F>
+void change(float* x, int n, F f) {
+  for (int i = 0; i < n; ++i) x[i] = f(x[i], i);
+}
+
+std::vector<Shape> shapes() {
+  return {
+      {"normal", fill_normal},
+      {"peaked",  // a few tokens hold most of the mass, as in trained models
+       [](std::mt19937& rng, float* x, int n) {
+         fill_ranks(rng, x, n, [](float rank) { return 18 - 2.2f * std::log(1 + rank); });
+         std::normal_distribution<float> normal(0, 0.5f);
+         change(x, n, [&](float v, int) { return v + normal(rng); });
+       }},
+      {"long tail",
+       [](std::mt19937& rng, float* x, int n) {
+         fill_ranks(rng, x, n, [](float rank) { return 9 - 1.05f * std::log(1 + rank); });
+       }},
+      {"one huge",
+       [](std::mt19937& rng, float* x, int n) {
+         fill_normal(rng, x, n);
+         x[static_cast<int>(rng()) & 0x7fff] = 70;
+       }},
+      {"bf16 values",  // ties everywhere
+       [](std::mt19937& rng, float* x, int n) {
+         fill_normal(rng, x, n);
+         change(x, n, [](float v, int) {
+           return std::bit_cast<float>(std::bit_cast<uint32_t>(v) & 0xffff0000u);
+         });
+       }},
+      {"masked",  // all but some tokens are impossible
+       [](std::mt19937& rng, float* x, int n) {
+         fill_normal(rng, x, n);
+         change(x, n, [&](float v, int) { return rng() % 300 ? -INFINITY : v; });
+       }},
+      {"all equal", [](std::mt19937&, float* x, int n) { std::fill(x, x + n, 1.25f); }},
+      {"two values",
+       [](std::mt19937& rng, float* x, int n) {
+         change(x, n, [&](float, int) { return rng() % 64 ? -1.5f : 4.0f; });
+       }},
+  };
+}
+
+std::vector<float> values_of(const Shape& shape, int rows) {
+  std::vector<float> values(static_cast<size_t>(rows) * kVocab);
+  std::vector<std::thread> workers;
+  const int count = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (int w = 0; w < count; ++w) {
+    workers.emplace_back([&, w] {
+      for (int r = w; r < rows; r += count) {
+        std::mt19937 rng(static_cast<unsigned>(r) * 7 + 5);
+        shape.fill(rng, values.data() + static_cast<size_t>(r) * kVocab, kVocab);
+      }
+    });
+  }
+  for (std::thread& w : workers) w.join();
   return values;
 }
 
@@ -84,12 +179,11 @@ double seconds_of(Ops& cuda, F operation) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kRounds;
 }
 
-void run(Ops& cuda, Ops& cpu, std::vector<float>& values, const Case& c) {
+void run(Ops& cuda, Ops& cpu, std::vector<float>& values, const Case& c, Columns params) {
   const Tensor host = host_tensor(values.data(), DType::kF32, {c.rows, c.vocab});
   Buffer sets[kSets], columns[6], ids_memory(cuda.device(), static_cast<size_t>(c.rows) * 4);
   Tensor logits[kSets];
   for (int i = 0; i < kSets; ++i) logits[i] = sent(cuda, host, sets[i]);
-  Columns params(c);
   const SampleBatch on_cpu{.temperature = on_host(params.temperature),
                            .top_p = on_host(params.top_p),
                            .min_p = on_host(params.min_p),
@@ -113,7 +207,7 @@ void run(Ops& cuda, Ops& cpu, std::vector<float>& values, const Case& c) {
   const double seconds = seconds_of(cuda, [&](int i) { cuda.sample(ids, logits[i], batch); });
   const double size = 4.0 * c.rows * c.vocab;
   fmt::print(
-      "{:<14} {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  {} of {} as on "
+      "{:<18} {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  {} of {} as on "
       "the CPU\n",
       c.name, c.rows, c.vocab, seconds * 1e6, size / seconds / 1e9,
       100 * size / seconds / kReadBandwidth, same, c.rows);
@@ -147,7 +241,8 @@ void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) 
       seconds_of(cuda, [&](int i) { cuda.logprobs(logprob, rank, ids, top, logits[i], picked); });
   const double size = 4.0 * c.rows * c.vocab;
   fmt::print(
-      "logprobs {:>2}    {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  {}\n",
+      "logprobs {:>2}        {:>4} x {:>6}  {:>8.1f} us  {:>7.1f} GB/s  {:>5.1f}% of one read;  "
+      "{}\n",
       c.top, c.rows, c.vocab, seconds * 1e6, size / seconds / 1e9,
       100 * size / seconds / kReadBandwidth,
       got == want && got_rank == want_rank ? "as on the CPU" : "NOT as on the CPU");
@@ -156,10 +251,27 @@ void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) 
 }  // namespace
 }  // namespace skiff
 
-int main() {
-  const auto cuda = skiff::make_cuda_ops({});
-  const auto cpu = skiff::make_cpu_ops(0);
-  std::vector<float> values = skiff::random_logits();
-  for (const auto& c : skiff::kCases) skiff::run(*cuda, *cpu, values, c);
-  for (const auto& c : skiff::kTopCases) skiff::run_top(*cuda, *cpu, values, c);
+// All shapes of rows, each with one kind of draw and with all kinds; the first one with the cases
+// above. "short": without the other shapes.
+int main(int argc, char** argv) {
+  using namespace skiff;
+  const auto cuda = make_cuda_ops({});
+  const auto cpu = make_cpu_ops(0);
+  const bool brief = argc > 1 && std::string_view(argv[1]) == "short";
+  bool first = true;
+  for (const Shape& shape : shapes()) {
+    std::vector<float> values = values_of(shape, kRows);
+    fmt::print("{}\n", shape.name);
+    if (first) {
+      for (const auto& c : kCases) run(*cuda, *cpu, values, c, columns_of(c));
+      for (const auto& c : kTopCases) run_top(*cuda, *cpu, values, c);
+    } else {
+      const Case c{"top_p", kRows, kVocab, 0.8f, 0.95f, 0};
+      run(*cuda, *cpu, values, c, columns_of(c));
+    }
+    const Case mixed{.name = "all kinds", .rows = kRows, .vocab = kVocab};
+    run(*cuda, *cpu, values, mixed, all_kinds(kRows));
+    first = false;
+    if (brief) break;
+  }
 }

@@ -6,7 +6,6 @@
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/rows/rows.h"
-#include "ops/cuda/sampling/sampling.h"
 #include "tensor/device_memory.h"
 
 namespace skiff {
@@ -67,10 +66,13 @@ CudaOps::CudaOps(const CudaOptions& options)
       device_{Device::kCuda, static_cast<int8_t>(options.device)},
       stream_(options.device),
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
-      products_(scratch_.data(), scratch_.size()),
+      products_(scratch_.data(), scratch_.size(), options.portable),
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
-      attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get()) {}
+      attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
+                 options.portable),
+      notes_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
+      sampling_(notes_.data(), options.portable) {}
 
 void CudaOps::done() {
   if (options_.synchronous) check(cudaStreamSynchronize(stream_.get()), "waiting for an operation");
@@ -267,13 +269,14 @@ void CudaOps::edit_logits(Tensor logits, const LogitEdits& edits) {
 }
 
 void CudaOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
-  cuda::sample(out_ids, logits, batch, stream_.get());
+  sampling_.sample(out_ids, logits, batch, stream_.get());
   done();
 }
 
 void CudaOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
                        Tensor top_logprobs, Tensor logits, Tensor chosen) {
-  cuda::logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen, stream_.get());
+  sampling_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen,
+                     stream_.get());
   done();
 }
 

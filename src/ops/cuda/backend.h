@@ -6,6 +6,7 @@
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
 
@@ -65,7 +66,9 @@ class CudaOps final : public Ops {
   DenseProducts products_;
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
-  std::vector<Parcel> parcels_;                  // of the step that begins
+  std::vector<Parcel> parcels_;  // of the step that begins
+  Buffer notes_;                 // of sampling
+  Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   bool rehearsing_ = false;
   const int32_t* live_ = nullptr;  // how many rows of this step are no padding

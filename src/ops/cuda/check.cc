@@ -31,4 +31,11 @@ void check(cudaError_t error, const char* doing) {
                                 cudaGetErrorString(error)));
 }
 
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  check(cudaGetDevice(&device), "asking which device is current");
+  check(cudaDeviceGetAttribute(&value, which, device), "asking for a device attribute");
+  return value;
+}
+
 }  // namespace skiff::cuda

@@ -17,4 +17,6 @@ class DeviceError : public std::runtime_error {
 // device is out of memory, OutOfDeviceMemory (tensor/device_memory.h).
 void check(cudaError_t error, const char* doing);
 
+int attribute(cudaDeviceAttr which);  // of the current device
+
 }  // namespace skiff::cuda

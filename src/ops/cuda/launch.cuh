@@ -1,6 +1,6 @@
 // ops/cuda/launch.cuh -- starting kernels, and the two calls by which neighbours overlap.
 //
-// Every kernel here is launched with programmatic dependent launch: its blocks may start while the
+// Every kernel here is launched with programmatic dependent launch (on Hopper and later): its blocks may start while the
 // kernel before it drains. So every thread that reads or writes what another kernel touches calls
 // wait_for_previous() first (weights, which nobody writes, may be fetched before it), and every
 // kernel calls it somewhere, even if it needs nothing: the guarantee is handed on from kernel to
@@ -27,20 +27,31 @@ struct Launch {
   unsigned cluster = 1;  // blocks along x that share a cluster
 };
 
+// Devices before Hopper know nothing of it: there, kernels follow each other.
+inline bool kernels_overlap() {
+  static const bool overlap = attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
+  return overlap;
+}
+
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const Launch& how, A&&... args) {
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {how.cluster, 1, 1};
+  unsigned n = 0;
+  if (kernels_overlap()) {
+    attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[n++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (how.cluster > 1) {
+    attributes[n].id = cudaLaunchAttributeClusterDimension;
+    attributes[n++].val.clusterDim = {how.cluster, 1, 1};
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = how.grid;
   config.blockDim = how.block;
   config.dynamicSmemBytes = how.shared;
   config.stream = how.stream;
   config.attrs = attributes;
-  config.numAttrs = how.cluster > 1 ? 2 : 1;
+  config.numAttrs = n;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 }
 

@@ -15,13 +15,6 @@ namespace {
 
 constexpr size_t kMaxShapes = 8;  // kinds of layers
 
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  check(cudaDeviceGetAttribute(&value, which, device), "asking what the device is");
-  return value;
-}
-
 PlanLayout layout_for(const Attention::Limits& limits) {
   return plan_layout(decode_blocks_per_processor(64) * attribute(cudaDevAttrMultiProcessorCount),
                      limits.max_seqs, limits.max_tokens);
@@ -80,10 +73,10 @@ Attention::Bytes Attention::bytes(const Limits& limits) {
 }
 
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
-                     cudaStream_t stream)
+                     cudaStream_t stream, bool portable)
     : layout_(layout_for(limits)),
       processors_(attribute(cudaDevAttrMultiProcessorCount)),
-      hopper_(attribute(cudaDevAttrComputeCapabilityMajor) == 9),
+      hopper_(!portable && attribute(cudaDevAttrComputeCapabilityMajor) == 9),
       parts_(device),
       plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
       pinned_(pinned),

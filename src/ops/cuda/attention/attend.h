@@ -38,8 +38,10 @@ class Attention {
   };
   static Bytes bytes(const Limits& limits);
 
-  // Any contents will do; the memory must outlive the object.
-  Attention(const Limits& limits, std::byte* device, std::byte* pinned, cudaStream_t stream);
+  // Any contents will do; the memory must outlive the object. `portable`: as on a device before
+  // Hopper.
+  Attention(const Limits& limits, std::byte* device, std::byte* pinned, cudaStream_t stream,
+            bool portable = false);
   ~Attention();
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;

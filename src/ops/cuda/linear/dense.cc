@@ -18,7 +18,8 @@ size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
          static_cast<size_t>(max_rows * max_biased_out) * sizeof(float);
 }
 
-DenseProducts::DenseProducts(void* scratch, size_t bytes) : streamed_(scratch) {
+DenseProducts::DenseProducts(void* scratch, size_t bytes, bool portable)
+    : streamed_(scratch, portable) {
   const size_t before = StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes;
   SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
   library_scratch_ = static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes();

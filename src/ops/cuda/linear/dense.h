@@ -14,8 +14,8 @@ class DenseProducts {
   // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight
   // of up to max_biased_out outputs that has a bias.
   static size_t scratch_bytes(int64_t max_rows, int64_t max_biased_out);
-  // `scratch` must outlive this and be used in one stream only.
-  DenseProducts(void* scratch, size_t bytes);
+  // `scratch` must outlive this and be used in one stream only. `portable`: without streamed().
+  DenseProducts(void* scratch, size_t bytes, bool portable = false);
 
   void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   // The sums of product() before they meet the bias, where that is a step of its own and out is not

@@ -21,13 +21,6 @@ void for_each_kernel(F f) {
   f(stream_kernel<256, false>, 256, false), f(stream_kernel<256, true>, 256, true);
 }
 
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  check(cudaGetDevice(&device), "asking for the device");
-  check(cudaDeviceGetAttribute(&value, which, device), "asking what the device has");
-  return value;
-}
-
 bool on_16_bytes(const Tensor& t) {
   const auto element = static_cast<int64_t>(bytes(t.dtype));
   return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride * element % 16 == 0;
@@ -51,9 +44,9 @@ struct StreamedProducts::Call {
   bool list_follows = false;  // the next kernel reads the list of jobs before it waits
 };
 
-StreamedProducts::StreamedProducts(void* workspace) : workspace_(workspace) {
+StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(workspace) {
   multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMostMultiprocessors);
-  hopper_ = attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+  hopper_ = !portable && attribute(cudaDevAttrComputeCapabilityMajor) == 9;
   if (!hopper_) return;
   cudaDriverEntryPointQueryResult found = {};
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode_, 12000,

@@ -23,8 +23,8 @@ class StreamedProducts {
  public:
   // `workspace`: workspace_bytes() on the current device, which must outlive this; products that
   // use it must follow each other in one stream. Throws DeviceError where the driver cannot
-  // describe tensors.
-  explicit StreamedProducts(void* workspace);
+  // describe tensors. `portable`: takes nothing, as on a device before Hopper.
+  StreamedProducts(void* workspace, bool portable);
   static size_t workspace_bytes();
 
   // Whether a product can be done here: bf16 times bf16 on Hopper, rows of x and w on 16 bytes, and

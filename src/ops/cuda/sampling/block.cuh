@@ -7,7 +7,7 @@
 
 namespace skiff::cuda {
 
-constexpr int kThreads = 512;  // of every block here
+constexpr int kThreads = 512;  // of a block, where nothing else is said
 constexpr int kWarps = kThreads / 32;
 constexpr float kNever = -__builtin_huge_valf();
 
@@ -20,8 +20,9 @@ __device__ __forceinline__ uint32_t key(float x) {
 }
 
 // Combines a value of each thread with an associative, commutative f.
-template <class T, class F>
+template <int kN = kThreads, class T, class F>
 __device__ T reduce(T x, F f) {
+  constexpr int kWarps = kN / 32;
   __shared__ T partial[kWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
@@ -35,9 +36,9 @@ __device__ T reduce(T x, F f) {
   return x;
 }
 
-template <class T>
+template <int kN = kThreads, class T>
 __device__ T sum(T x) {
-  return reduce(x, [](T a, T b) { return a + b; });
+  return reduce<kN>(x, [](T a, T b) { return a + b; });
 }
 
 // The sum of x over all threads before this one.
@@ -66,6 +67,57 @@ __device__ T sum_before(T x) {
   }
   __syncthreads();
   return totals[warp] + upto - x;
+}
+
+// Of a warp; each x below 2^50.
+__device__ __forceinline__ uint64_t warp_sum(uint64_t x) {
+  constexpr int kHalf = 25;
+  const auto low = static_cast<uint32_t>(x & ((1u << kHalf) - 1));
+  const auto high = static_cast<uint32_t>(x >> kHalf);
+  return (uint64_t{__reduce_add_sync(~0u, high)} << kHalf) + __reduce_add_sync(~0u, low);
+}
+
+// x become their sums over the threads before this one, total those over all threads; the order of
+// additions is always the same. One barrier; another must come before the next call.
+template <int kThreads, class T, int kN>
+__device__ __forceinline__ void sums_before(T (&x)[kN], T (&total)[kN]) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ T totals[kN][kWarps];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    T upto = x[n];
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const T other = __shfl_up_sync(~0u, upto, step);
+      if (lane >= step) upto += other;
+    }
+    if (lane == 31) totals[n][warp] = upto;
+    x[n] = __shfl_up_sync(~0u, upto, 1);
+    if (lane == 0) x[n] = 0;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    total[n] = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      if (w == warp) x[n] += total[n];
+      total[n] += totals[n][w];
+    }
+  }
+}
+
+// atomicAdd where `in`, else 0; the compiler would jump around it.
+__device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) {
+  uint32_t before;
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&word));
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; @p atom.shared.add.u32 %0, [%1], %2; }"
+      : "=r"(before)
+      : "r"(at), "r"(n), "r"(static_cast<uint32_t>(in))
+      : "memory");
+  return before;
 }
 
 // The best logit and the first token that has it, as one number that orders like them.

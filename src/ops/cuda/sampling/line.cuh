@@ -1,36 +1,15 @@
 // ops/cuda/sampling/line.cuh -- tokens of a row on the line of falling probability: a histogram of
 // them over a cluster of blocks, and the bin in which a place on the line falls.
 #pragma once
-#include "ops/cuda/sampling/row.cuh"
+#include "ops/cuda/sampling/draw.cuh"
 #include "ops/cuda/sampling/weight.cuh"
 
 namespace skiff::cuda {
 
 constexpr int kListed = 640;                                // tokens that are ranked at once
 constexpr int kSought = 3;                                  // goals that are looked for in one go
-constexpr int kOwnBins = kBins / kBlocks;                   // that a block adds up for all
 constexpr int kMyBins = (kBins + kThreads - 1) / kThreads;  // of a thread, neighbours
-static_assert(kBins % kBlocks == 0 && kBins % kMyBins == 0 && kOwnBins <= kThreads);
-
-// How much lies ahead of something on the line.
-struct Ahead {
-  uint32_t count = 0;
-  uint64_t mass = 0;
-};
-
-// Reached by the first token at which `count` tokens or `mass` have been passed, it included; with
-// `beyond`, mass must be passed and not only be reached.
-struct Goal {
-  uint32_t count;
-  uint64_t mass;
-  bool beyond;
-  __device__ bool reached(const Ahead& a) const {
-    return a.count >= count || (beyond ? a.mass > mass : a.mass >= mass);
-  }
-  __device__ bool between(const Ahead& before, const Ahead& after) const {
-    return reached(after) && !reached(before);
-  }
-};
+static_assert(kBins % kBlocks == 0 && kBins % kMyBins == 0);
 
 // The bin in which a goal is reached, -1 for none, and what lies ahead of the bin.
 struct Found {
@@ -88,18 +67,6 @@ __device__ inline void clear(Counts& c) {
   __syncthreads();
 }
 
-// atomicAdd where `in`, else 0; the compiler would jump around it.
-__device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) {
-  uint32_t before;
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&word));
-  asm volatile(
-      "{ .reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; @p atom.shared.add.u32 %0, [%1], %2; }"
-      : "=r"(before)
-      : "r"(at), "r"(n), "r"(static_cast<uint32_t>(in))
-      : "memory");
-  return before;
-}
-
 // Adds n tokens, those with in[i]; the additions are under way together.
 template <int kN>
 __device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], const int (&bin)[kN],
@@ -122,22 +89,23 @@ __device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], cons
 }
 
 // The blocks' counts become mass and count of the row in every block. step(bin): as step_of.
-template <class F>
+template <bool kHeld, class F>
 __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
-  const int bin = block_rank() * kOwnBins + static_cast<int>(threadIdx.x);
-  if (static_cast<int>(threadIdx.x) < kOwnBins) {
+  const int own = kBins / blocks_of<kHeld>();
+  for (int i = static_cast<int>(threadIdx.x); i < own; i += kThreads) {
+    const int bin = block_rank() * own + i;
     uint64_t mass = 0;
     uint32_t count = 0;
 #pragma unroll
-    for (int p = 0; p < kBlocks; ++p) {
+    for (int p = 0; p < blocks_of<kHeld>(); ++p) {
       const Counts& c = of_peer(s.counts, p);
       mass += uint64_t{c.high[bin]} << 32 | c.low[bin];
       if (counted) count += c.count[bin];
     }
     mass <<= step(bin);
 #pragma unroll
-    for (int p = 0; p < kBlocks; ++p) {
+    for (int p = 0; p < blocks_of<kHeld>(); ++p) {
       of_peer(s.mass[bin], p) = mass;
       if (counted) of_peer(s.count[bin], p) = count;
     }

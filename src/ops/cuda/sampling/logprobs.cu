@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
   cluster_arrive();
   wait_for_previous();
   let_next_start();
-  const int64_t r = blockIdx.x / kBlocks;
+  const int64_t r = cluster_index();
   const float* row = logits.data + r * logits.stride;
   const float mine = sane(row[args.chosen[r]]);
   const Piece<kHeld> piece(row, logits.vocab, reinterpret_cast<float*>(memory + sizeof(Shared)));
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
 
   double norm = 0;
   uint32_t rank = 1;
-  for (int p = 0; p < kBlocks; ++p) {
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) {
     norm += s.weight[p];
     rank += s.better[p];
   }
@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
     args.chosen_rank[r] = static_cast<int32_t>(rank);
   }
   const int t = static_cast<int>(threadIdx.x);
-  if (t >= kBlocks * n || s.top[t] == 0) return;
+  if (t >= blocks_of<kHeld>() * n || s.top[t] == 0) return;
   int place = 0;
-  for (int i = 0; i < kBlocks * n; ++i) place += s.top[i] > s.top[t];
+  for (int i = 0; i < blocks_of<kHeld>() * n; ++i) place += s.top[i] > s.top[t];
   if (place >= n) return;
   args.top_ids[r * n + place] = id_of(s.top[t]);
   args.top_logprobs[r * n + place] = logprob(logit_of(s.top[t]));
@@ -85,16 +85,18 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
 
 }  // namespace
 
-void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, cudaStream_t stream) {
-  const bool held = sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
+void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, bool clusters,
+                    cudaStream_t stream) {
+  const bool held = clusters && sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
   const auto kernel = held ? logprobs_kernel<true> : logprobs_kernel<false>;
-  allow_shared(kernel, kMostShared);
+  if (held) allow_shared(kernel, kMostShared);
+  const unsigned each = clusters ? kBlocks : 1;
   launch(kernel,
-         {.grid = dim3(static_cast<unsigned>(logits.rows) * kBlocks),
+         {.grid = dim3(static_cast<unsigned>(logits.rows) * each),
           .block = dim3(kThreads),
           .shared = sizeof(Shared) + (held ? piece_bytes(logits.vocab) : 0),
           .stream = stream,
-          .cluster = kBlocks},
+          .cluster = each},
          logits, args);
   if (args.top > kFew) start_places(logits, args, stream);
 }

@@ -31,15 +31,16 @@ __device__ uint32_t list(const Line<kHeld>& line, F holds) {
   cluster_sync();
   uint32_t n = 0;
 #pragma unroll
-  for (int p = 0; p < kBlocks; ++p) n += of_peer(s.listed, p);
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) n += of_peer(s.listed, p);
   return n;
 }
 
 // Everyone's lists, at most kListed together, in every block.
-__device__ inline void gather(Shared& s, const Scale& scale) {
+template <bool kHeld>
+__device__ void gather(Shared& s, const Scale& scale) {
   uint32_t end[kBlocks], n = 0;
 #pragma unroll
-  for (int p = 0; p < kBlocks; ++p) end[p] = n += of_peer(s.listed, p);
+  for (int p = 0; p < kBlocks; ++p) end[p] = n += p < blocks_of<kHeld>() ? of_peer(s.listed, p) : 0;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
     int from = 0;
     uint32_t begin = 0;
@@ -56,16 +57,17 @@ __device__ inline void gather(Shared& s, const Scale& scale) {
   __syncthreads();
 }
 
-__device__ inline void tell(Shared& s, const Place& place) {
-  for (int p = 0; p < kBlocks; ++p) of_peer(s.place, p) = place;
+template <bool kHeld>
+__device__ void tell(Shared& s, const Place& place) {
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) of_peer(s.place, p) = place;
 }
 
 // f(index, what of the list is better) for all n tokens of a list, each in one lane of
 // the cluster: blocks and warps share them out, and a warp adds up what is better than its token.
-template <class F>
+template <bool kHeld, class F>
 __device__ void rank_list(const Lists& lists, int n, F f) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  for (int i = block_rank() + kBlocks * warp; i < n; i += kBlocks * kWarps) {
+  for (int i = block_rank() + blocks_of<kHeld>() * warp; i < n; i += blocks_of<kHeld>() * kWarps) {
     const uint64_t mine = lists.all[i];
     Ahead before;
     for (int j = lane; j < n; j += 32) {
@@ -83,15 +85,16 @@ __device__ void rank_list(const Lists& lists, int n, F f) {
 }
 
 // Among few tokens.
-__device__ inline Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, Ahead ahead,
-                                      int n) {
-  gather(s, scale);
-  rank_list(s.lists, n, [&](int i, Ahead before) {
+template <bool kHeld>
+__device__ Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, Ahead ahead,
+                               int n) {
+  gather<kHeld>(s, scale);
+  rank_list<kHeld>(s.lists, n, [&](int i, Ahead before) {
     before.count += ahead.count;
     before.mass += ahead.mass;
     const uint64_t weight = s.lists.weight[i];
     if (goal.between(before, {before.count + 1, before.mass + weight}))
-      tell(s, {id_of(s.lists.all[i]), before, weight, false});
+      tell<kHeld>(s, {id_of(s.lists.all[i]), before, weight, false});
   });
   cluster_sync();
   return s.place;
@@ -123,7 +126,7 @@ __device__ Place place_in_ties(const Line<kHeld>& line, const Range& range, cons
   if (seen <= low && low < seen + mine) {
     line.piece.each_of_run([&](int id, float v) {
       if (v == value && seen++ == low)
-        tell(s, {id, {ahead.count + low, ahead.mass + low * weight}, weight, false});
+        tell<kHeld>(s, {id, {ahead.count + low, ahead.mass + low * weight}, weight, false});
     });
   }
   cluster_sync();
@@ -147,7 +150,7 @@ __device__ void tighten(const Line<kHeld>& line, Range& range) {
   cluster_sync();
   range.low = s.least[0];
   range.high = s.greatest[0];
-  for (int p = 1; p < kBlocks; ++p) {
+  for (int p = 1; p < blocks_of<kHeld>(); ++p) {
     range.low = min(range.low, s.least[p]);
     range.high = max(range.high, s.greatest[p]);
   }
@@ -165,7 +168,7 @@ __device__ void split(const Line<kHeld>& line, Range& range, const Goal& goal, A
     const uint32_t steps[] = {line.scale.weight(v).steps};
     count_into(s.counts, in, part, steps, line.counted);
   });
-  merge(s, line.counted, [&](int) { return step_of(range.bin); });
+  merge<kHeld>(s, line.counted, [&](int) { return step_of(range.bin); });
   const Found found = find_bin(s, line.counted, goal, ahead);
   const auto part = static_cast<uint32_t>(found.bin);
   ahead = found.ahead;
@@ -183,7 +186,7 @@ __device__ __noinline__ Place place(Line<kHeld> line, Found in, Goal goal) {
     const uint32_t n = list(line, [&](float v) { return range.holds(line.scale, v); });
     Place found;
     if (n <= kListed) {
-      found = place_in_list(line.s, line.scale, goal, ahead, static_cast<int>(n));
+      found = place_in_list<kHeld>(line.s, line.scale, goal, ahead, static_cast<int>(n));
     } else {
       tighten(line, range);
       if (range.low < range.high) {

@@ -9,16 +9,48 @@
 
 namespace skiff::cuda {
 
-constexpr int kBlocks = 8;                  // of a cluster: one row
+constexpr int kBlocks = 8;                  // of a cluster that holds a row
+constexpr int kVector = 4;                  // logits that are read together
 constexpr size_t kMostShared = 220 * 1024;  // that a block may ask for, with room for its own
 
-__device__ __forceinline__ int block_rank() { return static_cast<int>(blockIdx.x) % kBlocks; }
+// Of this cluster: kBlocks, or one, which works alone, where devices have no clusters.
+__device__ __forceinline__ int blocks() {
+#if __CUDA_ARCH__ >= 900
+  int n;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
+  return n;
+#else
+  return 1;
+#endif
+}
+// Rows are held by kBlocks only.
+template <bool kHeld>
+__device__ __forceinline__ int blocks_of() {
+  return kHeld ? kBlocks : blocks();
+}
+// This block's place in its cluster, and its cluster's in the grid.
+__device__ __forceinline__ int block_rank() {
+#if __CUDA_ARCH__ >= 900
+  int n;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+  return n;
+#else
+  return 0;
+#endif
+}
+__device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / blocks(); }
 // Before the first word to a peer, it must be known to run: everyone arrives at the start.
 __device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
 }
 __device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+  __syncthreads();
+#endif
 }
 __device__ __forceinline__ void cluster_sync() {
   cluster_arrive();
@@ -27,41 +59,54 @@ __device__ __forceinline__ void cluster_sync() {
 // The same object in the shared memory of another block of the cluster.
 template <class T>
 __device__ __forceinline__ T& of_peer(T& mine, int rank) {
+#if __CUDA_ARCH__ >= 900
   return *cooperative_groups::this_cluster().map_shared_rank(&mine, static_cast<unsigned>(rank));
+#else
+  return mine;
+#endif
 }
 // Tells all blocks this block's value; they have it after the next cluster_sync().
 template <class T>
 __device__ __forceinline__ void tell_all(T (&values)[kBlocks], T mine) {
-  if (threadIdx.x < kBlocks) of_peer(values[block_rank()], static_cast<int>(threadIdx.x)) = mine;
+  if (static_cast<int>(threadIdx.x) < blocks())
+    of_peer(values[block_rank()], static_cast<int>(threadIdx.x)) = mine;
 }
 
 // Tokens a block holds; a multiple of four, so that all pieces of a row are aligned alike.
-__host__ __device__ constexpr int piece_size(int vocab) {
-  return (vocab + 4 * kBlocks - 1) / (4 * kBlocks) * 4;
+__host__ __device__ constexpr int piece_size(int vocab, int pieces = kBlocks) {
+  return (vocab + 4 * pieces - 1) / (4 * pieces) * 4;
 }
 constexpr size_t piece_bytes(int vocab) {
   return (static_cast<size_t>(piece_size(vocab)) + 8) * sizeof(float);
 }
 
-// A block's piece of a row, in vectors of four that are aligned in device memory; kNever stands
-// where the piece has no token. Not kHeld: too large for shared memory, read where it is.
-template <bool kHeld>
+// A block's piece of a row, in vectors of four; kNever stands where the piece has no token. Not
+// kHeld: too large for shared memory, read where it is, and vectors are those aligned in device
+// memory. Held, token i of a piece is in vector i / 4 wherever the row lies: which thread sees it
+// depends on the vocabulary alone.
+template <bool kHeld, int kN = kThreads>
 class Piece {
  public:
   // All threads; memory holds piece_bytes(vocab), aligned to 16. Copying only starts.
   __device__ Piece(const float* row, int vocab, float* memory) : memory_(memory) {
-    const int begin = min(vocab, block_rank() * piece_size(vocab));
+    const int size = piece_size(vocab, blocks_of<kHeld>());
+    const int begin = min(vocab, block_rank() * size);
     from_ = row + begin;
-    count_ = min(vocab, begin + piece_size(vocab)) - begin;
-    head_ = static_cast<int>(reinterpret_cast<uintptr_t>(from_) / sizeof(float) % 4);
+    count_ = min(vocab, begin + size) - begin;
+    const auto head = static_cast<int>(reinterpret_cast<uintptr_t>(from_) / sizeof(float) % 4);
+    aligned_ = head == 0;
+    head_ = kHeld ? 0 : head;
     first_id_ = begin - head_;
     vectors_ = (head_ + count_ + 3) / 4;
     if (kHeld) hold();
   }
 
-  // Must be called before the piece is gone through.
+  // What this thread copied has arrived: all that each_vector and each_held give it of a held
+  // piece.
+  __device__ void wait_own() const { asm volatile("cp.async.wait_all;" ::: "memory"); }
+  // Must be called before the piece is gone through in any other way.
   __device__ void wait() const {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    wait_own();
     __syncthreads();
   }
 
@@ -69,7 +114,7 @@ class Piece {
   template <class F>
   __device__ __forceinline__ void each_vector(F f) const {
 #pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x); i < vectors_; i += kThreads)
+    for (int i = static_cast<int>(threadIdx.x); i < vectors_; i += kN)
       f(first_id_ + 4 * i, kHeld ? reinterpret_cast<const float4*>(memory_)[i] : read(i));
   }
   // f(id, logit); ids outside the vocabulary come with kNever.
@@ -85,11 +130,36 @@ class Piece {
   // f(id, logit) for a run of tokens with rising ids; runs rise with the threads.
   template <class F>
   __device__ void each_of_run(F f) const {
-    const int run = (count_ + kThreads - 1) / kThreads;
+    const int run = (count_ + kN - 1) / kN;
     const int begin = min(count_, run * static_cast<int>(threadIdx.x));
     for (int i = begin; i < min(count_, begin + run); ++i)
       f(first_id_ + head_ + i, kHeld ? memory_[head_ + i] : from_[i]);
   }
+
+  __device__ int vectors() const { return vectors_; }
+  // Of pieces that are held.
+  // f(index of the first, the four logits) as above.
+  template <class F>
+  __device__ __forceinline__ void each_held(F f) const {
+    int i = static_cast<int>(threadIdx.x);
+    if (i >= vectors_) return;
+    float4 coming = vector(i);  // while the one before is worked on
+#pragma unroll 4
+    for (;;) {
+      const float4 v = coming;
+      const int at = 4 * i;
+      i += kN;
+      const bool more = i < vectors_;
+      if (more) coming = vector(i);
+      f(at, v);
+      if (!more) return;
+    }
+  }
+  __device__ __forceinline__ float4 vector(int i) const {
+    return reinterpret_cast<const float4*>(memory_)[i];
+  }
+  __device__ __forceinline__ float logit(int i) const { return memory_[i]; }
+  __device__ __forceinline__ int id(int i) const { return first_id_ + i; }
 
   __device__ bool has(int id) const {
     return static_cast<unsigned>(id - first_id_ - head_) < static_cast<unsigned>(count_);
@@ -104,15 +174,29 @@ class Piece {
     if (whole(i)) return *reinterpret_cast<const float4*>(from_ + (4 * i - head_));
     return {element(4 * i), element(4 * i + 1), element(4 * i + 2), element(4 * i + 3)};
   }
+  template <int kBytes>
+  __device__ __forceinline__ void copy(int at) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(memory_ + at));
+    if constexpr (kBytes == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from_ + at)
+                   : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from_ + at)
+                   : "memory");
+    }
+  }
   __device__ void hold() {
-    for (int i = static_cast<int>(threadIdx.x); i < vectors_; i += kThreads) {
-      if (whole(i)) {
-        const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(memory_ + 4 * i));
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
-                     "l"(from_ + (4 * i - head_))
-                     : "memory");
-      } else {
-        reinterpret_cast<float4*>(memory_)[i] = read(i);
+    for (int i = static_cast<int>(threadIdx.x); i < vectors_; i += kN) {
+      if (aligned_ && 4 * i + 4 <= count_) {
+        copy<16>(4 * i);
+        continue;
+      }
+      for (int at = 4 * i; at < 4 * i + 4; ++at) {
+        if (at < count_) {
+          copy<4>(at);
+        } else {
+          memory_[at] = kNever;
+        }
       }
     }
   }
@@ -120,20 +204,28 @@ class Piece {
   const float* from_;
   float* memory_;
   int first_id_, head_, count_, vectors_;
+  bool aligned_;
 };
 
-// The best logit of the row, NaN passed over; bests become those of all blocks. The first thing
-// that is said in a cluster, after everyone's cluster_arrive().
-template <bool kHeld>
-__device__ float best_of(const Piece<kHeld>& piece, float (&bests)[kBlocks]) {
+// The best of this thread's logits, NaN passed over.
+template <bool kHeld, int kN>
+__device__ float best_of_thread(const Piece<kHeld, kN>& piece) {
   float best = kNever;
   piece.each_vector(
       [&](int, float4 v) { best = fmaxf(fmaxf(best, fmaxf(v.x, v.y)), fmaxf(v.z, v.w)); });
-  best = reduce(best, [](float a, float b) { return fmaxf(a, b); });
+  return best;
+}
+
+// That of the row; bests become those of all blocks. The first thing that is said in a cluster,
+// after everyone's cluster_arrive().
+template <bool kHeld, int kN>
+__device__ float best_of(const Piece<kHeld, kN>& piece, float (&bests)[kBlocks]) {
+  float best = best_of_thread(piece);
+  best = reduce<kN>(best, [](float a, float b) { return fmaxf(a, b); });
   cluster_wait();
   tell_all(bests, best);
   cluster_sync();
-  for (int p = 0; p < kBlocks; ++p) best = fmaxf(best, bests[p]);
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) best = fmaxf(best, bests[p]);
   return best;
 }
 

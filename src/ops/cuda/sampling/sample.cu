@@ -1,213 +1,160 @@
-// Drawing without a sort. A cluster of blocks holds a row. Its tokens fall into bins by how far
-// below the best they are, and each bin adds up their weights, in whole units so that the order of
-// additions does not show. Where the kept tokens end, and where the drawn one is, are places on the
-// line of falling probability: prefix sums over the bins find the bin of a place, whose tokens are
-// then ranked.
+#include <algorithm>
+
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/sampling/kernels.h"
-#include "ops/cuda/sampling/place.cuh"
+#include "ops/cuda/sampling/choose.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-// The finalizer of SplitMix64 and the draw of ops/uniform.cc.
-__device__ uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-  return x ^ x >> 31;
-}
-__device__ double uniform_draw(uint64_t seed, uint64_t draw) {
-  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;
-  return static_cast<double>(mix(mix(seed + kGolden) + kGolden * (draw + 1)) >> 11) * 0x1p-53;
-}
+constexpr int kPlans = 16;  // rows of a cluster that are looked at ahead
 
-// The first block that has the best finds its first token.
-template <bool kHeld>
-__device__ void take_first(int32_t* out, const Piece<kHeld>& piece, const Shared& s, float best) {
-  for (int p = 0; p < block_rank(); ++p)
-    if (s.best[p] == best) return;
-  if (s.best[block_rank()] != best) return;
-  uint32_t first = ~0u;
-  piece.each([&](int id, float v) {
-    if (v == best) first = min(first, static_cast<uint32_t>(id));
-  });
-  first = reduce(first, [](uint32_t a, uint32_t b) { return min(a, b); });
-  if (threadIdx.x == 0) *out = best == kNever ? 0 : static_cast<int32_t>(first);
-}
-
-// Into the block's counts; returns the weight of tokens that are dropped.
-template <bool kDrops, bool kHeld>
-__device__ uint64_t count_piece(const Line<kHeld>& line) {
-  const Scale& scale = line.scale;
-  uint64_t dropped = 0;
-  line.piece.each_vector([&](int, float4 four) {
-    const float v[] = {four.x, four.y, four.z, four.w};
-    bool in[4];
-    int bin[4];
-    uint32_t steps[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const Weight w = scale.weight(v[i]);  // nonsense where out of reach
-      in[i] = scale.reaches(v[i]);
-      bin[i] = w.bin;
-      steps[i] = w.steps;
-      if (!kDrops || scale.keeps(v[i])) continue;
-      if (in[i]) dropped += w.units();
-      in[i] = false;
-    }
-    count_into(line.s.counts, in, bin, steps, line.counted);
-  });
-  return dropped;
-}
-
-// The row's histogram; returns the weight of tokens that min_p drops: it counts for top_p all the
-// same.
-template <bool kHeld>
-__device__ uint64_t spread(const Line<kHeld>& line) {
-  Shared& s = line.s;
-  const bool drops = line.scale.drops();
-  uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
-  if (drops) tell_all(s.dropped, sum(dropped));
-  merge(s, line.counted, step_of);
-  if (!drops) return 0;
-  dropped = 0;
-  for (int p = 0; p < kBlocks; ++p) dropped += s.dropped[p];
-  return dropped;
-}
-
-// Where the kept tokens end, and from what total mass which mass is drawn.
-struct Goals {
-  Goal cut;
-  double uniform;
-  __device__ Goals(float top_p, int top_k, double u, uint64_t total_mass) : uniform(u) {
-    const double all = static_cast<double>(total_mass);
-    cut = {
-        .count = top_k > 0 ? static_cast<uint32_t>(top_k) : ~0u,
-        .mass = top_p < 1 ? static_cast<uint64_t>(ceil(static_cast<double>(top_p) * all)) : ~0ull,
-        .beyond = false};
-  }
-  __device__ Goal drawn(uint64_t mass) const {
-    return {.count = ~0u,
-            .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
-            .beyond = true};
-  }
+// What blocks of a cluster tell each other, and what must outlive a row. Where a block may run
+// ahead of another by a row, things take turns.
+struct alignas(16) Memory {
+  uint64_t mass[kSlots];
+  uint32_t best[2][kSlots];  // keys
+  Sample sample[2];
+  Plan plans[kPlans];
+  Queues queues;
 };
 
-// One place after the other: where lists are too short for both.
-template <bool kHeld>
-__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, uint64_t mass) {
-  if (cut.bin >= 0) {
-    const Place last = place(line, cut, goals.cut);
-    mass = last.ahead.mass + last.weight;
-    if (last.split_up) {
-      clear(line.s.counts);
-      spread(line);
-    }
-  }
-  const Goal drawn = goals.drawn(mass);
-  return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
-}
-
-// The bins of both places are known but for the last token's weight: what is drawn moves little
-// with it. So their tokens are listed together, and each is told its place on the line.
-template <bool kHeld>
-__device__ void draw_token(int32_t* out, const Line<kHeld>& line, float top_p, int top_k,
-                           double uniform) {
-  Shared& s = line.s;
-  const uint64_t dropped = spread(line);
-  Search search(s, line.counted, {});
-  const uint64_t kept = search.total().mass;
-  const Goals goals(top_p, top_k, uniform, kept + dropped);
-  search.seek(0, goals.cut);
-  __syncthreads();
-  const Found cut = search.found(0);
-  const uint64_t least = cut.bin < 0 ? kept : max(cut.ahead.mass, uint64_t{1});
-  const uint64_t most = cut.bin < 0 ? kept : cut.ahead.mass + s.mass[cut.bin];
-  search.seek(1, goals.drawn(least));
-  search.seek(2, goals.drawn(most));
-  __syncthreads();
-  const Found first = search.found(1), last = search.found(2);
-
-  const Scale& scale = line.scale;
-  const Band drawn_band(scale, first.bin, last.bin);
-  const Band cut_band = cut.bin < 0 ? Band() : Band(scale, cut.bin, cut.bin);
-  const auto n = static_cast<int>(list(line, [&](float v) {
-    if (!drawn_band.may_hold(v) && !cut_band.may_hold(v)) return false;
-    if (!scale.reaches(v)) return false;
-    const int bin = scale.bin(v);
-    return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);
-  }));
-  if (n > kListed) {
-    cluster_sync();  // all have read how many there are
-    const int id = drawn_in_turn(line, goals, cut, kept);
-    if (threadIdx.x == 0 && block_rank() == 0) *out = id;
-    return;
-  }
-  gather(s, scale);
-  // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
-  const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
-  const uint32_t count_between =
-      line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
-  rank_list(s.lists, n, [&](int i, Ahead before) {
-    const uint64_t token = s.lists.all[i], weight = s.lists.weight[i];
-    const bool beyond = scale.bin(logit_of(token)) > last.bin;
-    before.mass += first.ahead.mass + (beyond ? mass_between : 0);
-    before.count += first.ahead.count + (beyond ? count_between : 0);
-    s.lists.before[i] = before.mass;
-    if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
-      tell(s, {id_of(token), before, weight, false});
-  });
-  cluster_sync();
-  const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);
-  for (int i = block_rank() + kBlocks * static_cast<int>(threadIdx.x); i < n;
-       i += kBlocks * kThreads) {
-    const uint64_t before = s.lists.before[i], weight = s.lists.weight[i];
-    if (drawn.between({0, before}, {0, before + weight})) *out = id_of(s.lists.all[i]);
-  }
-}
-
-// One cluster for each row.
-template <bool kHeld>
-__global__ void __launch_bounds__(kThreads, 2)
-    sample_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs draw) {
+// Each cluster takes a row after the other, and leaves notes of it. A thread goes through the same
+// tokens in each pass, so that passes need not wait for each other, and copies the next row's while
+// others are still busy with this one.
+__global__ void __launch_bounds__(kPassThreads, 2)
+    pass_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, Notes* notes) {
   extern __shared__ __align__(16) unsigned char memory[];
-  Shared& s = *reinterpret_cast<Shared*>(memory);
+  Memory& m = *reinterpret_cast<Memory*>(memory);
+  float* const held = reinterpret_cast<float*>(memory + sizeof(Memory));
+  const int step = static_cast<int>(gridDim.x) / kBlocks;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto row_of = [&](int r) { return logits.data + r * logits.stride; };
   cluster_arrive();
   wait_for_previous();
   let_next_start();
-  const int64_t r = blockIdx.x / kBlocks;
-  const float temperature = draw.temperature[r], top_p = draw.top_p[r], min_p = draw.min_p[r];
-  const int top_k = draw.top_k[r];
-  const double uniform =
-      uniform_draw(static_cast<uint64_t>(draw.seed[r]), static_cast<uint64_t>(draw.draw[r]));
-  const Piece<kHeld> piece(logits.data + r * logits.stride, logits.vocab,
-                           reinterpret_cast<float*>(memory + sizeof(Shared)));
-  clear(s.counts);
-  piece.wait();
-  const float best = best_of(piece, s.best);
-  if (temperature <= 0 || top_p <= 0 || !isfinite(best)) {
-    take_first(out_ids + r, piece, s, best);
-    return;
+  int r = static_cast<int>(blockIdx.x) / kBlocks;
+  HeldPiece piece(row_of(r), logits.vocab, held);
+  clear(m.sample[0]);
+  clear(m.sample[1]);
+  cluster_wait();
+
+  for (int turn = 0; r < logits.rows; ++turn, r += step) {
+    const int now = turn % 2, next = r + step;
+    if (turn % kPlans == 0) {
+      __syncthreads();  // the last ones are done with
+      const int ahead = r + static_cast<int>(threadIdx.x) * step;
+      if (threadIdx.x < kPlans && ahead < logits.rows)
+        m.plans[threadIdx.x] = Plan(args, ahead, logits.vocab);
+    }
+    piece.wait_own();
+    const uint32_t mine = __reduce_max_sync(~0u, key(best_of_thread(piece)));
+    if (lane < kBlocks) of_peer(m.best[now][my_slot()], lane) = mine;
+    cluster_sync();
+    const uint32_t bests[] = {m.best[now][lane], m.best[now][lane + 32]};
+    const uint32_t best_key = __reduce_max_sync(~0u, max(bests[0], bests[1]));
+    const float best = logit_of(uint64_t{best_key} << 32);
+    const Plan& plan = m.plans[turn % kPlans];
+    const bool writes = threadIdx.x == 0 && block_rank() == 0;
+    clear(m.sample[1 - now]);  // which all have read
+    if (plan.draw.greedy(best)) {
+      const uint64_t have = uint64_t{__ballot_sync(~0u, bests[1] == best_key)} << 32 |
+                            __ballot_sync(~0u, bests[0] == best_key);
+      if ((__ffsll(static_cast<int64_t>(have)) - 1) / kPassWarps == block_rank())
+        take_first(out_ids + r, piece, best);
+      if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
+      if (writes) notes[r].done = true;
+      continue;
+    }
+    const Power power{best, plan.high, plan.low};
+    take_sample(m.sample[now], piece, plan, best, logits.vocab);
+    weigh(m.mass, piece, power);
+    cluster_sync();
+    const bool broken = __any_sync(~0u, m.mass[lane] == kBroken || m.mass[lane + 32] == kBroken);
+    const uint64_t total = sum_of_slots(m.mass);
+    const Windows windows =
+        find_windows(m.sample[now], plan, best,
+                     static_cast<double>(total) / static_cast<double>(kUnits), logits.vocab);
+    look_through(m.queues, notes[r], piece, power, windows, plan.draw.top_k > 0);
+    if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
+    if (!writes) continue;
+    notes[r].total = total;
+    notes[r].plan = plan;
+    notes[r].windows = windows;
+    notes[r].best = best;
+    notes[r].done = false;
+    notes[r].broken = broken;
   }
-  const Line<kHeld> line{piece, Scale(best, temperature, min_p), s, top_k > 0};
-  draw_token(out_ids + r, line, top_p, top_k, uniform);
+  cluster_sync();  // nobody reads this block's memory any more
 }
+
+// One block for each row.
+__global__ void __launch_bounds__(kPassThreads, 2) choose_kernel(int32_t* out_ids, Notes* notes) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Choice& choice = *reinterpret_cast<Choice*>(memory);
+  wait_for_previous();
+  let_next_start();
+  Notes& row = notes[blockIdx.x];
+  if (row.done || row.broken) return;
+  Chooser chooser(choice, row);
+  if (chooser.choose(out_ids + blockIdx.x) && threadIdx.x == 0) row.done = true;
+}
+
+size_t shared_bytes(int vocab) { return sizeof(Memory) + piece_bytes(vocab); }
+
+constexpr int kNotedRows = 256;  // of a launch
+// Up to so many rows a histogram is faster: its clusters have two multiprocessors' worth of threads
+// and one kernel does it all.
+constexpr int kFewRows = 16;
 
 }  // namespace
 
+int sampled_at_once(int vocab) {
+  if (std::max(shared_bytes(vocab), histogram_bytes(vocab)) > kMostShared) return 0;
+  allow_shared(pass_kernel, kMostShared);
+  allow_shared(choose_kernel, sizeof(Choice));
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kBlocks, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(kBlocks);
+  config.blockDim = dim3(kPassThreads);
+  config.dynamicSmemBytes = shared_bytes(vocab);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, pass_kernel, &config),
+        "asking how many clusters fit");
+  return std::max(clusters, 1);
+}
+
+size_t sample_bytes() { return kNotedRows * sizeof(Notes); }
+
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
-                  cudaStream_t stream) {
-  const bool held = sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
-  const size_t shared = sizeof(Shared) + (held ? piece_bytes(logits.vocab) : 0);
-  const auto kernel = held ? sample_kernel<true> : sample_kernel<false>;
-  allow_shared(kernel, kMostShared);
-  launch(kernel,
-         {.grid = dim3(static_cast<unsigned>(logits.rows) * kBlocks),
-          .block = dim3(kThreads),
-          .shared = shared,
-          .stream = stream,
-          .cluster = kBlocks},
-         out_ids, logits, draw);
+                  const SampleMeans& means, cudaStream_t stream) {
+  if (means.at_once == 0 || logits.rows <= kFewRows)
+    return start_histograms(out_ids, logits, draw, means.clusters, stream);
+  auto* const notes = static_cast<Notes*>(means.memory);
+  for (int r = 0; r < logits.rows; r += kNotedRows) {
+    LogitArgs some = logits;
+    some.data += r * logits.stride;
+    some.rows = std::min(logits.rows - r, kNotedRows);
+    const DrawArgs draws{draw.temperature + r, draw.top_p + r, draw.min_p + r,
+                         draw.top_k + r,       draw.seed + r,  draw.draw + r};
+    launch(pass_kernel,
+           {.grid = dim3(static_cast<unsigned>(std::min(some.rows, means.at_once)) * kBlocks),
+            .block = dim3(kPassThreads),
+            .shared = shared_bytes(logits.vocab),
+            .stream = stream,
+            .cluster = kBlocks},
+           out_ids + r, some, draws, notes);
+    launch(choose_kernel,
+           {.grid = dim3(static_cast<unsigned>(some.rows)),
+            .block = dim3(kPassThreads),
+            .shared = sizeof(Choice),
+            .stream = stream},
+           out_ids + r, notes);
+    start_missed(out_ids + r, some, draws, notes, means.at_once, stream);
+  }
 }
 
 }  // namespace skiff::cuda

@@ -1,5 +1,6 @@
 #include "ops/cuda/sampling/sampling.h"
 
+#include "ops/cuda/check.h"
 #include "ops/cuda/sampling/kernels.h"
 
 namespace skiff::cuda {
@@ -24,21 +25,34 @@ void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream) {
               stream);
 }
 
-void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch, cudaStream_t stream) {
+size_t Sampling::bytes(bool portable) {
+  return portable || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : sample_bytes();
+}
+
+Sampling::Sampling(void* memory, bool portable) : memory_(memory), clusters_(bytes(portable) > 0) {}
+
+void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
+                      cudaStream_t stream) {
   SKIFF_CHECK_EQ(out_ids.rows(), logits.rows());
   if (logits.rows() == 0) return;
-  start_sample(out_ids.as<int32_t>(), args_of(logits),
+  const LogitArgs args = args_of(logits);
+  if (clusters_ && args.vocab != vocab_) {
+    vocab_ = args.vocab;
+    rows_at_once_ = sampled_at_once(vocab_);
+  }
+  start_sample(out_ids.as<int32_t>(), args,
                {.temperature = batch.temperature.as<float>(),
                 .top_p = batch.top_p.as<float>(),
                 .min_p = batch.min_p.as<float>(),
                 .top_k = batch.top_k.as<int32_t>(),
                 .seed = batch.seed.as<int64_t>(),
                 .draw = batch.draw.as<int64_t>()},
-               stream);
+               {clusters_, rows_at_once_, memory_}, stream);
 }
 
-void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
-              Tensor logits, Tensor chosen, cudaStream_t stream) {
+void Sampling::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
+                        Tensor top_logprobs, Tensor logits, Tensor chosen,
+                        cudaStream_t stream) const {
   if (logits.rows() == 0) return;
   const bool some = static_cast<bool>(top_ids);
   SKIFF_CHECK(!some || top_ids.cols() <= logits.cols(), "best {} of {}", top_ids.cols(),
@@ -50,7 +64,7 @@ void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor 
                   .top_ids = some ? top_ids.as<int32_t>() : nullptr,
                   .top_logprobs = some ? top_logprobs.as<float>() : nullptr,
                   .top = some ? static_cast<int>(top_ids.cols()) : 0},
-                 stream);
+                 clusters_, stream);
 }
 
 }  // namespace skiff::cuda

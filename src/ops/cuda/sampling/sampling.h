@@ -9,8 +9,23 @@
 namespace skiff::cuda {
 
 void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream);
-void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch, cudaStream_t stream);
-void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
-              Tensor logits, Tensor chosen, cudaStream_t stream);
+
+// Of the device that is current. Where it has clusters of blocks (capability 9 on), one cluster
+// goes through a row; else, or if `portable`, one block, which is slower.
+class Sampling {
+ public:
+  // `memory`: bytes() of the current device, which must outlive this and be used in one stream
+  // only.
+  Sampling(void* memory, bool portable);
+  static size_t bytes(bool portable);
+  void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch, cudaStream_t stream);
+  void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
+                Tensor logits, Tensor chosen, cudaStream_t stream) const;
+
+ private:
+  void* memory_;
+  bool clusters_;
+  int vocab_ = 0, rows_at_once_ = 0;  // the number for this vocabulary
+};
 
 }  // namespace skiff::cuda

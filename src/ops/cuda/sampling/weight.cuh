@@ -23,22 +23,30 @@ struct Weight {
   __device__ uint64_t units() const { return uint64_t{steps} << step_of(bin); }
 };
 
+// How far below the best min_p keeps a logit, and the least that it keeps.
+__device__ inline double kept_span(float temperature, float min_p) {
+  if (!(min_p > 0)) return -static_cast<double>(kNever);
+  return fmax(-log(static_cast<double>(min_p)), 0.0) * static_cast<double>(temperature);
+}
+__device__ inline float least_kept(float best, double span) {
+  return __double2float_ru(static_cast<double>(best) - span);
+}
+
 struct Scale {
   float best;
   float high, low;  // log2(e) / temperature in two parts
-  float most;       // distance from the best beyond which min_p drops a token
+  float least;      // what is below it is dropped by min_p
 
   __device__ Scale(float best_logit, float temperature, float min_p) : best(best_logit) {
     const double factor = fmin(1.4426950408889634074 / static_cast<double>(temperature), 1e30);
     high = static_cast<float>(factor);
     low = static_cast<float>(factor - static_cast<double>(high));
-    most = __double2float_rd(-log(static_cast<double>(min_p)) * static_cast<double>(temperature));
-    if (!(min_p > 0)) most = -kNever;
+    least = least_kept(best_logit, kept_span(temperature, min_p));
   }
   // NaN and tokens that are impossible are out of reach.
   __device__ bool reaches(float v) const { return (best - v) * high < kReach; }
-  __device__ bool drops() const { return most < -kNever; }
-  __device__ bool keeps(float v) const { return best - v <= most; }
+  __device__ bool drops() const { return least > kNever; }
+  __device__ bool keeps(float v) const { return v >= least; }
   __device__ int bin(float v) const {  // of what is in reach
     return __float_as_int(__fmaf_rd((best - v) * high, kBinsPerPower, kWhole)) - kWholeBits;
   }
@@ -58,6 +66,21 @@ struct Scale {
   static constexpr int kWholeBits = 0x4b000000;
   static constexpr uint32_t kHalfBits = 0x3f000000u - 0x800000u;  // 1/2 is 2^23 steps
 };
+
+// A weight as a plain number, the best token's 1: four instructions. Impossible tokens weigh
+// nothing; NaN stays NaN.
+struct Power {
+  float best, high, low;
+  __device__ __forceinline__ float weight(float v) const {
+    const float d = v - best;
+    float w;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(fmaf(d, high, d * low)));
+    return w;
+  }
+};
+// Sums of a thread become whole units, so that the order of all further additions does not show.
+constexpr float kUnits = 0x1p40f;  // of the best token
+__device__ __forceinline__ uint64_t units_of(float mass) { return __float2ull_rz(mass * kUnits); }
 
 // Two instructions that pass over nearly all logits outside the bins [first, last] and none inside:
 // the margin is far more than what roundings of the way to a bin can do.

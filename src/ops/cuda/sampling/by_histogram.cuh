@@ -1,0 +1,121 @@
+// ops/cuda/sampling/by_histogram.cuh -- a draw by way of a histogram of the whole row: right for
+// every row, however its logits crowd.
+#pragma once
+#include "ops/cuda/sampling/draw.cuh"
+#include "ops/cuda/sampling/place.cuh"
+
+namespace skiff::cuda {
+
+// Into the block's counts; returns the weight of tokens that are dropped.
+template <bool kDrops, bool kHeld>
+__device__ uint64_t count_piece(const Line<kHeld>& line) {
+  const Scale& scale = line.scale;
+  uint64_t dropped = 0;
+  line.piece.each_vector([&](int, float4 four) {
+    const float v[] = {four.x, four.y, four.z, four.w};
+    bool in[4];
+    int bin[4];
+    uint32_t steps[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Weight w = scale.weight(v[i]);  // nonsense where out of reach
+      in[i] = scale.reaches(v[i]);
+      bin[i] = w.bin;
+      steps[i] = w.steps;
+      if (!kDrops || scale.keeps(v[i])) continue;
+      if (in[i]) dropped += w.units();
+      in[i] = false;
+    }
+    count_into(line.s.counts, in, bin, steps, line.counted);
+  });
+  return dropped;
+}
+
+// The row's histogram; returns the weight of tokens that min_p drops: it counts for top_p all the
+// same.
+template <bool kHeld>
+__device__ uint64_t spread(const Line<kHeld>& line) {
+  Shared& s = line.s;
+  const bool drops = line.scale.drops();
+  uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
+  if (drops) tell_all(s.dropped, sum(dropped));
+  merge<kHeld>(s, line.counted, step_of);
+  if (!drops) return 0;
+  dropped = 0;
+  for (int p = 0; p < blocks_of<kHeld>(); ++p) dropped += s.dropped[p];
+  return dropped;
+}
+
+// One place after the other: where lists are too short for both.
+template <bool kHeld>
+__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, uint64_t mass) {
+  if (cut.bin >= 0) {
+    const Place last = place(line, cut, goals.cut);
+    mass = last.ahead.mass + last.weight;
+    if (last.split_up) {
+      clear(line.s.counts);
+      spread(line);
+    }
+  }
+  const Goal drawn = goals.drawn(mass);
+  return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
+}
+
+// The bins of both places are known but for the last token's weight: what is drawn moves little
+// with it. So their tokens are listed together, and each is told its place on the line.
+template <bool kHeld>
+__device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const Draw& draw) {
+  Shared& s = line.s;
+  const uint64_t dropped = spread(line);
+  Search search(s, line.counted, {});
+  const uint64_t kept = search.total().mass;
+  const Goals goals(draw, kept + dropped);
+  search.seek(0, goals.cut);
+  __syncthreads();
+  const Found cut = search.found(0);
+  const uint64_t least = cut.bin < 0 ? kept : max(cut.ahead.mass, uint64_t{1});
+  const uint64_t most = cut.bin < 0 ? kept : cut.ahead.mass + s.mass[cut.bin];
+  search.seek(1, goals.drawn(least));
+  search.seek(2, goals.drawn(most));
+  __syncthreads();
+  const Found first = search.found(1), last = search.found(2);
+
+  const Scale& scale = line.scale;
+  const Band drawn_band(scale, first.bin, last.bin);
+  const Band cut_band = cut.bin < 0 ? Band() : Band(scale, cut.bin, cut.bin);
+  const auto n = static_cast<int>(list(line, [&](float v) {
+    if (!drawn_band.may_hold(v) && !cut_band.may_hold(v)) return false;
+    if (!scale.reaches(v)) return false;
+    const int bin = scale.bin(v);
+    return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);
+  }));
+  if (n > kListed) {
+    cluster_sync();  // all have read how many there are
+    const int id = drawn_in_turn(line, goals, cut, kept);
+    if (threadIdx.x == 0 && block_rank() == 0) *out = id;
+    return;
+  }
+  gather<kHeld>(s, scale);
+  // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
+  const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
+  const uint32_t count_between =
+      line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
+  rank_list<kHeld>(s.lists, n, [&](int i, Ahead before) {
+    const uint64_t token = s.lists.all[i], weight = s.lists.weight[i];
+    const bool beyond = scale.bin(logit_of(token)) > last.bin;
+    before.mass += first.ahead.mass + (beyond ? mass_between : 0);
+    before.count += first.ahead.count + (beyond ? count_between : 0);
+    s.lists.before[i] = before.mass;
+    if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
+      tell<kHeld>(s, {id_of(token), before, weight, false});
+  });
+  cluster_sync();
+  const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);
+  for (int i = block_rank() + blocks_of<kHeld>() * static_cast<int>(threadIdx.x); i < n;
+       i += blocks_of<kHeld>() * kThreads) {
+    const uint64_t before = s.lists.before[i], weight = s.lists.weight[i];
+    if (drawn.between({0, before}, {0, before + weight})) *out = id_of(s.lists.all[i]);
+  }
+}
+
+}  // namespace skiff::cuda

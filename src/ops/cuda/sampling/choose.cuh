@@ -1,0 +1,287 @@
+// ops/cuda/sampling/choose.cuh -- the drawn token, among those that the pass over a row has listed.
+// One block works. The parts of the windows in which the kept tokens end and the drawn one lies are
+// guessed from rounded sums; everything is then decided by exact ones.
+#pragma once
+#include "ops/cuda/sampling/by_windows.cuh"
+
+namespace skiff::cuda {
+
+constexpr int kParts = kPassThreads;   // of a window, of equal width in logits
+constexpr float kPartUnits = 0x1p20f;  // of the weight of a window's best token
+constexpr uint32_t kTokens = 8192;     // of all lists
+constexpr uint32_t kFew = 512;         // tokens that are compared each with each
+
+struct Parts {
+  float top, per_logit, unit;  // unit: weight of the window's best token
+
+  Parts() = default;
+  __device__ Parts(const Window& w, const Power& power, float lowest) {
+    top = fminf(w.high, power.best);
+    per_logit = __fdividef(kParts, top - fmaxf(w.low, lowest));
+    unit = power.weight(top);
+  }
+  __device__ __forceinline__ int part(float v) const {
+    return max(min(static_cast<int>((top - v) * per_logit), kParts - 1), 0);
+  }
+  __device__ __forceinline__ uint32_t units(float weight) const {
+    return static_cast<uint32_t>(__fdividef(weight, unit) * kPartUnits);
+  }
+  // Of masses, for one of those.
+  __device__ double unit_mass() const {
+    return static_cast<double>(unit) * static_cast<double>(kUnits / kPartUnits);
+  }
+};
+
+struct Choice {
+  uint64_t tokens[kTokens];
+  // Of parts: weights in kPartUnits, rounded down, and tokens.
+  uint32_t cut_mass[kParts], drawn_mass[kParts], cut_count[kParts];
+  uint64_t few[kFew], mass[kFew];
+  uint32_t kind[kFew];
+  uint32_t n_few;
+  int cut_first, cut_last, drawn_first, drawn_last;  // parts
+  double kept_least, kept_most;
+  uint64_t sums[5][kPassWarps];
+  uint64_t end, kept,
+      drawn;  // the last kept token, the mass up to it, the drawn token; 0: not found
+};
+
+// All threads of a block.
+class Chooser {
+ public:
+  __device__ Chooser(Choice& choice, const Notes& notes)
+      : s_(choice),
+        notes_(notes),
+        windows_(notes.windows),
+        power_{notes.best, notes.plan.high, notes.plan.low},
+        goals_(notes.plan.draw, notes.total),
+        total_(notes.total) {
+    const float lowest = notes.best - kSampleBins * notes.plan.logits_per_bin;
+    cut_ = Parts(windows_.cut, power_, lowest);
+    drawn_ = Parts(windows_.drawn, power_, lowest);
+    limited_ = notes.plan.draw.top_p < 1 || notes.plan.draw.top_k > 0;
+    counted_ = notes.plan.draw.top_k > 0;
+  }
+
+  // False: the windows do not hold what they should.
+  __device__ bool choose(int32_t* out) {
+    if (threadIdx.x == 0) {
+      s_.n_few = 0;
+      s_.cut_first = s_.drawn_first = kParts;
+      s_.cut_last = s_.drawn_last = kParts - 1;
+      s_.end = s_.drawn = 0;
+    }
+    s_.cut_mass[threadIdx.x] = s_.drawn_mass[threadIdx.x] = s_.cut_count[threadIdx.x] = 0;
+    if (!fetch()) return false;
+    if (limited_ && goals_.cut.reached(over_cut_)) return false;
+    spread();
+    guess();
+    gather();
+    return decide(out);
+  }
+
+ private:
+  // The lists, one after the other. False: something is missing.
+  __device__ bool fetch() {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    over_cut_.mass = sum_of_slots(notes_.over_cut);
+    over_drawn_ = sum_of_slots(notes_.over_drawn);
+    over_cut_.count =
+        __reduce_add_sync(~0u, notes_.n_over_cut[lane] + notes_.n_over_cut[lane + 32]);
+    const uint2 two = reinterpret_cast<const uint2*>(notes_.listed)[lane];  // slots 2 lane, + 1
+    uint32_t upto = two.x + two.y;
+    listed_ = __reduce_add_sync(~0u, upto);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, upto, step);
+      if (lane >= step) upto += other;
+    }
+    const uint32_t begin = upto - two.x - two.y;
+    if (listed_ > kTokens || __any_sync(~0u, max(two.x, two.y) > kWarpRoom)) return false;
+    constexpr int kEach = kSlots / kPassWarps;
+    constexpr int kAtOnce = 3;  // vectors of a warp's tokens; more are rare
+    uint64_t token[kEach][kAtOnce];
+    uint32_t from[kEach], size[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int slot = warp * kEach + i;
+      const uint32_t x = __shfl_sync(~0u, two.x, slot / 2), y = __shfl_sync(~0u, two.y, slot / 2);
+      from[i] = __shfl_sync(~0u, begin, slot / 2) + (slot % 2 ? x : 0);
+      size[i] = slot % 2 ? y : x;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        token[i][j] =
+            lane + 32 * j < static_cast<int>(size[i]) ? notes_.tokens[slot][lane + 32 * j] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j)
+        if (token[i][j] > 0) s_.tokens[from[i] + lane + 32 * j] = token[i][j];
+      for (uint32_t k = lane + 32 * kAtOnce; k < size[i]; k += 32)
+        s_.tokens[from[i] + k] = notes_.tokens[warp * kEach + i][k];
+    }
+    __syncthreads();
+    return true;
+  }
+
+  __device__ bool in(const Window& w, float v) const { return v >= w.low && v <= w.high; }
+
+  __device__ void spread() {
+    for (uint32_t i = threadIdx.x; i < listed_; i += kPassThreads) {
+      const float v = logit_of(s_.tokens[i]), weight = power_.weight(v);
+      add_if(in(windows_.cut, v), s_.cut_mass[cut_.part(v)], cut_.units(weight));
+      add_if(in(windows_.drawn, v), s_.drawn_mass[drawn_.part(v)], drawn_.units(weight));
+      add_if(counted_ && in(windows_.cut, v), s_.cut_count[cut_.part(v)], 1);
+    }
+    __syncthreads();
+  }
+
+  // The parts in which both places must lie.
+  __device__ void guess() {
+    const int t = static_cast<int>(threadIdx.x);
+    const uint64_t mine[3] = {s_.cut_mass[t], s_.drawn_mass[t], s_.cut_count[t]};
+    uint64_t before[3] = {mine[0], mine[1], mine[2]}, all[3];
+    sums_before<kPassThreads>(before, all);
+
+    // Each token's weight was rounded down by less than one, and by a little in a division.
+    const uint64_t slack = listed_ + (all[0] >> 20) + 1, slack_drawn = listed_ + (all[1] >> 20) + 1;
+    const double cut_unit = cut_.unit_mass(), drawn_unit = drawn_.unit_mass();
+    const auto over = static_cast<double>(over_cut_.mass);
+    if (limited_) {
+      const auto need =
+          static_cast<uint64_t>(static_cast<double>(goals_.cut.mass - over_cut_.mass) / cut_unit);
+      const uint64_t need_count = goals_.cut.count - over_cut_.count;
+      const auto may = [&](uint64_t mass, uint64_t n) {
+        return mass + slack >= need || (counted_ && n >= need_count);
+      };
+      const auto must = [&](uint64_t mass, uint64_t n) {
+        return mass > need + slack || (counted_ && n >= need_count);
+      };
+      const uint64_t mass = before[0] + mine[0], n = before[2] + mine[2];
+      if (may(mass, n) && (t == 0 || !may(before[0], before[2]))) {
+        s_.cut_first = t;
+        s_.kept_least = over + static_cast<double>(before[0]) * cut_unit;
+      }
+      if (must(mass, n) && !must(before[0], before[2])) {
+        s_.cut_last = t;
+        s_.kept_most = over + static_cast<double>(mass + slack) * cut_unit;
+      }
+    }
+    __syncthreads();
+    const bool found = limited_ && s_.cut_first < kParts;
+    double least = over + static_cast<double>(all[0]) * cut_unit;
+    double most = least + static_cast<double>(slack) * cut_unit;
+    if (found) least = s_.kept_least;
+    if (found && s_.cut_last < kParts - 1) most = s_.kept_most;
+    if (!found && windows_.cut.low <= kLowest) least = most = static_cast<double>(total_);
+
+    const auto over_drawn = static_cast<double>(over_drawn_);
+    const auto need = [&](double kept) {
+      return static_cast<uint64_t>(fmax(goals_.uniform * kept - over_drawn, 0.0) / drawn_unit);
+    };
+    const uint64_t low = need(least), high = need(most) + slack_drawn;
+    const uint64_t mass = before[1] + mine[1];
+    if (mass + slack_drawn >= low && (t == 0 || before[1] + slack_drawn < low)) s_.drawn_first = t;
+    if (mass > high && before[1] <= high) s_.drawn_last = t;
+    __syncthreads();
+  }
+
+  // Lists the tokens of those parts, and adds up what lies before them.
+  __device__ void gather() {
+    const int cut_first = s_.cut_first, cut_last = s_.cut_last, drawn_first = s_.drawn_first,
+              drawn_last = s_.drawn_last;
+    uint64_t sums[5] = {};
+    for (uint32_t i = threadIdx.x; i < listed_; i += kPassThreads) {
+      const uint64_t token = s_.tokens[i];
+      const float v = logit_of(token);
+      const uint64_t mass = units_of(power_.weight(v));
+      const int cut = cut_.part(v), drawn = drawn_.part(v);
+      const bool in_cut = in(windows_.cut, v), in_drawn = in(windows_.drawn, v);
+      const bool before_cut = in_cut && cut < cut_first;
+      sums[0] += in_cut ? mass : 0;
+      sums[1] += in_cut;
+      sums[2] += before_cut ? mass : 0;
+      sums[3] += before_cut;
+      sums[4] += in_drawn && drawn < drawn_first ? mass : 0;
+      const bool near_cut = in_cut && cut >= cut_first && cut <= cut_last;
+      const bool near_drawn = in_drawn && drawn >= drawn_first && drawn <= drawn_last;
+      const bool near = near_cut || near_drawn;
+      const uint32_t at = add_if(near, s_.n_few, 1);
+      if (near && at < kFew) {
+        s_.few[at] = token;
+        s_.mass[at] = mass;
+        s_.kind[at] = static_cast<uint32_t>(near_cut) | static_cast<uint32_t>(near_drawn) << 1;
+      }
+    }
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+      const uint64_t sum = warp_sum(sums[i]);
+      if (lane == 0) s_.sums[i][warp] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 5; ++i) sums_[i] = warp_sum(lane < kPassWarps ? s_.sums[i][lane] : 0);
+  }
+
+  __device__ bool decide(int32_t* out) {
+    const uint32_t n = s_.n_few;
+    if (n > kFew) return false;
+    constexpr int kEach = kFew / kPassThreads;
+    uint64_t ahead[kEach];
+    const Ahead at{over_cut_.count + static_cast<uint32_t>(sums_[3]), over_cut_.mass + sums_[2]};
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const uint32_t i = threadIdx.x + k * kPassThreads;
+      if (i >= n) continue;
+      const uint64_t mine = s_.few[i];
+      Ahead before = at;
+      ahead[k] = over_drawn_ + sums_[4];
+      for (uint32_t j = 0; j < n; ++j) {
+        const uint64_t mass = s_.few[j] > mine ? s_.mass[j] : 0;
+        const uint32_t kind = s_.few[j] > mine ? s_.kind[j] : 0;
+        before.count += kind & 1;
+        before.mass += kind & 1 ? mass : 0;
+        ahead[k] += kind & 2 ? mass : 0;
+      }
+      const Ahead after{before.count + 1, before.mass + s_.mass[i]};
+      if (limited_ && s_.kind[i] & 1 && goals_.cut.between(before, after)) {
+        s_.end = mine;
+        s_.kept = after.mass;
+      }
+    }
+    __syncthreads();
+    uint64_t kept = s_.kept;
+    if (s_.end == 0) {
+      const Ahead all{over_cut_.count + static_cast<uint32_t>(sums_[1]), over_cut_.mass + sums_[0]};
+      if (limited_ && (goals_.cut.reached(all) || !windows_.ends_there)) return false;
+      kept = windows_.cut.low <= kLowest ? total_ : all.mass;
+    }
+    const Goal drawn = goals_.drawn(kept);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const uint32_t i = threadIdx.x + k * kPassThreads;
+      if (i < n && s_.kind[i] & 2 && drawn.between({0, ahead[k]}, {0, ahead[k] + s_.mass[i]}))
+        s_.drawn = s_.few[i];
+    }
+    __syncthreads();
+    if (s_.drawn == 0) return false;
+    if (threadIdx.x == 0) *out = id_of(max(s_.drawn, s_.end));
+    return true;
+  }
+
+  Choice& s_;
+  const Notes& notes_;
+  Windows windows_;
+  Power power_;
+  Goals goals_;
+  uint64_t total_;
+  Parts cut_, drawn_;
+  bool limited_, counted_;
+  Ahead over_cut_;
+  uint64_t over_drawn_ = 0, sums_[5];
+  uint32_t listed_ = 0;
+};
+
+}  // namespace skiff::cuda

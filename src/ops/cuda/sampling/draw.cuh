@@ -1,0 +1,89 @@
+// ops/cuda/sampling/draw.cuh -- what a row asks of its draw, and the goals on the line of falling
+// probability that follow from it.
+#pragma once
+#include "ops/cuda/sampling/kernels.h"
+#include "ops/cuda/sampling/row.cuh"
+
+namespace skiff::cuda {
+
+// The finalizer of SplitMix64 and the draw of ops/uniform.cc.
+__device__ inline uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return x ^ x >> 31;
+}
+__device__ inline double uniform_draw(uint64_t seed, uint64_t draw) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;
+  return static_cast<double>(mix(mix(seed + kGolden) + kGolden * (draw + 1)) >> 11) * 0x1p-53;
+}
+
+struct Draw {
+  float temperature, top_p, min_p;
+  int top_k;
+  double uniform;  // in [0, 1)
+
+  Draw() = default;
+  __device__ Draw(const DrawArgs& args, int64_t r)
+      : temperature(args.temperature[r]),
+        top_p(args.top_p[r]),
+        min_p(args.min_p[r]),
+        top_k(args.top_k[r]),
+        uniform(uniform_draw(static_cast<uint64_t>(args.seed[r]),
+                             static_cast<uint64_t>(args.draw[r]))) {}
+  // No draw at all: the best token.
+  __device__ bool greedy(float best) const {
+    return temperature <= 0 || top_p <= 0 || !isfinite(best);
+  }
+};
+
+// How much lies ahead of something on the line.
+struct Ahead {
+  uint32_t count = 0;
+  uint64_t mass = 0;
+};
+
+// Reached by the first token at which `count` tokens or `mass` have been passed, it included; with
+// `beyond`, mass must be passed and not only be reached.
+struct Goal {
+  uint32_t count;
+  uint64_t mass;
+  bool beyond;
+  __device__ bool reached(const Ahead& a) const {
+    return a.count >= count || (beyond ? a.mass > mass : a.mass >= mass);
+  }
+  __device__ bool between(const Ahead& before, const Ahead& after) const {
+    return reached(after) && !reached(before);
+  }
+};
+
+// Where the kept tokens end, and from what total mass which mass is drawn.
+struct Goals {
+  Goal cut;
+  double uniform;
+  __device__ Goals(const Draw& draw, uint64_t total_mass) : uniform(draw.uniform) {
+    const double all = static_cast<double>(total_mass);
+    cut = {.count = draw.top_k > 0 ? static_cast<uint32_t>(draw.top_k) : ~0u,
+           .mass = draw.top_p < 1
+                       ? static_cast<uint64_t>(ceil(static_cast<double>(draw.top_p) * all))
+                       : ~0ull,
+           .beyond = false};
+  }
+  __device__ Goal drawn(uint64_t mass) const {
+    return {.count = ~0u,
+            .mass = min(static_cast<uint64_t>(uniform * static_cast<double>(mass)), mass - 1),
+            .beyond = true};
+  }
+};
+
+// Of the first block that has the best: finds its first token.
+template <bool kHeld, int kN>
+__device__ void take_first(int32_t* out, const Piece<kHeld, kN>& piece, float best) {
+  uint32_t first = ~0u;
+  piece.each([&](int id, float v) {
+    if (v == best) first = min(first, static_cast<uint32_t>(id));
+  });
+  first = reduce<kN>(first, [](uint32_t a, uint32_t b) { return min(a, b); });
+  if (threadIdx.x == 0) *out = best == kNever ? 0 : static_cast<int32_t>(first);
+}
+
+}  // namespace skiff::cuda
