@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/cuda/attention/attend.h"
+#include "ops/cuda/few/few_rows.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
@@ -20,7 +21,7 @@ class CudaOps final : public Ops {
   int64_t expert_rows() const override { return kAllRows; }
 
   void copy(Tensor out, Tensor x) override;
-  uint64_t mark() override { return stream_.mark(); }
+  uint64_t mark() override;
   void wait(uint64_t mark) override { stream_.wait(mark); }
   void replay(uint64_t key, const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
@@ -51,6 +52,11 @@ class CudaOps final : public Ops {
                 Tensor logits, Tensor chosen) override;
 
  private:
+  // For what is to be started now: behind all that was asked for before.
+  cudaStream_t stream();
+  // join() offers an operation of few rows. True: it will be done together with its neighbours.
+  template <class F>
+  bool gathered(F join);
   void move(Tensor out, Tensor x);
   const float* speeds_of(const Rope& rope);
   void done();  // with an operation
@@ -60,6 +66,8 @@ class CudaOps final : public Ops {
   Stream stream_;
   Buffer scratch_;  // of products
   DenseProducts products_;
+  Buffer few_scratch_;
+  FewRows few_;  // operations that were asked for and wait to be started together
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
