@@ -1,5 +1,5 @@
 // ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
-// of it; there is no optional method. One suite (ops/op_suite.h) judges every backend.
+// of it; only soon(), a hint, is optional. One suite (ops/op_suite.h) judges every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -81,6 +81,9 @@ class Ops {
 
   // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out].
   virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
+
+  // A hint, without effect on any result: w will be met soon after what has been asked for.
+  virtual void soon(const Linear& /*w*/) {}
 
   // qkv is act [rows, (heads + 2 * kv_heads) * head_dim], q heads first, then k, then v. In
   // place: RMS norm of each q and k head where the Norm is not empty, then rope at each row's

@@ -34,6 +34,7 @@ class CudaOps final : public Ops {
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
   void linear(Tensor out, Tensor x, const Linear& w) override;
+  void soon(const Linear& w) override { few_.soon(w); }
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,

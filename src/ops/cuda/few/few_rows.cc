@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kCounterBytes = kSegmentHandOvers * kCounterStride * sizeof(unsigned);
 constexpr int kMostXBytes = 120 << 10;  // so that the ring keeps as much again
-constexpr int kExpertSteps = 5;
+constexpr int kExpertSteps = 4;
 
 int attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
@@ -32,6 +32,10 @@ bool is_stack(const Tensor& w, int64_t experts, int64_t out, int64_t in) {
 
 // As the kernel is made for.
 int padded(int64_t rows) { return rows <= 2 ? static_cast<int>(rows) : kSegmentRows; }
+
+int64_t most_norm_cols(int64_t rows) {
+  return rows <= 2 ? kMostNormCols<2> : kMostNormCols<kSegmentRows>;
+}
 
 int item_units(int units) {
   if (units <= kMostUnits) return units;
@@ -59,6 +63,10 @@ bool FewRows::takes_rows(const Tensor& x) const {
          padded(x.rows()) * x.cols() * 2 <= kMostXBytes;
 }
 
+SegmentShares FewRows::shares(int64_t things) const {
+  return {static_cast<int>(things / blocks_), static_cast<int>(things % blocks_)};
+}
+
 SegmentStep& FewRows::add_step(const SegmentStep& step) {
   SKIFF_CHECK(segment_.steps < kSegmentSteps);
   routed_ = nullptr;
@@ -66,6 +74,17 @@ SegmentStep& FewRows::add_step(const SegmentStep& step) {
   const int end = step.x + padded(segment_.rows) * step.cols;
   segment_.x_bytes = std::max(segment_.x_bytes, 2 * end);
   return last();
+}
+
+// Whether a block that has come here has waited for all blocks to end that step.
+bool FewRows::handed_over_since(int step) const {
+  for (int i = step + 1; i < segment_.steps; ++i) {
+    for (int from = step; from < i; ++from) {
+      if (segment_.step[i].wait >= 0 && segment_.step[from].arrive == segment_.step[i].wait)
+        return true;
+    }
+  }
+  return false;
 }
 
 void* FewRows::take(int64_t bytes) {
@@ -148,7 +167,7 @@ bool FewRows::gated_linear(const Tensor& out, const Tensor& x, const Linear& w, 
 
 bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& delta,
                        const Norm& norm) {
-  if (!takes_rows(out) || out.cols() > kMostSegmentCols || !on(residual, 16) ||
+  if (!takes_rows(out) || out.cols() > most_norm_cols(out.rows()) || !on(residual, 16) ||
       reinterpret_cast<uintptr_t>(norm.weight.data) % 16 != 0 || segment_.steps == kSegmentSteps)
     return false;
   // Whatever is added must come from within: else all blocks would read the residual, and some
@@ -160,6 +179,7 @@ bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& 
   segment_.rows = static_cast<int>(out.rows());
   SegmentStep step = {.input = SegmentInput::kNorm,
                       .cols = static_cast<int>(out.cols()),
+                      .shares = shares(out.cols() / 4),
                       .residual = residual.as<float>(),
                       .residual_stride = residual.row_stride,
                       .norm = norm.weight.as<float>(),
@@ -169,6 +189,7 @@ bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& 
   if (behind) {
     step.wait = hand_over(out_.step);
     step.delta = static_cast<const __nv_bfloat16*>(copy_of(out_.step));
+    step.residual_early = norm_steps_ == 0 || handed_over_since(last_norm_);
     if (norm_steps_ > 0) {
       step.residual = segment_.step[last_norm_].residual_out;
       step.residual_stride = step.cols;
@@ -187,12 +208,13 @@ bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& 
 
 bool FewRows::route(const Routing& routing, const Tensor& logits, const Tensor& bias,
                     const Router& router) {
-  if (empty() || segment_.rows != 1 || segment_.steps == kSegmentSteps || !out_.is(logits) ||
+  if (empty() || segment_.rows != 1 || !out_.is(logits) ||
       out_cols_ != router.experts || !segment_.step[out_.step].product.f32 ||
       router.per_token() > kMostChosen || router.total() > kMostExperts || router.top_k < 1 ||
       router.top_k > router.experts || segment_.routing.logits)
     return false;
-  segment_.routing = {.logits = static_cast<const float*>(copy_of(out_.step)),
+  segment_.routing = {.wait = hand_over(out_.step),
+                      .logits = static_cast<const float*>(copy_of(out_.step)),
                       .bias = floats_of(bias),
                       .experts = router.experts,
                       .top_k = router.top_k,
@@ -202,7 +224,6 @@ bool FewRows::route(const Routing& routing, const Tensor& logits, const Tensor& 
                       .order = routing.order.as<int32_t>(),
                       .start = routing.expert_start.as<int32_t>(),
                       .weight = routing.weight.as<float>()};
-  add_step({.wait = hand_over(out_.step), .input = SegmentInput::kRoute});
   routed_ = routing.expert.data;
   return true;
 }
@@ -215,19 +236,17 @@ bool FewRows::takes_experts(const Tensor& out, const Tensor& x, const Routing& r
   const int64_t share = (x.cols() + blocks_ - 1) / blocks_;
   return routed_ && routed_ == routing.expert.data && x_.is(x) && takes_rows(x) &&
          segment_.step[x_.step].cols == x.cols() && out.dtype == DType::kBF16 &&
-         width % kUnit == 0 && segment_.steps + kExpertSteps - 1 <= kSegmentSteps &&
+         width % kUnit == 0 && segment_.steps + kExpertSteps <= kSegmentSteps &&
          is_stack(gate_up.weight, experts, 2 * width, x.cols()) &&
          is_stack(down.weight, experts, x.cols(), width) && !gate_up.bias && !down.bias &&
          (x.cols() + most * width) * 2 <= kMostXBytes && share * (r.top_k + r.always) <= kMostSums;
 }
 
-// The experts that every token has come ahead of the routing, which is being found out meanwhile.
+// The experts that every token has come first: the others are being found out meanwhile.
 bool FewRows::experts(const Tensor& out, const Tensor& x, const Routing& routing,
                       const Linear& gate_up, const Linear& down, Act act) {
   if (!takes_experts(out, x, routing, gate_up, down)) return false;
   const SegmentRouting& r = segment_.routing;
-  const SegmentStep route = last();
-  --segment_.steps;
   const int hidden = static_cast<int>(x.cols()), width = static_cast<int>(down.weight.dim[2]);
   const auto up = [&](int slots, int first_slot) {
     SegmentStep& step = add_step(
@@ -267,7 +286,6 @@ bool FewRows::experts(const Tensor& out, const Tensor& x, const Routing& routing
                           .x_slot = width}});
   };
   const int always = r.always > 0 ? up(r.always, r.top_k) : -1;
-  add_step(route);
   if (always >= 0) down_from(always);
   down_from(up(r.top_k, 0));
   last().combined = static_cast<__nv_bfloat16*>(out.data);
@@ -275,6 +293,16 @@ bool FewRows::experts(const Tensor& out, const Tensor& x, const Routing& routing
   out_ = {out.data, segment_.steps - 1};
   out_cols_ = hidden;
   return true;
+}
+
+void FewRows::soon(const Linear& w) {
+  if (empty() || w.weight.dtype != DType::kBF16 || w.scheme != Scheme::kPlain ||
+      w.weight.dim[2] > 1 || !w.weight.contiguous() || !on(w.weight, 16) ||
+      w.weight.cols() % kUnit != 0)
+    return;
+  segment_.soon = weights_of(w);
+  segment_.soon_shares = shares(w.weight.rows());
+  segment_.soon_in = static_cast<int>(w.weight.cols());
 }
 
 // The last sum goes where the caller keeps it, once all blocks have read what was there.
@@ -291,7 +319,7 @@ void FewRows::settle_residual() {
   segment_.residual_from_stride = step.residual_out_stride;
   segment_.residual_to = residual_.as<float>();
   segment_.residual_to_stride = residual_.row_stride;
-  segment_.residual_cols = step.cols;
+  segment_.residual_shares = shares(step.cols / 4);
 }
 
 // Whole features do not share out evenly. The blocks that have one more in a product are those that
@@ -303,8 +331,8 @@ void FewRows::share_out() {
     if (!p.weight) continue;
     p.turn = turn;
     if (p.keep_sums) p.turn = kept = kept < 0 ? turn : kept;
-    const int features = p.flat ? p.slots * p.features : p.features;
-    turn = (p.turn + blocks_ - features % blocks_) % blocks_;
+    p.shares = shares(p.flat ? int64_t{p.slots} * p.features : p.features);
+    turn = (p.turn + blocks_ - p.shares.more) % blocks_;
   }
 }
 
@@ -312,6 +340,10 @@ void FewRows::start(cudaStream_t stream) {
   if (empty()) return;
   settle_residual();
   share_out();
+  static const int soon = getenv("FEW_SOON") ? atoi(getenv("FEW_SOON")) : 0;
+  segment_.soon_bytes = soon << 10;
+  static const int on_way = getenv("FEW_FLIGHT") ? atoi(getenv("FEW_FLIGHT")) : 64;
+  segment_.on_way_bytes = on_way << 10;
   segment_.counters = static_cast<unsigned*>(scratch_);
   segment_.ring_bytes = segment_ring_bytes(segment_.x_bytes);
   start_segment(segment_, blocks_, stream);

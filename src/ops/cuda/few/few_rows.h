@@ -28,6 +28,9 @@ class FewRows {
   bool experts(const Tensor& out, const Tensor& x, const Routing& routing, const Linear& gate_up,
                const Linear& down, Act act);
 
+  // What has gathered may fetch this towards the device's cache at its end.
+  void soon(const Linear& w);
+
   bool empty() const { return segment_.steps == 0; }
   void start(cudaStream_t stream);
 
@@ -48,8 +51,10 @@ class FewRows {
   SegmentStep& last() { return segment_.step[segment_.steps - 1]; }
   // Of the output of a step, for steps behind it.
   int hand_over(int step);
+  bool handed_over_since(int step) const;
   void* copy_of(int step);
   void* take(int64_t bytes);
+  SegmentShares shares(int64_t things) const;
   void settle_residual();
   void share_out();
 
@@ -63,7 +68,7 @@ class FewRows {
   int64_t out_cols_ = 0;
   Tensor residual_;
   int norm_steps_ = 0, last_norm_ = 0;  // that add something
-  const void* routed_ = nullptr;        // Routing::expert of the last step, where that routes
+  const void* routed_ = nullptr;        // Routing::expert, where the routing joined last
 };
 
 }  // namespace skiff::cuda

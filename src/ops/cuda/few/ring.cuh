@@ -1,4 +1,4 @@
-// ops/cuda/few/ring.cuh -- a queue of weights in shared memory: one thread has them copied in, the
+// ops/cuda/few/ring.cuh -- a queue of weights in shared memory: one warp has them copied in, the
 // warps that read them give their place back. Items have different sizes; both sides know them and
 // so agree on where each one lies. PTX ISA, "mbarrier" and "cp.async.bulk".
 #pragma once
@@ -18,8 +18,9 @@ class RingPlace {
   __device__ explicit RingPlace(int bytes) : bytes_(bytes) {}
   // The next item's; what is left at the end of the ring stays unused when the item does not fit.
   __device__ int take(int item_bytes) {
-    skipped_ = at_ + item_bytes > bytes_ ? bytes_ - at_ : 0;
-    const int begin = skipped_ ? 0 : at_;
+    const bool fits = at_ + item_bytes <= bytes_;
+    skipped_ = fits ? 0 : bytes_ - at_;
+    const int begin = fits ? at_ : 0;
     at_ = begin + item_bytes;
     return begin;
   }
@@ -40,18 +41,22 @@ struct RingCount {  // of items, as an index and the parity of its round
   }
 };
 
-// The side of the one thread that fills the ring.
+// The side of the one warp that fills the ring; its lanes go along together. No more is on its way
+// at a time than keeps the memory busy: what else the multiprocessor asks for would wait behind it.
 class RingFiller {
  public:
-  __device__ RingFiller(char* memory, int bytes, RingBarriers* barriers, int* item_bytes)
+  __device__ RingFiller(char* memory, int bytes, int most_on_way, RingBarriers* barriers,
+                        int* item_bytes)
       : memory_(shared_address(memory)),
         full_(shared_address(barriers->full)),
         empty_(shared_address(barriers->empty)),
         place_(bytes),
         free_(bytes),
+        most_on_way_(most_on_way),
         item_bytes_(item_bytes) {}
 
-  // Waits for room. Returns where the next item begins; copies go there with copy() until next().
+  // Waits for room. Returns where the next item begins; copies go there with copy(), once all
+  // lanes have come back from here, until next().
   __device__ uint32_t open(int bytes, int copied) {
     const uint32_t at = memory_ + place_.take(bytes);
     const int need = bytes + place_.skipped();
@@ -61,10 +66,20 @@ class RingFiller {
       oldest_.advance();
       --items_;
     }
+    while (on_way_ > 0 && on_way_ + need > most_on_way_) {
+      barrier_wait(full_ + 8 * coming_.slot, coming_.parity);
+      on_way_ -= item_bytes_[coming_.slot];
+      coming_.advance();
+    }
     free_ -= need;
+    on_way_ += need;
     ++items_;
-    item_bytes_[newest_.slot] = need;
-    barrier_expect(full_ + 8 * newest_.slot, copied);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      item_bytes_[newest_.slot] = need;
+      barrier_expect(full_ + 8 * newest_.slot, copied);
+    }
+    __syncwarp();
     return at;
   }
   __device__ void copy(uint32_t to, const void* from, int bytes) {
@@ -80,8 +95,8 @@ class RingFiller {
  private:
   uint32_t memory_, full_, empty_;
   RingPlace place_;
-  int free_, items_ = 0;
-  RingCount oldest_, newest_;
+  int free_, items_ = 0, on_way_ = 0, most_on_way_;
+  RingCount oldest_, coming_, newest_;
   int* item_bytes_;  // [kRingItems], the unused end of the ring before it included
 };
 

@@ -8,7 +8,8 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 32;
+// Warps that multiply; then one that fills the ring and one that routes.
+constexpr int kWarps = 16, kReaders = kWarps * 32, kThreads = kReaders + 64;
 constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
 constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
 constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4, kSumsBytes = kMostSums * 4;
@@ -20,26 +21,29 @@ constexpr int kMostPolls = 1 << 22;
 struct Span {
   int begin, end;
 };
-__device__ Span share_of(int n, int turn) {
-  const int blocks = gridDim.x, block = (blockIdx.x + turn) % blocks;
-  const int begin = block * (n / blocks) + min(block, n % blocks);
-  return {begin, begin + n / blocks + (block < n % blocks)};
+__device__ Span share_of(const SegmentShares& shares, int turn) {
+  int block = blockIdx.x + turn;
+  if (block >= static_cast<int>(gridDim.x)) block -= gridDim.x;
+  const int begin = block * shares.each + min(block, shares.more);
+  return {begin, begin + shares.each + (block < shares.more)};
 }
 
 // The groups of weight rows that this block has in a product, in the order of the ring.
 class Groups {
  public:
   __device__ explicit Groups(const SegmentProduct& p)
-      : p_(p),
-        share_(share_of(p.flat ? p.slots * p.features : p.features, p.turn)),
+      : share_(share_of(p.shares, p.turn)),
+        features_(p.features),
+        slots_(p.slots),
+        flat_(p.flat),
         wide_(p.gated ? kGroup / 2 : kGroup) {}
   __device__ bool next() {
     first_ += wide_;
     while (first_ >= stop_) {
-      if (++slot_ >= p_.slots) return false;
-      const int before = p_.flat ? slot_ * p_.features : 0;
+      if (++slot_ >= slots_) return false;
+      const int before = flat_ ? slot_ * features_ : 0;
       first_ = max(share_.begin - before, 0);
-      stop_ = min(share_.end - before, p_.features);
+      stop_ = min(share_.end - before, features_);
     }
     return true;
   }
@@ -48,8 +52,9 @@ class Groups {
   __device__ int count() const { return min(wide_, stop_ - first_); }
 
  private:
-  const SegmentProduct& p_;
   Span share_;
+  int features_, slots_;
+  bool flat_;
   int wide_, slot_ = -1, first_ = 0, stop_ = 0;
 };
 
@@ -58,67 +63,116 @@ struct Outputs {  // of a group
 };
 
 struct Shared {
+  alignas(16) uint32_t words[sizeof(Segment) / 4];  // of the segment, where all find it fast
   RingBarriers ring;
-  uint64_t routed;
+  uint64_t counters_read, routed;
   int item_bytes[kRingItems];
   Outputs outputs[2][kBatchValues / kGroup];
-  float squares[2][kWarps];
+  float squares[kSegmentRows][kWarps];
   int32_t expert[kMostChosen];
   float weight[kMostChosen];
-  unsigned arrived[kSegmentHandOvers];
+  unsigned before[kSegmentHandOvers];
+
+  __device__ const Segment& segment() const { return *reinterpret_cast<const Segment*>(words); }
 };
 
-__device__ int expert_of(const SegmentProduct& p, int slot, const Shared& shared) {
-  return p.routed ? shared.expert[p.first_slot + slot] : p.first_expert + slot;
+__device__ void fetch_to_cache(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
+               "r"(bytes)
+               : "memory");
 }
 
-// One thread: all weights of this block, step by step.
-__device__ void fill_ring(const Segment& s, char* memory, Shared& shared) {
-  RingFiller ring(memory, s.ring_bytes, &shared.ring, shared.item_bytes);
-  for (int i = 0; i < s.steps; ++i) {
-    const SegmentProduct& p = s.step[i].product;
-    if (!p.weight) continue;
-    if (p.routed) barrier_wait(shared_address(&shared.routed), 0);
-    const int64_t in = int64_t{p.units} * kUnit;
+// One warp: all weights of this block, step by step; each lane copies one row of a group.
+class Filler {
+ public:
+  __device__ Filler(char* memory, Shared& shared)
+      : s_(shared.segment()),
+        shared_(shared),
+        ring_(memory, s_.ring_bytes, s_.on_way_bytes, &shared.ring, shared.item_bytes),
+        lane_(threadIdx.x % 32) {}
+
+  __device__ void run() {
+    for (int i = 0; i < s_.steps; ++i) {
+      const SegmentProduct& p = s_.step[i].product;
+      if (!p.weight) continue;
+      if (p.routed) barrier_wait(shared_address(&shared_.routed), 0);
+      fill(p);
+    }
+    fetch_soon();
+  }
+
+ private:
+  __device__ void fill(const SegmentProduct& p) {
+    const int units = p.units, item_units = p.item_units;
+    const int64_t in = int64_t{units} * kUnit, expert_stride = p.expert_stride;
+    const bool gated = p.gated, routed = p.routed;
+    const int32_t* chosen = shared_.expert + p.first_slot;
+    const int first_expert = p.first_expert;
+    // Of a gated product lanes 0 and 1 have gates, 2 and 3 the ups that belong to them.
+    const int row = gated ? lane_ % 2 : lane_;
+    const __nv_bfloat16* mine =
+        p.weight + (row + (gated && lane_ >= 2 ? p.features : 0)) * in;
     for (Groups g(p); g.next();) {
-      const __nv_bfloat16* rows =
-          p.weight + expert_of(p, g.slot(), shared) * p.expert_stride + g.first() * in;
-      for (int u = 0; u < p.units; u += p.item_units) {
-        const int row_bytes = min(p.item_units, p.units - u) * kUnit * 2;
-        const uint32_t to =
-            ring.open(kGroup * row_bytes, (p.gated ? 2 : 1) * g.count() * row_bytes);
-        for (int r = 0; r < g.count(); ++r) {
-          const __nv_bfloat16* from = rows + r * in + u * kUnit;
-          ring.copy(to + r * row_bytes, from, row_bytes);
-          if (p.gated)
-            ring.copy(to + (r + kGroup / 2) * row_bytes, from + p.features * in, row_bytes);
-        }
-        ring.next();
+      const int expert = routed ? chosen[g.slot()] : first_expert + g.slot();
+      const __nv_bfloat16* from = mine + expert * expert_stride + g.first() * in;
+      const bool copies = lane_ < kGroup && row < g.count();
+      const int rows = g.count() * (gated ? 2 : 1);
+      for (int u = 0; u < units; u += item_units) {
+        const int row_bytes = min(item_units, units - u) * kUnit * 2;
+        const uint32_t to = ring_.open(kGroup * row_bytes, rows * row_bytes);
+        if (copies) ring_.copy(to + lane_ * row_bytes, from + u * kUnit, row_bytes);
+        ring_.next();
       }
     }
   }
-}
+  // What the next kernel of this kind will read first goes to the second-level cache: the memory
+  // works on while attention follows this kernel.
+  __device__ void fetch_soon() {
+    if (!s_.soon) return;
+    const Span mine = share_of(s_.soon_shares, 0);
+    const char* from = reinterpret_cast<const char*>(s_.soon + int64_t{mine.begin} * s_.soon_in);
+    const int bytes = min((mine.end - mine.begin) * s_.soon_in * 2, s_.soon_bytes);
+    constexpr int kPiece = 4096;
+    for (int at = lane_ * kPiece; at < bytes; at += 32 * kPiece)
+      fetch_to_cache(from + at, min(kPiece, bytes - at));
+  }
+
+  const Segment& s_;
+  Shared& shared_;
+  RingFiller ring_;
+  int lane_;
+};
 
 __device__ float low(uint32_t two) { return __uint_as_float(two << 16); }
 __device__ float high(uint32_t two) { return __uint_as_float(two & 0xffff0000u); }
 
 // Sums over the lanes; lane l ends up with value l / (32 / N), in sum[0].
-template <int N>
+template <int N, int kMask = 16>
 __device__ void add_lanes(float (&sum)[N]) {
-  const int lane = threadIdx.x % 32;
-  int m = 16;
+  const bool upper = threadIdx.x % 32 & kMask;
+  if constexpr (N > 1) {
+    float half[N / 2];
 #pragma unroll
-  for (int n = N; n > 1; n /= 2, m /= 2) {
-    const bool upper = lane & m;
-#pragma unroll
-    for (int i = 0; i < n / 2; ++i) {
-      const float give = upper ? sum[i] : sum[i + n / 2];
-      const float keep = upper ? sum[i + n / 2] : sum[i];
-      sum[i] = keep + __shfl_xor_sync(kAll, give, m);
+    for (int i = 0; i < N / 2; ++i) {
+      const float give = upper ? sum[i] : sum[i + N / 2];
+      const float keep = upper ? sum[i + N / 2] : sum[i];
+      half[i] = keep + __shfl_xor_sync(kAll, give, kMask);
     }
-  }
+    add_lanes<N / 2, kMask / 2>(half);
+    sum[0] = half[0];
+  } else {
 #pragma unroll
-  for (; m > 0; m /= 2) sum[0] += __shfl_xor_sync(kAll, sum[0], m);
+    for (int m = kMask; m > 0; m /= 2) sum[0] += __shfl_xor_sync(kAll, sum[0], m);
+  }
+}
+
+// sum += a * b, 16 rows of a by 8 columns of b.
+__device__ __forceinline__ void multiply(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                         uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 __device__ void put(void* to, bool f32, int64_t at, float value) {
@@ -128,16 +182,75 @@ __device__ void put(void* to, bool f32, int64_t at, float value) {
     static_cast<__nv_bfloat16*>(to)[at] = __float2bfloat16_rn(value);
 }
 
+// Hand-overs. A counter's top bit turns when the last block arrives, and the rest is zero again:
+// nobody has to clear it. What a block has written is seen by those who waited for it.
+__device__ unsigned* counter(const Segment& s, int which) {
+  return s.counters + which * kCounterStride;
+}
+__device__ void poll(const Segment& s, const Shared& shared, int which) {
+  const unsigned before = shared.before[which];
+  unsigned now;
+  int polls = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(now)
+                 : "l"(counter(s, which))
+                 : "memory");
+    if (++polls == kMostPolls) __trap();
+  } while (((before ^ now) & 0x80000000u) == 0);
+}
+
+// One warp. Every block routes for itself, beside the steps; the first writes the routing.
+__device__ void route(const Segment& s, Shared& shared) {
+  const SegmentRouting& g = s.routing;
+  const int lane = threadIdx.x % 32;
+  barrier_wait(shared_address(&shared.counters_read), 0);
+  if (lane == 0) poll(s, shared, g.wait);
+  __syncwarp();
+  const Choice c = {.expert = shared.expert,
+                    .weight = shared.weight,
+                    .logits = g.logits,
+                    .bias = g.bias,
+                    .logits_stride = 0,
+                    .tokens = 1,
+                    .experts = g.experts,
+                    .top_k = g.top_k,
+                    .always = g.always,
+                    .renorm = g.renorm,
+                    .live = nullptr};
+  if (g.experts <= 64)
+    Chooser<2>(c).choose(0, c.expert, c.weight);
+  else if (g.experts <= 128)
+    Chooser<4>(c).choose(0, c.expert, c.weight);
+  else
+    Chooser<kMostExperts / 32>(c).choose(0, c.expert, c.weight);
+  __syncwarp();
+  if (lane == 0) barrier_arrive(shared_address(&shared.routed));
+  if (blockIdx.x > 0) return;
+  const int each = g.top_k + g.always, experts = g.experts + g.always;
+  const auto below = [&](int e) {
+    int n = 0;
+    for (int k = 0; k < each; ++k) n += shared.expert[k] < e;
+    return n;
+  };
+  if (lane < each) {
+    g.expert[lane] = shared.expert[lane];
+    g.weight[lane] = shared.weight[lane];
+    g.order[below(shared.expert[lane])] = lane;
+  }
+  for (int e = lane; e <= experts; e += 32) g.start[e] = below(e);
+}
+
 // The threads that multiply, and do all else.
 template <int R>
 class Reader {
  public:
-  __device__ Reader(const Segment& s, char* memory, Shared& shared)
-      : s_(s),
+  __device__ Reader(char* memory, Shared& shared)
+      : s_(shared.segment()),
         shared_(shared),
-        ring_(memory, s.ring_bytes, &shared.ring),
-        x_(reinterpret_cast<__nv_bfloat16*>(memory + s.ring_bytes)),
-        partial_(reinterpret_cast<float*>(memory + s.ring_bytes + s.x_bytes)),
+        ring_(memory, s_.ring_bytes, &shared.ring),
+        x_(reinterpret_cast<__nv_bfloat16*>(memory + s_.ring_bytes)),
+        partial_(reinterpret_cast<float*>(memory + s_.ring_bytes + s_.x_bytes)),
         sums_(partial_ + kPartialBytes / 4),
         thread_(threadIdx.x),
         lane_(threadIdx.x % 32),
@@ -146,14 +259,10 @@ class Reader {
   __device__ void run() {
     fetch_norms();
     wait_for_previous();
+    read_counters();
     for (int i = 0; i < s_.steps; ++i) {
       const SegmentStep& step = s_.step[i];
-      if (step.wait >= 0) wait(step.wait);
-      if (step.input != SegmentInput::kKeep) {
-        sync();
-        input(step);
-        sync();
-      }
+      take_input(step);
       if (step.product.weight) product(step.product);
       if (step.combined) combine(step);
       if (step.arrive >= 0) arrive(step.arrive);
@@ -176,169 +285,163 @@ class Reader {
     }
   }
 
-  // Hand-overs. A counter's top bit turns when the last block arrives, and the rest is zero again:
-  // nobody has to clear it. What a block has written is seen by those who waited for it.
-  __device__ unsigned* counter(int which) { return s_.counters + which * kCounterStride; }
+  // As they are before this block arrives, so before their top bits turn.
+  __device__ void read_counters() {
+    if (thread_ < kSegmentHandOvers) shared_.before[thread_] = __ldcg(counter(s_, thread_));
+    sync();
+    if (thread_ == 0) barrier_arrive(shared_address(&shared_.counters_read));
+  }
   __device__ void arrive(int which) {
     sync();
     if (thread_ != 0) return;
     const unsigned step = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
-    unsigned before;
-    __threadfence();
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter(which)), "r"(step)
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter(s_, which)), "r"(step)
                  : "memory");
-    shared_.arrived[which] = before;
   }
   __device__ void wait(int which) {
-    if (thread_ == 0) {
-      const unsigned before = shared_.arrived[which];
-      unsigned now;
-      int polls = 0;
-      do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
-                     : "=r"(now)
-                     : "l"(counter(which))
-                     : "memory");
-        if (++polls == kMostPolls) __trap();
-      } while (((before ^ now) & 0x80000000u) == 0);
-      __threadfence();
-    }
+    if (thread_ == 0) poll(s_, shared_, which);
     sync();
   }
 
-  __device__ void input(const SegmentStep& step) {
-    if (step.input == SegmentInput::kRows) take_rows(step);
-    if (step.input == SegmentInput::kNorm) norm(step);
-    if constexpr (R == 1) {
-      if (step.input == SegmentInput::kRoute && warp_ == 0) route();
-    }
+  __device__ void take_input(const SegmentStep& step) {
+    if (step.input == SegmentInput::kNorm) return norm(step);
+    if (step.wait >= 0) wait(step.wait);
+    if (step.input == SegmentInput::kKeep) return;
+    sync();
+    take_rows(step);
+    sync();
   }
 
   // What other blocks wrote while this kernel ran is read past the first-level cache.
   __device__ void take_rows(const SegmentStep& step) {
+    constexpr int kAtOnce = 4;
     const int pieces = step.cols / 8;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       auto* to = reinterpret_cast<uint4*>(x_ + step.x + r * step.cols);
       const auto* from = reinterpret_cast<const uint4*>(step.rows + r * step.rows_stride);
-#pragma unroll 8
-      for (int i = thread_; i < pieces; i += kReaders)
-        to[i] = r < s_.rows ? __ldcg(from + i) : uint4{0, 0, 0, 0};
+      for (int first = thread_; first < pieces; first += kAtOnce * kReaders) {
+        uint4 v[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int piece = first + i * kReaders;
+          if (piece < pieces) v[i] = r < s_.rows ? __ldcg(from + piece) : uint4{0, 0, 0, 0};
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int piece = first + i * kReaders;
+          if (piece < pieces) to[piece] = v[i];
+        }
+      }
     }
   }
 
   // Every block for itself; each writes its share of what leaves the kernel.
   __device__ void norm(const SegmentStep& step) {
-    constexpr int kWide = 4, kPieces = kMostSegmentCols / (kReaders * kWide);
-    const Span mine = share_of(step.cols / kWide, 0);
-    for (int r = 0; r < R; ++r) {
-      float4 v[kPieces];
-      float squares = 0;
-      __nv_bfloat16* x = x_ + step.x + r * step.cols;
+    constexpr int kWide = 4, kPieces = kMostNormCols<R> / (kReaders * kWide);
+    const Span mine = share_of(step.shares, 0);
+    float4 v[R][kPieces], w[kPieces];
+    const auto for_each_piece = [&](auto f) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
-        const int c = (thread_ + i * kReaders) * kWide;
-        v[i] = {0, 0, 0, 0};
-        if (r >= s_.rows || c >= step.cols) continue;
-        v[i] = __ldcg(reinterpret_cast<const float4*>(step.residual + r * step.residual_stride + c));
+        const int piece = thread_ + i * kReaders;
+        if (piece * kWide < step.cols) f(i, piece, piece * kWide);
       }
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) {
-        const int c = (thread_ + i * kReaders) * kWide;
-        if (r >= s_.rows || c >= step.cols || !step.delta) continue;
-        const uint2 d = __ldcg(reinterpret_cast<const uint2*>(step.delta + r * step.cols + c));
-        v[i].x += low(d.x), v[i].y += high(d.x), v[i].z += low(d.y), v[i].w += high(d.y);
-      }
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i)
-        squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
-      const float scale =
-          rsqrtf(sum_of_all(squares, r % 2) / static_cast<float>(step.cols) + step.eps);
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i) {
-        const int piece = thread_ + i * kReaders, c = piece * kWide;
-        if (c >= step.cols) continue;
-        const float4 w = *reinterpret_cast<const float4*>(step.norm + c);
-        __nv_bfloat162 y[2] = {__floats2bfloat162_rn(v[i].x * scale * w.x, v[i].y * scale * w.y),
-                               __floats2bfloat162_rn(v[i].z * scale * w.z, v[i].w * scale * w.w)};
-        const uint2 both = *reinterpret_cast<const uint2*>(y);
-        *reinterpret_cast<uint2*>(x + c) = both;
-        if (piece < mine.begin || piece >= mine.end || r >= s_.rows) continue;
-        if (step.residual_out)
-          *reinterpret_cast<float4*>(step.residual_out + r * step.residual_out_stride + c) = v[i];
-        *reinterpret_cast<uint2*>(step.out + r * step.out_stride + c) = both;
-      }
-    }
-  }
-  __device__ float sum_of_all(float v, int which) {
-    for (int m = 16; m; m /= 2) v += __shfl_xor_sync(kAll, v, m);
-    if (lane_ == 0) shared_.squares[which][warp_] = v;
-    sync();
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kWarps; ++i) sum += shared_.squares[which][i];
-    return sum;
-  }
-
-  // One warp. Every block routes for itself; the first writes the routing.
-  __device__ void route() {
-    const SegmentRouting& g = s_.routing;
-    const Choice c = {.expert = shared_.expert,
-                      .weight = shared_.weight,
-                      .logits = g.logits,
-                      .bias = g.bias,
-                      .logits_stride = 0,
-                      .tokens = 1,
-                      .experts = g.experts,
-                      .top_k = g.top_k,
-                      .always = g.always,
-                      .renorm = g.renorm,
-                      .live = nullptr};
-    if (g.experts <= 64)
-      Chooser<2>(c).choose(0, c.expert, c.weight);
-    else if (g.experts <= 128)
-      Chooser<4>(c).choose(0, c.expert, c.weight);
-    else
-      Chooser<kMostExperts / 32>(c).choose(0, c.expert, c.weight);
-    __syncwarp();
-    if (lane_ == 0) barrier_arrive(shared_address(&shared_.routed));
-    if (blockIdx.x > 0) return;
-    const int each = g.top_k + g.always, experts = g.experts + g.always;
-    const auto below = [&](int e) {
-      int n = 0;
-      for (int k = 0; k < each; ++k) n += shared_.expert[k] < e;
-      return n;
     };
-    if (lane_ < each) {
-      g.expert[lane_] = shared_.expert[lane_];
-      g.weight[lane_] = shared_.weight[lane_];
-      g.order[below(shared_.expert[lane_])] = lane_;
+    const auto take_residual = [&] {
+      for_each_piece([&](int i, int, int c) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          const float* from = step.residual + r * step.residual_stride + c;
+          if (r < s_.rows) v[r][i] = __ldcg(reinterpret_cast<const float4*>(from));
+        }
+      });
+    };
+    for_each_piece([&](int i, int, int c) {
+      w[i] = *reinterpret_cast<const float4*>(step.norm + c);
+#pragma unroll
+      for (int r = 0; r < R; ++r) v[r][i] = {0, 0, 0, 0};
+    });
+    if (step.residual_early) take_residual();
+    if (step.wait >= 0) wait(step.wait);
+    if (!step.residual_early) take_residual();
+    if (step.delta) {
+      uint2 d[R][kPieces];
+      for_each_piece([&](int i, int, int c) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          const __nv_bfloat16* from = step.delta + r * step.cols + c;
+          d[r][i] = r < s_.rows ? __ldcg(reinterpret_cast<const uint2*>(from)) : uint2{0, 0};
+        }
+      });
+      for_each_piece([&](int i, int, int) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          v[r][i].x += low(d[r][i].x), v[r][i].y += high(d[r][i].x);
+          v[r][i].z += low(d[r][i].y), v[r][i].w += high(d[r][i].y);
+        }
+      });
     }
-    for (int e = lane_; e <= experts; e += 32) g.start[e] = below(e);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      float squares = 0;
+      for_each_piece([&](int i, int, int) {
+        squares += v[r][i].x * v[r][i].x + v[r][i].y * v[r][i].y + v[r][i].z * v[r][i].z +
+                   v[r][i].w * v[r][i].w;
+      });
+      for (int m = 16; m; m /= 2) squares += __shfl_xor_sync(kAll, squares, m);
+      if (lane_ == 0) shared_.squares[r][warp_] = squares;
+    }
+    sync();
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      float squares = 0;
+#pragma unroll
+      for (int i = 0; i < kWarps; ++i) squares += shared_.squares[r][i];
+      const float scale = rsqrtf(squares / static_cast<float>(step.cols) + step.eps);
+      for_each_piece([&](int i, int piece, int c) {
+        const float4& a = v[r][i];
+        const __nv_bfloat162 y[2] = {
+            __floats2bfloat162_rn(a.x * scale * w[i].x, a.y * scale * w[i].y),
+            __floats2bfloat162_rn(a.z * scale * w[i].z, a.w * scale * w[i].w)};
+        const uint2 both = *reinterpret_cast<const uint2*>(y);
+        *reinterpret_cast<uint2*>(x_ + step.x + r * step.cols + c) = both;
+        if (piece < mine.begin || piece >= mine.end || r >= s_.rows) return;
+        if (step.residual_out)
+          *reinterpret_cast<float4*>(step.residual_out + r * step.residual_out_stride + c) = a;
+        *reinterpret_cast<uint2*>(step.out + r * step.out_stride + c) = both;
+      });
+    }
+    sync();
   }
 
   // Warps share a group's units. Which warp begins goes round, so that none has more to do; what is
   // added to what does not: sums of units u, u + 8, ... first, then those of u = 0, 1, ... 7.
   __device__ void product(const SegmentProduct& p) {
+    const int all_units = p.units, item_units = p.item_units, x_slot = p.x_slot;
+    const __nv_bfloat16* first_x = x_ + p.x + lane_ * 8;
     int turn = 0, groups = 0;
     for (Groups g(p); g.next();) {
       const int first_unit = (warp_ - turn) & (kWarps - 1);
-      const __nv_bfloat16* x = x_ + p.x + g.slot() * p.x_slot + lane_ * 8;
-      float sum[kGroup * R] = {};
+      const __nv_bfloat16* x = first_x + g.slot() * x_slot;
+      float part[kGroup / 2][R][4] = {};
       int u = first_unit;
-      for (int begin = 0; begin < p.units; begin += p.item_units) {
-        const int units = min(p.item_units, p.units - begin), row_bytes = units * kUnit * 2;
+      for (int begin = 0; begin < all_units; begin += item_units) {
+        const int units = min(item_units, all_units - begin), row_bytes = units * kUnit * 2;
         const char* item = ring_.open(kGroup * row_bytes) + lane_ * 16;
         for (; u < begin + units; u += kWarps)
-          meet(sum, item + (u - begin) * (kUnit * 2), row_bytes, x + u * kUnit, p.units * kUnit);
+          meet(part, item + (u - begin) * (kUnit * 2), row_bytes, x + u * kUnit,
+               all_units * kUnit);
         ring_.close();
       }
-      turn += p.units;
-      add_lanes(sum);
-      if (first_unit < p.units && lane_ % (8 / R) == 0)
-        partials(first_unit)[groups * kGroup * R + lane_ / (8 / R)] = sum[0];
+      turn += all_units;
+      if (first_unit < all_units) {
+        float sum[kGroup * R];
+        take_diagonals(sum, part);
+        add_lanes(sum);
+        if (lane_ % (8 / R) == 0)
+          partials(first_unit)[groups * kGroup * R + lane_ / (8 / R)] = sum[0];
+      }
       if (thread_ == 0) shared_.outputs[batch_][groups] = {g.slot(), g.first(), g.count()};
       if (++groups < kGroupsAtOnce) continue;
       finish(p, groups);
@@ -347,8 +450,11 @@ class Reader {
     if (groups > 0) finish(p, groups);
   }
 
-  // A unit of four weight rows, by R rows of x: lanes take eight inputs each.
-  __device__ void meet(float (&sum)[kGroup * R], const char* weights, int row_bytes,
+  // A unit of four weight rows by R rows of x. Lane l takes inputs 8l to 8l + 7 of each; so lanes
+  // 4g to 4g + 3 hold, as row g of a tensor core's left matrix and column g of the right one, the
+  // same 32 inputs: their part of the dot product comes out as element (g, g). All else that comes
+  // out means nothing. Two weight rows fill the 16 rows on the left.
+  __device__ void meet(float (&part)[kGroup / 2][R][4], const char* weights, int row_bytes,
                        const __nv_bfloat16* x, int x_row) {
     uint4 w[kGroup], rows[R];
 #pragma unroll
@@ -356,22 +462,29 @@ class Reader {
       w[f] = *reinterpret_cast<const uint4*>(weights + f * row_bytes);
 #pragma unroll
     for (int r = 0; r < R; ++r) rows[r] = *reinterpret_cast<const uint4*>(x + r * x_row);
-    const auto two = [&](auto part) {
+#pragma unroll
+    for (int i = 0; i < kGroup / 2; ++i) {
+      const uint4 &a = w[2 * i], &b = w[2 * i + 1];
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        const uint32_t v = part(rows[r]);
-#pragma unroll
-        for (int f = 0; f < kGroup; ++f) {
-          const uint32_t weight = part(w[f]);
-          sum[f * R + r] = fmaf(low(weight), low(v), sum[f * R + r]);
-          sum[f * R + r] = fmaf(high(weight), high(v), sum[f * R + r]);
-        }
+        multiply(part[i][r], a.x, b.x, a.y, b.y, rows[r].x, rows[r].y);
+        multiply(part[i][r], a.z, b.z, a.w, b.w, rows[r].z, rows[r].w);
       }
-    };
-    two([](const uint4& v) { return v.x; });
-    two([](const uint4& v) { return v.y; });
-    two([](const uint4& v) { return v.z; });
-    two([](const uint4& v) { return v.w; });
+    }
+  }
+  __device__ void take_diagonals(float (&sum)[kGroup * R],
+                                 const float (&part)[kGroup / 2][R][4]) {
+    const int row = lane_ / 4;
+    const bool mine = lane_ % 4 == row / 2, odd = row % 2;
+#pragma unroll
+    for (int i = 0; i < kGroup / 2; ++i) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const float(&d)[4] = part[i][r];
+        sum[2 * i * R + r] = !mine ? 0 : odd ? d[1] : d[0];
+        sum[(2 * i + 1) * R + r] = !mine ? 0 : odd ? d[3] : d[2];
+      }
+    }
   }
 
   __device__ float* partials(int part) {
@@ -382,21 +495,24 @@ class Reader {
   // comes back to these only when all have passed another sync().
   __device__ void finish(const SegmentProduct& p, int groups) {
     sync();
-    const int wide = p.gated ? kGroup / 2 : kGroup, parts = min(kWarps, p.units);
+    const int parts = min(kWarps, p.units), wide = kGroup * R >> p.gated;  // outputs of a group
+    const int shift = __popc(wide - 1);
     const auto sum = [&](int i) {
       float v = 0;
-      for (int part = 0; part < parts; ++part) v += partials(part)[i];
+#pragma unroll
+      for (int part = 0; part < kWarps; ++part)
+        if (part < parts) v += partials(part)[i];
       return v;
     };
-    for (int i = thread_; i < groups * wide * R; i += kReaders) {
-      const int g = i / (wide * R), f = i % (wide * R) / R, r = i % R;
+    for (int i = thread_; i < groups << shift; i += kReaders) {
+      const int g = i >> shift, f = (i & (wide - 1)) / R, r = i % R;
       const Outputs& o = shared_.outputs[batch_][g];
       if (f >= o.count || r >= s_.rows) continue;
       const int at = g * kGroup * R + f * R + r;
       float value = sum(at);
       if (p.bias) value += p.bias[o.first + f];
       if (p.gated) {
-        float up = sum(at + wide * R);
+        float up = sum(at + kGroup / 2 * R);
         if (p.bias) up += p.bias[p.features + o.first + f];
         value = activate(value, p.act) * up;
       }
@@ -406,7 +522,7 @@ class Reader {
   }
   __device__ void output(const SegmentProduct& p, int slot, int feature, int r, float value) {
     if (p.keep_sums) {
-      const Span mine = share_of(p.features, p.turn);
+      const Span mine = share_of(p.shares, p.turn);
       sums_[(p.first_slot + slot) * (mine.end - mine.begin) + feature - mine.begin] = value;
       return;
     }
@@ -416,8 +532,9 @@ class Reader {
 
   // One row: the experts' outputs by their weights, in the order of the routing.
   __device__ void combine(const SegmentStep& step) {
+    barrier_wait(shared_address(&shared_.routed), 0);
     sync();
-    const Span mine = share_of(step.product.features, step.product.turn);
+    const Span mine = share_of(step.product.shares, step.product.turn);
     const int n = mine.end - mine.begin, each = s_.routing.top_k + s_.routing.always;
     for (int i = thread_; i < n; i += kReaders) {
       float sum = 0;
@@ -431,7 +548,7 @@ class Reader {
   __device__ void write_residual() {
     arrive(s_.last_hand_over);
     wait(s_.last_hand_over);
-    const Span mine = share_of(s_.residual_cols / 4, 0);
+    const Span mine = share_of(s_.residual_shares, 0);
     for (int i = thread_; i < (mine.end - mine.begin) * s_.rows; i += kReaders) {
       const int r = i / (mine.end - mine.begin);
       const int c = (mine.begin + i % (mine.end - mine.begin)) * 4;
@@ -460,16 +577,21 @@ __global__ void __launch_bounds__(kThreads, 1)
       barrier_init(shared_address(&shared.ring.full[i]), 1);
       barrier_init(shared_address(&shared.ring.empty[i]), kWarps);
     }
+    barrier_init(shared_address(&shared.counters_read), 1);
     barrier_init(shared_address(&shared.routed), 1);
     barrier_init_fence();
   }
+  const auto* from = reinterpret_cast<const uint32_t*>(&s);
+  for (int i = threadIdx.x; i < static_cast<int>(sizeof(Segment) / 4); i += kThreads)
+    shared.words[i] = from[i];
   __syncthreads();
-  if (threadIdx.x >= kReaders) {
-    if (threadIdx.x > kReaders) return;
+  if (threadIdx.x < kReaders) {
+    Reader<R>(memory, shared).run();
+  } else if (threadIdx.x < kReaders + 32) {
     let_next_start();
-    fill_ring(s, memory, shared);
-  } else {
-    Reader<R>(s, memory, shared).run();
+    Filler(memory, shared).run();
+  } else if (s.routing.logits) {
+    route(shared.segment(), shared);
   }
 #endif
 }

@@ -6,8 +6,8 @@
 // weight rows it will read in every step, and one of its threads fetches them in that order into a
 // ring in shared memory, as far ahead as the ring holds: past the end of a step, and before the
 // kernel's predecessor has ended. Only experts that are not known yet make it stop; those that
-// every token has come before them. The other threads multiply (f32, on the general cores: tensor
-// cores would be idle with one row), and between steps the blocks hand their outputs over through
+// every token has come before them. The other threads multiply (tensor
+// cores, f32 sums), and between steps the blocks hand their outputs over through
 // the second-level cache: a counter that all blocks count up, and wait for.
 //
 // Results do not depend on the number of blocks: an output is a sum over slices of 256 inputs, in
@@ -31,10 +31,17 @@ constexpr int kSegmentRows = 4, kSegmentSteps = 10;
 constexpr int kSegmentHandOvers = kSegmentSteps + 1;
 constexpr int kUnit = 256;             // inputs that a warp takes of a weight row at a time
 constexpr int kMostUnits = 10;         // of a weight row in an item of the ring
-constexpr int kMostSegmentCols = 8192;  // of a norm
+// Of a norm, which every block keeps in registers.
+template <int kRows>
+inline constexpr int kMostNormCols = kRows <= 2 ? 8192 : 4096;
 constexpr int kMostChosen = 32;        // experts of a token
 constexpr int kMostSums = 1024;        // outputs of experts that a block keeps to add up
 constexpr int kCounterStride = 32;     // unsigned; counters lie on lines of their own
+
+// How blocks share out a number of things: `each`, and one more for the first `more` blocks.
+struct SegmentShares {
+  int each = 0, more = 0;
+};
 
 // out[slot][row][feature] = weight[expert of slot] * x; a dense product has one slot.
 struct SegmentProduct {
@@ -50,6 +57,7 @@ struct SegmentProduct {
   Act act = Act::kSilu;
   int features = 0;
   int units = 0, item_units = 0;
+  SegmentShares shares;  // of features
   int turn = 0;             // which block comes first: whole features do not share out evenly
   int x = 0, x_slot = 0;    // where the first slot's x is; from slot to slot
   bool f32 = false;         // out and copy are f32, not bf16
@@ -58,7 +66,7 @@ struct SegmentProduct {
   void* copy = nullptr;     // the same for steps to come, rows together, slots behind each other
 };
 
-enum class SegmentInput { kKeep, kRows, kNorm, kRoute };
+enum class SegmentInput { kKeep, kRows, kNorm };
 
 // What x is, then a product.
 struct SegmentStep {
@@ -66,12 +74,14 @@ struct SegmentStep {
   int arrive = -1;  // at this one, in the end
   SegmentInput input = SegmentInput::kKeep;
   int cols = 0;  // of the input
+  SegmentShares shares;  // of the columns, four at a time
   int x = 0;     // where it goes
   const __nv_bfloat16* rows = nullptr;  // kRows
   int64_t rows_stride = 0;
   // kNorm: residual + delta goes to residual_out where that is not null, its norm to x and out.
   const float* residual = nullptr;
   int64_t residual_stride = 0;
+  bool residual_early = false;  // it is there before `wait` is over
   const __nv_bfloat16* delta = nullptr;
   const float* norm = nullptr;
   float eps = 0;
@@ -85,7 +95,9 @@ struct SegmentStep {
   __nv_bfloat16 *combined = nullptr, *combined_copy = nullptr;
 };
 
+// Done by a warp of its own in every block, beside the steps; the first block writes the routing.
 struct SegmentRouting {
+  int wait = -1;  // for the hand-over of the logits
   const float *logits = nullptr, *bias = nullptr;
   int experts = 0, top_k = 0, always = 0;
   bool renorm = false;
@@ -98,14 +110,19 @@ struct Segment {
   int steps = 0;
   int rows = 0;
   SegmentRouting routing;  // one row
-  int x_bytes = 0, ring_bytes = 0;
+  int x_bytes = 0, ring_bytes = 0, on_way_bytes = 0;
+  // What the next segment will begin with, [features][soon_in], and how much of each block's share
+  // is fetched to the second-level cache before this one ends.
+  const __nv_bfloat16* soon = nullptr;
+  SegmentShares soon_shares;
+  int soon_in = 0, soon_bytes = 0;
   unsigned* counters = nullptr;  // [kSegmentHandOvers], zero at first
   // The residual, where only a hand-over at the very end tells that all have read it.
   int last_hand_over = -1;
   const float* residual_from = nullptr;
   float* residual_to = nullptr;
   int64_t residual_from_stride = 0, residual_to_stride = 0;
-  int residual_cols = 0;
+  SegmentShares residual_shares;
 };
 
 // Shared memory that a ring may have beside x_bytes.
