@@ -1,11 +1,13 @@
-// Where a program's time on a CUDA device goes: kernel by kernel, and how long nothing runs. Needs
-// no other profiler. Build it as a shared object and let the driver load it:
+// Where a program's time on a CUDA device goes: kernel by kernel, and how long nothing ran before
+// each. Needs no other profiler. Build it as a shared object and let the driver load it:
 //
 //   g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -lcupti -o profile.so
 //   CUDA_INJECTION64_PATH=$PWD/profile.so skiff bench latency ...
 //
 // Prints to stderr when the program ends. Of the recorded span, its last SKIFF_PROFILE_SECONDS
-// (default 0.5) are reported, so that loading and warming up stay out.
+// (default 0.5) are reported, so that loading and warming up stay out. With
+// SKIFF_PROFILE_AROUND=NAME also what ran just before and after one kernel of that name in the
+// middle of them.
 #include <cupti.h>
 
 #include <algorithm>
@@ -21,6 +23,11 @@ namespace {
 struct Work {
   uint64_t start, end;  // nanoseconds
   std::string name;
+};
+
+struct Share {
+  uint64_t count = 0, busy = 0;  // nanoseconds
+  uint64_t idle_before = 0;      // when nothing ran until one of these began
 };
 
 std::mutex mutex;
@@ -65,6 +72,29 @@ std::string readable(const std::string& mangled) {
   return name.size() > 90 ? name.substr(0, 90) : name;
 }
 
+// One of those named `name`, with its neighbours.
+void show_around(const char* name, size_t from) {
+  constexpr size_t kBefore = 8, kAfter = 14;
+  std::vector<size_t> places;
+  for (size_t i = from; i < works.size(); ++i)
+    if (works[i].name.find(name) != std::string::npos) places.push_back(i);
+  if (places.empty()) return;
+  const size_t middle = places[places.size() / 2];
+  const size_t begin = middle - std::min(middle, kBefore),
+               end = std::min(works.size(), middle + kAfter);
+  uint64_t until = works[begin].start;
+  std::fprintf(stderr, "      at us      takes   idle before\n");
+  for (size_t i = begin; i < end; ++i) {
+    const Work& w = works[i];
+    std::fprintf(stderr, "%11.2f %10.2f %10.2f  %s\n",
+                 static_cast<double>(w.start - works[begin].start) * 1e-3,
+                 static_cast<double>(w.end - w.start) * 1e-3,
+                 w.start > until ? static_cast<double>(w.start - until) * 1e-3 : 0.0,
+                 readable(w.name).c_str());
+    until = std::max(until, w.end);
+  }
+}
+
 void report() {
   need(cuptiActivityFlushAll(1), "flushing");
   std::lock_guard lock(mutex);
@@ -75,36 +105,43 @@ void report() {
   uint64_t last = 0;
   for (const Work& w : works) last = std::max(last, w.end);
   const uint64_t begin = last > span ? last - span : 0;
-  std::map<std::string, std::pair<uint64_t, uint64_t>> by_name;  // count, busy
+  std::map<std::string, Share> by_name;
+  const auto from =
+      static_cast<size_t>(std::ranges::lower_bound(works, begin, {}, &Work::start) - works.begin());
   uint64_t first = 0, until = 0, idle = 0, gaps = 0, long_idle = 0;
   for (const Work& w : works) {
     if (w.start < begin) continue;
     if (first == 0) first = until = w.start;
-    auto& [count, busy] = by_name[readable(w.name)];
-    ++count;
-    busy += w.end - std::max(w.start, std::min(until, w.end));  // overlapped time counts once
+    Share& share = by_name[readable(w.name)];
+    ++share.count;
+    share.busy += w.end - std::max(w.start, std::min(until, w.end));  // overlapped time counts once
     if (w.start > until) {
       idle += w.start - until;
+      share.idle_before += w.start - until;
       ++gaps;
       if (w.start - until > 3000) long_idle += w.start - until;
     }
     until = std::max(until, w.end);
   }
   const double all = static_cast<double>(until - first);
-  std::vector<std::pair<std::string, std::pair<uint64_t, uint64_t>>> rows(by_name.begin(),
-                                                                          by_name.end());
+  std::vector<std::pair<std::string, Share>> rows(by_name.begin(), by_name.end());
   std::ranges::sort(rows,
-                    [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+                    [](const auto& a, const auto& b) { return a.second.busy > b.second.busy; });
   std::fprintf(stderr,
                "profile: %.1f ms; nothing ran for %.2f ms of it (%.1f%%), in %llu gaps; %.2f ms in "
                "gaps above 3 us\n",
                all * 1e-6, static_cast<double>(idle) * 1e-6, 100 * static_cast<double>(idle) / all,
                static_cast<unsigned long long>(gaps), static_cast<double>(long_idle) * 1e-6);
-  for (const auto& [name, what] : rows)
-    std::fprintf(
-        stderr, "%6.2f%% %8llu x %9.2f us  %s\n", 100 * static_cast<double>(what.second) / all,
-        static_cast<unsigned long long>(what.first),
-        static_cast<double>(what.second) * 1e-3 / static_cast<double>(what.first), name.c_str());
+  std::fprintf(stderr, "  share    count      each, busy  idle before\n");
+  for (const auto& [name, share] : rows) {
+    const double count = static_cast<double>(share.count) * 1e3;
+    std::fprintf(stderr, "%6.2f%% %8llu x %9.2f us %9.2f us  %s\n",
+                 100 * static_cast<double>(share.busy) / all,
+                 static_cast<unsigned long long>(share.count),
+                 static_cast<double>(share.busy) / count,
+                 static_cast<double>(share.idle_before) / count, name.c_str());
+  }
+  if (const char* name = std::getenv("SKIFF_PROFILE_AROUND")) show_around(name, from);
 }
 
 }  // namespace

@@ -117,11 +117,11 @@ class Bench {
     const std::string what =
         fmt::format("attention {} rows {} context {} heads {}/{} dim {}", name(dtype), rows,
                     context, spec.heads, spec.kv_heads, spec.head_dim);
-    ops_->begin_step(batch);
+    ops_->begin_step(batch, {});
     ops_->gqa_attend(out, q, spec, batch, kv);
     const RaggedBatch last = sequence(data, 1, context, pages);
     const Tensor want = data.make(dtype, {1, cols});
-    judge_->begin_step(last);
+    judge_->begin_step(last, {});
     judge_->gqa_attend(want, q.row_range(rows - 1, 1), spec, last, kv);
     check(what, out.row_range(rows - 1, 1), want, tolerance(dtype));
 

@@ -140,18 +140,21 @@ class Bench {
     report_host(before, after);
   }
 
-  // Of all steps between two moments, prompts' too.
+  // Of the steps between two moments: those of decodes alone, and the others.
   static void report_host(const EngineStats& before, const EngineStats& after) {
-    const auto steps = static_cast<double>(after.steps - before.steps);
-    const auto part = [&](const auto& now, const auto& then) {
-      return (now.sum() - then.sum()) / steps * 1e6;
-    };
-    const StepTally &now = after.tally, &then = before.tally;
+    report_host("host, decodes   ", after.tally.decodes - before.tally.decodes);
+    report_host("host, the others", after.tally.others - before.tally.others);
+  }
+
+  static void report_host(const char* name, const StepSums& sums) {
+    if (sums.steps == 0) return;
+    const double us = 1e6 / static_cast<double>(sums.steps);
     fmt::print(
-        "host             {:.0f} us to plan, {:.0f} to launch, {:.0f} to commit a step; it waited "
-        "{:.0f} us\n",
-        part(now.plan, then.plan), part(now.launch, then.launch), part(now.commit, then.commit),
-        part(now.wait, then.wait));
+        "{} {:.0f} us to plan, {:.0f} to launch, {:.0f} to commit: {:.0f} us a step; it waited "
+        "{:.0f} "
+        "us\n",
+        name, sums.plan * us, sums.launch * us, sums.commit * us,
+        (sums.plan + sums.launch + sums.commit) * us, sums.wait * us);
   }
 
   void throughput(size_t count) {

@@ -20,9 +20,11 @@ constexpr About kAbout[] = {
     {kChat, "MODEL [flags]",
      "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
      "skiff chat models/demo"},
-    {kBench, "(latency|throughput) MODEL [flags]",
-     "Measure against this machine's own limit, after checking the result.",
-     "skiff bench latency models/demo --input-len 256 --output-len 64"},
+    {kBench, "(latency|throughput|simulate) MODEL [flags]\n       skiff bench serve [flags]",
+     "latency, throughput: the engine against this machine's own limit, its answers checked first.\n"
+     "serve: requests to a running server (--url). simulate: the scheduler on a machine of numbers.",
+     "skiff bench latency models/demo --input-len 256 --output-len 64\n"
+     "  skiff bench serve --url http://127.0.0.1:8000 --num-prompts 100 --concurrency 16"},
     {kTokenize, "MODEL [flags]", "JSON strings on stdin, one a line, become arrays of token ids.",
      "echo '\"Hello\"' | skiff tokenize models/demo"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",

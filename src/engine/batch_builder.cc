@@ -15,12 +15,6 @@ size_t upload_bytes(const Limits& limits, int max_pages) {
   return numbers * sizeof(int32_t) + 16 * kTensorAlign;
 }
 
-bool only_decodes(const StepPlan& plan) {
-  return std::ranges::all_of(plan.spans, [](const Span& span) {
-    return span.count == 1 && span.sample && span.prompt_logprobs == kNoLogprobs;
-  });
-}
-
 void fill(Tensor to, const std::vector<int32_t>& from) {
   std::ranges::copy(from, to.as<int32_t>());
 }
@@ -33,7 +27,6 @@ BatchBuilder::BatchBuilder(const Limits& limits, int block_size, std::vector<int
       max_pages_(pages_for(limits.max_context, block_size)),
       max_logit_rows_(static_cast<size_t>(limits.max_logit_rows)),
       capture_sizes_(std::move(capture_sizes)),
-      ops_(ops),
       upload_(ops, upload_bytes(limits, max_pages_) + more) {
   const size_t table = static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages_);
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
@@ -47,7 +40,7 @@ int BatchBuilder::padded(int rows) const {
 
 const BuiltStep& BatchBuilder::build(const StepPlan& plan,
                                      const std::function<void(Upload&)>& add) {
-  step_ = {.decode_only = only_decodes(plan)};
+  step_ = {.batch = {}, .arrivals = {}, .slots = {}, .decode_only = plan.only_decodes()};
   RaggedBatch& batch = step_.batch;
   const auto spans = static_cast<int>(plan.spans.size()),
              rows = static_cast<int>(plan.tokens.size());
@@ -61,15 +54,14 @@ const BuiltStep& BatchBuilder::build(const StepPlan& plan,
   step_.slots = upload_.take(DType::kI32, {std::ssize(logit_rows_.slots)});
   fill(step_.slots, logit_rows_.slots);
   if (add) add(upload_);
+  const Arrival numbers = upload_.arrival();
   add_pages(plan);
-  upload_.send();
   for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,
                     &batch.out_rows, &step_.slots})
     *t = upload_.there(*t);
   if (pages_.size() == 0) return step_;
-  const int64_t width = batch.pages.cols();
   const Tensor table = pages_.view(DType::kI32, {batch.num_seqs, max_pages_});
-  ops_.copy(table.col_range(0, width), batch.pages);
+  step_.arrivals = {numbers, {table.col_range(0, batch.pages.cols()), batch.pages}};
   batch.pages = table;
   return step_;
 }

@@ -22,9 +22,10 @@ struct LogitRows {
   std::vector<Range> drafts, prompts;
 };
 
-// A step for Ops, in its memory.
+// A step for Ops, in its memory once begin_step has brought what arrives.
 struct BuiltStep {
   RaggedBatch batch;
+  std::vector<Arrival> arrivals;
   Tensor slots;      // [sampled] i32: whose tokens are drawn
   bool decode_only;  // one row for each sequence, all of which sample, and nothing else
 };
@@ -38,8 +39,11 @@ class BatchBuilder {
   BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops,
                size_t more = 0);
   // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. `add` may put more into the upload;
-  // logit_rows() is there by then. The result is valid until the next call.
+  // logit_rows() is there by then. The result is valid until the next call, before which
+  // done_with() says by which mark the step will be done: of its host memory there is enough for
+  // two steps.
   const BuiltStep& build(const StepPlan& plan, const std::function<void(Upload&)>& add = {});
+  void done_with(uint64_t mark) { upload_.done_with(mark); }
   const std::vector<int>& capture_sizes() const { return capture_sizes_; }
   const LogitRows& logit_rows() const { return logit_rows_; }
 
@@ -53,7 +57,6 @@ class BatchBuilder {
   int block_size_, max_pages_;
   size_t max_logit_rows_;
   std::vector<int> capture_sizes_;
-  Ops& ops_;
   Upload upload_;
   Buffer pages_;  // [max_seqs, max_pages] on the device; empty where the host computes
   std::vector<int32_t> row_start_, kv_len_, out_rows_;

@@ -62,9 +62,13 @@ class Engine {
   void launch(StepPlan plan, Clock::time_point begin) {
     const auto planned = Clock::now();
     runner_.launch(plan);
-    tally_.plan.add(seconds(planned - begin));
-    tally_.launch.add(seconds(Clock::now() - planned));
+    const double planning = seconds(planned - begin), launching = seconds(Clock::now() - planned);
+    tally_.plan.add(planning);
+    tally_.launch.add(launching);
     tally_.rows.add(static_cast<double>(plan.tokens.size()));
+    StepSums& sums = plan.only_decodes() ? tally_.decodes : tally_.others;
+    sums.plan += planning;
+    sums.launch += launching;
     flying_.push_back(std::move(plan));
   }
   void commit() {
@@ -72,10 +76,15 @@ class Engine {
     const StepResult result = runner_.wait(flying_.front().step);
     const auto done = Clock::now();
     scheduler_.commit(flying_.front(), result);
+    const double waiting = seconds(done - begin), committing = seconds(Clock::now() - done);
+    tally_.wait.add(waiting);
+    tally_.commit.add(committing);
+    StepSums& sums = flying_.front().only_decodes() ? tally_.decodes : tally_.others;
+    ++sums.steps;
+    sums.wait += waiting;
+    sums.commit += committing;
     flying_.pop_front();
     ++steps_;
-    tally_.wait.add(seconds(done - begin));
-    tally_.commit.add(seconds(Clock::now() - done));
   }
   void take(Command& command);
   void report();

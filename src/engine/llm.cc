@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "base/load_error.h"
 #include "base/log.h"
 #include "engine/device_runner.h"
 #include "engine/engine.h"
@@ -19,6 +21,7 @@
 #include "engine/stats_board.h"
 #include "engine/tier_thread.h"
 #include "model/kv_cache.h"
+#include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
@@ -37,9 +40,36 @@ Event refusal(SeqId id) {
   return {.seq = id, .finish = Finish::kExhausted, .why = "the engine has stopped"};
 }
 
+// What one sequence takes at least: known before the device is asked.
+std::string least_need(const EngineConfig& config, const ModelSpec& spec) {
+  const Limits limits = limits_of(config, spec);
+  const MemoryPlan plan = plan_memory(spec, {.compute = config.dtype,
+                                             .block_size = config.block_size,
+                                             .max_rows = limits.max_rows,
+                                             .max_logit_rows = limits.max_logit_rows,
+                                             .max_seqs = 1,
+                                             .max_model_len = limits.max_context,
+                                             .available = std::numeric_limits<size_t>::max()});
+  return fmt::format("the model needs {:.3f} GiB for one sequence of --max-model-len {}",
+                     static_cast<double>(plan.total()) / static_cast<double>(size_t{1} << 30),
+                     limits.max_context);
+}
+
+// The plan fits what was free when it was made; `planned` is it, or the need before there is one.
+[[noreturn]] void fail_memory(const EngineConfig& config, const OutOfDeviceMemory& error,
+                              const std::string& planned) {
+  fail_load(
+      "{}. Stop whoever else uses the device (nvidia-smi names them), choose another with "
+      "--device, "
+      "or lower --gpu-memory-utilization ({}), which leaves the rest to CUDA itself and to others, "
+      "--max-num-seqs, --max-model-len or --max-num-batched-tokens\n{}",
+      error.what(), config.memory_utilization, planned);
+}
+
 // What comes of loading, in the order of loading.
 struct Loaded {
-  explicit Loaded(EngineConfig wanted);
+  // `planned` is set to what is known so far of the memory that it takes, for fail_memory().
+  Loaded(EngineConfig wanted, std::string& planned);
   void open_tiers();
 
   Ledger ledger;
@@ -54,13 +84,15 @@ struct Loaded {
   std::unique_ptr<BlockStore> store;  // null: there is no file
 };
 
-Loaded::Loaded(EngineConfig wanted) {
+Loaded::Loaded(EngineConfig wanted, std::string& planned) {
   model = read_model_config(wanted.model, wanted.config_name);
   config = resolved(std::move(wanted), model.spec);
   ledger.close("config");
+  planned = least_need(config, model.spec);
   ops = make_ops(config);
   memory = plan_memory(model.spec, memory_request(config, model.spec, *ops));
   config.num_blocks_override = memory.blocks;
+  planned = memory.table();
   if (!config.quiet) {
     spdlog::info("memory plan\n{}", memory.table());
     // As FastDeploy words it: scripts look for this line.
@@ -102,7 +134,7 @@ void Loaded::open_tiers() {
 
 class LocalLlm final : public Llm {
  public:
-  LocalLlm(const EngineConfig& config, Sink sink);
+  LocalLlm(const EngineConfig& config, Sink sink, std::string& planned);
   ~LocalLlm() override { stop(/*drain=*/false); }
 
   const ModelConfig& model() const override { return loaded_.model; }
@@ -139,8 +171,8 @@ class LocalLlm final : public Llm {
   std::thread thread_;  // guarded by joining_
 };
 
-LocalLlm::LocalLlm(const EngineConfig& config, Sink sink)
-    : loaded_(config),
+LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
+    : loaded_(config, planned),
       sink_(std::move(sink)),
       limits_(limits_of(loaded_.config, loaded_.model.spec)),
       cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching,
@@ -243,7 +275,12 @@ void LocalLlm::stop(bool drain) {
 }  // namespace
 
 std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
-  return std::make_unique<LocalLlm>(config, std::move(sink));
+  std::string planned;
+  try {
+    return std::make_unique<LocalLlm>(config, std::move(sink), planned);
+  } catch (const OutOfDeviceMemory& error) {
+    fail_memory(config, error, planned);
+  }
 }
 
 }  // namespace skiff

@@ -82,6 +82,15 @@ double share_of_device(const DeviceMemory& memory, double utilization) {
   return std::max(0.0, static_cast<double>(memory.total) * utilization - used);
 }
 
+std::string about(Device device, const DeviceMemory& memory, double utilization) {
+  constexpr double kGiB = size_t{1} << 30;
+  return fmt::format(
+      "--gpu-memory-utilization {} of the {:.3f} GiB of CUDA device {}, less {:.3f} GiB in use "
+      "already",
+      utilization, static_cast<double>(memory.total) / kGiB, device.index,
+      static_cast<double>(memory.total - memory.free) / kGiB);
+}
+
 }  // namespace
 
 EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
@@ -125,9 +134,10 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
   const Limits limits = limits_of(config, spec);
   const bool on_host = ops.device() == Device{};
   // Of a device all is meant that it has, as elsewhere in this field; of a host what is free now.
-  const double available =
-      on_host ? static_cast<double>(available_memory()) * config.memory_utilization
-              : share_of_device(device_memory(ops.device()), config.memory_utilization);
+  const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
+  const double available = on_host
+                               ? static_cast<double>(available_memory()) * config.memory_utilization
+                               : share_of_device(memory, config.memory_utilization);
   return {.compute = config.dtype,
           .block_size = config.block_size,
           .max_rows = limits.max_rows,
@@ -138,7 +148,8 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
           .host_slots = host_slots(config, spec),
           .expert_rows = ops.expert_rows(),
           .on_host = on_host,
-          .available = static_cast<size_t>(available)};
+          .available = static_cast<size_t>(available),
+          .about = on_host ? "" : about(ops.device(), memory, config.memory_utilization)};
 }
 
 Device device_of(const EngineConfig& config) {

@@ -69,20 +69,51 @@ void StepExecutor::warm_up(int blocks) {
   for (const int size : builder_.capture_sizes()) {
     const StepPlan plan = blank_step(size, 1, page);
     if (size <= kFewestTuned) rehearse(plan);
-    for (int i = 0; i < 2; ++i) forward(builder_.build(plan));  // the second one is recorded
+    for (int i = 0; i < 2; ++i) {  // the second one is recorded
+      forward(builder_.build(plan));
+      builder_.done_with(ops_.mark());
+    }
   }
   ops_.wait(ops_.mark());
+  for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
+}
+
+// Whatever a request may ask of the sampler, once: a kernel that is used for the first time takes
+// memory of the device, and of that there may be none left later.
+void StepExecutor::rehearse_draws(int rows) {
+  const int page = kv_.front().page_size;
+  for (const float temperature : {0.0f, 0.7f}) {
+    StepPlan draws = blank_step(rows, 1, page);
+    for (const Span& span : draws.spans)
+      draws.opened.push_back({.slot = span.slot,
+                              .params = {.temperature = temperature,
+                                         .top_p = 0.9f,
+                                         .min_p = 0.01f,
+                                         .top_k = 20,
+                                         .repetition = 1.1f,
+                                         .logprobs = 2},
+                              .history = {0},
+                              .prompt_len = 1,
+                              .stop_tokens = {}});
+    run(draws);
+  }
+  if (std::min(limits_.max_rows, limits_.max_context) < 2) return;
+  StepPlan prompt = blank_step(2, 2, page);
+  prompt.spans.front().prompt_logprobs = 1;
+  prompt.spans.front().next = 0;
+  run(prompt);
 }
 
 void StepExecutor::rehearse(const StepPlan& plan) {
   constexpr int kRounds = 2;
   const BuiltStep& step = builder_.build(plan);
-  ops_.begin_step(step.batch);
+  ops_.begin_step(step.batch, step.arrivals);
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       arena_.reset();
       decoder_.forward(step.batch, kv_, arena_);
     });
+  builder_.done_with(ops_.mark());
 }
 
 void StepExecutor::copy_blocks(const StepPlan& plan) {
@@ -106,7 +137,6 @@ void StepExecutor::launch(const StepPlan& plan) {
     const BuiltStep& step = builder_.build(plan, [&](Upload& upload) {
       columns = sampler_.columns(upload, builder_.logit_rows().slots);
     });
-    ops_.load_tokens(step.batch.tokens, last_);
     const Tensor logits = forward(step);
     const size_t spans = plan.spans.size();
     flight.result.tokens.resize(spans);
@@ -118,18 +148,20 @@ void StepExecutor::launch(const StepPlan& plan) {
     check_drafts(plan, logits, flight);
   }
   flight.mark = ops_.mark();
+  if (!plan.spans.empty()) builder_.done_with(flight.mark);
   flight.launched = Clock::now();
   flights_.push_back(std::move(flight));
 }
 
 // A captured step keeps the addresses of its arena: the logits are where they were.
 Tensor StepExecutor::forward(const BuiltStep& step) {
-  ops_.begin_step(step.batch);
+  ops_.begin_step(step.batch, step.arrivals);
   const auto rows = static_cast<size_t>(step.batch.num_tokens);
   const bool capture = step.decode_only && rows < captured_.size();
   Tensor logits;
   ops_.replay(capture ? rows : 0, [&] {
     arena_.reset();
+    ops_.load_tokens(step.batch.tokens, last_);
     logits = decoder_.forward(step.batch, kv_, arena_);
   });
   if (!capture) return logits;

@@ -23,7 +23,8 @@ class StepExecutor {
                const Limits& limits, HostBlocks* host = nullptr,
                std::vector<int> capture_sizes = {});
   // Start-up, before the first step and while no block holds anything: finds out how steps are
-  // computed fastest and records those of decodes. `blocks` may be written to.
+  // computed fastest, records those of decodes, and does once what may be asked for later. `blocks`
+  // may be written to.
   void warm_up(int blocks);
   // Asks for a step; waits only where the host must know what an earlier one has drawn. At most two
   // steps may be on their way.
@@ -48,6 +49,7 @@ class StepExecutor {
   };
 
   void rehearse(const StepPlan& plan);
+  void rehearse_draws(int rows);
   void copy_blocks(const StepPlan& plan);
   Tensor forward(const BuiltStep& step);
   void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);

@@ -33,6 +33,16 @@ inline constexpr std::array kStepSeconds{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4,
 inline constexpr std::array kStepRows{1.,   2.,   4.,    8.,    16.,   32.,   64.,   128.,
                                       256., 512., 1024., 2048., 4096., 8192., 16384.};
 
+// Sums over steps of one kind, in seconds.
+struct StepSums {
+  uint64_t steps = 0;
+  double plan = 0, launch = 0, wait = 0, commit = 0;
+  StepSums operator-(const StepSums& then) const {
+    return {steps - then.steps, plan - then.plan, launch - then.launch, wait - then.wait,
+            commit - then.commit};
+  }
+};
+
 // The engine thread's time in one step: deciding it, handing it to the device, waiting for the
 // device, and taking in what came of it. What the device does besides is not seen here: a step that
 // computes while the next is planned is waited for less.
@@ -40,6 +50,7 @@ struct StepTally {
   Tally<kStepSeconds.size()> plan{kStepSeconds}, launch{kStepSeconds}, wait{kStepSeconds},
       commit{kStepSeconds};
   Tally<kStepRows.size()> rows{kStepRows};
+  StepSums decodes, others;  // steps in which every sequence has one row and samples, and the rest
 };
 
 }  // namespace skiff

@@ -179,6 +179,13 @@ TEST(StepTally, EveryStepIsCounted) {
   EXPECT_GE(tally.rows.sum(), 3 + 199);
   EXPECT_LE(tally.rows.sum(), 3 + 200);
   EXPECT_EQ(tally.rows.counts()[0], engine.engine.steps() - 1);
+  EXPECT_EQ(tally.decodes.steps, engine.engine.steps() - 1);
+  EXPECT_EQ(tally.others.steps, 1u);
+  for (double StepSums::*part : {&StepSums::plan, &StepSums::launch, &StepSums::commit}) {
+    EXPECT_GT(tally.decodes.*part, 0);
+    EXPECT_GT(tally.others.*part, 0);
+  }
+  EXPECT_NEAR(tally.decodes.wait + tally.others.wait, tally.wait.sum(), 1e-9 * tally.wait.sum());
 }
 
 TEST(StepTally, ValuesFallIntoTheirBuckets) {

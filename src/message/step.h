@@ -1,5 +1,7 @@
 // message/step.h -- the one message from scheduler to device, and the one back.
 #pragma once
+#include <algorithm>
+
 #include "message/request.h"
 
 namespace skiff {
@@ -46,6 +48,12 @@ struct StepPlan {
   std::vector<BlockId> pages;       // block tables of all spans, end to end
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
+  // One row for each sequence, all of which sample, and nothing more is asked about them.
+  bool only_decodes() const {
+    return std::ranges::all_of(spans, [](const Span& span) {
+      return span.count == 1 && span.sample && span.prompt_logprobs == kNoLogprobs;
+    });
+  }
   bool empty() const { return spans.empty() && saves.empty() && loads.empty(); }
   bool operator==(const StepPlan&) const = default;
 };

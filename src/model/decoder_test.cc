@@ -62,7 +62,7 @@ class Stage {
                             .host_row_start = row_start,
                             .host_kv_len = kv_len};
     arena_.reset();
-    ops_.begin_step(batch);
+    ops_.begin_step(batch, {});
     const Tensor logits = decoder_.forward(batch, kv_.layers(), arena_);
     std::vector<std::vector<float>> out;
     for (int64_t r = 0; r < logits.rows(); ++r)

@@ -41,9 +41,12 @@ std::vector<Backend> backends() {
   return all;
 }
 
+LoadedModel load(const std::string& name, Ops& ops, const LoadOptions& options) {
+  return load_model(golden_dir(name), read_model_config(golden_dir(name)), options, ops);
+}
+
 LoadedModel load(const std::string& name, Ops& ops, DType compute) {
-  const ModelConfig config = read_model_config(golden_dir(name));
-  return load_model(golden_dir(name), config, {.compute = compute, .progress = {}}, ops);
+  return load(name, ops, {.compute = compute, .progress = {}});
 }
 
 // All rows' logits, the prompt fed in pieces of these sizes, the last repeated.
@@ -145,6 +148,21 @@ TEST_P(GoldenTest, Bf16Logits) {
   } else {
     EXPECT_LE(median_row_error(cut, golden.logits, vocab), bound);
   }
+}
+
+// However many threads read, and however little each at a time.
+TEST_P(GoldenTest, ReadInPieces) {
+  const Golden golden = testing::read_golden(name());
+  const auto logits = [&](int threads, size_t chunk_bytes) {
+    const LoadedModel model = load(
+        name(), *ops_,
+        {.compute = DType::kBF16, .progress = {}, .threads = threads, .chunk_bytes = chunk_bytes});
+    return run(model, *ops_, DType::kBF16, golden.prompt, {golden.prompt.size()});
+  };
+  const auto whole = logits(1, size_t{1} << 30);
+  EXPECT_EQ(logits(1, 1), whole);
+  EXPECT_EQ(logits(3, 1), whole);
+  EXPECT_EQ(logits(8, 1000), whole);
 }
 
 std::string case_name(const ::testing::TestParamInfo<std::tuple<std::string, Backend>>& info) {

@@ -37,7 +37,9 @@ struct LoadOptions {
   DType compute = DType::kF32;  // kF32 or kBF16
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
-  Progress progress;  // bytes; may be empty
+  Progress progress;                     // bytes; may be empty
+  int threads = 0;                       // that read; 0: one per core, at most 8
+  size_t chunk_bytes = size_t{8} << 20;  // that each reads at a time
 };
 
 struct LoadedModel {

@@ -130,6 +130,26 @@ TEST_F(LoaderTest, StoredHeadOfATiedModelIsIgnored) {
   EXPECT_EQ(logits(load_model(tied.dir(), tied.config(), {.progress = {}}, *ops_)), with);
 }
 
+// The same in any pieces, in dummy weights too.
+TEST(DummyWeights, AreDrawnAlikeInPieces) {
+  const auto ops = make_cpu_ops(1);
+  const TestModel folder("Ernie4_5_MoeForCausalLM",
+                         {{"moe_intermediate_size", 8}, {"moe_num_experts", 4}, {"moe_k", 2}});
+  const auto run = [&](int threads, size_t chunk) {
+    const LoadedModel model = load_model(folder.dir(), folder.config(),
+                                         {.format = LoadFormat::kDummy,
+                                          .dummy_seed = 4,
+                                          .progress = {},
+                                          .threads = threads,
+                                          .chunk_bytes = chunk},
+                                         *ops);
+    SingleSequence sequence(model, *ops, DType::kF32, 8, 8);
+    const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
+    return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());
+  };
+  EXPECT_EQ(run(3, 1), run(1, size_t{1} << 30));
+}
+
 TEST_F(LoaderTest, MemoryPlanMatchesWhatIsTaken) {
   for (const DType compute : {DType::kF32, DType::kBF16}) {
     const auto cpu = make_cpu_ops(1);

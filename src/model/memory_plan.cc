@@ -47,11 +47,13 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
           ? fmt::format("{} blocks (--num-gpu-blocks-override)", plan.blocks)
           : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
   fail_load(
-      "the model needs {:.3f} GiB for {}, {:.3f} GiB are available: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, or raise "
+      "the model needs {:.3f} GiB for {}, {:.3f} GiB are available{}: lower --max-model-len, "
+      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, {}or raise "
       "--gpu-memory-utilization\n{}",
       gib(plan.total()), what, gib(plan.available),
-      plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "", plan.table());
+      plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
+      plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
+      plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ", plan.table());
 }
 
 }  // namespace
@@ -68,11 +70,13 @@ std::string MemoryPlan::table() const {
                                            on_host ? "" : ", not on the device"))
                          : "") +
          row("total", total(), "") +
-         row("available", available, fmt::format("{:.3f} GiB stay free", gib(left)));
+         row("available", available,
+             fmt::format("{:.3f} GiB stay free{}{}", gib(left), about.empty() ? "" : "; ", about));
 }
 
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
-  MemoryPlan plan{.parameters = parameter_count(spec), .available = request.available};
+  MemoryPlan plan{
+      .parameters = parameter_count(spec), .available = request.available, .about = request.about};
   plan.weights = weight_bytes(spec, request.compute);
   plan.activations = Decoder::arena_bytes(spec, request.compute, request.max_rows,
                                           request.max_logit_rows, request.expert_rows);

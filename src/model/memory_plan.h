@@ -19,6 +19,7 @@ struct MemoryRequest {
   int64_t expert_rows = 1024;   // see Ops
   bool on_host = true;          // the device is the host: both tiers come out of one memory
   size_t available = 0;         // bytes of the device's memory that this process may use
+  std::string about;            // where that number comes from, for people; may be empty
 };
 
 struct MemoryPlan {
@@ -27,6 +28,7 @@ struct MemoryPlan {
   int blocks = 0, host_slots = 0;
   size_t host() const { return static_cast<size_t>(host_slots) * kv_block; }
   bool on_host = true;
+  std::string about;
   size_t total() const { return weights + activations + kv + (on_host ? host() : 0); }
   std::string table() const;  // a few aligned lines for people
 };

@@ -50,6 +50,22 @@ TEST(MemoryPlan, EnoughMemoryGivesEverySequenceItsLength) {
               AllOf(HasSubstr("weights"), HasSubstr("12 blocks"), HasSubstr("available")));
 }
 
+TEST(MemoryPlan, TellsWhatTheNumberIsOf) {
+  MemoryRequest asked = request(64 * kMiB);
+  asked.about = "half of a shelf";
+  asked.on_host = false;
+  EXPECT_THAT(plan_memory(spec(), asked).table(), HasSubstr("stay free; half of a shelf"));
+  asked.available = 0;
+  try {
+    plan_memory(spec(), asked);
+    ADD_FAILURE() << "accepted";
+  } catch (const LoadError& e) {
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("0.000 GiB are available (half of a shelf)"),
+                      HasSubstr("raise --gpu-memory-utilization"), HasSubstr("nvidia-smi")));
+  }
+}
+
 TEST(MemoryPlan, ScarceMemoryGivesFewerBlocks) {
   const MemoryPlan rich = plan_memory(spec(), request(64 * kMiB));
   const size_t fixed = rich.weights + rich.activations;

@@ -62,7 +62,7 @@ Tensor SingleSequence::forward(std::span<const int32_t> tokens) {
                           .host_row_start = row_start,
                           .host_kv_len = kv_len};
   upload_.send();
-  ops_.begin_step(batch);
+  ops_.begin_step(batch, {});
   arena_.reset();
   Tensor logits = decoder_.forward(batch, kv_.layers(), arena_);
   if (logits_.size() > 0) {

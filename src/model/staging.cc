@@ -1,139 +1,107 @@
 #include "model/staging.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "tensor/convert.h"
 
 namespace skiff {
 namespace {
 
-template <class T>
-T load(const std::byte* from) {  // the file may hold it at any address
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
+// More pieces than threads, so that nobody waits for the copy of the oldest.
+constexpr size_t kSpare = 3;
 
-template <class D, class S>
-D as(S x) {
-  if constexpr (std::is_same_v<D, S>)
-    return x;
-  else
-    return from_float<D>(to_float(x));
-}
+bool is_whole(const Slot& slot) { return slot.kind == Slot::kNorm || slot.kind == Slot::kVector; }
 
-template <class D, class S>
-void copy_plain(D* dst, const std::byte* src, int64_t n) {
-  if constexpr (std::is_same_v<D, S>) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(D));
-  } else {
-    for (int64_t i = 0; i < n; ++i)
-      dst[i] = as<D>(load<S>(src + i * static_cast<int64_t>(sizeof(S))));
-  }
-}
-
-// dst [rows, cols] from src [cols, rows], whose own rows lie `pitch` elements apart, in tiles that
-// stay in the first cache.
-template <class D, class S>
-void copy_transposed(D* dst, const std::byte* src, int64_t pitch, int64_t rows, int64_t cols) {
-  constexpr int64_t kTile = 32;
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile)
-    for (int64_t c0 = 0; c0 < cols; c0 += kTile)
-      for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r)
-        for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c)
-          dst[r * cols + c] =
-              as<D>(load<S>(src + (c * pitch + r) * static_cast<int64_t>(sizeof(S))));
-}
-
-template <class D, class S>
-void copy_piece(D* dst, const Piece& piece, bool transposed) {
-  const auto& shape = piece.tensor->entry->shape;
-  const auto at = [&](int64_t element) {
-    return piece.tensor->bytes.data() + element * static_cast<int64_t>(sizeof(S));
-  };
-  if (transposed && shape.size() == 2)
-    return copy_transposed<D, S>(dst, at(piece.col * shape[1] + piece.row), shape[1], piece.rows,
-                                 piece.cols);
-  const int64_t pitch = shape.size() < 2 ? 1 : shape.back();
-  if (piece.cols == pitch)  // nothing lies between the rows
-    return copy_plain<D, S>(dst, at(piece.row * piece.cols), piece.elements());
-  for (int64_t r = 0; r < piece.rows; ++r)
-    copy_plain<D, S>(dst + r * piece.cols, at((piece.row + r) * pitch + piece.col), piece.cols);
-}
-
-template <class D>
-void copy_as(D* dst, const Piece& piece, bool transposed) {
-  switch (*loadable_dtype(piece.tensor->entry->dtype)) {
-    case DType::kF16:
-      return copy_piece<D, F16>(dst, piece, transposed);
-    case DType::kBF16:
-      return copy_piece<D, BF16>(dst, piece, transposed);
-    default:
-      return copy_piece<D, float>(dst, piece, transposed);
-  }
-}
-
-// Pieces one after the other, from dst's start.
-template <class D>
-void stack(Tensor dst, std::span<const Piece> pieces, bool transposed) {
-  D* at = dst.as<D>();
-  for (const Piece& piece : pieces) {
-    copy_as(at, piece, transposed);
-    piece.tensor->file->release(piece.tensor->bytes);
-    at += piece.elements();
-  }
-  SKIFF_CHECK_EQ(at - dst.as<D>(), dst.elements());
-}
-
-DType common_dtype(std::span<const Piece> pieces) {
-  const DType first = *loadable_dtype(pieces[0].tensor->entry->dtype);
-  const auto same = [&](const Piece& p) {
-    return *loadable_dtype(p.tensor->entry->dtype) == first;
-  };
-  return std::ranges::all_of(pieces, same) ? first : DType::kF32;
-}
-
-Tensor view(Buffer& buffer, bool pinned, DType dtype, const Slot& slot) {
-  const size_t need = static_cast<size_t>(slot.elements()) * bytes(dtype);
-  if (buffer.size() < need) {
-    buffer = Buffer();  // the old memory first, then the new
-    buffer = pinned ? Buffer::pinned(need) : Buffer(Device{}, need);
-  }
+Tensor view(const Buffer& buffer, DType dtype, const Slot& slot) {
   if (slot.experts) return buffer.view(dtype, {slot.experts, slot.out, slot.in});
-  if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector) return buffer.view(dtype, {slot.out});
+  if (is_whole(slot)) return buffer.view(dtype, {slot.out});
   return buffer.view(dtype, {slot.out, slot.in});
 }
 
 }  // namespace
 
-Tensor Staging::blank_weight(const Slot& slot, DType dtype) { return view(weight_, pinned_, dtype, slot); }
-
-Tensor Staging::blank_bias(const Slot& slot) {
-  return view(bias_, pinned_, DType::kF32,
-              {.kind = Slot::kVector, .name = slot.name, .out = slot.out, .parts = {}});
-}
-
-Tensor Staging::weight(const Slot& slot, const Source& source) {
-  Tensor out = blank_weight(slot, common_dtype(source.weights));
-  switch (out.dtype) {
-    case DType::kF16:
-      stack<F16>(out, source.weights, source.transposed);
-      break;
-    case DType::kBF16:
-      stack<BF16>(out, source.weights, source.transposed);
-      break;
-    default:
-      stack<float>(out, source.weights, source.transposed);
+Staging::Staging(const Values& values, const std::vector<Slot>& slots, const ModelSpec& spec,
+                 Ops& ops, int threads, size_t chunk)
+    : values_(values), slots_(slots), ops_(ops), threads_(threads) {
+  size_t weight = 0, bias = 0, piece = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (is_tied_head(slots[i], spec)) continue;
+    add_chunks(i, chunk);
+    weight = std::max(weight, static_cast<size_t>(slots[i].elements()) * bytes(values.dtype(i)));
+    if (values.has_bias(i)) bias = std::max(bias, static_cast<size_t>(slots[i].out) * 4);
   }
-  return out;
+  weight_ = Buffer(ops.device(), weight);
+  bias_ = Buffer(ops.device(), bias);
+  if (ops.device() == Device{}) return;
+  for (const Chunk& c : chunks_) piece = std::max(piece, bytes_of(c));
+  ring_.resize(std::min(chunks_.size(), static_cast<size_t>(threads) + kSpare));
+  for (Buffer& buffer : ring_) buffer = Buffer::pinned(piece);
+  ahead_ = std::make_unique<ReadAhead>(chunks_.size(), threads, ring_.size(), [this](size_t i) {
+    fill(chunks_[i], ring_[i % ring_.size()].data());
+  });
 }
 
-Tensor Staging::bias(const Slot& slot, const Source& source) {
-  if (source.biases.empty()) return {};
-  Tensor out = blank_bias(slot);
-  stack<float>(out, source.biases, false);
-  return out;
+void Staging::add_chunks(size_t slot, size_t bytes) {
+  const Slot& s = slots_[slot];
+  if (values_.has_bias(slot)) chunks_.push_back({slot, /*bias=*/true, 0, s.out});
+  const int64_t row = s.in * static_cast<int64_t>(skiff::bytes(values_.dtype(slot)));
+  const int64_t rows = s.elements() / s.in;
+  const int64_t most = is_whole(s) ? rows : std::max<int64_t>(1, static_cast<int64_t>(bytes) / row);
+  for (int64_t first = 0; first < rows; first += most)
+    chunks_.push_back({slot, /*bias=*/false, first, std::min(most, rows - first)});
+}
+
+// Of the slot's memory, as rows.
+Tensor Staging::place_of(const Chunk& chunk) const {
+  const Slot& slot = slots_[chunk.slot];
+  if (chunk.bias) return bias_.view(DType::kF32, {1, slot.out});
+  return weight_.view(values_.dtype(chunk.slot), {slot.elements() / slot.in, slot.in})
+      .row_range(chunk.first, chunk.rows);
+}
+
+size_t Staging::bytes_of(const Chunk& chunk) const {
+  const Tensor place = place_of(chunk);
+  return static_cast<size_t>(place.elements()) * bytes(place.dtype);
+}
+
+void Staging::fill(const Chunk& chunk, std::byte* to) const {
+  if (chunk.bias) return values_.fill_bias(chunk.slot, reinterpret_cast<float*>(to));
+  values_.fill(chunk.slot, chunk.first, chunk.rows, to);
+}
+
+Staging::Plain Staging::take(size_t slot) {
+  const size_t begin = taken_;
+  while (taken_ < chunks_.size() && chunks_[taken_].slot == slot) ++taken_;
+  SKIFF_CHECK(begin < taken_, "slot {} is not the next", slot);
+  if (ahead_)
+    bring(begin, taken_);
+  else
+    fill_here(begin, taken_);
+  Plain plain{.weight = view(weight_, values_.dtype(slot), slots_[slot]), .bias = {}};
+  if (values_.has_bias(slot)) plain.bias = bias_.view(DType::kF32, {slots_[slot].out});
+  return plain;
+}
+
+void Staging::fill_here(size_t begin, size_t end) {
+  const auto fill_one = [&](size_t i) {
+    fill(chunks_[begin + i], static_cast<std::byte*>(place_of(chunks_[begin + i]).data));
+  };
+  if (end - begin == 1) return fill_one(0);
+  ReadAhead ahead(end - begin, threads_, end - begin, fill_one);
+  for (size_t i = begin; i < end; ++i) ahead.next();
+}
+
+// One copy is always on its way while the next piece is waited for.
+void Staging::bring(size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    ahead_->next();
+    const Tensor to = place_of(chunks_[i]);
+    ops_.copy(to, ring_[i % ring_.size()].view(to.dtype, {to.rows(), to.cols()}));
+    if (copying_) {
+      ops_.wait(copied_);
+      ahead_->give_back();
+    }
+    copied_ = ops_.mark();
+    copying_ = true;
+  }
 }
 
 }  // namespace skiff

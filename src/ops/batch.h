@@ -23,6 +23,13 @@ struct RaggedBatch {
   std::span<const int32_t> host_row_start, host_kv_len;
 };
 
+// What the host made for a step: `from` lies in page-locked host memory and is to be in `to` when
+// the step begins. Of one dtype, 4 or 8 bytes wide, and one shape; rows may lie apart. An
+// empty pair is nothing.
+struct Arrival {
+  Tensor to, from;
+};
+
 // One layer of paged cache.
 struct KvLayer {
   Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32 or bf16

@@ -21,6 +21,11 @@ void HostOps::copy(Tensor out, Tensor x) {
     std::memcpy(row_data(out, r), row_data(x, r), static_cast<size_t>(x.cols()) * bytes(x.dtype));
 }
 
+void HostOps::begin_step(const RaggedBatch&, std::span<const Arrival> arrivals) {
+  for (const Arrival& arrival : arrivals)
+    if (arrival.to) copy(arrival.to, arrival.from);
+}
+
 void HostOps::load_tokens(Tensor tokens, Tensor last) {
   auto* to = tokens.as<int32_t>();
   for (int64_t i = 0; i < tokens.rows(); ++i) {

@@ -15,6 +15,7 @@ class HostOps : public Ops {
   void wait(uint64_t) final {}
   void replay(uint64_t, const std::function<void()>& work) final { work(); }
   void rehearse(const std::function<void()>& work) final { work(); }
+  void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) final;
   void store_tokens(Tensor last, Tensor slots, Tensor tokens) final;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) final;

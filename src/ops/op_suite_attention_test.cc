@@ -78,7 +78,7 @@ void store_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size
   std::vector<Tensor> writable = paged.written_rows();
   writable.push_back(qkv);
   ws.begin_op(writable);
-  ops.begin_step(paged.batch);
+  ops.begin_step(paged.batch, {});
   ops.gqa_store(qkv, q, k, spec, paged.batch, paged.kv);
   ws.end_op();
   const int rotated = spec.heads + spec.kv_heads;
@@ -129,7 +129,7 @@ TEST_P(OpSuite, StoreOfDifferentLayersInOneStep) {
   Workspace ws(3);
   Paged paged(ws, plain, DType::kF32, 16, {{70, 2}, {3, 1}});
   const Tensor before = ws.random(DType::kF32, {3, 64}), qkv = ws.output(DType::kF32, {3, 64});
-  ops->begin_step(paged.batch);
+  ops->begin_step(paged.batch, {});
   for (const Gqa& spec : {plain, interleaved, slow, plain, partial, scaled, plain}) {
     convert(qkv, before);
     ops->gqa_store(qkv, {}, {}, spec, paged.batch, paged.kv);
@@ -207,7 +207,7 @@ void attend_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_siz
   const Tensor qkv = ws.random(act, {rows, cols + 2 * spec.kv_heads * spec.head_dim}, 1.5);
   const Tensor q = qkv.col_range(0, cols), out = ws.output(act, {rows, cols});
   ws.begin_op({out});
-  ops.begin_step(paged.batch);
+  ops.begin_step(paged.batch, {});
   ops.gqa_attend(out, q, spec, paged.batch, paged.kv);
   ws.end_op();
   for (int64_t r = 0; r < rows; ++r) {
@@ -258,7 +258,7 @@ TEST_P(OpSuite, AttendOfHugeScores) {
   Workspace ws(4);
   Paged paged(ws, spec, DType::kF32, 16, {{40, 3}});
   const Tensor q = ws.random(DType::kF32, {3, 8}, 1000), out = ws.output(DType::kF32, {3, 8});
-  ops->begin_step(paged.batch);
+  ops->begin_step(paged.batch, {});
   ops->gqa_attend(out, q, spec, paged.batch, paged.kv);
   for (int64_t r = 0; r < 3; ++r) expect_attention(out, q, spec, paged, r, 0);
 }
@@ -308,7 +308,7 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
               prompts[order[i]].row_range(pieces[i].begin, pieces[i].rows));
       row += pieces[i].rows;
     }
-    ops.begin_step(now.batch);
+    ops.begin_step(now.batch, {});
     ops.gqa_store(qkv, q, k, spec, now.batch, paged.kv);
     ops.gqa_attend(out, qkv.col_range(0, out_cols), spec, now.batch, paged.kv);
     row = 0;

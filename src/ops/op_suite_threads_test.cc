@@ -39,7 +39,7 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
   const Tensor half = ws.output(act, {rows, kHidden / 2});
   const Tensor logits = ws.output(DType::kF32, {rows, kVocab});
   Arena arena(Buffer({}, 32 << 20));
-  ops.begin_step(paged.batch);
+  ops.begin_step(paged.batch, {});
   ops.embed(residual, table, paged.batch.tokens);
   ops.add_norm(x, residual, {}, norm);
   ops.linear(qkv, x, w_qkv);

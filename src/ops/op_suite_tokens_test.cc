@@ -59,6 +59,49 @@ TEST_P(OpSuite, TokensStayWhereTheyAreDrawn) {
   finish();
 }
 
+// Small and large, whole and in rows that lie apart, more than a launch takes; and again, with
+// other values in the same host memory.
+TEST_P(OpSuite, StepsBeginWithWhatArrives) {
+  Workspace ws(15);
+  const std::vector<int32_t> row_start{0, 1}, kv_len{1};
+  const RaggedBatch batch{.num_seqs = 1,
+                          .num_tokens = 1,
+                          .max_rows = 1,
+                          .max_kv = 1,
+                          .row_start = ws.ints(row_start),
+                          .kv_len = ws.ints(kv_len),
+                          .host_row_start = row_start,
+                          .host_kv_len = kv_len};
+  struct Shape {
+    int64_t rows, cols, gap;
+  };
+  std::vector<Shape> shapes{{1, 1, 0},  {3, 5, 2},   {0, 4, 0},
+                            {7, 16, 4}, {128, 9, 7}, {1, 300001, 0}};
+  for (int64_t n = 1; n < 20; ++n) shapes.push_back({n % 3 + 1, 4 * n, n % 2 * 4});
+  std::vector<Arrival> arrivals{{}};
+  std::vector<Tensor> outputs;
+  for (const Shape& s : shapes) {
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < s.rows * s.cols; ++i) values.push_back(ws.rng.below(1 << 30));
+    const Tensor from = ws.ints(values, {s.rows, s.cols});
+    outputs.push_back(ws.output(DType::kI32, {s.rows, s.cols}, s.gap));
+    arrivals.push_back({outputs.back(), from});
+  }
+  const auto expect_arrived = [&] {
+    for (const Arrival& a : arrivals) EXPECT_EQ(all_bytes(a.to), all_bytes(a.from));
+  };
+  ws.begin_op(outputs);
+  ops->begin_step(batch, arrivals);
+  finish();
+  ws.end_op();
+  expect_arrived();
+  for (const Arrival& a : arrivals)
+    for (int64_t i = 0; i < a.from.elements(); ++i) a.from.as<int32_t>()[i] ^= 0x5a5a5a5a;
+  ops->begin_step(batch, arrivals);
+  finish();
+  expect_arrived();
+}
+
 // Whether it is recorded or not, replayed work reads what its tensors hold by then.
 TEST_P(OpSuite, ReplayDoesTheWorkAgain) {
   Workspace ws(14);

@@ -13,6 +13,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "arch/spec.h"
@@ -64,8 +65,9 @@ class Ops {
   // bf16) is the dtype of the activations that will meet it. The result's bytes live in *owner.
   virtual Linear prepare(const Linear& plain, DType compute, Buffer* owner) = 0;
 
-  // Plans that all layers of a step share; outside of replay(). `batch` must outlive the step.
-  virtual void begin_step(const RaggedBatch& batch) = 0;
+  // Before a step's operations, outside of replay(): brings what the host made for it and plans
+  // what all its layers share. `batch`, and what arrives, must stay until the step is done.
+  virtual void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) = 0;
 
   // tokens[i] = last[-1 - tokens[i]] where tokens[i] < 0; and last[slots[i]] = tokens[i], each slot
   // at most once. All i32. So tokens feed the next step without a way through the host.

@@ -1,5 +1,7 @@
 #include "ops/upload.h"
 
+#include <utility>
+
 namespace skiff {
 namespace {
 
@@ -13,6 +15,7 @@ Upload::Upload(Ops& ops, size_t bytes) : ops_(ops) {
 }
 
 void Upload::begin() {
+  SKIFF_CHECK(!std::exchange(open_, true), "the round before was never sent");
   round_ ^= 1;
   used_ = 0;
   ops_.wait(sent_[round_]);
@@ -33,11 +36,21 @@ Tensor Upload::there(Tensor taken) const {
 }
 
 void Upload::send() {
-  if (device_.size() > 0 && used_ > 0) {
-    const auto size = static_cast<int64_t>(used_);
-    ops_.copy(device_.view(DType::kU8, {1, size}), host_[round_].view(DType::kU8, {1, size}));
-  }
-  sent_[round_] = ops_.mark();
+  const Arrival all = arrival();
+  if (all.to) ops_.copy(all.to, all.from);
+  done_with(ops_.mark());
+}
+
+Arrival Upload::arrival() const {
+  if (device_.size() == 0 || used_ == 0) return {};
+  const auto words = static_cast<int64_t>(used_ / sizeof(int32_t));
+  return {.to = device_.view(DType::kI32, {1, words}),
+          .from = host_[round_].view(DType::kI32, {1, words})};
+}
+
+void Upload::done_with(uint64_t mark) {
+  sent_[round_] = mark;
+  open_ = false;
 }
 
 }  // namespace skiff

@@ -3,9 +3,15 @@
 #pragma once
 #include <cstddef>
 
+#include "base/load_error.h"
 #include "tensor/tensor.h"
 
 namespace skiff {
+
+// A device has no room for what is asked for; what() says how much it has, where that can be known.
+struct OutOfDeviceMemory : LoadError {
+  using LoadError::LoadError;
+};
 
 struct DeviceMemory {
   size_t free = 0, total = 0;  // bytes; free for anybody who asks now

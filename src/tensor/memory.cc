@@ -24,8 +24,9 @@ Buffer::Buffer(Device device, size_t bytes) : size_(bytes), device_(device) {
     data_ = allocate_on_device(device, bytes);
     if (data_) return;
     const DeviceMemory memory = device_memory(device);
-    fail_load("cannot allocate {} bytes on CUDA device {}: {} of {} bytes are free", bytes,
-              device.index, memory.free, memory.total);
+    throw OutOfDeviceMemory(
+        fmt::format("cannot allocate {} bytes on CUDA device {}: {} of {} bytes are free", bytes,
+                    device.index, memory.free, memory.total));
   }
   data_ = static_cast<std::byte*>(std::aligned_alloc(kTensorAlign, round_up(bytes)));
   if (!data_) fail_load("cannot allocate {} bytes of host memory", bytes);

@@ -450,11 +450,13 @@ double time_layers(World& w, Device1& dev, const std::function<void(const KvLaye
 std::string only;  // times nothing but cases whose name holds this
 
 void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
-                 const std::vector<Piece>& pieces, int layers, bool decode) {
+                 const std::vector<Piece>& pieces, int layers, bool decode, bool store = false) {
   if (what.find(only) == std::string::npos) return;
   World w(spec, DType::kBF16, DType::kBF16, 64, pieces, 0, layers);
+  const OnDevice<float> speeds(rope_frequencies(spec.rope));
   dev.attention->begin_step(w.batch, dev.stream);
   const double us = time_layers(w, dev, [&](const KvLayer& kv) {
+    if (store) cuda::gqa_store(w.qkv, {}, {}, spec, w.batch, kv, speeds.data(), dev.stream);
     dev.attention->attend(w.out, w.q, spec, w.batch, kv, dev.stream);
   });
   double bytes = 0, flops = 0;
@@ -506,6 +508,10 @@ void time_some(Device1& dev, const std::string& what) {
     time_attend(dev, "decode 64 skewed, 32/8", llama, skewed(), 2, true);
     time_attend(dev, "decode 128 x 1K, 32/8", llama, same(128, 1024), 4, true);
     time_attend(dev, "decode 128 x 1K, 20/4", ernie, same(128, 1024), 8, true);
+    time_attend(dev, "store, decode 128 x 1K, 32/8", llama, same(128, 1024), 4, true, true);
+    time_attend(dev, "store, decode 128 x 1K, 28/4", gqa(28, 4, 128), same(128, 1024), 8, true,
+                true);
+    time_attend(dev, "store, decode 1 x 1K, 32/8", llama, same(1, 1024), 32, true, true);
     time_attend(dev, "decode 32 x 1K, 32/8", llama, same(32, 1024), 8, true);
     time_attend(dev, "decode 1 x 1K, 32/8", llama, same(1, 1024), 32, true);
     time_attend(dev, "decode 1 x 1K, 20/4", ernie, same(1, 1024), 64, true);

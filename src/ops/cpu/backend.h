@@ -34,7 +34,7 @@ class CpuOps final : public HostOps {
   std::string_view name() const override { return "cpu"; }
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
-  void begin_step(const RaggedBatch& batch) override;
+  void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
 
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;

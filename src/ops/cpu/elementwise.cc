@@ -33,7 +33,8 @@ CpuOps::CpuOps(const CpuOptions& options)
       pool_(options.threads > 0 ? options.threads : usable_threads()),
       thread_scratch_(static_cast<size_t>(pool_.threads())) {}
 
-void CpuOps::begin_step(const RaggedBatch&) {
+void CpuOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
+  HostOps::begin_step(batch, arrivals);
   for (RopeTable& table : rope_tables_) table.valid = false;
 }
 

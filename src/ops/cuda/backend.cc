@@ -35,6 +35,31 @@ Attention::Limits limits_of(const CudaOptions& options) {
 
 size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols()) * bytes(t.dtype); }
 
+size_t pitch(const Tensor& t) { return static_cast<size_t>(t.row_stride) * bytes(t.dtype); }
+
+Parcel parcel_of(const Tensor& to, const Tensor& from) {
+  SKIFF_CHECK(to.dtype == from.dtype && bytes(to.dtype) % 4 == 0);
+  SKIFF_CHECK_EQ(to.rows(), from.rows());
+  SKIFF_CHECK_EQ(to.cols(), from.cols());
+  return {.to = to.data,
+          .from = from.data,
+          .rows = from.rows(),
+          .row_bytes = static_cast<int64_t>(row_bytes(from)),
+          .to_pitch = static_cast<int64_t>(pitch(to)),
+          .from_pitch = static_cast<int64_t>(pitch(from))};
+}
+
+// Whether a kernel may write there. Drawn tokens go home that way; what is larger is copied.
+bool is_small_and_pinned(const Tensor& out, const Tensor& x) {
+  constexpr size_t kSmall = 16384;
+  if (out.device != Device{} || x.device == Device{} || bytes(x.dtype) % 4 != 0 ||
+      row_bytes(x) * static_cast<size_t>(x.rows()) > kSmall)
+    return false;
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, out.data), "asking what memory is");
+  return attributes.type == cudaMemoryTypeHost;
+}
+
 }  // namespace
 
 CudaOps::CudaOps(const CudaOptions& options)
@@ -93,9 +118,7 @@ void CudaOps::rehearse(const std::function<void()>& work) {
 // Bytes as they are.
 void CudaOps::move(Tensor out, Tensor x) {
   if (out.elements() == 0) return;
-  const auto pitch = [](const Tensor& t) {
-    return static_cast<size_t>(t.row_stride) * bytes(t.dtype);
-  };
+  if (is_small_and_pinned(out, x)) return fetch(parcel_of(out, x), stream());
   if (out.contiguous() && x.contiguous()) {
     check(cudaMemcpyAsync(out.data, x.data, row_bytes(x) * static_cast<size_t>(x.rows()),
                           cudaMemcpyDefault, stream()),
@@ -148,9 +171,14 @@ Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
   return out;
 }
 
-void CudaOps::begin_step(const RaggedBatch& batch) {
+void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
   live_ = batch.row_start.as<int32_t>() + batch.num_seqs;
-  attention_.begin_step(batch, stream());
+  parcels_.clear();
+  for (const Arrival& arrival : arrivals)
+    if (arrival.to) parcels_.push_back(parcel_of(arrival.to, arrival.from));
+  attention_.plan_step(batch, parcels_, stream());
+  deliver(parcels_, stream());
+  done();
 }
 
 const float* CudaOps::speeds_of(const Rope& rope) {

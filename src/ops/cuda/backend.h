@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/cuda/attention/attend.h"
+#include "ops/cuda/deliver.h"
 #include "ops/cuda/few/few_rows.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/stream.h"
@@ -27,7 +28,7 @@ class CudaOps final : public Ops {
   void rehearse(const std::function<void()>& work) override;
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
-  void begin_step(const RaggedBatch& batch) override;
+  void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) override;
   void store_tokens(Tensor last, Tensor slots, Tensor tokens) override;
 
@@ -71,6 +72,7 @@ class CudaOps final : public Ops {
   FewRows few_;  // operations that were asked for and wait to be started together
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
+  std::vector<Parcel> parcels_;                  // of the step that begins
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   bool rehearsing_ = false;
   const int32_t* live_ = nullptr;  // how many rows of this step are no padding

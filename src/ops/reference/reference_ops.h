@@ -10,7 +10,6 @@ class ReferenceOps final : public HostOps {
   std::string_view name() const override { return "reference"; }
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
-  void begin_step(const RaggedBatch&) override {}
 
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;

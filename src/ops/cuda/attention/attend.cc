@@ -89,30 +89,42 @@ Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
       pinned_(pinned),
       arrived_(reinterpret_cast<int32_t*>(device + parts_bytes(layout_))) {
   check(cudaMemsetAsync(arrived_, 0, arrived_bytes(layout_), stream), "clearing counters");
-  for (cudaEvent_t& event : copied_) {
+  for (cudaEvent_t& event : ended_) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
   }
 }
 
 Attention::~Attention() {
-  for (cudaEvent_t event : copied_) cudaEventDestroy(event);
+  for (cudaEvent_t event : ended_) cudaEventDestroy(event);
 }
 
-void Attention::send(size_t index, const RaggedBatch& batch, cudaStream_t stream) {
+// A plan of one kind of layer, in pinned memory, and where it is to go.
+Parcel Attention::make(size_t index, const RaggedBatch& batch) {
   Planned& p = planned_[index];
   std::byte* host = pinned_ + (static_cast<size_t>(buffer_) * kMaxShapes + index) * layout_.bytes();
   const size_t used = make_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host);
   p.prefill_tiles = reinterpret_cast<const PlanHead*>(host)->prefill_tiles;
-  check(cudaMemcpyAsync(device_plan(index), host, used, cudaMemcpyHostToDevice, stream),
-        "copying an attention plan");
+  const auto bytes = static_cast<int64_t>((used + 15) / 16 * 16);
+  return {.to = device_plan(index),
+          .from = host,
+          .rows = 1,
+          .row_bytes = bytes,
+          .to_pitch = bytes,
+          .from_pitch = bytes};
+}
+
+void Attention::plan_step(const RaggedBatch& batch, std::vector<Parcel>& parcels,
+                          cudaStream_t stream) {
+  check(cudaEventRecord(ended_[static_cast<size_t>(buffer_)], stream), "recording an event");
+  buffer_ ^= 1;
+  check(cudaEventSynchronize(ended_[static_cast<size_t>(buffer_)]), "waiting for a step");
+  for (size_t i = 0; i < planned_.size(); ++i) parcels.push_back(make(i, batch));
 }
 
 void Attention::begin_step(const RaggedBatch& batch, cudaStream_t stream) {
-  buffer_ ^= 1;
-  cudaEvent_t copied = copied_[static_cast<size_t>(buffer_)];
-  check(cudaEventSynchronize(copied), "waiting for an attention plan's copy");
-  for (size_t i = 0; i < planned_.size(); ++i) send(i, batch, stream);
-  check(cudaEventRecord(copied, stream), "recording an event");
+  std::vector<Parcel> parcels;
+  plan_step(batch, parcels, stream);
+  deliver(parcels, stream);
 }
 
 // The plan of a kind of layer; made now if this is the first such layer.
@@ -131,11 +143,10 @@ size_t Attention::plan_for(const PlanShape& shape, const RaggedBatch& batch, cud
         throw std::logic_error("more kinds of attention layers than the CUDA backend plans for");
       }
       planned_[index] = {shape};
+      check(cudaStreamSynchronize(stream), "waiting until a plan's memory is free");
     }
-    cudaEvent_t copied = copied_[static_cast<size_t>(buffer_)];
-    check(cudaEventSynchronize(copied), "waiting for an attention plan's copy");
-    send(index, batch, stream);
-    check(cudaEventRecord(copied, stream), "recording an event");
+    const Parcel plan = make(index, batch);
+    deliver({&plan, 1}, stream);
   }
   planned_[index].captured |= capturing(stream);
   return index;

@@ -9,6 +9,7 @@
 #include "arch/spec.h"
 #include "ops/batch.h"
 #include "ops/cuda/attention/plan.h"
+#include "ops/cuda/deliver.h"
 
 namespace skiff::cuda {
 
@@ -43,8 +44,11 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Plans the step for every kind of layer seen so far. May run ahead of the device by one step;
-  // waits only for the copy of the last step but one.
+  // Plans the step for every kind of layer seen so far; the caller then delivers what is added to
+  // `parcels`, on that stream. May run ahead of the device by one step: waits for the end of the
+  // last but one.
+  void plan_step(const RaggedBatch& batch, std::vector<Parcel>& parcels, cudaStream_t stream);
+  // Both.
   void begin_step(const RaggedBatch& batch, cudaStream_t stream);
   // Padding rows of `out` become zeros. `batch` is begin_step's.
   void attend(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
@@ -57,7 +61,7 @@ class Attention {
     bool captured = false;  // a graph reads this plan's memory
   };
   size_t plan_for(const PlanShape& shape, const RaggedBatch& batch, cudaStream_t stream);
-  void send(size_t index, const RaggedBatch& batch, cudaStream_t stream);
+  Parcel make(size_t index, const RaggedBatch& batch);
   std::byte* device_plan(size_t index) const { return plans_ + index * layout_.bytes(); }
 
   PlanLayout layout_;
@@ -66,9 +70,9 @@ class Attention {
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;
-  size_t oldest_ = 0;  // which plan makes room next
-  int buffer_ = 0;     // the half of pinned_ that this step uses
-  std::array<cudaEvent_t, 2> copied_{};
+  size_t oldest_ = 0;                   // which plan makes room next
+  int buffer_ = 0;                      // the half of pinned_ that this step uses
+  std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
 };
 
 // The generic kernel alone: any mixture of f32 and bf16, any head_dim that is a even number up to

@@ -96,7 +96,14 @@ __device__ void touch_queries(const DecodeArgs& d, const Run& run) {
   }
 }
 
-// Run by a whole warp, all of whose threads go the same way.
+// Whether nobody writes positions [.., end) of a share's sequence in this step: its new positions
+// are no more than the rows of all its shares.
+__device__ bool is_old(const DecodeShare& s, int end) {
+  return end <= s.kv_len - kPackedRows * kMostShares;
+}
+
+// Run by a whole warp, all of whose threads go the same way. Fills the ring with what earlier steps
+// left in the cache before the kernels ahead have ended; what they write comes after the wait.
 template <int kDim>
 __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtensorMap& k,
                            const CUtensorMap& v, Shared<kDim>& shared) {
@@ -106,6 +113,7 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtens
   const int box_bytes = box * 128;
   int stage = 0, number = 0;
   uint32_t phase = 1;
+  bool waited = false;
   do {
     const int32_t* pages = d.args.rows.pages + run.share.seq * d.args.rows.pages_stride;
     const int begin = (run.share.first_tile + run.first) * kTile;
@@ -117,8 +125,12 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtens
       return t < end && t + box > seen ? pages[t >> page_shift] : 0;
     };
     int page = look_up(0), next_page = look_up(1);
-    touch_queries<kDim>(d, run);
+    if (waited) touch_queries<kDim>(d, run);
     for (int tile = 0; tile < run.tiles; ++tile) {
+      if (!waited && !is_old(run.share, begin + (tile + 1) * kTile)) {
+        wait_for_previous();
+        waited = true;
+      }
       const int first_box = tile * boxes;
       if (tile > 0 && first_box % 32 == 0) {
         page = next_page;
@@ -524,14 +536,11 @@ __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
     prefetch_map(&v);
   }
   __syncthreads();
-  // No kernel writes the plan.
+  // Plan and page table were there before the last kernel that let its next start after its wait.
   Walk walk(d);
   if (threadIdx.x >= Shape<kDim>::kComputing) {
     Run run;
-    const bool any = walk.next(run);
-    wait_for_previous();
-    let_next_start();
-    if (any) copy_tiles<kDim>(d, walk, run, k, v, shared);
+    if (walk.next(run)) copy_tiles<kDim>(d, walk, run, k, v, shared);
     return;
   }
   wait_for_previous();

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# All CUDA figures of docs/performance.md, on this machine's first GPU, now: checks first, then times.
+#   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
+# MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer;
+# weights are random. Parts: checks sanitize decode prefill profile kernels serve load (default: all, 12 minutes).
+# BUILD: folder with the programs (build/cuda); NSYS-like profiles need libcupti.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+[ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
+models=$(realpath "$1"); shift
+parts=${*:-checks sanitize decode prefill profile kernels serve load}
+build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d) failed=0
+trap 'rm -rf "$out"; kill $(jobs -p) 2>/dev/null' EXIT
+llama=Llama-3.1-8B qwen=Qwen2.5-7B ernie=ERNIE-4.5-21B-A3B-PT
+dummy="--load-format dummy --dtype bfloat16"
+
+say() { printf '\n## [%s s] %s\n' "$SECONDS" "$*"; }
+must() { "$@" || { echo "FAILED: $*"; failed=1; }; }
+program() { local p; for p in "$build/$1" "$build/src/$1" "$build/bench/$1"; do [ -f "$p" ] && echo "$p" && return; done
+            cmake --build "$build" --target "$1" >/dev/null && program "$1"; }
+
+# latency MODEL BATCH [flags]
+latency() {
+  say "skiff bench latency $1 $dummy --input-len 1024 --output-len 128 --max-model-len 16384 --batch-size $2 ${*:3}"
+  must timeout 120 "$(program skiff)" bench latency "$models/$1" $dummy --input-len 1024 --output-len 128 --max-model-len 16384 \
+    --batch-size "$2" "${@:3}" > "$out/log" 2>&1
+  grep -E 'start-up took|checked|time to first|^decode|^host|of the limit|error|profile|idle|x +[0-9.]+ us' "$out/log"
+}
+# The test program's cases on the GPU, many at a time under a tool that slows them.
+sharded() { # TOOL SECONDS FILTER
+  say "compute-sanitizer --tool $1, op suite, $3"
+  local n i; n=$(nproc)
+  for ((i = 0; i < n; ++i)); do
+    GTEST_TOTAL_SHARDS=$n GTEST_SHARD_INDEX=$i timeout "$2" compute-sanitizer --tool "$1" "$(program ops_test)" --gtest_filter="$3" \
+      > "$out/$1-$i" 2>&1 &
+  done
+  wait
+  echo "$(cat "$out/$1"-* | grep -c '^\[       OK') cases passed, $(grep -L -E '(ERROR|RACECHECK) SUMMARY: 0' "$out/$1"-* | wc -l) of $n shards with errors or cut off"
+  cat "$out/$1"-* | grep -E '^=========' | grep -vE 'COMPUTE-SANITIZER|SUMMARY: 0|Target application' | head -20
+}
+# serving MODEL REQUESTS CONCURRENCY INPUT OUTPUT
+serving() {
+  say "skiff serve $1 $dummy --max-num-seqs $3 --no-enable-prefix-caching; skiff bench serve --num-prompts $2 --concurrency $3 --input-len $4 --output-len $5"
+  "$(program skiff)" serve "$models/$1" $dummy --port "$port" --max-num-seqs "$3" --no-enable-prefix-caching > "$out/server" 2>&1 &
+  local server=$! url=http://127.0.0.1:$port try
+  for try in $(seq 600); do curl -sf -o /dev/null "$url/health" && break; sleep 0.1; done
+  grep 'start-up took' "$out/server"
+  for try in 1 2 3; do
+    "$(program skiff)" bench serve --url "$url" --num-prompts 1 --concurrency 1 --input-len 1000 --output-len 2 2>&1 | grep 'time to first'
+  done
+  must timeout 400 "$(program skiff)" bench serve --url "$url" --num-prompts "$2" --concurrency "$3" --input-len "$4" --output-len "$5" 2>&1 | grep -v '^$'
+  kill $server; wait $server
+}
+
+checks() {
+  say "ops_test, model_test on the GPU"
+  must timeout 120 "$(program ops_test)" --gtest_filter='*cuda*' --gtest_brief=1 2>&1 | tail -3
+  must timeout 120 "$(program model_test)" --gtest_filter='*cuda*:*Cuda*:*Stories*' --gtest_brief=1 2>&1 | tail -3
+  local how device
+  cp tools/demo_model/*.py "$out" && (cd "$out" && python3 corpus.py --heldout)
+  python3 -c 'import json, sys
+for line in sys.stdin: print(json.dumps({"messages": json.loads(line)["messages"]}))' < "$out/heldout.jsonl" > "$out/prompts"
+  for how in '--temperature 0' '--temperature 0.8 --top-p 0.9 --seed 7 --repetition-penalty 1.1'; do
+    say "skiff predict models/demo --dtype float32 $how, CPU against GPU"
+    for device in cpu cuda; do
+      must timeout 120 "$(program skiff)" predict models/demo --data-file "$out/prompts" --dtype float32 --device $device --max-num-seqs 64 \
+        --output-file "$out/$device" $how > "$out/log" 2>&1
+    done
+    echo "$(diff "$out/cpu" "$out/cuda" | grep -c '^<') of $(wc -l < "$out/cpu") answers differ"
+  done
+}
+sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck 400 '*cuda*'; }
+decode() {
+  latency $llama 1; latency $llama 128; latency $qwen 128
+  latency $ernie 1; latency $ernie 32; latency $ernie 128
+}
+prefill() { latency $llama 1 --input-len 8192 --output-len 8; latency $ernie 1 --input-len 8192 --output-len 8; }
+profile() {
+  g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcupti -o "$out/profile.so" || return
+  export CUDA_INJECTION64_PATH=$out/profile.so SKIFF_PROFILE_SECONDS=0.2 SKIFF_PROFILE_AROUND=store_tokens
+  latency $llama 128; latency $ernie 1
+  unset CUDA_INJECTION64_PATH SKIFF_PROFILE_SECONDS SKIFF_PROFILE_AROUND
+}
+kernels() {
+  local p
+  for p in "bench_attention decode" "bench_attention prefill" bench_cuda_sampling bench_linear_products bench_moe_products; do
+    say "$p"; must timeout 120 "$(program ${p%% *})" ${p#"${p%% *}"} 2>&1 | grep -v '^ok '
+  done
+}
+serve() { serving $ernie 2000 100 1136 200; serving $llama 512 128 1000 1000; }
+load() {
+  say "16 GB of files from the page cache: bench/make_weights.py Llama-3.1-8B; skiff bench latency"
+  must python3 bench/make_weights.py "$models/$llama/config.json" "$out/files" --shards 4 && cat "$out"/files/*.safetensors > /dev/null
+  must timeout 120 "$(program skiff)" bench latency "$out/files" --dtype bfloat16 --input-len 64 --output-len 16 2>&1 | grep -E 'start-up took|error'
+}
+
+echo "# $(date +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $(nproc) cores, commit ${COMMIT:-$(git rev-parse --short HEAD)}"
+for part in $parts; do
+  case " checks sanitize decode prefill profile kernels serve load " in *" $part "*) $part ;; *) must false "no part \"$part\"" ;; esac
+done
+say "$([ $failed = 0 ] && echo 'all ran' || echo 'something FAILED: see above')"
+exit $failed

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+#include "model/values.h"
+#include "tensor/convert.h"
+
+namespace skiff {
+namespace {
+
+// A prime, so that the rows of a matrix start at different places of the pool.
+constexpr size_t kPool = 524'287;
+
+// Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
+uint64_t splitmix(uint64_t& state) {
+  uint64_t z = state += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+// Box and Muller's normal pairs.
+std::vector<float> normal_pool(uint64_t seed) {
+  std::vector<float> pool(kPool + 1);
+  for (size_t i = 0; i < pool.size(); i += 2) {
+    const uint64_t bits = splitmix(seed);
+    const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;
+    const float angle =
+        2 * std::numbers::pi_v<float> * static_cast<float>(bits & 0xffffff) * 0x1p-24f;
+    const float radius = std::sqrt(-2 * std::log(u));
+    pool[i] = radius * std::cos(angle);
+    pool[i + 1] = radius * std::sin(angle);
+  }
+  pool.resize(kPool);
+  return pool;
+}
+
+uint64_t key_of(const Slot& slot, uint64_t salt) {
+  uint64_t key = salt + static_cast<uint64_t>(slot.layer + 1);
+  for (char c : slot.name) key = key * 131 + static_cast<unsigned char>(c);
+  return key;
+}
+
+// The pool again and again, from its element `start`, however large.
+template <class T>
+void fill_from(T* dst, size_t n, const std::vector<float>& pool, size_t start, float mean,
+               float deviation) {
+  start %= pool.size();
+  const size_t first = std::min(n, pool.size());
+  for (size_t i = 0; i < first; ++i) {
+    const float draw = pool[start + i < pool.size() ? start + i : start + i - pool.size()];
+    dst[i] = from_float<T>(mean + deviation * draw);
+  }
+  for (size_t at = first; at < n; at += std::min(n - at, first))
+    std::memcpy(dst + at, dst, std::min(n - at, first) * sizeof(T));
+}
+
+class DummyValues final : public Values {
+ public:
+  DummyValues(uint64_t seed, DType compute, const ModelSpec& spec, const std::vector<Slot>& slots)
+      : slots_(slots), spec_(spec), compute_(compute), seed_(seed), pool_(normal_pool(seed)) {}
+
+  DType dtype(size_t i) const override {
+    const bool wide = slots_[i].kind == Slot::kNorm || slots_[i].kind == Slot::kVector;
+    return wide ? DType::kF32 : compute_;
+  }
+  bool has_bias(size_t i) const override { return slots_[i].bias; }
+  size_t bytes(size_t i) const override {
+    return is_tied_head(slots_[i], spec_)
+               ? 0
+               : static_cast<size_t>(slots_[i].elements()) * skiff::bytes(compute_);
+  }
+  void fill(size_t i, int64_t first, int64_t rows, std::byte* to) const override {
+    const Slot& slot = slots_[i];
+    const auto fill_as = [&]<class T>(T* dst) {
+      const auto [mean, deviation] = bell(slot);
+      fill_from(dst, static_cast<size_t>(rows * slot.in), pool_,
+                start(slot, 1) + static_cast<size_t>(first * slot.in), mean, deviation);
+    };
+    if (dtype(i) == DType::kBF16) return fill_as(reinterpret_cast<BF16*>(to));
+    fill_as(reinterpret_cast<float*>(to));
+  }
+  void fill_bias(size_t i, float* to) const override {
+    const Slot& slot = slots_[i];
+    fill_from(to, static_cast<size_t>(slot.out), pool_, start(slot, 2), 0, 0.02f);
+  }
+
+ private:
+  size_t start(const Slot& slot, uint64_t salt) const {
+    uint64_t state = seed_ ^ key_of(slot, salt);
+    return splitmix(state) % pool_.size();
+  }
+  static std::pair<float, float> bell(const Slot& slot) {
+    switch (slot.kind) {
+      case Slot::kTable:
+        return {0, 1};
+      case Slot::kNorm:
+        return {1, 0.1f};
+      case Slot::kVector:
+        return {0, 0.01f};
+      case Slot::kLinear:
+        break;
+    }
+    return {0, 1 / std::sqrt(static_cast<float>(slot.in))};
+  }
+
+  const std::vector<Slot>& slots_;
+  const ModelSpec& spec_;
+  DType compute_;
+  uint64_t seed_;
+  std::vector<float> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSpec& spec,
+                                     const std::vector<Slot>& slots) {
+  return std::make_unique<DummyValues>(seed, compute, spec, slots);
+}
+
+}  // namespace skiff

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <cstring>
+
+#include "base/load_error.h"
+#include "model/family.h"
+#include "model/sources.h"
+#include "model/values.h"
+#include "tensor/convert.h"
+
+namespace skiff {
+namespace {
+
+template <class T>
+T load(const std::byte* from) {  // the file may hold it at any address
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <class D, class S>
+D as(S x) {
+  if constexpr (std::is_same_v<D, S>)
+    return x;
+  else
+    return from_float<D>(to_float(x));
+}
+
+template <class D, class S>
+void copy_plain(D* dst, const std::byte* src, int64_t n) {
+  if constexpr (std::is_same_v<D, S>) {
+    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(D));
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      dst[i] = as<D>(load<S>(src + i * static_cast<int64_t>(sizeof(S))));
+  }
+}
+
+// dst [rows, cols] from src [cols, rows], whose own rows lie `pitch` elements apart, in tiles that
+// stay in the first cache.
+template <class D, class S>
+void copy_transposed(D* dst, const std::byte* src, int64_t pitch, int64_t rows, int64_t cols) {
+  constexpr int64_t kTile = 32;
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile)
+    for (int64_t c0 = 0; c0 < cols; c0 += kTile)
+      for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r)
+        for (int64_t c = c0; c < std::min(c0 + kTile, cols); ++c)
+          dst[r * cols + c] =
+              as<D>(load<S>(src + (c * pitch + r) * static_cast<int64_t>(sizeof(S))));
+}
+
+template <class D, class S>
+void copy_piece(D* dst, const Piece& piece, bool transposed) {
+  const auto& shape = piece.tensor->entry->shape;
+  const auto at = [&](int64_t element) {
+    return piece.tensor->bytes.data() + element * static_cast<int64_t>(sizeof(S));
+  };
+  if (transposed && shape.size() == 2)
+    return copy_transposed<D, S>(dst, at(piece.col * shape[1] + piece.row), shape[1], piece.rows,
+                                 piece.cols);
+  const int64_t pitch = shape.size() < 2 ? 1 : shape.back();
+  if (piece.cols == pitch)  // nothing lies between the rows
+    return copy_plain<D, S>(dst, at(piece.row * piece.cols), piece.elements());
+  for (int64_t r = 0; r < piece.rows; ++r)
+    copy_plain<D, S>(dst + r * piece.cols, at((piece.row + r) * pitch + piece.col), piece.cols);
+}
+
+template <class D>
+void copy_as(D* dst, const Piece& piece, bool transposed) {
+  switch (*loadable_dtype(piece.tensor->entry->dtype)) {
+    case DType::kF16:
+      return copy_piece<D, F16>(dst, piece, transposed);
+    case DType::kBF16:
+      return copy_piece<D, BF16>(dst, piece, transposed);
+    default:
+      return copy_piece<D, float>(dst, piece, transposed);
+  }
+}
+
+// The pages of what was read may go. Rows of a transposed piece lie all over its tensor: they go
+// with the last.
+void release(const Piece& part, bool transposed) {
+  const StoredTensor& tensor = *part.tensor;
+  const auto& shape = tensor.entry->shape;
+  if (shape.size() < 2) return;
+  if (transposed && shape.size() == 2) {
+    if (part.row + part.rows == shape[1]) tensor.file->release(tensor.bytes);
+    return;
+  }
+  const size_t row =
+      static_cast<size_t>(shape.back()) * bytes(*loadable_dtype(tensor.entry->dtype));
+  tensor.file->release(tensor.bytes.subspan(static_cast<size_t>(part.row) * row,
+                                            static_cast<size_t>(part.rows) * row));
+}
+
+// Elements [begin, end) of the pieces, one after the other. Pieces that are cut have rows of
+// `cols`.
+template <class D>
+void stack(D* dst, std::span<const Piece> pieces, bool transposed, int64_t cols, int64_t begin,
+           int64_t end) {
+  int64_t at = 0;
+  for (const Piece& piece : pieces) {
+    const int64_t from = std::max(begin, at), to = std::min(end, at + piece.elements());
+    if (from < to) {
+      Piece part = piece;
+      if (to - from < piece.elements()) {
+        SKIFF_CHECK_EQ(piece.cols, cols);
+        part.row += (from - at) / cols;
+        part.rows = (to - from) / cols;
+      }
+      copy_as(dst + (from - begin), part, transposed);
+      release(part, transposed);
+    }
+    at += piece.elements();
+  }
+  SKIFF_CHECK(end <= at, "{} elements are stored, {} asked for", at, end);
+}
+
+DType common_dtype(std::span<const Piece> pieces) {
+  const DType first = *loadable_dtype(pieces[0].tensor->entry->dtype);
+  const auto same = [&](const Piece& p) {
+    return *loadable_dtype(p.tensor->entry->dtype) == first;
+  };
+  return std::ranges::all_of(pieces, same) ? first : DType::kF32;
+}
+
+class StoredValues final : public Values {
+ public:
+  StoredValues(const std::string& dir, const ModelSpec& spec, const std::vector<Slot>& slots)
+      : slots_(slots), checkpoint_(dir) {
+    const Family* family = find_family(spec.arch);
+    SKIFF_CHECK(family, "spec of unknown architecture {}", spec.arch);
+    const auto rules = family->names();
+    try {
+      sources_ = find_sources(checkpoint_, rules, slots, spec);
+    } catch (const LoadError& e) {
+      fail_load("{}: {}", dir, e.what());
+    }
+  }
+  DType dtype(size_t i) const override { return common_dtype(sources_[i].weights); }
+  bool has_bias(size_t i) const override { return !sources_[i].biases.empty(); }
+  size_t bytes(size_t i) const override {
+    size_t sum = 0;
+    for (const auto* list : {&sources_[i].weights, &sources_[i].biases})
+      for (const Piece& p : *list)
+        sum += static_cast<size_t>(p.elements()) *
+               skiff::bytes(*loadable_dtype(p.tensor->entry->dtype));
+    return sum;
+  }
+  void fill(size_t i, int64_t first, int64_t rows, std::byte* to) const override {
+    const Source& source = sources_[i];
+    const int64_t cols = slots_[i].in;
+    const auto fill_as = [&]<class D>(D* dst) {
+      stack(dst, source.weights, source.transposed, cols, first * cols, (first + rows) * cols);
+    };
+    switch (dtype(i)) {
+      case DType::kF16:
+        return fill_as(reinterpret_cast<F16*>(to));
+      case DType::kBF16:
+        return fill_as(reinterpret_cast<BF16*>(to));
+      default:
+        return fill_as(reinterpret_cast<float*>(to));
+    }
+  }
+  void fill_bias(size_t i, float* to) const override {
+    stack(to, sources_[i].biases, false, 1, 0, slots_[i].out);
+  }
+
+ private:
+  const std::vector<Slot>& slots_;
+  Checkpoint checkpoint_;
+  std::vector<Source> sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& spec,
+                                      const std::vector<Slot>& slots) {
+  return std::make_unique<StoredValues>(dir, spec, slots);
+}
+
+}  // namespace skiff

@@ -1,0 +1,37 @@
+// model/values.h -- the plain values of slots: from a checkpoint, or drawn.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/slots.h"
+
+namespace skiff {
+
+// Slots are named by their place in the list that the values were made for, which must outlive
+// them. A tied head has none. Const calls are thread-safe.
+class Values {
+ public:
+  virtual ~Values() = default;
+  virtual DType dtype(size_t slot) const = 0;  // of the weight; biases are f32
+  virtual bool has_bias(size_t slot) const = 0;
+  virtual size_t bytes(size_t slot) const = 0;  // where they come from
+  // Rows [first, first + rows) of the weight, seen as [experts * out, in], one after the other in
+  // dtype(). Norms and vectors are asked for whole.
+  virtual void fill(size_t slot, int64_t first, int64_t rows, std::byte* to) const = 0;
+  virtual void fill_bias(size_t slot, float* to) const = 0;  // [out]
+};
+
+// Throws LoadError naming file and tensor, as find_sources does.
+std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& spec,
+                                      const std::vector<Slot>& slots);
+
+// Deterministic in (seed, slot). Linears and the table are normal with deviation 1/sqrt(in)
+// (the table: 1), norms lie around 1, biases and correction biases around 0; none is all zeros.
+// Values come from one pool of normal draws, read from a different place for each slot, so that
+// filling costs about as much as copying. `compute` is f32 or bf16.
+std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSpec& spec,
+                                     const std::vector<Slot>& slots);
+
+}  // namespace skiff
