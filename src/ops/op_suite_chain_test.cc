@@ -42,8 +42,11 @@ struct Weights {
 class Layer {
  public:
   Layer(Ops& ops, const ChainCase& c)
-      : ops_(ops), c_(c), ws_(static_cast<uint64_t>(c.hidden + c.width + c.rows)),
-        inputs_(Buffer(ops.device(), 16 << 20)), memory_(Buffer(ops.device(), 16 << 20)) {
+      : ops_(ops),
+        c_(c),
+        ws_(static_cast<uint64_t>(c.hidden + c.width + c.rows)),
+        inputs_(Buffer(ops.device(), 16 << 20)),
+        memory_(Buffer(ops.device(), 16 << 20)) {
     plain_.first.weight = ws_.random(kF32, {c.hidden});
     plain_.second.weight = ws_.random(kF32, {c.hidden});
     plain_.first.eps = plain_.second.eps = 1e-5f;
@@ -60,8 +63,8 @@ class Layer {
       plain_.down = matrix({h, w}, w, false);
     }
     ready_ = plain_;
-    for (auto member : {&Weights::qkv, &Weights::out, &Weights::gate_up, &Weights::down,
-                        &Weights::router}) {
+    for (auto member :
+         {&Weights::qkv, &Weights::out, &Weights::gate_up, &Weights::down, &Weights::router}) {
       if ((plain_.*member).weight)
         ready_.*member = ops.prepare(plain_.*member, kBF16, &owners_.emplace_back());
     }
@@ -180,9 +183,8 @@ class Layer {
   Approx gated(const Tensor& x, int64_t r, const Linear& w, int64_t gate, int64_t up) {
     Approx g = product(x, r, w, gate), u = product(x, r, w, up);
     for (Approx* a : {&g, &u}) a->bound += kBf16Round * (std::abs(a->value) + a->bound);
-    const double on = c_.act == Act::kGelu
-                          ? g.value * 0.5 * (1 + std::erf(g.value / std::sqrt(2)))
-                          : g.value / (1 + std::exp(-g.value));
+    const double on = c_.act == Act::kGelu ? g.value * 0.5 * (1 + std::erf(g.value / std::sqrt(2)))
+                                           : g.value / (1 + std::exp(-g.value));
     const double on_bound = 1.13 * g.bound + 8 * kF32Round * std::abs(g.value);
     return {on * u.value, on_bound * (std::abs(u.value) + u.bound) + std::abs(on) * u.bound};
   }
@@ -205,9 +207,8 @@ class Layer {
   }
   void expect_dense(const Tensor& d2, const Tensor& x) {
     const Tensor mid = download(middle);
-    expect_near(mid, [&](int64_t r, int64_t i) {
-      return gated(x, r, plain_.gate_up, i, c_.width + i);
-    });
+    expect_near(mid,
+                [&](int64_t r, int64_t i) { return gated(x, r, plain_.gate_up, i, c_.width + i); });
     expect_product(d2, mid, plain_.down);
   }
   // The routing by the scores as they came out; the experts by the routing.
@@ -242,7 +243,8 @@ class Layer {
   void add_down(std::vector<Approx>& sum, const std::vector<Approx>& inner, int64_t e, double by) {
     const auto w = static_cast<int64_t>(inner.size());
     for (size_t o = 0; o < sum.size(); ++o) {
-      const BF16* row = plain_.down.weight.as<BF16>() + (e * c_.hidden + static_cast<int64_t>(o)) * w;
+      const BF16* row =
+          plain_.down.weight.as<BF16>() + (e * c_.hidden + static_cast<int64_t>(o)) * w;
       double y = 0, bound = 0, size = 0;
       for (size_t i = 0; i < inner.size(); ++i) {
         const double d = to_float(row[i]);
@@ -251,7 +253,8 @@ class Layer {
         size += std::abs(d * inner[i].value);
       }
       sum[o].value += by * y;
-      sum[o].bound += by * (1.1 * bound + (c_.width + c_.router.per_token() + 4) * kF32Round * size);
+      sum[o].bound +=
+          by * (1.1 * bound + (c_.width + c_.router.per_token() + 4) * kF32Round * size);
     }
   }
   void expect_choice(int64_t r, const Tensor& scores, const Tensor& chosen, const Tensor& weight) {
@@ -274,8 +277,8 @@ class Layer {
       sum += p[static_cast<size_t>(order[static_cast<size_t>(k)].second)];
     for (int k = 0; k < router.per_token(); ++k) {
       const bool always = k >= router.top_k;
-      const int e = always ? router.experts + k - router.top_k
-                           : order[static_cast<size_t>(k)].second;
+      const int e =
+          always ? router.experts + k - router.top_k : order[static_cast<size_t>(k)].second;
       EXPECT_EQ(chosen.row<int32_t>(r)[k], e) << "row " << r << ", place " << k;
       const double want =
           always ? 1 : p[static_cast<size_t>(e)] / (router.renorm ? std::max(sum, 1e-12) : 1);
@@ -287,8 +290,7 @@ class Layer {
     for (size_t i = 0; i < ids.size(); ++i) order[i] = static_cast<int32_t>(i);
     std::ranges::stable_sort(order, {}, [&](int32_t i) { return ids[static_cast<size_t>(i)]; });
     const Tensor got = download(routing.order), start = download(routing.expert_start);
-    for (size_t i = 0; i < ids.size(); ++i)
-      EXPECT_EQ(got.as<int32_t>()[i], order[i]) << i;
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(got.as<int32_t>()[i], order[i]) << i;
     for (int e = 0; e <= c_.router.total(); ++e)
       EXPECT_EQ(start.as<int32_t>()[e], std::ranges::count_if(ids, [&](int i) { return i < e; }));
   }
@@ -310,11 +312,22 @@ TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
        {ChainCase{1, 256, 256, 256}, ChainCase{1, 512, 256, 1027, true},
         ChainCase{2, 256, 512, 768, false, Act::kGelu}, ChainCase{3, 768, 256, 512},
         ChainCase{4, 256, 768, 2816, true}, ChainCase{5, 256, 256, 512},
-        ChainCase{1, 200, 256, 256},
+        // More weights than all shared memory of a device holds.
+        ChainCase{1, 1024, 512, 5376}, ChainCase{1, 200, 256, 256},
         ChainCase{1, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3}},
-        ChainCase{1, 512, 256, 256, true, Act::kSilu,
+        ChainCase{1,
+                  512,
+                  256,
+                  256,
+                  true,
+                  Act::kSilu,
                   {.experts = 9, .top_k = 2, .bias = true, .always = 2}},
-        ChainCase{1, 256, 256, 768, false, Act::kGelu,
+        ChainCase{1,
+                  256,
+                  256,
+                  768,
+                  false,
+                  Act::kGelu,
                   {.experts = 66, .top_k = 5, .renorm = false, .always = 1}},
         ChainCase{2, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3, .always = 1}},
         ChainCase{1, 256, 256, 200, false, Act::kSilu, {.experts = 8, .top_k = 3}}}) {

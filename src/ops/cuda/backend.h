@@ -69,7 +69,7 @@ class CudaOps final : public Ops {
   Buffer scratch_;  // of products
   DenseProducts products_;
   Buffer few_scratch_;
-  FewRows few_;  // operations that were asked for and wait to be started together
+  FewRows few_;                  // operations that were asked for and wait to be started together
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
   std::vector<Parcel> parcels_;                  // of the step that begins

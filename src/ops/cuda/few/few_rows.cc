@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kCounterBytes = kSegmentHandOvers * kCounterStride * sizeof(unsigned);
 constexpr int kMostXBytes = 120 << 10;  // so that the ring keeps as much again
 constexpr int kExpertSteps = 4;
+// Of each block: weights on their way at a time, and those that are fetched for the next segment.
+constexpr int kOnWayBytes = 64 << 10, kSoonBytes = 128 << 10;
 
 int attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
@@ -208,10 +210,10 @@ bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& 
 
 bool FewRows::route(const Routing& routing, const Tensor& logits, const Tensor& bias,
                     const Router& router) {
-  if (empty() || segment_.rows != 1 || !out_.is(logits) ||
-      out_cols_ != router.experts || !segment_.step[out_.step].product.f32 ||
-      router.per_token() > kMostChosen || router.total() > kMostExperts || router.top_k < 1 ||
-      router.top_k > router.experts || segment_.routing.logits)
+  if (empty() || segment_.rows != 1 || !out_.is(logits) || out_cols_ != router.experts ||
+      !segment_.step[out_.step].product.f32 || router.per_token() > kMostChosen ||
+      router.total() > kMostExperts || router.top_k < 1 || router.top_k > router.experts ||
+      segment_.routing.logits)
     return false;
   segment_.routing = {.wait = hand_over(out_.step),
                       .logits = static_cast<const float*>(copy_of(out_.step)),
@@ -249,19 +251,18 @@ bool FewRows::experts(const Tensor& out, const Tensor& x, const Routing& routing
   const SegmentRouting& r = segment_.routing;
   const int hidden = static_cast<int>(x.cols()), width = static_cast<int>(down.weight.dim[2]);
   const auto up = [&](int slots, int first_slot) {
-    SegmentStep& step = add_step(
-        {.product = {.weight = weights_of(gate_up),
-                     .expert_stride = 2 * int64_t{width} * hidden,
-                     .slots = slots,
-                     .first_slot = first_slot,
-                     .first_expert = r.experts,
-                     .routed = first_slot == 0,
-                     .flat = true,
-                     .gated = true,
-                     .act = act,
-                     .features = width,
-                     .units = hidden / kUnit,
-                     .item_units = item_units(hidden / kUnit)}});
+    SegmentStep& step = add_step({.product = {.weight = weights_of(gate_up),
+                                              .expert_stride = 2 * int64_t{width} * hidden,
+                                              .slots = slots,
+                                              .first_slot = first_slot,
+                                              .first_expert = r.experts,
+                                              .routed = first_slot == 0,
+                                              .flat = true,
+                                              .gated = true,
+                                              .act = act,
+                                              .features = width,
+                                              .units = hidden / kUnit,
+                                              .item_units = item_units(hidden / kUnit)}});
     step.product.copy = take(int64_t{slots} * width * 2);
     return segment_.steps - 1;
   };
@@ -340,10 +341,8 @@ void FewRows::start(cudaStream_t stream) {
   if (empty()) return;
   settle_residual();
   share_out();
-  static const int soon = getenv("FEW_SOON") ? atoi(getenv("FEW_SOON")) : 0;
-  segment_.soon_bytes = soon << 10;
-  static const int on_way = getenv("FEW_FLIGHT") ? atoi(getenv("FEW_FLIGHT")) : 64;
-  segment_.on_way_bytes = on_way << 10;
+  segment_.soon_bytes = kSoonBytes;
+  segment_.on_way_bytes = kOnWayBytes;
   segment_.counters = static_cast<unsigned*>(scratch_);
   segment_.ring_bytes = segment_ring_bytes(segment_.x_bytes);
   start_segment(segment_, blocks_, stream);

@@ -29,14 +29,14 @@ namespace skiff::cuda {
 
 constexpr int kSegmentRows = 4, kSegmentSteps = 10;
 constexpr int kSegmentHandOvers = kSegmentSteps + 1;
-constexpr int kUnit = 256;             // inputs that a warp takes of a weight row at a time
-constexpr int kMostUnits = 10;         // of a weight row in an item of the ring
+constexpr int kUnit = 256;      // inputs that a warp takes of a weight row at a time
+constexpr int kMostUnits = 10;  // of a weight row in an item of the ring
 // Of a norm, which every block keeps in registers.
 template <int kRows>
 inline constexpr int kMostNormCols = kRows <= 2 ? 8192 : 4096;
-constexpr int kMostChosen = 32;        // experts of a token
-constexpr int kMostSums = 1024;        // outputs of experts that a block keeps to add up
-constexpr int kCounterStride = 32;     // unsigned; counters lie on lines of their own
+constexpr int kMostChosen = 32;     // experts of a token
+constexpr int kMostSums = 1024;     // outputs of experts that a block keeps to add up
+constexpr int kCounterStride = 32;  // unsigned; counters lie on lines of their own
 
 // How blocks share out a number of things: `each`, and one more for the first `more` blocks.
 struct SegmentShares {
@@ -57,25 +57,25 @@ struct SegmentProduct {
   Act act = Act::kSilu;
   int features = 0;
   int units = 0, item_units = 0;
-  SegmentShares shares;  // of features
-  int turn = 0;             // which block comes first: whole features do not share out evenly
-  int x = 0, x_slot = 0;    // where the first slot's x is; from slot to slot
-  bool f32 = false;         // out and copy are f32, not bf16
-  void* out = nullptr;      // may be null
+  SegmentShares shares;   // of features
+  int turn = 0;           // which block comes first: whole features do not share out evenly
+  int x = 0, x_slot = 0;  // where the first slot's x is; from slot to slot
+  bool f32 = false;       // out and copy are f32, not bf16
+  void* out = nullptr;    // may be null
   int64_t out_stride = 0;
-  void* copy = nullptr;     // the same for steps to come, rows together, slots behind each other
+  void* copy = nullptr;  // the same for steps to come, rows together, slots behind each other
 };
 
 enum class SegmentInput { kKeep, kRows, kNorm };
 
 // What x is, then a product.
-struct SegmentStep {
+struct alignas(16) SegmentStep {
   int wait = -1;    // for this hand-over, first of all
   int arrive = -1;  // at this one, in the end
   SegmentInput input = SegmentInput::kKeep;
-  int cols = 0;  // of the input
-  SegmentShares shares;  // of the columns, four at a time
-  int x = 0;     // where it goes
+  int cols = 0;                         // of the input
+  SegmentShares shares;                 // of the columns, four at a time
+  int x = 0;                            // where it goes
   const __nv_bfloat16* rows = nullptr;  // kRows
   int64_t rows_stride = 0;
   // kNorm: residual + delta goes to residual_out where that is not null, its norm to x and out.
@@ -105,8 +105,7 @@ struct SegmentRouting {
   float* weight = nullptr;
 };
 
-struct Segment {
-  SegmentStep step[kSegmentSteps];
+struct alignas(16) Segment {
   int steps = 0;
   int rows = 0;
   SegmentRouting routing;  // one row
@@ -123,6 +122,8 @@ struct Segment {
   float* residual_to = nullptr;
   int64_t residual_from_stride = 0, residual_to_stride = 0;
   SegmentShares residual_shares;
+
+  SegmentStep step[kSegmentSteps];  // last: blocks keep a copy of the first `steps`
 };
 
 // Shared memory that a ring may have beside x_bytes.
