@@ -7,10 +7,10 @@
 namespace skiff::cuda::segment {
 
 // Warps that multiply; then one that fills the ring and one that routes.
-constexpr int kWarps = 16, kReaders = kWarps * 32, kThreads = kReaders + 64;
+constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 64;
 // So few registers as if there were so many threads: the small kernel that comes next, which may
 // start early, needs some too.
-constexpr int kThreadsWorth = 768;
+constexpr int kThreadsWorth = 512;
 constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
 constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
 constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4, kSumsBytes = kMostSums * 4;

@@ -32,13 +32,6 @@ bool is_stack(const Tensor& w, int64_t experts, int64_t out, int64_t in) {
          w.dim[1] == out && w.dim[2] == in;
 }
 
-// As the kernel is made for.
-int padded(int64_t rows) { return rows <= 2 ? static_cast<int>(rows) : kSegmentRows; }
-
-int64_t most_norm_cols(int64_t rows) {
-  return rows <= 2 ? kMostNormCols<2> : kMostNormCols<kSegmentRows>;
-}
-
 int item_units(int units) {
   if (units <= kMostUnits) return units;
   const int items = (units + 7) / 8;
@@ -62,7 +55,7 @@ FewRows::FewRows(void* scratch) : scratch_(scratch) {
 bool FewRows::takes_rows(const Tensor& x) const {
   return blocks_ > 0 && x.dtype == DType::kBF16 && x.rows() >= 1 && x.rows() <= kSegmentRows &&
          (empty() || x.rows() == segment_.rows) && x.cols() % kUnit == 0 && on(x, 16) &&
-         padded(x.rows()) * x.cols() * 2 <= kMostXBytes;
+         kSegmentRows * x.cols() * 2 <= kMostXBytes;
 }
 
 SegmentShares FewRows::shares(int64_t things) const {
@@ -73,7 +66,7 @@ SegmentStep& FewRows::add_step(const SegmentStep& step) {
   SKIFF_CHECK(segment_.steps < kSegmentSteps);
   routed_ = nullptr;
   segment_.step[segment_.steps++] = step;
-  const int end = step.x + padded(segment_.rows) * step.cols;
+  const int end = step.x + kSegmentRows * step.cols;
   segment_.x_bytes = std::max(segment_.x_bytes, 2 * end);
   return last();
 }
@@ -169,7 +162,7 @@ bool FewRows::gated_linear(const Tensor& out, const Tensor& x, const Linear& w, 
 
 bool FewRows::add_norm(const Tensor& out, const Tensor& residual, const Tensor& delta,
                        const Norm& norm) {
-  if (!takes_rows(out) || out.cols() > most_norm_cols(out.rows()) || !on(residual, 16) ||
+  if (!takes_rows(out) || out.cols() > kMostNormCols || !on(residual, 16) ||
       reinterpret_cast<uintptr_t>(norm.weight.data) % 16 != 0 || segment_.steps == kSegmentSteps)
     return false;
   // Whatever is added must come from within: else all blocks would read the residual, and some

@@ -143,7 +143,7 @@ class Reader {
 
   // Every block for itself; each writes its share of what leaves the kernel.
   __device__ void norm(const SegmentStep& step) {
-    constexpr int kWide = 4, kPieces = kMostNormCols<R> / (kReaders * kWide);
+    constexpr int kWide = 4, kPieces = kMostNormCols / (kReaders * kWide);
     const Span mine = share_of(step.shares, 0);
     float4 v[R][kPieces], w[kPieces];
     const auto for_each_piece = [&](auto f) {

@@ -51,7 +51,6 @@ __device__ void route(const Segment& s, Shared& shared) {
   for (int e = lane; e <= experts; e += 32) g.start[e] = below(e);
 }
 
-template <int R>
 __global__ void __launch_bounds__(kThreadsWorth, 1)
     segment_kernel(const __grid_constant__ Segment s) {
 #if __CUDA_ARCH__ >= 900
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(kThreadsWorth, 1)
   for (int i = threadIdx.x; i < words; i += kThreads) shared.words[i] = from[i];
   __syncthreads();
   if (threadIdx.x < kReaders) {
-    Reader<R>(memory, shared).run();
+    Reader<kSegmentRows>(memory, shared).run();
   } else if (threadIdx.x < kReaders + 32) {
     let_next_start();
     Filler(memory, shared).run();
@@ -81,11 +80,6 @@ __global__ void __launch_bounds__(kThreadsWorth, 1)
 #endif
 }
 
-template <class F>
-void for_each_kernel(F f) {
-  f(segment_kernel<1>, 1), f(segment_kernel<2>, 2), f(segment_kernel<4>, 4);
-}
-
 }  // namespace
 
 int segment_ring_bytes(int x_bytes) {
@@ -93,9 +87,7 @@ int segment_ring_bytes(int x_bytes) {
   return (kSegmentShared - others) / 1024 * 1024;
 }
 
-void allow_segments() {
-  for_each_kernel([](auto kernel, int) { allow_shared(kernel, kSegmentShared); });
-}
+void allow_segments() { allow_shared(segment_kernel, kSegmentShared); }
 
 void start_segment(const Segment& segment, int blocks, cudaStream_t stream) {
   static_assert(sizeof(Segment) < 4096);
@@ -103,10 +95,7 @@ void start_segment(const Segment& segment, int blocks, cudaStream_t stream) {
                       .block = dim3(kThreads),
                       .shared = kSegmentShared - sizeof(Shared),
                       .stream = stream};
-  const int rows = segment.rows <= 2 ? segment.rows : kSegmentRows;
-  for_each_kernel([&](auto kernel, int kernel_rows) {
-    if (kernel_rows == rows) launch(kernel, how, segment);
-  });
+  launch(segment_kernel, how, segment);
 }
 
 }  // namespace skiff::cuda

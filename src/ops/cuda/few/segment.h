@@ -1,5 +1,5 @@
-// ops/cuda/few/segment.h -- what lies between one layer's attention and the next, for up to four
-// rows, as one kernel: products, norms, routing and experts in a row ("steps").
+// ops/cuda/few/segment.h -- what lies between one layer's attention and the next, for a row or a
+// few, as one kernel: products, norms, routing and experts in a row ("steps").
 //
 // With so few rows a step is reading weights, and each kernel of its own lets the memory rest
 // while the last block of the one before ends. Here a block on each multiprocessor knows which
@@ -27,16 +27,15 @@
 
 namespace skiff::cuda {
 
-constexpr int kSegmentRows = 4, kSegmentSteps = 10;
+constexpr int kSegmentRows = 1;  // at most; with more, multiplying takes longer than reading
+constexpr int kSegmentSteps = 10;
 constexpr int kSegmentHandOvers = kSegmentSteps + 1;
-constexpr int kUnit = 256;      // inputs that a warp takes of a weight row at a time
-constexpr int kMostUnits = 10;  // of a weight row in an item of the ring
-// Of a norm, which every block keeps in registers.
-template <int kRows>
-inline constexpr int kMostNormCols = kRows <= 2 ? 8192 : 4096;
-constexpr int kMostChosen = 32;     // experts of a token
-constexpr int kMostSums = 1024;     // outputs of experts that a block keeps to add up
-constexpr int kCounterStride = 32;  // unsigned; counters lie on lines of their own
+constexpr int kUnit = 256;           // inputs that a warp takes of a weight row at a time
+constexpr int kMostUnits = 10;       // of a weight row in an item of the ring
+constexpr int kMostNormCols = 8192;  // which every block keeps in registers
+constexpr int kMostChosen = 32;      // experts of a token
+constexpr int kMostSums = 1024;      // outputs of experts that a block keeps to add up
+constexpr int kCounterStride = 32;   // unsigned; counters lie on lines of their own
 
 // How blocks share out a number of things: `each`, and one more for the first `more` blocks.
 struct SegmentShares {
