@@ -30,6 +30,7 @@ Tensor Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, A
     delta = ffn(static_cast<int>(i), x, arena);
   }
   next(weights_.norm);
+  ops_.soon(weights_.head);
 
   Tensor last = arena.take(act_, {batch.out_rows.rows(), spec_.hidden});
   Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.vocab});
@@ -53,6 +54,7 @@ Delta Decoder::mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer&
   Tensor qkv = arena.take(act_, {x.rows(), q_cols + 2 * int64_t{m.kv_heads} * m.head_dim});
   Tensor seen = arena.take(act_, {x.rows(), q_cols});
   Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
+  ops_.soon(w.out);
   ops_.gqa_project(qkv, x, w.qkv, w.q_norm, w.k_norm, m, batch, kv);
   ops_.gqa_attend(seen, qkv.col_range(0, q_cols), m, batch, kv);
   ops_.linear(out, seen, w.out);

@@ -1,5 +1,5 @@
 // ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
-// of it; there is no optional method. One suite (ops/op_suite.h) judges every backend.
+// of it; only soon(), a hint, is optional. One suite (ops/op_suite.h) judges every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -84,6 +84,9 @@ class Ops {
   // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out].
   virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
 
+  // A hint, without effect on any result: w will be met soon after what has been asked for.
+  virtual void soon(const Linear& /*w*/) {}
+
   // qkv is act [rows, (heads + 2 * kv_heads) * head_dim], q heads first, then k, then v. In
   // place: RMS norm of each q and k head where the Norm is not empty, then rope at each row's
   // position. Then k and v go to their pages (rounded to the cache's dtype).
@@ -144,6 +147,7 @@ struct CudaOptions {
   int device = 0;
   int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
   bool graphs = true;                     // replay() records
+  bool gather = true;        // operations of few rows that follow each other become one kernel
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
   bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too

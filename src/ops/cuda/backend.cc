@@ -67,20 +67,49 @@ CudaOps::CudaOps(const CudaOptions& options)
       stream_(options.device),
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
       products_(scratch_.data(), scratch_.size(), options.portable),
+      few_scratch_(device_, FewRows::kScratchBytes),
+      few_(few_scratch_.data()),
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
       notes_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
-      sampling_(notes_.data(), options.portable) {}
+      sampling_(notes_.data(), options.portable) {
+  if (options_.portable) options_.gather = false;
+}
+
+cudaStream_t CudaOps::stream() {
+  few_.start(stream_.get());
+  return stream_.get();
+}
+
+template <class F>
+bool CudaOps::gathered(F join) {
+  bool joined = options_.gather && join();
+  if (!joined && !few_.empty()) {
+    few_.start(stream_.get());
+    joined = join();
+  }
+  if (joined) done();
+  return joined;
+}
+
+uint64_t CudaOps::mark() {
+  stream();
+  return stream_.mark();
+}
 
 void CudaOps::done() {
-  if (options_.synchronous) check(cudaStreamSynchronize(stream_.get()), "waiting for an operation");
+  if (options_.synchronous) check(cudaStreamSynchronize(stream()), "waiting for an operation");
 }
 
 void CudaOps::replay(uint64_t key, const std::function<void()>& work) {
   if (key == 0 || !options_.graphs || options_.synchronous) return work();
-  stream_.replay(key, work);
+  stream();
+  stream_.replay(key, [&] {
+    work();
+    stream();
+  });
 }
 
 void CudaOps::rehearse(const std::function<void()>& work) {
@@ -93,15 +122,15 @@ void CudaOps::rehearse(const std::function<void()>& work) {
 // Bytes as they are.
 void CudaOps::move(Tensor out, Tensor x) {
   if (out.elements() == 0) return;
-  if (is_small_and_pinned(out, x)) return fetch(parcel_of(out, x), stream_.get());
+  if (is_small_and_pinned(out, x)) return fetch(parcel_of(out, x), stream());
   if (out.contiguous() && x.contiguous()) {
     check(cudaMemcpyAsync(out.data, x.data, row_bytes(x) * static_cast<size_t>(x.rows()),
-                          cudaMemcpyDefault, stream_.get()),
+                          cudaMemcpyDefault, stream()),
           "copying");
     return;
   }
   check(cudaMemcpy2DAsync(out.data, pitch(out), x.data, pitch(x), row_bytes(x),
-                          static_cast<size_t>(x.rows()), cudaMemcpyDefault, stream_.get()),
+                          static_cast<size_t>(x.rows()), cudaMemcpyDefault, stream()),
         "copying rows");
 }
 
@@ -121,7 +150,7 @@ void CudaOps::copy(Tensor out, Tensor x) {
   Buffer x_memory, out_memory;
   const Tensor from = on_device(x, x_memory), to = on_device(out, out_memory);
   if (from.data != x.data) move(from, x);
-  copy_rows(to, from, {}, stream_.get());
+  copy_rows(to, from, {}, stream());
   if (to.data != out.data) move(out, to);
   if (x_memory.size() + out_memory.size() > 0) wait(mark());
 }
@@ -151,8 +180,8 @@ void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arri
   parcels_.clear();
   for (const Arrival& arrival : arrivals)
     if (arrival.to) parcels_.push_back(parcel_of(arrival.to, arrival.from));
-  attention_.plan_step(batch, parcels_, stream_.get());
-  deliver(parcels_, stream_.get());
+  attention_.plan_step(batch, parcels_, stream());
+  deliver(parcels_, stream());
   done();
 }
 
@@ -168,12 +197,12 @@ const float* CudaOps::speeds_of(const Rope& rope) {
 }
 
 void CudaOps::load_tokens(Tensor tokens, Tensor last) {
-  cuda::load_tokens(tokens, last, stream_.get());
+  cuda::load_tokens(tokens, last, stream());
   done();
 }
 
 void CudaOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
-  cuda::store_tokens(last, slots, tokens, stream_.get());
+  cuda::store_tokens(last, slots, tokens, stream());
   done();
 }
 
@@ -181,24 +210,26 @@ void CudaOps::embed(Tensor out, Tensor table, Tensor ids) { gather_rows(out, tab
 
 void CudaOps::gather_rows(Tensor out, Tensor x, Tensor rows) {
   SKIFF_CHECK_EQ(out.rows(), rows.rows());
-  copy_rows(out, x, rows, stream_.get());
+  copy_rows(out, x, rows, stream());
   done();
 }
 
 void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
-  cuda::add_norm(out, residual, delta, norm, stream_.get());
+  if (gathered([&] { return few_.add_norm(out, residual, delta, norm); })) return;
+  cuda::add_norm(out, residual, delta, norm, stream());
   done();
 }
 
 void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
+  if (gathered([&] { return few_.linear(out, x, w); })) return;
   const int64_t most = w.bias ? bias_rows(out) : out.rows();
   for (int64_t r = 0; r < out.rows(); r += most) {
     const int64_t n = std::min(most, out.rows() - r);
     const Tensor part = out.row_range(r, n), rows = x.row_range(r, n);
     if (rehearsing_) {
-      products_.tune(part, rows, w, stream_.get());
+      products_.tune(part, rows, w, stream());
     } else {
-      products_.product(part, rows, w, stream_.get());
+      products_.product(part, rows, w, stream());
     }
   }
   done();
@@ -206,33 +237,38 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
 
 void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                         const RaggedBatch& batch, const KvLayer& kv) {
-  cuda::gqa_store(qkv, {}, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
+  cuda::gqa_store(qkv, {}, q, k, spec, batch, kv, speeds_of(spec.rope), stream());
   done();
 }
 
 void CudaOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
                           const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) {
-  const Tensor sums =
-      rehearsing_ ? Tensor{} : products_.product_before_bias(qkv, x, w, stream_.get());
-  if (!sums) linear(qkv, x, w);
-  const Biased biased = sums ? Biased{sums, w.bias} : Biased{};
-  cuda::gqa_store(qkv, biased, q, k, spec, batch, kv, speeds_of(spec.rope), stream_.get());
+  Biased biased;
+  if (!gathered([&] { return few_.linear(qkv, x, w); })) {
+    if (!rehearsing_) biased.sums = products_.product_before_bias(qkv, x, w, stream());
+    if (biased.sums)
+      biased.bias = w.bias;
+    else
+      linear(qkv, x, w);
+  }
+  cuda::gqa_store(qkv, biased, q, k, spec, batch, kv, speeds_of(spec.rope), stream());
   done();
 }
 
 void CudaOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                          const KvLayer& kv) {
-  attention_.attend(out, q, spec, batch, kv, stream_.get());
+  attention_.attend(out, q, spec, batch, kv, stream());
   done();
 }
 
 void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
-  cuda::gated_act(out, gate_up, act, stream_.get());
+  cuda::gated_act(out, gate_up, act, stream());
   done();
 }
 
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
-  if (products_.gated_product(out, x, w, act, stream_.get())) return done();
+  if (gathered([&] { return few_.gated_linear(out, x, w, act); })) return;
+  if (products_.gated_product(out, x, w, act, stream())) return done();
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
   linear(gate_up, x, w);
@@ -246,37 +282,38 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
                         .weight = arena.take(DType::kF32, {logits.rows(), each}),
                         .order = arena.take(DType::kI32, {copies}),
                         .expert_start = arena.take(DType::kI32, {router.total() + 1})};
-  cuda::route(routing, logits, bias, router, live_, stream_.get());
+  if (gathered([&] { return few_.route(routing, logits, bias, router); })) return routing;
+  cuda::route(routing, logits, bias, router, live_, stream());
   done();
   return routing;
 }
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
+  if (gathered([&] { return few_.experts(out, x, routing, gate_up, down, act); })) return;
   cuda::experts(out, x, routing, gate_up.weight, down.weight, act, products_.streamed(), arena,
-                stream_.get());
+                stream());
   done();
 }
 
 void CudaOps::add(Tensor out, Tensor x) {
-  cuda::add(out, x, stream_.get());
+  cuda::add(out, x, stream());
   done();
 }
 
 void CudaOps::edit_logits(Tensor logits, const LogitEdits& edits) {
-  cuda::edit_logits(logits, edits, stream_.get());
+  cuda::edit_logits(logits, edits, stream());
   done();
 }
 
 void CudaOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
-  sampling_.sample(out_ids, logits, batch, stream_.get());
+  sampling_.sample(out_ids, logits, batch, stream());
   done();
 }
 
 void CudaOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
                        Tensor top_logprobs, Tensor logits, Tensor chosen) {
-  sampling_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen,
-                     stream_.get());
+  sampling_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen, stream());
   done();
 }
 

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/deliver.h"
+#include "ops/cuda/few/few_rows.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
@@ -22,7 +23,7 @@ class CudaOps final : public Ops {
   int64_t expert_rows() const override { return kAllRows; }
 
   void copy(Tensor out, Tensor x) override;
-  uint64_t mark() override { return stream_.mark(); }
+  uint64_t mark() override;
   void wait(uint64_t mark) override { stream_.wait(mark); }
   void replay(uint64_t key, const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
@@ -35,6 +36,7 @@ class CudaOps final : public Ops {
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
   void linear(Tensor out, Tensor x, const Linear& w) override;
+  void soon(const Linear& w) override { few_.soon(w); }
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
@@ -55,6 +57,11 @@ class CudaOps final : public Ops {
                 Tensor logits, Tensor chosen) override;
 
  private:
+  // For what is to be started now: behind all that was asked for before.
+  cudaStream_t stream();
+  // join() offers an operation of few rows. True: it will be done together with its neighbours.
+  template <class F>
+  bool gathered(F join);
   void move(Tensor out, Tensor x);
   const float* speeds_of(const Rope& rope);
   void done();  // with an operation
@@ -64,6 +71,8 @@ class CudaOps final : public Ops {
   Stream stream_;
   Buffer scratch_;  // of products
   DenseProducts products_;
+  Buffer few_scratch_;
+  FewRows few_;                  // operations that were asked for and wait to be started together
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
   std::vector<Parcel> parcels_;  // of the step that begins

@@ -2,132 +2,14 @@
 #include <type_traits>
 
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/moe/route.h"
+#include "ops/cuda/moe/choose.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
 constexpr int kWarps = 4;  // tokens of a block of the first kernel
 // What one block chooses and sorts: a bit of a word for each token, a warp for each.
 constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
-
-struct Choice {
-  int32_t* expert;
-  float* weight;
-  const float *logits, *bias;
-  int64_t logits_stride;
-  int tokens, experts, top_k, always;
-  bool renorm;
-  const int32_t* live;
-};
-
-__device__ float warp_max(float v) {
-  for (int m = 16; m; m /= 2) v = fmaxf(v, __shfl_xor_sync(kAll, v, m));
-  return v;
-}
-__device__ float warp_sum(float v) {
-  for (int m = 16; m; m /= 2) v += __shfl_xor_sync(kAll, v, m);
-  return v;
-}
-
-// Greater for a greater score; above 0, and least for no number at all.
-__device__ unsigned rank_of(float score) {
-  const unsigned b = __float_as_uint(score);
-  return isnan(score) ? 1u : (b & 0x80000000u) ? ~b : b | 0x80000000u;
-}
-
-// The work of a warp for a token; lane l holds experts l, l + 32, ... kSlots of them.
-template <int kSlots>
-class Chooser {
- public:
-  // What nobody writes is fetched ahead of wait_for_previous().
-  __device__ explicit Chooser(const Choice& c) : c_(c), lane_(threadIdx.x % 32) {
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) bias_[i] = c.bias && is(i) ? c.bias[expert_of(i)] : 0.0f;
-  }
-
-  // The token's choice goes to expert [per token] and weight [per token].
-  __device__ void choose(int token, int32_t* expert, float* weight) {
-    const int all = c_.top_k + c_.always;
-    if (c_.live && token >= *c_.live) {
-      for (int k = lane_; k < all; k += 32) expert[k] = -1, weight[k] = 0;
-      return;
-    }
-    find_probabilities(c_.logits + token * c_.logits_stride);
-    const float sum = find_best();
-    const float divisor = c_.renorm ? fmaxf(sum, 1e-12f) : 1.0f;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      if (place_[i] < 0) continue;
-      expert[place_[i]] = expert_of(i);
-      weight[place_[i]] = p_[i] / divisor;
-    }
-    for (int k = c_.top_k + lane_; k < all; k += 32) {
-      expert[k] = c_.experts + k - c_.top_k;
-      weight[k] = 1;
-    }
-  }
-
- private:
-  __device__ int expert_of(int i) const { return lane_ + 32 * i; }
-  __device__ bool is(int i) const { return expert_of(i) < c_.experts; }
-
-  __device__ void find_probabilities(const float* logits) {
-    float best = -INFINITY, total = 0;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      p_[i] = is(i) ? logits[expert_of(i)] : -INFINITY;
-      best = fmaxf(best, p_[i]);
-    }
-    best = warp_max(best);
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      p_[i] = is(i) ? expf(p_[i] - best) : 0.0f;
-      total += p_[i];
-    }
-    total = warp_sum(total);
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) p_[i] /= total;
-  }
-
-  // Fills place_ with what each expert is chosen as, -1 where it is not. Returns the sum of the
-  // chosen probabilities.
-  __device__ float find_best() {
-    unsigned rank[kSlots];
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      rank[i] = is(i) ? rank_of(p_[i] + bias_[i]) : 0;
-      place_[i] = -1;
-    }
-    for (int k = 0; k < c_.top_k; ++k) {
-      unsigned mine = 0;
-#pragma unroll
-      for (int i = 0; i < kSlots; ++i) mine = max(mine, rank[i]);
-      const unsigned top = __reduce_max_sync(kAll, mine);
-      unsigned lowest = kAll;
-#pragma unroll
-      for (int i = kSlots - 1; i >= 0; --i)
-        if (rank[i] == top) lowest = expert_of(i);
-      lowest = __reduce_min_sync(kAll, lowest);
-#pragma unroll
-      for (int i = 0; i < kSlots; ++i) {
-        if (static_cast<unsigned>(expert_of(i)) != lowest) continue;
-        rank[i] = 0;
-        place_[i] = k;
-      }
-    }
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) sum += place_[i] >= 0 ? p_[i] : 0.0f;
-    return warp_sum(sum);
-  }
-
-  const Choice& c_;
-  int lane_;
-  float bias_[kSlots], p_[kSlots];
-  int place_[kSlots];
-};
 
 template <int kSlots>
 __global__ void __launch_bounds__(kWarps * 32) choose_kernel(const __grid_constant__ Choice c) {
