@@ -147,7 +147,8 @@ struct CudaOptions {
   int device = 0;
   int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
   bool graphs = true;                     // replay() records
-  bool gather = true;        // operations of few rows that follow each other become one kernel
+  bool gather = true;        // operations on one row that follow each other become one kernel; on
+                             // a device, one Ops at a time may have such work on its way
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
   bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too

@@ -16,7 +16,8 @@
 // No deadlock: blocks wait for each other, so all must run at once. There are as many as
 // multiprocessors, each fits on an empty one, and none waits for another before its predecessor in
 // the stream has ended (wait_for_previous()); what runs then besides are kernels after this one,
-// and these start only once all blocks of this one run (let_next_start()).
+// and these start only once all blocks of this one run (let_next_start()). So at one time only one
+// stream of a device may have segments on their way.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
