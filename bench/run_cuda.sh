@@ -2,13 +2,13 @@
 # All CUDA figures of docs/performance.md, on this machine's first GPU, now: checks first, then times.
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer;
-# weights are random. Parts: checks sanitize decode prefill profile kernels serve load (default: all, 12 minutes).
-# BUILD: folder with the programs (build/cuda). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
+# weights are random. Parts: checks memcheck racecheck decode prefill profile kernels serve load (default: all, 12 minutes).
+# BUILD: folder with the programs (build/cuda). LLAMA_REQUESTS: how many of them (512). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
 models=$(realpath "$1"); shift
-parts=${*:-checks sanitize decode prefill profile kernels serve load}
+parts=${*:-checks memcheck racecheck decode prefill profile kernels serve load}
 build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d)
 trap 'rm -rf "$out"; kill $(jobs -p) 2>/dev/null' EXIT
 llama=Llama-3.1-8B qwen=Qwen2.5-7B ernie=ERNIE-4.5-21B-A3B-PT
@@ -75,7 +75,8 @@ for line in sys.stdin: print(json.dumps({"messages": json.loads(line)["messages"
     must test "$differ" = 0
   done
 }
-sanitize() { sharded memcheck 200 '*cuda*'; sharded racecheck "${RACE_SECONDS:-600}" "${RACE_FILTER:-*cuda*}"; }
+memcheck() { sharded memcheck 200 '*cuda*'; }
+racecheck() { sharded racecheck "${RACE_SECONDS:-600}" "${RACE_FILTER:-*cuda*}"; }
 decode() {
   latency $llama 1; latency $llama 128; latency $qwen 128
   latency $ernie 1; latency $ernie 32; latency $ernie 128
@@ -95,7 +96,7 @@ kernels() {
     say "$p"; must timeout 120 "$(program ${p%% *})" ${p#"${p%% *}"} 2>&1 | grep -v '^ok '
   done
 }
-serve() { serving $ernie 2000 100 1136 200; serving $llama 512 128 1000 1000; }
+serve() { serving $ernie 2000 100 1136 200; serving $llama "${LLAMA_REQUESTS:-512}" 128 1000 1000; }
 load() {
   say "16 GB of files from the page cache: bench/make_weights.py Llama-3.1-8B; skiff bench latency"
   must python3 bench/make_weights.py "$models/$llama/config.json" "$out/files" --shards 4 && cat "$out"/files/*.safetensors > /dev/null
@@ -104,7 +105,7 @@ load() {
 
 echo "# $(date +%F), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $(nproc) cores, commit ${COMMIT:-$(git rev-parse --short HEAD)}"
 for part in $parts; do
-  case " checks sanitize decode prefill profile kernels serve load " in *" $part "*) $part ;; *) failed "there is no part \"$part\"" ;; esac
+  case " checks memcheck racecheck decode prefill profile kernels serve load " in *" $part "*) $part ;; *) failed "there is no part \"$part\"" ;; esac
 done
 [ -e "$out/failed" ] && { say 'something FAILED: see above'; exit 1; }
 say 'all ran'
