@@ -92,7 +92,7 @@ profile() {
 }
 kernels() {
   local p
-  for p in "bench_attention decode" "bench_attention prefill" bench_cuda_sampling bench_linear_products bench_moe_products; do
+  for p in "bench_attention decode" "bench_attention prefill" bench_cuda_sampling bench_linear_products bench_moe_products bench_few_rows; do
     say "$p"; must timeout 120 "$(program ${p%% *})" ${p#"${p%% *}"} 2>&1 | grep -v '^ok '
   done
 }

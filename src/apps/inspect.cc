@@ -79,7 +79,8 @@ int run_inspect(const Args& args) {
       "--max-num-batched-tokens {}\n",
       name(config.dtype), config.max_model_len, config.max_num_seqs, config.max_num_batched_tokens);
   std::fflush(stdout);
-  fmt::print("{}", plan_memory(spec, memory_request(config, spec, *make_ops(config))).table());
+  fmt::print("{}",
+             plan_memory(spec, memory_request(config, spec, *make_ops(config, spec))).table());
   return 0;
 }
 

@@ -134,7 +134,7 @@ void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const 
 void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig& model,
                  const std::vector<Token>& tokens) {
   const EngineConfig sized = resolved(config, model.spec);
-  const auto ops = make_ops(sized);
+  const auto ops = make_ops(sized, model.spec);
   plan_memory(model.spec, memory_request(sized, model.spec, *ops));  // refuses before loading
   const LoadedModel loaded = load_model(
       config.model, model,

@@ -89,7 +89,7 @@ Loaded::Loaded(EngineConfig wanted, std::string& planned) {
   config = resolved(std::move(wanted), model.spec);
   ledger.close("config");
   planned = least_need(config, model.spec);
-  ops = make_ops(config);
+  ops = make_ops(config, model.spec);
   memory = plan_memory(model.spec, memory_request(config, model.spec, *ops));
   config.num_blocks_override = memory.blocks;
   planned = memory.table();

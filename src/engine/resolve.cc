@@ -166,13 +166,18 @@ Device device_of(const EngineConfig& config) {
   fail_load("--device is \"{}\"; it must be auto, cpu, cuda, cuda:N or reference", device);
 }
 
-std::unique_ptr<Ops> make_ops(const EngineConfig& config) {
+std::unique_ptr<Ops> make_ops(const EngineConfig& config, const ModelSpec& spec) {
   const Device device = device_of(config);
+  // One kernel between two attentions wins where it only multiplies: with experts in it, 6 % more
+  // time was measured (docs/performance_cuda_products.md).
+  const bool dense = std::ranges::all_of(
+      spec.layers, [](const Layer& layer) { return std::holds_alternative<Dense>(layer.ffn); });
   if (device.kind == Device::kCuda)
     return make_cuda_ops({.device = device.index,
                           .max_seqs = config.max_num_seqs,
                           .max_rows = config.max_num_batched_tokens,
-                          .graphs = config.graphs});
+                          .graphs = config.graphs,
+                          .gather = dense});
   if (config.device == "reference") return make_reference_ops();
   return make_cpu_ops(config.threads);
 }

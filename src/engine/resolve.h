@@ -18,7 +18,7 @@ constexpr double kBytesPerGb = 1 << 30;
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops);
 
 // Of a resolved config: "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
-std::unique_ptr<Ops> make_ops(const EngineConfig& config);
+std::unique_ptr<Ops> make_ops(const EngineConfig& config, const ModelSpec& spec);
 
 // Where that computes. Throws LoadError.
 Device device_of(const EngineConfig& config);
