@@ -36,7 +36,7 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  int priority_ageing = 1000;                                          // see sched/policy.h
+  int priority_ageing = 1000;   // see sched/policy.h
   int max_partial_prefills = 0, max_long_partial_prefills = 1;         // the same
   double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
   int long_prompt = 0;       // tokens above which a prompt is long; 0: 4 % of the context

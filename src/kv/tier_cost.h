@@ -23,8 +23,8 @@ class TierCost {
   explicit TierCost(int block_size) : block_size_(block_size) {}
 
   // A step computed `rows` and copied `copies` blocks from or to host memory, which took
-  // `copy_seconds` of its `seconds`; either 0: not measured. Steps with fewer rows than a block has say
-  // nothing about what computing a block would take.
+  // `copy_seconds` of its `seconds`; either 0: not measured. Steps with fewer rows than a block has
+  // say nothing about what computing a block would take.
   void step(int rows, int copies, double seconds, double copy_seconds) {
     if (seconds <= 0) return;
     if (rows >= block_size_) row_.add((seconds - copy_seconds) / rows);

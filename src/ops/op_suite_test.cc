@@ -37,8 +37,8 @@ std::vector<Backend> backends() {
   }
   if (num_cuda_devices() > 0) {
     out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
-    out.push_back({"cuda_portable",
-                   [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
+    out.push_back(
+        {"cuda_portable", [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
   }
   return out;
 }

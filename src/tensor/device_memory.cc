@@ -20,7 +20,8 @@ std::byte* allocate_on_device(Device, size_t) { fail_load("this build has no CUD
 void free_on_device(std::byte*) {}
 
 std::byte* allocate_pinned(size_t bytes) {
-  return static_cast<std::byte*>(std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign));
+  return static_cast<std::byte*>(
+      std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign));
 }
 
 void free_pinned(std::byte* data) { std::free(data); }

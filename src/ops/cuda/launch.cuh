@@ -1,10 +1,11 @@
 // ops/cuda/launch.cuh -- starting kernels, and the two calls by which neighbours overlap.
 //
-// Every kernel here is launched with programmatic dependent launch (on Hopper and later): its blocks may start while the
-// kernel before it drains. So every thread that reads or writes what another kernel touches calls
-// wait_for_previous() first (weights, which nobody writes, may be fetched before it), and every
-// kernel calls it somewhere, even if it needs nothing: the guarantee is handed on from kernel to
-// kernel. CUDA programming guide, "Programmatic Dependent Launch and Synchronization".
+// Every kernel here is launched with programmatic dependent launch (on Hopper and later): its
+// blocks may start while the kernel before it drains. So every thread that reads or writes what
+// another kernel touches calls wait_for_previous() first (weights, which nobody writes, may be
+// fetched before it), and every kernel calls it somewhere, even if it needs nothing: the guarantee
+// is handed on from kernel to kernel. CUDA programming guide, "Programmatic Dependent Launch and
+// Synchronization".
 //
 // A small kernel calls let_next_start() first of all, so that the next one fetches its weights
 // while this one still waits: the next then waits for this one, and this one ends only after it has
