@@ -2,11 +2,12 @@
 # All CUDA figures of docs/performance.md, on this machine's first GPU, now: checks first, then times.
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer;
-# weights are random. Parts: checks memcheck racecheck decode prefill profile kernels serve load (default: all, 12 minutes).
-# BUILD: folder with the programs (build/cuda). LLAMA_REQUESTS: how many of them (512). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
+# weights are random. Parts: checks memcheck racecheck decode prefill profile kernels serve load (default: all).
+# BUILD: folder with the programs (build/cuda); missing ones are built, old ones are taken as they are. LLAMA_REQUESTS: how many of them (512). RACE_SECONDS, RACE_FILTER: how long and which cases racecheck takes (600, all).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
+nvidia-smi -L > /dev/null || { echo "no NVIDIA GPU answers: nothing would be measured" >&2; exit 2; }
 models=$(realpath "$1"); shift
 parts=${*:-checks memcheck racecheck decode prefill profile kernels serve load}
 build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d)

@@ -61,7 +61,7 @@ const BuiltStep& BatchBuilder::build(const StepPlan& plan,
     *t = upload_.there(*t);
   if (pages_.size() == 0) return step_;
   const Tensor table = pages_.view(DType::kI32, {batch.num_seqs, max_pages_});
-  step_.arrivals = {numbers, {table.col_range(0, batch.pages.cols()), batch.pages}};
+  step_.arrivals = {numbers, Arrival{table.col_range(0, batch.pages.cols()), batch.pages}};
   batch.pages = table;
   return step_;
 }

@@ -1,5 +1,6 @@
 // engine/batch_builder.h -- a StepPlan as the arrays that kernels read.
 #pragma once
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct LogitRows {
 // A step for Ops, in its memory once begin_step has brought what arrives.
 struct BuiltStep {
   RaggedBatch batch;
-  std::vector<Arrival> arrivals;
+  std::array<Arrival, 2> arrivals;
   Tensor slots;      // [sampled] i32: whose tokens are drawn
   bool decode_only;  // one row for each sequence, all of which sample, and nothing else
 };
