@@ -66,6 +66,10 @@ void StepExecutor::warm_up(int blocks) {
   };
   for (int rows = kFewestTuned; rows < most; rows *= 2) rehearse_rows(rows);
   rehearse_rows(most);
+  // Steps of many sequences have as many rows of logits.
+  const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
+  for (int size = 2 * kFewestTuned; size < 2 * seqs; size *= 2)
+    rehearse(blank_step(std::min(size, seqs), 1, page));
   for (const int size : builder_.capture_sizes()) {
     const StepPlan plan = blank_step(size, 1, page);
     if (size <= kFewestTuned) rehearse(plan);

@@ -67,8 +67,8 @@ CudaOps::CudaOps(const CudaOptions& options)
       stream_(options.device),
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
       products_(scratch_.data(), scratch_.size(), options.portable),
-      few_scratch_(device_, FewRows::kScratchBytes),
-      few_(few_scratch_.data()),
+      row_scratch_(device_, OneRow::kScratchBytes),
+      one_row_(row_scratch_.data()),
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
@@ -79,15 +79,15 @@ CudaOps::CudaOps(const CudaOptions& options)
 }
 
 cudaStream_t CudaOps::stream() {
-  few_.start(stream_.get());
+  one_row_.start(stream_.get());
   return stream_.get();
 }
 
 template <class F>
 bool CudaOps::gathered(F join) {
   bool joined = options_.gather && join();
-  if (!joined && !few_.empty()) {
-    few_.start(stream_.get());
+  if (!joined && !one_row_.empty()) {
+    one_row_.start(stream_.get());
     joined = join();
   }
   if (joined) done();
@@ -215,13 +215,13 @@ void CudaOps::gather_rows(Tensor out, Tensor x, Tensor rows) {
 }
 
 void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
-  if (gathered([&] { return few_.add_norm(out, residual, delta, norm); })) return;
+  if (gathered([&] { return one_row_.add_norm(out, residual, delta, norm); })) return;
   cuda::add_norm(out, residual, delta, norm, stream());
   done();
 }
 
 void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
-  if (gathered([&] { return few_.linear(out, x, w); })) return;
+  if (gathered([&] { return one_row_.linear(out, x, w); })) return;
   const int64_t most = w.bias ? bias_rows(out) : out.rows();
   for (int64_t r = 0; r < out.rows(); r += most) {
     const int64_t n = std::min(most, out.rows() - r);
@@ -244,7 +244,7 @@ void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spe
 void CudaOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
                           const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) {
   Biased biased;
-  if (!gathered([&] { return few_.linear(qkv, x, w); })) {
+  if (!gathered([&] { return one_row_.linear(qkv, x, w); })) {
     if (!rehearsing_) biased.sums = products_.product_before_bias(qkv, x, w, stream());
     if (biased.sums)
       biased.bias = w.bias;
@@ -267,7 +267,7 @@ void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
 }
 
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
-  if (gathered([&] { return few_.gated_linear(out, x, w, act); })) return;
+  if (gathered([&] { return one_row_.gated_linear(out, x, w, act); })) return;
   if (products_.gated_product(out, x, w, act, stream())) return done();
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
@@ -282,7 +282,6 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
                         .weight = arena.take(DType::kF32, {logits.rows(), each}),
                         .order = arena.take(DType::kI32, {copies}),
                         .expert_start = arena.take(DType::kI32, {router.total() + 1})};
-  if (gathered([&] { return few_.route(routing, logits, bias, router); })) return routing;
   cuda::route(routing, logits, bias, router, live_, stream());
   done();
   return routing;
@@ -290,7 +289,6 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
-  if (gathered([&] { return few_.experts(out, x, routing, gate_up, down, act); })) return;
   cuda::experts(out, x, routing, gate_up.weight, down.weight, act, products_.streamed(), arena,
                 stream());
   done();

@@ -5,8 +5,8 @@
 
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/deliver.h"
-#include "ops/cuda/few/few_rows.h"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/one_row/one_row.h"
 #include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
@@ -36,7 +36,7 @@ class CudaOps final : public Ops {
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
   void linear(Tensor out, Tensor x, const Linear& w) override;
-  void soon(const Linear& w) override { few_.soon(w); }
+  void soon(const Linear& w) override { one_row_.soon(w); }
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
@@ -59,7 +59,7 @@ class CudaOps final : public Ops {
  private:
   // For what is to be started now: behind all that was asked for before.
   cudaStream_t stream();
-  // join() offers an operation of few rows. True: it will be done together with its neighbours.
+  // join() offers an operation on one row. True: it will be done together with its neighbours.
   template <class F>
   bool gathered(F join);
   void move(Tensor out, Tensor x);
@@ -71,8 +71,8 @@ class CudaOps final : public Ops {
   Stream stream_;
   Buffer scratch_;  // of products
   DenseProducts products_;
-  Buffer few_scratch_;
-  FewRows few_;                  // operations that were asked for and wait to be started together
+  Buffer row_scratch_;
+  OneRow one_row_;               // operations that were asked for and wait to be started together
   Buffer plans_, pinned_plans_;  // of attention
   Attention attention_;
   std::vector<Parcel> parcels_;  // of the step that begins

@@ -11,7 +11,10 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kCandidates = 8, kWarmUps = 2, kRuns = 5;
+constexpr int kCandidates = 8;
+constexpr int kEnough = 8;  // runs of each, or of those that are not far behind
+constexpr float kFarBehind = 1.15f;
+constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's second level has
 
 void check_lt(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -67,21 +70,32 @@ struct CublasLt::Problem {
 
 CublasLt::CublasLt() {
   check_lt(cublasLtCreate(&handle_), "starting");
-  check(cudaEventCreate(&begin_), "making an event");
-  check(cudaEventCreate(&end_), "making an event");
+  free_.resize(kPending);
+  for (auto& [begin, end] : free_) {
+    check(cudaEventCreate(&begin), "making an event");
+    check(cudaEventCreate(&end), "making an event");
+  }
 }
 
 CublasLt::~CublasLt() {
-  cudaEventDestroy(begin_);
-  cudaEventDestroy(end_);
+  for (const Timing& t : pending_) free_.emplace_back(t.begin, t.end);
+  for (const auto& [begin, end] : free_) {
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+  }
   cublasLtDestroy(handle_);
 }
 
-// Of those that have been measured.
+float CublasLt::Trial::typical() const {
+  if (ms.empty()) return std::numeric_limits<float>::infinity();
+  std::vector<float> sorted = ms;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  return *middle;
+}
+
 const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
-  return *std::ranges::min_element(trials, {}, [](const Trial& t) {
-    return t.runs > 1 ? t.best : std::numeric_limits<float>::infinity();
-  });
+  return *std::ranges::min_element(trials, {}, &Trial::typical);
 }
 
 bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
@@ -91,13 +105,14 @@ bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
 
 std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Problem& problem) {
   if (const auto known = chosen_.find(key); known != chosen_.end()) return known->second;
+  while (!pending_.empty()) note_oldest();
   std::optional<cublasLtMatmulAlgo_t>& choice = chosen_[key];
   Key whole = key;
   std::get<0>(whole) = bucket(std::get<0>(key));
   cublasLtMatmulHeuristicResult_t result[1] = {};
   if (const auto tried = trials_.find(whole); tried != trials_.end()) {
     const Trial& best = fastest(tried->second);
-    if (best.runs > 1 &&
+    if (!best.ms.empty() &&
         cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
                                 problem.out, &best.algo, result) == CUBLAS_STATUS_SUCCESS &&
         result[0].workspaceSize <= kWorkspaceBytes)
@@ -147,26 +162,59 @@ std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem) {
                                  problem.out, limits, kCandidates, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(limits);
   std::vector<Trial> trials;
-  for (int i = 0; i < found; ++i) trials.push_back({.algo = results[static_cast<size_t>(i)].algo});
+  for (int i = 0; i < found; ++i)
+    trials.push_back({.algo = results[static_cast<size_t>(i)].algo, .ms = {}});
   return trials;
 }
 
-void CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+void CublasLt::note_oldest() {
+  const Timing t = pending_.front();
+  pending_.pop_front();
+  free_.emplace_back(t.begin, t.end);
+  float ms = 0;
+  check(cudaEventSynchronize(t.end), "tuning products");
+  check(cudaEventElapsedTime(&ms, t.begin, t.end), "tuning products");
+  t.trial->ms.push_back(ms);
+}
+
+bool CublasLt::try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,
+                       cudaStream_t stream) {
+  const float limit = kFarBehind * fastest(trials).typical();
+  Trial& trial = *std::ranges::min_element(trials, {}, [&](const Trial& t) {
+    return !t.ms.empty() && t.typical() > limit ? kEnough + t.runs : t.runs;
+  });
+  if (free_.empty()) note_oldest();
+  const auto [begin, end] = free_.back();
+  check(cudaEventRecord(begin, stream), "tuning products");
+  const bool ran = run(trial);
+  check(cudaEventRecord(end, stream), "tuning products");
+  if (!ran) {
+    trial.runs = std::numeric_limits<int>::max() / 2;
+  } else if (trial.runs++ > 0) {  // at first it may be loaded to the device
+    free_.pop_back();
+    pending_.push_back({&trial, begin, end});
+  }
+  return ran;
+}
+
+bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                     cudaStream_t stream) {
   const Problem problem(out, x, w);
   const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
   std::vector<Trial>& trials = trials_[key];
   if (trials.empty()) trials = propose(problem);
-  if (trials.empty()) return;
-  Trial& trial = *std::ranges::min_element(trials, {}, &Trial::runs);
-  check(cudaEventRecord(begin_, stream), "tuning products");
-  const bool ran = run(problem, trial.algo, out, x, w, workspace, stream);
-  check(cudaEventRecord(end_, stream), "tuning products");
-  check(cudaEventSynchronize(end_), "tuning products");
-  float ms = std::numeric_limits<float>::infinity();
-  if (ran) check(cudaEventElapsedTime(&ms, begin_, end_), "tuning products");
-  trial.best = trial.runs++ <= 1 ? ms : std::min(trial.best, ms);
+  if (trials.empty()) return false;
   chosen_.clear();
+  const auto by = [&](const Trial& t) {
+    return run(problem, t.algo, out, x, w, workspace, stream);
+  };
+  const int64_t bytes_read = w.elements() * static_cast<int64_t>(bytes(w.dtype));
+  const auto waiting = [](const Trial& t) { return t.runs < 4; };
+  bool ran = false;
+  do {
+    ran |= try_one(trials, by, stream);
+  } while (bytes_read > kCacheBytes && std::ranges::any_of(trials, waiting));
+  return ran;
 }
 
 }  // namespace skiff::cuda

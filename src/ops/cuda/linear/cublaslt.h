@@ -3,9 +3,12 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -34,30 +37,43 @@ class CublasLt {
   bool product(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                cudaStream_t stream);
 
-  // Computes the product, by one of the algorithms that the library proposes, and takes the time:
-  // each call tries the one tried least so far, and from then on the fastest serves all row counts
-  // of the same bucket (up to 8, 16, 32, ...). Called for a layer after the other, so that the
-  // weights come from memory as they will. For start-up: it waits for the device.
-  void tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+  // Computes the product, by one of the algorithms that the library proposes, and takes the time on
+  // the device: each call tries the one tried least so far, and from then on the fastest serves all
+  // row counts of the same bucket (up to 8, 16, 32, ...). Called for a layer after the other, so
+  // that the weights come from memory as they will; where they are more than the device's cache
+  // holds, one call tries all. For start-up. False, with nothing computed, when the library
+  // has no algorithm.
+  bool tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
             cudaStream_t stream);
 
  private:
   struct Problem;
   using Key = std::tuple<int64_t, int64_t, int64_t, DType>;  // rows, in, out, dtype of out
 
+  static constexpr int kPending = 64;  // trials that may be on their way
   struct Trial {
     cublasLtMatmulAlgo_t algo;
-    int runs = 0;
-    float best = 0;  // milliseconds; of all runs but the first
+    int runs = 0;           // started
+    std::vector<float> ms;  // of all runs that have ended but the first
+    float typical() const;  // infinity: not measured
+  };
+  // A trial on its way; references into a map stay good.
+  struct Timing {
+    Trial* trial;
+    cudaEvent_t begin, end;
   };
   std::vector<Trial> propose(const Problem& problem);
   static const Trial& fastest(const std::vector<Trial>& trials);
+  bool try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,
+               cudaStream_t stream);
+  void note_oldest();  // timing
   std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);
   bool run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
            const Tensor& x, const Tensor& w, void* workspace, cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::vector<std::pair<cudaEvent_t, cudaEvent_t>> free_;
+  std::deque<Timing> pending_;
   std::map<Key, std::vector<Trial>> trials_;                   // rows: a bucket's upper end
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;  // rows: exact
 };

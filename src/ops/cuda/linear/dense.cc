@@ -89,8 +89,13 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   if (out.rows() > 0 && !small_product_takes(x, w.weight) && !streams(x, w, false) &&
-      CublasLt::takes(out, x, w.weight))
-    library_.tune(before_bias(out, w), x, w.weight, library_scratch_, stream);
+      CublasLt::takes(out, x, w.weight)) {
+    const Tensor sums = before_bias(out, w);
+    if (library_.tune(sums, x, w.weight, library_scratch_, stream)) {
+      if (w.bias) add_bias(out, sums, w.bias, stream);
+      return;
+    }
+  }
   product(out, x, w, stream);
 }
 

@@ -1,4 +1,4 @@
-// ops/cuda/few/few_rows.h -- gathers operations of few rows and starts them as one kernel.
+// ops/cuda/one_row/one_row.h -- gathers operations on one row and starts them as one kernel.
 //
 // Each operation is offered to it as it is asked for; one that fits behind what has gathered joins,
 // and nothing is started yet. What has joined is done, every output in its tensor as Ops says, once
@@ -6,27 +6,22 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "ops/cuda/few/segment.h"
+#include "ops/cuda/one_row/segment.h"
 #include "ops/ops.h"
 
 namespace skiff::cuda {
 
-class FewRows {
+class OneRow {
  public:
   // `scratch`: kScratchBytes on the current device, which must outlive this and be used in one
   // stream only.
-  explicit FewRows(void* scratch);
+  explicit OneRow(void* scratch);
   static constexpr size_t kScratchBytes = size_t{2} << 20;
 
-  // True: joined. bf16 on Hopper, up to kSegmentRows rows, inner dimensions a multiple of kUnit;
-  // routing and experts of one row only, behind the product that scores the experts.
+  // True: joined. bf16 on Hopper, one row, inner dimensions a multiple of kUnit.
   bool linear(const Tensor& out, const Tensor& x, const Linear& w);
   bool gated_linear(const Tensor& out, const Tensor& x, const Linear& w, Act act);
   bool add_norm(const Tensor& out, const Tensor& residual, const Tensor& delta, const Norm& norm);
-  bool route(const Routing& routing, const Tensor& logits, const Tensor& bias,
-             const Router& router);
-  bool experts(const Tensor& out, const Tensor& x, const Routing& routing, const Linear& gate_up,
-               const Linear& down, Act act);
 
   // What has gathered may fetch this towards the device's cache at its end.
   void soon(const Linear& w);
@@ -42,11 +37,9 @@ class FewRows {
     bool is(const Tensor& t) const { return data && data == t.data; }
   };
 
-  bool takes_rows(const Tensor& x) const;
+  bool takes_row(const Tensor& x) const;
   bool product(const Tensor& out, const Tensor& x, const Linear& w, bool gated, Act act);
   SegmentStep* step_that_has(const Tensor& x);
-  bool takes_experts(const Tensor& out, const Tensor& x, const Routing& routing,
-                     const Linear& gate_up, const Linear& down) const;
   SegmentStep& add_step(const SegmentStep& step);
   SegmentStep& last() { return segment_.step[segment_.steps - 1]; }
   // Of the output of a step, for steps behind it.
@@ -68,7 +61,6 @@ class FewRows {
   int64_t out_cols_ = 0;
   Tensor residual_;
   int norm_steps_ = 0, last_norm_ = 0;  // that add something
-  const void* routed_ = nullptr;        // Routing::expert, where the routing joined last
 };
 
 }  // namespace skiff::cuda

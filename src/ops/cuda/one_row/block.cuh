@@ -1,19 +1,20 @@
-// ops/cuda/few/block.cuh -- what all warps of a block of a segment know: its share of every
+// ops/cuda/one_row/block.cuh -- what all warps of a block of a segment know: its share of every
 // product, what lies in shared memory, and how blocks hand over to each other.
 #pragma once
-#include "ops/cuda/few/ring.cuh"
-#include "ops/cuda/few/segment.h"
+#include "ops/cuda/one_row/ring.cuh"
+#include "ops/cuda/one_row/segment.h"
 
 namespace skiff::cuda::segment {
 
-// Warps that multiply; then one that fills the ring and one that routes.
-constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 64;
-// So few registers as if there were so many threads: the small kernel that comes next, which may
-// start early, needs some too.
-constexpr int kThreadsWorth = 512;
+// Warps that multiply; then one that fills the ring.
+constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 32;
+// Some registers are left over: the small kernel that comes next, which may start early,
+// needs them. With fewer than these this one would spill (2 % of a step, measured).
+constexpr int kThreadsWorth = 384;
+constexpr unsigned kAll = ~0u;  // lanes
 constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
 constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
-constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4, kSumsBytes = kMostSums * 4;
+constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4;
 // As much as leaves small kernels a corner to run in.
 constexpr int kSegmentShared = 212 * 1024;
 // A hand-over takes microseconds: better no answer than a device that never comes back.
@@ -32,46 +33,29 @@ __device__ inline Span share_of(const SegmentShares& shares, int turn) {
 // The groups of weight rows that this block has in a product, in the order of the ring.
 class Groups {
  public:
-  __device__ explicit Groups(const SegmentProduct& p)
-      : share_(share_of(p.shares, p.turn)),
-        features_(p.features),
-        slots_(p.slots),
-        flat_(p.flat),
-        wide_(p.gated ? kGroup / 2 : kGroup) {}
-  __device__ bool next() {
-    first_ += wide_;
-    while (first_ >= stop_) {
-      if (++slot_ >= slots_) return false;
-      const int before = flat_ ? slot_ * features_ : 0;
-      first_ = max(share_.begin - before, 0);
-      stop_ = min(share_.end - before, features_);
-    }
-    return true;
+  __device__ explicit Groups(const SegmentProduct& p) : wide_(p.gated ? kGroup / 2 : kGroup) {
+    const Span share = share_of(p.shares, p.turn);
+    first_ = share.begin - wide_;
+    stop_ = share.end;
   }
-  __device__ int slot() const { return slot_; }
+  __device__ bool next() { return (first_ += wide_) < stop_; }
   __device__ int first() const { return first_; }
   __device__ int count() const { return min(wide_, stop_ - first_); }
 
  private:
-  Span share_;
-  int features_, slots_;
-  bool flat_;
-  int wide_, slot_ = -1, first_ = 0, stop_ = 0;
+  int wide_, first_, stop_;
 };
 
 struct Outputs {  // of a group
-  int slot, first, count;
+  int first, count;
 };
 
 struct Shared {
   uint4 words[sizeof(Segment) / 16];  // of the segment, where all find it fast
   RingBarriers ring;
-  uint64_t counters_read, routed;
   int item_bytes[kRingItems];
   Outputs outputs[2][kBatchValues / kGroup];
-  float squares[kSegmentRows][kWarps];
-  int32_t expert[kMostChosen];
-  float weight[kMostChosen];
+  float squares[kWarps];
   unsigned before[kSegmentHandOvers];
 
   __device__ const Segment& segment() const { return *reinterpret_cast<const Segment*>(words); }

@@ -1,14 +1,16 @@
-// ops/cuda/few/segment.h -- what lies between one layer's attention and the next, for a row or a
-// few, as one kernel: products, norms, routing and experts in a row ("steps").
+// ops/cuda/one_row/segment.h -- what lies between one layer's attention and the next, for one row,
+// as one kernel: products and norms ("steps").
 //
-// With so few rows a step is reading weights, and each kernel of its own lets the memory rest
+// With one row a step is reading weights, and each kernel of its own lets the memory rest
 // while the last block of the one before ends. Here a block on each multiprocessor knows which
 // weight rows it will read in every step, and one of its threads fetches them in that order into a
 // ring in shared memory, as far ahead as the ring holds: past the end of a step, and before the
-// kernel's predecessor has ended. Only experts that are not known yet make it stop; those that
-// every token has come before them. The other threads multiply (tensor
-// cores, f32 sums), and between steps the blocks hand their outputs over through
-// the second-level cache: a counter that all blocks count up, and wait for.
+// kernel's predecessor has ended. The other threads multiply (tensor cores, f32 sums), and between
+// steps the blocks hand their outputs over through the second-level cache: a counter that all
+// blocks count up, and wait for.
+//
+// Mixtures of experts stay outside: they need eight hand-overs a layer, and these cost more than
+// kernels of their own (docs/performance_cuda_products.md).
 //
 // Results do not depend on the number of blocks: an output is a sum over slices of 256 inputs, in
 // an order that the inner dimension alone fixes.
@@ -28,14 +30,11 @@
 
 namespace skiff::cuda {
 
-constexpr int kSegmentRows = 1;  // at most; with more, multiplying takes longer than reading
-constexpr int kSegmentSteps = 10;
+constexpr int kSegmentSteps = 6;
 constexpr int kSegmentHandOvers = kSegmentSteps + 1;
 constexpr int kUnit = 256;           // inputs that a warp takes of a weight row at a time
 constexpr int kMostUnits = 10;       // of a weight row in an item of the ring
 constexpr int kMostNormCols = 8192;  // which every block keeps in registers
-constexpr int kMostChosen = 32;      // experts of a token
-constexpr int kMostSums = 1024;      // outputs of experts that a block keeps to add up
 constexpr int kCounterStride = 32;   // unsigned; counters lie on lines of their own
 
 // How blocks share out a number of things: `each`, and one more for the first `more` blocks.
@@ -43,72 +42,45 @@ struct SegmentShares {
   int each = 0, more = 0;
 };
 
-// out[slot][row][feature] = weight[expert of slot] * x; a dense product has one slot.
+// out[feature] = weight[feature] * x; where `gated`, activated, times the same of the second half.
 struct SegmentProduct {
-  const __nv_bfloat16* weight = nullptr;  // [experts][features, twice if gated][256 * units]
-  const float* bias = nullptr;
-  int64_t expert_stride = 0;  // elements
-  int slots = 1, first_slot = 0;
-  int first_expert = 0;  // of the first slot, where it is not `routed`
-  bool routed = false;   // slot s is for the expert that the routing chose as first_slot + s
-  bool flat = false;     // blocks share out all slots' features together, not each slot's
+  const __nv_bfloat16* weight = nullptr;  // [features, twice if gated][256 * units]
+  const float* bias = nullptr;            // may be null
   bool gated = false;
-  bool keep_sums = false;  // outputs stay in shared memory, to be combined
   Act act = Act::kSilu;
   int features = 0;
   int units = 0, item_units = 0;
-  SegmentShares shares;   // of features
-  int turn = 0;           // which block comes first: whole features do not share out evenly
-  int x = 0, x_slot = 0;  // where the first slot's x is; from slot to slot
-  bool f32 = false;       // out and copy are f32, not bf16
-  void* out = nullptr;    // may be null
-  int64_t out_stride = 0;
-  void* copy = nullptr;  // the same for steps to come, rows together, slots behind each other
+  SegmentShares shares;  // of features
+  int turn = 0;          // which block comes first: whole features do not share out evenly
+  bool f32 = false;      // out and copy are f32, not bf16
+  void* out = nullptr;
+  void* copy = nullptr;  // the same for steps to come; may be null
 };
 
-enum class SegmentInput { kKeep, kRows, kNorm };
+enum class SegmentInput { kKeep, kRow, kNorm };
 
 // What x is, then a product.
 struct alignas(16) SegmentStep {
   int wait = -1;    // for this hand-over, first of all
   int arrive = -1;  // at this one, in the end
   SegmentInput input = SegmentInput::kKeep;
-  int cols = 0;                         // of the input
-  SegmentShares shares;                 // of the columns, four at a time
-  int x = 0;                            // where it goes
-  const __nv_bfloat16* rows = nullptr;  // kRows
-  int64_t rows_stride = 0;
+  int cols = 0;                        // of the input
+  SegmentShares shares;                // of the columns, four at a time
+  const __nv_bfloat16* row = nullptr;  // kRow
   // kNorm: residual + delta goes to residual_out where that is not null, its norm to x and out.
   const float* residual = nullptr;
-  int64_t residual_stride = 0;
   bool residual_early = false;  // it is there before `wait` is over
   const __nv_bfloat16* delta = nullptr;
   const float* norm = nullptr;
   float eps = 0;
   float* residual_out = nullptr;
-  int64_t residual_out_stride = 0;
   __nv_bfloat16* out = nullptr;
-  int64_t out_stride = 0;
 
   SegmentProduct product;
-  // After the product: the kept sums of all slots by their weights, in order.
-  __nv_bfloat16 *combined = nullptr, *combined_copy = nullptr;
-};
-
-// Done by a warp of its own in every block, beside the steps; the first block writes the routing.
-struct SegmentRouting {
-  int wait = -1;  // for the hand-over of the logits
-  const float *logits = nullptr, *bias = nullptr;
-  int experts = 0, top_k = 0, always = 0;
-  bool renorm = false;
-  int32_t *expert = nullptr, *order = nullptr, *start = nullptr;
-  float* weight = nullptr;
 };
 
 struct alignas(16) Segment {
   int steps = 0;
-  int rows = 0;
-  SegmentRouting routing;  // one row
   int x_bytes = 0, ring_bytes = 0, on_way_bytes = 0;
   // What the next segment will begin with, [features][soon_in], and how much of each block's share
   // is fetched to the second-level cache before this one ends.
@@ -120,7 +92,6 @@ struct alignas(16) Segment {
   int last_hand_over = -1;
   const float* residual_from = nullptr;
   float* residual_to = nullptr;
-  int64_t residual_from_stride = 0, residual_to_stride = 0;
   SegmentShares residual_shares;
 
   SegmentStep step[kSegmentSteps];  // last: blocks keep a copy of the first `steps`

@@ -1,9 +1,8 @@
-// ops/cuda/few/reader.cuh -- the warps of a segment that multiply, and do all else.
+// ops/cuda/one_row/reader.cuh -- the warps of a segment that multiply, and do all else.
 #pragma once
-#include "ops/cuda/few/block.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/activation.cuh"
-#include "ops/cuda/moe/choose.cuh"
+#include "ops/cuda/one_row/block.cuh"
 
 namespace skiff::cuda::segment {
 
@@ -46,8 +45,6 @@ __device__ inline void put(void* to, bool f32, int64_t at, float value) {
     static_cast<__nv_bfloat16*>(to)[at] = __float2bfloat16_rn(value);
 }
 
-// For up to R rows of x.
-template <int R>
 class Reader {
  public:
   __device__ Reader(char* memory, Shared& shared)
@@ -56,7 +53,6 @@ class Reader {
         ring_(memory, s_.ring_bytes, &shared.ring),
         x_(reinterpret_cast<__nv_bfloat16*>(memory + s_.ring_bytes)),
         partial_(reinterpret_cast<float*>(memory + s_.ring_bytes + s_.x_bytes)),
-        sums_(partial_ + kPartialBytes / 4),
         thread_(threadIdx.x),
         lane_(threadIdx.x % 32),
         warp_(threadIdx.x / 32) {}
@@ -69,14 +65,13 @@ class Reader {
       const SegmentStep& step = s_.step[i];
       take_input(step);
       if (step.product.weight) product(step.product);
-      if (step.combined) combine(step);
       if (step.arrive >= 0) arrive(step.arrive);
     }
     if (s_.last_hand_over >= 0) write_residual();
   }
 
  private:
-  static constexpr int kGroupsAtOnce = kBatchValues / (kGroup * R);
+  static constexpr int kGroupsAtOnce = kBatchValues / kGroup;
 
   __device__ void sync() { sync_some(1, kReaders); }
 
@@ -94,7 +89,6 @@ class Reader {
   __device__ void read_counters() {
     if (thread_ < kSegmentHandOvers) shared_.before[thread_] = __ldcg(counter(s_, thread_));
     sync();
-    if (thread_ == 0) barrier_arrive(shared_address(&shared_.counters_read));
   }
   __device__ void arrive(int which) {
     sync();
@@ -113,30 +107,27 @@ class Reader {
     if (step.wait >= 0) wait(step.wait);
     if (step.input == SegmentInput::kKeep) return;
     sync();
-    take_rows(step);
+    take_row(step);
     sync();
   }
 
   // What other blocks wrote while this kernel ran is read past the first-level cache.
-  __device__ void take_rows(const SegmentStep& step) {
+  __device__ void take_row(const SegmentStep& step) {
     constexpr int kAtOnce = 4;
     const int pieces = step.cols / 8;
+    auto* to = reinterpret_cast<uint4*>(x_);
+    const auto* from = reinterpret_cast<const uint4*>(step.row);
+    for (int first = thread_; first < pieces; first += kAtOnce * kReaders) {
+      uint4 v[kAtOnce];
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      auto* to = reinterpret_cast<uint4*>(x_ + step.x + r * step.cols);
-      const auto* from = reinterpret_cast<const uint4*>(step.rows + r * step.rows_stride);
-      for (int first = thread_; first < pieces; first += kAtOnce * kReaders) {
-        uint4 v[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kReaders;
+        if (piece < pieces) v[i] = __ldcg(from + piece);
+      }
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int piece = first + i * kReaders;
-          if (piece < pieces) v[i] = r < s_.rows ? __ldcg(from + piece) : uint4{0, 0, 0, 0};
-        }
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int piece = first + i * kReaders;
-          if (piece < pieces) to[piece] = v[i];
-        }
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kReaders;
+        if (piece < pieces) to[piece] = v[i];
       }
     }
   }
@@ -145,7 +136,7 @@ class Reader {
   __device__ void norm(const SegmentStep& step) {
     constexpr int kWide = 4, kPieces = kMostNormCols / (kReaders * kWide);
     const Span mine = share_of(step.shares, 0);
-    float4 v[R][kPieces], w[kPieces];
+    float4 v[kPieces], w[kPieces];
     const auto for_each_piece = [&](auto f) {
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
@@ -155,98 +146,74 @@ class Reader {
     };
     const auto take_residual = [&] {
       for_each_piece([&](int i, int, int c) {
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          const float* from = step.residual + r * step.residual_stride + c;
-          if (r < s_.rows) v[r][i] = __ldcg(reinterpret_cast<const float4*>(from));
-        }
+        v[i] = __ldcg(reinterpret_cast<const float4*>(step.residual + c));
       });
     };
-    for_each_piece([&](int i, int, int c) {
-      w[i] = *reinterpret_cast<const float4*>(step.norm + c);
-#pragma unroll
-      for (int r = 0; r < R; ++r) v[r][i] = {0, 0, 0, 0};
-    });
+    for_each_piece(
+        [&](int i, int, int c) { w[i] = *reinterpret_cast<const float4*>(step.norm + c); });
     if (step.residual_early) take_residual();
     if (step.wait >= 0) wait(step.wait);
     if (!step.residual_early) take_residual();
     if (step.delta) {
-      uint2 d[R][kPieces];
+      uint2 d[kPieces];
       for_each_piece([&](int i, int, int c) {
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          const __nv_bfloat16* from = step.delta + r * step.cols + c;
-          d[r][i] = r < s_.rows ? __ldcg(reinterpret_cast<const uint2*>(from)) : uint2{0, 0};
-        }
+        d[i] = __ldcg(reinterpret_cast<const uint2*>(step.delta + c));
       });
       for_each_piece([&](int i, int, int) {
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-          v[r][i].x += low(d[r][i].x), v[r][i].y += high(d[r][i].x);
-          v[r][i].z += low(d[r][i].y), v[r][i].w += high(d[r][i].y);
-        }
+        v[i].x += low(d[i].x), v[i].y += high(d[i].x);
+        v[i].z += low(d[i].y), v[i].w += high(d[i].y);
       });
     }
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-      float squares = 0;
-      for_each_piece([&](int i, int, int) {
-        squares += v[r][i].x * v[r][i].x + v[r][i].y * v[r][i].y + v[r][i].z * v[r][i].z +
-                   v[r][i].w * v[r][i].w;
-      });
-      for (int m = 16; m; m /= 2) squares += __shfl_xor_sync(kAll, squares, m);
-      if (lane_ == 0) shared_.squares[r][warp_] = squares;
-    }
+    float squares = 0;
+    for_each_piece([&](int i, int, int) {
+      squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
+    });
+    for (int m = 16; m; m /= 2) squares += __shfl_xor_sync(kAll, squares, m);
+    if (lane_ == 0) shared_.squares[warp_] = squares;
     sync();
+    squares = 0;
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      float squares = 0;
-#pragma unroll
-      for (int i = 0; i < kWarps; ++i) squares += shared_.squares[r][i];
-      const float scale = rsqrtf(squares / static_cast<float>(step.cols) + step.eps);
-      for_each_piece([&](int i, int piece, int c) {
-        const float4& a = v[r][i];
-        const __nv_bfloat162 y[2] = {
-            __floats2bfloat162_rn(a.x * scale * w[i].x, a.y * scale * w[i].y),
-            __floats2bfloat162_rn(a.z * scale * w[i].z, a.w * scale * w[i].w)};
-        const uint2 both = *reinterpret_cast<const uint2*>(y);
-        *reinterpret_cast<uint2*>(x_ + step.x + r * step.cols + c) = both;
-        if (piece < mine.begin || piece >= mine.end || r >= s_.rows) return;
-        if (step.residual_out)
-          *reinterpret_cast<float4*>(step.residual_out + r * step.residual_out_stride + c) = a;
-        *reinterpret_cast<uint2*>(step.out + r * step.out_stride + c) = both;
-      });
-    }
+    for (int i = 0; i < kWarps; ++i) squares += shared_.squares[i];
+    const float scale = rsqrtf(squares / static_cast<float>(step.cols) + step.eps);
+    for_each_piece([&](int i, int piece, int c) {
+      const float4& a = v[i];
+      const __nv_bfloat162 y[2] = {
+          __floats2bfloat162_rn(a.x * scale * w[i].x, a.y * scale * w[i].y),
+          __floats2bfloat162_rn(a.z * scale * w[i].z, a.w * scale * w[i].w)};
+      const uint2 both = *reinterpret_cast<const uint2*>(y);
+      *reinterpret_cast<uint2*>(x_ + c) = both;
+      if (piece < mine.begin || piece >= mine.end) return;
+      if (step.residual_out) *reinterpret_cast<float4*>(step.residual_out + c) = a;
+      *reinterpret_cast<uint2*>(step.out + c) = both;
+    });
     sync();
   }
 
   // Warps share a group's units. Which warp begins goes round, so that none has more to do; what is
   // added to what does not: sums of units u, u + 8, ... first, then those of u = 0, 1, ... 7.
   __device__ void product(const SegmentProduct& p) {
-    const int all_units = p.units, item_units = p.item_units, x_slot = p.x_slot;
-    const __nv_bfloat16* first_x = x_ + p.x + lane_ * 8;
+    const int all_units = p.units, item_units = p.item_units;
+    const __nv_bfloat16* x = x_ + lane_ * 8;
     int turn = 0, groups = 0;
     for (Groups g(p); g.next();) {
       const int first_unit = (warp_ - turn) & (kWarps - 1);
-      const __nv_bfloat16* x = first_x + g.slot() * x_slot;
-      float part[kGroup / 2][R][4] = {};
+      float part[kGroup / 2][4] = {};
       int u = first_unit;
       for (int begin = 0; begin < all_units; begin += item_units) {
         const int units = min(item_units, all_units - begin), row_bytes = units * kUnit * 2;
         const char* item = ring_.open(kGroup * row_bytes) + lane_ * 16;
         for (; u < begin + units; u += kWarps)
-          meet(part, item + (u - begin) * (kUnit * 2), row_bytes, x + u * kUnit, all_units * kUnit);
+          meet(part, item + (u - begin) * (kUnit * 2), row_bytes, x + u * kUnit);
         ring_.close();
       }
       turn += all_units;
       if (first_unit < all_units) {
-        float sum[kGroup * R];
+        float sum[kGroup];
         take_diagonals(sum, part);
         add_lanes(sum);
-        if (lane_ % (8 / R) == 0)
-          partials(first_unit)[groups * kGroup * R + lane_ / (8 / R)] = sum[0];
+        if (lane_ % 8 == 0) partials(first_unit)[groups * kGroup + lane_ / 8] = sum[0];
       }
-      if (thread_ == 0) shared_.outputs[batch_][groups] = {g.slot(), g.first(), g.count()};
+      if (thread_ == 0) shared_.outputs[batch_][groups] = {g.first(), g.count()};
       if (++groups < kGroupsAtOnce) continue;
       finish(p, groups);
       groups = 0;
@@ -254,39 +221,32 @@ class Reader {
     if (groups > 0) finish(p, groups);
   }
 
-  // A unit of four weight rows by R rows of x. Lane l takes inputs 8l to 8l + 7 of each; so lanes
-  // 4g to 4g + 3 hold, as row g of a tensor core's left matrix and column g of the right one, the
-  // same 32 inputs: their part of the dot product comes out as element (g, g). All else that comes
-  // out means nothing. Two weight rows fill the 16 rows on the left.
-  __device__ void meet(float (&part)[kGroup / 2][R][4], const char* weights, int row_bytes,
-                       const __nv_bfloat16* x, int x_row) {
-    uint4 w[kGroup], rows[R];
+  // A unit of four weight rows by x. Lane l takes inputs 8l to 8l + 7 of each; so lanes 4g to
+  // 4g + 3 hold, as row g of a tensor core's left matrix and column g of the right one, the same
+  // 32 inputs: their part of the dot product comes out as element (g, g). All else that comes out
+  // means nothing. Two weight rows fill the 16 rows on the left.
+  __device__ void meet(float (&part)[kGroup / 2][4], const char* weights, int row_bytes,
+                       const __nv_bfloat16* x) {
+    uint4 w[kGroup];
 #pragma unroll
     for (int f = 0; f < kGroup; ++f)
       w[f] = *reinterpret_cast<const uint4*>(weights + f * row_bytes);
-#pragma unroll
-    for (int r = 0; r < R; ++r) rows[r] = *reinterpret_cast<const uint4*>(x + r * x_row);
+    const uint4 in = *reinterpret_cast<const uint4*>(x);
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
       const uint4 &a = w[2 * i], &b = w[2 * i + 1];
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-        multiply(part[i][r], a.x, b.x, a.y, b.y, rows[r].x, rows[r].y);
-        multiply(part[i][r], a.z, b.z, a.w, b.w, rows[r].z, rows[r].w);
-      }
+      multiply(part[i], a.x, b.x, a.y, b.y, in.x, in.y);
+      multiply(part[i], a.z, b.z, a.w, b.w, in.z, in.w);
     }
   }
-  __device__ void take_diagonals(float (&sum)[kGroup * R], const float (&part)[kGroup / 2][R][4]) {
+  __device__ void take_diagonals(float (&sum)[kGroup], const float (&part)[kGroup / 2][4]) {
     const int row = lane_ / 4;
     const bool mine = lane_ % 4 == row / 2, odd = row % 2;
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-        const float(&d)[4] = part[i][r];
-        sum[2 * i * R + r] = !mine ? 0 : odd ? d[1] : d[0];
-        sum[(2 * i + 1) * R + r] = !mine ? 0 : odd ? d[3] : d[2];
-      }
+      const float(&d)[4] = part[i];
+      sum[2 * i] = !mine ? 0 : odd ? d[1] : d[0];
+      sum[2 * i + 1] = !mine ? 0 : odd ? d[3] : d[2];
     }
   }
 
@@ -298,7 +258,7 @@ class Reader {
   // comes back to these only when all have passed another sync().
   __device__ void finish(const SegmentProduct& p, int groups) {
     sync();
-    const int parts = min(kWarps, p.units), wide = kGroup * R >> p.gated;  // outputs of a group
+    const int parts = min(kWarps, p.units), wide = kGroup >> p.gated;  // outputs of a group
     const int shift = __popc(wide - 1);
     const auto sum = [&](int i) {
       float v = 0;
@@ -308,63 +268,37 @@ class Reader {
       return v;
     };
     for (int i = thread_; i < groups << shift; i += kReaders) {
-      const int g = i >> shift, f = (i & (wide - 1)) / R, r = i % R;
+      const int g = i >> shift, f = i & (wide - 1);
       const Outputs& o = shared_.outputs[batch_][g];
-      if (f >= o.count || r >= s_.rows) continue;
-      const int at = g * kGroup * R + f * R + r;
+      if (f >= o.count) continue;
+      const int at = g * kGroup + f, feature = o.first + f;
       float value = sum(at);
-      if (p.bias) value += p.bias[o.first + f];
+      if (p.bias) value += p.bias[feature];
       if (p.gated) {
-        float up = sum(at + kGroup / 2 * R);
-        if (p.bias) up += p.bias[p.features + o.first + f];
+        float up = sum(at + kGroup / 2);
+        if (p.bias) up += p.bias[p.features + feature];
         value = activate(value, p.act) * up;
       }
-      output(p, o.slot, o.first + f, r, value);
+      put(p.out, p.f32, feature, value);
+      if (p.copy) put(p.copy, p.f32, feature, value);
     }
     batch_ ^= 1;
-  }
-  __device__ void output(const SegmentProduct& p, int slot, int feature, int r, float value) {
-    if (p.keep_sums) {
-      const Span mine = share_of(p.shares, p.turn);
-      sums_[(p.first_slot + slot) * (mine.end - mine.begin) + feature - mine.begin] = value;
-      return;
-    }
-    if (p.out) put(p.out, p.f32, r * p.out_stride + feature, value);
-    if (p.copy) put(p.copy, p.f32, (int64_t{slot} * s_.rows + r) * p.features + feature, value);
-  }
-
-  // One row: the experts' outputs by their weights, in the order of the routing.
-  __device__ void combine(const SegmentStep& step) {
-    barrier_wait(shared_address(&shared_.routed), 0);
-    sync();
-    const Span mine = share_of(step.product.shares, step.product.turn);
-    const int n = mine.end - mine.begin, each = s_.routing.top_k + s_.routing.always;
-    for (int i = thread_; i < n; i += kReaders) {
-      float sum = 0;
-      for (int k = 0; k < each; ++k) sum = fmaf(shared_.weight[k], sums_[k * n + i], sum);
-      const __nv_bfloat16 value = __float2bfloat16_rn(sum);
-      if (step.combined) step.combined[mine.begin + i] = value;
-      if (step.combined_copy) step.combined_copy[mine.begin + i] = value;
-    }
   }
 
   __device__ void write_residual() {
     arrive(s_.last_hand_over);
     wait(s_.last_hand_over);
     const Span mine = share_of(s_.residual_shares, 0);
-    for (int i = thread_; i < (mine.end - mine.begin) * s_.rows; i += kReaders) {
-      const int r = i / (mine.end - mine.begin);
-      const int c = (mine.begin + i % (mine.end - mine.begin)) * 4;
-      *reinterpret_cast<float4*>(s_.residual_to + r * s_.residual_to_stride + c) = __ldcg(
-          reinterpret_cast<const float4*>(s_.residual_from + r * s_.residual_from_stride + c));
-    }
+    for (int i = mine.begin + thread_; i < mine.end; i += kReaders)
+      reinterpret_cast<float4*>(s_.residual_to)[i] =
+          __ldcg(reinterpret_cast<const float4*>(s_.residual_from) + i);
   }
 
   const Segment& s_;
   Shared& shared_;
   RingReader ring_;
   __nv_bfloat16* x_;
-  float *partial_, *sums_;
+  float* partial_;
   int thread_, lane_, warp_;
   int batch_ = 0;
 };

@@ -1,6 +1,6 @@
-// ops/cuda/few/ring.cuh -- a queue of weights in shared memory: one warp has them copied in, the
-// warps that read them give their place back. Items have different sizes; both sides know them and
-// so agree on where each one lies. PTX ISA, "mbarrier" and "cp.async.bulk".
+// ops/cuda/one_row/ring.cuh -- a queue of weights in shared memory: one warp has them copied in,
+// the warps that read them give their place back. Items have different sizes; both sides know them
+// and so agree on where each one lies. PTX ISA, "mbarrier" and "cp.async.bulk".
 #pragma once
 #include "ops/cuda/linear/tma.cuh"
 

@@ -1,6 +1,6 @@
-// ops/cuda/few/filler.cuh -- the warp of a segment that fetches weights.
+// ops/cuda/one_row/filler.cuh -- the warp of a segment that fetches weights.
 #pragma once
-#include "ops/cuda/few/block.cuh"
+#include "ops/cuda/one_row/block.cuh"
 
 namespace skiff::cuda::segment {
 
@@ -15,16 +15,13 @@ class Filler {
  public:
   __device__ Filler(char* memory, Shared& shared)
       : s_(shared.segment()),
-        shared_(shared),
         ring_(memory, s_.ring_bytes, s_.on_way_bytes, &shared.ring, shared.item_bytes),
         lane_(threadIdx.x % 32) {}
 
   __device__ void run() {
     for (int i = 0; i < s_.steps; ++i) {
       const SegmentProduct& p = s_.step[i].product;
-      if (!p.weight) continue;
-      if (p.routed) barrier_wait(shared_address(&shared_.routed), 0);
-      fill(p);
+      if (p.weight) fill(p);
     }
     fetch_soon();
   }
@@ -32,16 +29,13 @@ class Filler {
  private:
   __device__ void fill(const SegmentProduct& p) {
     const int units = p.units, item_units = p.item_units;
-    const int64_t in = int64_t{units} * kUnit, expert_stride = p.expert_stride;
-    const bool gated = p.gated, routed = p.routed;
-    const int32_t* chosen = shared_.expert + p.first_slot;
-    const int first_expert = p.first_expert;
+    const int64_t in = int64_t{units} * kUnit;
+    const bool gated = p.gated;
     // Of a gated product lanes 0 and 1 have gates, 2 and 3 the ups that belong to them.
     const int row = gated ? lane_ % 2 : lane_;
     const __nv_bfloat16* mine = p.weight + (row + (gated && lane_ >= 2 ? p.features : 0)) * in;
     for (Groups g(p); g.next();) {
-      const int expert = routed ? chosen[g.slot()] : first_expert + g.slot();
-      const __nv_bfloat16* from = mine + expert * expert_stride + g.first() * in;
+      const __nv_bfloat16* from = mine + g.first() * in;
       const bool copies = lane_ < kGroup && row < g.count();
       const int rows = g.count() * (gated ? 2 : 1);
       for (int u = 0; u < units; u += item_units) {
@@ -65,7 +59,6 @@ class Filler {
   }
 
   const Segment& s_;
-  Shared& shared_;
   RingFiller ring_;
   int lane_;
 };
