@@ -117,6 +117,7 @@ void CudaOps::rehearse(const std::function<void()>& work) {
   work();
   rehearsing_ = false;
   wait(mark());
+  products_.settle();
 }
 
 // Bytes as they are.

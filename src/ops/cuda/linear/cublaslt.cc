@@ -105,7 +105,6 @@ bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
 
 std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Problem& problem) {
   if (const auto known = chosen_.find(key); known != chosen_.end()) return known->second;
-  while (!pending_.empty()) note_oldest();
   std::optional<cublasLtMatmulAlgo_t>& choice = chosen_[key];
   Key whole = key;
   std::get<0>(whole) = bucket(std::get<0>(key));
@@ -175,6 +174,10 @@ void CublasLt::note_oldest() {
   check(cudaEventSynchronize(t.end), "tuning products");
   check(cudaEventElapsedTime(&ms, t.begin, t.end), "tuning products");
   t.trial->ms.push_back(ms);
+}
+
+void CublasLt::settle() {
+  while (!pending_.empty()) note_oldest();
 }
 
 bool CublasLt::try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,

@@ -41,10 +41,12 @@ class CublasLt {
   // the device: each call tries the one tried least so far, and from then on the fastest serves all
   // row counts of the same bucket (up to 8, 16, 32, ...). Called for a layer after the other, so
   // that the weights come from memory as they will; where they are more than the device's cache
-  // holds, one call tries all. For start-up. False, with nothing computed, when the library
-  // has no algorithm.
+  // holds, one call tries all. For start-up, and settle() before anything is captured. False,
+  // with nothing computed, when the library has no algorithm.
   bool tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
             cudaStream_t stream);
+  // Waits for the trials on their way.
+  void settle();
 
  private:
   struct Problem;

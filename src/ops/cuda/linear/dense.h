@@ -25,7 +25,9 @@ class DenseProducts {
   // nothing started, where the product and the gate are better done apart: many rows, odd shapes.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
   // Start-up: the same as product(), and measures how it is done fastest (see CublasLt::tune).
+  // settle(): what was measured counts from now on.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  void settle() { library_.settle(); }
   const StreamedProducts& streamed() const { return streamed_; }
 
  private:
