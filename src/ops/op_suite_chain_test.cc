@@ -3,6 +3,7 @@
 // so the bounds are those of single operations.
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "ops/op_suite.h"
 #include "tensor/device_memory.h"
@@ -19,6 +20,7 @@ struct ChainCase {
   Router router = {};  // experts 0: dense
   bool moe() const { return router.experts > 0; }
 };
+void PrintTo(const ChainCase& c, std::ostream* to) { *to << c.rows << " rows"; }
 
 // The backends of the suite, and devices that need not wait after each operation.
 std::vector<Backend> chain_backends() {
@@ -30,7 +32,9 @@ std::vector<Backend> chain_backends() {
   return all;
 }
 
-class OpChain : public testing::TestWithParam<Backend> {};
+using ChainParam = std::tuple<Backend, ChainCase>;
+
+class OpChain : public testing::TestWithParam<ChainParam> {};
 
 struct Weights {
   Norm first, second;
@@ -305,52 +309,58 @@ class Layer {
   Tensor seen_host_, residual_host_, seen_, residual_start_, residual_;
 };
 
+const ChainCase kChains[] = {
+    {1, 256, 256, 256},
+    {1, 512, 256, 1027, true},
+    {2, 256, 512, 768, false, Act::kGelu},
+    {3, 768, 256, 512},
+    {4, 256, 768, 2816, true},
+    {5, 256, 256, 512},
+    {1, 1024, 512, 5376},  // more weights than all shared memory of a device holds
+    {1, 200, 256, 256},
+    {1, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3}},
+    {1, 512, 256, 256, true, Act::kSilu, {.experts = 9, .top_k = 2, .bias = true, .always = 2}},
+    {1,
+     256,
+     256,
+     768,
+     false,
+     Act::kGelu,
+     {.experts = 66, .top_k = 5, .renorm = false, .always = 1}},
+    {2, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3, .always = 1}},
+    {1, 256, 256, 200, false, Act::kSilu, {.experts = 8, .top_k = 3}},
+};
+
+std::string name_of(const ChainCase& c) {
+  return fmt::format("rows{}_hidden{}_q{}_width{}_experts{}", c.rows, c.hidden, c.q_cols, c.width,
+                     c.router.experts);
+}
+
 TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
-  const auto ops = GetParam().make();
+  const auto& [backend, chain] = GetParam();
+  const auto ops = backend.make();
+  Layer layer(*ops, chain);
+  layer.work(true);
+  layer.expect_right();
+  const std::vector<std::byte> want = layer.results();
+  // Recorded or not, again and again, and where tensors take each other's place.
   uint64_t key = 0;
-  for (const ChainCase& c :
-       {ChainCase{1, 256, 256, 256}, ChainCase{1, 512, 256, 1027, true},
-        ChainCase{2, 256, 512, 768, false, Act::kGelu}, ChainCase{3, 768, 256, 512},
-        ChainCase{4, 256, 768, 2816, true}, ChainCase{5, 256, 256, 512},
-        // More weights than all shared memory of a device holds.
-        ChainCase{1, 1024, 512, 5376}, ChainCase{1, 200, 256, 256},
-        ChainCase{1, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3}},
-        ChainCase{1,
-                  512,
-                  256,
-                  256,
-                  true,
-                  Act::kSilu,
-                  {.experts = 9, .top_k = 2, .bias = true, .always = 2}},
-        ChainCase{1,
-                  256,
-                  256,
-                  768,
-                  false,
-                  Act::kGelu,
-                  {.experts = 66, .top_k = 5, .renorm = false, .always = 1}},
-        ChainCase{2, 256, 256, 256, false, Act::kSilu, {.experts = 8, .top_k = 3, .always = 1}},
-        ChainCase{1, 256, 256, 200, false, Act::kSilu, {.experts = 8, .top_k = 3}}}) {
-    SCOPED_TRACE(fmt::format("rows {} hidden {} q {} width {} bias {} experts {} always {}", c.rows,
-                             c.hidden, c.q_cols, c.width, c.bias, c.router.experts,
-                             c.router.always));
-    Layer layer(*ops, c);
-    layer.work(true);
-    layer.expect_right();
-    const std::vector<std::byte> want = layer.results();
-    // Recorded or not, again and again, and where tensors take each other's place.
-    for (bool apart : {true, false}) {
-      ++key;
-      for (int i = 0; i < 4; ++i) {
-        ops->replay(key, [&] { layer.work(apart); });
-        EXPECT_EQ(layer.results(), want) << (apart ? "apart " : "in place ") << i;
-      }
+  for (bool apart : {true, false}) {
+    ++key;
+    for (int i = 0; i < 4; ++i) {
+      ops->replay(key, [&] { layer.work(apart); });
+      EXPECT_EQ(layer.results(), want) << (apart ? "apart " : "in place ") << i;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, OpChain, testing::ValuesIn(chain_backends()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backends, OpChain,
+                         testing::Combine(testing::ValuesIn(chain_backends()),
+                                          testing::ValuesIn(kChains)),
+                         [](const auto& info) {
+                           return std::get<Backend>(info.param).name + "_" +
+                                  name_of(std::get<ChainCase>(info.param));
+                         });
 
 }  // namespace
 }  // namespace skiff::suite

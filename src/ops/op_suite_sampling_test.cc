@@ -176,14 +176,22 @@ void wide_case(Ops& ops, int vocab, int rows, const std::vector<double>& values)
 
 TEST_P(OpSuite, SampleOfWideRows) {
   for (int rows : {1, 6, 13, 40}) wide_case(*ops, 20011, rows, {});
+  wide_case(*ops, 40009, 20, {});
+}
+
+TEST_P(OpSuite, SampleOfManyRows) { wide_case(*ops, 151, 700, {}); }
+
+TEST_P(OpSuite, SampleOfWideRowsWithTies) {
   for (int rows : {6, 24}) {
     wide_case(*ops, 20011, rows, {1.25});                      // all alike
     wide_case(*ops, 20011, rows, {-3, 2});                     // two values
     wide_case(*ops, 20011, rows, {1, 1.0078125, 1.01171875});  // more than a list, in one bin
-    wide_case(*ops, 20011, rows, {-kInf, -kInf, -kInf, 3, -kInf, 0.5, -kInf, 2});  // few possible
   }
-  wide_case(*ops, 151, 700, {});
-  wide_case(*ops, 40009, 20, {});
+}
+
+TEST_P(OpSuite, SampleOfWideRowsWithFewPossible) {
+  for (int rows : {6, 24})
+    wide_case(*ops, 20011, rows, {-kInf, -kInf, -kInf, 3, -kInf, 0.5, -kInf, 2});
 }
 
 // Rows of equal logits: the cut falls among ties, and the lower ids stay.

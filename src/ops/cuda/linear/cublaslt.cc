@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "ops/cuda/check.h"
@@ -117,18 +116,8 @@ std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Probl
         result[0].workspaceSize <= kWorkspaceBytes)
       return choice = best.algo;
   }
-  cublasLtMatmulPreference_t limits = nullptr;
-  check_lt(cublasLtMatmulPreferenceCreate(&limits), "choosing");
-  const size_t room = kWorkspaceBytes;
-  check_lt(cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                &room, sizeof room),
-           "choosing");
-  int found = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
-                                     problem.out, limits, 1, result, &found);
-  cublasLtMatmulPreferenceDestroy(limits);
-  if (status == CUBLAS_STATUS_SUCCESS && found > 0) choice = result[0].algo;
+  const std::vector<cublasLtMatmulAlgo_t> proposed = propose(problem, 1);
+  if (!proposed.empty()) choice = proposed.front();
   return choice;
 }
 
@@ -148,22 +137,28 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
-std::vector<CublasLt::Trial> CublasLt::propose(const Problem& problem) {
+std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int most) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "tuning");
-  const size_t room = kWorkspaceBytes;
-  check_lt(cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                &room, sizeof room),
-           "tuning");
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
+  const auto limit = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+    check_lt(cublasLtMatmulPreferenceSetAttribute(limits, what, &value, sizeof value), "tuning");
+  };
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int found = 0;
-  cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
-                                 problem.out, limits, kCandidates, results.data(), &found);
+  limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  for (const uint32_t reductions :
+       {CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_MASK}) {
+    limit(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
+                                       problem.out, limits, most, results.data(), &found);
+    if (status == CUBLAS_STATUS_SUCCESS && found > 0) break;
+    found = 0;
+  }
   cublasLtMatmulPreferenceDestroy(limits);
-  std::vector<Trial> trials;
-  for (int i = 0; i < found; ++i)
-    trials.push_back({.algo = results[static_cast<size_t>(i)].algo, .ms = {}});
-  return trials;
+  std::vector<cublasLtMatmulAlgo_t> algos;
+  for (int i = 0; i < found; ++i) algos.push_back(results[static_cast<size_t>(i)].algo);
+  return algos;
 }
 
 void CublasLt::note_oldest() {
@@ -205,7 +200,10 @@ bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   const Problem problem(out, x, w);
   const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
   std::vector<Trial>& trials = trials_[key];
-  if (trials.empty()) trials = propose(problem);
+  if (trials.empty()) {
+    for (const cublasLtMatmulAlgo_t& algo : propose(problem, kCandidates))
+      trials.push_back({.algo = algo, .ms = {}});
+  }
   if (trials.empty()) return false;
   chosen_.clear();
   const auto by = [&](const Trial& t) {
