@@ -11,6 +11,8 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kCandidates = 8;
+// Steps of decodes have no more: there a cut inner dimension is worth 15 % (Qwen2.5-7B, 128 rows).
+constexpr int64_t kOneOrderRows = 256;
 constexpr int kEnough = 8;  // runs of each, or of those that are not far behind
 constexpr float kFarBehind = 1.15f;
 constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's second level has
@@ -116,7 +118,7 @@ std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Probl
         result[0].workspaceSize <= kWorkspaceBytes)
       return choice = best.algo;
   }
-  const std::vector<cublasLtMatmulAlgo_t> proposed = propose(problem, 1);
+  const std::vector<cublasLtMatmulAlgo_t> proposed = propose(problem, std::get<0>(key), 1);
   if (!proposed.empty()) choice = proposed.front();
   return choice;
 }
@@ -137,7 +139,8 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
-std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int most) {
+std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int64_t rows,
+                                                    int most) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "tuning");
   const auto limit = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
@@ -147,7 +150,8 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int 
   int found = 0;
   limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   for (const uint32_t reductions :
-       {CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_MASK}) {
+       {rows > kOneOrderRows ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_MASK,
+        CUBLASLT_REDUCTION_SCHEME_MASK}) {
     limit(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
@@ -201,7 +205,7 @@ bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
   std::vector<Trial>& trials = trials_[key];
   if (trials.empty()) {
-    for (const cublasLtMatmulAlgo_t& algo : propose(problem, kCandidates))
+    for (const cublasLtMatmulAlgo_t& algo : propose(problem, x.rows(), kCandidates))
       trials.push_back({.algo = algo, .ms = {}});
   }
   if (trials.empty()) return false;

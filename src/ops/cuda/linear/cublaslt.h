@@ -18,9 +18,10 @@ namespace skiff::cuda {
 // out[rows, out] = x[rows, in] * w[out, in]^T, bf16 times bf16 with f32 sums, out bf16 or f32.
 // Owns a library handle and the table of chosen algorithms. Driven by one thread.
 //
-// Algorithms that cut the inner dimension and add the parts up are taken only where the library has
-// no other: the rest add in one order, so that a row's result seldom depends on how many others
-// there are, though nothing promises it.
+// An algorithm may cut the inner dimension and add the parts up; with more than kOneOrderRows rows
+// such are taken only where the library has no other. The rest add in one order, so that what a
+// prompt's token comes to seldom depends on which others share its step, though nothing promises
+// it.
 class CublasLt {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
@@ -65,7 +66,7 @@ class CublasLt {
     Trial* trial;
     cudaEvent_t begin, end;
   };
-  std::vector<cublasLtMatmulAlgo_t> propose(const Problem& problem, int most);
+  std::vector<cublasLtMatmulAlgo_t> propose(const Problem& problem, int64_t rows, int most);
   static const Trial& fastest(const std::vector<Trial>& trials);
   bool try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,
                cudaStream_t stream);

@@ -12,8 +12,7 @@ constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 32;
 // needs them. With fewer than these this one would spill (2 % of a step, measured).
 constexpr int kThreadsWorth = 384;
 constexpr unsigned kAll = ~0u;  // lanes
-// Weight rows that a warp meets with one x; gated: two gates, two ups.
-constexpr int kGroup = kCopiers;
+constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
 constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
 constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4;
 // As much as leaves small kernels a corner to run in.

@@ -37,9 +37,10 @@ class Filler {
     for (Groups g(p); g.next();) {
       const __nv_bfloat16* from = mine + g.first() * in;
       const bool copies = lane_ < kGroup && row < g.count();
+      const int rows = g.count() * (gated ? 2 : 1);
       for (int u = 0; u < units; u += item_units) {
         const int row_bytes = min(item_units, units - u) * kUnit * 2;
-        const uint32_t to = ring_.open(kGroup * row_bytes, copies ? row_bytes : 0);
+        const uint32_t to = ring_.open(kGroup * row_bytes, rows * row_bytes);
         if (copies) ring_.copy(to + lane_ * row_bytes, from + u * kUnit, row_bytes);
         ring_.next();
       }

@@ -7,7 +7,6 @@
 namespace skiff::cuda {
 
 constexpr int kRingItems = 32;  // at most, at a time
-constexpr int kCopiers = 4;     // lanes
 
 struct RingBarriers {
   uint64_t full[kRingItems], empty[kRingItems];
@@ -56,9 +55,9 @@ class RingFiller {
         most_on_way_(most_on_way),
         item_bytes_(item_bytes) {}
 
-  // Waits for room. Returns where the next item begins; this lane copies `mine` bytes there with
-  // copy(), before next(). Only the first kCopiers lanes copy.
-  __device__ uint32_t open(int bytes, int mine) {
+  // Waits for room. Returns where the next item begins; copies go there with copy(), once all
+  // lanes have come back from here, until next().
+  __device__ uint32_t open(int bytes, int copied) {
     const uint32_t at = memory_ + place_.take(bytes);
     const int need = bytes + place_.skipped();
     while (free_ < need || items_ == kRingItems) {
@@ -75,9 +74,11 @@ class RingFiller {
     free_ -= need;
     on_way_ += need;
     ++items_;
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) item_bytes_[newest_.slot] = need;
-    if (lane < kCopiers) barrier_expect(full_ + 8 * newest_.slot, mine);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      item_bytes_[newest_.slot] = need;
+      barrier_expect(full_ + 8 * newest_.slot, copied);
+    }
     __syncwarp();
     return at;
   }

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreadsWorth, 1)
   __shared__ Shared shared;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRingItems; ++i) {
-      barrier_init(shared_address(&shared.ring.full[i]), kCopiers);
+      barrier_init(shared_address(&shared.ring.full[i]), 1);
       barrier_init(shared_address(&shared.ring.empty[i]), kWarps);
     }
     barrier_init_fence();
