@@ -3,11 +3,14 @@
 // positions, with softmaxes of their own that meet only at the end of a head. The query vectors of
 // a kv head are the 16 rows of a matrix product. Probabilities go into the second product as two
 // bf16 numbers, so that they lose nothing: the kernel waits for memory, not for the tensor cores.
+#include <cuda_bf16.h>
+
 #include <cmath>
 
 #include "ops/cuda/attention/attend_kernels.h"
-#include "ops/cuda/attention/hopper.cuh"
 #include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/hopper/copy.cuh"
+#include "ops/cuda/hopper/warp.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace skiff::cuda {

@@ -3,11 +3,14 @@
 // multiply, 64 rows each, taking turns at the tensor cores, so that one's softmax hides behind the
 // other's products, and within each the scores of the next tile are made while values of this one
 // are added. The schedule is that of Shah et al. 2024, "FlashAttention-3".
+#include <cuda_bf16.h>
+
 #include <algorithm>
 
 #include "ops/cuda/attention/attend_kernels.h"
-#include "ops/cuda/attention/hopper.cuh"
-#include "ops/cuda/attention/wgmma.cuh"
+#include "ops/cuda/hopper/copy.cuh"
+#include "ops/cuda/hopper/warp.cuh"
+#include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace skiff::cuda {
@@ -214,21 +217,21 @@ __device__ __forceinline__ void pack(uint32_t (&to)[n / 8][4], const float (&s)[
 // Descriptors count in units of 16 bytes.
 template <int kDim>
 __device__ __forceinline__ void multiply_keys(float (&s)[kKeys<kDim> / 2], uint64_t q, uint32_t k) {
-  const uint64_t keys = describe(k);
+  const uint64_t keys = wgmma_operand(k);
 #pragma unroll
   for (int i = 0; i < kDim / 16; ++i) {
-    multiply_rows<kKeys<kDim>>(s, q + i / 4 * kPrefillRows * 8 + i % 4 * 2,
-                               keys + i / 4 * kKeys<kDim> * 8 + i % 4 * 2, i > 0);
+    wgmma<kKeys<kDim>>(s, q + i / 4 * kPrefillRows * 8 + i % 4 * 2,
+                       keys + i / 4 * kKeys<kDim> * 8 + i % 4 * 2, i > 0);
   }
 }
 template <int kDim>
 __device__ __forceinline__ void multiply_values(float (&o)[kDim / 2],
                                                 const uint32_t (&weights)[kKeys<kDim> / 16][4],
                                                 uint32_t v) {
-  const uint64_t values = describe(v, kKeys<kDim> * 128);
+  const uint64_t values = wgmma_operand(v, kKeys<kDim> * 128);
 #pragma unroll
   for (int i = 0; i < kKeys<kDim> / 16; ++i) {
-    multiply_columns<kDim>(o, weights[i], values + i * 128);
+    wgmma_columns<kDim>(o, weights[i], values + i * 128);
   }
 }
 
@@ -273,7 +276,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
         work.tile.kv_len - work.tile.rows + min(i / p.args.group, work.tile.rows - 1);
   }
   load_queries<kDim>(p, work, group, shared.q);
-  const uint64_t q = describe(shared_address(shared.q) + group * kRowsOfGroup * 128);
+  const uint64_t q = wgmma_operand(shared_address(shared.q) + group * kRowsOfGroup * 128);
   // Whether some row does not see all of a tile.
   const int all_see = work.tile.kv_len - work.tile.rows;
   const auto edge = [&](int tile) {
@@ -289,11 +292,11 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
 
   named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
   barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
-  products_begin();
+  wgmma_fence();
   multiply_keys<kDim>(s, q, shared_address(shared.k[keys.stage]));
-  products_commit();
+  wgmma_commit();
   named_arrive(kTurnBarrier + other, kThreads - kGroupThreads);
-  products_wait<0>();
+  wgmma_wait<0>();
   settle(s);
   if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
   keys.advance();
@@ -310,14 +313,14 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
   }
   for (int tile = work.end - 2; tile >= work.first; --tile) {
     named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
-    products_begin();
+    wgmma_fence();
     multiply_keys<kDim>(s, q, shared_address(shared.k[keys.stage]));
-    products_commit();
+    wgmma_commit();
     barrier_wait(shared_address(&shared.v_full[values.stage]), values.phase);
     multiply_values<kDim>(o, weights, shared_address(shared.v[values.stage]));
-    products_commit();
+    wgmma_commit();
     named_arrive(kTurnBarrier + other, kThreads - kGroupThreads);
-    products_wait<1>();
+    wgmma_wait<1>();
     settle(s);
     if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
     keys.advance();
@@ -326,7 +329,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     if (tile > work.first) {
       barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
     }
-    products_wait<0>();
+    wgmma_wait<0>();
     settle(o);
     settle(weights);
     if (thread == 0) barrier_arrive(shared_address(&shared.v_empty[values.stage]));
@@ -336,10 +339,10 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     for (int i = 0; i < kDim / 2; ++i) o[i] *= softmax.keep[i / 2 % 2];
   }
   barrier_wait(shared_address(&shared.v_full[values.stage]), values.phase);
-  products_begin();
+  wgmma_fence();
   multiply_values<kDim>(o, weights, shared_address(shared.v[values.stage]));
-  products_commit();
-  products_wait<0>();
+  wgmma_commit();
+  wgmma_wait<0>();
   settle(o);
   if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);  // the turn left over
   write_rows<kDim>(p, work, group, shared.q, o, softmax);

@@ -7,10 +7,10 @@
 #pragma once
 #include <cuda_bf16.h>
 
+#include "ops/cuda/hopper/copy.cuh"
+#include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/activation.cuh"
-#include "ops/cuda/linear/tma.cuh"
-#include "ops/cuda/linear/wgmma.cuh"
 #include "ops/cuda/moe/jobs.h"
 
 namespace skiff::cuda {
@@ -288,7 +288,7 @@ struct Stream {
 #pragma unroll
     for (int part = 0; part < N / kRows; ++part) {
       if (part * kRows >= job.rows) break;
-      sync_some(1 + group, 128);
+      named_sync(1 + group, 128);
 #pragma unroll
       for (int jj = 0; jj < kRows / 8; ++jj) {
         const int j = part * (kRows / 8) + jj;
@@ -303,7 +303,7 @@ struct Stream {
           }
         }
       }
-      sync_some(1 + group, 128);
+      named_sync(1 + group, 128);
 #pragma unroll
       for (int p = thread; p < kRows * kPieces; p += 128) {
         const int n = part * kRows + p / kPieces, feature = f0 + p % kPieces * kPiece;
@@ -336,14 +336,14 @@ struct Stream {
       }
     }
     __threadfence();
-    sync_some(3, kConsumers);
+    named_sync(3, kConsumers);
     __shared__ unsigned arrived;
     const unsigned others = s.last_block - s.first_block;
     if (threadIdx.x == 0) {
       arrived = atomicAdd(a.counters + s.first_block, 1u);
       if (arrived == others) a.counters[s.first_block] = 0;
     }
-    sync_some(3, kConsumers);
+    named_sync(3, kConsumers);
     if (arrived != others) return;
     __threadfence();
     for (int i = threadIdx.x; i < job.rows * (kFeatures / 4); i += kConsumers)
@@ -402,7 +402,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
       barrier_init(full + 8 * i, 1);
       barrier_init(empty + 8 * i, kConsumers / 128);
     }
-    barrier_init_fence();
+    barrier_init_done();
+    fence_async();
   }
   __syncthreads();
   S stream = {

@@ -73,7 +73,7 @@ class Reader {
  private:
   static constexpr int kGroupsAtOnce = kBatchValues / kGroup;
 
-  __device__ void sync() { sync_some(1, kReaders); }
+  __device__ void sync() { named_sync(1, kReaders); }
 
   // Norm weights lie in memory that nobody has read for long, and all blocks want them at once.
   __device__ void fetch_norms() {

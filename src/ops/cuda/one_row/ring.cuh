@@ -2,7 +2,7 @@
 // the warps that read them give their place back. Items have different sizes; both sides know them
 // and so agree on where each one lies. PTX ISA, "mbarrier" and "cp.async.bulk".
 #pragma once
-#include "ops/cuda/linear/tma.cuh"
+#include "ops/cuda/hopper/copy.cuh"
 
 namespace skiff::cuda {
 

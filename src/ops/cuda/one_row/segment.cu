@@ -20,7 +20,8 @@ __global__ void __launch_bounds__(kThreadsWorth, 1)
       barrier_init(shared_address(&shared.ring.full[i]), 1);
       barrier_init(shared_address(&shared.ring.empty[i]), kWarps);
     }
-    barrier_init_fence();
+    barrier_init_done();
+    fence_async();
   }
   const auto* from = reinterpret_cast<const uint4*>(&s);
   const int words = static_cast<int>(offsetof(Segment, step) + s.steps * sizeof(SegmentStep)) / 16;

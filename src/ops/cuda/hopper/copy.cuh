@@ -1,0 +1,45 @@
+// ops/cuda/hopper/copy.cuh -- the engine that copies boxes of tensors to shared memory and counts
+// their bytes at a barrier (barrier_expect). PTX ISA, "cp.async.bulk.tensor".
+#pragma once
+#include <cuda.h>
+
+#include "ops/cuda/hopper/barrier.cuh"
+
+namespace skiff::cuda {
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
+}
+// The box of a paged cache at (dim, head, position in page, page) comes to shared memory.
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, uint32_t barrier,
+                                         int dim, int head, int position, int page) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(dim), "r"(head), "r"(position),
+      "r"(page)
+      : "memory");
+}
+
+// What to do with a line of the L2 once it has been read.
+enum class Keep : uint64_t { kFirstToGo = 0x12f0000000000000, kNormal = 0x1000000000000000 };
+
+__device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap& map, uint32_t barrier,
+                                          int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap& map, uint32_t barrier,
+                                          int x, int y, int z, int u, int v, Keep keep) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v), "r"(barrier),
+      "l"(static_cast<uint64_t>(keep))
+      : "memory");
+}
+
+}  // namespace skiff::cuda
