@@ -13,7 +13,8 @@ namespace {
 constexpr int kCandidates = 8;
 // Steps of decodes have no more: there a cut inner dimension is worth 15 % (Qwen2.5-7B, 128 rows).
 constexpr int64_t kOneOrderRows = 256;
-constexpr int kEnough = 8;  // runs of each, or of those that are not far behind
+constexpr int kEnough = 8;  // runs that the others are ahead before one far behind has its turn
+constexpr int kFew = 4;     // runs of each where one call tries all
 constexpr float kFarBehind = 1.15f;
 constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's second level has
 
@@ -177,6 +178,7 @@ void CublasLt::note_oldest() {
 
 void CublasLt::settle() {
   while (!pending_.empty()) note_oldest();
+  chosen_.clear();
 }
 
 bool CublasLt::try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,
@@ -214,7 +216,7 @@ bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
     return run(problem, t.algo, out, x, w, workspace, stream);
   };
   const int64_t bytes_read = w.elements() * static_cast<int64_t>(bytes(w.dtype));
-  const auto waiting = [](const Trial& t) { return t.runs < 4; };
+  const auto waiting = [](const Trial& t) { return t.runs < kFew; };
   bool ran = false;
   do {
     ran |= try_one(trials, by, stream);
