@@ -12,7 +12,8 @@ Value map_attribute(Interpreter& in, const Value& input, const Args& args) {
   for (const Value& item : iterate(in.budget(), input)) {
     Value value = attribute_path(in, item, bound.need(0));
     const bool replace = value.is_undefined() && bound[1] && !bound[1]->is_none();
-    out.push_back(replace ? *bound[1] : std::move(value));
+    if (replace) value = *bound[1];
+    out.push_back(std::move(value));
   }
   return generator(in, std::move(out));
 }
