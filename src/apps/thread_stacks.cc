@@ -28,7 +28,7 @@ struct Page {
   sem_t written;
   std::atomic<int> asked{0};  // a thread's id; 0: nobody, and a late answer is none
   void* frames[kMostFrames];
-  int count = 0;
+  std::atomic<int> count{0};  // written after the frames, read before them
   Page() { sem_init(&written, 0, 0); }
 };
 

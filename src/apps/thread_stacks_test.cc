@@ -18,7 +18,15 @@ const ThreadStack* find(const std::vector<ThreadStack>& stacks, const std::strin
   return nullptr;
 }
 
+// The thread sanitizer keeps signals back from threads that sleep.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kSleepersAnswer = false;
+#else
+constexpr bool kSleepersAnswer = true;
+#endif
+
 TEST(ThreadStacks, EveryThreadIsThereWherever) {
+  if (!kSleepersAnswer) GTEST_SKIP() << "signals do not come at once under this sanitizer";
   std::atomic<bool> over{false};
   std::thread sleeper([&] {
     pthread_setname_np(pthread_self(), "sleeper");
@@ -62,6 +70,7 @@ TEST(ThreadStacks, EveryThreadIsThereWherever) {
 
 // A late answer of one thread must not be taken for another's.
 TEST(ThreadStacks, ManyTimesOver) {
+  if (!kSleepersAnswer) GTEST_SKIP() << "signals do not come at once under this sanitizer";
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
