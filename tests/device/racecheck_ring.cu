@@ -3,34 +3,20 @@
 // reports each copy into a place that was given back as a race with the reads before (CUDA 13.0,
 // H200), as it does of ops/cuda/one_row: reads of a whole warp, __syncwarp(), and one lane's
 // arrival at the barrier are not put together.
-//   nvcc -arch=sm_90a -std=c++20 -O2 racecheck_ring.cu -o ring
+//   nvcc -arch=sm_90a -std=c++20 -O2 -I ../../src racecheck_ring.cu -o ring
 //   compute-sanitizer --tool racecheck ./ring
 #include <cstdint>
 #include <cstdio>
 #include <vector>
 
+#include "ops/cuda/hopper/barrier.cuh"
+
 constexpr int kFloats = 1024, kBytes = kFloats * 4, kReaders = 64;
 
-__device__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-__device__ void init(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-__device__ void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ void wait(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{.reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
+using namespace skiff::cuda;
+
 __device__ void copy(uint32_t to, const float* from, uint32_t barrier) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(kBytes)
-               : "memory");
+  barrier_expect(barrier, kBytes);
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(to),
@@ -44,25 +30,25 @@ __global__ void ring(const float* in, float* sums, int items) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     for (int i = 0; i < 2; ++i) {
-      init(shared_address(&full[i]), 1);
-      init(shared_address(&empty[i]), kReaders / 32);
+      barrier_init(shared_address(&full[i]), 1);
+      barrier_init(shared_address(&empty[i]), kReaders / 32);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barrier_init_done();
   }
   __syncthreads();
   if (thread >= kReaders) {
     for (int i = 0; i < items && thread == kReaders; ++i) {
-      if (i >= 2) wait(shared_address(&empty[i % 2]), (i / 2 - 1) % 2);
+      if (i >= 2) barrier_wait(shared_address(&empty[i % 2]), (i / 2 - 1) % 2);
       copy(shared_address(place[i % 2]), in + i * kFloats, shared_address(&full[i % 2]));
     }
     return;
   }
   float sum = 0;
   for (int i = 0; i < items; ++i) {
-    wait(shared_address(&full[i % 2]), i / 2 % 2);
+    barrier_wait(shared_address(&full[i % 2]), i / 2 % 2);
     for (int k = thread; k < kFloats; k += kReaders) sum += place[i % 2][k];
     __syncwarp();
-    if (thread % 32 == 0) arrive(shared_address(&empty[i % 2]));
+    if (thread % 32 == 0) barrier_arrive(shared_address(&empty[i % 2]));
   }
   sums[thread] = sum;
 }
