@@ -1,8 +1,8 @@
 // What compute-sanitizer's racecheck says of the smallest ring of bulk copies: one thread copies
 // items of 4 KB into two places in turns, two warps add them up and give the places back. It
 // reports each copy into a place that was given back as a race with the reads before (CUDA 13.0,
-// H200), as it does of ops/cuda/one_row: reads of a whole warp, __syncwarp(), and one lane's
-// arrival at the barrier are not put together.
+// H200), as it does of ops/cuda/one_row. It seems not to put together a warp's reads and, after
+// __syncwarp(), the arrival of one of its lanes; not shown: the same with an arrival of each lane.
 //   nvcc -arch=sm_90a -std=c++20 -O2 -I ../../src racecheck_ring.cu -o ring
 //   compute-sanitizer --tool racecheck ./ring
 #include <cstdint>
