@@ -168,8 +168,8 @@ Device device_of(const EngineConfig& config) {
 
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, const ModelSpec& spec) {
   const Device device = device_of(config);
-  // One kernel between two attentions wins where it only multiplies: with experts in it, 6 % more
-  // time was measured (docs/performance_cuda_products.md).
+  // Around experts one kernel wins nothing: 1 % more time was measured
+  // (docs/performance_cuda_products.md).
   const bool dense = std::ranges::all_of(
       spec.layers, [](const Layer& layer) { return std::holds_alternative<Dense>(layer.ffn); });
   if (device.kind == Device::kCuda)

@@ -91,7 +91,6 @@ TEST(Jinja, ErrorsNameTheLine) {
   EXPECT_EQ(rendered("x\n{{ 'a }}"), "ERROR line 2: a string is not closed with '");
 }
 
-// Each would run or grow without end, or overflow the stack.
 // Seconds of processor time, which the thread sanitizer multiplies.
 #ifdef __SANITIZE_THREAD__
 constexpr int kPatience = 50;
@@ -99,6 +98,7 @@ constexpr int kPatience = 50;
 constexpr int kPatience = 5;
 #endif
 
+// Each would run or grow without end, or overflow the stack.
 TEST(Jinja, HostileTemplatesEnd) {
   const std::string deep_list =
       "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}"

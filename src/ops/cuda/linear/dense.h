@@ -8,7 +8,7 @@ namespace skiff::cuda {
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, w plain
 // and contiguous; out f32 or the dtype of x. Rows of x and out may be strided. Allocates nothing
-// and waits for nothing outside tune(), so steps can be captured. Driven by one thread.
+// and waits for nothing outside tune() and settle(), so steps can be captured. Driven by one thread.
 class DenseProducts {
  public:
   // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight

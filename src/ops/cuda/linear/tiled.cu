@@ -100,7 +100,7 @@ void start(const Product& p, DType x, DType out, int row_tiles, cudaStream_t str
   }
 }
 
-Product wgmma_operand(Tensor out, Tensor x, Tensor w) {
+Product describe(Tensor out, Tensor x, Tensor w) {
   SKIFF_CHECK(x.dtype == w.dtype, "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
@@ -118,14 +118,14 @@ Product wgmma_operand(Tensor out, Tensor x, Tensor w) {
 
 void tiled_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
   if (out.rows() == 0) return;
-  Product p = wgmma_operand(out, x, w);
+  Product p = describe(out, x, w);
   p.bias = bias ? bias.as<float>() : nullptr;
   start(p, x.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
 }
 
 void tiled_product(Tensor out, Tensor x, Tensor w, const JobList& jobs, cudaStream_t stream) {
   if (out.rows() == 0) return;
-  Product p = wgmma_operand(out, x, w);
+  Product p = describe(out, x, w);
   p.jobs = jobs;
   start(p, x.dtype, out.dtype, jobs.capacity, stream);
 }

@@ -1,11 +1,11 @@
 // ops/cuda/one_row/segment.h -- what lies between one layer's attention and the next, for one row,
 // as one kernel: products and norms ("steps").
 //
-// With one row a step is reading weights, and each kernel of its own lets the memory rest
-// while the last block of the one before ends. Here a block on each multiprocessor knows which
-// weight rows it will read in every step, and one of its threads fetches them in that order into a
-// ring in shared memory, as far ahead as the ring holds: past the end of a step, and before the
-// kernel's predecessor has ended. The other threads multiply (tensor cores, f32 sums), and between
+// With one row a step is reading weights, and each kernel of its own lets the memory rest while the
+// last block of the one before ends. Here a block on each multiprocessor knows which weight rows it
+// will read in every step, and one of its warps fetches them in that order into a ring in shared
+// memory, as far ahead as the ring holds: past the end of a step, and before the kernel's
+// predecessor has ended. The other warps multiply (tensor cores, f32 sums), and between
 // steps the blocks hand their outputs over through the second-level cache: a counter that all
 // blocks count up, and wait for.
 //
