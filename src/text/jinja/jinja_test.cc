@@ -91,6 +91,20 @@ TEST(Jinja, ErrorsNameTheLine) {
   EXPECT_EQ(rendered("x\n{{ 'a }}"), "ERROR line 2: a string is not closed with '");
 }
 
+// JSON has integers that only an unsigned number holds.
+TEST(Jinja, IntegersAboveTheSignedOnes) {
+  const OrderedJson n = OrderedJson::parse(R"({"u": 18446744073709551615, "h": 9223372036854775808,
+                                              "m": 9223372036854775807})");
+  const std::string refused = "ERROR line 1: an integer does not fit into 64 bits";
+  EXPECT_EQ(rendered("{{ u }} {{ +u }} {{ u | abs }} {{ u | int }} {{ u | round | int }}", n),
+            "18446744073709551615 18446744073709551615 18446744073709551615 18446744073709551615 "
+            "18446744073709551615");
+  EXPECT_EQ(rendered("{{ -h }} {{ -m }}", n), "-9223372036854775808 -9223372036854775807");
+  EXPECT_EQ(rendered("{{ -u }}", n), refused);
+  EXPECT_EQ(rendered("{{ u + 1 }}", n), refused);
+  EXPECT_EQ(rendered("{{ m | round(-19) }}", n), refused);
+}
+
 // Seconds of processor time, which the thread sanitizer multiplies.
 #ifdef __SANITIZE_THREAD__
 constexpr int kPatience = 50;

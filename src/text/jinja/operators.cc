@@ -182,8 +182,13 @@ Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value
 }
 
 Value negated(const Value& value) {
+  if (const double* d = value.as_float()) return -*d;
+  if (const uint64_t* u = value.as_wide()) {
+    if (*u > uint64_t{1} << 63) overflow();
+    return INT64_MIN;
+  }
   int64_t i;
-  if (!is_integral(value, &i)) return -*value.as_float();
+  if (!is_integral(value, &i)) fail("bad operand type for unary -: '{}'", type_name(value));
   if (i == INT64_MIN) overflow();
   return -i;
 }

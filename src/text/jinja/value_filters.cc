@@ -80,6 +80,7 @@ Value to_int(Interpreter&, const Value& input, Args args) {
   int64_t i;
   if (input.is_undefined()) fail("{}", input.undefined_reason());
   if (is_integral(input, &i)) return i;
+  if (input.as_wide()) return input;
   if (const double* d = input.as_float()) value = truncated(*d);
   if (const std::string* text = input.as_text()) {
     value = parse_int(*text, static_cast<int>(base));
@@ -104,7 +105,7 @@ Value absolute(Interpreter&, const Value& input, Args) {
   int64_t i;
   if (!is_number(input, &d)) fail("bad operand type for abs(): '{}'", type_name(input));
   if (is_integral(input, &i)) return i < 0 ? negated(input) : Value(i);
-  return std::abs(d);
+  return input.as_wide() ? input : Value(std::abs(d));
 }
 
 Value rounded(Interpreter&, const Value& input, Args args) {
@@ -121,11 +122,12 @@ Value rounded(Interpreter&, const Value& input, Args args) {
   if (how == "floor") return std::floor(d * scale) / scale;
   int64_t i;
   if (is_integral(input, &i) && precision >= 0) return i;
+  if (input.as_wide() && precision >= 0) return input;
   if (std::isnan(d) || std::isinf(d)) return d;
   // Decimal digits of the exact value, ties to even: what Python's round() gives.
   if (precision >= 0) return std::strtod(fmt::format("{:.{}f}", d, precision).c_str(), nullptr);
   const double result = std::nearbyint(d * scale) / scale;
-  return is_integral(input, &i) ? Value(static_cast<int64_t>(result)) : Value(result);
+  return is_integral(input, &i) ? Value(truncated(result).value()) : Value(result);
 }
 
 // As Hugging Face defines it: keys in order, nothing escaped that JSON does not need escaped.
