@@ -1,11 +1,7 @@
 #include "base/json.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "base/json_builder.h"
+#include "base/regular_file.h"
 
 namespace skiff {
 namespace {
@@ -42,18 +38,7 @@ Result<OrderedJson> parse_ordered_json(std::string_view text, const JsonLimits& 
 }
 
 Json read_json_file(const std::string& path, const JsonLimits& limits) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_load("{}: {}", path, std::strerror(errno));
-  in.seekg(0, std::ios::end);
-  const auto size = in.tellg();
-  if (size < 0) fail_load("{}: not a readable file", path);
-  if (static_cast<size_t>(size) > limits.max_bytes)
-    fail_load("{}: {} bytes, larger than the limit of {}", path, static_cast<size_t>(size),
-              limits.max_bytes);
-  in.seekg(0);
-  std::string text(static_cast<size_t>(size), '\0');
-  in.read(text.data(), size);
-  auto parsed = parse_json(text, limits);
+  auto parsed = parse_json(read_regular_file(path, limits.max_bytes), limits);
   if (!parsed) fail_load("{}: {}", path, parsed.error().what);
   return std::move(*parsed);
 }

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+
+#include "base/regular_file.h"
 
 namespace skiff {
 namespace {
@@ -18,16 +19,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, unused);
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_load("{}: cannot be read", path.string());
-  std::string text(kMaxFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxFile)
-    fail_load("{}: a template of more than {} bytes", path.string(), kMaxFile);
-  return text;
-}
+std::string read_text(const fs::path& path) { return read_regular_file(path.string(), kMaxFile); }
 
 // A text, or a list of {"name", "template"}.
 std::vector<NamedTemplate> from_json(const Json& value, const std::string& where) {

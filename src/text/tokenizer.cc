@@ -1,9 +1,9 @@
 #include "text/tokenizer.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "base/load_error.h"
+#include "base/regular_file.h"
 #include "text/rank_file.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tiktoken_tokenizer.h"
@@ -12,20 +12,7 @@
 namespace skiff {
 namespace {
 
-constexpr uintmax_t kMaxFile = 64u << 20;
-
-std::string read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail_load("{}: {}", path.string(), error.message());
-  if (size > kMaxFile)
-    fail_load("{}: {} bytes, larger than the limit of {}", path.string(), size, kMaxFile);
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes(size, '\0');
-  if (!in.read(bytes.data(), static_cast<std::streamsize>(size)))
-    fail_load("{}: cannot be read", path.string());
-  return bytes;
-}
+constexpr size_t kMaxFile = 64u << 20;  // bytes
 
 namespace fs = std::filesystem;
 
@@ -49,7 +36,7 @@ fs::path rank_file_in(const fs::path& dir) {
 
 // Formats are told apart by their bytes: JSON, lines of base64, or a protocol buffer.
 Result<std::unique_ptr<Tokenizer>> load_file(const fs::path& path, const TokenizerConfig& config) {
-  const std::string bytes = read_file(path), where = path.string();
+  const std::string bytes = read_regular_file(path.string(), kMaxFile), where = path.string();
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   if (path.extension() == ".json" || (first != bytes.npos && bytes[first] == '{'))
     return parse_tokenizer_json(bytes, config, where);

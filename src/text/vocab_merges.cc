@@ -1,7 +1,8 @@
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <string>
 
+#include "base/regular_file.h"
 #include "text/tokenizer_json.h"
 
 namespace skiff {
@@ -10,10 +11,11 @@ namespace {
 constexpr const char* kQwen2Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr size_t kMaxMerges = 64u << 20;  // bytes
+
 // One "left right" per line below an optional line "#version: ...".
 Json read_merges(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_load("{}: cannot be read", path);
+  std::istringstream in(read_regular_file(path, kMaxMerges));
   Json merges = Json::array();
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();

@@ -1,8 +1,6 @@
 #include "weights/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,33 +8,15 @@
 #include <utility>
 
 #include "base/load_error.h"
+#include "base/regular_file.h"
 
 namespace skiff {
-namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail_load("{}: {}", path, std::strerror(errno));
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
 
 MappedFile::MappedFile(const std::string& path) {
-  const Descriptor fd(path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) fail_load("{}: {}", path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) fail_load("{}: not a regular file", path);
-  size_ = static_cast<size_t>(info.st_size);
+  const RegularFile file(path);
+  size_ = file.size();
   if (size_ == 0) return;
-  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (p == MAP_FAILED) fail_load("{}: cannot map {} bytes: {}", path, size_, std::strerror(errno));
   data_ = static_cast<std::byte*>(p);
 }
