@@ -33,10 +33,10 @@ class Admission {
   }
   bool is_full() const { return !has_room(1); }
 
-  // Of a request: it has come, it has ended (however).
+  // A request has come; it has ended, for whatever reason.
   void opened(Time now);
   void closed(Time now);
-  // Of a sequence: it waits, it got its place, or it was given up while it waited.
+  // A sequence waits; it got its place; it was given up while it waited.
   void waits(Time now, int64_t tokens);
   void admitted(Time now, int64_t tokens);
   void gave_up(Time now, int64_t tokens);

@@ -452,13 +452,17 @@ std::optional<Overload> EngineService::overloaded(std::span<const Prepared> requ
     tokens += int64_t{request.n} * static_cast<int64_t>(request.prompt.size());
   std::lock_guard lock(impl_->mutex);
   Admission& admission = impl_->admission;
-  if (admission.has_room(tokens)) return std::nullopt;
+  if (admission.has_room(std::max<int64_t>(tokens, 1))) return std::nullopt;
   impl_->metrics.refused(Refusal::kWaitingTokens);
-  return Overload{
-      .why = fmt::format("Too many requests wait: they have {} prompt tokens; with the {} of this "
-                         "one that is more than the bound of {}",
-                         admission.waiting_tokens(), tokens, admission.limits().waiting_tokens),
-      .retry_seconds = admission.retry_seconds(Clock::now())};
+  const auto waiting =
+      fmt::format("Too many requests wait: they have {} prompt tokens", admission.waiting_tokens());
+  const int64_t bound = admission.limits().waiting_tokens;
+  return Overload{.why = requests.empty()
+                             ? fmt::format("{}, not below the bound of {}", waiting, bound)
+                             : fmt::format("{}; with the {} of this one that is more than the "
+                                           "bound of {}",
+                                           waiting, tokens, bound),
+                  .retry_seconds = admission.retry_seconds(Clock::now())};
 }
 
 bool EngineService::queue_full() const {

@@ -70,9 +70,6 @@ struct Front : std::enable_shared_from_this<Front> {
   Gate gate;
   const int64_t started;  // Unix seconds
 
-  // No generation would be let in: a refusal is all that there is to do, and quickly done.
-  bool is_full() const { return gate.full() || service.queue_full(); }
-
   bool knows_model(const std::string& name) const {
     if (name.empty() || name == "default") return true;
     for (const std::string& known : config.model_names)

@@ -22,6 +22,10 @@ constexpr size_t kMaxAhead = 64u << 10;
 // connection and lose the answer, so this much is read and dropped first.
 constexpr size_t kMaxDiscard = 64u << 20;
 constexpr double kLingerSeconds = 3;
+// How often a connection looks, while its reply is under way, for what no read can tell it.
+constexpr double kLookSeconds = 1;
+// What a request of a method without content may bring all the same.
+constexpr size_t kMaxIdleBody = 4u << 10;
 
 // What the handler holds; the last one to go answers if nobody did.
 class ReplyHandle : public HttpReply {
@@ -37,6 +41,21 @@ class ReplyHandle : public HttpReply {
  private:
   const std::shared_ptr<HttpExchange> exchange_;
 };
+
+// On any thread of ours; whatever is thrown ends this one request.
+void answer(const HttpHooks& hooks, const std::shared_ptr<HttpExchange>& exchange) noexcept try {
+  auto request = exchange->unpark();
+  if (!request) return;  // the client left while the request waited for a worker
+  const auto reply = std::make_shared<ReplyHandle>(exchange);
+  try {
+    hooks.handler(std::move(*request), reply);
+  } catch (const std::exception& e) {
+    spdlog::error("a request handler threw: {}", escaped(e.what()));
+    reply->send(hooks.failure(500, "internal error"));
+  }
+} catch (...) {
+  exchange->give_up();
+}
 
 std::string_view view(const boost::beast::flat_buffer& buffer) {
   return {static_cast<const char*>(buffer.data().data()), buffer.size()};
@@ -55,11 +74,36 @@ std::string sane_request_id(std::string_view given) {
   return fmt::format("{:016x}{:016x}", random(), random());
 }
 
+// What Asio calls: on the strand, with this connection alive. Where memory runs out, or a hook
+// throws, only this connection ends.
+template <class Work>
+auto HttpConnection::guarded(Work work) {
+  return [self = shared_from_this(), work = std::move(work)](auto... arguments) mutable {
+    try {
+      work(arguments...);
+    } catch (const std::exception& e) {
+      self->broken(e.what());
+    }
+  };
+}
+
+void HttpConnection::broken(const char* why) noexcept {
+  try {
+    spdlog::error("a connection was closed: {}", escaped(why));
+  } catch (...) {  // the log wants memory as well
+  }
+  try {
+    shut();
+  } catch (...) {  // what comes first in shut() does not throw
+  }
+}
+
 HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket,
-                               std::string client)
+                               std::string client, HttpPlace place)
     : core_(std::move(core)),
       stream_(std::move(socket), core_->tls_now().get()),
       client_(std::move(client)),
+      place_(place),
       deadline_(stream_.executor()),
       write_deadline_(stream_.executor()),
       fresh_(kReadSize),
@@ -67,47 +111,52 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket sock
       head_began_(Clock::now()) {}
 
 HttpConnection::~HttpConnection() {
-  core_->body_bytes -= counted_;
-  std::lock_guard lock(core_->mutex);
-  core_->connections.erase(this);
+  set_open(false);
+  core_->places.leave(this);
 }
 
 void HttpConnection::start() {
-  net::dispatch(executor(), [self = shared_from_this()] {
-    ErrorCode ignored;
-    self->stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
-    if (self->stream_.secure())
-      self->handshake();
-    else
-      self->next_request();
-  });
-}
-
-// A handshake costs more than an excuse is worth.
-void HttpConnection::refuse(int status, const std::string& why) {
-  net::dispatch(executor(), [self = shared_from_this(), status, why] {
-    if (self->stream_.secure()) return self->shut();
-    self->fail(status, why);
-  });
+  net::dispatch(executor(), guarded([this] {
+                  ErrorCode ignored;
+                  stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
+                  if (stream_.secure())
+                    handshake();
+                  else
+                    next_request();
+                }));
 }
 
 void HttpConnection::close() {
-  net::post(executor(), [self = shared_from_this()] { self->shut(); });
+  net::post(executor(), guarded([this] { shut(); }));
+}
+
+void HttpConnection::wake() {
+  net::post(executor(), guarded([this] { flush(); }));
+}
+
+void HttpConnection::refuse_upload() {
+  net::post(executor(), guarded([this] {
+              if (state_ == State::kBody) fail(503, "the server is shutting down");
+            }));
+}
+
+void HttpConnection::set_open(bool open) {
+  if (std::exchange(open_, open) != open) core_->open_requests += open ? 1 : -1;
 }
 
 void HttpConnection::handshake() {
   state_ = State::kHandshake;
   arm(core_->config.header_seconds);
-  stream_.handshake([self = shared_from_this()](ErrorCode error) {
-    if (self->state_ == State::kClosed) return;
-    if (error) return self->shut();
-    self->next_request();
-  });
+  stream_.handshake(guarded([this](ErrorCode error) {
+    if (state_ == State::kClosed) return;
+    if (error) return shut();
+    next_request();
+  }));
 }
 
 // Bytes that came early are looked at before the socket is.
 void HttpConnection::next_request() {
-  core_->body_bytes -= std::exchange(counted_, 0);
+  core_->places.rest(this);
   head_.emplace(core_->config.max_header, core_->config.max_fields);
   request_ = {};
   record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
@@ -120,9 +169,8 @@ void HttpConnection::next_request() {
 void HttpConnection::read() {
   if (reading_ || state_ == State::kClosed) return;
   reading_ = true;
-  stream_.read_some(
-      net::buffer(fresh_),
-      [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_read(error, bytes); });
+  stream_.read_some(net::buffer(fresh_),
+                    guarded([this](ErrorCode error, size_t bytes) { on_read(error, bytes); }));
 }
 
 // The client's end of file while a reply is under way means that nobody waits for it any more.
@@ -165,8 +213,17 @@ bool HttpConnection::take_head() {
   }
   if (head_->size() == 0) return true;
   in_.consume(head_->size());
-  if (name_request()) return judge_head();
-  fail(400, "the path of the request is not valid");
+  const bool named = name_request();
+  if (!core_->places.work(this)) {
+    shut();
+    return false;
+  }
+  if (!named)
+    fail(400, "the path of the request is not valid");
+  else if (place_ == HttpPlace::kProbe && lane() != HttpLane::kIo)
+    fail(503, "every connection that the server may have is in use");
+  else
+    return judge_head();
   return false;
 }
 
@@ -189,27 +246,36 @@ bool HttpConnection::judge_head() {
     fail(refused->status, refused->why);
     return false;
   }
-  body_.emplace(request_, core_->config.max_body);
+  body_.emplace(request_, body_limit());
   if (body_->done()) return true;
-  if (body_->refusal().status == 0 && core_->hooks.early)
+  set_open(true);
+  if (core_->hooks.early)
     if (auto refused = core_->hooks.early(request_)) {
       fail(std::move(*refused));
       return false;
     }
   arm(body_allowance());
-  if (body_->refusal().status == 0 && !request_.header("expect").empty()) say_continue();
+  const bool asked = head_->minor() == 1 && !request_.header("expect").empty();
+  if (body_->refusal().status == 0 && asked) say_continue();
   return true;
+}
+
+// GET and its kin have no content by their nature; some clients send a little all the same.
+size_t HttpConnection::body_limit() const {
+  const bool has_content =
+      request_.method == "POST" || request_.method == "PUT" || request_.method == "PATCH";
+  return has_content ? core_->config.max_body : std::min(core_->config.max_body, kMaxIdleBody);
 }
 
 void HttpConnection::say_continue() {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   writing_ = true;
   stream_.write(net::buffer(kContinue.data(), kContinue.size()),
-                [self = shared_from_this()](ErrorCode error, size_t) {
-                  self->writing_ = false;
-                  if (error) return self->shut();
-                  self->flush();
-                });
+                guarded([this](ErrorCode error, size_t) {
+                  writing_ = false;
+                  if (error) return shut();
+                  flush();
+                }));
 }
 
 // True once the body is complete; otherwise it was refused, or more has been asked for.
@@ -226,38 +292,50 @@ bool HttpConnection::take_body() {
   return false;
 }
 
+// What the body takes, which is more than its bytes while it grows.
 bool HttpConnection::count_body() {
-  const auto size = static_cast<int64_t>(body_->body().size());
-  const int64_t now = core_->body_bytes += size - counted_;
-  counted_ = size;
-  return now <= HttpCore::kMaxBodies;
+  if (body_->body().empty()) return true;
+  if (!counted_) counted_ = std::make_shared<BodyCount>(core_->body_bytes);
+  return counted_->set(body_->body().capacity()) <= core_->config.max_bodies;
+}
+
+HttpLane HttpConnection::lane() const {
+  return core_->hooks.lane ? core_->hooks.lane(request_) : HttpLane::kWork;
 }
 
 void HttpConnection::dispatch() {
-  deadline_.cancel();
-  ++armed_;
   request_.body = std::move(body_->body());
+  request_.counted = std::move(counted_);
   state_ = State::kBusy;
   self_ = shared_from_this();
-  ++core_->open_requests;
+  set_open(true);
+  arm(kLookSeconds);
   exchange_ = std::make_shared<HttpExchange>(
-      core_, weak_from_this(), request_.method == "HEAD", head_->minor() == 1,
-      keeps_alive(request_, head_->minor()), request_.request_id, extra_headers());
-  const bool at_once = core_->hooks.at_once && core_->hooks.at_once(request_);
-  auto answer = [core = core_, exchange = exchange_, request = std::move(request_)]() mutable {
-    auto reply = std::make_shared<ReplyHandle>(std::move(exchange));
-    try {
-      core->hooks.handler(std::move(request), reply);
-    } catch (const std::exception& e) {
-      spdlog::error("a request handler threw: {}", escaped(e.what()));
-      reply->send(core->hooks.failure(500, "internal error"));
-    }
-  };
-  if (at_once)
-    answer();
-  else
-    net::post(core_->workers, std::move(answer));
+      core_, weak_from_this(),
+      ReplyFraming{
+          .head = request_.method == "HEAD",
+          .chunked = head_->minor() == 1,
+          .keep_alive = place_ == HttpPlace::kOrdinary && keeps_alive(request_, head_->minor()),
+          .request_id = request_.request_id,
+          .extra = extra_headers()});
+  auto refused = core_->hooks.refuse ? core_->hooks.refuse(request_) : std::nullopt;
+  const HttpLane to = lane();
+  exchange_->park(std::move(request_));
+  if (refused) {
+    exchange_->unpark();
+    exchange_->send(std::move(*refused));
+  } else {
+    call_handler(to);
+  }
   if (in_.size() < kMaxAhead) read();
+}
+
+void HttpConnection::call_handler(HttpLane lane) {
+  auto work = [core = core_, exchange = exchange_] { answer(core->hooks, exchange); };
+  if (lane == HttpLane::kIo)
+    work();
+  else
+    net::post(lane == HttpLane::kQuick ? core_->quick : core_->workers, std::move(work));
 }
 
 HttpHeaders HttpConnection::extra_headers() const {
@@ -275,11 +353,10 @@ void HttpConnection::flush() {
   writing_ = true;
   write_deadline_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(core_->config.write_seconds)));
-  write_deadline_.async_wait([self = shared_from_this()](ErrorCode error) {
-    if (!error) self->shut();
-  });
-  stream_.write(net::buffer(out_),
-                [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
+  write_deadline_.async_wait(guarded([this](ErrorCode error) {
+    if (!error) shut();
+  }));
+  stream_.write(net::buffer(out_), guarded([this](ErrorCode error, size_t) { on_written(error); }));
 }
 
 void HttpConnection::on_written(ErrorCode error) {
@@ -291,19 +368,19 @@ void HttpConnection::on_written(ErrorCode error) {
 }
 
 void HttpConnection::reply_done() {
-  record(/*complete=*/true);
+  record(*exchange_, /*complete=*/true);
   const bool keep = exchange_->keep_alive();
   exchange_->close(/*complete=*/true);
   exchange_.reset();
   const auto self = std::exchange(self_, nullptr);
-  if (state_ == State::kBusy) --core_->open_requests;
+  if (state_ == State::kBusy) set_open(false);
   if (!keep) return linger();
   next_request();
 }
 
-void HttpConnection::record(bool complete) {
+void HttpConnection::record(const HttpExchange& exchange, bool complete) {
   if (!core_->hooks.record) return;
-  record_.status = exchange_->status();
+  record_.status = exchange.status();
   record_.seconds = seconds_since(head_began_);
   record_.complete = complete;
   core_->hooks.record(record_);
@@ -317,65 +394,70 @@ void HttpConnection::fail(int status, const std::string& why) {
 void HttpConnection::fail(HttpResponse response) {
   if (exchange_ || state_ == State::kClosed) return;
   state_ = State::kLinger;
-  deadline_.cancel();
-  ++armed_;
+  core_->places.rest(this);
+  body_.reset();
+  counted_.reset();
+  arm(kLookSeconds);
   if (request_.request_id.empty()) {
     request_.request_id = sane_request_id("");
     record_.request_id = request_.request_id;
   }
-  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(), request_.method == "HEAD",
-                                             /*chunked=*/false, /*keep_alive=*/false,
-                                             request_.request_id, extra_headers());
+  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(),
+                                             ReplyFraming{.head = request_.method == "HEAD",
+                                                          .request_id = request_.request_id,
+                                                          .extra = extra_headers()});
   exchange_->send(std::move(response));
 }
 
 // The peer may still be sending; its bytes are dropped until it has read the answer.
 void HttpConnection::linger() {
   state_ = State::kLinger;
+  core_->places.rest(this);
   arm(kLingerSeconds);
   in_.consume(in_.size());
-  stream_.finish([self = shared_from_this()](ErrorCode) {
-    if (self->state_ == State::kClosed) return;
-    self->stream_.end();
-    self->discard();
-  });
+  stream_.finish(guarded([this](ErrorCode) {
+    if (state_ == State::kClosed) return;
+    stream_.end();
+    discard();
+  }));
 }
 
 void HttpConnection::discard() {
   if (reading_ || state_ == State::kClosed) return;
   if (discarded_ > kMaxDiscard) return shut();
   reading_ = true;
-  stream_.read_wire(
-      net::buffer(fresh_),
-      [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_read(error, bytes); });
+  stream_.read_wire(net::buffer(fresh_),
+                    guarded([this](ErrorCode error, size_t bytes) { on_read(error, bytes); }));
 }
 
+// In an order such that nothing that throws keeps the place, or the generation, alive.
 void HttpConnection::shut() {
   if (state_ == State::kClosed) return;
-  const bool busy = state_ == State::kBusy;
   const auto self = std::exchange(self_, nullptr);
   state_ = State::kClosed;
   stream_.close();
+  set_open(false);
+  core_->places.leave(this);
+  const auto exchange = std::exchange(exchange_, nullptr);
+  if (exchange) exchange->close(/*complete=*/false);
   deadline_.cancel();
   write_deadline_.cancel();
-  if (busy) --core_->open_requests;
-  if (exchange_) record(/*complete=*/false);
-  if (auto exchange = std::exchange(exchange_, nullptr)) exchange->close(/*complete=*/false);
+  if (exchange) record(*exchange, /*complete=*/false);
 }
 
 void HttpConnection::arm(double seconds) {
   deadline_.expires_after(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
-  deadline_.async_wait([self = shared_from_this(), armed = ++armed_](ErrorCode error) {
-    if (!error && armed == self->armed_) self->on_deadline();
-  });
+  deadline_.async_wait(guarded([this, armed = ++armed_](ErrorCode error) {
+    if (!error && armed == armed_) on_deadline();
+  }));
 }
 
 double HttpConnection::seconds_since(Clock::time_point begin) const {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// When a body that stopped here would be too slow; what is not there yet is given time by what is.
+// Seconds until the deadline that the minimum rate of bodies implies for the bytes there are.
 double HttpConnection::body_allowance() const {
   const HttpConfig& config = core_->config;
   const double earned =
@@ -383,7 +465,16 @@ double HttpConnection::body_allowance() const {
   return std::min(config.body_seconds, earned) - seconds_since(body_began_);
 }
 
+// A reply that nobody waits for any more, or that nobody can complete. Reads find a client that
+// leaves, unless so much was pipelined that none is under way.
+void HttpConnection::look() {
+  const bool left = state_ == State::kBusy && stream_.peer_left();
+  if (left || exchange_->given_up()) return shut();
+  arm(kLookSeconds);
+}
+
 void HttpConnection::on_deadline() {
+  if (exchange_) return look();
   if (state_ == State::kBody && body_allowance() > 0) return arm(body_allowance());
   if (state_ == State::kHeader || state_ == State::kBody)
     return fail(408, "the request did not arrive in time");

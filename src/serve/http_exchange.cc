@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <boost/asio/post.hpp>
 #include <boost/beast/http/status.hpp>
 
 #include <utility>
@@ -9,17 +8,13 @@
 namespace skiff {
 
 HttpExchange::HttpExchange(std::shared_ptr<HttpCore> core, std::weak_ptr<HttpConnection> connection,
-                           bool head, bool chunked, bool keep_alive, std::string request_id,
-                           HttpHeaders extra)
+                           ReplyFraming framing)
     : core_(std::move(core)),
       connection_(std::move(connection)),
-      head_(head),
-      chunked_(chunked),
-      keep_alive_(keep_alive),
-      request_id_(std::move(request_id)),
-      extra_(std::move(extra)) {}
+      framing_(std::move(framing)),
+      keep_alive_(framing_.keep_alive) {}
 
-void HttpExchange::send(HttpResponse response) {
+void HttpExchange::send(HttpResponse response) noexcept try {
   {
     std::lock_guard lock(mutex_);
     if (began_ || closed_) return;
@@ -27,28 +22,32 @@ void HttpExchange::send(HttpResponse response) {
     const bool no_body = response.status == 204 || response.status == 304;
     append_head(response,
                 no_body ? "" : fmt::format("Content-Length: {}\r\n", response.body.size()));
-    if (!head_ && !no_body) unsent_ += response.body;
+    if (!framing_.head && !no_body) unsent_ += response.body;
   }
   wake();
+} catch (...) {
+  give_up();
 }
 
-void HttpExchange::begin_stream(HttpResponse head) {
+void HttpExchange::begin_stream(HttpResponse head) noexcept try {
   {
     std::lock_guard lock(mutex_);
     if (began_ || closed_) return;
     began_ = true;
-    if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the end of the connection ends the body
-    append_head(head, chunked_ ? "Transfer-Encoding: chunked\r\n" : "");
+    if (!framing_.chunked) keep_alive_ = false;  // the end of the connection ends the body
+    append_head(head, framing_.chunked ? "Transfer-Encoding: chunked\r\n" : "");
     append_part(head.body);
   }
   wake();
+} catch (...) {
+  give_up();
 }
 
-bool HttpExchange::write(std::string part) {
+bool HttpExchange::write(std::string part) noexcept try {
   bool overflow = false;
   {
     std::lock_guard lock(mutex_);
-    if (closed_ || !began_ || ended_) return false;
+    if (closed_ || !began_ || ended_ || given_up_) return false;
     overflow = unsent_.size() + part.size() > core_->config.max_unsent;
     if (!overflow) append_part(part);
   }
@@ -58,16 +57,21 @@ bool HttpExchange::write(std::string part) {
   }
   if (auto connection = connection_.lock()) connection->close();
   return false;
+} catch (...) {
+  give_up();
+  return false;
 }
 
-void HttpExchange::end_stream() {
+void HttpExchange::end_stream() noexcept try {
   {
     std::lock_guard lock(mutex_);
     if (closed_ || !began_ || ended_) return;
     ended_ = true;
-    if (chunked_ && !head_) unsent_ += "0\r\n\r\n";
+    if (framing_.chunked && !framing_.head) unsent_ += "0\r\n\r\n";
   }
   wake();
+} catch (...) {
+  give_up();
 }
 
 void HttpExchange::on_close(std::function<void()> closed) {
@@ -81,7 +85,7 @@ void HttpExchange::on_close(std::function<void()> closed) {
   closed();
 }
 
-void HttpExchange::abandon() {
+void HttpExchange::abandon() noexcept try {
   bool began, ended;
   {
     std::lock_guard lock(mutex_);
@@ -91,6 +95,18 @@ void HttpExchange::abandon() {
   if (ended) return;
   if (!began) return send(core_->hooks.failure(500, "the request was not answered"));
   if (auto connection = connection_.lock()) connection->close();
+} catch (...) {
+  give_up();
+}
+
+void HttpExchange::park(HttpRequest request) {
+  std::lock_guard lock(mutex_);
+  if (!closed_) parked_ = std::move(request);
+}
+
+std::optional<HttpRequest> HttpExchange::unpark() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(parked_, std::nullopt);
 }
 
 // Several parts appended before the connection wakes leave in one write.
@@ -101,7 +117,7 @@ void HttpExchange::wake() {
     std::lock_guard lock(mutex_);
     if (std::exchange(woken_, true)) return;
   }
-  net::post(connection->executor(), [connection] { connection->flush(); });
+  connection->wake();
 }
 
 std::string HttpExchange::take(bool* complete) {
@@ -113,11 +129,13 @@ std::string HttpExchange::take(bool* complete) {
 
 void HttpExchange::close(bool complete) {
   std::function<void()> closed;
+  std::optional<HttpRequest> parked;  // freed without the mutex
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
-    unsent_.clear();
+    unsent_ = {};
     closed = std::exchange(on_close_, nullptr);
+    parked = std::exchange(parked_, std::nullopt);
   }
   if (!complete && closed) closed();
 }
@@ -131,15 +149,16 @@ void HttpExchange::append_head(const HttpResponse& response, const std::string& 
   if (!response.content_type.empty())
     unsent_ += fmt::format("Content-Type: {}\r\n", response.content_type);
   unsent_ += framing;
-  unsent_ += fmt::format("x-request-id: {}\r\n", request_id_);
-  for (const HttpHeaders* headers : {&response.headers, &extra_})
+  unsent_ +=
+      fmt::format("Date: {}\r\nx-request-id: {}\r\n", core_->clock.date(), framing_.request_id);
+  for (const HttpHeaders* headers : {&response.headers, &framing_.extra})
     for (const auto& [name, value] : *headers) unsent_ += name + ": " + value + "\r\n";
   unsent_ += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
 }
 
 void HttpExchange::append_part(const std::string& part) {
-  if (part.empty() || head_) return;
-  if (!chunked_) {
+  if (part.empty() || framing_.head) return;
+  if (!framing_.chunked) {
     unsent_ += part;
     return;
   }

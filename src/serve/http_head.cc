@@ -133,10 +133,16 @@ std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) 
   const std::string coding = lower_case(request.header("content-encoding"));
   if (!coding.empty() && coding != "identity")
     return HttpRefusal{415, "Content-Encoding is not supported; send the body as it is"};
+  if (minor == 0) return std::nullopt;  // where expectations are not known, and to be ignored
   const std::string_view expect = request.header("expect");
   if (!expect.empty() && lower_case(expect) != "100-continue")
     return HttpRefusal{417, "the only expectation that is understood is 100-continue"};
   return std::nullopt;
+}
+
+bool announces_body(const HttpRequest& request) {
+  return !request.header("transfer-encoding").empty() ||
+         request.header("content-length").find_first_not_of('0') != std::string_view::npos;
 }
 
 bool keeps_alive(const HttpRequest& request, int minor) {

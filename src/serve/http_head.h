@@ -51,6 +51,9 @@ class HeadReader {
 // Judges a complete head. `minor` is 0 or 1, of HTTP/1.x; `method` and `headers` are read.
 std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor);
 
+// Whether a body follows; refuse_fields() has found nothing to refuse.
+bool announces_body(const HttpRequest& request);
+
 // Whether the client means to send another request after this one.
 bool keeps_alive(const HttpRequest& request, int minor);
 

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
+#include <mutex>
+#include <vector>
 
+#include "base/log.h"
 #include "serve/openai_error.h"
 #include "serve/test_http.h"
 
@@ -275,6 +279,114 @@ TEST(HttpHostileTest, ManyConnectionsBeyondTheLimitAreDropped) {
   EXPECT_TRUE(eventually([&] { return server.server.connections() <= 6; }));
   crowd.clear();
   EXPECT_TRUE(eventually([&] { return server.server.connections() == 0; }));
+  EXPECT_TRUE(server.lives());
+}
+
+TEST(HttpHostileTest, BodiesWithoutUseAreSmall) {
+  Hostile server;
+  for (const char* method : {"GET", "HEAD", "DELETE", "OPTIONS"}) {
+    const std::string head = std::string(method) + " / HTTP/1.1\r\nHost: h\r\nContent-Length: ";
+    TestClient small = server.client();
+    small.send_raw(head + "4096\r\n\r\n" + std::string(4096, 'x'));
+    EXPECT_EQ(small.response(method == std::string("HEAD")).status, 200) << method;
+    TestClient large = server.client();
+    large.send_raw(head + "4097\r\n\r\n");
+    EXPECT_EQ(large.response(method == std::string("HEAD")).status, 413) << method;
+  }
+}
+
+// Requests whose clients have left, behind a worker that is busy.
+TEST(HttpHostileTest, BodiesOfThoseWhoLeftAreFreed) {
+  HttpConfig config = local_config();
+  config.worker_threads = 1;
+  config.max_bodies = 3 << 20;
+  std::atomic<bool> over{false};
+  std::atomic<int> handled{0};
+  HttpServer server(config, {.handler =
+                                 [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+                                   ++handled;
+                                   while (request.path == "/wait" && !over)
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                   reply->send(plain(200, "done"));
+                                 },
+                             .failure = plain});
+  server.start();
+  TestClient waiting(server.port());
+  waiting.send("POST", "/wait", "x");
+  ASSERT_TRUE(eventually([&] { return handled == 1; }));
+  for (int i = 0; i < 10; ++i) {
+    TestClient client(server.port());
+    client.send("POST", "/", std::string(1 << 20, 'x'));
+    EXPECT_TRUE(eventually([&] { return server.open_requests() == 2; })) << i;
+    client.hang_up();
+    EXPECT_TRUE(eventually([&] { return server.open_requests() == 1; })) << i;
+  }
+  // Were the ten still counted, this one would be refused.
+  TestClient honest(server.port());
+  honest.send("POST", "/", std::string(1 << 20, 'x'));
+  EXPECT_TRUE(eventually([&] { return server.open_requests() == 2; }));
+  over = true;
+  EXPECT_EQ(honest.response().status, 200);
+  EXPECT_EQ(waiting.response().status, 200);
+  EXPECT_EQ(handled, 2);
+}
+
+// The handler holds on to a body whose client has left: it counts for as long.
+TEST(HttpHostileTest, ABodyCountsAsLongAsItLives) {
+  HttpConfig config = local_config();
+  config.max_bodies = 3 << 20;
+  std::mutex mutex;
+  std::vector<HttpRequest> kept;
+  HttpServer server(config, {.handler =
+                                 [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+                                   std::lock_guard lock(mutex);
+                                   kept.push_back(std::move(request));
+                                   reply->send(plain(200, "kept"));
+                                 },
+                             .failure = plain});
+  server.start();
+  const auto upload = [&] {
+    return TestClient(server.port()).call("POST", "/", std::string(1 << 20, 'x')).status;
+  };
+  EXPECT_EQ(upload(), 200);
+  int refused = 0;
+  for (int i = 0; i < 4; ++i) refused += upload() == 503;
+  EXPECT_GE(refused, 2);
+  EXPECT_EQ(TestClient(server.port()).call("GET", "/").status, 200);  // brings no body
+  {
+    std::lock_guard lock(mutex);
+    kept.clear();
+  }
+  EXPECT_EQ(upload(), 200);
+}
+
+// Descriptors run out: one line in the log, not ten a second, and service again afterwards.
+TEST(HttpHostileTest, NoDescriptorLeftIsSaidOnce) {
+  Hostile server;
+  EXPECT_TRUE(server.lives());
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  rlimit before{}, tight{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  tight = before;
+  const int lowest_free = dup(fd);
+  close(lowest_free);
+  tight.rlim_cur = static_cast<rlim_t>(lowest_free);
+  testing::internal::CaptureStderr();
+  setrlimit(RLIMIT_NOFILE, &tight);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  setrlimit(RLIMIT_NOFILE, &before);
+  spdlog::default_logger()->flush();
+  const std::string log = testing::internal::GetCapturedStderr();
+  close(fd);
+  int lines = 0;
+  for (size_t at = 0; (at = log.find("cannot accept a connection", at)) != log.npos; ++at) ++lines;
+  EXPECT_EQ(lines, 1) << log;
+  EXPECT_THAT(log, testing::HasSubstr("ulimit -n"));
   EXPECT_TRUE(server.lives());
 }
 

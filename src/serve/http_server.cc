@@ -3,6 +3,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
+#include <chrono>
 #include <thread>
 
 #include "base/load_error.h"
@@ -35,6 +36,32 @@ std::string address(const net::ip::tcp::endpoint& peer) {
                                 : fmt::format("{}:{}", host, peer.port());
 }
 
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// Says the same kind of thing once in a while, however often it happens. Thread-safe.
+class Complaint {
+ public:
+  void say(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) {
+      ++unsaid_;
+      return;
+    }
+    next_ = now + kEvery;
+    if (const int unsaid = std::exchange(unsaid_, 0))
+      spdlog::warn("{} (and {} more times since the last such line)", what, unsaid);
+    else
+      spdlog::warn("{}", what);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{10};
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point next_{};  // guarded by mutex_
+  int unsaid_ = 0;                                // guarded by mutex_
+};
+
 }  // namespace
 
 std::string_view HttpRequest::header(std::string_view lower_case_name) const {
@@ -50,13 +77,18 @@ struct HttpServer::Impl {
         retry(acceptor.get_executor()) {}
 
   void listen();
+  void run();
   void accept();
+  void accepted(ErrorCode error, net::ip::tcp::socket socket);
+  void pause(const ErrorCode& error);
   void admit(net::ip::tcp::socket socket);
   void stop_accepting();
 
   std::shared_ptr<HttpCore> core;
   net::ip::tcp::acceptor acceptor;
   net::steady_timer retry;
+  std::atomic<bool> accepting{false};  // an accept, or the pause before one, is under way
+  Complaint complaint;
   uint16_t port = 0;
   std::vector<std::thread> threads;
   bool stopped = false;
@@ -76,49 +108,72 @@ void HttpServer::Impl::listen() {
   port = acceptor.local_endpoint().port();
 }
 
+// On the acceptor's strand, as all up to stop_accepting(): `accepting` is set behind the call, so
+// that it stays false if the call throws, and before what the call starts can come to an end.
 void HttpServer::Impl::accept() {
   acceptor.async_accept(net::any_io_executor(core->io.get_executor()),
                         [this](ErrorCode error, net::ip::tcp::socket socket) {
-                          if (!acceptor.is_open()) return;
-                          if (!error) {
-                            admit(std::move(socket));
-                            return accept();
-                          }
-                          // Out of file descriptors, most likely: existing connections must end
-                          // first.
-                          spdlog::warn("cannot accept a connection: {}", error.message());
-                          retry.expires_after(std::chrono::milliseconds(100));
-                          retry.async_wait([this](ErrorCode cancelled) {
-                            if (!cancelled) accept();
-                          });
+                          accepting = false;
+                          if (acceptor.is_open()) accepted(error, std::move(socket));
                         });
+  accepting = true;
+}
+
+void HttpServer::Impl::accepted(ErrorCode error, net::ip::tcp::socket socket) {
+  if (error) return pause(error);
+  try {
+    admit(std::move(socket));
+  } catch (const std::exception& e) {
+    complaint.say(fmt::format("cannot take a connection: {}", e.what()));
+  }
+  accept();
+}
+
+// Out of file descriptors, most likely: a connection must end before another can begin.
+void HttpServer::Impl::pause(const ErrorCode& error) {
+  complaint.say(
+      fmt::format("cannot accept a connection: {}; raise the open-file limit "
+                  "(ulimit -n) or lower --max-connections",
+                  error.message()));
+  core->places.put_out_one();
+  retry.expires_after(kAcceptPause);
+  retry.async_wait([this](ErrorCode cancelled) {
+    accepting = false;
+    if (!cancelled) accept();
+  });
+  accepting = true;
 }
 
 void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
   ErrorCode error;
   const auto peer = socket.remote_endpoint(error);
   if (error) return;
+  const auto place = core->places.make_room();
+  if (!place) return;
   const auto native = socket.release(error);
   if (error) return;
   StreamSocket stream(net::make_strand(net::any_io_executor(core->io.get_executor())),
                       peer.protocol(), native);
-  // Beyond the limit some are told so before they go; beyond twice the limit there is no time.
-  const auto limit = static_cast<size_t>(core->config.max_connections);
-  {
-    std::lock_guard lock(core->mutex);
-    if (core->connections.size() >= 2 * limit) return;
-  }
-  auto connection = std::make_shared<HttpConnection>(core, std::move(stream), address(peer));
-  bool room;
-  {
-    std::lock_guard lock(core->mutex);
-    room = core->connections.size() < limit;
-    core->connections.emplace(connection.get(), connection);
-  }
-  if (room)
-    connection->start();
-  else
-    connection->refuse(503, "too many connections");
+  auto connection =
+      std::make_shared<HttpConnection>(core, std::move(stream), address(peer), *place);
+  core->places.enter(connection, *place);
+  connection->start();
+}
+
+// One thread of the network. Connections end by themselves where memory runs out (see
+// HttpConnection::guarded); what Asio itself throws comes here, and may have lost the accept.
+void HttpServer::Impl::run() {
+  for (;;) try {
+      if (!accepting)
+        net::post(acceptor.get_executor(), [this] {
+          if (!accepting && acceptor.is_open()) accept();
+        });
+      core->io.run();
+      return;
+    } catch (const std::exception& e) {
+      complaint.say(fmt::format("an I/O thread goes on after: {}", e.what()));
+      std::this_thread::sleep_for(kAcceptPause);
+    }
 }
 
 HttpServer::HttpServer(HttpConfig config, HttpHooks hooks)
@@ -135,10 +190,13 @@ uint16_t HttpServer::port() const { return impl_->port; }
 void HttpServer::start() {
   impl_->accept();
   for (int i = 0; i < impl_->core->config.io_threads; ++i)
-    impl_->threads.emplace_back([core = impl_->core] { core->io.run(); });
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->run(); });
 }
 
-void HttpServer::begin_drain() { impl_->core->draining = true; }
+void HttpServer::begin_drain() {
+  if (impl_->core->draining.exchange(true)) return;
+  for (const auto& connection : impl_->core->places.all()) connection->refuse_upload();
+}
 
 Status HttpServer::reload_tls() {
   const HttpConfig& config = impl_->core->config;
@@ -163,23 +221,14 @@ void HttpServer::Impl::stop_accepting() {
 
 int HttpServer::open_requests() const { return impl_->core->open_requests; }
 
-int HttpServer::connections() const {
-  std::lock_guard lock(impl_->core->mutex);
-  return static_cast<int>(impl_->core->connections.size());
-}
+int HttpServer::connections() const { return static_cast<int>(impl_->core->places.size()); }
 
 void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
   impl_->stop_accepting();
-  std::vector<std::shared_ptr<HttpConnection>> open;
-  {
-    std::lock_guard lock(impl_->core->mutex);
-    for (auto& [key, weak] : impl_->core->connections)
-      if (auto connection = weak.lock()) open.push_back(std::move(connection));
-  }
-  for (auto& connection : open) connection->close();
-  open.clear();
+  for (const auto& connection : impl_->core->places.all()) connection->close();
   impl_->core->workers.join();
+  impl_->core->quick.join();
   if (impl_->threads.empty()) impl_->core->io.run();
   for (std::thread& thread : impl_->threads) thread.join();
 }

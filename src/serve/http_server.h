@@ -24,6 +24,9 @@ struct HttpRequest {
   HttpHeaders headers;    // names in lower case; trailers of a chunked body are not among them
   std::string body;
   std::string request_id;  // x-request-id if it was sane, else one of ours
+  // While it lives, `body` counts among the bodies in memory (HttpConfig::max_bodies): whoever
+  // keeps the body keeps this.
+  std::shared_ptr<const void> counted;
 
   // Empty if absent.
   std::string_view header(std::string_view lower_case_name) const;
@@ -41,6 +44,7 @@ struct HttpResponse {
 
 // The way back to one client, for one request. Thread-safe. Exactly one of send() or
 // begin_stream() .. end_stream() is called; dropping the last reference before that answers 500.
+// Nothing throws: where memory runs out the connection is closed.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
@@ -68,20 +72,28 @@ struct HttpRecord {
   bool complete = false;
 };
 
-// What the server asks of those who use it. All but `handler` and `failure` may be empty.
+// Where the handler of a request runs.
+enum class HttpLane {
+  kIo,     // on an I/O thread: probes, which must have an answer whatever else goes on
+  kQuick,  // on a thread of its own, beside the workers: what takes about a millisecond
+  kWork,   // on a worker: everything else
+};
+
+// What the server asks of those who use it. All but `handler` and `failure` may be empty. The hooks
+// but `handler` run on I/O threads and must be quick.
 struct HttpHooks {
   HttpHandler handler;
   // The response to a request that never reaches the handler (400, 413, 431 ...).
   std::function<HttpResponse(int status, const std::string& why)> failure;
   // Sees a request whose head is there and whose body is not; a response refuses it before the
-  // body is read. Runs on an I/O thread; must be quick.
+  // body is read.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> early;
-  // True for what the handler answers at once: it is then called on an I/O thread instead of a
-  // worker, so that probes do not queue behind long prompts. As quick.
-  std::function<bool(const HttpRequest&)> at_once;
-  // What the response to this request carries beside its own headers. As quick.
+  // Sees every complete request; a response answers it in the handler's place, without a worker.
+  std::function<std::optional<HttpResponse>(const HttpRequest&)> refuse;
+  // Looks at the head only. A probe place (HttpConfig::probe_places) serves kIo alone.
+  std::function<HttpLane(const HttpRequest&)> lane;
+  // What the response to this request carries beside its own headers.
   std::function<HttpHeaders(const HttpRequest&)> headers;
-  // As quick.
   std::function<void(const HttpRecord&)> record;
 };
 
@@ -89,19 +101,23 @@ struct HttpConfig {
   std::string host = "0.0.0.0";  // a name or an address; IPv6 with or without brackets
   uint16_t port = 8000;          // 0: any free port
   int io_threads = 2;
-  int worker_threads = 2;         // where handlers run
-  size_t max_body = 16u << 20;    // bytes
-  size_t max_header = 16u << 10;  // bytes
-  int max_fields = 100;           // header fields of a request
-  size_t max_unsent = 4u << 20;   // bytes of a stream that a slow client may let pile up
-  int max_connections = 4096;     // more are answered 503 and closed
-  double header_seconds = 30;     // from the first byte of a request to the end of its header
-  double body_seconds = 120;      // from there to the end of its body
-  double body_rate = 1024;        // bytes a second that a body must average ...
-  double body_grace = 10;         // ... after so many seconds
-  double idle_seconds = 180;      // a kept-alive connection without a request
-  double write_seconds = 120;     // one write without progress
-  std::string tls_certificate;    // PEM files; both or neither
+  int worker_threads = 2;                 // where handlers run
+  size_t max_body = 16u << 20;            // bytes
+  int64_t max_bodies = int64_t{1} << 30;  // bytes of all bodies in memory; more is answered 503
+  size_t max_header = 16u << 10;          // bytes
+  int max_fields = 100;                   // header fields of a request
+  size_t max_unsent = 4u << 20;           // bytes of a stream that a slow client may let pile up
+  // When so many are open the one that has been silent longest makes room. If each has a request
+  // under way, `probe_places` more may come, but only to ask for probes.
+  int max_connections = 4096;
+  int probe_places = 16;
+  double header_seconds = 30;   // from the first byte of a request to the end of its header
+  double body_seconds = 120;    // from there to the end of its body
+  double body_rate = 1024;      // bytes a second that a body must average ...
+  double body_grace = 10;       // ... after so many seconds
+  double idle_seconds = 180;    // a kept-alive connection without a request
+  double write_seconds = 120;   // one write without progress
+  std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
 };
 
@@ -114,10 +130,11 @@ class HttpServer {
 
   uint16_t port() const;
   void start();
-  // Answers everything with "connection: close" from now on. Connections are still taken, so that
-  // probes get an answer and not a refusal.
+  // Answers everything with "connection: close" from now on, and uploads under way with 503.
+  // Connections are still taken, so that probes get an answer and not a refusal.
   void begin_drain();
-  // Requests whose reply is not complete.
+  // Requests whose body or reply is not complete. A refused upload is one until its sender has
+  // hung up, for at most 3 s: closing first would take the answer away.
   int open_requests() const;
   int connections() const;
   // Reads the TLS files again, for connections to come. On an error the old ones stay in use.

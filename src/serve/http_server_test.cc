@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/load_error.h"
+#include "serve/http_date.h"
 #include "serve/test_http.h"
 
 namespace skiff {
@@ -87,6 +88,31 @@ TEST_P(HttpServerTest, ExpectContinue) {
   EXPECT_EQ(odd.response().status, 417);
 }
 
+TEST_P(HttpServerTest, OldClientsExpectNothing) {
+  Echo server(local());
+  for (const char* expectation : {"100-continue", "a miracle"}) {
+    TestClient client = server.client();
+    client.send_raw(std::string("POST /e HTTP/1.0\r\nExpect: ") + expectation +
+                    "\r\nContent-Length: 4\r\n\r\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    client.send_raw("body");
+    const auto response = client.response();
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, "POST /e  body");
+  }
+}
+
+TEST_P(HttpServerTest, RepliesBearTheirDate) {
+  Echo server(local());
+  TestClient client = server.client();
+  for (const char* path : {"/", "/stream", "/%00"})
+    EXPECT_THAT(client.call("GET", path).headers["date"],
+                testing::MatchesRegex("[A-Z][a-z][a-z], [0-9][0-9] [A-Z][a-z][a-z] 20[0-9][0-9] "
+                                      "[0-9][0-9]:[0-9][0-9]:[0-9][0-9] GMT"));
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(http_date(1709210096), "Thu, 29 Feb 2024 12:34:56 GMT");
+}
+
 TEST_P(HttpServerTest, HeadHasNoBody) {
   Echo server(local());
   TestClient client = server.client();
@@ -127,21 +153,58 @@ TEST_P(HttpServerTest, UnansweredAndThrowingHandlersGive500) {
   EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
 }
 
-TEST_P(HttpServerTest, ConnectionsAreCapped) {
+TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
+  HttpConfig config = local();
+  config.max_connections = 3;
+  Echo server(config);
+  TestClient busy = server.client();
+  busy.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
+  TestClient first = server.client(), second = server.client();
+  EXPECT_EQ(second.call("GET", "/").status, 200);
+  EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been silent longer
+  first.send_raw("GET / HT");                     // a part of a head is no request
+  TestClient third = server.client();
+  EXPECT_EQ(third.call("GET", "/").status, 200);
+  EXPECT_FALSE(second.fill());
+  EXPECT_EQ(server.client().call("GET", "/").status, 200);
+  EXPECT_FALSE(first.fill());
+  busy.send_raw("x");
+  EXPECT_EQ(busy.response().status, 200);
+  EXPECT_LE(server.server.connections(), 3);
+}
+
+// Every place has a request under way: the owner's probe still has an answer.
+TEST_P(HttpServerTest, PlacesAreKeptForProbes) {
   HttpConfig config = local();
   config.max_connections = 2;
-  Echo server(config);
-  TestClient a = server.client(), b = server.client();
-  EXPECT_EQ(a.call("GET", "/").status, 200);
-  EXPECT_EQ(b.call("GET", "/").status, 200);
-  if (GetParam() == Over::kTls) {
-    EXPECT_THROW(server.client(), std::runtime_error);
-  } else {
-    EXPECT_EQ(server.client().call("GET", "/").status, 503);
+  config.probe_places = 2;
+  HttpServer server(config,
+                    {.handler = echo, .failure = plain, .lane = [](const HttpRequest& request) {
+                       return request.path == "/live" ? HttpLane::kIo : HttpLane::kWork;
+                     }});
+  server.start();
+  const auto client = [&] { return TestClient(server.port(), GetParam()); };
+  TestClient a = client(), b = client();
+  for (TestClient* upload : {&a, &b})
+    upload->send_raw(
+        "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
+        "Content-Length: 1\r\n\r\n");
+  for (TestClient* upload : {&a, &b}) EXPECT_EQ(upload->head().status, 100);
+  TestClient silent = client(), silent_too = client();
+  for (int i = 0; i < 5; ++i) {
+    const auto live = client().call("GET", "/live");
+    EXPECT_EQ(live.status, 200);
+    EXPECT_EQ(live.headers.at("connection"), "close");
+    EXPECT_EQ(client().call("GET", "/").status, 503);
+    EXPECT_EQ(client().call("POST", "/", "body").status, 503);
   }
-  a.hang_up();
-  EXPECT_TRUE(eventually([&] { return server.server.connections() == 1; }));
-  EXPECT_EQ(server.client().call("GET", "/").status, 200);
+  EXPECT_FALSE(silent.fill());
+  EXPECT_LE(server.connections(), 4);
+  for (TestClient* upload : {&a, &b}) {
+    upload->send_raw("x");
+    EXPECT_EQ(upload->response().status, 200);
+  }
+  EXPECT_EQ(client().call("GET", "/").status, 200);
 }
 
 TEST_P(HttpServerTest, APortInUseNamesTheWayOut) {
@@ -193,6 +256,90 @@ TEST_P(HttpServerTest, AClosingClientIsNoticedWhileItsReplyRuns) {
   }
 }
 
+// So much is pipelined behind the request that the server does not read the client's end.
+TEST_P(HttpServerTest, PipelinedBytesDoNotHideALeaver) {
+  std::mutex mutex;
+  std::shared_ptr<HttpReply> held;
+  std::atomic<bool> began{false}, closed{false};
+  Echo server(local(), [&](HttpRequest, std::shared_ptr<HttpReply> reply) {
+    reply->on_close([&] { closed = true; });
+    std::lock_guard lock(mutex);
+    held = std::move(reply);
+    began = true;
+  });
+  TestClient client = server.client();
+  std::string ahead = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  while (ahead.size() < 100000) ahead += "GET /next HTTP/1.1\r\nHost: h\r\n\r\n";
+  client.send_raw(ahead);
+  ASSERT_TRUE(eventually([&] { return began.load(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(closed);
+  client.hang_up();
+  EXPECT_TRUE(eventually([&] { return closed.load(); }));
+  EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
+  std::lock_guard lock(mutex);
+  held.reset();
+}
+
+// What a hook throws, as where memory runs out, ends one connection and not the server.
+TEST_P(HttpServerTest, AThrowOnAnIoThreadEndsOneConnection) {
+  std::atomic<bool> armed{false};
+  const auto bomb = [&armed](const HttpRequest& request, const char* path) {
+    if (armed && request.path == path) throw std::bad_alloc();
+  };
+  HttpServer server(local(), {.handler =
+                                  [&](HttpRequest request, auto reply) {
+                                    bomb(request, "/handler");
+                                    reply->on_close([] { throw std::bad_alloc(); });
+                                    if (request.path == "/hold") {
+                                      reply->begin_stream(plain(200, "x"));
+                                      while (reply->write("y"))
+                                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                    }
+                                    reply->send(plain(200, "fine"));
+                                  },
+                              .failure = plain,
+                              .early =
+                                  [&](const HttpRequest& request) {
+                                    bomb(request, "/early");
+                                    return std::optional<HttpResponse>();
+                                  },
+                              .refuse =
+                                  [&](const HttpRequest& request) {
+                                    bomb(request, "/refuse");
+                                    return std::optional<HttpResponse>();
+                                  },
+                              .headers =
+                                  [&](const HttpRequest& request) {
+                                    bomb(request, "/headers");
+                                    return HttpHeaders();
+                                  },
+                              .record =
+                                  [&](const HttpRecord& record) {
+                                    if (armed && record.target == "/record") throw std::bad_alloc();
+                                  }});
+  server.start();
+  const auto client = [&] { return TestClient(server.port(), GetParam()); };
+  for (int round = 0; round < 3; ++round) {
+    armed = true;
+    for (const char* path : {"/early", "/refuse", "/headers"}) {
+      TestClient victim = client();
+      victim.send("POST", path, "body");
+      EXPECT_FALSE(victim.fill()) << path;
+    }
+    EXPECT_EQ(client().call("POST", "/handler", "body").status, 500);
+    EXPECT_EQ(client().call("POST", "/record", "body").status, 200);
+    TestClient holder = client();
+    holder.send("GET", "/hold");
+    EXPECT_EQ(holder.head().status, 200);
+    holder.hang_up();
+    EXPECT_TRUE(eventually([&] { return server.open_requests() == 0; }));
+    EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
+    armed = false;
+    EXPECT_EQ(client().call("POST", "/early", "body").status, 200);
+  }
+}
+
 TEST_P(HttpServerTest, AReaderThatStopsReadingIsDropped) {  // item 42: slow read
   HttpConfig config = local();
   config.max_unsent = 1 << 20;
@@ -240,6 +387,23 @@ TEST_P(HttpServerTest, EveryReplyLeavesARecord) {
   EXPECT_LT(records[1].seconds, 60);
   EXPECT_EQ(records[2].target, "-");
   EXPECT_EQ(records[2].status, 400);
+}
+
+TEST_P(HttpServerTest, AnUploadUnderWayIsToldOfTheEnd) {
+  Echo server(local());
+  TestClient upload = server.client(), idle = server.client();
+  EXPECT_EQ(idle.call("GET", "/").status, 200);
+  upload.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n" +
+                  std::string(100000, 'x'));
+  ASSERT_TRUE(eventually([&] { return server.server.open_requests() == 1; }));
+  server.server.begin_drain();
+  const auto response = upload.response();
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.headers.at("connection"), "close");
+  EXPECT_EQ(server.server.open_requests(), 1);  // the answer must not be reset away
+  upload.hang_up();
+  EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
+  EXPECT_EQ(idle.call("GET", "/").status, 200);
 }
 
 TEST_P(HttpServerTest, StoppingWithOpenConnectionsEnds) {

@@ -10,6 +10,8 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
 
+#include <netinet/tcp.h>
+
 #include <memory>
 #include <utility>
 
@@ -57,7 +59,8 @@ class HttpStream {
   void finish(Done done) {
     if (tls_) return tls_->async_shutdown(std::move(done));
     end();
-    net::post(executor(), [done = std::move(done)]() mutable { done({}); });
+    net::post(executor(),
+              [done = std::move(done)]() mutable { done(boost::system::error_code{}); });
   }
   // The end of what TCP sends.
   void end() {
@@ -72,6 +75,14 @@ class HttpStream {
   void close() {
     boost::system::error_code ignored;
     socket_.close(ignored);
+  }
+  // The peer has ended or reset the connection, though bytes that it sent before may not have been
+  // read yet.
+  bool peer_left() {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+    return info.tcpi_state != TCP_ESTABLISHED;
   }
   // The failure is of TLS: the bytes below may still flow.
   static bool only_tls(const boost::system::error_code& error) {

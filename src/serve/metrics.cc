@@ -53,7 +53,7 @@ Bounds bounds_of(const std::array<double, N>& bounds) {
   return {bounds.begin(), bounds.end()};
 }
 
-// What a server that has just started and one that has never hit tell alike.
+// 0 where nothing has been counted yet.
 double part(double of, double all) { return all > 0 ? of / all : 0; }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "serve/openai_body.h"
+#include "serve/overload.h"
 
 namespace skiff {
 namespace {
@@ -300,17 +301,8 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
   if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
   auto place = front.gate.enter();
-  if (!place)
-    return refuse(
-        retry_later(api_error(429, fmt::format("Too many requests, current max concurrency is {}",
-                                               front.gate.most())),
-                    front.service.refused(Refusal::kConcurrency)));
-  const auto overloaded = [&](std::span<const Prepared> prompts) {
-    const auto overload = front.service.overloaded(prompts);
-    if (overload) refuse(retry_later(api_error(429, overload->why), overload->retry_seconds));
-    return overload.has_value();
-  };
-  if (front.service.queue_full() && overloaded({})) return;  // before its text is looked at
+  if (!place) return refuse(too_many_requests(front));
+  if (auto full = refuse_waiting(front, {})) return refuse(*full);  // before its text is looked at
   const auto json = read_body(front, request);
   if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
@@ -325,7 +317,7 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
     if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
     return refuse(error);
   }
-  if (overloaded(*prompts)) return;
+  if (auto full = refuse_waiting(front, *prompts)) return refuse(*full);
 
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =

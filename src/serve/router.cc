@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "serve/http_head.h"
 #include "serve/openai_error.h"
 
 namespace skiff {
@@ -12,6 +13,13 @@ bool matches(const std::string& pattern, const std::string& path) {
   if (pattern.empty() || pattern.back() != '*') return pattern == path;
   const size_t prefix = pattern.size() - 1;
   return path.size() > prefix && path.compare(0, prefix, pattern, 0, prefix) == 0;
+}
+
+// Whoever may call an open route is anybody, so its bodies would be anybody's use of our memory.
+std::optional<HttpResponse> refuse_content(const HttpRequest& request) {
+  if (!announces_body(request)) return std::nullopt;
+  return error_response(api_error(
+      413, fmt::format("{} takes no body; send the request without one", escaped(request.path))));
 }
 
 }  // namespace
@@ -42,12 +50,15 @@ std::optional<HttpResponse> Router::refuse(const HttpRequest& request) const {
   if (guard_)
     if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
   if (!route) return lost(request);
+  if (route->access == Access::kOpen) return refuse_content(request);
   return std::nullopt;
 }
 
-bool Router::is_probe(const HttpRequest& request) const {
+HttpLane Router::lane(const HttpRequest& request) const {
   const Route* route = find(request);
-  return route != nullptr && route->access == Access::kOpen;
+  if (route == nullptr) return HttpLane::kQuick;
+  if (route->access == Access::kOpen) return HttpLane::kIo;
+  return route->method == "GET" ? HttpLane::kQuick : HttpLane::kWork;
 }
 
 bool Router::generates(const HttpRequest& request) const {

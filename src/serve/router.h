@@ -10,9 +10,11 @@
 
 namespace skiff {
 
-// Who may call a route of a server that has API keys.
+// Who may call a route of a server that has API keys. Open routes are the probes.
 enum class Access { kKey, kOpen };
 
+// The handler of an open route must not wait for anything; that of a GET may take about a
+// millisecond; that of a POST reads JSON and may take its time.
 struct Route {
   std::string method;
   std::string path;  // exact, or a prefix if it ends in '*'
@@ -31,11 +33,10 @@ class Router {
       : routes_(std::move(routes)), guard_(std::move(guard)) {}
 
   // What dispatch() would answer without calling a handler: the guard's refusal, 404 for an unknown
-  // path, 405 for a known one with another method. Does not need the body. HEAD is answered by
-  // GET's handler.
+  // path, 405 for a known one with another method, 413 for a probe with a body, 415 for a POST that
+  // is not JSON. Looks at the head only. HEAD is answered by GET's handler.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
-  // Open routes are probes: their handlers must not block.
-  bool is_probe(const HttpRequest& request) const;
+  HttpLane lane(const HttpRequest& request) const;
   bool generates(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 

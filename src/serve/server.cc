@@ -15,6 +15,7 @@
 #include "serve/front.h"
 #include "serve/host_list.h"
 #include "serve/openai_error.h"
+#include "serve/overload.h"
 #include "serve/protocols.h"
 
 namespace skiff {
@@ -62,6 +63,7 @@ struct Server::Impl {
 
   Guard guard(bool loading);
   HttpHooks hooks();
+  std::optional<HttpResponse> refuse(const HttpRequest& request);
   std::string progress() const;
   std::shared_ptr<Site> current() const {
     std::lock_guard lock(mutex);
@@ -84,7 +86,8 @@ struct Server::Impl {
   std::shared_ptr<Site> site;  // guarded by mutex
   HttpServer http;
   std::condition_variable changed;
-  bool stopped = false, forced = false;  // guarded by mutex
+  bool stopped = false;  // guarded by mutex
+  std::atomic<bool> forced{false};
   std::thread ticker;
 };
 
@@ -109,24 +112,30 @@ Guard Server::Impl::guard(bool loading) {
   };
 }
 
+// All that can be said without reading a request's text.
+std::optional<HttpResponse> Server::Impl::refuse(const HttpRequest& request) {
+  if (auto preflight = cors.preflight(request)) return preflight;
+  const auto now = current();
+  if (auto refused = now->router.refuse(request)) return refused;
+  if (!now->front || !now->router.generates(request)) return std::nullopt;
+  const auto full = refuse_when_full(*now->front);
+  return full ? std::optional(error_response(*full)) : std::nullopt;
+}
+
 HttpHooks Server::Impl::hooks() {
   HttpHooks hooks;
   hooks.handler = [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-    if (auto preflight = cors.preflight(request)) return reply->send(std::move(*preflight));
     current()->router.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
-    return error_response(api_error(status, why));
+    return status == 503 ? unavailable(why, kRetrySeconds) : error_response(api_error(status, why));
   };
   hooks.early = [this](const HttpRequest& request) {
     auto preflight = cors.preflight(request);
     return preflight ? preflight : current()->router.refuse(request);
   };
-  hooks.at_once = [this](const HttpRequest& request) {
-    const auto now = current();
-    return now->router.is_probe(request) ||
-           (now->front && now->front->is_full() && now->router.generates(request));
-  };
+  hooks.refuse = [this](const HttpRequest& request) { return refuse(request); };
+  hooks.lane = [this](const HttpRequest& request) { return current()->router.lane(request); };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;
   return hooks;
@@ -206,13 +215,8 @@ void Server::set_stalled(bool stalled) {
   if (const auto now = impl_->current(); now->front) now->front->gate.stalled = stalled;
 }
 
-void Server::force() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->forced = true;
-  }
-  impl_->changed.notify_all();
-}
+// Takes no lock: somebody who hangs may hold it. drain() looks every few milliseconds.
+void Server::force() { impl_->forced = true; }
 
 void Server::stop() {
   {
