@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "serve/http_head.h"
 #include "serve/openai_error.h"
 
 namespace skiff {
@@ -47,6 +48,40 @@ bool is_origin(const std::string& text) {
   });
 }
 
+// The host and port that an origin of http or https names, as a Host header would.
+std::string authority_of(std::string_view origin) {
+  std::string text = lower_case(origin);
+  for (const auto& [scheme, port] :
+       {std::pair<std::string_view, std::string_view>{"http://", ":80"}, {"https://", ":443"}}) {
+    if (!text.starts_with(scheme)) continue;
+    text.erase(0, scheme.size());
+    if (text.ends_with(port)) text.resize(text.size() - port.size());
+    return text;
+  }
+  return {};
+}
+
+// The page came from the host and port that the request was sent to. A proxy may have taken TLS
+// off on the way, so the scheme does not count.
+bool is_own_origin(std::string_view origin, const HttpRequest& request) {
+  const std::string_view host =
+      request.authority.empty() ? request.header("host") : std::string_view(request.authority);
+  const std::string own = authority_of(origin);
+  const std::string_view scheme = origin.substr(0, origin.find("://") + 3);
+  return !own.empty() && own == authority_of(std::string(scheme) + std::string(host));
+}
+
+HttpResponse not_allowed(std::string_view origin) {
+  ApiError error = api_error(
+      403,
+      fmt::format("web pages of the origin {} may not use this server; --allowed-origins {} "
+                  "would let them",
+                  escaped(origin, 100), origin == "(not named)" ? "ORIGIN" : escaped(origin, 100)));
+  error.type = "permission_error";
+  error.code = "origin_not_allowed";
+  return error_response(error);
+}
+
 }  // namespace
 
 Status check_cors(const CorsConfig& config) {
@@ -79,12 +114,20 @@ bool Cors::is_preflight(const HttpRequest& request) const {
 std::optional<HttpResponse> Cors::preflight(const HttpRequest& request) const {
   if (!is_preflight(request)) return std::nullopt;
   if (allows(request.header("origin"))) return HttpResponse{.status = 204, .content_type = ""};
-  ApiError error = api_error(403,
-                             "pages of this origin may not use the server; see "
-                             "--allowed-origins");
-  error.type = "permission_error";
-  error.code = "origin_not_allowed";
-  return error_response(error);
+  return not_allowed(request.header("origin"));
+}
+
+std::optional<HttpResponse> Cors::refuse(const HttpRequest& request) const {
+  const std::string_view site = request.header("sec-fetch-site");
+  const std::string_view origin = request.header("origin");
+  if (site == "same-origin") return std::nullopt;
+  if (!origin.empty()) {
+    if (allows(origin) || is_own_origin(origin, request)) return std::nullopt;
+    return not_allowed(origin);
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (reads || site.empty() || site == "none" || has(config_.origins, kAny)) return std::nullopt;
+  return not_allowed("(not named)");
 }
 
 HttpHeaders Cors::headers(const HttpRequest& request) const {

@@ -11,7 +11,7 @@
 namespace skiff {
 
 // The body as JSON; keys keep their order, because a template prints tools as the client wrote
-// them. The Content-Type is not asked for: clients forget it, and nothing but JSON is understood.
+// them. The router has refused other media types.
 std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequest& request);
 
 // A 404 unless the server goes by that name.

@@ -102,6 +102,7 @@ Guard Server::Impl::guard(bool loading) {
     if (access == Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
     if (auto refused = keys.refuse(request)) return refused;
+    if (auto refused = cors.refuse(request)) return refused;
     if (loading) return unavailable(progress(), kRetrySeconds);
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (draining && !reads) {

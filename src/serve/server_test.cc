@@ -49,6 +49,28 @@ struct Running {
   Server server;
 };
 
+// Takes as long as it is told to.
+struct SlowTemplate : PlainTemplate {
+  Result<std::string> render(const Conversation& conversation) const override {
+    busy = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return PlainTemplate::render(conversation);
+  }
+  mutable std::atomic<bool> busy{false}, over{false};
+};
+
+struct SlowService {
+  explicit SlowService(ServiceConfig config = echo_config())
+      : engine(events),
+        service(std::move(config), engine, events, std::make_shared<ByteTokenizer>(), chat) {}
+  std::shared_ptr<SlowTemplate> chat = std::make_shared<SlowTemplate>();
+  std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();
+  EchoEngine engine;
+  EngineService service;
+};
+
+const char kChat[] = R"({"messages":[{"role":"user","content":"x"}]})";
+
 void expect_401(const ClientResponse& response) {
   EXPECT_EQ(response.status, 401);
   ASSERT_TRUE(response.headers.contains("www-authenticate"));
@@ -112,17 +134,19 @@ TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
   HttpConfig config = local_config();
   config.worker_threads = 1;
   std::atomic<bool> busy{false}, over{false};
-  HttpServer server(
-      config, {.handler =
-                   [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-                     if (request.path == "/work") {
-                       busy = true;
-                       while (!over) std::this_thread::yield();
-                     }
-                     reply->send(plain(200, request.path));
-                   },
-               .failure = plain,
-               .at_once = [](const HttpRequest& request) { return request.path == "/live"; }});
+  HttpServer server(config, {.handler =
+                                 [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+                                   if (request.path == "/work") {
+                                     busy = true;
+                                     while (!over) std::this_thread::yield();
+                                   }
+                                   reply->send(plain(200, request.path));
+                                 },
+                             .failure = plain,
+                             .lane =
+                                 [](const HttpRequest& request) {
+                                   return request.path == "/live" ? HttpLane::kIo : HttpLane::kWork;
+                                 }});
   server.start();
   TestClient worker(server.port());
   worker.send_raw("GET /work HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -223,7 +247,146 @@ TEST(ServerTest, Item56CrossOriginIsOffByDefault) {
                 .call("OPTIONS", "/v1/models",
                       "Origin: https://a\r\nAccess-Control-Request-Method: GET\r\n")
                 .status,
-            405);
+            403);
+}
+
+const char kPrompt[] = R"({"prompt":"ab","max_tokens":1})";
+
+TEST(ServerTest, PagesOfOtherOriginsAreRefused) {
+  ServerConfig config = echo_server();
+  config.cors_origins = {"https://chat.example"};
+  Running server(config);
+  const auto post = [&](const std::string& headers) {
+    return server.call("POST", "/v1/completions", "Content-Type: application/json\r\n" + headers,
+                       kPrompt);
+  };
+  // test_client.h calls the server "localhost".
+  for (const char* headers :
+       {"", "Origin: http://localhost\r\n", "Origin: https://LOCALHOST:443\r\n",
+        "Origin: https://chat.example\r\n",
+        "Origin: https://chat.example\r\nSec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: none\r\n",
+        "Origin: https://proxy.example\r\nSec-Fetch-Site: same-origin\r\n"})
+    EXPECT_EQ(post(headers).status, 200) << headers;
+  for (const char* headers :
+       {"Origin: https://evil.example\r\n", "Origin: null\r\n", "Origin: http://localhost:3000\r\n",
+        "Origin: https://localhost.evil.example\r\n", "Origin: file://\r\n",
+        "Origin: localhost\r\n", "Origin: http://\r\n", "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+        "Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n"}) {
+    const auto response = post(headers);
+    EXPECT_EQ(response.status, 403) << headers;
+    const Json error = response.json()["error"];
+    EXPECT_EQ(error["code"], "origin_not_allowed");
+    EXPECT_THAT(error["message"].get<std::string>(), testing::HasSubstr("--allowed-origins"));
+  }
+  EXPECT_THAT(post("Origin: https://evil.example\r\n").body,
+              testing::HasSubstr("https://evil.example"));
+  EXPECT_EQ(server.echo.engine.seen().size(), 7u);
+  // Following a link does nothing that could do harm, and probes answer anybody.
+  EXPECT_EQ(server.call("GET", "/v1/models", "Sec-Fetch-Site: cross-site\r\n").status, 200);
+  EXPECT_EQ(server.call("GET", "/v1/models", "Origin: https://evil.example\r\n").status, 403);
+  EXPECT_EQ(server.call("GET", "/health", "Origin: https://evil.example\r\n").status, 200);
+}
+
+TEST(ServerTest, AnOriginThatMayDoAnything) {
+  ServerConfig config = echo_server();
+  config.cors_origins = {"*"};
+  Running server(config);
+  for (const char* headers :
+       {"Origin: https://any.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"})
+    EXPECT_EQ(server.call("POST", "/v1/completions", headers, kPrompt).status, 200) << headers;
+}
+
+// What a page may send without asking first is never work.
+TEST(ServerTest, PostsAreJson) {
+  Running server(echo_server());
+  const auto status = [&](const std::string& type, const char* path = "/v1/completions") {
+    return server.call("POST", path, "Content-Type: " + type + "\r\n", kPrompt).status;
+  };
+  for (const char* type : {"application/json", "application/json; charset=utf-8",
+                           "Application/JSON;charset=UTF-8", "application/vnd.api+json"})
+    EXPECT_EQ(status(type), 200) << type;
+  for (const char* type : {"text/plain", "text/plain;charset=UTF-8; application/json",
+                           "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+                           "application/jsonp", "text/json", "json"}) {
+    EXPECT_EQ(status(type), 415) << type;
+    EXPECT_EQ(status(type, "/tokenize"), 415) << type;
+  }
+  EXPECT_EQ(server.call("POST", "/v1/completions", "", kPrompt).status, 200);
+  const auto refused = server.call("POST", "/v1/completions",
+                                   "Content-Type: application/x-www-form-urlencoded\r\n", kPrompt);
+  EXPECT_THAT(refused.body, testing::HasSubstr("x-www-form-urlencoded"));
+  EXPECT_THAT(refused.body, testing::HasSubstr("-H 'Content-Type: application/json'"));
+  EXPECT_EQ(server.echo.engine.seen().size(), 5u);
+}
+
+TEST(ServerTest, ProbesTakeNoBody) {
+  Running server(locked());
+  for (const auto& [method, path] : {std::pair<const char*, const char*>{"GET", "/live"},
+                                     {"GET", "/health"},
+                                     {"GET", "/ping"},
+                                     {"POST", "/ping"},
+                                     {"HEAD", "/health"}}) {
+    SCOPED_TRACE(path);
+    for (const char* framing :
+         {"Content-Length: 1\r\n", "Content-Length: 16777216\r\n", "Transfer-Encoding: chunked\r\n",
+          "Expect: 100-continue\r\nContent-Length: 5\r\n"}) {
+      TestClient client(server.server.port());
+      client.send_raw(std::string(method) + " " + path + " HTTP/1.1\r\nHost: h\r\n" + framing +
+                      "\r\n");
+      const auto response = client.response(method == std::string("HEAD"));
+      EXPECT_EQ(response.status, 413) << framing;  // and no 100
+      EXPECT_EQ(response.headers.at("connection"), "close");
+    }
+    EXPECT_EQ(server.call(method, path, "Content-Length: 0\r\n").status, 200);
+  }
+}
+
+// All workers are busy for long; what is cheap has its answer all the same.
+TEST(ServerTest, ReadersDoNotQueueBehindWork) {
+  ServerConfig config = echo_server();
+  config.http.worker_threads = 1;
+  SlowService slow;
+  Server server(config, slow.service);
+  server.start();
+  TestClient worker(server.port());
+  worker.send("POST", "/v1/chat/completions", kChat);
+  ASSERT_TRUE(eventually([&] { return slow.chat->busy.load(); }));
+  const auto begin = std::chrono::steady_clock::now();
+  for (const char* path : {"/v1/models", "/v1/models/echo", "/metrics", "/load", "/version",
+                           "/config-info", "/health"})
+    EXPECT_EQ(TestClient(server.port()).call("GET", path).status, 200) << path;
+  for (const char* path : {"/nope", "/v1/models/none"})
+    EXPECT_EQ(TestClient(server.port()).call("GET", path).status, 404) << path;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  slow.chat->over = true;
+  EXPECT_EQ(worker.response().status, 200);
+}
+
+// As many tokens wait as may, to the very last: no template is rendered any more, least of all on
+// a thread of the network.
+TEST(ServerTest, AFullQueueRefusesBeforeTheTextIsRead) {
+  ServiceConfig bounds = echo_config();
+  bounds.admission.waiting_tokens = 20;
+  SlowService slow(bounds);
+  slow.engine.hold = true;
+  Server server(echo_server(), slow.service);
+  server.start();
+  TestClient first(server.port());
+  first.send("POST", "/v1/completions", Json{{"prompt", std::string(19, 'a')}}.dump());  // and <s>
+  ASSERT_TRUE(eventually([&] { return slow.engine.running() == 1; }));
+  std::vector<std::unique_ptr<TestClient>> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(std::make_unique<TestClient>(server.port()));
+    crowd.back()->send("POST", "/v1/chat/completions", kChat);
+  }
+  EXPECT_EQ(TestClient(server.port()).call("GET", "/live").status, 200);
+  for (auto& client : crowd) EXPECT_EQ(client->response().status, 429);
+  EXPECT_FALSE(slow.chat->busy);
+  slow.chat->over = true;
+  slow.engine.hold = false;
+  EXPECT_EQ(first.response().status, 200);
 }
 
 TEST(ServerTest, CrossOriginForSome) {

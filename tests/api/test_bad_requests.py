@@ -344,14 +344,15 @@ def test_every_token_can_be_biased(connection):
     assert json.loads(answer)["choices"][0]["completion_token_ids"] == [77]
 
 
-def test_the_content_type_is_not_asked_for(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    for kind in ("application/json; charset=utf-8", "text/plain", "application/x-www-form-urlencoded"):
+def test_the_content_type_is_json(server):
+    for kind, status in (("application/json; charset=utf-8", 200), ("text/plain", 415),
+                         ("application/x-www-form-urlencoded", 415)):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("POST", TEXT, b'{"prompt":"x","max_tokens":1}', {"Content-Type": kind})
         response = connection.getresponse()
-        assert response.status == 200, response.read()
+        assert response.status == status, response.read()
         response.read()
-    connection.close()
+        connection.close()
 
 
 def test_item_33_users_cannot_spell_special_tokens(connection):
