@@ -77,6 +77,11 @@ Result<std::vector<std::string>> api_keys(const Args& args) {
   const char* environment = std::getenv("FD_API_KEY");
   if (args.given("api-key") || args.given("api-key-file") || !environment) return keys;
   keys = split_at_commas(environment);
+  if (keys.empty())
+    return Error{Code::kInvalid,
+                 "FD_API_KEY is set but holds no key, which would open the server to everybody; "
+                 "put a key there, or unset it to serve without one",
+                 "FD_API_KEY"};
   if (const Status good = check_all(keys, "FD_API_KEY"); !good) return good.error();
   return keys;
 }

@@ -12,8 +12,8 @@ namespace skiff {
 // Keys, TLS, CORS, hosts, limits and the access log. Throws UsageError or LoadError.
 void apply_edge_flags(const Args& args, ServerConfig* config);
 
-// --api-key and --api-key-file together, or else the environment's FD_API_KEY. Reads the file anew
-// at each call. Errors never hold a key.
+// --api-key and --api-key-file together, or else the environment's FD_API_KEY. Whichever is given
+// must hold a key. Reads the file anew at each call. Errors never hold a key.
 Result<std::vector<std::string>> api_keys(const Args& args);
 
 // The values of a repeatable flag, each of them plain or a JSON list of strings.
