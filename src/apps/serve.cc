@@ -1,4 +1,5 @@
 // `skiff serve`: engine, service and server, put together and taken down in order.
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -6,7 +7,9 @@
 
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
+#include "apps/open_files.h"
 #include "apps/scheduler_flags.h"
+#include "apps/signal_guard.h"
 #include "apps/signals.h"
 #include "apps/stall.h"
 #include "base/load_error.h"
@@ -34,6 +37,9 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
           .repetition = g.repetition,
           .top_k = g.top_k};
 }
+
+// The time in which all threads must have ended once the deadline has cut replies off.
+constexpr std::chrono::seconds kMostStopping{10};
 
 // As vLLM and FastDeploy label it.
 std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
@@ -122,7 +128,7 @@ Progress loading_progress(const Args& args, Server& server) {
   };
 }
 
-// Everything but what opens doors: a setting is told, a key never.
+// All settings except secrets.
 OrderedJson config_info(const Args& args, const Llm& llm) {
   const EngineConfig& engine = llm.config();
   OrderedJson parameters = OrderedJson::object();
@@ -155,23 +161,30 @@ void reload(const Args& args, Server& server) {
     spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
 }
 
-void serve_until_signal(const Args& args, Server& server) {
-  while (wait_for_signal() == SIGHUP) reload(args, server);
+void serve_until_signal(const Args& args, Server& server, SignalGuard& guard) {
+  while (guard.next() == SIGHUP) reload(args, server);
 }
 
-// The first signal lets replies finish, the second cuts them off.
-bool wind_down(Server& server, double seconds) {
+// The first signal lets replies finish, the second cuts them off (see SignalGuard).
+bool drain(const Args& args, Server& server, SignalGuard& guard) {
+  const auto seconds = static_cast<double>(args.integer("timeout-graceful-shutdown"));
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
-  std::thread second([&] {
-    int signal;
-    while ((signal = wait_for_signal()) == SIGHUP) spdlog::warn("SIGHUP: not while stopping");
-    if (signal != 0) server.force();
-  });
   const bool clean = server.drain(seconds);
-  stop_waiting();
-  second.join();
+  if (!clean) guard.end_within(kMostStopping);
   return clean;
+}
+
+// A connection that cannot be opened is refused by the kernel without a word; better say so now.
+void fit_open_files(HttpConfig* http) {
+  const uint64_t limit = raise_open_file_limit();
+  const int fit = connections_that_fit(http->max_connections, http->probe_places, limit);
+  if (fit < http->max_connections)
+    spdlog::warn(
+        "--max-connections {} does not fit the open-file limit of {}: {} connections are taken; "
+        "raise the limit with ulimit -n",
+        http->max_connections, limit, fit);
+  http->max_connections = fit;
 }
 
 }  // namespace
@@ -182,6 +195,7 @@ int run_serve(const Args& args) {
   const std::string folder = model_folder(args);
   ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
+  fit_open_files(&config.http);
   std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
@@ -202,19 +216,21 @@ int run_serve(const Args& args) {
   EngineService service(service_config(args, model_names(args, folder).front(), *llm, *tokenizer),
                         port, events, tokenizer, chat);
   catch_signals();
+  std::optional<SignalGuard> guard;
+  guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
   std::optional<Watchdog> watchdog;
   const double limit = args.number("watchdog-timeout");
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
-  serve_until_signal(args, *server);
-  const bool clean =
-      wind_down(*server, static_cast<double>(args.integer("timeout-graceful-shutdown")));
+  serve_until_signal(args, *server, *guard);
+  const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();
   llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
   watchdog.reset();            // it guards this way down too
+  guard.reset();
   server.reset();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;

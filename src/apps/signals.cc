@@ -11,8 +11,8 @@
 namespace skiff {
 namespace {
 
-// In the order in which they are told. 0 is stop_waiting().
-constexpr int kKinds[] = {SIGTERM, SIGINT, SIGHUP, 0};
+// In the order in which waiters hear of them.
+constexpr int kKinds[] = {SIGTERM, SIGINT, SIGHUP, kWoken};
 
 // A signal handler can reach nothing but what has static storage, so this has some: a
 // semaphore that the handler may post, and how many of each kind have come.
@@ -33,6 +33,15 @@ void post(int signal) {
     if (kKinds[i] == signal) ++mailbox().waiting[i];
   sem_post(&mailbox().posted);
   errno = saved;
+}
+
+bool wait_for_post(std::optional<std::chrono::steady_clock::time_point> end) {
+  if (!end) return sem_wait(&mailbox().posted) == 0;
+  const auto since = end->time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
+  const timespec at{.tv_sec = seconds.count(),
+                    .tv_nsec = std::chrono::nanoseconds(since - seconds).count()};
+  return sem_clockwait(&mailbox().posted, CLOCK_MONOTONIC, &at) == 0;
 }
 
 void end(int signal) { _exit(128 + signal); }
@@ -62,17 +71,17 @@ void catch_signals() {
 }
 
 // Each post raised one count and the semaphore, so there is one to find.
-int wait_for_signal() {
-  while (sem_wait(&mailbox().posted) != 0 && errno == EINTR) {
-  }
+int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end) {
+  while (!wait_for_post(end))
+    if (errno != EINTR) return kTimeUp;
   for (size_t i = 0; i < std::size(kKinds); ++i) {
     int count = mailbox().waiting[i];
     while (count > 0)
       if (mailbox().waiting[i].compare_exchange_weak(count, count - 1)) return kKinds[i];
   }
-  return 0;
+  return kWoken;
 }
 
-void stop_waiting() { post(0); }
+void wake_signal_wait() { post(kWoken); }
 
 }  // namespace skiff

@@ -1,5 +1,7 @@
-// apps/signals.h -- SIGTERM, SIGINT and SIGHUP as something that main can wait for.
+// apps/signals.h -- SIGTERM, SIGINT and SIGHUP as something that a thread can wait for.
 #pragma once
+#include <chrono>
+#include <optional>
 
 namespace skiff {
 
@@ -12,11 +14,15 @@ void catch_signals_while_starting();
 // ignored.
 void catch_signals();
 
-// Blocks until a SIGINT, SIGTERM or SIGHUP that has not been told yet; returns its number, the
-// first two before the third. One thread at a time.
-int wait_for_signal();
+// What wait_for_signal() returns besides the numbers of signals.
+constexpr int kWoken = 0, kTimeUp = -1;
 
-// Makes a wait_for_signal() under way return 0. Any thread.
-void stop_waiting();
+// Blocks until a SIGINT, SIGTERM or SIGHUP comes that nobody has been told of yet, and returns its
+// number, the first two before the third; kWoken after wake_signal_wait(), kTimeUp at `end`. One
+// thread at a time.
+int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end);
+
+// Any thread.
+void wake_signal_wait();
 
 }  // namespace skiff

@@ -1,0 +1,14 @@
+// apps/open_files.h -- how many connections the open-file limit leaves room for.
+#pragma once
+#include <cstdint>
+
+namespace skiff {
+
+// Of `wanted` connections and `probes` more, as many ordinary ones as fit `limit` beside the files
+// that the process itself needs. Throws LoadError if not even one does.
+int connections_that_fit(int wanted, int probes, uint64_t limit);
+
+// Raises the soft limit of open files to the hard one and returns it.
+uint64_t raise_open_file_limit();
+
+}  // namespace skiff
