@@ -68,14 +68,16 @@ def lists(scene):
             break
 
 
-def product(scene):
+def product(n, tokens):
     """n times tokens times log-probabilities: refused, or written without holding up the others."""
-    body = chat("Tell me a story.", n=128, max_tokens=scene.count(200, 30), logprobs=True,
-                top_logprobs=20, ignore_eos=True)
-    reply = scene.target.post(CHAT, body, scene.left())
-    scene.stand_up()
-    scene.expect(reply.status in (200, 400), f"n=128: {reply.status or 'no answer'}")
-    scene.note(f"{reply.status}, {len(reply.body) / 1e6:.0f} MB after {reply.seconds:.1f} s")
+    def run(scene):
+        body = chat("Tell me a story.", n=n, max_tokens=tokens, logprobs=True, top_logprobs=20,
+                    ignore_eos=True)
+        reply = scene.target.post(CHAT, body, scene.left())
+        scene.stand_up()
+        scene.expect(reply.status in (200, 400), f"n={n}: {reply.status or 'no answer'}")
+        scene.note(f"{reply.status}, {len(reply.body) / 1e6:.0f} MB after {reply.seconds:.1f} s")
+    return run
 
 
 def prompt_logprobs(scene):
@@ -182,7 +184,8 @@ def clients(scene):
 ATTACKS = [
     Attack("t06", "combining marks", nfc, model=nfc_model, peak=512, quick=True),
     Attack("t08", "lists times prompts", lists, peak=512, quick=True),
-    Attack("t09", "n times tokens times logprobs", product, peak=1024),
+    Attack("t09", "n times tokens times logprobs", product(128, 1900), peak=1024),
+    Attack("t09b", "one large reply", product(6, 1900), peak=512),
     Attack("t09c", "prompt_logprobs of everything", prompt_logprobs, ("--max-logprobs", "-1"),
            peak=1024),
     Attack("t12", "unread replies", unread, peak=1024),

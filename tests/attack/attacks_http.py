@@ -231,7 +231,7 @@ def hidden_leaver(scene):
     request = request.replace(b"Connection: close\r\n", b"")
     for _ in range(8):
         plain = scene.target.connect(5)
-        plain.sendall(request + b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        plain.sendall(request + b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)
         time.sleep(0.05)
         plain.close()
     time.sleep(0.7)
