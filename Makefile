@@ -7,7 +7,7 @@ SECONDS ?= 20
 JOBS   ?= $(shell nproc)
 FLAGS  ?=
 
-.PHONY: help serve build test cuda unit api check fuzz deps deps-test install
+.PHONY: help serve build test cuda unit api check tidy fuzz deps deps-test install
 
 help:
 	@echo "make serve [MODEL=models/demo] [PORT=8000] [FLAGS='--max-num-seqs 16']"
@@ -15,7 +15,8 @@ help:
 	@echo "make build [PRESET=cpu]   presets: cpu, cuda, asan, tsan"
 	@echo "make fuzz [SECONDS=20]    libFuzzer on every parser of untrusted bytes"
 	@echo "make cuda                 the CUDA build, where there is nvcc"
-	@echo "make check                includes against rooms"
+	@echo "make check                includes against rooms, formatting"
+	@echo "make tidy FILES='src/...' clang-tidy on these (needs clang-tidy-14 and a build)"
 	@echo "make install DESTDIR= PREFIX=/usr/local"
 
 deps:
@@ -44,6 +45,11 @@ api: unit
 
 check: deps-test
 	@python3 tools/check_rooms.py
+	@tools/check_format.sh
+
+# clang-tidy takes some ten seconds a file: name those that changed.
+tidy:
+	@clang-tidy-14 -p $(BUILD) --quiet --extra-arg=-Wno-unknown-warning-option $(FILES)
 
 test: check unit api cuda
 

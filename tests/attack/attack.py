@@ -21,12 +21,13 @@ class Attack:
     peak: int | None = None  # MiB that resident memory may grow by meanwhile
     ends: bool = False  # the attack ends its server, or leaves it changed
     alone: bool = False  # the attack starts what it needs itself: no server, nothing to measure
-    judge_clients: bool = True  # no: clients that an operator trusts may take their share of a core
+    judge_clients: bool = True  # no: what is asked for is honest work, or its clients are trusted
+    others: bool = True  # no: nobody else works meanwhile, only the prober asks
     quick: bool = False  # part of the short form
 
     def server(self):
         """Attacks of which this is equal can share a server."""
-        return (self.flags, tuple(sorted(self.env.items())), self.key, self.model)
+        return (self.flags, tuple(sorted(self.env.items())), self.key, self.model, self.others)
 
 
 class Scene:

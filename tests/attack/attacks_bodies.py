@@ -28,7 +28,7 @@ def nfc_model(folder):
 def nfc(scene):
     for name, marks in MARKS.items():
         # Marks of one combining class first, then those of a lower one: each has to pass all before.
-        count = 80000 // (2 * len(marks))
+        count = scene.count(40000, 20000) // len(marks)
         text = "a" + "".join(mark * count for mark in marks)
         for form, value in (("sorted late", text), ("mixed", "a" + marks * count)):
             if scene.left():
@@ -59,7 +59,7 @@ def lists(scene):
         def leave(_, body=body):
             with scene.target.connect(3) as plain:
                 plain.sendall(scene.target.post_bytes(TEXT, body))
-                time.sleep(1.5)  # taken in, and then its client leaves
+                time.sleep(scene.count(1.5, 0.7))  # taken in, and then its client leaves
         scene.together(leave, scene.count(4, 2))
         if scene.stand_up():
             scene.wrong(f"{name}: crash")

@@ -140,7 +140,6 @@ def tiers(scene):
 def no_memory(scene):
     """Hardly any address space is left while large jobs run."""
     target = scene.target
-    target.limit(resource.RLIMIT_AS, target.virtual() + (96 << 20))
     text = json.dumps({"prompt": "one two three " * 300000}).encode()
     ids = json.dumps({"tokens": [5] * 1000000}).encode()
     jobs = [("/tokenize", text), ("/detokenize", ids),
@@ -148,10 +147,11 @@ def no_memory(scene):
             (CHAT, chat(n=64, max_tokens=20, logprobs=True, top_logprobs=20)),
             (TEXT, {"prompt": [5] * 1900, "max_tokens": 1, "prompt_logprobs": 20})]
 
-    def work(i):
-        path, body = jobs[i % len(jobs)]
-        return target.post(path, body, 10).status
-    statuses = scene.together(work, scene.count(40, 10), workers=6)
+    statuses = []
+    for spare in (96, 48, 24, 12, 6):  # MiB
+        target.limit(resource.RLIMIT_AS, target.virtual() + (spare << 20))
+        statuses += scene.together(
+            lambda i: target.post(*jobs[i % len(jobs)], 10).status, scene.count(20, 5), workers=5)
     scene.note(f"statuses {sorted({str(s) for s in statuses if s is not None})}")
     if not target.alive():
         scene.wrong(f"the server ended, code {target.process.returncode}")

@@ -13,7 +13,7 @@ streams and chats and a prober asks /live and /health every 100 ms, and judges a
   - every probe was answered 200, within 50 ms (plus what a server that does nothing took at that
     moment: on a busy machine everybody is late);
   - the p99 of the others' chats, and of the longest silence in their streams, has at most doubled
-    (below 100 ms it is not judged);
+    (below 100 ms it is not judged, in the short form below 300);
   - what the attack itself asks for, such as: no request takes more than 2 s of a worker.
 
 A server that crashes or hangs is replaced, and the next attack goes on. The address space of each is
@@ -32,7 +32,7 @@ import attacks_http
 import attacks_life
 import attacks_templates
 from attack import TRUST, Scene
-from measure import CLIENT_FLOOR, Watch, now
+from measure import Watch, now
 from target import ROOT, Target, chat
 
 ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_http.ATTACKS,
@@ -64,11 +64,10 @@ class Arena:
         for fields in ({"n": 8, "max_tokens": 30}, {"logprobs": True, "top_logprobs": 5}, {}):
             self.target.post("/v1/chat/completions", chat("Tell me a story.", **fields), 30)
         self.target.post("/tokenize", {"prompt": "one two three " * 20000}, 30)
-        self.watch = Watch(self.target)
+        self.watch = Watch(self.target, attack.others)
         start = now()
         time.sleep(self.options.baseline)
-        self.baseline = self.watch.p99(start + 0.3, now())
-        self.quiet = self.watch.probes(start + 0.3, now())
+        self.baseline = self.watch.p99(start, now())
         return self.target
 
     def stop(self):
@@ -100,8 +99,8 @@ class Arena:
             row |= self.judge(attack, scene, before, start, end)
         elif not attack.ends:
             scene.wrong("the server was replaced")
-        if attack.ends:
-            self.stop()
+        if attack.ends or row.get("after", before) > 1.1 * before:
+            self.stop()  # the next attack is compared with a server that has not been attacked
         return scene, row
 
     def judge(self, attack, scene, before, start, end):
@@ -116,11 +115,14 @@ class Arena:
             scene.expect(peak - before <= attack.peak,
                          f"{peak:.0f} MiB resident meanwhile, at most {before + attack.peak:.0f}")
         scene.expect(probes.bad == 0, f"{probes.bad} of {len(probes.ms)} probes not answered 200")
-        scene.expect(probes.late == 0, f"{probes.late} of {len(probes.ms)} probes late")
+        scene.expect(probes.late <= self.options.late * len(probes.ms),
+                     f"{probes.late} of {len(probes.ms)} probes late")
         if attack.judge_clients:
             for kind, limit in self.baseline.items():
-                if p99[kind] > max(2 * limit, CLIENT_FLOOR):
+                if p99[kind] > max(2 * limit, self.options.floor):
                     scene.wrong(f"p99 of others' {kind}s {p99[kind]:.0f} ms, {limit:.0f} before")
+                elif p99[kind] != p99[kind] and end - start > 3:
+                    scene.wrong(f"none of the others' {kind}s was answered")
         good = target.post("/v1/chat/completions", chat(), 20)
         scene.expect(good.status == 200, f"a chat afterwards: {good.status or 'no answer'}")
         return {"peak": peak, "after": after, "probes": probes.line(), "clients": " ".join(
@@ -164,8 +166,12 @@ def parsed():
     parser.add_argument("--list", action="store_true", help="names the attacks and ends")
     options = parser.parse_args()
     options.seconds = options.seconds or (8 if options.quick else 40)
-    options.baseline = 1.5 if options.quick else 4
+    options.baseline = 1 if options.quick else 4
     options.settle = 3 if options.quick else 15
+    # Below `floor` milliseconds a p99 that has doubled says nothing: where others use the cores too, one
+    # late turn of the operating system's scheduler is as long. The short form runs beside other tests.
+    options.floor = 300 if options.quick else 100
+    options.late = 0.05 if options.quick else 0.0
     return options
 
 

@@ -43,7 +43,8 @@ class Target(Server):
         return self.process.poll() is None
 
     def limit(self, what, value):
-        resource.prlimit(self.pid, what, (value, value))
+        """The soft limit, so that it can be lifted again."""
+        resource.prlimit(self.pid, what, (value, resource.prlimit(self.pid, what)[1]))
 
     def virtual(self):
         """Address space in bytes."""
