@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kCounterBytes = kSegmentHandOvers * kCounterStride * sizeof(unsigned);
 constexpr int kMostXBytes = 120 << 10;  // so that the ring keeps as much again
-// Of each block: weights on their way at a time, and those that are fetched for the next segment.
+// Per block: bytes in flight, and bytes that are prefetched for the next segment.
 constexpr int kOnWayBytes = 96 << 10, kSoonBytes = 128 << 10;
 
 bool on(const Tensor& t, int64_t to) {
@@ -54,7 +54,7 @@ SegmentStep& OneRow::add_step(const SegmentStep& step) {
   return last();
 }
 
-// Whether a block that has come here has waited for all blocks to end that step.
+// Is there a grid-wide barrier between `step` and the step that is added next?
 bool OneRow::handed_over_since(int step) const {
   for (int i = step + 1; i < segment_.steps; ++i) {
     for (int from = step; from < i; ++from) {
@@ -142,8 +142,8 @@ bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& d
   if (!takes_row(out) || out.cols() > kMostNormCols || !on(residual, 16) ||
       reinterpret_cast<uintptr_t>(norm.weight.data) % 16 != 0 || segment_.steps == kSegmentSteps)
     return false;
-  // Whatever is added must come from within: else all blocks would read the residual, and some
-  // write it, with nothing in between.
+  // delta must come from this segment; otherwise blocks would read and write the residual without
+  // a barrier in between.
   const bool behind = delta && !empty() && out_.is(delta) && out_cols_ == out.cols() &&
                       !segment_.step[out_.step].product.f32 &&
                       (norm_steps_ == 0 || residual_.data == residual.data);
@@ -195,8 +195,7 @@ void OneRow::settle_residual() {
   segment_.residual_shares = shares(step.cols / 4);
 }
 
-// Whole features do not share out evenly. The blocks that have one more in a product are those that
-// follow the ones which had one more before.
+// Rotates which blocks get the remainder of each product, so that it is spread evenly.
 void OneRow::share_out() {
   int turn = 0;
   for (int i = 0; i < segment_.steps; ++i) {
