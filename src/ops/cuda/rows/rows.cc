@@ -1,5 +1,7 @@
 #include "ops/cuda/rows/rows.h"
 
+#include <limits>
+
 #include "ops/cuda/rows/kernels.h"
 
 namespace skiff::cuda {
@@ -23,8 +25,12 @@ Matrix matrix(const Tensor& t) {
   return {.data = t.data, .stride = t.row_stride, .type = float_of(t.dtype)};
 }
 
-int rows_of(const Tensor& t) { return static_cast<int>(t.rows()); }
-int cols_of(const Tensor& t) { return static_cast<int>(t.cols()); }
+int as_int(int64_t n) {
+  SKIFF_CHECK(n <= std::numeric_limits<int>::max(), "a tensor with {} rows or columns", n);
+  return static_cast<int>(n);
+}
+int rows_of(const Tensor& t) { return as_int(t.rows()); }
+int cols_of(const Tensor& t) { return as_int(t.cols()); }
 
 }  // namespace
 

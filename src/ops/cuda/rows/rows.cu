@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/rows/kernels.h"
 #include "ops/cuda/vector.cuh"
@@ -26,37 +28,50 @@ void with_type(Float type, F f) {
   f(__half{});
 }
 
+// The most blocks along y that CUDA can launch.
+constexpr int kMaxGridY = 65535;
+
 Launch rows_by_columns(int rows, int cols, int vector, cudaStream_t stream) {
   const int items = cols / vector, threads = items >= 256 ? 256 : (items + 31) / 32 * 32;
-  return {.grid = dim3(static_cast<unsigned>(rows),
-                       static_cast<unsigned>((items + threads - 1) / threads)),
+  const int blocks = std::min((items + threads - 1) / threads, kMaxGridY);
+  return {.grid = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks)),
           .block = dim3(static_cast<unsigned>(threads)),
           .stream = stream};
+}
+
+// f(column) for every N-th column of this thread's row, under rows_by_columns(). Rows may be wider
+// than a grid: a stack of experts that is converted has a whole expert in each.
+template <int N, class F>
+__device__ __forceinline__ void for_columns(int cols, F f) {
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
+  for (int64_t c = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; c < cols; c += step) f(c);
 }
 
 template <class O, class X, int N>
 __global__ void copy_rows_kernel(Matrix out, Matrix x, const int32_t* from, int cols) {
   let_next_start();
   wait_for_previous();
-  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
-  if (c >= cols) return;
-  float v[N];
-  load<N>(v, row_of<const X>(x, from ? from[r] : r) + c);
-  store<N>(row_of<O>(out, r) + c, v);
+  const int64_t r = blockIdx.x, from_row = from ? from[r] : r;
+  for_columns<N>(cols, [&](int64_t c) {
+    float v[N];
+    load<N>(v, row_of<const X>(x, from_row) + c);
+    store<N>(row_of<O>(out, r) + c, v);
+  });
 }
 
 template <class O, class X, int N>
 __global__ void add_kernel(Matrix out, Matrix x, int cols) {
   let_next_start();
   wait_for_previous();
-  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
-  if (c >= cols) return;
-  float sum[N], more[N];
-  load<N>(sum, row_of<const O>(out, r) + c);
-  load<N>(more, row_of<const X>(x, r) + c);
+  const int64_t r = blockIdx.x;
+  for_columns<N>(cols, [&](int64_t c) {
+    float sum[N], more[N];
+    load<N>(sum, row_of<const O>(out, r) + c);
+    load<N>(more, row_of<const X>(x, r) + c);
 #pragma unroll
-  for (int i = 0; i < N; ++i) sum[i] += more[i];
-  store<N>(row_of<O>(out, r) + c, sum);
+    for (int i = 0; i < N; ++i) sum[i] += more[i];
+    store<N>(row_of<O>(out, r) + c, sum);
+  });
 }
 
 __device__ __forceinline__ float silu(float x) { return x / (1 + expf(-x)); }
@@ -75,14 +90,15 @@ template <class T, bool kGelu, int N>
 __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
   let_next_start();
   wait_for_previous();
-  const int64_t r = blockIdx.x, c = int64_t{blockIdx.y * blockDim.x + threadIdx.x} * N;
-  if (c >= width) return;
-  float gate[N], up[N];
-  load<N>(gate, row_of<const T>(gate_up, r) + c);
-  load<N>(up, row_of<const T>(gate_up, r) + width + c);
+  const int64_t r = blockIdx.x;
+  for_columns<N>(width, [&](int64_t c) {
+    float gate[N], up[N];
+    load<N>(gate, row_of<const T>(gate_up, r) + c);
+    load<N>(up, row_of<const T>(gate_up, r) + width + c);
 #pragma unroll
-  for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu_for<T>(gate[i]);
-  store<N>(row_of<T>(out, r) + c, up);
+    for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu_for<T>(gate[i]);
+    store<N>(row_of<T>(out, r) + c, up);
+  });
 }
 
 // The sum over a block, the same in every thread and from run to run.
