@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <stdexcept>
 
 #include "ops/cuda/attention/args_of.h"
 #include "ops/cuda/attention/attend_kernels.h"
@@ -125,16 +124,12 @@ size_t Attention::plan_for(const PlanShape& shape, const RaggedBatch& batch, cud
   const auto known = std::ranges::find(planned_, shape, &Planned::shape);
   size_t index = static_cast<size_t>(known - planned_.begin());
   if (known == planned_.end()) {
-    if (capturing(stream)) {
-      throw std::logic_error("attention of a new shape in a captured graph: run one step before");
-    }
+    SKIFF_CHECK(!capturing(stream), "attention of a new shape in a captured graph");
     if (planned_.size() < kMaxShapes) {
       planned_.push_back({shape});
     } else {
       index = oldest_++ % kMaxShapes;
-      if (planned_[index].captured) {
-        throw std::logic_error("more kinds of attention layers than the CUDA backend plans for");
-      }
+      SKIFF_CHECK(!planned_[index].captured, "more than {} kinds of attention layers", kMaxShapes);
       planned_[index] = {shape};
       check(cudaStreamSynchronize(stream), "waiting until a plan's memory is free");
     }

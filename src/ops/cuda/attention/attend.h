@@ -77,7 +77,7 @@ class Attention {
   std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
 };
 
-// The generic kernel alone: any mixture of f32 and bf16, any head_dim that is a even number up to
+// The generic kernel alone: any mixture of f32 and bf16, any head_dim that is an even number up to
 // 256, any page size and window; f32 throughout.
 void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,
                         const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream);

@@ -20,7 +20,7 @@ struct AttendArgs {
   int page_shift = 0;            // log2 of the page size, where that is a power of two
 };
 
-// Any mixture of f32 and bf16, any head_dim that is a even number up to 256, any page size and
+// Any mixture of f32 and bf16, any head_dim that is an even number up to 256, any page size and
 // window; f32 throughout. A row's result depends on its position, its query and its context only,
 // bit for bit. Padding rows get zeros.
 void start_generic(const AttendArgs& args, cudaStream_t stream);

@@ -539,7 +539,8 @@ __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
     prefetch_map(&v);
   }
   __syncthreads();
-  // Plan and page table were there before the last kernel that let its next start after its wait.
+  // Plan and page table were written before the last kernel that triggers its dependents after its
+  // own wait, so they are visible here.
   Walk walk(d);
   if (threadIdx.x >= Shape<kDim>::kComputing) {
     Run run;

@@ -18,7 +18,7 @@ constexpr int kPackedRows = 16;    // query vectors of one kv head that a decodi
 constexpr int kPrefillRows = 128;  // the same of a prefilling block
 constexpr int kMostShares = 4;     // a sequence of more shares than this is prefilled
 
-// What of a layer decides its plan: layers alike in this share one.
+// Layers with the same PlanShape share one plan.
 struct PlanShape {
   int kv_heads = 0;
   int group = 0;   // query heads per kv head

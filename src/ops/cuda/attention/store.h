@@ -15,7 +15,7 @@ struct Biased {
 
 // Ops::gqa_store on `stream`. Where `biased` is not empty, qkv is made from it first: the sum and
 // the bias, rounded to qkv's dtype. `speeds` is rope_frequencies(spec.rope) in device memory.
-// Activations and cache f32 or bf16, head_dim a even number up to 256. Angles are position times
+// Activations and cache f32 or bf16, head_dim an even number up to 256. Angles are position times
 // speed, rounded to float, as on every other backend; padding rows are left alone and store
 // nothing. A row's results depend on that row alone. The launch depends on num_tokens and spec
 // only.
