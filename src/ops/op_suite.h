@@ -18,7 +18,7 @@
 namespace skiff::suite {
 
 // A device's Ops is made to wait after each operation, so that tensors in page-locked host memory
-// do for it too.
+// do for it too; once as in service, several times over (op_suite_service.h).
 struct Backend {
   std::string name;
   std::function<std::unique_ptr<Ops>()> make;

@@ -39,4 +39,23 @@ class Paged {
   std::vector<int> seq_;
 };
 
+// A Gqa whose rope covers `rope_dim` dims of each head; -1: all.
+Gqa gqa(int heads, int kv_heads, int head_dim, int window = 0, int rope_dim = -1,
+        bool interleaved = false);
+
+// Expects what one head of one row should get: `out` and `q` are that row, [1, heads * head_dim].
+// `paged` holds the keys and values of sequence `seq` up to `position`.
+void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
+                         int seq, int position, int head);
+
+struct AttendCase {
+  Gqa spec;
+  DType act, cache;
+  int page_size;
+  std::vector<Piece> pieces;
+  int checked_rows =
+      1 << 20;  // at most so many are compared with the formula; all are to be numbers
+};
+void attend_case(Ops& ops, const AttendCase& c);
+
 }  // namespace skiff::suite

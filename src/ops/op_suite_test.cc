@@ -7,6 +7,7 @@
 
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/op_suite_service.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::suite {
@@ -39,6 +40,8 @@ std::vector<Backend> backends() {
     out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
     out.push_back(
         {"cuda_portable", [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
+    out.push_back(
+        {"cuda_in_service", [] { return make_in_service([] { return make_cuda_ops({}); }); }});
   }
   return out;
 }
