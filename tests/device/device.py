@@ -1,5 +1,6 @@
 """What the checks on a CUDA device share: its driver, called directly, and a server under test. Plain Python."""
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -97,6 +98,16 @@ class Serve:
             return error.code
         except OSError:
             return 0
+
+    def answer(self, path, body, timeout=60):
+        """The JSON of a good reply to this JSON, or None."""
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as reply:
+                return json.load(reply)
+        except OSError:
+            return None
 
     def wait_for(self, path, status, seconds=60):
         end = time.monotonic() + seconds

@@ -1,12 +1,14 @@
 // What compute-sanitizer's racecheck says of the smallest ring of bulk copies: one thread copies
-// items of 4 KB into two places in turns, two warps add them up and give the places back. It
-// reports each copy into a place that was given back as a race with the reads before (CUDA 13.0,
-// H200), as it does of ops/cuda/one_row. It seems not to put together a warp's reads and, after
-// __syncwarp(), the arrival of one of its lanes; not shown: the same with an arrival of each lane.
+// items of 4 KB into two places in turns, two warps add them up and release the places. Two ways:
+//   warp   after __syncwarp(), one lane of each warp arrives at the barrier, as in ops/cuda/one_row
+//   lanes  every lane arrives for itself
+// Both order each read before the copy that overwrites it; racecheck reported races of the first
+// (CUDA 13.0, H200). What it says of the second tells whether it follows an arrival of each lane.
 //   nvcc -arch=sm_90a -std=c++20 -O2 -I ../../src racecheck_ring.cu -o ring
-//   compute-sanitizer --tool racecheck ./ring
+//   compute-sanitizer --tool racecheck ./ring warp; compute-sanitizer --tool racecheck ./ring lanes
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "ops/cuda/hopper/barrier.cuh"
@@ -24,6 +26,7 @@ __device__ void copy(uint32_t to, const float* from, uint32_t barrier) {
       : "memory");
 }
 
+template <bool kEveryLane>
 __global__ void ring(const float* in, float* sums, int items) {
   __shared__ __align__(128) float place[2][kFloats];
   __shared__ uint64_t full[2], empty[2];
@@ -31,7 +34,7 @@ __global__ void ring(const float* in, float* sums, int items) {
   if (thread == 0) {
     for (int i = 0; i < 2; ++i) {
       barrier_init(shared_address(&full[i]), 1);
-      barrier_init(shared_address(&empty[i]), kReaders / 32);
+      barrier_init(shared_address(&empty[i]), kEveryLane ? kReaders : kReaders / 32);
     }
     barrier_init_done();
   }
@@ -47,13 +50,14 @@ __global__ void ring(const float* in, float* sums, int items) {
   for (int i = 0; i < items; ++i) {
     barrier_wait(shared_address(&full[i % 2]), i / 2 % 2);
     for (int k = thread; k < kFloats; k += kReaders) sum += place[i % 2][k];
-    __syncwarp();
-    if (thread % 32 == 0) barrier_arrive(shared_address(&empty[i % 2]));
+    if (!kEveryLane) __syncwarp();
+    if (kEveryLane || thread % 32 == 0) barrier_arrive(shared_address(&empty[i % 2]));
   }
   sums[thread] = sum;
 }
 
-int main() {
+int main(int argc, char** argv) {
+  const bool lanes = argc > 1 && std::strcmp(argv[1], "lanes") == 0;
   constexpr int kItems = 7;
   const std::vector<float> ones(kItems * kFloats, 1);
   std::vector<float> sums(kReaders);
@@ -61,11 +65,14 @@ int main() {
   cudaMalloc(&in, ones.size() * 4);
   cudaMalloc(&out, sums.size() * 4);
   cudaMemcpy(in, ones.data(), ones.size() * 4, cudaMemcpyHostToDevice);
-  ring<<<1, kReaders + 32>>>(in, out, kItems);
+  if (lanes)
+    ring<true><<<1, kReaders + 32>>>(in, out, kItems);
+  else
+    ring<false><<<1, kReaders + 32>>>(in, out, kItems);
   cudaMemcpy(sums.data(), out, sums.size() * 4, cudaMemcpyDeviceToHost);
   float all = 0;
   for (float s : sums) all += s;
-  std::printf("%s: %.0f, expected %d\n", cudaGetErrorString(cudaGetLastError()), all,
-              kItems * kFloats);
+  std::printf("%s: %s: %.0f, expected %d\n", lanes ? "lanes" : "warp",
+              cudaGetErrorString(cudaGetLastError()), all, kItems * kFloats);
   return all != kItems * kFloats;
 }
