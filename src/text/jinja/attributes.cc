@@ -13,29 +13,33 @@ std::string object_name(const Value& object) {
   return object.is_none() ? "None" : std::string(type_name(object)) + " object";
 }
 
-Value no_attribute(const Value& object, const std::string& name) {
-  return Value::undefined(fmt::format("'{}' has no attribute '{}'", object_name(object), name));
+Value no_attribute(Interpreter& in, const Value& object, std::string_view name) {
+  in.budget().make(192);
+  return Value::undefined(
+      fmt::format("'{}' has no attribute '{}'", object_name(object), excerpt(name)));
 }
 
 // Neither an item nor an attribute named `name`: none.
 Value own_attribute(Interpreter& in, const Value& object, const std::string& name) {
   if (object.is_undefined()) fail("{}", object.undefined_reason());
+  if (name.size() > kMaxName) return no_attribute(in, object, name);
   if (const Namespace* space = object.as_namespace()) {
+    in.budget().step(space->items.size() / 16);
     for (const auto& [key, value] : space->items)
       if (key == name) return value;
-    return no_attribute(object, name);
+    return no_attribute(in, object, name);
   }
   if (object.as_loop()) return loop_attribute(in, object, name);
   if (const Callable* callable = object.as_callable()) {
-    const auto value = callable->attribute(name);
-    return value ? *value : no_attribute(object, name);
+    const auto value = callable->attribute(in.budget(), name);
+    return value ? *value : no_attribute(in, object, name);
   }
   if (const Seq* seq = object.as_seq(); seq && seq->label == kGroupLabel) {
     if (name == "grouper") return seq->items[0];
     if (name == "list") return seq->items[1];
   }
   const Value method = method_of(in, object, name);
-  return method.is_none() ? no_attribute(object, name) : method;
+  return method.is_none() ? no_attribute(in, object, name) : method;
 }
 
 // Python's slice.indices().
@@ -92,6 +96,7 @@ Value text_slice(Interpreter& in, const Value& object, const Range& range) {
 
 Value item_at(Interpreter& in, const Value& object, int64_t i) {
   const auto missing = [&] {
+    in.budget().make(192);
     return Value::undefined(fmt::format("'{}' has no item {}", object_name(object), i));
   };
   int64_t n = 0;
@@ -109,8 +114,8 @@ Value Interpreter::attribute(const Value& object, const std::string& name) {
   if (const Dict* dict = object.as_dict()) {
     const Value method = method_of(*this, object, name);
     if (!method.is_none()) return method;
-    const Value* item = jinja::find(budget_, *dict, name);
-    return item ? *item : no_attribute(object, name);
+    const Value* item = jinja::find(budget_, *dict, std::string_view(name));
+    return item ? *item : no_attribute(*this, object, name);
   }
   return own_attribute(*this, object, name);
 }
@@ -127,8 +132,9 @@ Value Interpreter::index(const Value& object, const Value& key) {
   if ((object.as_seq() || object.is_text()) && is_integral(key, &i))
     return item_at(*this, object, i);
   if (key.is_text()) return own_attribute(*this, object, *key.as_text());
+  budget_.make(192);
   return Value::undefined(
-      fmt::format("'{}' has no item {}", object_name(object), repr(budget_, key).substr(0, 80)));
+      fmt::format("'{}' has no item {}", object_name(object), excerpt(repr(budget_, key))));
 }
 
 Value Interpreter::slice(const Value& object, const Value& start, const Value& stop,
@@ -154,6 +160,7 @@ Value attribute_path(Interpreter& in, const Value& item, const Value& path) {
   std::string_view rest = *path.as_text();
   for (bool more = true; more;) {
     const size_t dot = rest.find('.');
+    in.budget().step();
     const std::string part(rest.substr(0, dot));
     more = dot != rest.npos;
     if (more) rest.remove_prefix(dot + 1);

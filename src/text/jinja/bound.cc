@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 
@@ -13,9 +14,10 @@ Bound::Bound(std::string_view function, const Args& args,
   for (size_t i = 0; i < args.positional.size(); ++i) values_[i] = &args.positional[i];
   for (const auto& [name, value] : args.named) {
     const auto at = std::find(names_.begin(), names_.end(), name);
-    if (at == names_.end()) fail("{}() got an unexpected keyword argument '{}'", function_, name);
+    if (at == names_.end())
+      fail("{}() got an unexpected keyword argument '{}'", function_, excerpt(name));
     const Value*& slot = values_[static_cast<size_t>(at - names_.begin())];
-    if (slot) fail("{}() got multiple values for argument '{}'", function_, name);
+    if (slot) fail("{}() got multiple values for argument '{}'", function_, excerpt(name));
     slot = &value;
   }
 }
@@ -25,7 +27,7 @@ const Value& Bound::need(size_t i) const {
   return *values_[i];
 }
 
-std::string Bound::text(size_t i) const {
+const std::string& Bound::text(size_t i) const {
   const std::string* text = need(i).as_text();
   if (!text) fail("{}(): '{}' must be str, not {}", function_, names_[i], type_name(*values_[i]));
   return *text;

@@ -2,6 +2,8 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -13,7 +15,10 @@ struct Limits {
   uint64_t bytes = 256ull << 20;  // of all texts and lists made, whether or not still alive
   uint64_t value = 64ull << 20;   // of one text or list
   size_t output = 64ull << 20;    // bytes of the whole text
-  int depth = 150;                // of lists and dicts inside one another
+  int depth = 150;                // of values that hold one another
+  // Real time from the start of the rendering. Steps differ in what they cost, so this is what
+  // bounds the time of a worker.
+  std::chrono::nanoseconds time = std::chrono::seconds(1);
 };
 
 // Thrown and caught inside the room only: parsing and rendering end in a Result.
@@ -28,14 +33,17 @@ template <class... Args>
 
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  explicit Budget(const Limits& limits)
+      : limits_(limits), deadline_(Clock::now() + std::min(limits.time, kLongest)) {}
+
   void step(uint64_t n = 1) {
-    if ((steps_ += n) > limits_.steps) fail("the template takes more than {} steps", limits_.steps);
+    steps_ = n > UINT64_MAX - steps_ ? UINT64_MAX : steps_ + n;
+    if (steps_ >= next_look_) look();
   }
   // To be called before the memory is taken.
   void make(uint64_t n) {
     if (n > limits_.value) fail("the template makes a value of more than {} bytes", limits_.value);
-    step(n / 64);
+    step(1 + n / 64);
     if ((bytes_ += n) > limits_.bytes)
       fail("the template makes more than {} bytes of values", limits_.bytes);
   }
@@ -43,10 +51,27 @@ class Budget {
     make(size && count > limits_.bytes / size ? UINT64_MAX : count * size);
   }
   const Limits& limits() const { return limits_; }
+  uint64_t steps() const { return steps_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24);
+  // Steps between two looks at the clock. A charge of more steps looks at it at once.
+  static constexpr uint64_t kBetweenLooks = 1024;
+
+  void look() {
+    if (steps_ > limits_.steps) fail("the template takes more than {} steps", limits_.steps);
+    if (Clock::now() > deadline_)
+      fail("the template takes more than {} ms",
+           std::chrono::duration_cast<std::chrono::milliseconds>(limits_.time).count());
+    next_look_ = std::min(steps_ + kBetweenLooks, limits_.steps + 1);
+  }
+
   Limits limits_;
+  Clock::time_point deadline_;
   uint64_t steps_ = 0, bytes_ = 0;
+  uint64_t next_look_ = 0;
 };
 
 }  // namespace skiff::jinja

@@ -1,5 +1,6 @@
 // text/jinja/builtins.h -- what templates can call: filters, tests, functions and methods.
 #pragma once
+#include <array>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -29,28 +30,34 @@ std::span<const FilterEntry> sequence_filters();
 std::span<const FilterEntry> grouping_filters();
 std::span<const FilterEntry> selection_filters();
 std::span<const FilterEntry> value_filters();
+std::array<std::span<const FilterEntry>, 7> filter_tables();  // all of them
 // Fails if there is no such filter or test.
 Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args);
 bool apply_test(Interpreter& in, const std::string& name, const Value& input, const Args& args);
 bool has_filter(std::string_view name);
 bool has_test(std::string_view name);
+std::span<const TestEntry> all_tests();
 
 // range, dict, namespace, ...; undefined if there is no such function.
-Value global_function(const std::string& name);
+Value global_function(Budget& budget, const std::string& name);
+std::span<const std::pair<std::string_view, Value (*)(Interpreter&, Args)>> global_functions();
 
 // A method of a text, list or dict as a value; none if the type has no method of that name.
 Value method_of(Interpreter& in, const Value& self, const std::string& name);
 Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args);
 bool has_text_method(std::string_view name);
+std::vector<std::string_view> text_method_names();
 Value call_container_method(Interpreter& in, const Value& self, const std::string& name, Args args);
 
 struct Builtin : Callable {
   using Function = Value (*)(Interpreter& in, Args args);
   Builtin(std::string n, Function f) : name(std::move(n)), function(f) {}
-  Value call(Interpreter& in, Args args) override { return function(in, std::move(args)); }
   std::string repr() const override { return "<function " + name + ">"; }
   std::string name;
   Function function;
+
+ private:
+  Value run(Interpreter& in, Args args) override { return function(in, std::move(args)); }
 };
 
 // Arguments by parameter name, in the order of `names`; a null pointer for those not given.
@@ -60,7 +67,7 @@ class Bound {
   Bound(std::string_view function, const Args& args, std::initializer_list<std::string_view> names);
   const Value* operator[](size_t i) const { return values_[i]; }
   const Value& need(size_t i) const;
-  std::string text(size_t i) const;                        // fails unless it is a text
+  const std::string& text(size_t i) const;                 // fails unless it is a text
   std::string text(size_t i, std::string fallback) const;  // fallback also for None
   int64_t integer(size_t i, int64_t fallback) const;       // fallback also for None
   bool flag(size_t i, bool fallback) const;
@@ -74,7 +81,7 @@ class Bound {
 // Argument i: a text, or a number of blanks.
 std::string blanks_or_text(Interpreter& in, const Bound& bound, size_t i, int64_t fallback);
 Value urlize(Interpreter& in, const Value& input, Args args);
-std::string escaped(std::string_view text);  // & < > ' " as HTML
+std::string escaped(Budget& budget, std::string_view text);  // & < > ' " as HTML
 // text % args and text.format(args).
 std::string percent_format(Budget& budget, const std::string& text, const Value& args);
 std::string brace_format(Interpreter& in, const Value& text, const Args& args);
@@ -82,7 +89,7 @@ std::string brace_format(Interpreter& in, const Value& text, const Args& args);
 Value attribute_path(Interpreter& in, const Value& item, const Value& path);
 Value generator(Interpreter& in, Values items);
 // What sorting and grouping compare: texts in lower case unless case matters.
-Value folded(const Value& value, bool case_sensitive);
+Value folded(Budget& budget, const Value& value, bool case_sensitive);
 // Stable; `keys[i]` is what item i is ordered by. As lists, keys that are equal are not asked for
 // their order.
 Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,

@@ -5,6 +5,7 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
+#include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
@@ -24,13 +25,16 @@ struct MethodValue : Callable {
   MethodValue(Value s, std::string n) : self(std::move(s)), name(std::move(n)) {
     depth = self.depth() + 1;
   }
-  Value call(Interpreter& in, Args args) override {
+  std::string repr() const override { return "<built-in method " + name + ">"; }
+  const Value* bound_to() const override { return &self; }
+  Value self;
+  std::string name;
+
+ private:
+  Value run(Interpreter& in, Args args) override {
     return self.is_text() ? call_text_method(in, self, name, std::move(args))
                           : call_container_method(in, self, name, std::move(args));
   }
-  std::string repr() const override { return "<built-in method " + name + ">"; }
-  Value self;
-  std::string name;
 };
 
 Value unsafe(const Value& self, const std::string& name) {
@@ -39,6 +43,7 @@ Value unsafe(const Value& self, const std::string& name) {
 }
 
 Value dict_view(Interpreter& in, const Dict& dict, const std::string& name) {
+  in.budget().make_many(dict.items.size(), sizeof(Value));
   Values items;
   for (const auto& [key, value] : dict.items) {
     if (name == "keys")
@@ -55,7 +60,7 @@ Value call_dict_method(Interpreter& in, const Dict& dict, const std::string& nam
                        const Args& args) {
   if (name == "get") {
     const Bound bound("get", args, {"key", "default"});
-    check_hashable(bound.need(0));
+    check_hashable(in.budget(), bound.need(0));
     const Value* found = find(in.budget(), dict, *bound[0]);
     return found ? *found : bound[1] ? *bound[1] : Value();
   }
@@ -66,7 +71,7 @@ Value call_dict_method(Interpreter& in, const Dict& dict, const std::string& nam
 
 }  // namespace
 
-Value method_of(Interpreter&, const Value& self, const std::string& name) {
+Value method_of(Interpreter& in, const Value& self, const std::string& name) {
   bool known = false, changes = false;
   if (self.is_text()) {
     known = has_text_method(name);
@@ -81,7 +86,7 @@ Value method_of(Interpreter&, const Value& self, const std::string& name) {
   }
   if (changes) return unsafe(self, name);
   if (!known) return {};
-  return Value(std::shared_ptr<Callable>(std::make_shared<MethodValue>(self, name)));
+  return Value::callable(in.budget(), std::make_shared<MethodValue>(self, name));
 }
 
 Value call_container_method(Interpreter& in, const Value& self, const std::string& name,
@@ -96,7 +101,7 @@ Value call_container_method(Interpreter& in, const Value& self, const std::strin
     if (name == "index") return static_cast<int64_t>(i);
     ++count;
   }
-  if (name == "index") fail("{} is not in list", repr(in.budget(), wanted).substr(0, 80));
+  if (name == "index") fail("{} is not in list", excerpt(repr(in.budget(), wanted)));
   return count;
 }
 

@@ -17,7 +17,7 @@ Value Interpreter::evaluate(const Expr& expr) {
 
 Value Interpreter::evaluate(const Name& node) {
   if (const Value* value = scope_->find(budget_, node.name)) return *value;
-  return global_function(node.name);
+  return global_function(budget_, node.name);
 }
 
 Value Interpreter::evaluate(const Unary& node) {
@@ -111,6 +111,9 @@ Args Interpreter::evaluate(const CallArgs& args) {
   if (!rest.as_dict()) fail("argument after ** must be a mapping");
   for (const auto& [key, value] : rest.as_dict()->items) {
     if (!key.is_text()) fail("keywords must be strings");
+    if (key.as_text()->size() > kMaxName)
+      fail("a keyword of {} bytes, more than {}", key.as_text()->size(), kMaxName);
+    budget_.make(sizeof(out.named[0]) + key.as_text()->size());
     out.named.emplace_back(*key.as_text(), value);
   }
   return out;
@@ -125,6 +128,7 @@ Value Interpreter::call(const Value& callee, Args args) {
   if (callee.is_undefined()) fail("{}", callee.undefined_reason());
   if (Callable* function = callee.as_callable()) return function->call(*this, std::move(args));
   if (Loop* loop = callee.as_loop()) {
+    const Door door(*this, nullptr, args);
     if (!loop->scope || !loop->statement->recursive)
       fail("the loop must have the 'recursive' marker to be called");
     return run_loop(*loop->statement, loop->scope, Bound("loop", args, {"iterable"}).need(0),
@@ -153,7 +157,7 @@ Value Interpreter::evaluate(const DictDisplay& node) {
   Pairs items;
   for (const auto& [key_expr, value_expr] : node.items) {
     Value key = evaluate(*key_expr);
-    check_hashable(key);
+    check_hashable(budget_, key);
     Value value = evaluate(*value_expr);
     const auto same = std::find_if(items.begin(), items.end(), [&](const auto& item) {
       return equal(budget_, item.first, key);

@@ -62,7 +62,7 @@ class Percent {
     const Dict* dict = args_.as_dict();
     if (end == text_.npos) fail("incomplete format key");
     if (!dict) fail("format requires a mapping");
-    const Value* value = find(budget_, *dict, std::string(text_.substr(at_ + 1, end - at_ - 1)));
+    const Value* value = find(budget_, *dict, text_.substr(at_ + 1, end - at_ - 1));
     if (!value) fail("no value for a key of the format");
     at_ = end + 1;
     return *value;
@@ -103,6 +103,7 @@ class Percent {
   }
 
   void one() {
+    budget_.step();
     const Value* value = nullptr;
     if (peek() == '(') value = &named();
     if (peek() == '%') return void(out_ += text_[at_++]);
@@ -240,6 +241,7 @@ class Braces {
 
   // name!conversion:spec; the spec may hold fields itself.
   std::string field(std::string_view field, int nesting) {
+    in_.budget().step();
     size_t split = 0;
     for (bool item = false; split < field.size(); ++split) {
       item = field[split] == '[' || (item && field[split] != ']');
@@ -256,7 +258,7 @@ class Braces {
     }
     if (rest.starts_with(':')) rest.remove_prefix(1);
     const std::string text = format_value(in_.budget(), value, run(rest, nesting + 1));
-    return markup_ && nesting == 0 && !value.is_markup() ? escaped(text) : text;
+    return markup_ && nesting == 0 && !value.is_markup() ? escaped(in_.budget(), text) : text;
   }
 
   // name, 0, or empty (the next one), with .attributes and [items].
@@ -285,9 +287,10 @@ class Braces {
 
   Value argument(std::string_view name) {
     if (!name.empty() && !is_decimal(name)) {
+      in_.budget().step(args_.named.size() / 16);
       for (const auto& [known, value] : args_.named)
         if (known == name) return value;
-      fail("format(): no argument '{}'", name.substr(0, 80));
+      fail("format(): no argument '{}'", excerpt(name));
     }
     enum { kUnknown, kCounted, kGiven };
     const int numbering = name.empty() ? kCounted : kGiven;

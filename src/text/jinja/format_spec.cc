@@ -11,6 +11,9 @@
 namespace skiff::jinja {
 namespace {
 
+// A double has fewer significant digits.
+constexpr int kMaxPrecision = 1000;
+
 bool is_one_of(char c, std::string_view set) { return c && set.find(c) != set.npos; }
 
 std::string repeated(std::string_view piece, size_t n) {
@@ -32,8 +35,10 @@ std::string grouped(std::string digits, char separator, size_t group, size_t wid
   const size_t point = std::min(digits.find_first_not_of(set), digits.size());
   std::string whole = digits.substr(0, point), out;
   const std::string rest = digits.substr(point);
-  const auto length = [&] { return whole.size() + (whole.size() - 1) / group + rest.size(); };
-  while (length() < width) whole.insert(whole.begin(), '0');
+  const auto length = [&](size_t n) { return n + (n - 1) / group + rest.size(); };
+  size_t n = whole.size();
+  while (length(n) < width) ++n;
+  whole.insert(0, n - whole.size(), '0');
   for (size_t i = 0; i < whole.size(); ++i) {
     if (i > 0 && (whole.size() - i) % group == 0) out += separator;
     out += whole[i];
@@ -55,7 +60,7 @@ std::string without_trailing_zeros(std::string text) {
 // No type but a precision: as 'g', but with a digit behind the point and exponents earlier.
 std::string short_float(double magnitude, int precision) {
   if (!std::isfinite(magnitude)) return fmt::format("{}", magnitude);
-  precision = std::max(precision, 1);
+  precision = std::clamp(precision, 1, kMaxPrecision);
   const std::string text = fmt::format("{:.{}e}", magnitude, precision - 1);
   const size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);
@@ -154,7 +159,7 @@ FormatSpec parse_format_spec(std::string_view text) {
     if (at == digits) fail("format specifier missing precision");
   }
   if (at < text.size()) spec.type = text[at++];
-  if (at < text.size()) fail("invalid format specifier '{}'", text.substr(0, 80));
+  if (at < text.size()) fail("invalid format specifier '{}'", excerpt(text));
   return spec;
 }
 
@@ -181,7 +186,7 @@ std::string integer_digits(int64_t value, int base) {
 std::string float_digits(double magnitude, char type, int precision, bool alternate) {
   const bool upper = type == 'E' || type == 'F' || type == 'G';
   if (precision < 0) precision = 6;
-  if (precision > 1000) fail("a format with a precision above 1000");
+  if (precision > kMaxPrecision) fail("a format with a precision above {}", kMaxPrecision);
   std::string out;
   switch (type) {
     case 'e':

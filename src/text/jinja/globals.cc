@@ -3,6 +3,7 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
+#include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
@@ -31,7 +32,7 @@ Value range(Interpreter& in, Args args) {
 
 void put(Interpreter& in, Pairs& items, Value key, Value value) {
   in.budget().step(1 + items.size() / 16);
-  check_hashable(key);
+  check_hashable(in.budget(), key);
   for (auto& [k, v] : items)
     if (equal(in.budget(), k, key)) return void(v = std::move(value));
   items.emplace_back(std::move(key), std::move(value));
@@ -44,16 +45,21 @@ Pairs pairs_of(Interpreter& in, const Args& args) {
   if (!args.positional.empty()) {
     const Value& from = args.positional[0];
     if (from.is_undefined()) fail("{}", from.undefined_reason());
-    if (const Dict* dict = from.as_dict())
+    if (const Dict* dict = from.as_dict()) {
+      in.budget().make_many(dict->items.size(), 2 * sizeof(Value));
       items = dict->items;
-    else
+    } else {
       for (const Value& pair : iterate(in.budget(), from)) {
         Values two = iterate(in.budget(), pair);
         if (two.size() != 2) fail("dict() needs pairs, not {} values", two.size());
         put(in, items, two[0], two[1]);
       }
+    }
   }
-  for (const auto& [name, value] : args.named) put(in, items, name, value);
+  for (const auto& [name, value] : args.named) {
+    in.budget().make(64 + name.size());
+    put(in, items, name, value);
+  }
   return items;
 }
 
@@ -61,14 +67,20 @@ Value dict(Interpreter& in, Args args) { return Value::dict(in.budget(), pairs_o
 
 Value make_namespace(Interpreter& in, Args args) {
   auto space = in.make_namespace();
-  for (auto& [key, value] : pairs_of(in, args))
-    if (key.is_text()) space->items.emplace_back(*key.as_text(), std::move(value));
+  for (auto& [key, value] : pairs_of(in, args)) {
+    if (!key.is_text()) continue;
+    const std::string& name = *key.as_text();
+    if (name.size() > kMaxName)
+      fail("namespace(): a name of {} bytes, more than {}", name.size(), kMaxName);
+    in.budget().make(sizeof(space->items[0]) + name.size());
+    space->items.emplace_back(name, std::move(value));
+  }
   return Value(std::move(space));
 }
 
 Value raise_exception(Interpreter& in, Args args) {
   const Value& message = Bound("raise_exception", args, {"message"}).need(0);
-  fail("{}", to_text(in.budget(), message).substr(0, 1000));
+  fail("{}", excerpt(to_text(in.budget(), message), 1000));
 }
 
 // Python's datetime without a zone prints nothing for %z and %Z, and has %f for microseconds,
@@ -99,18 +111,19 @@ Value strftime_now(Interpreter& in, Args args) {
 
 struct Joiner : Callable {
   explicit Joiner(Value s) : separator(std::move(s)) { depth = separator.depth() + 1; }
-  Value call(Interpreter&, Args) override {
-    return std::exchange(used, true) ? separator : Value("");
-  }
   std::string repr() const override { return "<Joiner>"; }
   Value separator;
   bool used = false;
+
+ private:
+  Value run(Interpreter&, Args) override {
+    return std::exchange(used, true) ? separator : Value("");
+  }
 };
 
-Value joiner(Interpreter&, Args args) {
+Value joiner(Interpreter& in, Args args) {
   const Bound bound("joiner", args, {"sep"});
-  return Value(
-      std::shared_ptr<Callable>(std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", "))));
+  return Value::callable(in.budget(), std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", ")));
 }
 
 struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
@@ -118,38 +131,39 @@ struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
     Method(std::shared_ptr<const Cycler> c, bool r) : cycler(std::move(c)), resets(r) {
       depth = cycler->depth + 1;
     }
-    Value call(Interpreter&, Args args) override {
+    std::string repr() const override { return "<method of Cycler>"; }
+    std::shared_ptr<const Cycler> cycler;
+    bool resets;
+
+   private:
+    Value run(Interpreter&, Args args) override {
       Bound("cycler method", args, {});
       size_t& at = cycler->at;
       if (resets) return at = 0, Value();
       return cycler->items[std::exchange(at, (at + 1) % cycler->items.size())];
     }
-    std::string repr() const override { return "<method of Cycler>"; }
-    std::shared_ptr<const Cycler> cycler;
-    bool resets;
   };
 
   explicit Cycler(Values v) : items(std::move(v)) {
     for (const Value& item : items) depth = std::max(depth, item.depth() + 1);
   }
-  Value call(Interpreter&, Args) override { fail("'Cycler' object is not callable"); }
   std::string repr() const override { return "<Cycler>"; }
-  std::optional<Value> attribute(const std::string& name) const override {
+  std::optional<Value> attribute(Budget& budget, const std::string& name) const override {
     if (name == "current") return items[at];
     if (name != "next" && name != "reset") return std::nullopt;
-    return Value(
-        std::shared_ptr<Callable>(std::make_shared<Method>(shared_from_this(), name == "reset")));
+    return Value::callable(budget, std::make_shared<Method>(shared_from_this(), name == "reset"));
   }
   Values items;
   mutable size_t at = 0;
+
+ private:
+  Value run(Interpreter&, Args) override { fail("'Cycler' object is not callable"); }
 };
 
 Value cycler(Interpreter& in, Args args) {
   if (args.positional.empty() || !args.named.empty()) fail("cycler() needs at least one item");
-  auto made = std::make_shared<Cycler>(std::move(args.positional));
-  if (made->depth >= in.budget().limits().depth)
-    fail("values are nested deeper than {}", in.budget().limits().depth);
-  return Value(std::shared_ptr<Callable>(std::move(made)));
+  in.budget().make_many(args.positional.size(), sizeof(Value));
+  return Value::callable(in.budget(), std::make_shared<Cycler>(std::move(args.positional)));
 }
 
 Value lipsum(Interpreter&, Args) {
@@ -168,11 +182,15 @@ constexpr std::pair<std::string_view, Builtin::Function> kFunctions[] = {
 
 }  // namespace
 
-Value global_function(const std::string& name) {
+std::span<const std::pair<std::string_view, Builtin::Function>> global_functions() {
+  return kFunctions;
+}
+
+Value global_function(Budget& budget, const std::string& name) {
   for (const auto& [known, function] : kFunctions)
-    if (known == name)
-      return Value(std::shared_ptr<Callable>(std::make_shared<Builtin>(name, function)));
-  return Value::undefined("'" + name + "' is undefined");
+    if (known == name) return Value::callable(budget, std::make_shared<Builtin>(name, function));
+  budget.make(128 + name.size());
+  return Value::undefined(fmt::format("'{}' is undefined", name));
 }
 
 }  // namespace skiff::jinja

@@ -16,7 +16,9 @@ Value groupby(Interpreter& in, const Value& input, Args args) {
     return replace ? *bound[1] : key;
   };
   std::vector<Values> keys;
-  for (const Value& item : items) keys.push_back({folded(key_of(item), bound.flag(2, false))});
+  in.budget().make_many(items.size(), 64);
+  for (const Value& item : items)
+    keys.push_back({folded(in.budget(), key_of(item), bound.flag(2, false))});
   Values groups, group;
   const auto finish = [&] {
     if (group.empty()) return;
@@ -26,7 +28,9 @@ Value groupby(Interpreter& in, const Value& input, Args args) {
         Value::seq(in.budget(), Seq::Form::kTuple, {std::move(key), std::move(list)}, kGroupLabel));
   };
   for (const Value& item : sorted(in, items, keys, false)) {
-    const auto key = [&](const Value& v) { return folded(key_of(v), bound.flag(2, false)); };
+    const auto key = [&](const Value& v) {
+      return folded(in.budget(), key_of(v), bound.flag(2, false));
+    };
     if (!group.empty() && !equal(in.budget(), key(group.back()), key(item))) finish();
     group.push_back(item);
   }

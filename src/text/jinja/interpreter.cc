@@ -8,14 +8,13 @@ namespace {
 
 // Real templates stay below 300, recursive ones that print schemas of tools included.
 constexpr int kMaxNesting = 3000;
+// Scopes are destroyed by recursion. Closures could chain more of them than are ever active.
+constexpr int kMaxScopes = 1500;
 
 struct Macro : Callable {
   Macro(const MacroDefinition& d, std::shared_ptr<Scope> s) : definition(d), scope(std::move(s)) {}
-  Value call(Interpreter& in, Args args) override {
-    return in.call_macro(definition, scope, std::move(args));
-  }
   std::string repr() const override { return "<Macro '" + definition.name + "'>"; }
-  std::optional<Value> attribute(const std::string& name) const override {
+  std::optional<Value> attribute(Budget&, const std::string& name) const override {
     if (name == "name") return Value(definition.name);
     if (name == "caller") return Value(definition.uses_caller);
     if (name == "catch_kwargs") return Value(definition.uses_kwargs);
@@ -24,6 +23,11 @@ struct Macro : Callable {
   }
   const MacroDefinition& definition;
   std::shared_ptr<Scope> scope;
+
+ private:
+  Value run(Interpreter& in, Args args) override {
+    return in.call_macro(definition, scope, std::move(args));
+  }
 };
 
 }  // namespace
@@ -41,6 +45,7 @@ void Scope::set(Budget& budget, const std::string& name, Value value) {
   budget.step(variables.size() / 16);
   for (auto& [key, old] : variables)
     if (key == name) return void(old = std::move(value));
+  budget.make(sizeof(variables[0]) + name.size());
   variables.emplace_back(name, std::move(value));
 }
 
@@ -53,7 +58,11 @@ Interpreter::Deeper::Deeper(Interpreter& interpreter, Weight w) : in(interpreter
 struct Interpreter::Inside {
   Inside(Interpreter& interpreter, std::shared_ptr<Scope> parent)
       : in(interpreter), outer(std::exchange(in.scope_, std::make_shared<Scope>())) {
+    in.scope_->depth = parent->depth + 1;
     in.scope_->parent = std::move(parent);
+    if (in.scope_->depth <= kMaxScopes) return;
+    in.scope_ = std::move(outer);
+    fail("more than {} scopes inside one another", kMaxScopes);
   }
   ~Inside() { in.scope_ = std::move(outer); }
   Interpreter& in;
@@ -66,6 +75,7 @@ Interpreter::Interpreter(const Limits& limits, Clock clock)
 Interpreter::~Interpreter() {
   for (const auto& space : namespaces_) space->items.clear();
   for (const auto& scope : closures_) scope->variables.clear();
+  for (const auto& loop : loops_) loop->last_seen.reset();
 }
 
 std::string Interpreter::run(const Body& body) { return captured(body); }
@@ -76,8 +86,25 @@ std::shared_ptr<Namespace> Interpreter::make_namespace() {
   return namespaces_.back();
 }
 
+void Interpreter::keep(const std::shared_ptr<Loop>& loop) {
+  budget_.make(sizeof(loop));
+  loops_.push_back(loop);
+}
+
+Interpreter::Door::Door(Interpreter& in, const Value* input, const Args& args)
+    : deeper_(in, kCall) {
+  constexpr uint64_t kResult = 64;  // bytes of a small result
+  in.budget().make(kResult + bytes_of(args));
+  in.budget().step(steps_to_read(args) + (input ? steps_to_read(*input) : 0));
+}
+
+Value Callable::call(Interpreter& in, Args args) {
+  const Interpreter::Door door(in, bound_to(), args);
+  return run(in, std::move(args));
+}
+
 void Interpreter::write(std::string_view text) {
-  budget_.step(1 + text.size() / 64);
+  budget_.make(text.size());
   if (out_->size() + text.size() > budget_.limits().output)
     fail("the text is larger than {} bytes", budget_.limits().output);
   out_->append(text);
@@ -95,7 +122,6 @@ std::string Interpreter::captured(const Body& body, Flow* flow) {
   const Redirect redirect(out_, &text);
   const Flow ended = execute(body);
   if (flow) *flow = ended;
-  budget_.make(text.size());
   return text;
 }
 
@@ -184,7 +210,6 @@ std::string Interpreter::run_loop(const ForStatement& loop, const std::shared_pt
   const Inside inside(*this, scope);
   loop_over(loop, iterable, nesting);
   out_ = outer;
-  budget_.make(text.size());
   return text;
 }
 
@@ -201,7 +226,7 @@ void Interpreter::assign(const Target& target, const Value& value) {
   const Value* object = scope_->find(budget_, target.name);
   Namespace* space = object ? object->as_namespace() : nullptr;
   if (!space) fail("cannot assign attribute on non-namespace object '{}'", target.name);
-  budget_.make(64);
+  budget_.make(64 + space->items.size() * 4);
   for (auto& [key, old] : space->items)
     if (key == target.attribute) return void(old = value);
   space->items.emplace_back(target.attribute, value);
@@ -257,7 +282,7 @@ Interpreter::Flow Interpreter::execute(const Block& node) {
 Value Interpreter::macro_value(const MacroDefinition& node) {
   budget_.make(256);
   closures_.push_back(scope_);
-  return Value(std::shared_ptr<Callable>(std::make_shared<Macro>(node, scope_)));
+  return Value::callable(budget_, std::make_shared<Macro>(node, scope_));
 }
 
 Interpreter::Flow Interpreter::execute(const MacroDefinition& node) {
@@ -287,6 +312,7 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   Pairs rest;
   Value caller = Value::undefined("No caller defined");
   for (auto& [name, value] : args.named) {
+    budget_.step(1 + count / 16);
     size_t i = 0;
     while (i < count && macro.parameters[i].name != name) ++i;
     if (i < count && !given[i]) {
@@ -302,8 +328,9 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
   for (size_t i = 0; i < count; ++i) {
     const auto& [name, fallback] = macro.parameters[i];
     if (given[i]) continue;
-    scope_->set(budget_, name, fallback ? evaluate(*fallback)
-                               : Value::undefined("parameter '" + name + "' was not provided"));
+    scope_->set(budget_, name,
+                fallback ? evaluate(*fallback)
+                         : Value::undefined("parameter '" + name + "' was not provided"));
   }
   if (macro.uses_caller) scope_->set(budget_, "caller", caller);
   if (macro.uses_kwargs) scope_->set(budget_, "kwargs", Value::dict(budget_, std::move(rest)));
@@ -311,7 +338,8 @@ Value Interpreter::call_macro(const MacroDefinition& macro, const std::shared_pt
     fail("macro '{}' takes not more than {} argument(s)", macro.name, count);
   if (macro.uses_varargs) {
     const auto first = args.positional.begin() + std::min(count, args.positional.size());
-    scope_->set(budget_, "varargs", Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
+    scope_->set(budget_, "varargs",
+                Value::seq(budget_, Seq::Form::kTuple, {first, args.positional.end()}));
   }
   return captured(*macro.body);
 }

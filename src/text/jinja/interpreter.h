@@ -17,6 +17,7 @@ using Clock = std::function<std::time_t()>;
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> variables;
+  int depth = 0;  // number of parents
   // Both charge for the names that they pass: a template may define very many.
   const Value* find(Budget& budget, const std::string& name) const;  // here or in a parent
   void set(Budget& budget, const std::string& name, Value value);    // here
@@ -46,11 +47,18 @@ class Interpreter {
   std::string run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                        const Value& iterable, int nesting);
   std::shared_ptr<Namespace> make_namespace();
+  // Keeps a loop until the end of the rendering, because its `last_seen` may lead back to it.
+  void keep(const std::shared_ptr<Loop>& loop);
+
+  // Held while a filter, a test or a callable runs: every call of one passes here, so none can
+  // forget to charge for what it is given. Charges for reading the input and the arguments, for
+  // the copies of the arguments, and counts the nesting.
+  struct Door;
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
   // Counts nesting while alive, in units of at most about a kilobyte of stack.
-  enum Weight { kExpression = 1, kBody = 4 };
+  enum Weight { kExpression = 1, kCall = 4, kBody = 4 };
   struct Deeper {
     Deeper(Interpreter& interpreter, Weight w);
     ~Deeper() { in.depth_ -= weight; }
@@ -111,6 +119,14 @@ class Interpreter {
   // What may refer to itself in a circle, emptied at the end.
   std::vector<std::shared_ptr<Namespace>> namespaces_;
   std::vector<std::shared_ptr<Scope>> closures_;
+  std::vector<std::shared_ptr<Loop>> loops_;
+};
+
+struct Interpreter::Door {
+  Door(Interpreter& in, const Value* input, const Args& args);
+
+ private:
+  Deeper deeper_;
 };
 
 }  // namespace skiff::jinja

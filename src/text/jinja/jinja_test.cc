@@ -125,42 +125,28 @@ TEST(Jinja, HostileTemplatesEnd) {
   for (int i = 0; i < 30000; ++i) many_names += fmt::format("{{% set v{} = 1 %}}", i);
   for (int i = 0; i < 30; ++i) nested_if += "{% if 1 %}", end_if += "{% endif %}";
   const std::vector<std::string> hostile = {
-      nest + "{% endfor %}{% endfor %}",
-      nest + "{{ a }}{{ b }}{% endfor %}{% endfor %}",
-      "{{ 'a' * 10000000000 }}",
-      "{{ [1] * 10000000000 }}",
-      "{{ 2 ** 9999999 }}",
+      nest + "{% endfor %}{% endfor %}", nest + "{{ a }}{{ b }}{% endfor %}{% endfor %}",
+      "{{ 'a' * 10000000000 }}", "{{ [1] * 10000000000 }}", "{{ 2 ** 9999999 }}",
       "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% "
       "endfor %}",
       "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x.replace('', "
       "ns.x) %}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
-      "{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}",
-      deep_list + "{{ ns.x }}",
-      doubling + "{{ ns.x }}",
-      doubling + "{{ ns.x | tojson }}",
+      "{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}", deep_list + "{{ ns.x }}",
+      doubling + "{{ ns.x }}", doubling + "{{ ns.x | tojson }}",
       doubling +
           "{% set ns.y = [1] %}{% for a in range(100) %}{% set ns.y = [ns.y, ns.y] %}{% endfor "
           "%}{{ ns.x == ns.y }}",
-      "{{ 'x' | center(9999999999) }}",
-      "{{ 'x'.zfill(9999999999) }}",
-      "{{ '%9999999999d' % 1 }}",
-      "{{ '{:9999999999}'.format(1) }}",
-      "{{ 'x' | indent(9999999999) | length }}{{ 1/0 }}",
-      "{{ '{:10000000000}'.format(1) }}{{ '%.9999999999f' % 1 }}",
-      "{{ '%*d' % (9999999999, 1) }}",
-      "{{ [1] | batch(9999999999, 0) | list }}",
-      "{{ [1] | slice(9999999999) | list }}",
-      "{{ [1] | tojson(indent=9999999999) }}",
-      "{{ 'a'.ljust(9999999999) }}",
-      "{{ 'a\\t'.expandtabs(9999999999) }}",
-      "{{ range(10 ** 9) | list }}",
-      "{{ ''.__class__.__mro__ }}",
-      "{{ cycler.__init__.__globals__ }}",
+      "{{ 'x' | center(9999999999) }}", "{{ 'x'.zfill(9999999999) }}", "{{ '%9999999999d' % 1 }}",
+      "{{ '{:9999999999}'.format(1) }}", "{{ 'x' | indent(9999999999) | length }}{{ 1/0 }}",
+      "{{ '{:10000000000}'.format(1) }}{{ '%.9999999999f' % 1 }}", "{{ '%*d' % (9999999999, 1) }}",
+      "{{ [1] | batch(9999999999, 0) | list }}", "{{ [1] | slice(9999999999) | list }}",
+      "{{ [1] | tojson(indent=9999999999) }}", "{{ 'a'.ljust(9999999999) }}",
+      "{{ 'a\\t'.expandtabs(9999999999) }}", "{{ range(10 ** 9) | list }}",
+      "{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}",
       "{{ ''.__class__.__base__.__subclasses__() }}",
-      "{{ '{0.__class__.__init__}'.format(1).x.y }}",
-      "{{ ('a' | attr('__class__')).mro() }}",
+      "{{ '{0.__class__.__init__}'.format(1).x.y }}", "{{ ('a' | attr('__class__')).mro() }}",
       "{{ self.__init__.__globals__ }}",
       // Searches that compare everything with everything.
       "{% set a = 'a' * 1000000 %}{% set b = 'a' * 300000 ~ 'b' %}{{ a.find(b) + a.rfind(b) + "
@@ -183,10 +169,8 @@ TEST(Jinja, HostileTemplatesEnd) {
       "{% endmacro %}{{ m() }}",
       "{% macro m() %}{% set x %}{{ [1] | map('string') | list | join(m()) }}{% endset %}"
       "{% endmacro %}{{ m() }}",
-      "{{ " + std::string(100000, '(') + " }}",
-      "{{ " + std::string(100000, '-') + "1 }}",
-      "{{ not " + std::string(100000, '[') + " }}",
-      "{{ 1" + std::string(100000, '|'),
+      "{{ " + std::string(100000, '(') + " }}", "{{ " + std::string(100000, '-') + "1 }}",
+      "{{ not " + std::string(100000, '[') + " }}", "{{ 1" + std::string(100000, '|'),
       "{% set " + std::string(100000, '(') + " %}"};
   for (const std::string& text : hostile) {
     const std::clock_t start = std::clock();  // processor time: a busy machine is no failure

@@ -50,6 +50,7 @@ class Writer {
   void add(const Value& value) {
     const size_t before = out_.size();
     budget_.step();
+    if (value.is_text()) return add_string(*value.as_text());
     if (add_scalar(value)) return budget_.make(out_.size() - before);
     if (const Dict* dict = value.as_dict()) return add_dict(*dict);
     const Seq* seq = value.as_seq();
@@ -72,8 +73,6 @@ class Writer {
       out_ += std::to_string(*u);
     else if (const double* d = value.as_float())
       out_ += number(*d);
-    else if (const std::string* s = value.as_text())
-      add_string(*s);
     else
       return false;
     return true;
@@ -86,13 +85,17 @@ class Writer {
   }
 
   void add_string(std::string_view text) {
+    budget_.make(text.size());
+    const size_t before = out_.size();
     out_ += '"';
     for (size_t at = 0; at < text.size();)
       append_character(out_, utf8_next(text, &at), style_.ascii);
     out_ += '"';
+    budget_.make(out_.size() - before - text.size());
   }
 
   void add_key(const Value& key) {
+    budget_.step();
     if (key.is_text()) return add_string(*key.as_text());
     out_ += '"';
     if (!add_scalar(key)) fail("a key of type {} is not JSON serializable", type_name(key));
@@ -101,6 +104,7 @@ class Writer {
 
   void add_dict(const Dict& dict) {
     if (dict.items.empty()) return void(out_ += "{}");
+    budget_.make_many(dict.items.size(), sizeof(void*) + style_.key_separator.size());
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : dict.items) items.push_back(&item);
     if (style_.sort_keys)
@@ -133,6 +137,7 @@ class Writer {
   }
 
   void start_item(bool first) {
+    budget_.make(style_.item_separator.size());
     if (!first) out_ += style_.item_separator;
     new_line();
   }

@@ -16,6 +16,7 @@ Value indent(Interpreter& in, const Value& input, Args args) {
   const Bound bound("indent", args, {"width", "first", "blank"});
   const std::string pad = blanks_or_text(in, bound, 0, 4);
   if (!input.is_text()) fail("indent needs a text, not {}", type_name(input));
+  in.budget().make(input.as_text()->size() + 1);
   const Value text(*input.as_text() + "\n", input.is_markup());
   const Value lines = call_text_method(in, text, "splitlines", {});
   const bool blank = bound.flag(2, false);
@@ -68,6 +69,7 @@ Value wordwrap(Interpreter& in, const Value& input, Args args) {
   if (!input.is_text()) fail("wordwrap needs a text, not {}", type_name(input));
   const std::string newline = bound.text(2, "\n");
   const WrapStyle style{static_cast<size_t>(width), bound.flag(1, true), bound.flag(3, true)};
+  in.budget().make(input.as_text()->size());
   const Value lines = call_text_method(in, Value(*input.as_text()), "splitlines", {});
   std::string out;
   bool first = true;

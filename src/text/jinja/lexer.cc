@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "text/jinja/budget.h"
 #include "text/jinja/unicode.h"
+#include "text/jinja/value.h"
 
 namespace skiff::jinja {
 namespace {
@@ -244,6 +245,7 @@ class Lexer {
     if (is_digit(c)) return number();
     if (c == '"' || c == '\'') return string();
     if (const size_t n = name_length(rest()); n > 0) {
+      if (n > kMaxName) fail("a name of {} bytes, more than {}", n, kMaxName);
       add(Kind::kName, std::string(rest().substr(0, n)));
       return advance(n);
     }

@@ -1,6 +1,7 @@
 #include "text/jinja/loop.h"
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
@@ -11,7 +12,11 @@ struct LoopMethod : Callable {
     depth = loop->depth + 1;
   }
   std::string repr() const override { return cycle ? "<method cycle>" : "<method changed>"; }
-  Value call(Interpreter& in, Args args) override {
+  std::shared_ptr<Loop> loop;
+  bool cycle;
+
+ private:
+  Value run(Interpreter& in, Args args) override {
     if (cycle) {
       if (args.positional.empty()) fail("no items for cycling given");
       return args.positional[loop->index % args.positional.size()];
@@ -19,20 +24,15 @@ struct LoopMethod : Callable {
     const Value seen = Value::list(in.budget(), args.positional);
     const bool same =
         loop->last_seen && equal(in.budget(), seen, Value::list(in.budget(), *loop->last_seen));
+    if (!std::exchange(loop->kept, true)) in.keep(loop);
     loop->last_seen = std::move(args.positional);
     return !same;
   }
-  std::shared_ptr<Loop> loop;
-  bool cycle;
 };
-
-Value method(const std::shared_ptr<Loop>& loop, bool cycle) {
-  return Value(std::shared_ptr<Callable>(std::make_shared<LoopMethod>(loop, cycle)));
-}
 
 }  // namespace
 
-Value loop_attribute(Interpreter&, const Value& self, const std::string& name) {
+Value loop_attribute(Interpreter& in, const Value& self, const std::string& name) {
   const std::shared_ptr<Loop> loop = self.loop();
   const auto i = static_cast<int64_t>(loop->index), n = static_cast<int64_t>(loop->items.size());
   if (name == "index") return i + 1;
@@ -48,9 +48,12 @@ Value loop_attribute(Interpreter&, const Value& self, const std::string& name) {
     return i > 0 ? loop->items[loop->index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")
     return i + 1 < n ? loop->items[loop->index + 1] : Value::undefined("there is no next item");
-  if (name == "cycle") return method(loop, true);
-  if (name == "changed") return method(loop, false);
-  return Value::undefined(fmt::format("'LoopContext object' has no attribute '{}'", name));
+  if (name == "cycle")
+    return Value::callable(in.budget(), std::make_shared<LoopMethod>(loop, true));
+  if (name == "changed")
+    return Value::callable(in.budget(), std::make_shared<LoopMethod>(loop, false));
+  in.budget().make(192);
+  return Value::undefined(fmt::format("'LoopContext object' has no attribute '{}'", excerpt(name)));
 }
 
 }  // namespace skiff::jinja

@@ -11,10 +11,13 @@ struct ForStatement;
 
 struct Loop {
   Values items;
-  size_t index = 0;                 // of the item being visited
-  int nesting = 0;                  // of recursive loops, 0 outermost
-  int depth = 1;                    // as Value::depth
-  std::optional<Values> last_seen;  // of loop.changed()
+  size_t index = 0;  // of the item being visited
+  int nesting = 0;   // of recursive loops, 0 outermost
+  int depth = 1;     // as Value::depth
+  // Of loop.changed(). It may lead back to this loop, so the Interpreter keeps such loops and
+  // empties them at its end.
+  std::optional<Values> last_seen;
+  bool kept = false;
   // For loop(...) in a recursive loop; gone when the loop has ended, so nothing refers in circles.
   std::shared_ptr<Scope> scope;
   const ForStatement* statement = nullptr;

@@ -14,12 +14,12 @@ namespace {
 Value escape(Interpreter& in, const Value& input, Args args) {
   Bound("escape", args, {});
   if (input.is_markup()) return input;
-  return Value(escaped(to_text(in.budget(), input)), true);
+  return Value(escaped(in.budget(), to_text(in.budget(), input)), true);
 }
 
 Value force_escape(Interpreter& in, const Value& input, Args args) {
   Bound("forceescape", args, {});
-  return Value(escaped(to_text(in.budget(), input)), true);
+  return Value(escaped(in.budget(), to_text(in.budget(), input)), true);
 }
 
 Value safe(Interpreter& in, const Value& input, Args args) {
@@ -29,8 +29,10 @@ Value safe(Interpreter& in, const Value& input, Args args) {
 
 std::string escaped_once(Interpreter& in, const Value& value) {
   const std::string text = to_text(in.budget(), value);
-  return value.is_markup() ? text : escaped(text);
+  return value.is_markup() ? text : escaped(in.budget(), text);
 }
+
+bool is_one_of(char c, std::string_view set) { return set.find(c) != set.npos; }
 
 Value xmlattr(Interpreter& in, const Value& input, Args args) {
   const Bound bound("xmlattr", args, {"autospace"});
@@ -39,10 +41,11 @@ Value xmlattr(Interpreter& in, const Value& input, Args args) {
   for (const auto& [key, value] : input.as_dict()->items) {
     if (value.is_none() || value.is_undefined()) continue;
     if (!key.is_text()) fail("xmlattr: a name of type {}", type_name(key));
+    in.budget().step(key.as_text()->size() / 64);
     for (std::string_view rest = *key.as_text(); !rest.empty();) {
       const size_t n = character_length(rest);
-      if (strip(rest.substr(0, n), Side::kBoth).empty() || rest.find_first_of("/>=") == 0)
-        fail("invalid character in attribute name: {}", repr(in.budget(), key).substr(0, 80));
+      if (strip(rest.substr(0, n), Side::kBoth).empty() || is_one_of(rest[0], "/>="))
+        fail("invalid character in attribute name: {}", excerpt(repr(in.budget(), key)));
       rest.remove_prefix(n);
     }
     if (!out.empty() || bound.flag(0, true)) out += ' ';
@@ -167,8 +170,14 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
+std::string escaped(Budget& budget, std::string_view text) {
+  const auto marks = std::count_if(text.begin(), text.end(), [](char c) {
+    return c == '&' || c == '<' || c == '>' || c == '\'' || c == '"';
+  });
+  const size_t size = text.size() + 4 * static_cast<size_t>(marks);
+  budget.make(size);
   std::string out;
+  out.reserve(size);
   for (const char c : text) {
     if (c == '&')
       out += "&amp;";

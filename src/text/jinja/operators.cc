@@ -130,9 +130,10 @@ Value repeated(Interpreter& in, const Value& value, int64_t times) {
   const auto n = static_cast<uint64_t>(times);
   if (const std::string* text = value.as_text()) {
     in.budget().make_many(n, text->size());
+    if (text->empty()) return value;
     std::string out;
     out.reserve(n * text->size());
-    for (uint64_t i = 0; i < n && !text->empty(); ++i) out += *text;
+    for (uint64_t i = 0; i < n; ++i) out += *text;
     return Value(std::move(out), value.is_markup());
   }
   const Seq& seq = *value.as_seq();
@@ -150,7 +151,7 @@ bool is_repeatable(const Value& value) {
 Value added_texts(Interpreter& in, const Value& a, const Value& b) {
   const bool markup = a.is_markup() || b.is_markup();
   const auto part = [&](const Value& v) {
-    return markup && !v.is_markup() ? escaped(*v.as_text()) : *v.as_text();
+    return markup && !v.is_markup() ? escaped(in.budget(), *v.as_text()) : *v.as_text();
   };
   in.budget().make(a.as_text()->size() + b.as_text()->size());
   return Value(part(a) + part(b), markup);
@@ -160,6 +161,7 @@ Value added_texts(Interpreter& in, const Value& a, const Value& b) {
 
 Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value& b) {
   if (a.is_undefined()) fail("{}", a.undefined_reason());
+  in.budget().step(steps_to_read(a) + steps_to_read(b));
   int64_t i, j;
   if (is_integral(a, &i) && is_integral(b, &j)) return integers(op, i, j);
   if (a.as_wide() || (b.as_wide() && !a.is_text())) overflow();
@@ -170,6 +172,7 @@ Value binary_operation(Interpreter& in, BinaryOp op, const Value& a, const Value
   if (op == BinaryOp::kAdd && a.is_text() && b.is_text()) return added_texts(in, a, b);
   const Seq *s = a.as_seq(), *t = b.as_seq();
   if (op == BinaryOp::kAdd && s && t && s->form == t->form && is_repeatable(a)) {
+    in.budget().make_many(s->items.size() + t->items.size(), sizeof(Value));
     Values items = s->items;
     items.insert(items.end(), t->items.begin(), t->items.end());
     return Value::seq(in.budget(), s->form, std::move(items));

@@ -206,10 +206,13 @@ ExprPtr Parser::primary() {
     if (name == "true" || name == "True") return finish(line, 0, Literal{Value(true)});
     if (name == "false" || name == "False") return finish(line, 0, Literal{Value(false)});
     if (name == "none" || name == "None") return finish(line, 0, Literal{});
-    for (MacroDefinition* macro : macros_) {
-      macro->uses_caller |= name == "caller";
-      macro->uses_varargs |= name == "varargs";
-      macro->uses_kwargs |= name == "kwargs";
+    const bool caller = name == "caller", varargs = name == "varargs", kwargs = name == "kwargs";
+    if (caller || varargs || kwargs) {
+      for (MacroDefinition* macro : macros_) {
+        macro->uses_caller |= caller;
+        macro->uses_varargs |= varargs;
+        macro->uses_kwargs |= kwargs;
+      }
     }
     return finish(line, 0, Name{std::move(name)});
   }
@@ -335,16 +338,19 @@ ExprPtr Parser::index(int line, ExprPtr object, ExprPtr key) {
 
 CallArgs Parser::call_args() {
   CallArgs args;
+  std::set<std::string> names;
   expect_op("(");
   for (bool first = true; !is_op(")"); first = false) {
     if (!first) expect_op(",");
-    if (!is_op(")")) call_arg(args);
+    if (!is_op(")")) call_arg(args, names);
+    if (args.positional.size() + args.named.size() > kMaxArguments)
+      fail("more than {} arguments", kMaxArguments);
   }
   expect_op(")");
   return args;
 }
 
-void Parser::call_arg(CallArgs& args) {
+void Parser::call_arg(CallArgs& args, std::set<std::string>& names) {
   if (args.named_rest) fail("an argument after **");
   if (skip_op("**")) {
     args.named_rest = expression();
@@ -354,8 +360,7 @@ void Parser::call_arg(CallArgs& args) {
   } else if (token().kind == Kind::kName && is(Kind::kOperator, "=", 1)) {
     std::string name = expect_name();
     ++at_;
-    for (const auto& other : args.named)
-      if (other.first == name) fail("two arguments named '{}'", name);
+    if (!names.insert(name).second) fail("two arguments named '{}'", name);
     args.named.emplace_back(std::move(name), expression());
   } else {
     if (!args.named.empty() || args.rest) fail("a positional argument after named ones");

@@ -160,9 +160,7 @@ Statement Parser::autoescape_statement() {
 
 Statement Parser::block_statement() {
   const std::string name = expect_name();
-  if (std::find(blocks_.begin(), blocks_.end(), name) != blocks_.end())
-    fail("block '{}' defined twice", name);
-  blocks_.push_back(name);
+  if (!blocks_.insert(name).second) fail("block '{}' defined twice", name);
   Block node;
   node.scoped = skip_word("scoped");
   if (is_word("required")) fail("a required block needs a template that extends this one");
@@ -225,12 +223,13 @@ Statement Parser::set_statement() {
 
 std::vector<Parameter> Parser::parameters() {
   std::vector<Parameter> out;
+  std::set<std::string> names;
   expect_op("(");
   while (!is_op(")")) {
     if (!out.empty()) expect_op(",");
     Parameter parameter{assignable_name(), nullptr};
-    for (const Parameter& other : out)
-      if (other.name == parameter.name) fail("two parameters named '{}'", other.name);
+    if (!names.insert(parameter.name).second) fail("two parameters named '{}'", parameter.name);
+    if (names.size() > kMaxArguments) fail("more than {} parameters", kMaxArguments);
     if (skip_op("="))
       parameter.fallback = expression();
     else if (!out.empty() && out.back().fallback)

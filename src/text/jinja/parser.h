@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "text/jinja/lexer.h"
 
 namespace skiff::jinja {
+
+// Of one macro or call. Real templates have a dozen.
+inline constexpr size_t kMaxArguments = 1000;
 
 // Throws TemplateError; line() tells where.
 class Parser {
@@ -67,7 +71,7 @@ class Parser {
   ExprPtr list_display();
   ExprPtr dict_display();
   CallArgs call_args();
-  void call_arg(CallArgs& args);
+  void call_arg(CallArgs& args, std::set<std::string>& names);
 
   template <class Node>
   ExprPtr finish(int line, int height_of_children, Node node);
@@ -102,7 +106,7 @@ class Parser {
   int depth_ = 0;
   int loops_ = 0;                         // enclosing for statements of this macro
   std::vector<MacroDefinition*> macros_;  // enclosing, innermost last
-  std::vector<std::string> blocks_;       // names taken
+  std::set<std::string> blocks_;          // names taken
   // Filters and tests that there are not, seen since the enclosing body or condition began. Below
   // an `if` they only matter when they are reached, elsewhere they are refused at once.
   std::vector<std::string> unknown_;

@@ -107,9 +107,11 @@ bool has_test(std::string_view name) { return find_test(name) != nullptr; }
 
 bool apply_test(Interpreter& in, const std::string& name, const Value& input, const Args& args) {
   const TestEntry* entry = find_test(name);
-  if (!entry) fail("no test named '{}'", name);
-  in.budget().step();
+  if (!entry) fail("no test named '{}'", excerpt(name));
+  const Interpreter::Door door(in, &input, args);
   return entry->function(in, input, args);
 }
+
+std::span<const TestEntry> all_tests() { return kTests; }
 
 }  // namespace skiff::jinja

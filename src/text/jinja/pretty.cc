@@ -40,24 +40,28 @@ Value with_sorted_keys(Budget& budget, const Value& value) {
 }
 
 // Runs of characters that are no white space, each with the white space behind it.
-std::vector<std::string> words_of(std::string_view line) {
+std::vector<std::string> words_of(Budget& budget, std::string_view line) {
   std::vector<std::string> words;
   bool in_blank = true;
   for (size_t at = 0; at < line.size();) {
     const size_t start = at;
     const bool blank = is_space(utf8_next(line, &at));
-    if (words.empty() || (in_blank && !blank)) words.emplace_back();
+    if (words.empty() || (in_blank && !blank)) {
+      budget.make(2 * sizeof(std::string));
+      words.emplace_back();
+    }
     words.back() += line.substr(start, at - start);
     in_blank = blank;
   }
   return words;
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
+std::vector<std::string> lines_of(Budget& budget, std::string_view text) {
   std::vector<std::string> lines;
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find_first_of("\n\r", start), text.size() - 1) + 1;
     const bool pair = text[end - 1] == '\r' && end < text.size() && text[end] == '\n';
+    budget.make(2 * sizeof(std::string) + end - start);
     lines.emplace_back(text.substr(start, end + pair - start));
     start = end + pair;
   }
@@ -131,7 +135,7 @@ class Pretty {
     allowance += outermost;
     const int room = kWidth - indent;
     std::vector<std::string> chunks;
-    const auto lines = lines_of(text);
+    const auto lines = lines_of(budget_, text);
     for (const std::string& line : lines) {
       const int taken = &line == &lines.back() ? allowance : 0;
       if (width_of(quoted(line)) <= room - taken)
@@ -150,7 +154,7 @@ class Pretty {
 
   void add_words(std::vector<std::string>& chunks, std::string_view line, int room, int allowance) {
     std::string current;
-    const auto words = words_of(line);
+    const auto words = words_of(budget_, line);
     for (const std::string& word : words) {
       budget_.make(current.size() + word.size());
       const int taken = &word == &words.back() ? allowance : 0;

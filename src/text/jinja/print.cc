@@ -90,6 +90,7 @@ class Printer {
     out_ += "<Namespace {";
     for (const auto& [key, item] : space.items) {
       if (&key != &space.items.front().first) out_ += ", ";
+      budget_.make(key.size());
       out_ += python_quoted(key) + ": ";
       add(item);
     }

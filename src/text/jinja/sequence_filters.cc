@@ -8,6 +8,8 @@
 namespace skiff::jinja {
 namespace {
 
+constexpr size_t kKeyBytes = 64;  // of the list of one key
+
 Value size(Interpreter& in, const Value& input, Args args) {
   Bound("length", args, {});
   int64_t n;
@@ -59,20 +61,23 @@ Value reverse(Interpreter& in, const Value& input, Args) {
   std::reverse(out.begin(), out.end());
   if (!input.is_text()) return generator(in, std::move(out));
   std::string text;
+  text.reserve(input.as_text()->size());
   for (const Value& character : out) text += *character.as_text();
   return Value(std::move(text), input.is_markup());
 }
 
 // The values at "a.b,c" of an item, or the item itself.
 Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, bool case_sensitive) {
-  if (!attribute || attribute->is_none()) return {folded(item, case_sensitive)};
-  if (!attribute->is_text()) return {folded(attribute_path(in, item, *attribute), case_sensitive)};
+  if (!attribute || attribute->is_none()) return {folded(in.budget(), item, case_sensitive)};
+  if (!attribute->is_text())
+    return {folded(in.budget(), attribute_path(in, item, *attribute), case_sensitive)};
   Values keys;
   std::string_view rest = *attribute->as_text();
   for (bool more = true; more;) {
     const size_t comma = rest.find(',');
     const Value path{std::string(rest.substr(0, comma))};
-    keys.push_back(folded(attribute_path(in, item, path), case_sensitive));
+    in.budget().make(sizeof(Value));
+    keys.push_back(folded(in.budget(), attribute_path(in, item, path), case_sensitive));
     more = comma != rest.npos;
     if (more) rest.remove_prefix(comma + 1);
   }
@@ -82,6 +87,7 @@ Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, boo
 Value sort(Interpreter& in, const Value& input, Args args) {
   const Bound bound("sort", args, {"reverse", "case_sensitive", "attribute"});
   const Values items = iterate(in.budget(), input);
+  in.budget().make_many(items.size(), kKeyBytes);
   std::vector<Values> keys;
   for (const Value& item : items)
     keys.push_back(sort_keys(in, item, bound[2], bound.flag(1, false)));
@@ -94,10 +100,11 @@ Value dictsort(Interpreter& in, const Value& input, Args args) {
   if (by != "key" && by != "value") fail("dictsort: by must be \"key\" or \"value\"");
   if (!input.as_dict()) fail("dictsort needs a mapping, not {}", type_name(input));
   Values items;
+  in.budget().make_many(input.as_dict()->items.size(), kKeyBytes);
   std::vector<Values> keys;
   for (const auto& [key, value] : input.as_dict()->items) {
     items.push_back(Value::seq(in.budget(), Seq::Form::kTuple, {key, value}));
-    keys.push_back({folded(by == "key" ? key : value, bound.flag(0, false))});
+    keys.push_back({folded(in.budget(), by == "key" ? key : value, bound.flag(0, false))});
   }
   return Value::list(in.budget(), sorted(in, items, keys, bound.flag(2, false)));
 }
@@ -107,13 +114,14 @@ Value unique(Interpreter& in, const Value& input, Args args) {
   Values out, seen;
   for (const Value& item : iterate(in.budget(), input)) {
     const bool plain = !bound[1] || bound[1]->is_none();
-    const Value key =
-        folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
-    check_hashable(key);
+    const Value key = folded(in.budget(), plain ? item : attribute_path(in, item, *bound[1]),
+                             bound.flag(0, false));
+    check_hashable(in.budget(), key);
     const bool known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) {
       return equal(in.budget(), other, key);
     });
     if (known) continue;
+    in.budget().make(2 * sizeof(Value));
     seen.push_back(key);
     out.push_back(item);
   }
@@ -127,11 +135,17 @@ Value extreme(Interpreter& in, const Value& input, Args args) {
   if (items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
   const auto key = [&](const Value& item) {
     const bool plain = !bound[1] || bound[1]->is_none();
-    return folded(plain ? item : attribute_path(in, item, *bound[1]), bound.flag(0, false));
+    return folded(in.budget(), plain ? item : attribute_path(in, item, *bound[1]),
+                  bound.flag(0, false));
   };
   const Value* best = &items.front();
-  for (const Value& item : items)
-    if (compare(in.budget(), key(item), key(*best)) * wanted > 0) best = &item;
+  Value key_of_best = key(*best);
+  for (const Value& item : items) {
+    Value candidate = key(item);
+    if (compare(in.budget(), candidate, key_of_best) * wanted <= 0) continue;
+    best = &item;
+    key_of_best = std::move(candidate);
+  }
   return *best;
 }
 
@@ -159,12 +173,15 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-Value folded(const Value& value, bool case_sensitive) {
-  return case_sensitive || !value.is_text() ? value : Value(to_lower(*value.as_text()));
+Value folded(Budget& budget, const Value& value, bool case_sensitive) {
+  if (case_sensitive || !value.is_text()) return value;
+  budget.make(64 + value.as_text()->size());
+  return to_lower(*value.as_text());
 }
 
 Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
               bool as_lists) {
+  in.budget().make_many(items.size(), 2 * sizeof(size_t) + sizeof(Value));
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto before = [&](size_t a, size_t b) {

@@ -10,15 +10,17 @@ namespace skiff::jinja {
 namespace {
 
 // [begin, end) of each run of characters that are not white space.
-std::vector<std::pair<size_t, size_t>> words(std::string_view text) {
+std::vector<std::pair<size_t, size_t>> words(Budget& budget, std::string_view text) {
   std::vector<std::pair<size_t, size_t>> out;
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
-    const size_t n = character_length(text.substr(at));
-    const bool blank = strip(text.substr(at, n), Side::kBoth).empty();
-    if (!blank && !inside) out.emplace_back(at, at);
+    const size_t begin = at;
+    const bool blank = is_space(utf8_next(text, &at));
+    if (!blank && !inside) {
+      budget.make(sizeof(out[0]));
+      out.emplace_back(begin, begin);
+    }
     inside = !blank;
-    at += n;
     if (inside) out.back().second = at;
   }
   return out;
@@ -27,7 +29,7 @@ std::vector<std::pair<size_t, size_t>> words(std::string_view text) {
 // At most `limit` splits (negative: all), counted from the left or from the right. What is left
 // over keeps its inner and far white space.
 Value split_at_space(const TextSelf& self, int64_t limit, bool from_right) {
-  const auto found = words(self.text);
+  const auto found = words(self.in.budget(), self.text);
   const size_t n = found.size();
   const size_t splits = limit < 0 ? n : std::min(n, static_cast<size_t>(limit));
   const auto part = [&](size_t begin, size_t end) {
@@ -47,7 +49,7 @@ bool ends_line(char32_t c) {
 }
 
 Value partitioned(const TextSelf& self, const Args& args, bool last) {
-  const std::string sep = Bound("partition", args, {"sep"}).text(0);
+  const std::string& sep = Bound("partition", args, {"sep"}).text(0);
   if (sep.empty()) fail("empty separator");
   const size_t at = last ? find_last_text(self.text, sep) : find_text(self.text, sep);
   const auto part = [&](std::string_view text) { return self.result(std::string(text)); };
@@ -65,7 +67,7 @@ Value split_text(const TextSelf& self, const Args& args) {
   const Bound bound("split", args, {"sep", "maxsplit"});
   const int64_t limit = bound.integer(1, -1);
   if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, false);
-  const std::string sep = bound.text(0);
+  const std::string& sep = bound.text(0);
   if (sep.empty()) fail("empty separator");
   Values parts;
   std::string_view rest = self.text;
@@ -82,7 +84,7 @@ Value rsplit_text(const TextSelf& self, const Args& args) {
   const Bound bound("rsplit", args, {"sep", "maxsplit"});
   const int64_t limit = bound.integer(1, -1);
   if (!bound[0] || bound[0]->is_none()) return split_at_space(self, limit, true);
-  const std::string sep = bound.text(0);
+  const std::string& sep = bound.text(0);
   if (sep.empty()) fail("empty separator");
   Values parts;
   std::string_view rest = self.text;

@@ -1,12 +1,16 @@
 // Filters from text to text.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/print.h"
 #include "text/jinja/unicode.h"
 
 namespace skiff::jinja {
 namespace {
+
+using namespace std::string_view_literals;
+constexpr size_t npos = std::string_view::npos;
 
 // The input as str(), still markup if it was.
 Value soft(Interpreter& in, const Value& input) {
@@ -32,21 +36,18 @@ Value title(Interpreter& in, const Value& input, Args args) {
   const std::string text = to_text(in.budget(), input);
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const auto is_break = [&](size_t i) {
-      const std::string_view c =
-          std::string_view(text).substr(i, character_length(std::string_view(text).substr(i)));
-      return std::string_view("-({[<").find(c[0]) != std::string_view::npos ||
-             strip(c, Side::kBoth).empty();
+    in.budget().step();
+    const auto is_break = [](char32_t c) { return is_space(c) || U"-({[<"sv.find(c) != npos; };
+    // The end of the characters from `begin` that are breaks, or are none.
+    const auto run = [&](size_t begin, bool breaks) {
+      for (size_t next = begin; next < text.size(); begin = next)
+        if (is_break(utf8_next(text, &next)) != breaks) return begin;
+      return begin;
     };
-    size_t end = at;
-    while (end < text.size() && !is_break(end))
-      end += character_length(std::string_view(text).substr(end));
+    const size_t end = run(at, false), next = run(end, true);
     out += capitalize(std::string_view(text).substr(at, end - at));
-    for (at = end; at < text.size() && is_break(at);) {
-      const size_t n = character_length(std::string_view(text).substr(at));
-      out += text.substr(at, n);
-      at += n;
-    }
+    out.append(text, end, next - end);
+    at = next;
   }
   return out;
 }
@@ -64,7 +65,10 @@ Value format(Interpreter& in, const Value& input, Args args) {
   if (!args.named.empty()) {
     if (!args.positional.empty()) fail("format: positional and keyword arguments together");
     Pairs items;
-    for (auto& [name, value] : args.named) items.emplace_back(name, std::move(value));
+    for (auto& [name, value] : args.named) {
+      in.budget().make(64 + name.size());
+      items.emplace_back(name, std::move(value));
+    }
     return percent_format(in.budget(), *text.as_text(), Value::dict(in.budget(), std::move(items)));
   }
   return percent_format(in.budget(), *text.as_text(),

@@ -13,7 +13,7 @@ struct TextSelf {
   const Value& value;
   std::string_view text;
   Value result(std::string s) const {
-    in.budget().make(s.size());
+    in.budget().make(64 + s.size());
     return Value(std::move(s), value.is_markup());
   }
   Value list(Values items, Seq::Form form = Seq::Form::kList) const {

@@ -43,6 +43,7 @@ Value all_are(const TextSelf& self, const Args& args) {
 // The characters [start, end) of the text, as the optional arguments of find() and others say;
 // `offset` becomes the index of the first. None if they begin behind the text.
 std::optional<std::string_view> window(const TextSelf& self, const Bound& bound, int64_t* offset) {
+  if (!bound[1] && !bound[2]) return *offset = 0, self.text;
   const auto n = static_cast<int64_t>(count_characters(self.text));
   const auto resolve = [&](size_t i, int64_t fallback) {
     const int64_t at = bound.integer(i, fallback);
@@ -77,7 +78,7 @@ Value position(const TextSelf& self, const Args& args) {
   const Bound bound("find", args, {"sub", "start", "end"});
   int64_t offset;
   const auto text = window(self, bound, &offset);
-  const std::string part = bound.text(0);
+  const std::string& part = bound.text(0);
   size_t at = std::string_view::npos;
   if (text) at = last ? find_last_text(*text, part) : find_text(*text, part);
   if (at != text->npos) return offset + static_cast<int64_t>(count_characters(text->substr(0, at)));
@@ -89,7 +90,7 @@ Value count(const TextSelf& self, const Args& args) {
   const Bound bound("count", args, {"sub", "start", "end"});
   int64_t offset, found = 0;
   const auto text = window(self, bound, &offset);
-  const std::string part = bound.text(0);
+  const std::string& part = bound.text(0);
   if (!text) return int64_t{0};
   if (part.empty()) return static_cast<int64_t>(count_characters(*text)) + 1;
   for (std::string_view rest = *text;; ++found) {
@@ -117,8 +118,9 @@ std::string interleaved(const TextSelf& self, const std::string& to, int64_t lef
 Value replace(const TextSelf& self, const Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"});
   std::string from = bound.text(0), to = bound.text(1);
-  if (self.value.is_markup() && !bound[0]->is_markup()) from = escaped(from);
-  if (self.value.is_markup() && !bound[1]->is_markup()) to = escaped(to);
+  Budget& budget = self.in.budget();
+  if (self.value.is_markup() && !bound[0]->is_markup()) from = escaped(budget, from);
+  if (self.value.is_markup() && !bound[1]->is_markup()) to = escaped(budget, to);
   int64_t left = bound.integer(2, -1);
   if (from.empty()) return self.result(interleaved(self, to, left));
   std::string out;
@@ -140,14 +142,15 @@ Value join(const TextSelf& self, const Args& args) {
     if (!item.is_text()) fail("join(): expected str, {} found", type_name(item));
     self.in.budget().make(self.text.size() + item.as_text()->size());
     if (&item != &items.front()) out += self.text;
-    out += self.value.is_markup() && !item.is_markup() ? escaped(*item.as_text()) : *item.as_text();
+    out += self.value.is_markup() && !item.is_markup() ? escaped(self.in.budget(), *item.as_text())
+                                                       : *item.as_text();
   }
   return Value(std::move(out), self.value.is_markup());
 }
 
 template <bool suffix>
 Value remove_affix(const TextSelf& self, const Args& args) {
-  const std::string part = Bound("removeprefix", args, {"affix"}).text(0);
+  const std::string& part = Bound("removeprefix", args, {"affix"}).text(0);
   std::string_view text = self.text;
   if (suffix && text.ends_with(part)) text.remove_suffix(part.size());
   if (!suffix && text.starts_with(part)) text.remove_prefix(part.size());
@@ -194,7 +197,10 @@ Value format_map(const TextSelf& self, const Args& args) {
   if (!bound.need(0).as_dict()) fail("format_map() needs a mapping");
   Args named;
   for (const auto& [key, value] : bound[0]->as_dict()->items)
-    if (key.is_text()) named.named.emplace_back(*key.as_text(), value);
+    if (key.is_text() && key.as_text()->size() <= kMaxName) {
+      self.in.budget().make(sizeof(named.named[0]) + key.as_text()->size());
+      named.named.emplace_back(*key.as_text(), value);
+    }
   return self.result(brace_format(self.in, self.value, named));
 }
 
@@ -225,6 +231,7 @@ Value translate(const TextSelf& self, const Args& args) {
   if (!table) fail("translate() needs a dict");
   std::string out;
   for (size_t at = 0; at < self.text.size();) {
+    self.in.budget().step();
     const char32_t c = utf8_next(self.text, &at);
     const Value* to = find(self.in.budget(), *table, Value(int64_t{c}));
     int64_t code = c;
@@ -296,8 +303,13 @@ const std::unordered_map<std::string_view, Method>& methods() {
 
 bool has_text_method(std::string_view name) { return methods().contains(name); }
 
+std::vector<std::string_view> text_method_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, unused] : methods()) names.push_back(name);
+  return names;
+}
+
 Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args) {
-  in.budget().step(1 + self.as_text()->size() / 64);
   return methods().at(name)({in, self, *self.as_text()}, args);
 }
 

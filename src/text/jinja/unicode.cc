@@ -14,15 +14,33 @@ using Mapping = utf8proc_int32_t (*)(utf8proc_int32_t);
 char32_t map_one(Mapping map, char32_t c) {
   return static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(c)));
 }
-char32_t upper(char32_t c) { return map_one(utf8proc_toupper, c); }
-char32_t lower(char32_t c) { return map_one(utf8proc_tolower, c); }
-char32_t title(char32_t c) { return map_one(utf8proc_totitle, c); }
 
-int category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+// ASCII is most of every text, and looking it up costs several times as much.
+bool is_ascii(char32_t c) { return c < 0x80; }
+bool is_ascii_upper(char32_t c) { return c >= 'A' && c <= 'Z'; }
+bool is_ascii_lower(char32_t c) { return c >= 'a' && c <= 'z'; }
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return utf8proc_islower(static_cast<utf8proc_int32_t>(c)) != 0; }
-bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
+char32_t upper(char32_t c) {
+  return is_ascii(c) ? (is_ascii_lower(c) ? c - 32 : c) : map_one(utf8proc_toupper, c);
+}
+char32_t lower(char32_t c) {
+  return is_ascii(c) ? (is_ascii_upper(c) ? c + 32 : c) : map_one(utf8proc_tolower, c);
+}
+char32_t title(char32_t c) { return is_ascii(c) ? upper(c) : map_one(utf8proc_totitle, c); }
+
+int category(char32_t c) {
+  if (is_ascii_lower(c)) return UTF8PROC_CATEGORY_LL;
+  if (is_ascii_upper(c)) return UTF8PROC_CATEGORY_LU;
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool is_upper(char32_t c) {
+  return is_ascii(c) ? is_ascii_upper(c) : category(c) == UTF8PROC_CATEGORY_LU;
+}
+bool is_lower(char32_t c) {
+  return is_ascii(c) ? is_ascii_lower(c) : utf8proc_islower(static_cast<utf8proc_int32_t>(c)) != 0;
+}
+bool is_title(char32_t c) { return !is_ascii(c) && category(c) == UTF8PROC_CATEGORY_LT; }
 bool cased(char32_t c) { return is_upper(c) || is_lower(c) || is_title(c); }
 
 bool is_alpha(char32_t c) {
@@ -46,6 +64,11 @@ std::string mapped(std::string_view text, Map map) {
 }
 
 bool holds(char32_t c, Class wanted) {
+  if (wanted == Class::kAscii) return is_ascii(c);
+  if (wanted == Class::kSpace) return is_space(c);
+  if (wanted == Class::kUpper) return !is_lower(c) && !is_title(c);
+  if (wanted == Class::kLower) return !is_upper(c) && !is_title(c);
+  if (wanted == Class::kPrintable) return is_printable(c);
   const int kind = category(c);
   switch (wanted) {
     case Class::kAlpha:
@@ -58,21 +81,18 @@ bool holds(char32_t c, Class wanted) {
       return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
     case Class::kAlnum:
       return is_alpha(c) || (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
-    case Class::kSpace:
-      return is_space(c);
-    case Class::kUpper:
-      return !is_lower(c) && !is_title(c);
-    case Class::kLower:
-      return !is_upper(c) && !is_title(c);
-    case Class::kPrintable:
-      return is_printable(c);
-    case Class::kAscii:
-      return c < 0x80;
+    default:
+      return false;
   }
-  return false;
 }
 
 }  // namespace
+
+std::string_view excerpt(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  while (max_bytes > 0 && (static_cast<uint8_t>(text[max_bytes]) & 0xc0) == 0x80) --max_bytes;
+  return text.substr(0, max_bytes);
+}
 
 size_t character_length(std::string_view text) {
   const int n = utf8_length(text);
@@ -196,7 +216,7 @@ bool is_all(std::string_view text, Class wanted) {
   for (size_t at = 0; at < text.size();) {
     const char32_t c = utf8_next(text, &at);
     if (!holds(c, wanted)) return false;
-    any_cased |= cased(c);
+    any_cased = any_cased || cased(c);
   }
   if (wanted == Class::kUpper || wanted == Class::kLower) return any_cased;
   return !text.empty() || wanted == Class::kPrintable || wanted == Class::kAscii;

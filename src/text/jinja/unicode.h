@@ -5,6 +5,9 @@
 
 namespace skiff::jinja {
 
+// The beginning of a text, for messages; ends with a whole character.
+std::string_view excerpt(std::string_view text, size_t max_bytes = 80);
+
 // Bytes of the first character; 1 for a byte that starts none. `text` is not empty.
 size_t character_length(std::string_view text);
 size_t count_characters(std::string_view text);

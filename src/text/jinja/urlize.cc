@@ -186,16 +186,17 @@ void check_scheme(View scheme) {
       all_of(scheme.substr(0, colon),
              [](char32_t c) { return is_word(c) || c == '.' || c == '+' || c == '-'; }) &&
       scheme.size() - colon <= 3 && scheme.find_first_not_of('/', colon + 1) == scheme.npos;
-  if (!valid) fail("urlize: '{}' is not a valid URI scheme prefix", scheme.substr(0, 80));
+  if (!valid) fail("urlize: '{}' is not a valid URI scheme prefix", excerpt(scheme));
 }
 
 // The words of rel in order, with the policy's own.
-std::string rel_words(const std::string& given, bool nofollow) {
+std::string rel_words(Budget& budget, const std::string& given, bool nofollow) {
   std::set<std::string> words = {"noopener"};
   if (nofollow) words.insert("nofollow");
   View rest = strip(given, Side::kBoth);
   while (!rest.empty()) {
     const size_t n = std::min(rest.find_first_of(" \t\n\r\f\v"), rest.size());
+    budget.make(96 + n);
     words.emplace(rest.substr(0, n));
     rest = strip(rest.substr(n), Side::kLeft);
   }
@@ -211,9 +212,11 @@ Value urlize(Interpreter& in, const Value& input, Args args) {
                     {"trim_url_limit", "nofollow", "target", "rel", "extra_schemes"});
   Style style;
   style.limit = bound.integer(0, -1);
-  style.attributes = " rel=\"" + escaped(rel_words(bound.text(3, ""), bound.flag(1, false))) + "\"";
+  style.attributes =
+      " rel=\"" +
+      escaped(in.budget(), rel_words(in.budget(), bound.text(3, ""), bound.flag(1, false))) + "\"";
   if (const std::string target = bound.text(2, ""); !target.empty())
-    style.attributes += " target=\"" + escaped(target) + "\"";
+    style.attributes += " target=\"" + escaped(in.budget(), target) + "\"";
   if (bound[4] && !bound[4]->is_none())
     for (const Value& scheme : iterate(in.budget(), *bound[4])) {
       if (!scheme.is_text()) fail("urlize: a scheme must be a text");
@@ -221,11 +224,13 @@ Value urlize(Interpreter& in, const Value& input, Args args) {
       style.schemes.push_back(*scheme.as_text());
     }
   const std::string plain = to_text(in.budget(), input);
-  const std::string text = input.is_markup() ? plain : escaped(plain);
+  const std::string text = input.is_markup() ? plain : escaped(in.budget(), plain);
   std::string out;
   size_t start = 0;
   const auto flush = [&](size_t end) {
-    in.budget().make(6 * (end - start) + style.attributes.size() + 32 * style.schemes.size());
+    // The parts of an address, its copies, and a look for each scheme.
+    in.budget().make(24 * (end - start) + style.attributes.size());
+    in.budget().step(style.schemes.size() * (1 + (end - start) / 64));
     if (end > start) out += one_word(View(text).substr(start, end - start), style);
   };
   for (size_t at = 0; at < text.size();) {

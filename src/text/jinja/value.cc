@@ -20,6 +20,8 @@ bool both_numbers(const Value& a, const Value& b, double* x, double* y) {
   return is_number(a, x) && is_number(b, y);
 }
 
+constexpr uint64_t kTextHead = 64;  // bytes that a text takes besides its own
+
 int sign(auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; }
 
 int compare_numbers(const Value& a, const Value& b) {
@@ -33,7 +35,7 @@ int compare_numbers(const Value& a, const Value& b) {
   return sign(x, y);
 }
 
-bool equal_texts(Budget& budget, const std::string& a, const std::string& b) {
+bool equal_texts(Budget& budget, std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   budget.step(a.size() / 256);
   return a == b;
@@ -103,17 +105,22 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
       return json.get<double>();
     case OrderedJson::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
-      budget.make(text.size());
+      budget.make(kTextHead + text.size());
       return text;
     }
     case OrderedJson::value_t::array: {
+      budget.make_many(json.size(), sizeof(Value));
       Values items;
       for (const auto& item : json) items.push_back(from_json(budget, item));
       return list(budget, std::move(items));
     }
     case OrderedJson::value_t::object: {
+      budget.make_many(json.size(), 2 * sizeof(Value));
       Pairs items;
-      for (const auto& [key, item] : json.items()) items.emplace_back(key, from_json(budget, item));
+      for (const auto& [key, item] : json.items()) {
+        budget.make(kTextHead + key.size());
+        items.emplace_back(key, from_json(budget, item));
+      }
       return dict(budget, std::move(items));
     }
     default:
@@ -121,7 +128,35 @@ Value Value::from_json(Budget& budget, const OrderedJson& json) {
   }
 }
 
-std::optional<Value> Callable::attribute(const std::string&) const { return std::nullopt; }
+Value Value::callable(Budget& budget, std::shared_ptr<Callable> callable) {
+  budget.make(128);
+  nested_depth(budget, callable->depth - 1);
+  Value value;
+  value.v_ = std::move(callable);
+  return value;
+}
+
+std::optional<Value> Callable::attribute(Budget&, const std::string&) const { return std::nullopt; }
+
+uint64_t steps_to_read(const Value& value) {
+  if (const std::string* text = value.as_text()) return text->size() / 64;
+  if (const Seq* seq = value.as_seq()) return seq->items.size() / 64;
+  if (const Dict* dict = value.as_dict()) return dict->items.size() / 64;
+  return 0;
+}
+
+uint64_t steps_to_read(const Args& args) {
+  uint64_t steps = (args.positional.size() + args.named.size()) / 4;
+  for (const Value& value : args.positional) steps += steps_to_read(value);
+  for (const auto& [name, value] : args.named) steps += steps_to_read(value);
+  return steps;
+}
+
+uint64_t bytes_of(const Args& args) {
+  uint64_t bytes = args.positional.size() * sizeof(Value);
+  for (const auto& [name, value] : args.named) bytes += sizeof(args.named[0]) + name.size();
+  return bytes;
+}
 
 const std::string& Value::undefined_reason() const { return *std::get<Undefined>(v_).why; }
 
@@ -224,24 +259,28 @@ int compare(Budget& budget, const Value& a, const Value& b) {
 }
 
 const Value* find(Budget& budget, const Dict& dict, const Value& key) {
+  if (const std::string* name = key.as_text()) return find(budget, dict, std::string_view(*name));
   budget.step(dict.items.size() / 16);
-  if (const std::string* name = key.as_text()) {
-    for (const auto& [k, value] : dict.items)
-      if (k.is_text() && equal_texts(budget, *k.as_text(), *name)) return &value;
-    return nullptr;
-  }
   for (const auto& [k, value] : dict.items)
     if (equal(budget, k, key)) return &value;
   return nullptr;
 }
 
-void check_hashable(const Value& key) {
+const Value* find(Budget& budget, const Dict& dict, std::string_view key) {
+  budget.step(dict.items.size() / 16);
+  for (const auto& [k, value] : dict.items)
+    if (k.is_text() && equal_texts(budget, *k.as_text(), key)) return &value;
+  return nullptr;
+}
+
+void check_hashable(Budget& budget, const Value& key) {
+  budget.step();
   if (key.as_dict()) fail("unhashable type: 'dict'");
   const Seq* seq = key.as_seq();
   if (!seq) return;
   if (seq->form == Seq::Form::kList) fail("unhashable type: 'list'");
   if (seq->form == Seq::Form::kTuple)
-    for (const Value& item : seq->items) check_hashable(item);
+    for (const Value& item : seq->items) check_hashable(budget, item);
 }
 
 Values iterate(Budget& budget, const Value& value) {
@@ -290,7 +329,7 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
     return find_text(*text, *item.as_text()) != std::string::npos;
   }
   if (const Dict* dict = container.as_dict()) {
-    check_hashable(item);
+    check_hashable(budget, item);
     return find(budget, *dict, item) != nullptr;
   }
   if (!container.as_seq() && !container.is_undefined())

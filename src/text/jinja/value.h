@@ -61,10 +61,12 @@ class Value {
       : v_(std::make_shared<const Text>(Text{std::move(text), markup})) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(std::shared_ptr<Namespace> n) : v_(std::move(n)) {}
-  Value(std::shared_ptr<Callable> c) : v_(std::move(c)) {}
   Value(std::shared_ptr<Loop> l) : v_(std::move(l)) {}
 
   static Value undefined(std::string why);
+  // The only way to a value that can be called: charges the budget and refuses one that is nested
+  // deeper than it allows, because values are destroyed and compared by recursion.
+  static Value callable(Budget& budget, std::shared_ptr<Callable> callable);
   // An integer in (INT64_MAX, UINT64_MAX], as JSON may hold: printed and compared, but arithmetic
   // refuses it as it refuses every result that does not fit into 64 signed bits.
   static Value wide(uint64_t i);
@@ -115,14 +117,33 @@ struct Args {
 };
 
 class Interpreter;
+// The values that it holds count in `depth`, as in Value::depth. What it holds beyond them, the
+// Interpreter must keep alive and empty at its end (see ~Interpreter).
 struct Callable {
   virtual ~Callable() = default;
-  virtual Value call(Interpreter& in, Args args) = 0;
+  // Charges for the arguments, and for what bound_to() says, before they are looked at.
+  Value call(Interpreter& in, Args args);
   virtual std::string repr() const = 0;
   // Empty if it has no such attribute.
-  virtual std::optional<Value> attribute(const std::string& name) const;
+  virtual std::optional<Value> attribute(Budget& budget, const std::string& name) const;
+  // The value that a method belongs to and may read.
+  virtual const Value* bound_to() const { return nullptr; }
   int depth = 1;
+
+ private:
+  virtual Value run(Interpreter& in, Args args) = 0;
 };
+
+// Names longer than this are refused where they would be copied: names in a template, keywords,
+// attributes of namespaces.
+inline constexpr size_t kMaxName = 1024;
+
+// The steps that it takes to look at every character or item of a value once, but not into the
+// items.
+uint64_t steps_to_read(const Value& value);
+uint64_t steps_to_read(const Args& args);
+// The bytes of a copy of the arguments.
+uint64_t bytes_of(const Args& args);
 
 // Python's name of the type, for messages.
 const char* type_name(const Value& value);
@@ -135,12 +156,13 @@ bool is_integral(const Value& value, int64_t* out);
 bool is_number(const Value& value, double* out);
 // nullptr if there is no such key.
 const Value* find(Budget& budget, const Dict& dict, const Value& key);
+const Value* find(Budget& budget, const Dict& dict, std::string_view key);
 // The items that a `for` would visit; a generator is used up. Fails if there is no iterating it.
 Values iterate(Budget& budget, const Value& value);
 // len(); false if the value has none.
 bool length(Budget& budget, const Value& value, int64_t* out);
 bool contains(Budget& budget, const Value& container, const Value& item);
 // Key of a dict: fails for lists and dicts, as Python does.
-void check_hashable(const Value& key);
+void check_hashable(Budget& budget, const Value& key);
 
 }  // namespace skiff::jinja

@@ -152,11 +152,11 @@ Value tojson(Interpreter& in, const Value& input, Args args) {
 }
 
 Value attr(Interpreter& in, const Value& input, Args args) {
-  const std::string name = Bound("attr", args, {"name"}).text(0);
+  const std::string& name = Bound("attr", args, {"name"}).text(0);
   if (input.as_dict()) {
     const Value method = method_of(in, input, name);
     return method.is_none()
-               ? Value::undefined(fmt::format("'dict object' has no attribute '{}'", name))
+               ? Value::undefined(fmt::format("'dict object' has no attribute '{}'", excerpt(name)))
                : method;
   }
   return in.attribute(input, name);
@@ -167,8 +167,7 @@ constexpr FilterEntry kFilters[] = {{"default", fallback}, {"d", fallback},   {"
                                     {"tojson", tojson},    {"attr", attr}};
 
 const FilterEntry* find_filter(std::string_view name) {
-  for (const auto table : {text_filters(), layout_filters(), markup_filters(), sequence_filters(),
-                           grouping_filters(), selection_filters(), value_filters()})
+  for (const auto table : filter_tables())
     for (const FilterEntry& entry : table)
       if (entry.name == name) return &entry;
   return nullptr;
@@ -176,14 +175,19 @@ const FilterEntry* find_filter(std::string_view name) {
 
 }  // namespace
 
+std::array<std::span<const FilterEntry>, 7> filter_tables() {
+  return {text_filters(),     layout_filters(),    markup_filters(), sequence_filters(),
+          grouping_filters(), selection_filters(), value_filters()};
+}
+
 std::span<const FilterEntry> value_filters() { return kFilters; }
 
 bool has_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
 Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args) {
   const FilterEntry* entry = find_filter(name);
-  if (!entry) fail("no filter named '{}'", name);
-  in.budget().step();
+  if (!entry) fail("no filter named '{}'", excerpt(name));
+  const Interpreter::Door door(in, &input, args);
   return entry->function(in, input, std::move(args));
 }
 
