@@ -194,6 +194,34 @@ TEST_P(OpSuite, SampleOfWideRowsWithFewPossible) {
     wide_case(*ops, 20011, rows, {-kInf, -kInf, -kInf, 3, -kInf, 0.5, -kInf, 2});
 }
 
+// Rows in which every token is as likely as any other are followed, wherever the same blocks take
+// one row after the other, by rows whose best token is to be found: what the first kind leaves in a
+// block's lists must not reach the second. Which row follows which depends on the device, so kinds
+// are mixed at random.
+TEST_P(OpSuite, RowsOfTiesLeaveTheNextRowAlone) {
+  const int rows = ops->device() == Device{} ? 6 : 128, vocab = 152064;
+  Workspace ws(12);
+  const Tensor logits = ws.output(DType::kF32, {rows, vocab});
+  std::vector<Params> params;
+  std::vector<int64_t> seeds;
+  std::vector<int32_t> want;
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool ties = ws.rng.below(2) == 1;
+    float* x = logits.row<float>(r);
+    for (int i = 0; i < vocab; ++i) x[i] = ties ? 1.25f : static_cast<float>(ws.rng.normal());
+    params.push_back({.temperature = ties ? 1.0f : 0.0f});
+    seeds.push_back(r);
+    const double u = uniform_draw(static_cast<uint64_t>(r), 0);
+    want.push_back(static_cast<int32_t>(ties ? u * vocab : std::max_element(x, x + vocab) - x));
+  }
+  const SampleBatch batch = make_batch(ws, params, seeds, std::vector<int64_t>(seeds.size(), 0));
+  for (int round = 0; round < (ops->device() == Device{} ? 1 : 4); ++round) {
+    const std::vector<int32_t> got = draw(*ops, ws, logits, batch);
+    for (size_t r = 0; r < got.size(); ++r)
+      EXPECT_EQ(got[r], want[r]) << "row " << r << ", temperature " << params[r].temperature;
+  }
+}
+
 // Rows of equal logits: the cut falls among ties, and the lower ids stay.
 TEST_P(OpSuite, CutsAmongTiesKeepLowerIds) {
   constexpr int kRows = 400, kVocab = 40;

@@ -1,6 +1,8 @@
 // ops/cuda/sampling/by_windows.cuh -- the passes over a row by way of two windows (windows.cuh):
 // what lies above them is only added up, what lies within is listed.
 #pragma once
+#include <type_traits>
+
 #include "ops/cuda/sampling/notes.cuh"
 
 namespace skiff::cuda {
@@ -59,8 +61,11 @@ struct Sums {
   }
 };
 
-// Queues of threads: places in the piece of tokens in the windows. One vector may go too far.
-using Queues = uint16_t[kQueued + kVector - 1][kPassThreads];
+// Queues of threads: places in the piece of tokens in the windows. A thread whose queue is full
+// stays at its end, so the tokens of one more vector are written behind it, again and again.
+using Queues = uint16_t[kQueued + kVector][kPassThreads];
+static_assert(std::extent_v<Queues> > kQueued + kVector - 1);
+constexpr int kMostHeld = 1 << 16;  // tokens of a piece: places have 16 bits
 
 template <bool kCounted>
 __device__ __forceinline__ void look_at_all(Sums& sums, const HeldPiece& piece, const Power& power,
