@@ -16,7 +16,7 @@ constexpr int kAllLogprobs = 1 << 30;  // the whole vocabulary
 
 // How the next token is drawn. Order of work: raw log-probabilities are taken first; then
 // bad words, min_tokens, logit_bias, repetition, presence and frequency edit the logits;
-// then temperature, min_p, top_k, top_p; then the draw.
+// then temperature, min_p, top_k, top_p (a part of what these two leave); then the draw.
 struct SamplingParams {
   float temperature = 1;              // >= 0; 0: greedy
   float top_p = 1;                    // (0, 1]; 0 is greedy, as in FastDeploy

@@ -4,7 +4,9 @@
 #include <map>
 #include <numeric>
 
+#include "base/json.h"
 #include "ops/op_suite.h"
+#include "tensor/device_memory.h"
 
 namespace skiff::suite {
 namespace {
@@ -39,30 +41,38 @@ struct Entry {
   int32_t id;
 };
 
+void renormalise(std::vector<Entry>& entries) {
+  double sum = 0;
+  for (const Entry& e : entries) sum += e.p;
+  for (Entry& e : entries) e.p /= sum;
+}
+
 // What may be drawn and how likely it is, most likely first, by the definition in ops.h.
 std::vector<Entry> distribution(const Tensor& logits, int64_t row, const Params& params) {
   std::vector<Entry> all;
-  double best = -INFINITY, sum = 0;
+  double best = -INFINITY;
   for (int64_t i = 0; i < logits.cols(); ++i) best = std::max(best, at(logits, row, i));
   for (int64_t i = 0; i < logits.cols(); ++i) {
     const double p =
         std::exp((at(logits, row, i) - best) / static_cast<double>(params.temperature));
     all.push_back({p, static_cast<int32_t>(i)});
-    sum += p;
   }
-  for (Entry& e : all) e.p /= sum;
   std::stable_sort(all.begin(), all.end(),
                    [](const Entry& a, const Entry& b) { return a.p > b.p; });
+  const double least = static_cast<double>(params.min_p) * all[0].p;
+  std::erase_if(all, [&](const Entry& e) { return e.p == 0 || e.p < least; });
+  if (params.top_k > 0 && std::ssize(all) > params.top_k)
+    all.resize(static_cast<size_t>(params.top_k));
+  renormalise(all);
+  if (params.top_p >= 1) return all;
   std::vector<Entry> out;
   double mass = 0;
   for (const Entry& e : all) {
-    if (e.p == 0 || e.p < static_cast<double>(params.min_p) * all[0].p) break;
-    if (params.top_k > 0 && static_cast<int>(out.size()) == params.top_k) break;
-    if (params.top_p < 1 && mass >= static_cast<double>(params.top_p)) break;
+    if (mass >= static_cast<double>(params.top_p)) break;
     out.push_back(e);
     mass += e.p;
   }
-  for (Entry& e : out) e.p /= mass;
+  renormalise(out);
   return out;
 }
 
@@ -151,7 +161,11 @@ void wide_case(Ops& ops, int vocab, int rows, const std::vector<double>& values)
                                      {},
                                      {.temperature = 0.7f, .top_p = 0.3f, .top_k = 700},
                                      {.min_p = 0.01f, .top_k = vocab - 5},
-                                     {.temperature = 1.7f, .top_p = 0.999f, .min_p = 0.001f},
+                                     {.temperature = 1.7f, .top_p = 0.998f, .min_p = 0.001f},
+                                     {.top_p = 0.8f, .min_p = 0.02f},
+                                     {.top_p = 0.9f, .top_k = 50},
+                                     {.top_p = 0.6f, .min_p = 0.05f, .top_k = 300},
+                                     {.top_p = 0.97f, .top_k = 3000},
                                      {.temperature = 0}};
   Workspace ws(static_cast<uint64_t>(vocab + rows) + values.size());
   const Tensor logits = ws.random(DType::kF32, {rows, vocab}, 2.5);
@@ -249,23 +263,97 @@ TEST_P(OpSuite, CutsAmongTiesKeepLowerIds) {
   EXPECT_EQ(ids_drawn({.min_p = 1, .top_k = 20}), odd);
 }
 
-TEST_P(OpSuite, TopKAndMinPComeBeforeTopP) {
-  // 0.4 0.3 0.2 0.1: the two best hold 0.7 of the whole, which top_p 0.6 needs both of.
-  constexpr int kRows = 300;
+// Rows of one distribution: how often each token is drawn. `rows` decides how a device does it.
+std::map<int32_t, int> counts_drawn(Ops& ops, const std::vector<double>& p, const Params& params,
+                                    int rows) {
   Workspace ws(3);
-  const Tensor logits = ws.random(DType::kF32, {kRows, 4});
+  const auto vocab = std::ssize(p);
+  const Tensor logits = ws.random(DType::kF32, {rows, vocab});
   std::vector<int64_t> seeds;
-  for (int64_t r = 0; r < kRows; ++r) {
-    for (int64_t i = 0; i < 4; ++i) put(logits, r, i, std::log(0.1 * static_cast<double>(i + 1)));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < vocab; ++i) put(logits, r, i, std::log(p[static_cast<size_t>(i)]));
     seeds.push_back(r + 1000);
   }
-  const std::vector<int32_t> got =
-      draw(*ops, ws, logits,
-           make_batch(ws, std::vector<Params>(kRows, {.top_p = 0.6f, .top_k = 2}), seeds,
-                      std::vector<int64_t>(kRows, 0)));
-  EXPECT_EQ(std::count(got.begin(), got.end(), 0) + std::count(got.begin(), got.end(), 1), 0);
-  // 3/7 of 300 with a deviation of 8.6.
-  EXPECT_NEAR(static_cast<double>(std::count(got.begin(), got.end(), 2)), 300.0 * 3 / 7, 43);
+  std::map<int32_t, int> counts;
+  for (const int32_t id :
+       draw(ops, ws, logits,
+            make_batch(ws, std::vector<Params>(static_cast<size_t>(rows), params), seeds,
+                       std::vector<int64_t>(static_cast<size_t>(rows), 0))))
+    ++counts[id];
+  return counts;
+}
+
+// top_p is a part of what top_k and min_p leave. Each case keeps other tokens if it were one of the
+// whole: of 0.4 and 0.3, which make 0.571 and 0.429 of 0.7, top_p 0.55 needs the first alone, but
+// of all four tokens both.
+TEST_P(OpSuite, TopKAndMinPComeBeforeTopP) {
+  const std::vector<double> p = {0.1, 0.4, 0.2, 0.3};
+  for (const int rows : {16, 300}) {
+    SCOPED_TRACE(rows);
+    EXPECT_EQ(counts_drawn(*ops, p, {.top_p = 0.55f, .top_k = 2}, rows),
+              (std::map<int32_t, int>{{1, rows}}));
+    EXPECT_EQ(counts_drawn(*ops, p, {.top_p = 0.55f, .min_p = 0.7f}, rows),
+              (std::map<int32_t, int>{{1, rows}}));
+    // min_p leaves three tokens, of which top_k leaves two
+    EXPECT_EQ(counts_drawn(*ops, p, {.top_p = 0.55f, .min_p = 0.4f, .top_k = 2}, rows),
+              (std::map<int32_t, int>{{1, rows}}));
+  }
+  // 0.58 needs both. 3/7 of 300 with a deviation of 8.6.
+  const std::map<int32_t, int> both = counts_drawn(*ops, p, {.top_p = 0.58f, .top_k = 2}, 300);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_NEAR(both.at(3), 300.0 * 3 / 7, 43);
+  // 0.4, 0.3 and 0.2 are 0.9: 0.77 of that is just under what the first two are
+  EXPECT_EQ(counts_drawn(*ops, p, {.top_p = 0.77f, .min_p = 0.4f}, 300).size(), 2u);
+}
+
+// What transformers' warpers keep (tools/golden/make_warpers.py), which are given in this order.
+// They compute in f32: no draw near the border of two tokens is judged.
+TEST_P(OpSuite, SampleKeepsWhatTheWarpersOfTransformersKeep) {
+  constexpr int kDraws = 8;
+  constexpr double kNear = 1e-5;
+  const Json table = read_json_file(SKIFF_SOURCE_DIR "/tests/golden/sampling/warpers.json");
+  const auto values = table["rows"].get<std::vector<std::vector<float>>>();
+  for (size_t row = 0; row < values.size(); ++row) {
+    Workspace ws(row);
+    std::vector<Params> params;
+    std::vector<std::vector<int32_t>> kept;
+    for (const Json& c : table["cases"]) {
+      if (c["row"] != row) continue;
+      for (int i = 0; i < kDraws; ++i) {
+        params.push_back({c["temperature"], c["top_p"], c["min_p"], c["top_k"]});
+        kept.push_back(c["kept"]);
+      }
+    }
+    ASSERT_EQ(params.size(), 180u * kDraws);
+    const Tensor logits =
+        ws.output(DType::kF32, {std::ssize(params), static_cast<int64_t>(values[row].size())});
+    std::vector<int64_t> seeds;
+    for (int64_t r = 0; r < std::ssize(params); ++r) {
+      std::ranges::copy(values[row], logits.row<float>(r));
+      seeds.push_back(r + 77);
+    }
+    const std::vector<int32_t> got = draw(
+        *ops, ws, logits, make_batch(ws, params, seeds, std::vector<int64_t>(seeds.size(), 3)));
+    int judged = 0;
+    for (size_t r = 0; r < got.size(); ++r) {
+      std::vector<Entry> entries;
+      for (const int32_t id : kept[r])
+        entries.push_back({std::exp(static_cast<double>(values[row][static_cast<size_t>(id)]) /
+                                    static_cast<double>(params[r].temperature)),
+                           id});
+      renormalise(entries);
+      const double u = uniform_draw(static_cast<uint64_t>(seeds[r]), 3);
+      double sum = 0;
+      size_t at = 0;
+      while (at + 1 < entries.size() && sum + entries[at].p <= u) sum += entries[at++].p;
+      if (std::min(u - sum, sum + entries[at].p - u) < kNear) continue;
+      ++judged;
+      EXPECT_EQ(got[r], entries[at].id)
+          << "row " << row << " temperature " << params[r].temperature << " min_p "
+          << params[r].min_p << " top_k " << params[r].top_k << " top_p " << params[r].top_p;
+    }
+    EXPECT_GT(judged, 170 * kDraws);
+  }
 }
 
 // Pearson's test. With k degrees of freedom the statistic has mean k and deviation sqrt(2k); six
@@ -417,6 +505,20 @@ TEST_P(OpSuite, Logprobs) {
     }
   }
   logprobs_case(*ops, 2, 20011, 20);
+}
+
+// Devices whose blocks have little shared memory hold shorter rows, or none: 99 KB are what
+// capability 12 has, and with 41 KB each kernel reads its rows where they are.
+TEST(CudaSampling, DevicesWithLittleSharedMemory) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const size_t kilobytes : {92, 41}) {
+    const std::unique_ptr<Ops> ops =
+        make_cuda_ops({.synchronous = true, .shared_memory = kilobytes << 10});
+    for (const int rows : {5, 40}) wide_case(*ops, 40009, rows, {});
+    wide_case(*ops, 152064, 20, {});
+    wide_case(*ops, 152064, 20, {-3, 2});
+    logprobs_case(*ops, 2, 152064, 20);
+  }
 }
 
 TEST_P(OpSuite, LogprobsOfBannedTokens) {

@@ -129,8 +129,8 @@ class Ops {
   // Sampling. Logits are f32 [rows, vocab].
   virtual void edit_logits(Tensor logits, const LogitEdits& edits) = 0;
   // out_ids [rows] i32. Greedy: the first maximum. Otherwise, on probabilities softmax(logits /
-  // temperature): drop p < min_p * max, keep the top_k, keep the smallest set of most likely
-  // tokens whose sum reaches top_p (ties to the lower id), renormalise, and invert the
+  // temperature): drop p < min_p * max; keep the top_k; renormalise; keep the smallest set of most
+  // likely tokens whose sum reaches top_p (ties to the lower id); renormalise; and invert the
   // cumulative sum, in order of falling probability, at the uniform that (seed, draw) gives.
   virtual void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) = 0;
   // chosen [rows] i32 -> chosen_logprob [rows] f32, chosen_rank [rows] i32 (1 = best; tokens of
@@ -152,6 +152,8 @@ struct CudaOptions {
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
   bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too
+  size_t shared_memory = 0;  // bytes of shared memory that a block of a sampling kernel may use; 0:
+                             // what the device has
 };
 // Throws LoadError where there is no such device, or CUDA is not built.
 std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);

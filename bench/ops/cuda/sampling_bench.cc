@@ -29,11 +29,17 @@ struct Case {
   int rows, vocab;
   float temperature, top_p;
   int top_k;
+  float min_p = 0;
 };
 constexpr Case kCases[] = {{"greedy", kRows, kVocab, 0, 1, 0},
                            {"temperature", kRows, kVocab, 1, 1, 0},
                            {"top_p", kRows, kVocab, 0.8f, 0.95f, 0},
+                           {"top_k", kRows, kVocab, 0.8f, 1, 50},
                            {"top_k, top_p", kRows, kVocab, 0.8f, 0.95f, 50},
+                           {"top_k 1000, top_p", kRows, kVocab, 0.8f, 0.95f, 1000},
+                           {"min_p, top_p", kRows, kVocab, 0.8f, 0.95f, 0, 0.01f},
+                           {"all three", kRows, kVocab, 0.8f, 0.95f, 50, 0.01f},
+                           {"top_k, top_p", 8, kVocab, 0.8f, 0.95f, 50},
                            {"top_p", 64, kVocab, 0.8f, 0.95f, 0},
                            {"top_p", 32, kVocab, 0.8f, 0.95f, 0},
                            {"top_p", 8, kVocab, 0.8f, 0.95f, 0},
@@ -63,7 +69,7 @@ struct Columns {
 
 Columns columns_of(const Case& c) {
   Columns out;
-  for (int r = 0; r < c.rows; ++r) out.add(c.temperature, c.top_p, c.top_k, 0);
+  for (int r = 0; r < c.rows; ++r) out.add(c.temperature, c.top_p, c.top_k, c.min_p);
   return out;
 }
 

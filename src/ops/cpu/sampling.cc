@@ -43,37 +43,51 @@ int32_t first_of(const Logits& x, float best) {
   return static_cast<int32_t>(std::find(x.x, x.x + x.n, best) - x.x);
 }
 
-// Sum of exp((x - best) / temperature).
-double total_weight(const Kernels& k, const Logits& x, float best, double temperature) {
+// Sum of exp((x - best) / temperature) over the logits that are `least` or more.
+double total_weight(const Kernels& k, const Logits& x, float best, double temperature,
+                    double least = kNever) {
   constexpr int64_t kStep = 256;
   float e[kStep];
   double total = 0;
   for (int64_t i = 0; i < x.n; i += kStep) {
     const int64_t n = std::min(kStep, x.n - i);
     k.exp(e, x.x + i, best, static_cast<float>(1 / temperature), n);
-    for (int64_t j = 0; j < n; ++j) total += e[j] > 0 ? e[j] : 0;
+    for (int64_t j = 0; j < n; ++j) total += e[j] > 0 && x.x[i + j] >= least ? e[j] : 0;
   }
   return total;
 }
 
-// Token ids within `reach` temperatures of the best, best first.
+// Token ids whose logits are at most `reach` below the best, in rising order.
 void gather(const Logits& x, float best, double reach, std::vector<int32_t>& ids) {
   ids.clear();
   for (int64_t i = 0; i < x.n; ++i)
     if (x.x[i] >= best - reach) ids.push_back(static_cast<int32_t>(i));
-  std::sort(ids.begin(), ids.end(), Better{x});
 }
+
+// The least logit that min_p leaves.
+double least_left(float best, const Draw& draw) {
+  return draw.min_p > 0 ? best + draw.temperature * std::log(draw.min_p) : kNever;
+}
+
+// Temperatures below the best; one after the other until the tokens within are enough.
+constexpr double kReaches[] = {2, 6, 15, kHuge};
 
 // Kept tokens are a prefix of the order by falling logit, and the drawn one mostly sits near its
 // head: only as much of the order is made as the draw turns out to need.
 class Sampler {
  public:
   Sampler(const Kernels& k, const Logits& x, float best, const Draw& draw)
-      : x_(x), best_(best), draw_(draw), total_(total_weight(k, x, best, draw.temperature)) {}
+      : x_(x),
+        best_(best),
+        draw_(draw),
+        least_(least_left(best, draw)),
+        left_(total_weight(k, x, best, draw.temperature, least_)) {}
 
   int32_t pick() {
-    for (const double reach : {2.0, 6.0, 15.0, kHuge}) {
+    if (draw_.top_k > 0 && draw_.top_p < 1) left_ = weight_of_best();
+    for (const double reach : kReaches) {
       gather(x_, best_, reach * draw_.temperature, ids_);
+      std::sort(ids_.begin(), ids_.end(), Better{x_});
       const int32_t id = try_prefix(reach == kHuge);
       if (id >= 0) return id;
     }
@@ -81,6 +95,22 @@ class Sampler {
   }
 
  private:
+  // What of the tokens that min_p leaves top_k leaves.
+  double weight_of_best() {
+    const auto count = static_cast<size_t>(draw_.top_k);
+    for (const double reach : kReaches) {
+      gather(x_, best_, reach * draw_.temperature, ids_);
+      if (ids_.size() >= count) break;
+    }
+    if (ids_.size() > count) {
+      std::nth_element(ids_.begin(), ids_.begin() + draw_.top_k, ids_.end(), Better{x_});
+      ids_.resize(count);
+    }
+    double sum = 0;
+    for (const int32_t id : ids_) sum += x_[id] >= least_ ? weight(id) : 0;
+    return sum;
+  }
+
   double weight(int32_t id) const {
     return std::exp((static_cast<double>(x_[id]) - best_) / draw_.temperature);
   }
@@ -93,12 +123,12 @@ class Sampler {
     for (const int32_t id : ids_) {
       const double w = weight(id);
       const bool enough = draw_.top_k > 0 && static_cast<int64_t>(sums_.size()) >= draw_.top_k;
-      if (enough || !(w > 0) || w < draw_.min_p) {
+      if (enough || !(w > 0) || x_[id] < least_) {
         ended = true;
         break;
       }
       sums_.push_back(sum += w);
-      if (draw_.top_p < 1 && sum >= draw_.top_p * total_) {
+      if (draw_.top_p < 1 && sum >= draw_.top_p * left_) {
         ended = true;
         break;
       }
@@ -106,7 +136,7 @@ class Sampler {
     // Without any limit the sum over all kept tokens is known before they are in order.
     const bool limited = draw_.top_k > 0 || draw_.min_p > 0 || draw_.top_p < 1;
     if (!ended && limited) return -1;
-    const double goal = draw_.uniform * (ended ? sum : total_);
+    const double goal = draw_.uniform * (ended ? sum : left_);
     const auto at = std::upper_bound(sums_.begin(), sums_.end(), goal);
     if (at != sums_.end()) return ids_[static_cast<size_t>(at - sums_.begin())];
     return ended ? ids_[sums_.size() - 1] : -1;
@@ -115,7 +145,8 @@ class Sampler {
   Logits x_;
   float best_;
   Draw draw_;
-  double total_;
+  double least_;  // of the logits that min_p leaves
+  double left_;   // weight of what min_p and top_k leave
   std::vector<int32_t> ids_;
   std::vector<double> sums_;
 };

@@ -74,7 +74,7 @@ CudaOps::CudaOps(const CudaOptions& options)
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
       notes_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
-      sampling_(notes_.data(), options.portable) {
+      sampling_(notes_.data(), {.portable = options.portable, .shared = options.shared_memory}) {
   if (options_.portable) options_.gather = false;
 }
 

@@ -43,16 +43,17 @@ Draw draw_of(const SampleBatch& batch, int64_t r) {
                                   static_cast<uint64_t>(batch.draw.as<int64_t>()[r]))};
 }
 
-// The length of the kept prefix of `p` (probabilities, falling).
+// The length of the kept prefix of `p` (probabilities or multiples of them, falling).
 size_t kept(const std::vector<double>& p, const Draw& draw) {
   size_t n = 0;
   while (n < p.size() && p[n] > 0 && p[n] >= draw.min_p * p[0]) ++n;
   if (draw.top_k > 0) n = std::min(n, static_cast<size_t>(draw.top_k));
   if (draw.top_p >= 1) return n;
+  const double left = std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);
   double sum = 0;
   for (size_t i = 0; i < n; ++i) {
     sum += p[i];
-    if (sum >= draw.top_p) return i + 1;
+    if (sum >= draw.top_p * left) return i + 1;
   }
   return n;
 }
@@ -66,8 +67,6 @@ int32_t pick(const std::vector<float>& x, const Draw& draw) {
     p.push_back(
         std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) / draw.temperature));
   }
-  const double all = std::accumulate(p.begin(), p.end(), 0.0);
-  for (double& v : p) v /= all;
   const size_t n = kept(p, draw);
   const double goal =
       draw.uniform * std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);

@@ -6,11 +6,10 @@
 
 namespace skiff::cuda {
 
-// Into the block's counts; returns the weight of tokens that are dropped.
+// Into the block's counts.
 template <bool kDrops, bool kHeld>
-__device__ uint64_t count_piece(const Line<kHeld>& line) {
+__device__ void count_piece(const Line<kHeld>& line) {
   const Scale& scale = line.scale;
-  uint64_t dropped = 0;
   line.piece.each_vector([&](int, float4 four) {
     const float v[] = {four.x, four.y, four.z, four.w};
     bool in[4];
@@ -19,44 +18,50 @@ __device__ uint64_t count_piece(const Line<kHeld>& line) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const Weight w = scale.weight(v[i]);  // nonsense where out of reach
-      in[i] = scale.reaches(v[i]);
+      in[i] = scale.reaches(v[i]) && (!kDrops || scale.keeps(v[i]));
       bin[i] = w.bin;
       steps[i] = w.steps;
-      if (!kDrops || scale.keeps(v[i])) continue;
-      if (in[i]) dropped += w.units();
-      in[i] = false;
     }
     count_into(line.s.counts, in, bin, steps, line.counted);
   });
-  return dropped;
 }
 
-// The row's histogram; returns the weight of tokens that min_p drops: it counts for top_p all the
-// same.
+// The row's histogram, of what min_p leaves.
 template <bool kHeld>
-__device__ uint64_t spread(const Line<kHeld>& line) {
-  Shared& s = line.s;
-  const bool drops = line.scale.drops();
-  uint64_t dropped = drops ? count_piece<true>(line) : count_piece<false>(line);
-  if (drops) tell_all(s.dropped, sum(dropped));
-  merge<kHeld>(s, line.counted, step_of);
-  if (!drops) return 0;
-  dropped = 0;
-  for (int p = 0; p < blocks_of<kHeld>(); ++p) dropped += s.dropped[p];
-  return dropped;
-}
-
-// One place after the other: where lists are too short for both.
-template <bool kHeld>
-__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, uint64_t mass) {
-  if (cut.bin >= 0) {
-    const Place last = place(line, cut, goals.cut);
-    mass = last.ahead.mass + last.weight;
-    if (last.split_up) {
-      clear(line.s.counts);
-      spread(line);
-    }
+__device__ void spread(const Line<kHeld>& line) {
+  if (line.scale.drops()) {
+    count_piece<true>(line);
+  } else {
+    count_piece<false>(line);
   }
+  merge<kHeld>(line.s, line.counted, step_of);
+}
+
+// The mass up to the token at which the goal is reached, it included. The row's histogram is as it
+// was before.
+template <bool kHeld>
+__device__ uint64_t mass_up_to(const Line<kHeld>& line, const Found& in, const Goal& goal) {
+  const Place last = place(line, in, goal);
+  if (last.split_up) {
+    clear(line.s.counts);
+    spread(line);
+  }
+  return last.ahead.mass + last.weight;
+}
+
+// The mass that top_k leaves.
+template <bool kHeld>
+__device__ __noinline__ uint64_t mass_of_best(Line<kHeld> line, Goal limit) {
+  const Found in = find_bin(line.s, line.counted, limit, {});
+  return in.bin < 0 ? line.s.total.mass : mass_up_to(line, in, limit);
+}
+
+// One place after the other: where lists are too short for both. `mass` is that of the kept tokens
+// if nothing cuts them.
+template <bool kHeld>
+__device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, Goal end,
+                                          uint64_t mass) {
+  if (cut.bin >= 0) mass = mass_up_to(line, cut, end);
   const Goal drawn = goals.drawn(mass);
   return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
 }
@@ -66,11 +71,13 @@ __device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found c
 template <bool kHeld>
 __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const Draw& draw) {
   Shared& s = line.s;
-  const uint64_t dropped = spread(line);
+  const Goals goals(draw);
+  spread(line);
+  const uint64_t best_mass = goals.nested() ? mass_of_best(line, goals.limit()) : 0;
   Search search(s, line.counted, {});
   const uint64_t kept = search.total().mass;
-  const Goals goals(draw, kept + dropped);
-  search.seek(0, goals.cut);
+  const Goal end = goals.cut(goals.nested() ? best_mass : kept);
+  search.seek(0, end);
   __syncthreads();
   const Found cut = search.found(0);
   const uint64_t least = cut.bin < 0 ? kept : max(cut.ahead.mass, uint64_t{1});
@@ -91,7 +98,7 @@ __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const D
   }));
   if (n > kListed) {
     cluster_sync();  // all have read how many there are
-    const int id = drawn_in_turn(line, goals, cut, kept);
+    const int id = drawn_in_turn(line, goals, cut, end, kept);
     if (threadIdx.x == 0 && block_rank() == 0) *out = id;
     return;
   }
@@ -106,7 +113,7 @@ __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const D
     before.mass += first.ahead.mass + (beyond ? mass_between : 0);
     before.count += first.ahead.count + (beyond ? count_between : 0);
     s.lists.before[i] = before.mass;
-    if (goals.cut.between(before, {before.count + 1, before.mass + weight}))
+    if (end.between(before, {before.count + 1, before.mass + weight}))
       tell<kHeld>(s, {id_of(token), before, weight, false});
   });
   cluster_sync();

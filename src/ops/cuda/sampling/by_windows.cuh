@@ -20,20 +20,33 @@ __device__ __forceinline__ uint64_t sum_of_slots(const uint64_t (&slots)[kSlots]
   return warp_sum(slots[lane] + slots[lane + 32]);
 }
 
-// Tells all blocks the mass of the piece.
-__device__ inline void weigh(uint64_t (&masses)[kSlots], const HeldPiece& piece,
-                             const Power& power) {
-  float mass = 0;
+// Mass of a row, by warps; `left` is that of the tokens that min_p leaves.
+struct Masses {
+  uint64_t all[kSlots], left[kSlots];
+};
+
+// Tells all blocks the mass of the piece; with kDrops also what lies at `least` or above.
+template <bool kDrops>
+__device__ __forceinline__ void weigh(Masses& masses, const HeldPiece& piece, const Power& power,
+                                      float least) {
+  float mass = 0, left = 0;
+  const auto add = [&](float v) {
+    const float weight = power.weight(v);
+    mass += weight;
+    if (kDrops) left += v >= least ? weight : 0;
+  };
   piece.each_held([&](int, float4 v) {
-    mass += power.weight(v.x);
-    mass += power.weight(v.y);
-    mass += power.weight(v.z);
-    mass += power.weight(v.w);
+    add(v.x);
+    add(v.y);
+    add(v.z);
+    add(v.w);
   });
   const bool broken = __any_sync(~0u, mass != mass);
-  const uint64_t sum = warp_sum(units_of(mass));
+  const uint64_t sum = warp_sum(units_of(mass)), sum_left = kDrops ? warp_sum(units_of(left)) : 0;
   const auto lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane < kBlocks) of_peer(masses[my_slot()], lane) = broken ? kBroken : sum;
+  if (lane >= kBlocks) return;
+  of_peer(masses.all[my_slot()], lane) = broken ? kBroken : sum;
+  if (kDrops) of_peer(masses.left[my_slot()], lane) = sum_left;
 }
 
 constexpr uint32_t kQueueStep = kPassThreads * sizeof(uint16_t);

@@ -10,6 +10,7 @@ constexpr int kParts = kPassThreads;   // of a window, of equal width in logits
 constexpr float kPartUnits = 0x1p20f;  // of the weight of a window's best token
 constexpr uint32_t kTokens = 8192;     // of all lists
 constexpr uint32_t kFew = 512;         // tokens that are compared each with each
+constexpr int kSums = 7;
 
 struct Parts {
   float top, per_logit, unit;  // unit: weight of the window's best token
@@ -39,12 +40,15 @@ struct Choice {
   uint64_t few[kFew], mass[kFew];
   uint32_t kind[kFew];
   uint32_t n_few;
-  int cut_first, cut_last, drawn_first, drawn_last;  // parts
-  double kept_least, kept_most;
-  uint64_t sums[5][kPassWarps];
-  uint64_t end, kept,
-      drawn;  // the last kept token, the mass up to it, the drawn token; 0: not found
+  int limit, cut_first, cut_last, drawn_first, drawn_last;  // parts
+  double left_least, left_most, kept_least, kept_most;
+  uint64_t sums[kSums][kPassWarps];
+  // The mass that top_k leaves, the last kept token, the mass up to it, the drawn token; 0: not
+  // found.
+  uint64_t left, end, kept, drawn;
 };
+// What a token of the few may be.
+constexpr uint32_t kNearCut = 1, kNearDrawn = 2, kNearLimit = 4;
 
 // All threads of a block.
 class Chooser {
@@ -54,26 +58,27 @@ class Chooser {
         notes_(notes),
         windows_(notes.windows),
         power_{notes.best, notes.plan.high, notes.plan.low},
-        goals_(notes.plan.draw, notes.total),
-        total_(notes.total) {
+        goals_(notes.plan.draw),
+        total_(notes.total),
+        left_(notes.left) {
     const float lowest = notes.best - kSampleBins * notes.plan.logits_per_bin;
     cut_ = Parts(windows_.cut, power_, lowest);
     drawn_ = Parts(windows_.drawn, power_, lowest);
-    limited_ = notes.plan.draw.top_p < 1 || notes.plan.draw.top_k > 0;
-    counted_ = notes.plan.draw.top_k > 0;
+    limited_ = goals_.by_mass() || goals_.by_count();
   }
 
   // False: the windows do not hold what they should.
   __device__ bool choose(int32_t* out) {
     if (threadIdx.x == 0) {
       s_.n_few = 0;
-      s_.cut_first = s_.drawn_first = kParts;
+      s_.limit = s_.cut_first = s_.drawn_first = kParts;
       s_.cut_last = s_.drawn_last = kParts - 1;
-      s_.end = s_.drawn = 0;
+      s_.left = s_.end = s_.drawn = 0;
     }
     s_.cut_mass[threadIdx.x] = s_.drawn_mass[threadIdx.x] = s_.cut_count[threadIdx.x] = 0;
     if (!fetch()) return false;
-    if (limited_ && goals_.cut.reached(over_cut_)) return false;
+    // the window of nested goals reaches to the best token
+    if (limited_ && !goals_.nested() && goals_.cut(left_).reached(over_cut_)) return false;
     spread();
     guess();
     gather();
@@ -132,7 +137,7 @@ class Chooser {
       const float v = logit_of(s_.tokens[i]), weight = power_.weight(v);
       add_if(in(windows_.cut, v), s_.cut_mass[cut_.part(v)], cut_.units(weight));
       add_if(in(windows_.drawn, v), s_.drawn_mass[drawn_.part(v)], drawn_.units(weight));
-      add_if(counted_ && in(windows_.cut, v), s_.cut_count[cut_.part(v)], 1);
+      add_if(goals_.by_count() && in(windows_.cut, v), s_.cut_count[cut_.part(v)], 1);
     }
     __syncthreads();
   }
@@ -148,15 +153,33 @@ class Chooser {
     const uint64_t slack = listed_ + (all[0] >> 20) + 1, slack_drawn = listed_ + (all[1] >> 20) + 1;
     const double cut_unit = cut_.unit_mass(), drawn_unit = drawn_.unit_mass();
     const auto over = static_cast<double>(over_cut_.mass);
+    if (goals_.nested()) {
+      // top_k ends in this part, or in none
+      const uint64_t mass = before[0] + mine[0], n = before[2] + mine[2];
+      const bool ends = n >= goals_.count && before[2] < goals_.count;
+      if (ends || (t == kParts - 1 && n < goals_.count)) {
+        if (ends) s_.limit = t;
+        const auto least = static_cast<double>(ends ? before[0] : mass);
+        s_.left_least = fmax(over + (least - static_cast<double>(slack)) * cut_unit, 0.0);
+        s_.left_most = over + static_cast<double>(mass + slack) * cut_unit;
+      }
+      __syncthreads();
+    }
     if (limited_) {
-      const auto need =
-          static_cast<uint64_t>(static_cast<double>(goals_.cut.mass - over_cut_.mass) / cut_unit);
-      const uint64_t need_count = goals_.cut.count - over_cut_.count;
+      const bool by_mass = goals_.by_mass();
+      const auto need_of = [&](double left) {
+        const auto goal = static_cast<double>(goals_.cut(static_cast<uint64_t>(left)).mass);
+        return by_mass ? static_cast<uint64_t>(fmax(goal - over, 0.0) / cut_unit) : 0;
+      };
+      const auto left = static_cast<double>(left_);
+      const uint64_t need_least = need_of(goals_.nested() ? s_.left_least : left);
+      const uint64_t need_most = need_of(goals_.nested() ? s_.left_most : left);
+      const uint64_t need_count = goals_.count - over_cut_.count;
       const auto may = [&](uint64_t mass, uint64_t n) {
-        return mass + slack >= need || (counted_ && n >= need_count);
+        return by_mass ? mass + slack >= need_least : n >= need_count;
       };
       const auto must = [&](uint64_t mass, uint64_t n) {
-        return mass > need + slack || (counted_ && n >= need_count);
+        return by_mass ? mass > need_most + slack : n >= need_count;
       };
       const uint64_t mass = before[0] + mine[0], n = before[2] + mine[2];
       if (may(mass, n) && (t == 0 || !may(before[0], before[2]))) {
@@ -190,8 +213,9 @@ class Chooser {
   // Lists the tokens of those parts, and adds up what lies before them.
   __device__ void gather() {
     const int cut_first = s_.cut_first, cut_last = s_.cut_last, drawn_first = s_.drawn_first,
-              drawn_last = s_.drawn_last;
-    uint64_t sums[5] = {};
+              drawn_last = s_.drawn_last, limit = s_.limit;
+    const int n_sums = goals_.nested() ? kSums : kSums - 2;
+    uint64_t sums[kSums] = {};
     for (uint32_t i = threadIdx.x; i < listed_; i += kPassThreads) {
       const uint64_t token = s_.tokens[i];
       const float v = logit_of(token);
@@ -206,23 +230,50 @@ class Chooser {
       sums[4] += in_drawn && drawn < drawn_first ? mass : 0;
       const bool near_cut = in_cut && cut >= cut_first && cut <= cut_last;
       const bool near_drawn = in_drawn && drawn >= drawn_first && drawn <= drawn_last;
-      const bool near = near_cut || near_drawn;
+      const bool near_limit = in_cut && cut == limit;
+      sums[5] += in_cut && cut < limit ? mass : 0;
+      sums[6] += in_cut && cut < limit;
+      const bool near = near_cut || near_drawn || near_limit;
       const uint32_t at = add_if(near, s_.n_few, 1);
       if (near && at < kFew) {
         s_.few[at] = token;
         s_.mass[at] = mass;
-        s_.kind[at] = static_cast<uint32_t>(near_cut) | static_cast<uint32_t>(near_drawn) << 1;
+        s_.kind[at] = (near_cut ? kNearCut : 0) | (near_drawn ? kNearDrawn : 0) |
+                      (near_limit ? kNearLimit : 0);
       }
     }
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < kSums; ++i) {
+      if (i >= n_sums) break;
       const uint64_t sum = warp_sum(sums[i]);
       if (lane == 0) s_.sums[i][warp] = sum;
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 5; ++i) sums_[i] = warp_sum(lane < kPassWarps ? s_.sums[i][lane] : 0);
+    for (int i = 0; i < kSums; ++i) {
+      if (i >= n_sums) break;
+      sums_[i] = warp_sum(lane < kPassWarps ? s_.sums[i][lane] : 0);
+    }
+  }
+
+  // The mass that top_k leaves: of the tokens before and with the one at which it ends, which is
+  // among the few, or of all that are listed. 0: not known.
+  __device__ uint64_t mass_of_best(uint32_t n, const Ahead& listed) {
+    for (uint32_t i = threadIdx.x; i < n; i += kPassThreads) {
+      if (!(s_.kind[i] & kNearLimit)) continue;
+      const uint64_t mine = s_.few[i];
+      Ahead before{over_cut_.count + static_cast<uint32_t>(sums_[6]), over_cut_.mass + sums_[5]};
+      for (uint32_t j = 0; j < n; ++j) {
+        const bool ahead = s_.few[j] > mine && s_.kind[j] & kNearLimit;
+        before.count += ahead;
+        before.mass += ahead ? s_.mass[j] : 0;
+      }
+      if (before.count + 1 == goals_.count) s_.left = before.mass + s_.mass[i];
+    }
+    __syncthreads();
+    if (s_.left > 0) return s_.left;
+    return listed.count < goals_.count && windows_.ends_there ? listed.mass : 0;
   }
 
   __device__ bool decide(int32_t* out) {
@@ -231,6 +282,10 @@ class Chooser {
     constexpr int kEach = kFew / kPassThreads;
     uint64_t ahead[kEach];
     const Ahead at{over_cut_.count + static_cast<uint32_t>(sums_[3]), over_cut_.mass + sums_[2]};
+    const Ahead all{over_cut_.count + static_cast<uint32_t>(sums_[1]), over_cut_.mass + sums_[0]};
+    const uint64_t left = goals_.nested() ? mass_of_best(n, all) : left_;
+    if (left == 0) return false;
+    const Goal cut = goals_.cut(left);
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const uint32_t i = threadIdx.x + k * kPassThreads;
@@ -241,12 +296,12 @@ class Chooser {
       for (uint32_t j = 0; j < n; ++j) {
         const uint64_t mass = s_.few[j] > mine ? s_.mass[j] : 0;
         const uint32_t kind = s_.few[j] > mine ? s_.kind[j] : 0;
-        before.count += kind & 1;
-        before.mass += kind & 1 ? mass : 0;
-        ahead[k] += kind & 2 ? mass : 0;
+        before.count += kind & kNearCut ? 1 : 0;
+        before.mass += kind & kNearCut ? mass : 0;
+        ahead[k] += kind & kNearDrawn ? mass : 0;
       }
       const Ahead after{before.count + 1, before.mass + s_.mass[i]};
-      if (limited_ && s_.kind[i] & 1 && goals_.cut.between(before, after)) {
+      if (limited_ && s_.kind[i] & kNearCut && cut.between(before, after)) {
         s_.end = mine;
         s_.kept = after.mass;
       }
@@ -254,15 +309,15 @@ class Chooser {
     __syncthreads();
     uint64_t kept = s_.kept;
     if (s_.end == 0) {
-      const Ahead all{over_cut_.count + static_cast<uint32_t>(sums_[1]), over_cut_.mass + sums_[0]};
-      if (limited_ && (goals_.cut.reached(all) || !windows_.ends_there)) return false;
+      if (limited_ && (cut.reached(all) || !windows_.ends_there)) return false;
       kept = windows_.cut.low <= kLowest ? total_ : all.mass;
     }
     const Goal drawn = goals_.drawn(kept);
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const uint32_t i = threadIdx.x + k * kPassThreads;
-      if (i < n && s_.kind[i] & 2 && drawn.between({0, ahead[k]}, {0, ahead[k] + s_.mass[i]}))
+      if (i < n && s_.kind[i] & kNearDrawn &&
+          drawn.between({0, ahead[k]}, {0, ahead[k] + s_.mass[i]}))
         s_.drawn = s_.few[i];
     }
     __syncthreads();
@@ -276,11 +331,11 @@ class Chooser {
   Windows windows_;
   Power power_;
   Goals goals_;
-  uint64_t total_;
+  uint64_t total_, left_;
   Parts cut_, drawn_;
-  bool limited_, counted_;
+  bool limited_;
   Ahead over_cut_;
-  uint64_t over_drawn_ = 0, sums_[5];
+  uint64_t over_drawn_ = 0, sums_[kSums];
   uint32_t listed_ = 0;
 };
 

@@ -56,17 +56,27 @@ struct Goal {
   }
 };
 
-// Where the kept tokens end, and from what total mass which mass is drawn.
+// Where the kept tokens end, and which mass is drawn. top_p is a part of what top_k and min_p
+// leave.
 struct Goals {
-  Goal cut;
-  double uniform;
-  __device__ Goals(const Draw& draw, uint64_t total_mass) : uniform(draw.uniform) {
-    const double all = static_cast<double>(total_mass);
-    cut = {.count = draw.top_k > 0 ? static_cast<uint32_t>(draw.top_k) : ~0u,
-           .mass = draw.top_p < 1
-                       ? static_cast<uint64_t>(ceil(static_cast<double>(draw.top_p) * all))
-                       : ~0ull,
-           .beyond = false};
+  uint32_t count;  // that top_k leaves
+  double top_p, uniform;
+  __device__ explicit Goals(const Draw& draw)
+      : count(draw.top_k > 0 ? static_cast<uint32_t>(draw.top_k) : ~0u),
+        top_p(static_cast<double>(draw.top_p)),
+        uniform(draw.uniform) {}
+  __device__ bool by_count() const { return count < ~0u; }
+  __device__ bool by_mass() const { return top_p < 1; }
+  // The mass that top_k leaves must be found before the cut can be.
+  __device__ bool nested() const { return by_count() && by_mass(); }
+  // Where top_k ends.
+  __device__ Goal limit() const { return {.count = count, .mass = ~0ull, .beyond = false}; }
+  // Where the kept tokens end, `left` being the mass that top_k and min_p leave.
+  __device__ Goal cut(uint64_t left) const {
+    if (!by_mass()) return limit();
+    return {.count = ~0u,
+            .mass = static_cast<uint64_t>(ceil(top_p * static_cast<double>(left))),
+            .beyond = false};
   }
   __device__ Goal drawn(uint64_t mass) const {
     return {.count = ~0u,

@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 // Clusters share out the rows whose token is not found yet.
+template <bool kHeld>
 __global__ void __launch_bounds__(kThreads, 2)
     missed_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, const Notes* notes) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -48,22 +49,24 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int step = static_cast<int>(gridDim.x) / kBlocks;
   for (int r = cluster_index(); r < logits.rows; r += step) {
     if (notes[r].done) continue;
-    draw_row<true>(out_ids + r, logits.data + r * logits.stride, logits.vocab, Draw(args, r),
-                   memory);
+    draw_row<kHeld>(out_ids + r, logits.data + r * logits.stride, logits.vocab, Draw(args, r),
+                    memory);
     cluster_sync();  // nobody looks into a peer's memory any more
   }
 }
 
-}  // namespace
+static_assert(sizeof(Shared) <= kAlwaysShared);
 
 size_t histogram_bytes(int vocab) { return sizeof(Shared) + piece_bytes(vocab); }
 
+}  // namespace
+
 void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
-                      bool clusters, cudaStream_t stream) {
-  const bool held = clusters && histogram_bytes(logits.vocab) <= kMostShared;
+                      const SampleMeans& means, cudaStream_t stream) {
+  const bool held = means.clusters && histogram_bytes(logits.vocab) <= means.shared;
   const auto kernel = held ? histogram_kernel<true> : histogram_kernel<false>;
-  if (held) allow_shared(kernel, kMostShared);
-  const unsigned each = clusters ? kBlocks : 1;
+  if (held) allow_shared(kernel, most_shared());
+  const unsigned each = means.clusters ? kBlocks : 1;
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(logits.rows) * each),
           .block = dim3(kThreads),
@@ -74,12 +77,14 @@ void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs&
 }
 
 void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
-                  const Notes* notes, int at_once, cudaStream_t stream) {
-  allow_shared(missed_kernel, kMostShared);
-  launch(missed_kernel,
-         {.grid = dim3(static_cast<unsigned>(std::min(logits.rows, at_once)) * kBlocks),
+                  const Notes* notes, const SampleMeans& means, cudaStream_t stream) {
+  const bool held = histogram_bytes(logits.vocab) <= means.shared;
+  const auto kernel = held ? missed_kernel<true> : missed_kernel<false>;
+  if (held) allow_shared(kernel, most_shared());
+  launch(kernel,
+         {.grid = dim3(static_cast<unsigned>(std::min(logits.rows, means.at_once)) * kBlocks),
           .block = dim3(kThreads),
-          .shared = histogram_bytes(logits.vocab),
+          .shared = held ? histogram_bytes(logits.vocab) : sizeof(Shared),
           .stream = stream,
           .cluster = kBlocks},
          out_ids, logits, draw, notes);

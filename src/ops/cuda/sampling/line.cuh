@@ -43,7 +43,6 @@ struct alignas(16) Shared {
   uint64_t mass[kBins];  // of the whole row
   uint32_t count[kBins];
   // Told by each block to all.
-  uint64_t dropped[kBlocks];
   float best[kBlocks];
   uint32_t least[kBlocks], greatest[kBlocks], ties[kBlocks];
   uint32_t listed;

@@ -6,6 +6,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kFew = 32;  // best tokens that are found one after the other
+static_assert(kBlocks * kFew <= kThreads);
 
 struct alignas(16) Shared {
   // Told by each block to all.
@@ -85,12 +86,13 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
 
 }  // namespace
 
-void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, bool clusters,
+void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, const SampleMeans& means,
                     cudaStream_t stream) {
-  const bool held = clusters && sizeof(Shared) + piece_bytes(logits.vocab) <= kMostShared;
+  static_assert(sizeof(Shared) <= kAlwaysShared);
+  const bool held = means.clusters && sizeof(Shared) + piece_bytes(logits.vocab) <= means.shared;
   const auto kernel = held ? logprobs_kernel<true> : logprobs_kernel<false>;
-  if (held) allow_shared(kernel, kMostShared);
-  const unsigned each = clusters ? kBlocks : 1;
+  if (held) allow_shared(kernel, most_shared());
+  const unsigned each = means.clusters ? kBlocks : 1;
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(logits.rows) * each),
           .block = dim3(kThreads),

@@ -14,7 +14,7 @@ struct Notes {
   uint64_t over_cut[kSlots], over_drawn[kSlots];  // mass above the windows
   uint32_t n_over_cut[kSlots];
   uint32_t listed[kSlots];  // more than kWarpRoom: the rest is missing
-  uint64_t total;           // mass of the row, in units_of()
+  uint64_t total, left;     // mass of the row, and of what min_p leaves of it, in units_of()
   Plan plan;
   Windows windows;
   float best;

@@ -9,9 +9,9 @@
 
 namespace skiff::cuda {
 
-constexpr int kBlocks = 8;                  // of a cluster that holds a row
-constexpr int kVector = 4;                  // logits that are read together
-constexpr size_t kMostShared = 220 * 1024;  // that a block may ask for, with room for its own
+constexpr int kBlocks = 8;                   // of a cluster that holds a row
+constexpr int kVector = 4;                   // logits that are read together
+constexpr size_t kAlwaysShared = 40 * 1024;  // that every device has, with room for variables
 
 // Of this cluster: kBlocks, or one, which works alone, where devices have no clusters.
 __device__ __forceinline__ int blocks() {

@@ -11,7 +11,7 @@ constexpr int kPlans = 16;  // rows of a cluster that are looked at ahead
 // What blocks of a cluster tell each other, and what must outlive a row. Where a block may run
 // ahead of another by a row, things take turns.
 struct alignas(16) Memory {
-  uint64_t mass[kSlots];
+  Masses mass;
   uint32_t best[2][kSlots];  // keys
   Sample sample[2];
   Plan plans[kPlans];
@@ -67,17 +67,24 @@ __global__ void __launch_bounds__(kPassThreads, 2)
     }
     const Power power{best, plan.high, plan.low};
     take_sample(m.sample[now], piece, plan, best, logits.vocab);
-    weigh(m.mass, piece, power);
+    const bool drops = plan.needs_left();
+    if (drops) {
+      weigh<true>(m.mass, piece, power, least_kept(best, plan.span));
+    } else {
+      weigh<false>(m.mass, piece, power, kNever);
+    }
     cluster_sync();
-    const bool broken = __any_sync(~0u, m.mass[lane] == kBroken || m.mass[lane + 32] == kBroken);
-    const uint64_t total = sum_of_slots(m.mass);
+    const bool broken =
+        __any_sync(~0u, m.mass.all[lane] == kBroken || m.mass.all[lane + 32] == kBroken);
+    const uint64_t total = sum_of_slots(m.mass.all);
+    const uint64_t left = drops ? sum_of_slots(m.mass.left) : total;
     const Windows windows =
-        find_windows(m.sample[now], plan, best,
-                     static_cast<double>(total) / static_cast<double>(kUnits), logits.vocab);
+        find_windows(m.sample[now], plan, best, weight_of(total), weight_of(left), logits.vocab);
     look_through(m.queues, notes[r], piece, power, windows, plan.draw.top_k > 0);
     if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
     if (!writes) continue;
     notes[r].total = total;
+    notes[r].left = left;
     notes[r].plan = plan;
     notes[r].windows = windows;
     notes[r].best = best;
@@ -108,9 +115,10 @@ constexpr int kFewRows = 16;
 
 }  // namespace
 
-int sampled_at_once(int vocab) {
-  if (std::max(shared_bytes(vocab), histogram_bytes(vocab)) > kMostShared) return 0;
-  allow_shared(pass_kernel, kMostShared);
+int sampled_at_once(int vocab, size_t shared) {
+  if (std::max(shared_bytes(vocab), sizeof(Choice)) > shared || piece_size(vocab) > kMostHeld)
+    return 0;
+  allow_shared(pass_kernel, most_shared());
   allow_shared(choose_kernel, sizeof(Choice));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -132,7 +140,7 @@ size_t sample_bytes() { return kNotedRows * sizeof(Notes); }
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const SampleMeans& means, cudaStream_t stream) {
   if (means.at_once == 0 || logits.rows <= kFewRows)
-    return start_histograms(out_ids, logits, draw, means.clusters, stream);
+    return start_histograms(out_ids, logits, draw, means, stream);
   auto* const notes = static_cast<Notes*>(means.memory);
   for (int r = 0; r < logits.rows; r += kNotedRows) {
     LogitArgs some = logits;
@@ -153,7 +161,7 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
             .shared = sizeof(Choice),
             .stream = stream},
            out_ids + r, notes);
-    start_missed(out_ids + r, some, draws, notes, means.at_once, stream);
+    start_missed(out_ids + r, some, draws, notes, means, stream);
   }
 }
 

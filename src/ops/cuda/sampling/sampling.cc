@@ -1,5 +1,7 @@
 #include "ops/cuda/sampling/sampling.h"
 
+#include <algorithm>
+
 #include "ops/cuda/check.h"
 #include "ops/cuda/sampling/kernels.h"
 
@@ -29,7 +31,16 @@ size_t Sampling::bytes(bool portable) {
   return portable || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : sample_bytes();
 }
 
-Sampling::Sampling(void* memory, bool portable) : memory_(memory), clusters_(bytes(portable) > 0) {}
+// A block's own variables take some of what it may have.
+size_t most_shared() {
+  constexpr size_t kVariables = 7 * 1024;
+  return static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) - kVariables;
+}
+
+Sampling::Sampling(void* memory, const Options& options)
+    : memory_(memory),
+      clusters_(bytes(options.portable) > 0),
+      shared_(options.shared > 0 ? std::min(options.shared, most_shared()) : most_shared()) {}
 
 void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
                       cudaStream_t stream) {
@@ -38,7 +49,7 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
   const LogitArgs args = args_of(logits);
   if (clusters_ && args.vocab != vocab_) {
     vocab_ = args.vocab;
-    rows_at_once_ = sampled_at_once(vocab_);
+    rows_at_once_ = sampled_at_once(vocab_, shared_);
   }
   start_sample(out_ids.as<int32_t>(), args,
                {.temperature = batch.temperature.as<float>(),
@@ -47,7 +58,7 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
                 .top_k = batch.top_k.as<int32_t>(),
                 .seed = batch.seed.as<int64_t>(),
                 .draw = batch.draw.as<int64_t>()},
-               {clusters_, rows_at_once_, memory_}, stream);
+               {clusters_, shared_, rows_at_once_, memory_}, stream);
 }
 
 void Sampling::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
@@ -64,7 +75,8 @@ void Sampling::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_id
                   .top_ids = some ? top_ids.as<int32_t>() : nullptr,
                   .top_logprobs = some ? top_logprobs.as<float>() : nullptr,
                   .top = some ? static_cast<int>(top_ids.cols()) : 0},
-                 clusters_, stream);
+                 {.clusters = clusters_, .shared = shared_, .at_once = 0, .memory = nullptr},
+                 stream);
 }
 
 }  // namespace skiff::cuda

@@ -14,9 +14,13 @@ void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream);
 // goes through a row; else, or if `portable`, one block, which is slower.
 class Sampling {
  public:
+  struct Options {
+    bool portable = false;
+    size_t shared = 0;  // bytes of shared memory that a block may use; 0: what the device has
+  };
   // `memory`: bytes() of the current device, which must outlive this and be used in one stream
   // only.
-  Sampling(void* memory, bool portable);
+  Sampling(void* memory, const Options& options);
   static size_t bytes(bool portable);
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch, cudaStream_t stream);
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
@@ -25,6 +29,7 @@ class Sampling {
  private:
   void* memory_;
   bool clusters_;
+  size_t shared_;
   int vocab_ = 0, rows_at_once_ = 0;  // the number for this vocabulary
 };
 

@@ -81,6 +81,9 @@ struct Power {
 // Sums of a thread become whole units, so that the order of all further additions does not show.
 constexpr float kUnits = 0x1p40f;  // of the best token
 __device__ __forceinline__ uint64_t units_of(float mass) { return __float2ull_rz(mass * kUnits); }
+__device__ __forceinline__ double weight_of(uint64_t units) {
+  return static_cast<double>(units) / static_cast<double>(kUnits);
+}
 
 // Two instructions that pass over nearly all logits outside the bins [first, last] and none inside:
 // the margin is far more than what roundings of the way to a bin can do.

@@ -59,6 +59,8 @@ struct Plan {
     beyond = size * exp2f(-powers);
     span = kept_span(draw.temperature, draw.min_p);
   }
+  // Whether the mass that min_p leaves must be known beforehand.
+  __device__ bool needs_left() const { return draw.top_p < 1 && draw.min_p > 0 && draw.top_k <= 0; }
 };
 
 // Ends are within; an upper end may be infinite.
@@ -216,15 +218,20 @@ class Guess {
   float least_[3], most_[3], above_[3];
 };
 
-// All threads; every block comes to the same. `total` in weights of the best.
+// All threads; every block comes to the same. Masses are in weights of the best: of the row, and of
+// what min_p leaves of it if plan.needs_left().
+//
+// Where top_p is a part of what top_k leaves, two places are sought: the window of the cut then
+// reaches from the end of top_k's tokens to the best one.
 __device__ inline Windows find_windows(Sample& s, const Plan& plan, float best, double total,
-                                       int vocab) {
+                                       double left, int vocab) {
   const Draw& draw = plan.draw;
   const Guess guess(s, plan, vocab);
   const bool by_mass = draw.top_p<1, by_count = draw.top_k> 0, by_least = draw.min_p > 0;
-  const double enough = static_cast<double>(draw.top_p) * total;
+  const bool nested = by_mass && by_count;
+  const double enough = static_cast<double>(draw.top_p) * left;
   const auto all = static_cast<float>(total);
-  if (by_mass) {
+  if (by_mass && !nested) {
     const auto behind = static_cast<float>(total - enough);
     guess.seek_mass(s.mass_low, s.mass_high, behind, behind);
   }
@@ -239,9 +246,9 @@ __device__ inline Windows find_windows(Sample& s, const Plan& plan, float best, 
   const float least = by_least ? fmaxf(least_kept(best, plan.span), kLowest) : kLowest;
   Windows found;
   found.cut.low = fmaxf(least, logit(max(s.mass_low, s.count_low)));
-  found.cut.high =
-      fmaxf(found.cut.low,
-            logit(max(by_mass ? s.mass_high : kNowhere, by_count ? s.count_high : kNowhere)));
+  found.cut.high = nested ? -kNever
+                          : fmaxf(found.cut.low, logit(max(by_mass ? s.mass_high : kNowhere,
+                                                           by_count ? s.count_high : kNowhere)));
   found.ends_there = found.cut.low <= least;
   // The kept mass, as near as it is known without the last token.
   float kept_least = all, kept_most = all;
@@ -258,9 +265,9 @@ __device__ inline Windows find_windows(Sample& s, const Plan& plan, float best, 
   }
   if (by_mass) {
     const Power power{best, plan.high, plan.low};
-    kept_most =
-        fminf(kept_most, static_cast<float>(enough) + power.weight(fminf(found.cut.high, best)));
-    if (!by_count && !by_least) kept_least = static_cast<float>(enough);
+    const float mass = nested ? draw.top_p * kept_most : static_cast<float>(enough);
+    kept_most = fminf(kept_most, mass + power.weight(fminf(found.cut.high, best)));
+    if (!nested) kept_least = mass;
   }
   const auto u = static_cast<float>(draw.uniform);
   guess.seek_mass(s.drawn_low, s.drawn_high, all - u * kept_most, all - u * kept_least);
