@@ -24,6 +24,7 @@ constexpr Flag kModel[] = {
     {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
     {"use-cudagraph", kSwitch, kSizes, "true", "Record decode steps as CUDA graphs and replay them."},
     {"graph-optimization-config", kText, kSizes, "", "The same as JSON: use_cudagraph, and cudagraph_capture_sizes, the batch sizes to record; graph_opt_level means nothing here."},
+    {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: with one sequence running, fuse what lies between two attentions into one kernel. Its blocks wait for each other, so turn it off where other processes' kernels run beside it; under CUDA MPS it is off by itself. Models with experts never use it."},
     {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core.", 0, 4096},
     {"chat-template", kText, kTexts, "", "A template, or a file with one, in place of the model's own."},
     {"seed", kInt, kRuns, "0", "Seed of draws that name none (serve: 0 means a new one each start; chat: a new one each answer unless given) and of dummy weights.", 0, 9.2e18},

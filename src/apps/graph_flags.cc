@@ -26,6 +26,7 @@ std::vector<int> sizes_of(const Json& list) {
 
 void read_graphs(const Args& args, EngineConfig& config) {
   config.graphs = args.on("use-cudagraph");
+  config.fuse_single_row = args.on("fuse-single-row");
   const std::string text = args.text("graph-optimization-config");
   if (text.empty()) return;
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

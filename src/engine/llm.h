@@ -21,6 +21,7 @@ struct EngineConfig {
   std::string device = "auto";  // auto (cuda where there is one, else cpu) | cpu | cuda | cuda:N |
                                 // reference
   bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
+  bool fuse_single_row = true;  // CudaOptions::gather, for models without experts
   std::vector<int> capture_sizes;  // their batch sizes; empty: the usual ones
   DType dtype = DType::kF32;       // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;

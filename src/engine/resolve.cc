@@ -177,7 +177,7 @@ std::unique_ptr<Ops> make_ops(const EngineConfig& config, const ModelSpec& spec)
                           .max_seqs = config.max_num_seqs,
                           .max_rows = config.max_num_batched_tokens,
                           .graphs = config.graphs,
-                          .gather = dense});
+                          .gather = dense && config.fuse_single_row});
   if (config.device == "reference") return make_reference_ops();
   return make_cpu_ops(config.threads);
 }

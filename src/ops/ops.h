@@ -1,5 +1,6 @@
 // ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
-// of it; only soon(), a hint, is optional. One suite (ops/op_suite.h) judges every backend.
+// of it; only hints (soon()) and what is measured (tuning()) are optional. One suite (ops/op_suite.h)
+// judges every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -15,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "arch/spec.h"
 #include "ops/batch.h"
@@ -59,6 +61,14 @@ class Ops {
   // Start-up. Does work() as it is, and takes its time to find out how its operations are done
   // fastest with tensors of those shapes; to be called a few times over for each kind of step.
   virtual void rehearse(const std::function<void()>& work) = 0;
+
+  // What rehearse() has found out, for adopt_tuning() of another Ops. Algorithms that two processes
+  // choose by measuring may differ, and their results in the last bits; ranks that compute the same
+  // product must agree, so one of them measures and the others adopt. Empty: nothing was measured.
+  virtual std::vector<std::byte> tuning() const { return {}; }
+  // Before rehearse(), which then measures nothing that `tuning` knows. False, and nothing taken,
+  // where `tuning` is of another build, library or kind of device.
+  virtual bool adopt_tuning(std::span<const std::byte> tuning) { return tuning.empty(); }
 
   // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
   // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
@@ -148,7 +158,8 @@ struct CudaOptions {
   int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
   bool graphs = true;                     // replay() records
   bool gather = true;        // operations on one row that follow each other become one kernel; on
-                             // a device, one Ops at a time may have such work on its way
+                             // a device, one Ops at a time may have such work on its way. Never
+                             // under MPS, where another process's kernel may be in between
   bool synchronous = false;  // waits after every operation, so that an error names its place; then
                              // all tensors may lie in page-locked host memory
   bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too

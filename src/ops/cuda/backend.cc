@@ -3,6 +3,7 @@
 #include "base/load_error.h"
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
+#include "ops/cuda/device_facts.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/rows/rows.h"
@@ -15,7 +16,12 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   if (options.device < 0 || options.device >= devices)
     fail_load("CUDA device {} was asked for; there are {} (is the driver installed and recent?)",
               options.device, devices);
-  return std::make_unique<cuda::CudaOps>(options);
+  const cuda::DeviceFacts facts = cuda::facts_of(options.device);
+  const std::string why = cuda::refusal(facts, cuda::built_architectures());
+  if (!why.empty()) fail_load("{}", why);
+  CudaOptions fitting = options;
+  fitting.gather = options.gather && !options.portable && cuda::may_gather(facts);
+  return std::make_unique<cuda::CudaOps>(fitting);
 }
 
 namespace cuda {
@@ -68,15 +74,13 @@ CudaOps::CudaOps(const CudaOptions& options)
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
       products_(scratch_.data(), scratch_.size(), options.portable),
       row_scratch_(device_, OneRow::kScratchBytes),
-      one_row_(row_scratch_.data()),
+      one_row_(row_scratch_.data(), options.gather),
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
       notes_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
-      sampling_(notes_.data(), {.portable = options.portable, .shared = options.shared_memory}) {
-  if (options_.portable) options_.gather = false;
-}
+      sampling_(notes_.data(), {.portable = options.portable, .shared = options.shared_memory}) {}
 
 cudaStream_t CudaOps::stream() {
   one_row_.start(stream_.get());
@@ -118,6 +122,11 @@ void CudaOps::rehearse(const std::function<void()>& work) {
   rehearsing_ = false;
   wait(mark());
   products_.settle();
+}
+
+bool CudaOps::adopt_tuning(std::span<const std::byte> tuning) {
+  const std::optional<TunedProducts> tuned = tuned_of(tuning);
+  return tuned && products_.adopt(*tuned);
 }
 
 // Bytes as they are.

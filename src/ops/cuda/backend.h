@@ -27,6 +27,8 @@ class CudaOps final : public Ops {
   void wait(uint64_t mark) override { stream_.wait(mark); }
   void replay(uint64_t key, const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
+  std::vector<std::byte> tuning() const override { return to_bytes(products_.tuned()); }
+  bool adopt_tuning(std::span<const std::byte> tuning) override;
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;

@@ -8,6 +8,7 @@
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/attention/maps.h"
 #include "ops/cuda/check.h"
+#include "ops/cuda/device_facts.h"
 
 namespace skiff::cuda {
 namespace {
@@ -75,7 +76,7 @@ Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
                      cudaStream_t stream, bool portable)
     : layout_(layout_for(limits)),
       processors_(attribute(cudaDevAttrMultiProcessorCount)),
-      hopper_(!portable && attribute(cudaDevAttrComputeCapabilityMajor) == 9),
+      hopper_(!portable && current_runs_hopper_kernels()),
       parts_(device),
       plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
       pinned_(pinned),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "ops/cuda/check.h"
@@ -11,6 +12,8 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kCandidates = 8;
+// What takes() asks of operands. The library assumes 256 bytes unless told, more than arenas give.
+constexpr uint32_t kAlignment = 16;
 // Steps of decodes have no more: there a cut inner dimension is worth 15 % (Qwen2.5-7B, 128 rows).
 constexpr int64_t kOneOrderRows = 256;
 constexpr int kEnough = 8;  // runs that the others are ahead before one far behind has its turn
@@ -24,15 +27,30 @@ void check_lt(cublasStatus_t status, const char* doing) {
       fmt::format("cuBLASLt error while {}: {}", doing, cublasLtGetStatusString(status)));
 }
 
-int64_t bucket(int64_t rows) {
-  int64_t b = 8;
-  while (b < rows) b *= 2;
-  return b;
+ProductKey key_of(const Tensor& out, const Tensor& x) {
+  return {.rows = x.rows(),
+          .in = x.cols(),
+          .features = out.cols(),
+          .x_stride = x.row_stride,
+          .out_stride = out.row_stride,
+          .out_type = static_cast<int32_t>(out.dtype)};
+}
+ProductKey bucket_of(ProductKey key) {
+  int64_t upper = 8;
+  while (upper < key.rows) upper *= 2;
+  key.rows = upper;
+  return key;
 }
 
-bool on_16_bytes(const Tensor& t) {
+uint64_t capability() {
+  return static_cast<uint64_t>(10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                               attribute(cudaDevAttrComputeCapabilityMinor));
+}
+
+bool is_aligned(const Tensor& t) {
   const auto element = static_cast<int64_t>(bytes(t.dtype));
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride * element % 16 == 0;
+  return reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0 &&
+         t.row_stride * element % kAlignment == 0;
 }
 
 cudaDataType_t cuda_type(DType t) { return t == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -101,27 +119,54 @@ const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
 }
 
 bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
-  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && on_16_bytes(out) && on_16_bytes(x) &&
-         on_16_bytes(w);
+  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(out) && is_aligned(x) &&
+         is_aligned(w);
 }
 
-std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const Key& key, const Problem& problem) {
+bool CublasLt::works(const cublasLtMatmulAlgo_t& algo, const Problem& problem) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
+                                 problem.out, &algo, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= kWorkspaceBytes;
+}
+
+// The algorithm that serves a bucket of row counts, adopted or measured here.
+std::optional<cublasLtMatmulAlgo_t> CublasLt::measured(const ProductKey& bucket) const {
+  if (const auto known = adopted_.find(bucket); known != adopted_.end()) return known->second;
+  const auto tried = trials_.find(bucket);
+  if (tried == trials_.end()) return {};
+  const Trial& best = fastest(tried->second);
+  if (best.ms.empty()) return {};
+  return best.algo;
+}
+
+std::optional<cublasLtMatmulAlgo_t> CublasLt::choose(const ProductKey& key,
+                                                     const Problem& problem) {
   if (const auto known = chosen_.find(key); known != chosen_.end()) return known->second;
   std::optional<cublasLtMatmulAlgo_t>& choice = chosen_[key];
-  Key whole = key;
-  std::get<0>(whole) = bucket(std::get<0>(key));
-  cublasLtMatmulHeuristicResult_t result[1] = {};
-  if (const auto tried = trials_.find(whole); tried != trials_.end()) {
-    const Trial& best = fastest(tried->second);
-    if (!best.ms.empty() &&
-        cublasLtMatmulAlgoCheck(handle_, problem.product, problem.w, problem.x, problem.out,
-                                problem.out, &best.algo, result) == CUBLAS_STATUS_SUCCESS &&
-        result[0].workspaceSize <= kWorkspaceBytes)
-      return choice = best.algo;
-  }
-  const std::vector<cublasLtMatmulAlgo_t> proposed = propose(problem, std::get<0>(key), 1);
+  const auto best = measured(bucket_of(key));
+  if (best && works(*best, problem)) return choice = best;
+  const std::vector<cublasLtMatmulAlgo_t> proposed = propose(problem, key.rows, 1);
   if (!proposed.empty()) choice = proposed.front();
   return choice;
+}
+
+TunedProducts CublasLt::tuned() const {
+  TunedProducts all = {.library = cublasLtGetVersion(), .capability = capability(), .products = {}};
+  std::map<ProductKey, cublasLtMatmulAlgo_t> best = adopted_;
+  for (const auto& [key, trials] : trials_)
+    if (const auto algo = measured(key)) best.emplace(key, *algo);
+  for (const auto& [key, algo] : best)
+    all.products.push_back({key, std::bit_cast<ProductAlgorithm>(algo)});
+  return all;
+}
+
+bool CublasLt::adopt(const TunedProducts& tuned) {
+  if (tuned.library != cublasLtGetVersion() || tuned.capability != capability()) return false;
+  for (const auto& [key, algorithm] : tuned.products)
+    adopted_[key] = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  chosen_.clear();
+  return true;
 }
 
 bool CublasLt::run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
@@ -136,7 +181,7 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void
                        cudaStream_t stream) {
   if (out.rows() == 0) return true;
   const Problem problem(out, x, w);
-  const auto algo = choose({x.rows(), x.cols(), out.cols(), out.dtype}, problem);
+  const auto algo = choose(key_of(out, x), problem);
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
@@ -150,6 +195,10 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int6
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int found = 0;
   limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    limit(operand, kAlignment);
   for (const uint32_t reductions :
        {rows > kOneOrderRows ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_MASK,
         CUBLASLT_REDUCTION_SCHEME_MASK}) {
@@ -203,8 +252,9 @@ bool CublasLt::try_one(std::vector<Trial>& trials, const std::function<bool(cons
 
 bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
                     cudaStream_t stream) {
+  const ProductKey key = bucket_of(key_of(out, x));
+  if (adopted_.contains(key)) return product(out, x, w, workspace, stream);
   const Problem problem(out, x, w);
-  const Key key{bucket(x.rows()), x.cols(), out.cols(), out.dtype};
   std::vector<Trial>& trials = trials_[key];
   if (trials.empty()) {
     for (const cublasLtMatmulAlgo_t& algo : propose(problem, x.rows(), kCandidates))

@@ -7,10 +7,10 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/linear/tuned.h"
 #include "tensor/tensor.h"
 
 namespace skiff::cuda {
@@ -50,9 +50,14 @@ class CublasLt {
   // Waits for the trials on their way.
   void settle();
 
+  // What tune() found out, for adopt() of another process. adopt() is false, and nothing taken,
+  // where that one had another version of the library or another kind of device; else its
+  // algorithms are used, and tune() tries no others.
+  TunedProducts tuned() const;
+  bool adopt(const TunedProducts& tuned);
+
  private:
   struct Problem;
-  using Key = std::tuple<int64_t, int64_t, int64_t, DType>;  // rows, in, out, dtype of out
 
   static constexpr int kPending = 64;  // trials that may be on their way
   struct Trial {
@@ -71,15 +76,18 @@ class CublasLt {
   bool try_one(std::vector<Trial>& trials, const std::function<bool(const Trial&)>& run,
                cudaStream_t stream);
   void note_oldest();  // timing
-  std::optional<cublasLtMatmulAlgo_t> choose(const Key& key, const Problem& problem);
+  std::optional<cublasLtMatmulAlgo_t> choose(const ProductKey& key, const Problem& problem);
+  std::optional<cublasLtMatmulAlgo_t> measured(const ProductKey& bucket) const;
+  bool works(const cublasLtMatmulAlgo_t& algo, const Problem& problem) const;
   bool run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
            const Tensor& x, const Tensor& w, void* workspace, cudaStream_t stream);
 
   cublasLtHandle_t handle_ = nullptr;
   std::vector<std::pair<cudaEvent_t, cudaEvent_t>> free_;
   std::deque<Timing> pending_;
-  std::map<Key, std::vector<Trial>> trials_;                   // rows: a bucket's upper end
-  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;  // rows: exact
+  std::map<ProductKey, std::vector<Trial>> trials_;                   // rows: a bucket's upper end
+  std::map<ProductKey, cublasLtMatmulAlgo_t> adopted_;                // the same
+  std::map<ProductKey, std::optional<cublasLtMatmulAlgo_t>> chosen_;  // rows: exact
 };
 
 }  // namespace skiff::cuda

@@ -8,7 +8,8 @@ namespace skiff::cuda {
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, w plain
 // and contiguous; out f32 or the dtype of x. Rows of x and out may be strided. Allocates nothing
-// and waits for nothing outside tune() and settle(), so steps can be captured. Driven by one thread.
+// and waits for nothing outside tune() and settle(), so steps can be captured. Driven by one
+// thread.
 class DenseProducts {
  public:
   // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight
@@ -28,6 +29,8 @@ class DenseProducts {
   // settle(): what was measured counts from now on.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void settle() { library_.settle(); }
+  TunedProducts tuned() const { return library_.tuned(); }
+  bool adopt(const TunedProducts& tuned) { return library_.adopt(tuned); }
   const StreamedProducts& streamed() const { return streamed_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/device_facts.h"
 #include "ops/cuda/linear/stream_kernel.cuh"
 
 namespace skiff::cuda {
@@ -46,7 +47,7 @@ struct StreamedProducts::Call {
 
 StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(workspace) {
   multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMostMultiprocessors);
-  hopper_ = !portable && attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+  hopper_ = !portable && current_runs_hopper_kernels();
   if (!hopper_) return;
   cudaDriverEntryPointQueryResult found = {};
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode_, 12000,

@@ -31,8 +31,8 @@ const float* floats_of(const Tensor& t) { return t ? t.as<float>() : nullptr; }
 
 }  // namespace
 
-OneRow::OneRow(void* scratch) : scratch_(scratch) {
-  if (attribute(cudaDevAttrComputeCapabilityMajor) != 9) return;
+OneRow::OneRow(void* scratch, bool gathers) : scratch_(scratch) {
+  if (!gathers) return;
   blocks_ = attribute(cudaDevAttrMultiProcessorCount);
   allow_segments();
   check(cudaMemset(scratch_, 0, kCounterBytes), "clearing the counters of hand-overs");

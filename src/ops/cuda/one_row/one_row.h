@@ -14,8 +14,8 @@ namespace skiff::cuda {
 class OneRow {
  public:
   // `scratch`: kScratchBytes on the current device, which must outlive this and be used in one
-  // stream only.
-  explicit OneRow(void* scratch);
+  // stream only. `gathers`: false, and nothing joins; may_gather() of the device must allow it.
+  OneRow(void* scratch, bool gathers);
   static constexpr size_t kScratchBytes = size_t{2} << 20;
 
   // True: joined. bf16 on Hopper, one row, inner dimensions a multiple of kUnit.

@@ -175,6 +175,13 @@ Launch flat(int n, cudaStream_t stream) {
 
 }  // namespace
 
+bool has_kernels() {
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, store_tokens_kernel) == cudaSuccess) return true;
+  cudaGetLastError();  // else the next call would report it again
+  return false;
+}
+
 void start_copy_rows(Matrix out, Matrix x, const int32_t* from, int rows, int cols,
                      cudaStream_t stream) {
   const bool wide = cols % kVector == 0 && aligned(out) && aligned(x);
