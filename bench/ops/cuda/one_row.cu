@@ -262,6 +262,6 @@ int main() {
       compare({"experts", 512, 512, 256, 256, false, {.experts = 8, .top_k = 2}, 3}, {1, 3});
   failures += compare({"Llama-3.1-8B", 4096, 4096, 1024, 14336}, {1});
   failures += compare({"Qwen2.5-7B", 3584, 3584, 512, 18944, true}, {1});
-  std::printf("%d failures\n", failures);
+  std::printf("gathered beside one by one, one row and three: %d failures\n", failures);
   return failures != 0;
 }
