@@ -61,7 +61,7 @@ class ServerFuzz:
         self.options, self.findings = options, findings
         said = subprocess.run([options.skiff, "serve", "--help"], capture_output=True, text=True).stdout
         # A chat's deadline in this server, so that a case that generates ends by itself.
-        self.flags = ["--workers", "1", "--request-timeout", "3"]
+        self.flags = ["--workers", "1", "--request-timeout", "1.5"]
         self.flags += [flag for flag in TRUST if flag in said]
         self.target, self.statuses = None, {}
         self.start()

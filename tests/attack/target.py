@@ -100,8 +100,8 @@ class Target(Server):
         return plain
 
     def head(self, method, path, length=None, headers=None):
-        lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
-        headers = {"Connection": "close", **(headers or {})}
+        lines = [f"{method} {path} HTTP/1.1"]
+        headers = {"Host": "localhost", "Connection": "close", **(headers or {})}
         if self.key and "Authorization" not in headers:
             headers["Authorization"] = f"Bearer {self.key}"
         if length is not None:
