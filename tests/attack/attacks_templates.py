@@ -80,19 +80,21 @@ def workers_gone(scene):
         plain.close()
 
 
-def trusted_messages(scene):
+def odd_messages(scene):
     """What any client may send to the model's own template."""
     deep = "x"
-    for _ in range(60):
-        deep = {"k": [deep]} if len(str(deep)) < 200 else [deep]
-    odd = [
-        user("x" * 2000000), user("\u0301" * 300000), [{"role": "user", "content": ""}] * 20000,
-        [{"role": "user", "content": "a", "k" * 1000: deep}],
-        [{"role": "user", "content": [{"type": "text", "text": "a"}] * 50000}],
-    ]
-    for i, messages in enumerate(odd):
+    for _ in range(55):
+        deep = [deep]
+    odd = {
+        "long": user("x" * 2000000),
+        "marks": user("\u0301" * 300000),
+        "many": user("") * 20000,
+        "deep": [{"role": "user", "content": "a", "k" * 1000: deep}],
+        "parts": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 50000}],
+    }
+    for name, messages in odd.items():
         if scene.left():
-            scene.job(f"messages {i}", "/tokenize", {"messages": messages}, statuses=(200, 400))
+            scene.job(f"{name} messages", "/tokenize", {"messages": messages})
 
 
 ATTACKS = [
@@ -110,5 +112,5 @@ ATTACKS = [
            judge_clients=False),
     Attack("t05", "all workers hang", workers_gone, TRUST, ends=True, judge_clients=False,
            quick=True),
-    Attack("t25", "odd messages", trusted_messages, peak=1024),
+    Attack("t25", "odd messages", odd_messages, peak=1024),
 ]
