@@ -51,7 +51,7 @@ class Findings:
         else:
             path.with_suffix(".http").write_bytes(data)
             path.with_suffix(".txt").write_text(what + "\n")
-        print(f"FOUND {kind}: {what} -> {path}", flush=True)
+        print(f"FOUND {kind}: {what.splitlines()[0]} -> {path}", flush=True)
 
 
 class ServerFuzz:
