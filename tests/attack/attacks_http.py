@@ -7,7 +7,7 @@ import time
 
 import templates
 from attack import TRUST, Attack
-from target import chat, user
+from target import MODEL, chat, user
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 MIB = 1 << 20
@@ -218,7 +218,7 @@ def keys(scene):
     told = "".join(scene.target.log) + scene.target.fetch("/config-info").body.decode()
     scene.expect(KEY not in told, "the key is in the log or in /config-info")
     for value in ("", ",", " "):
-        code, said = scene.command("serve", "models/demo", "--host", "127.0.0.1", "--port", "0",
+        code, said = scene.command("serve", MODEL, "--host", "127.0.0.1", "--port", "0",
                                    "--threads", "1", env={**os.environ, "FD_API_KEY": value},
                                    seconds=3)
         scene.expect(code == 1, f"FD_API_KEY={value!r} opens the server (code {code})")

@@ -38,6 +38,7 @@ from target import ROOT, Target, chat
 ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_http.ATTACKS,
            *attacks_life.ATTACKS]
 MOST_LINES = 12
+WINDOW = 0.6  # seconds that are looked at, at least: what an attack leaves behind counts too
 ADDRESS_SPACE = 4 << 30  # bytes beyond what an idle server has
 
 
@@ -93,6 +94,7 @@ class Arena:
             attack.run(scene)
         except OSError as error:
             scene.wrong(f"no connection: {error}")
+        time.sleep(max(0.0, start + WINDOW - now()))
         end = now()
         row = {"seconds": end - start, "before": before, "probes": "", "clients": ""}
         if self.target is target and target.alive():
