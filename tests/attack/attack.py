@@ -61,7 +61,7 @@ class Scene:
         """A new server if this one is gone; True if it was."""
         if self.target.alive():
             return False
-        self.wrong(f"the server ended, code {self.target.process.returncode}")
+        self.wrong(self.target.last_words())
         self.target = self.revive()
         return True
 

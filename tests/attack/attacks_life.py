@@ -138,25 +138,27 @@ def tiers(scene):
 
 
 def no_memory(scene):
-    """Hardly any address space is left while large jobs run."""
+    """Hardly any memory is left while large jobs run."""
     target = scene.target
     text = json.dumps({"prompt": "one two three " * 300000}).encode()
     ids = json.dumps({"tokens": [5] * 1000000}).encode()
-    jobs = [("/tokenize", text), ("/detokenize", ids),
-            (TEXT, {"prompt": ["a b c"] * 1000, "max_tokens": 2, "logprobs": 5}),
-            (CHAT, chat(n=64, max_tokens=20, logprobs=True, top_logprobs=20)),
+    # The reply of the first is built where all replies are written.
+    jobs = [(CHAT, chat(n=8, max_tokens=scene.count(400, 100), logprobs=True, top_logprobs=20,
+                        ignore_eos=True)),
+            ("/tokenize", text), ("/detokenize", ids),
+            (TEXT, {"prompt": ["a b c"] * 500, "max_tokens": 2, "logprobs": 5}),
             (TEXT, {"prompt": [5] * 1900, "max_tokens": 1, "prompt_logprobs": 20})]
-
     statuses = []
-    for spare in (96, 48, 24, 12, 6):  # MiB
-        target.limit(resource.RLIMIT_AS, target.virtual() + (spare << 20))
-        statuses += scene.together(
-            lambda i: target.post(*jobs[i % len(jobs)], 10).status, scene.count(20, 5), workers=5)
+    for spare in (4, 8, 16, 32):  # MiB; the least first, for what was freed once can be used again
+        if not target.alive():
+            break
+        target.limit(resource.RLIMIT_DATA, target.writable() + (spare << 20))
+        statuses += scene.together(lambda i: target.post(*jobs[i % len(jobs)], 10).status, 5, workers=5)
     scene.note(f"statuses {sorted({str(s) for s in statuses if s is not None})}")
     if not target.alive():
-        scene.wrong(f"the server ended, code {target.process.returncode}")
+        scene.wrong(target.last_words())
         return
-    target.limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
+    target.limit(resource.RLIMIT_DATA, resource.RLIM_INFINITY)
     time.sleep(1)
     scene.expect(target.post(CHAT, chat(), 20).status == 200, "does not work again")
 

@@ -50,6 +50,12 @@ class Target(Server):
             self.process.wait(10)
         return self.process.poll() is None
 
+    def last_words(self):
+        """The exit code, and the last lines that say more than where the server listens."""
+        self.reader.join(2)
+        said = [line.strip() for line in self.log[-4:] if not line.startswith("curl") and line.strip()]
+        return f"the server ended, code {self.process.returncode}: {' | '.join(said)[-160:]}"
+
     def limit(self, what, value):
         """The soft limit, so that it can be lifted again."""
         resource.prlimit(self.pid, what, (value, resource.prlimit(self.pid, what)[1]))
@@ -58,6 +64,11 @@ class Target(Server):
         """Address space in bytes."""
         with open(f"/proc/{self.pid}/statm") as statm:
             return int(statm.read().split()[0]) * resource.getpagesize()
+
+    def writable(self):
+        """Bytes of private writable memory: what RLIMIT_DATA bounds, arenas that are reserved left out."""
+        with open(f"/proc/{self.pid}/status") as status:
+            return int(re.search(r"VmData:\s+(\d+)", status.read())[1]) << 10
 
     def peak(self):
         """The most that was resident since reset_peak(), in MiB."""
