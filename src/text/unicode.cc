@@ -3,7 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
+#include <vector>
 
 #include "base/check.h"
 #include "base/utf8.h"
@@ -34,15 +35,48 @@ bool is_normal_already(std::string_view text, NormalForm form) {
                      [&](char c) { return static_cast<uint8_t>(c) < limit; });
 }
 
-std::string normal_form_of_all(std::string_view text, NormalForm form) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                   static_cast<utf8proc_option_t>(options_of(form)));
-  SKIFF_CHECK(length >= 0, "normal form: {}", utf8proc_errmsg(length));
-  std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
-  std::free(mapped);
+using CodePoints = std::vector<utf8proc_int32_t>;
+
+CodePoints decomposed(std::string_view text, NormalForm form) {
+  CodePoints out;
+  out.reserve(text.size() + 1);
+  std::array<utf8proc_int32_t, 32> parts;  // the longest decomposition has 18
+  int boundary = 0;
+  for (size_t at = 0; at < text.size();) {
+    const auto count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(utf8_next(text, &at)), parts.data(), parts.size(),
+        static_cast<utf8proc_option_t>(options_of(form)), &boundary);
+    SKIFF_CHECK(count >= 0 && count <= static_cast<utf8proc_ssize_t>(parts.size()),
+                "decomposition: {}", count);
+    out.insert(out.end(), parts.begin(), parts.begin() + count);
+  }
   return out;
+}
+
+int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+
+// Canonical ordering (section 3.11 of the Unicode Standard): each run of characters whose class is
+// not 0 is sorted by class, stably. utf8proc's own does it by swapping neighbours, which is
+// quadratic in the length of a run.
+void order_marks(CodePoints& text) {
+  for (auto at = text.begin(); at != text.end();) {
+    const auto begin = std::find_if(at, text.end(), combining_class);
+    at = std::find_if_not(begin, text.end(), combining_class);
+    std::stable_sort(begin, at, [](utf8proc_int32_t a, utf8proc_int32_t b) {
+      return combining_class(a) < combining_class(b);
+    });
+  }
+}
+
+std::string normal_form_of_all(std::string_view text, NormalForm form) {
+  CodePoints points = decomposed(text, form);
+  order_marks(points);
+  const auto count = static_cast<utf8proc_ssize_t>(points.size());
+  points.push_back(0);  // utf8proc_reencode writes a terminator behind the text
+  const auto length =
+      utf8proc_reencode(points.data(), count, static_cast<utf8proc_option_t>(options_of(form)));
+  SKIFF_CHECK(length >= 0, "normal form: {}", utf8proc_errmsg(length));
+  return std::string(reinterpret_cast<const char*>(points.data()), static_cast<size_t>(length));
 }
 
 std::string composed_where_needed(std::string_view text) {

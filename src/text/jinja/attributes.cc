@@ -156,6 +156,7 @@ Value Interpreter::slice(const Value& object, const Value& start, const Value& s
 
 Value attribute_path(Interpreter& in, const Value& item, const Value& path) {
   if (!path.is_text()) return in.index(item, path);
+  in.budget().make(path.as_text()->size());  // the copies of its parts, for every item
   Value value = item;
   std::string_view rest = *path.as_text();
   for (bool more = true; more;) {
