@@ -84,7 +84,7 @@ Result<std::vector<std::string>> read_key_file(const std::string& path) {
     return Error{Code::kInvalid, fmt::format("--api-key-file {}: {}", path, why), "api-key-file"};
   };
   std::ifstream in(path, std::ios::binary);
-  if (!in) return refusal("cannot be read");
+  if (!in) return refusal("the file cannot be read");
   std::vector<std::string> keys;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
@@ -95,8 +95,8 @@ Result<std::vector<std::string>> read_key_file(const std::string& path) {
       return refusal(fmt::format("line {}: {}", number, good.error().what));
     keys.emplace_back(key);
   }
-  if (in.bad()) return refusal("cannot be read to its end");
-  if (keys.empty()) return refusal("has no key; it has one a line");
+  if (in.bad()) return refusal("the file cannot be read to its end");
+  if (keys.empty()) return refusal("the file has no key; put one on each line");
   return keys;
 }
 

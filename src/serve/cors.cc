@@ -94,10 +94,12 @@ Status check_cors(const CorsConfig& config) {
                    "cannot be with --allowed-origins *: name the origins that may send cookies");
   for (const std::string& method : config.methods)
     if (method != kAny && !are_names(method))
-      return refusal("allowed-methods", method, "no method");
+      return refusal("allowed-methods", method,
+                     "this is not the name of a method; give one like POST, or *");
   for (const std::string& header : config.headers)
     if (header != kAny && !are_names(header))
-      return refusal("allowed-headers", header, "no header");
+      return refusal("allowed-headers", header,
+                     "this is not the name of a header; give one like x-api-key, or *");
   return ok();
 }
 

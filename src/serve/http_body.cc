@@ -75,7 +75,7 @@ void BodyReader::take_framing(char c) {
       if (c == '\r')
         state_ = State::kSizeEnd;
       else if (is_control(c))
-        refuse(400, "a byte that no chunk extension may have");
+        refuse(400, "a chunk extension has a byte that is not allowed there");
       return;
     case State::kSizeEnd:
       if (expect(c, '\n', State::kData)) begin_chunk();
@@ -91,7 +91,7 @@ void BodyReader::take_framing(char c) {
       if (c == '\r')
         state_ = state_ == State::kTrailer ? State::kLastEnd : State::kTrailerEnd;
       else if (is_control(c))
-        refuse(400, "a byte that no trailer may have");
+        refuse(400, "a trailer has a byte that is not allowed there");
       else
         state_ = State::kTrailerLine;
       return;

@@ -221,7 +221,7 @@ bool HttpConnection::take_head() {
   if (!named)
     fail(400, "the path of the request is not valid");
   else if (place_ == HttpPlace::kProbe && lane() != HttpLane::kIo)
-    fail(503, "every connection that the server may have is in use");
+    fail(503, "every connection that the server may have is in use; try again later");
   else
     return judge_head();
   return false;
@@ -284,7 +284,7 @@ bool HttpConnection::take_body() {
   if (body_->refusal().status != 0)
     fail(body_->refusal().status, body_->refusal().why);
   else if (!count_body())
-    fail(503, "too many request bodies at a time");
+    fail(503, "the server holds as many request bodies as it may; try again later");
   else if (body_->done())
     return true;
   else

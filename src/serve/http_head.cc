@@ -41,13 +41,13 @@ std::optional<HttpRefusal> refuse_framing(const HttpRequest& request, int minor)
   const int lengths = count(request, "content-length");
   const int codings = count(request, "transfer-encoding");
   if (lengths > 1 || codings > 1)
-    return HttpRefusal{400, "Content-Length and Transfer-Encoding may be given once"};
+    return HttpRefusal{400, "Content-Length or Transfer-Encoding is given more than once"};
   if (lengths + codings > 1)
     return HttpRefusal{400, "Content-Length and Transfer-Encoding exclude each other"};
   const std::string_view length = request.header("content-length");
   if (lengths == 1 && (length.empty() || length.size() > kMaxLengthDigits ||
                        !std::all_of(length.begin(), length.end(), is_digit)))
-    return HttpRefusal{400, "Content-Length is not a number"};
+    return HttpRefusal{400, "Content-Length is not a number of bytes"};
   if (codings == 0) return std::nullopt;
   if (minor == 0) return HttpRefusal{400, "HTTP/1.0 has no Transfer-Encoding"};
   if (lower_case(request.header("transfer-encoding")) != "chunked")
@@ -80,7 +80,7 @@ bool HeadReader::look(std::string_view bytes) {
       if (!end_line(bytes.substr(line_, at_ - 1 - line_))) return false;
       line_ = at_ + 1;
     } else if (c != '\r' && (is_control(c) || (lines_ == 0 && (c & 0x80)))) {
-      return refuse(400, "a byte that no request line or header may have");
+      return refuse(400, "the request line or a header has a byte that is not allowed there");
     }
   }
   return true;
@@ -111,7 +111,8 @@ bool HeadReader::take_request_line(std::string_view line) {
 }
 
 bool HeadReader::take_field(std::string_view line) {
-  if (line[0] == ' ' || line[0] == '\t') return refuse(400, "a header goes on over a second line");
+  if (line[0] == ' ' || line[0] == '\t')
+    return refuse(400, "a header continues on a second line; send it on one line");
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0 ||
       !std::all_of(line.begin(), line.begin() + static_cast<ptrdiff_t>(colon), is_token))
@@ -128,7 +129,7 @@ std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) 
     return HttpRefusal{405, fmt::format("{} is never allowed here", request.method)};
   const int hosts = count(request, "host");
   if (hosts > 1 || (hosts == 0 && minor == 1))
-    return HttpRefusal{400, "a request has one Host header"};
+    return HttpRefusal{400, "the request must have exactly one Host header"};
   if (auto refused = refuse_framing(request, minor)) return refused;
   const std::string coding = lower_case(request.header("content-encoding"));
   if (!coding.empty() && coding != "identity")

@@ -371,7 +371,7 @@ TEST(HttpHostileTest, NoDescriptorLeftIsSaidOnce) {
   const int lowest_free = dup(fd);
   close(lowest_free);
   tight.rlim_cur = static_cast<rlim_t>(lowest_free);
-  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();  // where the log of a test goes
   setrlimit(RLIMIT_NOFILE, &tight);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -381,7 +381,7 @@ TEST(HttpHostileTest, NoDescriptorLeftIsSaidOnce) {
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   setrlimit(RLIMIT_NOFILE, &before);
   spdlog::default_logger()->flush();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = testing::internal::GetCapturedStdout();
   close(fd);
   int lines = 0;
   for (size_t at = 0; (at = log.find("cannot accept a connection", at)) != log.npos; ++at) ++lines;

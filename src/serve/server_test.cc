@@ -49,11 +49,12 @@ struct Running {
   Server server;
 };
 
-// Takes as long as it is told to.
+// Takes as long as it is told to, within bounds: a test that fails should not hang.
 struct SlowTemplate : PlainTemplate {
   Result<std::string> render(const Conversation& conversation) const override {
     busy = true;
-    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 15000 && !over; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return PlainTemplate::render(conversation);
   }
   mutable std::atomic<bool> busy{false}, over{false};
