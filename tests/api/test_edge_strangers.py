@@ -126,19 +126,22 @@ def test_two_sigterms_still_tell_the_clients():
     server = Edge(demo_model())
     try:
         with server.connect() as stream:
-            body = json.dumps({"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "n": 8,
+            body = json.dumps({"prompt": "a", "max_tokens": 100000, "ignore_eos": True, "n": 16,
                                "stream": True}).encode()
             stream.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
                            % (len(body), body))
             assert stream.recv(12) == b"HTTP/1.1 200"
             server.process.send_signal(signal.SIGTERM)
+            assert server.logged("stopping:")  # two of a kind at once would be one
             server.process.send_signal(signal.SIGTERM)
+            begin = time.monotonic()
             answer = b""
             while more := stream.recv(65536):
                 answer += more
         assert b"shutting down" in answer
         assert server.process.wait(20) == 3
+        assert time.monotonic() - begin < 10
         assert server.logged("some replies were cut off")  # in good order
     finally:
         server.close()
