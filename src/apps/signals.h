@@ -17,7 +17,7 @@ void catch_signals();
 // What wait_for_signal() returns besides the numbers of signals.
 constexpr int kWoken = 0, kTimeUp = -1;
 
-// Blocks until a SIGINT, SIGTERM or SIGHUP comes that nobody has been told of yet, and returns its
+// Blocks until a SIGINT, SIGTERM or SIGHUP arrives that no call has returned yet, and returns its
 // number, the first two before the third; kWoken after wake_signal_wait(), kTimeUp at `end`. One
 // thread at a time.
 int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end);

@@ -18,15 +18,15 @@ struct AdmissionLimits {
 class Admission {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Retry-After is in [1, 60] seconds: less than a second cannot be said, and who is told more than
-  // a minute goes elsewhere for good.
+  // Retry-After is in [1, 60] seconds: less than a second cannot be said, and a client that is
+  // asked to wait for more than a minute goes elsewhere for good.
   static constexpr int kMostRetrySeconds = 60;
 
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
   const AdmissionLimits& limits() const { return limits_; }
-  // May a request with so many prompt tokens join those that wait? The first to wait always may, so
-  // that no size is refused for ever; the bound is then exceeded by that one.
+  // Whether a request with `tokens` prompt tokens may join those that wait. The first to wait
+  // always may, so that no size is refused for ever; the bound is then exceeded by that one.
   bool has_room(int64_t tokens) const {
     return limits_.waiting_tokens == 0 || waiting_tokens_ == 0 ||
            waiting_tokens_ + tokens <= limits_.waiting_tokens;

@@ -19,7 +19,7 @@ class BodyCount {
   BodyCount(const BodyCount&) = delete;
   BodyCount& operator=(const BodyCount&) = delete;
 
-  // The body takes so much now. Returns the sum of all.
+  // Sets the share of this body to `bytes`. Returns the sum of all shares.
   int64_t set(size_t bytes) {
     const auto now = static_cast<int64_t>(bytes);
     const int64_t more = now - std::exchange(bytes_, now);

@@ -465,8 +465,8 @@ double HttpConnection::body_allowance() const {
   return std::min(config.body_seconds, earned) - seconds_since(body_began_);
 }
 
-// A reply that nobody waits for any more, or that nobody can complete. Reads find a client that
-// leaves, unless so much was pipelined that none is under way.
+// Ends a reply that nobody waits for any more, or that nobody can complete. A client that leaves
+// is found by the read under way, but there is none while kMaxAhead bytes are pipelined.
 void HttpConnection::look() {
   const bool left = state_ == State::kBusy && stream_.peer_left();
   if (left || exchange_->given_up()) return shut();

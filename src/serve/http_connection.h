@@ -54,7 +54,7 @@ struct HttpCore {
 
 // How the reply to one request is framed, and what its head carries.
 struct ReplyFraming {
-  bool head = false;        // of a HEAD request: no body
+  bool head = false;        // the request was HEAD: no body follows
   bool chunked = false;     // streams are chunked; else the end of the connection ends them
   bool keep_alive = false;  // the client may send another request
   std::string request_id;
@@ -170,15 +170,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::string out_;  // being written
   std::optional<HeadReader> head_;
   std::optional<BodyReader> body_;
-  std::shared_ptr<BodyCount> counted_;  // of body_
+  std::shared_ptr<BodyCount> counted_;  // the share of body_
   HttpRequest request_;                 // complete but for its body once the head has been read
-  HttpRecord record_;                   // of the request under way
+  HttpRecord record_;                   // what will be logged about it
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<HttpConnection> self_;  // while busy: no read may be pending then
   State state_ = State::kIdle;
   bool reading_ = false, writing_ = false, complete_ = false;
   bool open_ = false;   // counts among core_->open_requests
-  uint64_t armed_ = 0;  // tells a timer that was set again from one that fired
+  uint64_t armed_ = 0;  // distinguishes a timer that was set again from one that fired
   size_t discarded_ = 0;
   Clock::time_point head_began_, body_began_;
 };

@@ -5,7 +5,7 @@
 
 namespace skiff {
 
-// As the kernel tells it in /proc/self; 0 where it does not.
+// What /proc/self says; 0 where it says nothing.
 struct ProcessUse {
   double resident_bytes = 0, virtual_bytes = 0;
   double cpu_seconds = 0;    // of all threads, user and system
