@@ -43,12 +43,24 @@ struct SampleBatch {
   Tensor seed, draw;                 // i64; the draw is a pure function of (seed, draw, logits)
 };
 
-// Sparse changes to logits, applied in order within a row: x = (x > 0 ? x / divide : x * divide)
-// + add. Rows are ragged: entries [row_start[r], row_start[r+1]).
+// Lists of edits that stay where Ops computes from step to step, so that a step need not bring
+// them: pages of entries, of which a list may have many.
+struct EditPages {
+  Tensor token;  // [pages, size] i32
+  Tensor add;    // [pages, size] f32; may be -inf
+};
+// Entries that become others: number i stands at[i] = page * size + index, each place at most once.
+struct EditChanges {
+  Tensor at, token;  // [n] i32
+  Tensor add;        // [n] f32
+};
+// Sparse changes to logits. Piece i is about row[i] and the first count[i] entries of page[i]: of
+// each token x = (x > 0 ? x / divide[i] : x * divide[i]) + add. The pieces of one row name no token
+// twice.
 struct LogitEdits {
-  Tensor row_start;    // [rows+1] i32
-  Tensor token;        // [n] i32
-  Tensor divide, add;  // [n] f32; add may be -inf
+  Tensor row, page, count;  // [n] i32
+  Tensor first;             // [n] i32; where not negative, the tokens are first, first + 1, ...
+  Tensor divide;            // [n] f32
 };
 
 }  // namespace skiff

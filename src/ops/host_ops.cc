@@ -35,6 +35,15 @@ void HostOps::load_tokens(Tensor tokens, Tensor last) {
   }
 }
 
+void HostOps::store_edits(const EditPages& pages, const EditChanges& changes) {
+  SKIFF_CHECK(pages.token.contiguous() && pages.add.contiguous());
+  for (int64_t i = 0; i < changes.at.rows(); ++i) {
+    const int32_t at = changes.at.as<int32_t>()[i];
+    pages.token.as<int32_t>()[at] = changes.token.as<int32_t>()[i];
+    pages.add.as<float>()[at] = changes.add.as<float>()[i];
+  }
+}
+
 void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
   SKIFF_CHECK_EQ(slots.rows(), tokens.rows());
   for (int64_t i = 0; i < slots.rows(); ++i) {

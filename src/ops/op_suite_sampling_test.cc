@@ -1,4 +1,4 @@
-// edit_logits, sample, logprobs.
+// sample, logprobs.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -532,38 +532,6 @@ TEST_P(OpSuite, LogprobsOfBannedTokens) {
   EXPECT_EQ((std::vector<int32_t>{ids.as<int32_t>(), ids.as<int32_t>() + 5}),
             (std::vector<int32_t>{4, 2, 0, 1, 3}));
   EXPECT_EQ(at(top, 0, 4), -kInf);
-}
-
-TEST_P(OpSuite, EditLogitsInOrder) {
-  constexpr int kVocab = 67;
-  for (int rows : {0, 1, 9}) {
-    Workspace ws(static_cast<uint64_t>(rows));
-    const Tensor logits = ws.random(DType::kF32, {rows, kVocab}, 3);
-    const Tensor want = ws.output(DType::kF32, {rows, kVocab});
-    convert(want, logits);
-    std::vector<int32_t> start{0}, token;
-    std::vector<float> divide, add;
-    for (int64_t r = 0; r < rows; ++r) {
-      const int edits = r % 3 == 1 ? 0 : 40;  // some tokens more than once, some rows not at all
-      for (int i = 0; i < edits; ++i) {
-        token.push_back(ws.rng.below(kVocab));
-        divide.push_back(i % 3 ? static_cast<float>(0.5 + ws.rng.uniform()) : 1.0f);
-        add.push_back(i % 7 == 6 ? -kInf : static_cast<float>(ws.rng.normal()));
-        float& x = want.row<float>(r)[token.back()];
-        x = x > 0 ? x / divide.back() : x * divide.back();
-        x += add.back();
-      }
-      start.push_back(static_cast<int32_t>(token.size()));
-    }
-    const LogitEdits edits{.row_start = ws.ints(start),
-                           .token = ws.ints(token),
-                           .divide = ws.floats(divide),
-                           .add = ws.floats(add)};
-    ws.begin_op({logits});
-    ops->edit_logits(logits, edits);
-    ws.end_op();
-    EXPECT_EQ(all_bytes(logits), all_bytes(want));
-  }
 }
 
 }  // namespace

@@ -136,8 +136,10 @@ class Ops {
   virtual void add(Tensor out, Tensor x) = 0;  // out += x; act
   virtual void gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
 
-  // Sampling. Logits are f32 [rows, vocab].
-  virtual void edit_logits(Tensor logits, const LogitEdits& edits) = 0;
+  // Sampling. Logits are f32 [rows, vocab]. What changes and edits are made of may lie in
+  // page-locked host memory.
+  virtual void store_edits(const EditPages& pages, const EditChanges& changes) = 0;
+  virtual void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) = 0;
   // out_ids [rows] i32. Greedy: the first maximum. Otherwise, on probabilities softmax(logits /
   // temperature): drop p < min_p * max; keep the top_k; renormalise; keep the smallest set of most
   // likely tokens whose sum reaches top_p (ties to the lower id); renormalise; and invert the

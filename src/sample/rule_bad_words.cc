@@ -4,10 +4,10 @@ namespace skiff {
 
 // Only the last token of a word is banned, and only when the rest of it has just been said; a
 // word of one token is always banned.
-void ban_bad_words(const SlotState& slot, EditList& edits) {
+void ban_bad_words(const SlotState& slot, std::vector<Token>& banned) {
   for (const std::vector<Token>& word : slot.params().bad_words) {
     if (word.empty()) continue;
-    if (slot.ends_with(std::span(word).first(word.size() - 1))) edits.ban(word.back());
+    if (slot.ends_with(std::span(word).first(word.size() - 1))) banned.push_back(word.back());
   }
 }
 

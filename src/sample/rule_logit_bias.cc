@@ -2,8 +2,9 @@
 
 namespace skiff {
 
-void bias_logits(const SlotState& slot, EditList& edits) {
-  for (const auto& [token, bias] : slot.params().logit_bias) edits.add(token, bias);
+void bias_logits(const SamplingParams& params, std::vector<Edit>& biases) {
+  biases.reserve(biases.size() + params.logit_bias.size());
+  for (const auto& [token, bias] : params.logit_bias) biases.push_back({token, bias});
 }
 
 }  // namespace skiff

@@ -2,9 +2,9 @@
 
 namespace skiff {
 
-void hold_back_stop(const SlotState& slot, EditList& edits) {
+void hold_back_stop(const SlotState& slot, std::vector<Token>& banned) {
   if (slot.output_count() >= slot.params().min_tokens) return;
-  for (const Token token : slot.stop_tokens()) edits.ban(token);
+  banned.insert(banned.end(), slot.stop_tokens().begin(), slot.stop_tokens().end());
 }
 
 }  // namespace skiff

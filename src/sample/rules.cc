@@ -1,34 +1,61 @@
 #include "sample/rules.h"
 
+#include <algorithm>
+
 namespace skiff {
-
-LogitEdits EditList::view() {
-  const auto rows = static_cast<int64_t>(row_start_.size());
-  const auto n = static_cast<int64_t>(token_.size());
-  return {
-      .row_start = host_tensor(row_start_.data(), DType::kI32, {rows}),
-      .token = host_tensor(token_.data(), DType::kI32, {n}),
-      .divide = host_tensor(divide_.data(), DType::kF32, {n}),
-      .add = host_tensor(add_.data(), DType::kF32, {n}),
-  };
-}
-
-void EditList::push(Token token, float divide, float add) {
-  if (token < 0 || token >= vocab_) return;
-  token_.push_back(token);
-  divide_.push_back(divide);
-  add_.push_back(add);
-}
 
 std::span<const Rule> rules() {
   static constexpr Rule kRules[] = {
-      {"bad_words", ban_bad_words},
-      {"min_tokens", hold_back_stop},
-      {"logit_bias", bias_logits},
-      {"repetition", discourage_repetition},
-      {"presence_and_frequency", penalize_presence},
+      {.name = "bad_words", .ban = ban_bad_words},
+      {.name = "min_tokens", .ban = hold_back_stop},
+      {.name = "logit_bias", .bias = bias_logits},
+      {.name = "repetition", .divisor = repetition_divisor},
+      {.name = "presence_and_frequency", .amount = presence_amount},
   };
   return kRules;
+}
+
+// Biases of one token add up.
+std::vector<Edit> biases_of(const SamplingParams& params, int vocab) {
+  std::vector<Edit> all, out;
+  for (const Rule& rule : rules())
+    if (rule.bias) rule.bias(params, all);
+  std::erase_if(all, [&](const Edit& edit) { return edit.token < 0 || edit.token >= vocab; });
+  if (!std::ranges::is_sorted(all, {}, &Edit::token))
+    std::ranges::stable_sort(all, {}, &Edit::token);
+  out.reserve(all.size());
+  for (const Edit& edit : all) {
+    if (!out.empty() && out.back().token == edit.token)
+      out.back().add += edit.add;
+    else
+      out.push_back(edit);
+  }
+  return out;
+}
+
+std::vector<Token> banned_of(const SlotState& slot, int vocab) {
+  std::vector<Token> out;
+  for (const Rule& rule : rules())
+    if (rule.ban) rule.ban(slot, out);
+  std::erase_if(out, [&](Token token) { return token < 0 || token >= vocab; });
+  std::ranges::sort(out);
+  const auto [end, last] = std::ranges::unique(out);
+  out.erase(end, last);
+  return out;
+}
+
+float divisor_of(const SamplingParams& params) {
+  float out = 1;
+  for (const Rule& rule : rules())
+    if (rule.divisor) out *= rule.divisor(params);
+  return out;
+}
+
+float amount_of(const SamplingParams& params, const SlotState::Count& count) {
+  float out = 0;
+  for (const Rule& rule : rules())
+    if (rule.amount) out += rule.amount(params, count);
+  return out;
 }
 
 }  // namespace skiff

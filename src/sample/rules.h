@@ -1,48 +1,42 @@
 // sample/rules.h -- the rules that edit logits before a draw. A rule is one function in a file of
-// of rules/ and one line in the table of rules.cc.
+// its own (rule_*.cc) and one line in the table of rules.cc.
 #pragma once
-#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "ops/batch.h"
+#include "sample/edit_list.h"
 #include "sample/slot_state.h"
 
 namespace skiff {
 
-// Collects the edits of a batch of rows in the layout of LogitEdits. Tokens outside
-// [0, vocab) are dropped, so rules may pass on what a request says.
-class EditList {
- public:
-  explicit EditList(int vocab) : vocab_(vocab) {}
-  void ban(Token token) { push(token, 1, -std::numeric_limits<float>::infinity()); }
-  void add(Token token, float amount) { push(token, 1, amount); }
-  void divide(Token token, float divisor) { push(token, divisor, 0); }
-  void end_row() { row_start_.push_back(static_cast<int32_t>(token_.size())); }
-  bool empty() const { return token_.empty(); }
-  LogitEdits view();  // points into this; valid until the next change
-
- private:
-  void push(Token token, float divide, float add);
-
-  int vocab_;
-  std::vector<int32_t> row_start_{0};
-  std::vector<int32_t> token_;
-  std::vector<float> divide_, add_;
-};
-
+// What a rule does is one of these. They come in this order whatever the table's: biases are added;
+// logits of what has been said are divided (positive) or multiplied (negative) by the product of
+// all divisors, and then what rules add for it is added; what is banned is impossible. Tokens
+// outside the vocabulary are dropped afterwards, so rules may pass on what a request says.
 struct Rule {
   std::string_view name;
-  void (*apply)(const SlotState& slot, EditList& edits);
+  // Of this draw.
+  void (*ban)(const SlotState& slot, std::vector<Token>& banned) = nullptr;
+  // Of all draws of a sequence.
+  void (*bias)(const SamplingParams& params, std::vector<Edit>& biases) = nullptr;
+  float (*divisor)(const SamplingParams& params) = nullptr;
+  // Of a token that has been said so often.
+  float (*amount)(const SamplingParams& params, const SlotState::Count& count) = nullptr;
 };
-// In order of application; the order is part of the contract.
+// Their order is that of the names in the documentation.
 std::span<const Rule> rules();
 
-void ban_bad_words(const SlotState& slot, EditList& edits);
-void hold_back_stop(const SlotState& slot, EditList& edits);
-void bias_logits(const SlotState& slot, EditList& edits);
-void discourage_repetition(const SlotState& slot, EditList& edits);
-void penalize_presence(const SlotState& slot, EditList& edits);
+void ban_bad_words(const SlotState& slot, std::vector<Token>& banned);
+void hold_back_stop(const SlotState& slot, std::vector<Token>& banned);
+void bias_logits(const SamplingParams& params, std::vector<Edit>& biases);
+float repetition_divisor(const SamplingParams& params);
+float presence_amount(const SamplingParams& params, const SlotState::Count& count);
+
+// What all rules say, for tokens of [0, vocab).
+std::vector<Edit> biases_of(const SamplingParams& params, int vocab);  // by rising token
+std::vector<Token> banned_of(const SlotState& slot, int vocab);        // rising
+float divisor_of(const SamplingParams& params);
+float amount_of(const SamplingParams& params, const SlotState::Count& count);
 
 }  // namespace skiff

@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "ops/ops.h"
+#include "sample/edit_store.h"
+#include "sample/slot_edits.h"
 
 namespace skiff {
 namespace {
@@ -16,28 +18,40 @@ using testing::ElementsAre;
 constexpr int kVocab = 8;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
+// A sequence and what was asked for it.
+struct Sequence {
+  SamplingParams params;
+  SlotState slot;
+  void accept(Token token) { slot.accept(token); }
+};
+
 // All rules on one row of logits.
-std::vector<float> edited(const SlotState& slot, std::vector<float> logits) {
-  EditList edits(kVocab);
-  for (const Rule& rule : rules()) rule.apply(slot, edits);
-  edits.end_row();
-  make_reference_ops()->edit_logits(host_tensor(logits.data(), DType::kF32, {1, kVocab}),
-                                    edits.view());
+std::vector<float> edited(const Sequence& s, std::vector<float> logits) {
+  const std::unique_ptr<Ops> ops = make_reference_ops();
+  EditList biases(biases_of(s.params, kVocab));
+  SlotEdits edits(s.slot, kVocab);
+  EditStore store(*ops, kVocab, 1);
+  store.begin(host_tensor(logits.data(), DType::kF32, {1, kVocab}));
+  store.add(0, biases);
+  store.apply();
+  store.add(0, edits.list(), edits.divisor());
+  store.apply();
   return logits;
 }
 
 const std::vector<float> kLogits = {4, -2, 1, -1, 3, 0.5f, -8, 2};
 
-SlotState state(const SamplingParams& params, std::vector<Token> history, int prompt_len,
-                std::vector<Token> stop = {}) {
-  return SlotState({.slot = 0,
-                    .params = params,
-                    .history = std::move(history),
-                    .prompt_len = prompt_len,
-                    .stop_tokens = std::move(stop)});
+Sequence state(const SamplingParams& params, std::vector<Token> history, int prompt_len,
+               std::vector<Token> stop = {}) {
+  return {.params = params,
+          .slot = SlotState({.slot = 0,
+                             .params = params,
+                             .history = std::move(history),
+                             .prompt_len = prompt_len,
+                             .stop_tokens = std::move(stop)})};
 }
 
-std::vector<Token> banned(const SlotState& slot) {
+std::vector<Token> banned(const Sequence& slot) {
   const std::vector<float> after = edited(slot, kLogits);
   std::vector<Token> out;
   for (Token t = 0; t < kVocab; ++t) {
@@ -95,7 +109,7 @@ TEST(Rules, RepetitionCountsPromptAndOutput) {
 TEST(Rules, PresenceAndFrequencyCountOutputOnly) {
   SamplingParams params;
   params.presence = 1;
-  SlotState slot = state(params, {0, 0, 0, 4}, 3);
+  Sequence slot = state(params, {0, 0, 0, 4}, 3);
   EXPECT_THAT(edited(slot, kLogits), ElementsAre(4, -2, 1, -1, 2, 0.5f, -8, 2));
   params.presence = 0;
   params.frequency = -0.5f;
@@ -108,7 +122,7 @@ TEST(Rules, PresenceAndFrequencyCountOutputOnly) {
 TEST(Rules, StopTokensWaitForMinTokens) {
   SamplingParams params;
   params.min_tokens = 2;
-  SlotState slot = state(params, {1, 1, 1}, 3, {5, 6});
+  Sequence slot = state(params, {1, 1, 1}, 3, {5, 6});
   EXPECT_THAT(banned(slot), ElementsAre(5, 6));
   slot.accept(1);
   EXPECT_THAT(banned(slot), ElementsAre(5, 6));
@@ -120,7 +134,7 @@ TEST(Rules, StopTokensWaitForMinTokens) {
 TEST(Rules, BadWordsBanTheLastTokenAfterThePrefix) {
   SamplingParams params;
   params.bad_words = {{7}, {1, 2}, {1, 2, 3}, {4, 4, 4, 5}, {}};
-  SlotState slot = state(params, {1}, 1);
+  Sequence slot = state(params, {1}, 1);
   EXPECT_THAT(banned(slot), ElementsAre(2, 7));
   slot.accept(2);
   EXPECT_THAT(banned(slot), ElementsAre(3, 7));
@@ -143,25 +157,35 @@ TEST(Rules, TokensOutsideTheVocabularyAreDropped) {
   params.bad_words = {{kVocab}, {-7}};
   params.repetition = 2;
   params.min_tokens = 9;
-  const SlotState slot = state(params, {-1, kVocab + 5}, 1, {kVocab});
+  const Sequence slot = state(params, {-1, kVocab + 5}, 1, {kVocab});
   EXPECT_THAT(edited(slot, kLogits), ElementsAre(4, -2, 1, -1, 3, 0.5f, -8, 5));
-  EditList edits(kVocab);
-  for (const Rule& rule : rules()) rule.apply(slot, edits);
-  EXPECT_EQ(edits.view().token.elements(), 1);
+  EXPECT_THAT(biases_of(params, kVocab), ElementsAre(Edit{kVocab - 1, 3.0f}));
+  SlotEdits edits(slot.slot, kVocab);
+  EXPECT_TRUE(edits.list().empty());
 }
 
-TEST(Rules, RowsAreKeptApart) {
+TEST(Rules, BiasesOfOneTokenAddUp) {
   SamplingParams params;
-  params.bad_words = {{1}};
-  EditList edits(kVocab);
-  const SlotState with = state(params, {}, 0), without = state({}, {}, 0);
-  for (const SlotState* slot : {&without, &with, &without, &with}) {
-    for (const Rule& rule : rules()) rule.apply(*slot, edits);
-    edits.end_row();
+  params.logit_bias = {{5, 1.0f}, {2, 0.5f}, {5, 2.0f}};
+  EXPECT_THAT(biases_of(params, kVocab), ElementsAre(Edit{2, 0.5f}, Edit{5, 3.0f}));
+}
+
+// The ends of what requests may ask: no sum of infinities, which would be NaN.
+TEST(Rules, ExtremeRepetitionMakesNoNaN) {
+  for (const float repetition : {1e-6f, 1e6f}) {
+    SamplingParams params;
+    params.repetition = repetition;
+    params.presence = 2;
+    params.bad_words = {{6}};
+    std::vector<float> logits = {4, -2, 0, -kInf, 3e30f, -3e30f, 100, 1e-30f};
+    for (const float x : edited(state(params, {0, 1, 2, 3, 4, 5, 6, 7}, 0), logits))
+      EXPECT_FALSE(std::isnan(x)) << repetition;
   }
-  const LogitEdits view = edits.view();
-  EXPECT_THAT(std::vector<int32_t>(view.row_start.as<int32_t>(), view.row_start.as<int32_t>() + 5),
-              ElementsAre(0, 0, 1, 1, 2));
+  SamplingParams params;
+  params.repetition = 1e-6f;
+  const std::vector<float> after = edited(state(params, {0, 1}, 1), kLogits);
+  EXPECT_EQ(after[0], 4 / 1e-6f);
+  EXPECT_EQ(after[1], -2 * 1e-6f);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "sample/sampler.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "sample/rules.h"
 
 namespace skiff {
 namespace {
@@ -22,6 +23,7 @@ size_t Sampler::column_bytes(int max_slots) {
 Sampler::Sampler(int vocab, int max_slots, Ops& ops)
     : vocab_(vocab),
       ops_(ops),
+      edits_(ops, vocab, max_slots),
       slots_(static_cast<size_t>(max_slots)),
       columns_(ops, column_bytes(max_slots)),
       ids_(ops.device(), static_cast<size_t>(max_slots) * sizeof(Token)) {
@@ -30,14 +32,51 @@ Sampler::Sampler(int vocab, int max_slots, Ops& ops)
     raw_ = Buffer(ops.device(), static_cast<size_t>(max_slots) * static_cast<size_t>(vocab) * 4);
 }
 
+size_t Sampler::bytes(Device device, int vocab, int max_slots) {
+  const auto slots = static_cast<size_t>(max_slots);
+  const size_t raw = device == Device{} ? 0 : slots * static_cast<size_t>(vocab) * sizeof(float);
+  return EditStore::bytes(vocab, max_slots) + raw + slots * sizeof(Token) + column_bytes(max_slots);
+}
+
+size_t Sampler::pinned_bytes(int max_slots) {
+  return EditStore::kStagedBytes + 2 * column_bytes(max_slots);
+}
+
+void Sampler::Slot::accept(Token token) {
+  state.accept(token);
+  edits.accepted(state, token);
+}
+
 void Sampler::open(const OpenSlot& slot) {
   const auto i = static_cast<size_t>(slot.slot);
   SKIFF_CHECK(slot.slot >= 0 && i < slots_.size(), "slot {} of {}", slot.slot, slots_.size());
-  slots_[i].emplace(Slot{.state = SlotState(slot)});
+  std::shared_ptr<EditList> biases = share_biases(slot.params);
+  close(slots_[i]);
+  slots_[i].emplace(slot, vocab_).biases = std::move(biases);
+}
+
+void Sampler::close(std::optional<Slot>& slot) {
+  if (!slot) return;
+  edits_.release(slot->edits.list());
+  if (slot->biases && slot->biases.use_count() == 1) edits_.release(*slot->biases);
+  slot.reset();
+}
+
+// The list of a slot that asks for the same, or a new one.
+std::shared_ptr<EditList> Sampler::share_biases(const SamplingParams& params) {
+  std::vector<Edit> biases = biases_of(params, vocab_);
+  if (biases.empty()) return nullptr;
+  const EditList* seen = nullptr;
+  for (const std::optional<Slot>& slot : slots_) {
+    if (!slot || !slot->biases || slot->biases.get() == seen) continue;
+    seen = slot->biases.get();
+    if (std::ranges::equal(seen->entries(), biases)) return slot->biases;
+  }
+  return std::make_shared<EditList>(std::move(biases));
 }
 
 void Sampler::accept(int index, std::span<const Token> tokens) {
-  for (const Token token : tokens) slot(index).state.accept(token);
+  for (const Token token : tokens) slot(index).accept(token);
 }
 
 const Sampler::Slot& Sampler::slot(int index) const {
@@ -53,7 +92,7 @@ Sampler::Slot& Sampler::slot(int index) {
 bool Sampler::needs_pending(std::span<const int> slots) const {
   return std::ranges::any_of(slots, [this](int i) {
     const Slot& s = slot(i);
-    return s.pending > 0 && s.state.has_rules();
+    return s.pending > 0 && s.state.looks_back();
   });
 }
 
@@ -72,22 +111,18 @@ PendingDraw Sampler::start(Tensor logits, std::span<const int> slots, const Samp
   turn_ = (turn_ + 1) % turns_.size();
   turns_[turn_].reset();
   logits = logits.row_range(0, rows);
-  EditList edits(vocab_);
-  for (const int i : slots) {
-    for (const Rule& rule : rules()) rule.apply(slot(i).state, edits);
-    edits.end_row();
-  }
   PendingDraw draw{.slots = {slots.begin(), slots.end()}};
   // The rules edit in place, while log-probabilities are of the raw logits and of a token not yet
   // drawn. Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
   std::vector<Tensor> raw;
   int64_t saved = 0;
+  const bool edits = edits_any(slots);
   for (auto& [top, group] : logprob_groups(slots)) {
-    const bool as_they_are = edits.empty() && std::ssize(group) == rows;
+    const bool as_they_are = !edits && std::ssize(group) == rows;
     raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
     draw.logprobs.push_back({.rows = std::move(group), .top = top});
   }
-  edit(logits, edits);
+  if (edits) edit(logits, slots);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
   ops_.sample(draw.tokens, logits, columns);
@@ -114,7 +149,7 @@ SampleOutput Sampler::finish(const PendingDraw& draw) {
       out.logprobs[static_cast<size_t>(group.rows[i])] = std::move(found[i]);
   }
   for (size_t r = 0; r < draw.slots.size(); ++r) {
-    slot(draw.slots[r]).state.accept(out.tokens[r]);
+    slot(draw.slots[r]).accept(out.tokens[r]);
     --slot(draw.slots[r]).pending;
   }
   return out;
@@ -164,15 +199,24 @@ Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_
   return out;
 }
 
-void Sampler::edit(Tensor logits, EditList& edits) {
-  if (edits.empty()) return;
-  LogitEdits list = edits.view();
-  for (Tensor* t : {&list.row_start, &list.token, &list.divide, &list.add}) {
-    const Tensor lasting = turns_[turn_].take(t->dtype, {t->rows()});
-    std::memcpy(lasting.data, t->data, static_cast<size_t>(t->rows()) * bytes(t->dtype));
-    *t = lasting;
+bool Sampler::edits_any(std::span<const int> slots) {
+  return std::ranges::any_of(
+      slots, [this](int i) { return slot(i).biases || !slot(i).edits.list().empty(); });
+}
+
+// Biases come before what depends on what has been said.
+void Sampler::edit(Tensor logits, std::span<const int> slots) {
+  edits_.begin(logits);
+  for (size_t r = 0; r < slots.size(); ++r) {
+    Slot& s = slot(slots[r]);
+    if (s.biases) edits_.add(static_cast<int>(r), *s.biases);
   }
-  ops_.edit_logits(logits, list);
+  edits_.apply();
+  for (size_t r = 0; r < slots.size(); ++r) {
+    Slot& s = slot(slots[r]);
+    edits_.add(static_cast<int>(r), s.edits.list(), s.edits.divisor());
+  }
+  edits_.apply();
 }
 
 SampleBatch Sampler::columns(Upload& upload, std::span<const int> slots) const {

@@ -1,14 +1,19 @@
 // sample/sampler.h -- from rows of logits to tokens and log-probabilities.
 //
 // Order of work for a row (message/request.h states the same for callers): log-probabilities are
-// of the raw logits; then the rules of sample/rules.h edit the logits in the order of their
-// table; then temperature, min_p, top_k, top_p and the draw, all inside Ops::sample.
+// of the raw logits; then the rules of sample/rules.h edit the logits; then temperature, min_p,
+// top_k, top_p and the draw, all inside Ops::sample.
+//
+// What the rules say of a sequence is kept as lists, which a new token changes in a place or two,
+// and which lie where Ops computes (sample/edit_store.h). Sequences with the same biases share a
+// list.
 //
 // What a sequence gets is a pure function of its params, its history and its logits: not of the
 // batch that it shares, nor of preemption, because the draw is numbered by the output index.
 #pragma once
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,7 +21,8 @@
 #include "message/step.h"
 #include "ops/pinned_arena.h"
 #include "ops/upload.h"
-#include "sample/rules.h"
+#include "sample/edit_store.h"
+#include "sample/slot_edits.h"
 #include "sample/slot_state.h"
 
 namespace skiff {
@@ -49,6 +55,10 @@ struct PendingDraw {
 class Sampler {
  public:
   Sampler(int vocab, int max_slots, Ops& ops);
+  // What it takes where Ops computes, and of page-locked memory, less the log-probabilities that
+  // somebody asks for.
+  static size_t bytes(Device device, int vocab, int max_slots);
+  static size_t pinned_bytes(int max_slots);
 
   // Starts a slot or starts it again with a longer history: the next draw is then number
   // history.size() - prompt_len. What the slot held before is forgotten.
@@ -83,8 +93,13 @@ class Sampler {
 
  private:
   struct Slot {
+    Slot(const OpenSlot& opened, int vocab) : state(opened), edits(state, vocab) {}
+    void accept(Token token);
+
     SlotState state;
-    int pending = 0;  // draws started and not finished
+    SlotEdits edits;
+    std::shared_ptr<EditList> biases;  // null: none
+    int pending = 0;                   // draws started and not finished
   };
   using Groups = std::map<int, std::vector<int32_t>>;  // rows by how many of the best they want
 
@@ -93,12 +108,16 @@ class Sampler {
   int clamp_top(int n) const;
   Groups logprob_groups(std::span<const int> slots) const;
   Tensor raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved);
-  void edit(Tensor logits, EditList& edits);
+  std::shared_ptr<EditList> share_biases(const SamplingParams& params);
+  void close(std::optional<Slot>& slot);
+  bool edits_any(std::span<const int> slots);
+  void edit(Tensor logits, std::span<const int> slots);
   void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
   static std::vector<PositionLogprobs> read(const PendingLogprobs& group);
 
   int vocab_;
   Ops& ops_;
+  EditStore edits_;
   std::vector<std::optional<Slot>> slots_;
   Upload columns_;  // of SampleBatch
   Buffer ids_;      // [max_slots] i32: tokens drawn last, where Ops computes

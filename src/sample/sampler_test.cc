@@ -65,6 +65,7 @@ SamplingParams lively(uint64_t seed) {
   params.presence = -0.2f;
   params.min_tokens = 6;
   params.bad_words = {{3}, {1, 2}, {5, 6, 7}};
+  params.logit_bias = {{10, 0.5f}, {20, -1}, {0, 1.5f}};
   params.seed = seed;
   return params;
 }
@@ -235,6 +236,50 @@ TEST_F(SamplerTest, AcceptCountsLikeSampling) {
     step(other, {&b});
   }
   EXPECT_EQ(a.history, b.history);
+}
+
+// Slots that are taken over by others, with other rules or none, show nothing of what was there.
+TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
+  Sampler used(kVocab, 2, *ops);
+  for (uint64_t round = 0; round < 6; ++round) {
+    SamplingParams params = round % 3 ? lively(round) : SamplingParams{.seed = round};
+    if (round % 2) params.logit_bias = {{static_cast<Token>(round), 4.0f}, {9, -3.0f}};
+    Sampler fresh(kVocab, 2, *ops);
+    Running a{.name = round, .slot = 0, .history = {1, 2}}, b{.name = 9, .slot = 1, .history = {3}};
+    Running c = a, d = b;
+    for (Sampler* s : {&used, &fresh}) {
+      s->open(opening(a, 2, params));
+      s->open(opening(b, 1, params));
+    }
+    for (int i = 0; i < 9; ++i) {
+      step(used, {&a, &b});
+      step(fresh, {&c, &d});
+    }
+    EXPECT_EQ(a.history, c.history);
+    EXPECT_EQ(b.history, d.history);
+  }
+}
+
+// Biases do not depend on what was drawn: the host need not wait for it.
+TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
+  Sampler sampler(kVocab, 1, *ops);
+  std::vector<float> logits(kVocab, 0);
+  const std::vector<int> slots = {0};
+  const auto waits = [&](const SamplingParams& params) {
+    sampler.open({.slot = 0, .params = params, .history = {1}, .prompt_len = 1});
+    const PendingDraw draw = sampler.start(rows_of(logits), slots);
+    const bool out = sampler.needs_pending(slots);
+    sampler.finish(draw);
+    return out;
+  };
+  EXPECT_FALSE(waits({}));
+  EXPECT_FALSE(waits({.logit_bias = {{3, 1.0f}}}));
+  EXPECT_FALSE(waits({.bad_words = {{3}}}));
+  EXPECT_TRUE(waits({.bad_words = {{3, 4}}}));
+  EXPECT_TRUE(waits({.repetition = 1.5f}));
+  EXPECT_TRUE(waits({.presence = 1}));
+  EXPECT_TRUE(waits({.frequency = 1}));
+  EXPECT_TRUE(waits({.min_tokens = 2}));
 }
 
 // Drafts are checked by sampling depth after depth; wrong guesses leave no trace.

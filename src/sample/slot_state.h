@@ -18,9 +18,10 @@ class SlotState {
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // one more output token
 
-  // May a rule of sample/rules.h ever change its logits? Then each draw must know the one before.
-  bool has_rules() const;
-  const SamplingParams& params() const { return params_; }
+  // May a rule of sample/rules.h look at what has been said? Then each draw must know the one
+  // before.
+  bool looks_back() const;
+  const SamplingParams& params() const { return params_; }  // less logit_bias
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   const std::unordered_map<Token, Count>& counts() const { return counts_; }
   int output_count() const { return output_count_; }  // also the number of the next draw

@@ -254,6 +254,69 @@ void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) 
       got == want && got_rank == want_rank ? "as on the CPU" : "NOT as on the CPU");
 }
 
+// What a draw of rows with lists of edits costs: `changes` entries that are new, and all that the
+// lists hold. Rows share one list, or each has its own.
+struct EditCase {
+  const char* name;
+  int rows, entries, changes;
+  bool shared;
+};
+constexpr EditCase kEditCases[] = {{"bias of all tokens", 64, kVocab, 0, true},
+                                   {"the same, lists apart", 64, kVocab, 0, false},
+                                   {"penalties", 128, 3000, 128, false}};
+
+void run_edits(Ops& cuda, const EditCase& c) {
+  constexpr int kPage = 1024;
+  const int each = (c.entries + kPage - 1) / kPage, lists = c.shared ? 1 : c.rows;
+  const int64_t pages = int64_t{each} * lists, pieces = int64_t{each} * c.rows;
+  const size_t size = static_cast<size_t>(pages) * kPage * 4;
+  Buffer logits_memory(cuda.device(), static_cast<size_t>(c.rows) * kVocab * 4);
+  Buffer page_memory(cuda.device(), 2 * size), from = Buffer::pinned(2 * size);
+  const Tensor logits = logits_memory.view(DType::kF32, {c.rows, kVocab});
+  const EditPages there{.token = page_memory.view(DType::kI32, {pages, kPage}),
+                        .add = page_memory.view(DType::kF32, {pages, kPage}, size)};
+  const Tensor tokens = from.view(DType::kI32, {pages, kPage}),
+               adds = from.view(DType::kF32, {pages, kPage}, size);
+  for (int64_t i = 0; i < pages * kPage; ++i) {
+    const auto at = static_cast<int32_t>(i % (int64_t{each} * kPage));
+    tokens.as<int32_t>()[i] = c.entries == kVocab ? at % kVocab : at * 50 % kVocab;
+    adds.as<float>()[i] = 0;
+  }
+  cuda.copy(there.token, tokens);
+  cuda.copy(there.add, adds);
+  Buffer arrays[8];
+  const auto array = [&](int n, DType dtype, int64_t count, auto value) {
+    arrays[n] = Buffer::pinned(std::max<size_t>(64, static_cast<size_t>(count) * 4));
+    const Tensor out = arrays[n].view(dtype, {count});
+    for (int64_t i = 0; i < count; ++i) {
+      if (dtype == DType::kI32)
+        out.as<int32_t>()[i] = static_cast<int32_t>(value(i));
+      else
+        out.as<float>()[i] = static_cast<float>(value(i));
+    }
+    return out;
+  };
+  const LogitEdits edits{
+      .row = array(0, DType::kI32, pieces, [&](int64_t i) { return i / each; }),
+      .page = array(1, DType::kI32, pieces, [&](int64_t i) { return i % pages; }),
+      .count =
+          array(2, DType::kI32, pieces,
+                [&](int64_t i) { return std::min<int64_t>(kPage, c.entries - i % each * kPage); }),
+      .first = array(3, DType::kI32, pieces,
+                     [&](int64_t i) { return c.entries == kVocab ? i % each * kPage : -1; }),
+      .divide = array(4, DType::kF32, pieces, [](int64_t) { return 1.1; })};
+  const EditChanges changes{
+      .at = array(5, DType::kI32, c.changes, [&](int64_t i) { return i * each * kPage; }),
+      .token = array(6, DType::kI32, c.changes, [](int64_t) { return 0; }),
+      .add = array(7, DType::kF32, c.changes, [](int64_t) { return 0; })};
+  const double seconds = seconds_of(cuda, [&](int) {
+    if (c.changes > 0) cuda.store_edits(there, changes);
+    cuda.edit_logits(logits, there, edits);
+  });
+  fmt::print("edits: {:<22} {:>4} rows x {:>6} entries  {:>8.1f} us\n", c.name, c.rows, c.entries,
+             seconds * 1e6);
+}
+
 }  // namespace
 }  // namespace skiff
 
@@ -264,6 +327,7 @@ int main(int argc, char** argv) {
   const auto cuda = make_cuda_ops({});
   const auto cpu = make_cpu_ops(0);
   const bool brief = argc > 1 && std::string_view(argv[1]) == "short";
+  for (const EditCase& c : kEditCases) run_edits(*cuda, c);
   bool first = true;
   for (const Shape& shape : shapes()) {
     std::vector<float> values = values_of(shape, kRows);

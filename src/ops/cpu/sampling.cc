@@ -151,6 +151,27 @@ class Sampler {
   std::vector<double> sums_;
 };
 
+// A piece of LogitEdits.
+struct Piece {
+  const int32_t* token;
+  const float* add;
+  int32_t count, first;
+  float divide;
+};
+
+// Biases of all tokens divide by nothing and stand in a row: then this is one addition of arrays.
+void edit(float* x, const Piece& piece) {
+  if (piece.first >= 0) x += piece.first;
+  if (piece.first >= 0 && piece.divide == 1) {
+    for (int32_t i = 0; i < piece.count; ++i) x[i] += piece.add[i];
+    return;
+  }
+  for (int32_t i = 0; i < piece.count; ++i) {
+    float& v = x[piece.first >= 0 ? i : piece.token[i]];
+    v = (v > 0 ? v / piece.divide : v * piece.divide) + piece.add[i];
+  }
+}
+
 // The best `count` ids in order. The heap's front is the worst that is kept.
 std::vector<int32_t> top(const Logits& x, int64_t count) {
   const Better better{x};
@@ -171,14 +192,14 @@ std::vector<int32_t> top(const Logits& x, int64_t count) {
 
 }  // namespace
 
-void CpuOps::edit_logits(Tensor logits, const LogitEdits& edits) {
-  const int32_t* start = edits.row_start.as<int32_t>();
-  pool_.parallel_for(logits.rows(), [&](int64_t r, int) {
-    for (int32_t i = start[r]; i < start[r + 1]; ++i) {
-      float& x = logits.row<float>(r)[edits.token.as<int32_t>()[i]];
-      const float divide = edits.divide.as<float>()[i];
-      x = (x > 0 ? x / divide : x * divide) + edits.add.as<float>()[i];
-    }
+void CpuOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
+  pool_.parallel_for(edits.row.rows(), [&](int64_t p, int) {
+    const int32_t page = edits.page.as<int32_t>()[p];
+    edit(logits.row<float>(edits.row.as<int32_t>()[p]), {.token = pages.token.row<int32_t>(page),
+                                                         .add = pages.add.row<float>(page),
+                                                         .count = edits.count.as<int32_t>()[p],
+                                                         .first = edits.first.as<int32_t>()[p],
+                                                         .divide = edits.divide.as<float>()[p]});
   });
 }
 

@@ -309,8 +309,13 @@ void CudaOps::add(Tensor out, Tensor x) {
   done();
 }
 
-void CudaOps::edit_logits(Tensor logits, const LogitEdits& edits) {
-  cuda::edit_logits(logits, edits, stream());
+void CudaOps::store_edits(const EditPages& pages, const EditChanges& changes) {
+  cuda::store_edits(pages, changes, stream());
+  done();
+}
+
+void CudaOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
+  cuda::edit_logits(logits, pages, edits, stream());
   done();
 }
 

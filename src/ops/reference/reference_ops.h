@@ -25,7 +25,7 @@ class ReferenceOps final : public HostOps {
   void add(Tensor out, Tensor x) override;
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
-  void edit_logits(Tensor logits, const LogitEdits& edits) override;
+  void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;

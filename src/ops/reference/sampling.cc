@@ -88,13 +88,14 @@ double log_sum_exp(const std::vector<float>& x) {
 
 }  // namespace
 
-void ReferenceOps::edit_logits(Tensor logits, const LogitEdits& edits) {
-  const int32_t* start = edits.row_start.as<int32_t>();
-  for (int64_t r = 0; r < logits.rows(); ++r) {
-    for (int32_t i = start[r]; i < start[r + 1]; ++i) {
-      float& x = logits.row<float>(r)[edits.token.as<int32_t>()[i]];
-      const float divide = edits.divide.as<float>()[i];
-      x = (x > 0 ? x / divide : x * divide) + edits.add.as<float>()[i];
+void ReferenceOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
+  for (int64_t p = 0; p < edits.row.rows(); ++p) {
+    const int32_t page = edits.page.as<int32_t>()[p], first = edits.first.as<int32_t>()[p];
+    const float divide = edits.divide.as<float>()[p];
+    for (int32_t i = 0; i < edits.count.as<int32_t>()[p]; ++i) {
+      const int32_t token = first >= 0 ? first + i : pages.token.row<int32_t>(page)[i];
+      float& x = logits.row<float>(edits.row.as<int32_t>()[p])[token];
+      x = (x > 0 ? x / divide : x * divide) + pages.add.row<float>(page)[i];
     }
   }
 }

@@ -4,45 +4,49 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kThreads = 256, kPiece = 1024;  // edits of a row that are looked at together
+constexpr int kThreads = 256;
 
-// One block for each row. Edits of one token happen in their order: the first of a piece does all
-// of them.
-__global__ void edit_kernel(LogitArgs logits, EditArgs edits) {
-  __shared__ int32_t token[kPiece];
+__global__ void store_kernel(PageArgs pages, ChangeArgs changes) {
   let_next_start();
   wait_for_previous();
-  const int64_t r = blockIdx.x;
-  float* x = logits.data + r * logits.stride;
-  const int end = edits.row_start[r + 1];
-  for (int begin = edits.row_start[r]; begin < end; begin += kPiece) {
-    const int n = min(kPiece, end - begin);
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
-      token[i] = edits.token[begin + i];
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) {
-      bool first = true;
-      for (int j = 0; j < i && first; ++j) first = token[j] != token[i];
-      if (!first) continue;
-      float v = x[token[i]];
-      for (int j = i; j < n; ++j) {
-        if (token[j] != token[i]) continue;
-        const float divide = edits.divide[begin + j];
-        v = __fadd_rn(v > 0 ? v / divide : v * divide, edits.add[begin + j]);
-      }
-      x[token[i]] = v;
-    }
+  const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (i >= changes.count) return;
+  const int at = changes.at[i];
+  pages.token[at] = changes.token[i];
+  pages.add[at] = changes.add[i];
+}
+
+// One block for each piece. No two threads meet: the pieces of a row name no token twice.
+__global__ void edit_kernel(LogitArgs logits, PageArgs pages, EditArgs edits) {
+  let_next_start();
+  wait_for_previous();
+  const auto p = static_cast<int>(blockIdx.x);
+  float* x = logits.data + edits.row[p] * logits.stride;
+  const int64_t page = int64_t{edits.page[p]} * pages.size;
+  const int count = edits.count[p], first = edits.first[p];
+  const float divide = edits.divide[p];
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+    const int token = first >= 0 ? first + i : pages.token[page + i];
+    const float v = x[token];
+    x[token] = __fadd_rn(v > 0 ? v / divide : v * divide, pages.add[page + i]);
   }
 }
 
 }  // namespace
 
-void start_edits(const LogitArgs& logits, const EditArgs& edits, cudaStream_t stream) {
-  launch(
-      edit_kernel,
-      {.grid = dim3(static_cast<unsigned>(logits.rows)), .block = dim3(kThreads), .stream = stream},
-      logits, edits);
+void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>((changes.count + kThreads - 1) / kThreads);
+  launch(store_kernel, {.grid = dim3(blocks), .block = dim3(kThreads), .stream = stream}, pages,
+         changes);
+}
+
+void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,
+                 cudaStream_t stream) {
+  launch(edit_kernel,
+         {.grid = dim3(static_cast<unsigned>(edits.pieces)),
+          .block = dim3(kThreads),
+          .stream = stream},
+         logits, pages, edits);
 }
 
 }  // namespace skiff::cuda

@@ -20,9 +20,21 @@ struct DrawArgs {
   const int64_t *seed, *draw;
 };
 
+struct PageArgs {
+  int32_t* token;
+  float* add;
+  int size;
+};
+// Of EditChanges and LogitEdits.
+struct ChangeArgs {
+  const int32_t *at, *token;
+  const float* add;
+  int count;
+};
 struct EditArgs {
-  const int32_t *row_start, *token;
-  const float *divide, *add;
+  const int32_t *row, *page, *count, *first;
+  const float* divide;
+  int pieces;
 };
 
 struct LogprobArgs {
@@ -61,7 +73,9 @@ void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
 size_t sample_bytes();
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const SampleMeans& means, cudaStream_t stream);
-void start_edits(const LogitArgs& logits, const EditArgs& edits, cudaStream_t stream);
+void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream);
+void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,
+                 cudaStream_t stream);
 void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, const SampleMeans& means,
                     cudaStream_t stream);
 // The part of it that finds many best tokens, called by start_logprobs.

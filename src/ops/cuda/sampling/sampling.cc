@@ -15,15 +15,35 @@ LogitArgs args_of(const Tensor& logits) {
           .vocab = static_cast<int>(logits.cols())};
 }
 
+PageArgs args_of(const EditPages& pages) {
+  SKIFF_CHECK(pages.token.contiguous() && pages.add.contiguous());
+  return {.token = pages.token.as<int32_t>(),
+          .add = pages.add.as<float>(),
+          .size = static_cast<int>(pages.token.cols())};
+}
+
 }  // namespace
 
-void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream) {
-  if (logits.rows() == 0) return;
-  start_edits(args_of(logits),
-              {.row_start = edits.row_start.as<int32_t>(),
-               .token = edits.token.as<int32_t>(),
+void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream) {
+  if (changes.at.rows() == 0) return;
+  start_changes(args_of(pages),
+                {.at = changes.at.as<int32_t>(),
+                 .token = changes.token.as<int32_t>(),
+                 .add = changes.add.as<float>(),
+                 .count = static_cast<int>(changes.at.rows())},
+                stream);
+}
+
+void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
+                 cudaStream_t stream) {
+  if (edits.row.rows() == 0) return;
+  start_edits(args_of(logits), args_of(pages),
+              {.row = edits.row.as<int32_t>(),
+               .page = edits.page.as<int32_t>(),
+               .count = edits.count.as<int32_t>(),
+               .first = edits.first.as<int32_t>(),
                .divide = edits.divide.as<float>(),
-               .add = edits.add.as<float>()},
+               .pieces = static_cast<int>(edits.row.rows())},
               stream);
 }
 

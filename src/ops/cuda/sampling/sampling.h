@@ -8,7 +8,9 @@
 
 namespace skiff::cuda {
 
-void edit_logits(Tensor logits, const LogitEdits& edits, cudaStream_t stream);
+void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream);
+void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
+                 cudaStream_t stream);
 
 // Of the device that is current. Where it has clusters of blocks (capability 9 on), one cluster
 // goes through a row; else, or if `portable`, one block, which is slower.

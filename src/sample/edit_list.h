@@ -1,0 +1,44 @@
+// sample/edit_list.h -- edits of logits that last from draw to draw.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "message/request.h"
+
+namespace skiff {
+
+// x becomes x + add; -inf bans the token.
+struct Edit {
+  Token token = 0;
+  float add = 0;
+  bool operator==(const Edit&) const = default;
+};
+
+// A list that names no token twice, in any order, and what EditStore has done with it. Stays where
+// it is while an EditStore knows it; to be released there before it goes.
+class EditList {
+ public:
+  EditList() = default;
+  // Edits that will not change, by rising token.
+  explicit EditList(std::vector<Edit> fixed);
+  EditList(const EditList&) = delete;
+  EditList& operator=(const EditList&) = delete;
+
+  std::span<const Edit> entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
+  void push(const Edit& edit);
+  void set(size_t index, const Edit& edit);
+  void pop() { entries_.pop_back(); }
+
+ private:
+  friend class EditStore;
+  std::vector<Edit> entries_;
+  bool fixed_ = false;
+  std::vector<int32_t> changed_;  // indices, perhaps of entries that are no more; more than once
+  std::vector<int32_t> pages_;    // of the store; none: not there
+  std::vector<int32_t> first_;    // of a fixed list's pages, see LogitEdits
+  uint64_t used_ = 0;             // the last draw that it took part in
+};
+
+}  // namespace skiff

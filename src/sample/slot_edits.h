@@ -1,0 +1,32 @@
+// sample/slot_edits.h -- the edits of one sequence that depend on what has been said, kept up to
+// date token by token.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "sample/edit_list.h"
+#include "sample/slot_state.h"
+
+namespace skiff {
+
+class SlotEdits {
+ public:
+  SlotEdits(const SlotState& slot, int vocab);
+  // `token` was the last that the slot accepted.
+  void accepted(const SlotState& slot, Token token);
+  EditList& list() { return list_; }
+  float divisor() const { return divisor_; }  // of the logits that the list names
+
+ private:
+  void refresh_bans(const SlotState& slot);
+  void refresh(const SlotState& slot, Token token);
+  void remove(Token token);
+
+  int vocab_;
+  float divisor_;
+  EditList list_;
+  std::unordered_map<Token, size_t> place_;  // in the list
+  std::vector<Token> banned_;                // rising
+};
+
+}  // namespace skiff
