@@ -306,7 +306,8 @@ int run(int argc, char** argv) {
   }
   std::printf("%d routings and mixtures checked against the formula, %d failures\n", c.checks,
               c.failures);
-  if (!quick && c.failures == 0) timing(c, ernie, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192});
+  if (!quick && c.failures == 0)
+    timing(c, ernie, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192});
   return c.failures != 0;
 }
 
