@@ -2,8 +2,9 @@
 // items of 4 KB into two places in turns, two warps add them up and release the places. Two ways:
 //   warp   after __syncwarp(), one lane of each warp arrives at the barrier, as in ops/cuda/one_row
 //   lanes  every lane arrives for itself
-// Both order each read before the copy that overwrites it; racecheck reported races of the first
-// (CUDA 13.0, H200). What it says of the second tells whether it follows an arrival of each lane.
+// Both order each read before the copy that overwrites it. racecheck (CUDA 13.0, H200) reports races of
+// the first and none of the second: it does not follow reads of a warp through __syncwarp() to the
+// arrival of one lane, and what it says of ops/cuda/one_row is that.
 //   nvcc -arch=sm_90a -std=c++20 -O2 -I ../../src racecheck_ring.cu -o ring
 //   compute-sanitizer --tool racecheck ./ring warp; compute-sanitizer --tool racecheck ./ring lanes
 #include <cstdint>
