@@ -6,7 +6,7 @@
 #   memcheck   every case under memcheck
 #   racecheck  every case under racecheck but those that repeat the same kernels overlapped (cuda_in_service,
 #              cuda_one_by_one): it looks at shared memory within one kernel
-# FILTER: cases (*cuda*). PER_GPU: processes on a GPU at a time (cores / GPUs, at most 16). SECONDS_OF_<part>: limits
+# FILTER: cases (*cuda*:OpTuning*). PER_GPU: processes on a GPU at a time (cores / GPUs, at most 16). SECONDS_OF_<part>: limits
 # (suite 240, memcheck 240, racecheck 570). LOGS: folder for the log of each case (a temporary one).
 set -uo pipefail
 [ $# -ge 1 ] || { sed -n '2,11s/^# *//p' "$0" >&2; exit 2; }
@@ -15,7 +15,7 @@ test=$(realpath "$1"); shift
 parts=("$@"); [ $# -gt 0 ] || parts=(suite memcheck racecheck)
 gpus=$(nvidia-smi -L | wc -l) cores=$(nproc)
 per_gpu=${PER_GPU:-$((cores / gpus > 16 ? 16 : cores / gpus > 1 ? cores / gpus : 1))}
-logs=${LOGS:-$(mktemp -d)} filter=${FILTER:-*cuda*} failed=0
+logs=${LOGS:-$(mktemp -d)} filter=${FILTER:-*cuda*:OpTuning*} failed=0
 export test gpus logs
 
 # The cases of a filter, those first that a racecheck takes longest for.
