@@ -6,10 +6,11 @@
 #   memcheck   every case under memcheck
 #   racecheck  every case under racecheck but those that repeat the same kernels overlapped (cuda_in_service,
 #              cuda_one_by_one): it looks at shared memory within one kernel
-# FILTER: cases (*cuda*:OpTuning*). PER_GPU: processes on a GPU at a time (cores / GPUs, at most 16). SECONDS_OF_<part>: limits
-# (suite 240, memcheck 240, racecheck 570). LOGS: folder for the log of each case (a temporary one).
+# FILTER: cases (*cuda*:OpTuning*). PER_GPU: processes on a GPU at a time (cores / GPUs, at most 16).
+# SECONDS_OF_<part>: limits (suite 240, memcheck 240, racecheck 570). SAMPLE_LAUNCHES: launches that racecheck looks at
+# in cases that draw (100). LOGS: folder for the log of each case (a temporary one).
 set -uo pipefail
-[ $# -ge 1 ] || { sed -n '2,11s/^# *//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,12s/^# *//p' "$0" >&2; exit 2; }
 nvidia-smi -L > /dev/null || { echo "no NVIDIA GPU answers: nothing would be checked" >&2; exit 2; }
 test=$(realpath "$1"); shift
 parts=("$@"); [ $# -gt 0 ] || parts=(suite memcheck racecheck)
