@@ -61,7 +61,7 @@ def test(target, names):
                                "--gtest_brief=1"], cwd=COPY, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         return "fails"
-    if "0 tests ran" in done.stdout or "Running 0 tests" in done.stdout:
+    if "] 0 tests from" in done.stdout:
         return "runs no test"
     return "passes" if done.returncode == 0 else "fails"
 
@@ -83,7 +83,7 @@ def judge(mutant, jobs, clean):
         built, said = build(mutant["target"], jobs)
         clean[key] = test(*key) if built else f"does not build: {said}"
     if clean[key] != "passes":
-        return f"without any fault the test {clean[key]}"
+        return f"without any fault the test {clean[key]}"  # it fails, or there is none of that name
     before = apply(mutant)
     if before is None:
         return f"stale: {mutant['file']} does not have its text exactly once"
