@@ -1,7 +1,6 @@
 """Attacks by bodies: lists, large replies, normalisation, odd JSON, and what clients rely on."""
 import json
 import os
-import shutil
 import time
 
 from attack import Attack

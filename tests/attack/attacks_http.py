@@ -250,7 +250,8 @@ def heavy_when_full(scene):
     waiting.sendall(target.post_bytes(TEXT, {"prompt_token_ids": [5] * 100, "prompt": "",
                                              "max_tokens": 1500, "stream": True}))
     time.sleep(0.3)
-    honest = "{% for i in range(100000) %}{% for k in range(6) %}{% set x=i*k %}{% endfor %}{% endfor %}"
+    honest = ("{% for i in range(100000) %}{% for k in range(6) %}{% set x=i*k %}{% endfor %}"
+              "{% endfor %}")
     statuses = scene.together(
         lambda i: target.post(CHAT, {"messages": user("Hi"), "max_tokens": 2000,
                                      "chat_template": honest}, 10).status, 8)

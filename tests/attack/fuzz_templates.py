@@ -1,7 +1,6 @@
 """Mutated chat templates: real ones, hostile ones and generated ones, cut into tokens and put together
 wrongly. Each is asked for at /tokenize, which renders it and computes nothing."""
 import json
-import pathlib
 import re
 import sys
 
