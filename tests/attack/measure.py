@@ -90,6 +90,9 @@ class Probes:
         under attack needs a turn of its accepting thread and one of the connection's."""
         return 3 * max(one["noise"] for one in seen[max(0, i - 5):i + 6])
 
+    def is_machine_busy(self):
+        return bool(self.noise) and percentile(self.noise, 0.9) >= 20
+
     def line(self):
         if not self.ms:
             return "no probes"

@@ -10,8 +10,9 @@ streams and chats and a prober asks /live and /health every 100 ms, and judges a
 
   - the server is alive and answers;
   - its resident memory is back within 10 % of what it was before;
-  - every probe was answered 200, within 50 ms (plus what a server that does nothing took at that
-    moment: on a busy machine everybody is late);
+  - every probe was answered 200, within 50 ms (plus three times what a server that does nothing took at
+    about that moment; where that is 20 ms and more the machine is busy with other work, and one in twenty
+    may be late, as in the short form);
   - the p99 of the others' chats, and of the longest silence in their streams, has at most doubled
     (below 100 ms it is not judged, in the short form below 300);
   - what the attack itself asks for, such as: no request takes more than 2 s of a worker.
@@ -39,6 +40,7 @@ ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_http.AT
            *attacks_life.ATTACKS]
 MOST_LINES = 12
 WINDOW = 0.6  # seconds that are looked at, at least: what an attack leaves behind counts too
+BUSY_SHARE = 0.05  # of probes that may be late where other work keeps the machine busy
 ADDRESS_SPACE = 4 << 30  # bytes beyond what an idle server has
 
 
@@ -117,7 +119,8 @@ class Arena:
             scene.expect(peak - before <= attack.peak,
                          f"{peak:.0f} MiB resident meanwhile, at most {before + attack.peak:.0f}")
         scene.expect(probes.bad == 0, f"{probes.bad} of {len(probes.ms)} probes not answered 200")
-        scene.expect(probes.late <= self.options.late * len(probes.ms),
+        allowed = BUSY_SHARE if self.options.quick or probes.is_machine_busy() else 0.0
+        scene.expect(probes.late <= allowed * len(probes.ms),
                      f"{probes.late} of {len(probes.ms)} probes late")
         if attack.judge_clients:
             for kind, limit in self.baseline.items():
@@ -173,7 +176,6 @@ def parsed():
     # Below `floor` milliseconds a p99 that has doubled says nothing: where others use the cores too, one
     # late turn of the operating system's scheduler is as long. The short form runs beside other tests.
     options.floor = 300 if options.quick else 100
-    options.late = 0.05 if options.quick else 0.0
     return options
 
 
