@@ -26,7 +26,7 @@ class Placer {
         norm_at(model_.weights, slot) = {owned(weight, DType::kF32), slot.eps};
         return;
       case Slot::kLinear:
-        linear_at(model_.weights, slot) = prepared({.weight = weight, .bias = bias});
+        linear_at(model_.weights, slot) = prepared({.weight = weight, .bias = bias, .experts = slot.experts});
         return;
     }
   }

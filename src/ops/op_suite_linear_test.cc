@@ -65,6 +65,13 @@ TEST_P(OpSuite, LinearOfEveryShape) {
   }
 }
 
+TEST_P(OpSuite, LinearOfSmallSizes) {
+  for (const DType act : {DType::kF32, DType::kBF16})
+    for (const int in : {1, 2, 3, 31, 33})
+      for (const int out : {1, 2, 15, 17, 33})
+        for (const int rows : {1, 3, 35}) linear_case(*ops, {rows, in, out}, act, act, act, true);
+}
+
 TEST_P(OpSuite, LinearOfEveryDtype) {
   for (DType weight : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (DType act : {DType::kF32, DType::kBF16}) {

@@ -198,7 +198,7 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   const Router router = c.router();
   Workspace ws(static_cast<uint64_t>(c.tokens * 31 + c.hidden));
   const Tensor x = ws.random(c.act, {c.tokens, c.hidden});
-  Linear gate_up, down;
+  Linear gate_up{.experts = router.total()}, down{.experts = router.total()};
   gate_up.weight = ws.random(c.weight, {router.total(), 2 * c.width, c.hidden}, 0.3);
   down.weight = ws.random(c.weight, {router.total(), c.hidden, c.width}, 0.3);
   const Tensor met_gate_up = ws.output(c.act, {router.total(), 2 * c.width, c.hidden});
@@ -215,6 +215,7 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   const Linear ready_gate_up = ops.prepare(gate_up, c.act, &own_gate_up);
   const Linear ready_down = ops.prepare(down, c.act, &own_down);
   EXPECT_EQ(ready_gate_up.weight.dim, gate_up.weight.dim);
+  EXPECT_EQ(ready_gate_up.experts, gate_up.experts);
   // A gathered input, gate_up, middle and output of each copy, the routing and lists of jobs.
   const auto copies = static_cast<size_t>(c.tokens * router.per_token());
   Arena arena = make_arena(kArenaBytes + copies * static_cast<size_t>(8 * c.hidden + 12 * c.width));
@@ -277,6 +278,25 @@ TEST_P(OpSuite, ExpertsOfEveryJobSize) {
   }
 }
 
+// Odd sizes down to 1, where the shape of a stack looks like that of a matrix.
+TEST_P(OpSuite, ExpertsOfSmallSizes) {
+  for (const DType act : {DType::kF32, DType::kBF16})
+    for (const int hidden : {1, 2, 3, 17, 33})
+      for (const int width : {1, 2, 3, 15, 16, 31})
+        for (const int experts : {1, 3})
+          for (const int always : {0, 2})
+            experts_case(*ops,
+                         {.tokens = 5,
+                          .hidden = hidden,
+                          .width = width,
+                          .experts = experts,
+                          .top_k = 1,
+                          .weight = act,
+                          .act = act,
+                          .always = always},
+                         false);
+}
+
 TEST_P(OpSuite, MoeRowsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   for (DType act : {DType::kF32, DType::kBF16}) {
@@ -284,7 +304,7 @@ TEST_P(OpSuite, MoeRowsAreIndependent) {
     Workspace ws(12);
     const Tensor x = ws.random(act, {kTokens, kHidden}), out = ws.output(act, {kTokens, kHidden});
     const Tensor logits = ws.random(DType::kF32, {kTokens, kExperts});
-    Linear gate_up, down;
+    Linear gate_up{.experts = kExperts}, down{.experts = kExperts};
     gate_up.weight = ws.random(act, {kExperts, 2 * kWidth, kHidden}, 0.3);
     down.weight = ws.random(act, {kExperts, kHidden, kWidth}, 0.3);
     Buffer own_gate_up, own_down;

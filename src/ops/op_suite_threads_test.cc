@@ -23,6 +23,7 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
   const auto weight = [&](std::initializer_list<int64_t> shape) {
     Linear plain;
     plain.weight = ws.random(act, shape, 0.1);
+    if (shape.size() == 3) plain.experts = *shape.begin();
     return ops.prepare(plain, act, &owners.emplace_back());
   };
   const Linear w_qkv = weight({qkv_cols, kHidden}), w_out = weight({kHidden, 6 * 32});

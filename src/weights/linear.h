@@ -10,11 +10,12 @@ enum class Scheme : uint8_t {
 };
 
 // `weight` keeps its logical shape whatever the scheme: [out, in], or [experts, out, in] for a
-// stack of experts.
+// stack of experts. A shape alone does not tell a stack with in = 1 from a matrix.
 struct Linear {
   Tensor weight;
   Tensor bias;  // [out] f32; empty when none
   Scheme scheme = Scheme::kPlain;
+  int64_t experts = 0;  // of a stack; 0: a matrix
 };
 
 struct Norm {

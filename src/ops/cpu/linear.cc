@@ -47,12 +47,13 @@ Linear CpuOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
   SKIFF_CHECK(plain.scheme == Scheme::kPlain);
   SKIFF_CHECK(compute == DType::kF32 || compute == DType::kBF16, "{}", skiff::name(compute));
   SKIFF_CHECK(plain.weight.contiguous(), "rows {} apart", plain.weight.row_stride);
-  const PanelShape shape = PanelShape::of(plain.weight, compute);
+  const PanelShape shape = PanelShape::of(plain, compute);
   const int64_t bias_bytes = round_up(plain.bias ? plain.bias.elements() * 4 : 0, kTensorAlign);
   *owner = Buffer(device(), static_cast<size_t>(bias_bytes + shape.total_bytes()));
   ask_for_huge_pages(*owner);
 
-  Linear out = {.weight = plain.weight, .bias = {}, .scheme = Scheme::kPanels};
+  Linear out = {
+      .weight = plain.weight, .bias = {}, .scheme = Scheme::kPanels, .experts = plain.experts};
   out.weight.data = owner->data() + bias_bytes;
   out.weight.dtype = compute;
   pack_panels(owner->data() + bias_bytes, plain.weight, shape, kernels_, pool_);
@@ -94,7 +95,7 @@ Operand CpuOps::operand(const Tensor& x, int64_t rows, const PanelShape& shape,
 
 void CpuOps::product(std::span<const Group> groups, const Operand& a, const Linear& w,
                      const Finish& finish) {
-  const PanelShape shape = PanelShape::of(w.weight, w.weight.dtype);
+  const PanelShape shape = PanelShape::of(w, w.weight.dtype);
   const auto width = static_cast<int64_t>(bytes(operand_dtype(shape)));
   const auto weight_width = static_cast<int64_t>(bytes(shape.dtype));
   void (*gemm)(const GemmBlock&) =
@@ -129,7 +130,7 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
 
 void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
   SKIFF_CHECK(w.scheme == Scheme::kPanels, "a weight that prepare() has not seen");
-  const PanelShape shape = PanelShape::of(w.weight, w.weight.dtype);
+  const PanelShape shape = PanelShape::of(w, w.weight.dtype);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), shape.out);
   SKIFF_CHECK_EQ(x.cols(), shape.in);

@@ -88,8 +88,8 @@ struct CpuOps::ExpertCall {
 // Tokens [begin, end): copies sorted by expert go through both products, then each token
 // collects its own.
 void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
-  const PanelShape up = PanelShape::of(call.gate_up.weight, call.gate_up.weight.dtype);
-  const PanelShape down = PanelShape::of(call.down.weight, call.down.weight.dtype);
+  const PanelShape up = PanelShape::of(call.gate_up, call.gate_up.weight.dtype);
+  const PanelShape down = PanelShape::of(call.down, call.down.weight.dtype);
   const int64_t k = call.routing.expert.cols(), copies = (end - begin) * k;
   const int64_t width = down.in, hidden = down.out;
   const int32_t* order = call.routing.order.as<int32_t>();

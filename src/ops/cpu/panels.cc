@@ -19,11 +19,15 @@ struct Stage {
 
 }  // namespace
 
-PanelShape PanelShape::of(const Tensor& weight, DType dtype) {
-  const bool stack = weight.dim[2] > 1 || weight.dim[3] > 1;
-  SKIFF_CHECK(weight.dim[3] == 1, "a weight of four dimensions");
-  return stack ? PanelShape{weight.dim[0], weight.dim[1], weight.dim[2], dtype}
-               : PanelShape{1, weight.dim[0], weight.dim[1], dtype};
+PanelShape PanelShape::of(const Linear& w, DType dtype) {
+  const auto& dim = w.weight.dim;
+  if (w.experts == 0) {
+    SKIFF_CHECK(dim[2] == 1 && dim[3] == 1, "a stack of weights that does not say so");
+    return {1, dim[0], dim[1], dtype};
+  }
+  SKIFF_CHECK_EQ(w.experts, dim[0]);
+  SKIFF_CHECK_EQ(dim[3], 1);
+  return {dim[0], dim[1], dim[2], dtype};
 }
 
 int64_t PanelShape::k() const { return dtype == DType::kF32 ? in : round_up(in, kKStep); }

@@ -11,7 +11,7 @@
 #pragma once
 #include "ops/cpu/isa/kernels.h"
 #include "ops/cpu/threadpool.h"
-#include "tensor/tensor.h"
+#include "weights/linear.h"
 
 namespace skiff::cpu {
 
@@ -19,8 +19,8 @@ struct PanelShape {
   int64_t experts = 1, out = 0, in = 0;
   DType dtype = DType::kF32;  // kF32 or kBF16
 
-  // Of a Linear's weight, packed or not.
-  static PanelShape of(const Tensor& weight, DType dtype);
+  // The shape of a weight, packed or not, whose panels hold `dtype`.
+  static PanelShape of(const Linear& w, DType dtype);
   int64_t k() const;       // inputs with padding
   int64_t panels() const;  // per expert; even
   int64_t panel_elements() const { return k() * kPanel; }

@@ -64,13 +64,15 @@ TEST(Panels, HoldEveryWeightAndZerosAround) {
 
 TEST(Panels, ShapeOfAWeight) {
   float x = 0;
-  const PanelShape one = PanelShape::of(host_tensor(&x, DType::kF32, {33, 10}), DType::kBF16);
+  const PanelShape one =
+      PanelShape::of({.weight = host_tensor(&x, DType::kF32, {33, 10}), .bias = {}}, DType::kBF16);
   EXPECT_EQ(one.experts, 1);
   EXPECT_EQ(one.out, 33);
   EXPECT_EQ(one.k(), 32);
   EXPECT_EQ(one.panels(), 4);
   EXPECT_EQ(one.total_bytes(), 4 * 16 * 32 * 2);
-  const PanelShape stack = PanelShape::of(host_tensor(&x, DType::kF32, {5, 8, 10}), DType::kF32);
+  const PanelShape stack = PanelShape::of(
+      {.weight = host_tensor(&x, DType::kF32, {5, 8, 10}), .bias = {}, .experts = 5}, DType::kF32);
   EXPECT_EQ(stack.experts, 5);
   EXPECT_EQ(stack.k(), 10);
   EXPECT_EQ(stack.total_bytes(), 5 * 2 * 16 * 10 * 4);

@@ -1,5 +1,6 @@
 #include "ops/cpu/threadpool.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/check.h"
@@ -58,8 +59,9 @@ int64_t ThreadPool::claim_and_run(int thread) {
     const uint64_t next = s & kTaskMask;
     if (next >= (s >> kTaskBits & kTaskMask)) return ran;
     if (!state_.compare_exchange_weak(s, s + 1)) continue;
-    call_.load(std::memory_order_relaxed)(context_.load(std::memory_order_relaxed),
-                                          static_cast<int64_t>(next), thread);
+    call_.load(std::memory_order_relaxed)(
+        context_.load(std::memory_order_relaxed),
+        first_.load(std::memory_order_relaxed) + static_cast<int64_t>(next), thread);
     ++ran;
     // Reported at once: the caller may be waiting for this very task.
     const auto tasks = static_cast<uint32_t>(s >> kTaskBits & kTaskMask);
@@ -85,7 +87,7 @@ void ThreadPool::work(int thread) {
 }
 
 void ThreadPool::run(int64_t tasks, Call call, const void* context) {
-  SKIFF_CHECK(tasks >= 0 && tasks <= static_cast<int64_t>(kTaskMask), "{} tasks", tasks);
+  SKIFF_CHECK(tasks >= 0, "{} tasks", tasks);
   void* ctx = const_cast<void*>(context);
   if (tasks <= 1 || workers_.empty()) {
     for (int64_t i = 0; i < tasks; ++i) call(ctx, i, 0);
@@ -93,6 +95,14 @@ void ThreadPool::run(int64_t tasks, Call call, const void* context) {
   }
   call_.store(call, std::memory_order_relaxed);
   context_.store(ctx, std::memory_order_relaxed);
+  constexpr auto kMaxRound = static_cast<int64_t>(kTaskMask);
+  for (int64_t first = 0; first < tasks; first += kMaxRound) {
+    first_.store(first, std::memory_order_relaxed);
+    run_round(std::min(kMaxRound, tasks - first));
+  }
+}
+
+void ThreadPool::run_round(int64_t tasks) {
   done_.store(0);
   const uint64_t round = (state_.load() >> 2 * kTaskBits) + 1;
   state_.store(round << 2 * kTaskBits | static_cast<uint64_t>(tasks) << kTaskBits);

@@ -20,7 +20,7 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()); returns
-  // when all are done. Tasks must not throw and must not call parallel_for. tasks < 2^20.
+  // when all are done. Tasks must not throw and must not call parallel_for.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
     run(
@@ -35,6 +35,7 @@ class ThreadPool {
   using Call = void (*)(void* context, int64_t task, int thread);
 
   void run(int64_t tasks, Call call, const void* context);
+  void run_round(int64_t tasks);
   void work(int thread);
   int64_t claim_and_run(int thread);
   bool has_work() const;
@@ -42,10 +43,12 @@ class ThreadPool {
 
   // The whole state of claiming in one word: round << 40 | tasks << 20 | next. A claim is a
   // compare-and-swap on all of it, so a thread that slept through a round cannot claim from the
-  // next one by mistake; call_ and context_ are read after a claim, which keeps the round open.
+  // next one by mistake; call_, context_ and first_ are read after a claim, which keeps the round
+  // open.
   std::atomic<uint64_t> state_{0};
   std::atomic<Call> call_{nullptr};
   std::atomic<void*> context_{nullptr};
+  std::atomic<int64_t> first_{0};  // number of the round's first task
   std::atomic<uint32_t> done_{0};  // tasks of this round that have returned
   std::atomic<bool> caller_sleeps_{false};
 

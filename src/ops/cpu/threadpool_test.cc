@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace skiff::cpu {
@@ -19,6 +20,18 @@ TEST(ThreadPool, RunsEveryTaskOnceAndWaitsForAll) {
         ++runs[static_cast<size_t>(task)];
       });
       for (const auto& n : runs) EXPECT_EQ(n, 1);
+    }
+  }
+}
+
+// More tasks than one word of the pool's state counts.
+TEST(ThreadPool, AnyNumberOfTasks) {
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    for (const int64_t tasks : {(int64_t{1} << 20) - 1, int64_t{1} << 20, (int64_t{1} << 21) + 3}) {
+      std::vector<std::atomic<uint8_t>> runs(static_cast<size_t>(tasks));
+      pool.parallel_for(tasks, [&](int64_t task, int) { ++runs[static_cast<size_t>(task)]; });
+      EXPECT_EQ(std::ranges::count_if(runs, [](const auto& n) { return n == 1; }), tasks);
     }
   }
 }

@@ -171,7 +171,7 @@ Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
   const size_t weight = (elements * bytes(compute) + 255) / 256 * 256;
   const size_t bias = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;
   *owner = Buffer(device_, weight + bias);
-  Linear out{.weight = plain.weight, .bias = {}, .scheme = Scheme::kPlain};
+  Linear out{.weight = plain.weight, .bias = {}, .experts = plain.experts};
   out.weight.data = owner->data();
   out.weight.dtype = compute;
   out.weight.device = device_;

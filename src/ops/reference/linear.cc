@@ -11,7 +11,7 @@ Linear ReferenceOps::prepare(const Linear& plain, DType compute, Buffer* owner) 
   const size_t bias_bytes = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;
   const size_t weight_at = (bias_bytes + kTensorAlign - 1) / kTensorAlign * kTensorAlign;
   *owner = Buffer(device(), weight_at + static_cast<size_t>(w.elements()) * bytes(compute));
-  Linear out;
+  Linear out{.experts = plain.experts};
   out.weight = owner->view(compute, {w.dim[0], w.dim[1], w.dim[2], w.dim[3]}, weight_at);
   convert(out.weight, w);
   if (plain.bias) {
