@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -47,10 +48,11 @@ const Family& family_of(const Fields& config) {
 }
 
 int32_t token_id(const Json& value, const Fields& config, std::string_view key) {
-  if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMaxVocab)
+  const std::optional<int> id = int_in(value, -1, kMaxVocab);
+  if (!id)
     fail_load("{}: \"{}\" holds {}, not a token id", config.where(), key,
               value.dump().substr(0, 80));
-  return value.get<int32_t>();
+  return *id;
 }
 
 // An id or a list of ids; negative ones mean "none".
@@ -63,21 +65,30 @@ std::vector<int32_t> token_ids(const Fields& config, const std::string& key) {
   return ids;
 }
 
+// Puts the ids of `config` ahead of those known already, each once.
+void add_eos(const Fields& config, std::vector<int32_t>& eos) {
+  std::vector<int32_t> all = token_ids(config, "eos_token_id");
+  all.insert(all.end(), eos.begin(), eos.end());
+  eos.clear();
+  for (const int32_t id : all)
+    if (std::ranges::find(eos, id) == eos.end()) eos.push_back(id);
+}
+
 float bounded(const Fields& config, std::string_view key, float fallback, float min, float max) {
-  const auto value = config.get<float>(key, fallback);
-  if (!(value >= min && value <= max))
-    fail_load("{}: \"{}\" is {}, must be in [{}, {}]", config.where(), key, value, min, max);
-  return value;
+  return static_cast<float>(get_number(config, key, fallback, min, max));
 }
 
 void read_generation(const Fields& config, GenerationDefaults& out) {
-  if (const auto ids = token_ids(config, "eos_token_id"); !ids.empty()) out.eos = ids;
+  add_eos(config, out.eos);
   if (const auto ids = token_ids(config, "bos_token_id"); !ids.empty()) out.bos = ids[0];
   out.do_sample = config.get<bool>("do_sample", out.do_sample);
   out.temperature = bounded(config, "temperature", out.temperature, 0, 100);
   out.top_p = bounded(config, "top_p", out.top_p, 0, 1);
+  out.min_p = bounded(config, "min_p", out.min_p, 0, 1);
   out.repetition = bounded(config, "repetition_penalty", out.repetition, 0.01f, 100);
   out.top_k = get_int(config, "top_k", out.top_k, -1, kMaxVocab);
+  if (config.has("max_new_tokens"))
+    out.max_new_tokens = need_int(config, "max_new_tokens", 1, 1 << 30);
 }
 
 void refuse_quantized(const Fields& config) {

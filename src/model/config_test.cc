@@ -216,18 +216,22 @@ TEST(Config, GenerationDefaults) {
                   {{"eos_token_id", 5}, {"bos_token_id", nullptr}, {"torch_dtype", "float16"}});
   EXPECT_THAT(model.config().generation.eos, ElementsAre(5));
   EXPECT_EQ(model.config().generation.bos, -1);
+  EXPECT_EQ(model.config().generation.max_new_tokens, 0);
+  EXPECT_EQ(model.config().generation.min_p, 0);
   EXPECT_EQ(model.config().dtype, "float16");
   model.write(
       "generation_config.json",
-      R"({"eos_token_id":[7,9],"bos_token_id":3,"temperature":0.6,"top_p":0.9,"top_k":20,"do_sample":false,"repetition_penalty":1.1})");
+      R"({"eos_token_id":[7,9],"bos_token_id":3,"temperature":0.6,"top_p":0.9,"top_k":20,"do_sample":false,"repetition_penalty":1.1,"min_p":0.05,"max_new_tokens":77})");
   const GenerationDefaults generation = model.config().generation;
-  EXPECT_THAT(generation.eos, ElementsAre(7, 9));
+  EXPECT_THAT(generation.eos, ElementsAre(7, 9, 5)) << "config.json names one more";
   EXPECT_EQ(generation.bos, 3);
   EXPECT_FALSE(generation.do_sample);
   EXPECT_FLOAT_EQ(generation.temperature, 0.6f);
   EXPECT_FLOAT_EQ(generation.top_p, 0.9f);
   EXPECT_EQ(generation.top_k, 20);
   EXPECT_FLOAT_EQ(generation.repetition, 1.1f);
+  EXPECT_FLOAT_EQ(generation.min_p, 0.05f);
+  EXPECT_EQ(generation.max_new_tokens, 77);
   model.write("generation_config.json", R"({"temperature":"warm"})");
   EXPECT_THROW(model.config(), LoadError);
 }

@@ -1,6 +1,7 @@
 // model/family.h -- how a checkpoint's config.json and tensor names become a ModelSpec and its
 // weights. A family is one short file in families/ plus one line in registry.cc.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,18 +34,27 @@ struct Family {
   std::vector<NameRule> (*names)();
 };
 
-// What families share; each family edits the result.
-ModelSpec llama_like(const Fields& config);
-// Defaults that differ between families where config.json is silent.
+// What a family assumes where config.json does not have a key: the defaults of its configuration
+// class in Hugging Face transformers. Sizes that only describe the stored weights (hidden_size,
+// vocab_size, num_hidden_layers, ...) have no default: without them a file is incomplete.
 struct Defaults {
-  int head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int max_context;
+  int kv_heads = 0;  // 0: num_attention_heads, which an explicit null always means
+  int head_dim = 0;  // 0: hidden_size / num_attention_heads, which an explicit null always means
   double rope_theta = 1e4, eps = 1e-6;
   bool tied_head = false;
 };
+// What families share; each family edits the result.
 ModelSpec llama_like(const Fields& config, const Defaults& defaults);
-// An integer within [min, max]; LoadError naming the key otherwise.
+// A JSON integer within [min, max], or nothing.
+std::optional<int> int_in(const Json& value, int min, int max);
+// An integer within [min, max]; LoadError naming the key otherwise. The fallback is held to the
+// same bounds.
 int need_int(const Fields& config, std::string_view key, int min, int max);
 int get_int(const Fields& config, std::string_view key, int fallback, int min, int max);
+// A number within [min, max]; LoadError naming the key otherwise.
+double get_number(const Fields& config, std::string_view key, double fallback, double min,
+                  double max);
 // Bounds of sizes: with them no count of parameters or bytes in a plan overflows 63 bits.
 constexpr int kMaxWidth = 1 << 18, kMaxVocab = 1 << 24, kMaxLayers = 1 << 10, kMaxExperts = 1 << 11;
 // `edit` on the attention of every layer.
@@ -52,9 +62,12 @@ template <class Edit>
 void for_each_gqa(ModelSpec& spec, Edit edit) {
   for (Layer& layer : spec.layers) edit(std::get<Gqa>(layer.mixer));
 }
-// Qwen's windows: use_sliding_window and sliding_window, on the layers that layer_types calls
-// "sliding_attention" or, without it, from max_window_layers on (default `first_layer`).
-void qwen_windows(ModelSpec& spec, const Fields& config, int first_layer);
+// Qwen's window: 0 unless use_sliding_window; then sliding_window, which is 4096 where the file
+// does not have it and none where it is null.
+int qwen_window(const Fields& config);
+// qwen_window() on the layers that layer_types calls "sliding_attention" or, without it, from
+// max_window_layers (default 28) on.
+void qwen_windows(ModelSpec& spec, const Fields& config);
 
 // The tensor names that nearly every family shares, torch spelling and Paddle spelling.
 std::vector<NameRule> hf_names();

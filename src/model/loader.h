@@ -11,11 +11,12 @@ namespace skiff {
 
 // generation_config.json, falling back to config.json. Values absent there keep the default.
 struct GenerationDefaults {
-  std::vector<int32_t> eos;  // any of these ends a reply
+  std::vector<int32_t> eos;  // any of these ends a reply; the ids of both files
   int32_t bos = -1;
   bool do_sample = true;  // false: temperature defaults to 0
-  float temperature = 1, top_p = 1, repetition = 1;
+  float temperature = 1, top_p = 1, min_p = 0, repetition = 1;
   int top_k = 0;
+  int max_new_tokens = 0;  // 0: no recommendation
 };
 
 struct ModelConfig {

@@ -6,8 +6,12 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec =
-      llama_like(config, {.head_dim = 128, .rope_theta = 5e5, .eps = 1e-5, .tied_head = true});
+  ModelSpec spec = llama_like(config, {.max_context = 131072,
+                                       .kv_heads = 2,
+                                       .head_dim = 128,
+                                       .rope_theta = 5e5,
+                                       .eps = 1e-5,
+                                       .tied_head = true});
   const bool bias = config.get<bool>("use_bias", false);
   for (Layer& layer : spec.layers) {
     auto& m = std::get<Gqa>(layer.mixer);

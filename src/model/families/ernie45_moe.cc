@@ -10,7 +10,7 @@ Moe read_moe(const Fields& config) {
   const int experts = get_int(config, "moe_num_experts", 64, 1, kMaxExperts);
   const int width = need_int(config, "moe_intermediate_size", 1, kMaxWidth);
   const int shared = get_int(config, "moe_num_shared_experts", 2, 0, kMaxWidth / width);
-  const auto floor = config.get<double>("moe_norm_min", 1e-12);
+  const double floor = get_number(config, "moe_norm_min", 1e-12, 0, 1);
   if (floor != 1e-12)
     fail_load("{}: \"moe_norm_min\" is {}, only 1e-12 is supported", config.where(), floor);
   return {.router = {.experts = experts,
@@ -21,7 +21,9 @@ Moe read_moe(const Fields& config) {
 }
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config, {.rope_theta = 5e5, .eps = 1e-5, .tied_head = true});
+  ModelSpec spec = llama_like(
+      config,
+      {.max_context = 131072, .kv_heads = 4, .rope_theta = 5e5, .eps = 1e-5, .tied_head = true});
   for_each_gqa(spec, [](Gqa& m) { m.rope.interleaved = true; });
   if (config.get<bool>("use_bias", false))
     fail_load("{}: \"use_bias\" true is not supported with experts", config.where());

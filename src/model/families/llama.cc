@@ -5,7 +5,7 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config);
+  ModelSpec spec = llama_like(config, {.max_context = 2048});
   const bool attention_bias = config.get<bool>("attention_bias", false);
   const bool mlp_bias = config.get<bool>("mlp_bias", false);
   for (Layer& layer : spec.layers) {

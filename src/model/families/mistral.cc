@@ -5,10 +5,11 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config);
-  // null says "no window"; only a file that does not speak of it means the first model's 4096.
+  ModelSpec spec = llama_like(config, {.max_context = 131072, .kv_heads = 8});
+  // A null means that there is no window; a file without the key means the first model's 4096.
   const int silent = config.json().contains("sliding_window") ? 0 : 4096;
-  const int window = get_int(config, "sliding_window", silent, 1, 1 << 30);
+  const int window =
+      config.has("sliding_window") ? need_int(config, "sliding_window", 1, 1 << 30) : silent;
   for_each_gqa(spec, [&](Gqa& m) { m.window = window; });
   return spec;
 }

@@ -5,8 +5,10 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config, {.rope_theta = 1e6, .eps = 1e-5});
-  const int window = get_int(config, "sliding_window", 0, 1, 1 << 30);
+  ModelSpec spec =
+      llama_like(config, {.max_context = 131072, .kv_heads = 8, .rope_theta = 1e6, .eps = 1e-5});
+  const int window =
+      config.has("sliding_window") ? need_int(config, "sliding_window", 1, 1 << 30) : 0;
   const int experts = get_int(config, "num_local_experts", 8, 1, kMaxExperts);
   const Moe moe{.router = {.experts = experts,
                            .top_k = get_int(config, "num_experts_per_tok", 2, 1, experts)},

@@ -5,9 +5,9 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config);
+  ModelSpec spec = llama_like(config, {.max_context = 32768, .kv_heads = 32});
   for_each_gqa(spec, [](Gqa& m) { m.qkv_bias = true; });
-  qwen_windows(spec, config, 28);
+  qwen_windows(spec, config);
   return spec;
 }
 

@@ -5,13 +5,13 @@ namespace skiff {
 namespace {
 
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config, {.head_dim = 128});
+  ModelSpec spec = llama_like(config, {.max_context = 32768, .kv_heads = 32, .head_dim = 128});
   const bool bias = config.get<bool>("attention_bias", false);
   for_each_gqa(spec, [&](Gqa& m) {
     m.qk_norm = true;
     m.qkv_bias = m.out_bias = bias;
   });
-  qwen_windows(spec, config, 28);
+  qwen_windows(spec, config);
   return spec;
 }
 

@@ -6,14 +6,31 @@
 namespace skiff {
 namespace {
 
+std::vector<int> dense_layers(const Fields& config) {
+  constexpr std::string_view kKey = "mlp_only_layers";
+  std::vector<int> layers;
+  if (!config.has(kKey)) return layers;
+  for (const Json& value : config.need<std::vector<Json>>(kKey)) {
+    const std::optional<int> layer = int_in(value, 0, kMaxLayers);
+    if (!layer)
+      fail_load("{}: \"{}\" holds {}, not the number of a layer", config.where(), kKey,
+                value.dump().substr(0, 80));
+    layers.push_back(*layer);
+  }
+  return layers;
+}
+
 ModelSpec describe(const Fields& config) {
-  ModelSpec spec = llama_like(config);
+  ModelSpec spec = llama_like(config, {.max_context = 32768, .kv_heads = 4});
   const bool bias = config.get<bool>("attention_bias", false);
+  // Unlike Qwen2 and Qwen3, the window is on every layer: max_window_layers and layer_types do not
+  // count.
+  const int window = qwen_window(config);
   for_each_gqa(spec, [&](Gqa& m) {
     m.qk_norm = true;
     m.qkv_bias = m.out_bias = bias;
+    m.window = window;
   });
-  qwen_windows(spec, config, 0);
   const char* count = config.has("num_experts") ? "num_experts" : "num_local_experts";
   const int experts = get_int(config, count, 128, 1, kMaxExperts);
   const Moe moe{.router = {.experts = experts,
@@ -21,7 +38,7 @@ ModelSpec describe(const Fields& config) {
                            .renorm = config.get<bool>("norm_topk_prob", false)},
                 .width = need_int(config, "moe_intermediate_size", 1, kMaxWidth)};
   const int step = get_int(config, "decoder_sparse_step", 1, 1, kMaxLayers);
-  const auto dense = config.get<std::vector<int>>("mlp_only_layers", {});
+  const std::vector<int> dense = dense_layers(config);
   for (int i = 0; i < std::ssize(spec.layers); ++i)
     if ((i + 1) % step == 0 && std::ranges::find(dense, i) == dense.end())
       spec.layers[static_cast<size_t>(i)].ffn = moe;
