@@ -277,7 +277,8 @@ TEST(Resolve, ZerosBecomeNumbers) {
   spec.max_context = 131072;
   EXPECT_EQ(resolved({}, spec).max_model_len, 32768);
   EXPECT_EQ(resolved({}, spec).max_num_batched_tokens, 8192);
-  EXPECT_GE(resolved({}, spec).threads, 1);
+  EXPECT_EQ(resolved({}, spec).threads, usable_processors());
+  EXPECT_EQ(resolved({.threads = 7}, spec).threads, 7);
   EXPECT_EQ(resolved({.max_model_len = 1000}, spec).max_num_batched_tokens, 1000);
   EXPECT_EQ(resolved({.max_model_len = 100}, spec).max_num_batched_tokens, 512);
   EXPECT_EQ(

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <thread>
 
 #include "base/load_error.h"
+#include "base/processors.h"
 #include "model/kv_cache.h"
 #include "tensor/device_memory.h"
 
@@ -108,8 +108,7 @@ EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
   check_tiers(config);
   config.max_model_len = context_of(config, spec);
   config.max_num_batched_tokens = rows_of(config);
-  if (config.threads == 0)
-    config.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (config.threads == 0) config.threads = usable_processors();
   return config;
 }
 

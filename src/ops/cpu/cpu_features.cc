@@ -1,15 +1,8 @@
 #include "ops/cpu/cpu_features.h"
 
 #include <cpuid.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <string>
 
 #include "base/check.h"
 
@@ -48,15 +41,6 @@ Isa detect() {
   return amx ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 
-// "QUOTA PERIOD" or "max PERIOD" of cgroup v2, as processors.
-double cgroup_processors() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return HUGE_VAL;
-  return std::atof(quota.c_str()) / period;
-}
-
 }  // namespace
 
 Isa best_isa() {
@@ -81,14 +65,6 @@ Kernels kernels_for(Isa isa) {
   k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
   k.gemm_bf16 = isa == Isa::kAmx ? gemm_bf16_amx : gemm_bf16_avx512bf16;
   return k;
-}
-
-int usable_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  const double quota = std::ceil(cgroup_processors());
-  return std::max(1, quota < cores ? static_cast<int>(quota) : cores);
 }
 
 }  // namespace skiff::cpu

@@ -15,8 +15,4 @@ std::vector<Isa> available_isas();
 // The inner loops for `isa`, which must be available.
 Kernels kernels_for(Isa isa);
 
-// Threads worth starting: the processors this process may run on, less where a cgroup quota
-// grants fewer. At least 1.
-int usable_threads();
-
 }  // namespace skiff::cpu

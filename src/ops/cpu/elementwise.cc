@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/processors.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/rows.h"
@@ -30,7 +31,7 @@ const float* wide(const Kernels& k, const Tensor& t, int64_t r, float* scratch) 
 
 CpuOps::CpuOps(const CpuOptions& options)
     : kernels_(kernels_for(options.isa.value_or(best_isa()))),
-      pool_(options.threads > 0 ? options.threads : usable_threads()),
+      pool_(options.threads > 0 ? options.threads : usable_processors()),
       thread_scratch_(static_cast<size_t>(pool_.threads())) {}
 
 void CpuOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
