@@ -63,10 +63,7 @@ class DummyValues final : public Values {
   DummyValues(uint64_t seed, DType compute, const ModelSpec& spec, const std::vector<Slot>& slots)
       : slots_(slots), spec_(spec), compute_(compute), seed_(seed), pool_(normal_pool(seed)) {}
 
-  DType dtype(size_t i) const override {
-    const bool wide = slots_[i].kind == Slot::kNorm || slots_[i].kind == Slot::kVector;
-    return wide ? DType::kF32 : compute_;
-  }
+  DType dtype(size_t i) const override { return slots_[i].dtype(compute_); }
   bool has_bias(size_t i) const override { return slots_[i].bias; }
   size_t bytes(size_t i) const override {
     return is_tied_head(slots_[i], spec_)

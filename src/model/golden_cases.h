@@ -34,6 +34,7 @@ struct Golden {
   std::vector<int32_t> prompt, greedy;
   std::vector<float> logits;  // [prompt.size(), vocab]
   float sensitivity = 0;
+  std::vector<float> bf16_rows;  // [prompt.size()]
 };
 
 template <class T>
@@ -55,7 +56,8 @@ inline Golden read_golden(const std::string& name) {
   return {read_values<int32_t>(*header, file, "prompt"),
           read_values<int32_t>(*header, file, "greedy"),
           read_values<float>(*header, file, "logits"),
-          read_values<float>(*header, file, "sensitivity").at(0)};
+          read_values<float>(*header, file, "sensitivity").at(0),
+          read_values<float>(*header, file, "bf16_rows")};
 }
 
 }  // namespace skiff::testing

@@ -1,8 +1,8 @@
 #include "model/loader.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "base/processors.h"
 #include "model/staging.h"
 
 namespace skiff {
@@ -17,28 +17,27 @@ class Placer {
   void place(const Slot& slot, Tensor weight, Tensor bias) {
     switch (slot.kind) {
       case Slot::kTable:
-        tensor_at(model_.weights, slot) = owned(weight, compute_);
-        return;
       case Slot::kVector:
-        tensor_at(model_.weights, slot) = owned(weight, DType::kF32);
+        tensor_at(model_.weights, slot) = owned(weight, slot.dtype(compute_));
         return;
       case Slot::kNorm:
-        norm_at(model_.weights, slot) = {owned(weight, DType::kF32), slot.eps};
+        norm_at(model_.weights, slot) = {owned(weight, slot.dtype(compute_)), slot.eps};
         return;
       case Slot::kLinear:
-        linear_at(model_.weights, slot) = prepared({.weight = weight, .bias = bias, .experts = slot.experts});
+        linear_at(model_.weights, slot) = prepared(
+            {.weight = weight, .bias = bias, .experts = slot.experts}, slot.dtype(compute_));
         return;
     }
   }
   // A head that shares the embedding's values still gets a form of its own to multiply with.
   void place_tied_head() {
-    model_.weights.head = prepared({.weight = model_.weights.embed, .bias = {}});
+    model_.weights.head = prepared({.weight = model_.weights.embed, .bias = {}}, compute_);
   }
 
  private:
-  Linear prepared(const Linear& plain) {
+  Linear prepared(const Linear& plain, DType dtype) {
     Buffer buffer;
-    const Linear out = ops_.prepare(plain, compute_, &buffer);
+    const Linear out = ops_.prepare(plain, dtype, &buffer);
     keep(std::move(buffer));
     return out;
   }
@@ -69,9 +68,9 @@ std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& o
 
 // A few threads read as fast as memory or a disk gives; more would only take cores from others.
 int readers(int wanted) {
-  constexpr unsigned kMost = 8;
+  constexpr int kMost = 8;
   if (wanted > 0) return wanted;
-  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMost));
+  return std::min(usable_processors(), kMost);
 }
 
 }  // namespace

@@ -19,9 +19,10 @@ size_t slot_bytes(const Slot& slot, DType compute) {
   if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector)
     return static_cast<size_t>(slot.out) * 4;
   if (slot.kind == Slot::kTable) return static_cast<size_t>(slot.elements()) * bytes(compute);
+  const DType dtype = slot.dtype(compute);
   const int64_t padded = std::max<int64_t>(slot.experts, 1) * round_up(slot.out, kPanelOut) *
-                         round_up(slot.in, compute == DType::kBF16 ? kPanelIn : 1);
-  return static_cast<size_t>(padded) * bytes(compute) +
+                         round_up(slot.in, dtype == DType::kBF16 ? kPanelIn : 1);
+  return static_cast<size_t>(padded) * bytes(dtype) +
          (slot.bias ? static_cast<size_t>(slot.out) * 4 : 0);
 }
 

@@ -60,6 +60,7 @@ class SlotList {
   void add(const Moe& f) {
     const int64_t experts = f.router.experts, width = f.width;
     linear("router", {experts}, spec_.hidden);
+    slots_.back().wide = true;
     if (f.router.bias) vector("router_bias", experts);
     stack("expert_gate_up", {width, width}, spec_.hidden, f.router);
     stack("expert_down", {spec_.hidden}, width, f.router);

@@ -16,13 +16,18 @@ struct Slot {
   std::string_view name;       // a field of ModelWeights or LayerWeights, as in NameRule
   int layer = -1;              // -1: outside of the layers
   int64_t experts = 0;         // > 0: a stack [experts, out, in]
-  int64_t always = 0;          // so many of them, the last, are cut from shared_slot()
+  int64_t always = 0;          // the last `always` experts are slices of shared_slot()
   int64_t out = 0, in = 1;     // norms and vectors: [out]
   std::vector<int64_t> parts;  // rows of the pieces that checkpoints may store apart (q, k, v)
   bool bias = false;           // kLinear: with a bias [out]
+  bool wide = false;           // kLinear: kept in float32 whatever the activations are, as a router
   float eps = 0;               // kNorm
 
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
+  // What the weight is kept in where activations are `compute`.
+  DType dtype(DType compute) const {
+    return wide || kind == kNorm || kind == kVector ? DType::kF32 : compute;
+  }
 };
 
 // What a checkpoint stores as one wide shared expert, of which an expert stack's last `always`

@@ -1,4 +1,6 @@
 // linear and prepare.
+#include <optional>
+
 #include "ops/op_suite.h"
 
 namespace skiff::suite {
@@ -26,24 +28,28 @@ void expect_product(const Tensor& out, const Tensor& x, const Tensor& w, const T
   });
 }
 
-void linear_case(Ops& ops, const Shape& s, DType weight, DType act, DType out_type, bool bias) {
-  SCOPED_TRACE(fmt::format("rows {} in {} out {} weight {} act {} out {} bias {}", s.rows, s.in,
-                           s.out, name(weight), name(act), name(out_type), bias));
+// `kept` is what the weight is prepared for.
+void linear_case(Ops& ops, const Shape& s, DType weight, DType act, DType out_type, bool bias,
+                 std::optional<DType> kept = std::nullopt) {
+  const DType met_as = kept.value_or(act);
+  SCOPED_TRACE(fmt::format("rows {} in {} out {} weight {} kept {} act {} out {} bias {}", s.rows,
+                           s.in, s.out, name(weight), name(met_as), name(act), name(out_type),
+                           bias));
   Workspace ws(static_cast<uint64_t>(s.rows * 7 + s.in * 3 + s.out));
   const Tensor x = ws.random(act, {s.rows, s.in}, 1, s.in % 3);
   const Tensor out = ws.output(out_type, {s.rows, s.out});
   Linear plain;
   plain.weight = ws.random(weight, {s.out, s.in});
   if (bias) plain.bias = ws.random(DType::kF32, {s.out}, 4);
-  // What the weights become when they meet `act`, kept aside while the originals are spoilt,
+  // What the weights become when they are prepared, kept aside while the originals are spoilt,
   // because prepare() promises not to need them any more.
-  const Tensor met = ws.output(act, {s.out, s.in});
+  const Tensor met = ws.output(met_as, {s.out, s.in});
   convert(met, plain.weight);
   const Tensor met_bias = bias ? ws.output(DType::kF32, {s.out}) : Tensor{};
   if (bias) convert(met_bias, plain.bias);
   Buffer owner;
   ws.begin_op({});
-  const Linear ready = ops.prepare(plain, act, &owner);
+  const Linear ready = ops.prepare(plain, met_as, &owner);
   ws.end_op();
   for (int o = 0; o < s.out; ++o) {
     for (int i = 0; i < s.in; ++i) put(plain.weight, o, i, NAN);
@@ -63,6 +69,19 @@ TEST_P(OpSuite, LinearOfEveryShape) {
       linear_case(*ops, shape, DType::kBF16, DType::kBF16, DType::kBF16, bias);
     }
   }
+}
+
+// A router's weights stay f32 where activations are bf16. Shapes of the fast kernels, of those at
+// their edges, and of what only the general one takes.
+TEST_P(OpSuite, LinearKeepsFloat32Weights) {
+  for (const Shape& shape : kShapes)
+    linear_case(*ops, shape, DType::kF32, DType::kBF16, DType::kF32, false, DType::kF32);
+  for (const int rows : {1, 16, 17, 33, 130, 1025, 1100})
+    linear_case(*ops, {rows, 264, 24}, DType::kF32, DType::kBF16, DType::kF32, rows % 2 == 0,
+                DType::kF32);
+  for (const DType weight : {DType::kF16, DType::kBF16})
+    linear_case(*ops, {20, 128, 64}, weight, DType::kBF16, DType::kF32, false, DType::kF32);
+  linear_case(*ops, {3, 70, 45}, DType::kF32, DType::kBF16, DType::kBF16, true, DType::kF32);
 }
 
 TEST_P(OpSuite, LinearOfSmallSizes) {

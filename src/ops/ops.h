@@ -72,7 +72,9 @@ class Ops {
 
   // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
   // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
-  // bf16) is the dtype of the activations that will meet it. The result's bytes live in *owner.
+  // bf16) is the dtype that the weight is kept in: that of the activations that will meet it, or
+  // f32 for a weight of linear() that must not be rounded, as a router's. The result's bytes live
+  // in *owner.
   virtual Linear prepare(const Linear& plain, DType compute, Buffer* owner) = 0;
 
   // Before a step's operations, outside of replay(): brings what the host made for it and plans
@@ -91,7 +93,8 @@ class Ops {
   // residual f32, delta and out act.
   virtual void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) = 0;
 
-  // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out].
+  // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out]. A weight that is kept
+  // in f32 is multiplied in f32, whatever the dtype of x.
   virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
 
   // A hint, without effect on any result: w will be met soon after what has been asked for.

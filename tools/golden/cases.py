@@ -47,6 +47,10 @@ CASES = {
                      dict(head_dim=16, use_bias=True, tie_word_embeddings=False, rope_parameters=ERNIE_ROPE),
                      dict(paddle=True)),
     "ernie45_moe": ("Ernie4_5_MoeForCausalLM", ERNIE_MOE, dict(paddle=True, dtype="bfloat16")),
+    # As published: a gate and a correction bias in float32 beside bf16 weights. Rows of the gate
+    # differ by less than bf16 can tell, so that rounding them changes most choices.
+    "ernie45_moe_bf16_f32gate": ("Ernie4_5_MoeForCausalLM", ERNIE_MOE,
+                                 dict(dtype="bfloat16", float_gate=True)),
     "ernie45_moe_interval": ("Ernie4_5_MoeForCausalLM",
                              dict(ERNIE_MOE, moe_layer_interval=2, moe_layer_start_index=0,
                                   moe_num_shared_experts=0, tie_word_embeddings=False), dict(paddle=True)),

@@ -1,6 +1,6 @@
 """Makes tests/golden: tiny random checkpoints of every family and what transformers says of them.
 
-    python tools/golden/make_golden.py [--only NAME] [--out tests/golden]
+    python tools/golden/make_golden.py [--only NAME] [--out tests/golden] [--expected]
 
 Needs torch, transformers (5.x) and safetensors. Each case is a folder that save_pretrained wrote
 (stored as cases.py says), plus expected.st, in safetensors format:
@@ -9,8 +9,13 @@ Needs torch, transformers (5.x) and safetensors. Each case is a folder that save
     logits       [T, vocab]   f32  eager attention, float32, of the weights as stored
     greedy       [16]         i32  the continuation by argmax
     sensitivity  [1]          f32  largest change of any logit per unit of relative change of the
-                                   weights, measured with random perturbations of 2^-14; tests
+                                   weights, measured with small random perturbations; tests
                                    derive their tolerances from it
+    bf16_rows    [T]          f32  for each row the largest root mean square change of its logits
+                                   in DRAWS evaluations in which every number that a bf16
+                                   evaluation stores has the error of a rounding (bf16_noise.py)
+
+--expected keeps the checkpoints and makes expected.st anew.
 
 Weights are drawn with deviations that spread the logits, norms around 1, biases and correction
 biases away from 0. A seed is taken only if the greedy path and every choice of experts have a
@@ -28,11 +33,16 @@ from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import paddle_layout
+from bf16_noise import bf16_rows
 from cases import CASES, SMALL
 
 PROMPT, NEW = 83, 16
 GREEDY_MARGIN, ROUTER_MARGIN = 0.02, 2e-5
-PERTURBATION = 2.0 ** -14
+DRAWS = 128
+# Of float_gate: the weights that all experts share, and how far one differs from another.
+GATE_COMMON, GATE_APART = 4.0, 0.03
+# Of the weights. Gates that are crowded take a smaller one: it must not change a choice.
+PERTURBATION, CROWDED_PERTURBATION = 2.0 ** -14, 2.0 ** -19
 
 
 def randomize(model, seed):
@@ -54,6 +64,27 @@ def randomize(model, seed):
             gain = 2.0 if "lm_head" in name or ".gate." in name else 1.3
             p.data = normal(p.shape, gain / p.shape[-1] ** 0.5)
     model.tie_weights()
+
+
+def crowd_gates(model, seed):
+    """Gates whose rows differ by a few bf16 steps only."""
+    generator = torch.Generator().manual_seed(seed + 500)
+    for name, p in model.named_parameters():
+        if not name.endswith(".gate.weight"):
+            continue
+        common = GATE_COMMON * torch.randn(p.shape[1], generator=generator)
+        p.data = common + GATE_APART * torch.randn(p.shape, generator=generator)
+
+
+def cast(model, dtype):
+    """As transformers loads a checkpoint in `dtype`: what it keeps in float32 stays so."""
+    kept = {name: p.data for name, p in model.named_parameters()
+            if name.endswith((".gate.weight", "e_score_correction_bias"))}
+    model.to(dtype)
+    for name, p in model.named_parameters():
+        if name in kept:
+            p.data = kept[name]
+    return model
 
 
 def router_margin(model, ids):
@@ -91,19 +122,19 @@ def greedy(model, ids):
 
 
 @torch.no_grad()
-def sensitivity(model, ids, logits):
+def sensitivity(model, ids, logits, perturbation):
     """Each number that an evaluation rounds acts like a small relative change of a weight."""
     generator = torch.Generator().manual_seed(1)
     kept = [p.data.clone() for p in model.parameters()]
     worst = 0.0
     for _ in range(4):
         for p, old in zip(model.parameters(), kept):
-            p.data = old * (1 + PERTURBATION * torch.randn(old.shape, generator=generator))
+            p.data = old * (1 + perturbation * torch.randn(old.shape, generator=generator))
         model.tie_weights()
         worst = max(worst, (model(ids).logits[0] - logits).abs().max().item())
     for p, old in zip(model.parameters(), kept):
         p.data = old
-    return worst / PERTURBATION
+    return worst / perturbation
 
 
 def old_config(folder):
@@ -122,19 +153,53 @@ def stack_experts(folder, model):
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors")
 
 
-def make(name, out, seed):
+def write_checkpoint(folder, name, seed):
     kind, config, options = CASES[name]
     cls = getattr(transformers, kind)
     torch.manual_seed(seed)
     model = cls(cls.config_class(**{**SMALL, **config}, attn_implementation="eager")).eval()
     randomize(model, seed)
-    folder = out / name
+    dtype = getattr(torch, options.get("dtype", "float32"))
+    if options.get("float_gate"):
+        crowd_gates(model, seed)
+        cast(model, dtype)
+    else:
+        model.to(dtype)
     shutil.rmtree(folder, ignore_errors=True)
-    model.to(getattr(torch, options.get("dtype", "float32"))).save_pretrained(
+    model.save_pretrained(
         folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
     if options.get("stacked_experts"):
         stack_experts(folder, model)
-    model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def load(folder, name):
+    cls = getattr(transformers, CASES[name][0])
+    return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def write_expected(folder, model, prompt, logits, greedy_ids, spread):
+    save_file({"prompt": prompt[0].int(), "logits": logits.contiguous(),
+               "greedy": greedy_ids.int().contiguous(), "sensitivity": torch.tensor([spread]),
+               "bf16_rows": bf16_rows(model, prompt, logits, DRAWS)}, folder / "expected.st")
+
+
+def renew_expected(name, out):
+    """expected.st of a checkpoint that stays as it is."""
+    folder = out / name
+    old = load_file(folder / "expected.st")
+    model = load(folder, name)
+    write_expected(folder, model, old["prompt"][None].long(), old["logits"], old["greedy"],
+                   old["sensitivity"].item())
+    print(f"{name}: bf16 rows {load_file(folder / 'expected.st')['bf16_rows'].median():.3f} "
+          f"of {old['logits'].std():.2f}")
+    return True
+
+
+def make(name, out, seed):
+    options = CASES[name][2]
+    folder = out / name
+    write_checkpoint(folder, name, seed)
+    model = load(folder, name)
     generator = torch.Generator().manual_seed(seed + 1000)
     prompt = torch.randint(3, SMALL["vocab_size"], (1, PROMPT), generator=generator)
     ids, margin = greedy(model, prompt)
@@ -143,10 +208,9 @@ def make(name, out, seed):
         return False
     with torch.no_grad():
         logits = model(prompt).logits[0].float()
-    spread = sensitivity(model, prompt, logits)
-    save_file({"prompt": prompt[0].int(), "logits": logits.contiguous(),
-               "greedy": ids[0, PROMPT:].int().contiguous(),
-               "sensitivity": torch.tensor([spread])}, folder / "expected.st")
+    spread = sensitivity(model, prompt, logits,
+                         CROWDED_PERTURBATION if options.get("float_gate") else PERTURBATION)
+    write_expected(folder, model, prompt, logits, ids[0, PROMPT:], spread)
     if options.get("old_config"):
         old_config(folder)
     if options.get("paddle"):
@@ -160,12 +224,17 @@ def make(name, out, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only")
+    parser.add_argument("--expected", action="store_true")
     parser.add_argument("--out", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for name in CASES:
-        if args.only in (None, name) and not any(make(name, args.out, seed) for seed in range(1, 60)):
+        if args.only not in (None, name):
+            continue
+        if args.expected:
+            renew_expected(name, args.out)
+        elif not any(make(name, args.out, seed) for seed in range(1, 60)):
             raise SystemExit(f"{name}: no seed has clear margins")
 
 

@@ -1,6 +1,7 @@
 #include "ops/cuda/linear/dense.h"
 
 #include "ops/cuda/linear/add_bias.h"
+#include "ops/cuda/linear/float_weights.h"
 #include "ops/cuda/linear/small.h"
 #include "ops/cuda/linear/tiled.h"
 
@@ -56,6 +57,8 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
   if (small_product_takes(x, w.weight)) return small_product(out, x, w.weight, w.bias, stream);
+  if (float_weights_take(out, x, w.weight))
+    return float_weights_product(out, x, w.weight, w.bias, stream);
   if (streams(x, w, false)) return streamed_.product(out, x, w.weight, w.bias, stream);
   if (CublasLt::takes(out, x, w.weight)) {
     const Tensor sums = before_bias(out, w);

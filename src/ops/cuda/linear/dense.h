@@ -6,10 +6,10 @@
 
 namespace skiff::cuda {
 
-// out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, w plain
-// and contiguous; out f32 or the dtype of x. Rows of x and out may be strided. Allocates nothing
-// and waits for nothing outside tune() and settle(), so steps can be captured. Driven by one
-// thread.
+// out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
+// and w f32 (a router's); w plain and contiguous; out f32 or the dtype of x. Rows of x and out may
+// be strided. Allocates nothing and waits for nothing outside tune() and settle(), so steps can be
+// captured. Driven by one thread.
 class DenseProducts {
  public:
   // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight

@@ -12,7 +12,8 @@ constexpr int kMostHeld = kSmallIn / (kThreads * kWide);
 
 struct Small {
   void* out;
-  const __nv_bfloat16 *x, *w;
+  const __nv_bfloat16* x;
+  const void* w;
   const float* bias;
   int64_t out_stride, x_stride;
   int rows, in;
@@ -22,12 +23,12 @@ __device__ void put(float* p, float v) { *p = v; }
 __device__ void put(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
 
 // A block holds the weights of one output, kHeld pieces a thread, and meets the rows one by one.
-template <int kHeld, class Out>
+template <int kHeld, class W, class Out>
 __global__ void __launch_bounds__(kThreads) small_kernel(Small s) {
   let_next_start();
   __shared__ float part[kSmallRows][kWarps];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const __nv_bfloat16* row = s.w + int64_t{blockIdx.x} * s.in;
+  const W* row = static_cast<const W*>(s.w) + int64_t{blockIdx.x} * s.in;
   float w[kHeld][kWide] = {};
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
@@ -59,12 +60,20 @@ __global__ void __launch_bounds__(kThreads) small_kernel(Small s) {
   put(static_cast<Out*>(s.out) + r * s.out_stride + blockIdx.x, sum);
 }
 
-template <class Out>
+template <class W, class Out>
 void start(const Small& s, const Launch& how) {
   if (s.in <= 4 * kThreads * kWide)
-    launch(small_kernel<4, Out>, how, s);
+    launch(small_kernel<4, W, Out>, how, s);
   else
-    launch(small_kernel<kMostHeld, Out>, how, s);
+    launch(small_kernel<kMostHeld, W, Out>, how, s);
+}
+
+template <class W>
+void start(const Small& s, DType out, const Launch& how) {
+  if (out == DType::kF32)
+    start<W, float>(s, how);
+  else
+    start<W, __nv_bfloat16>(s, how);
 }
 
 bool on_16_bytes(const Tensor& t) {
@@ -74,9 +83,9 @@ bool on_16_bytes(const Tensor& t) {
 }  // namespace
 
 bool small_product_takes(const Tensor& x, const Tensor& w) {
-  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && x.rows() <= kSmallRows &&
-         x.cols() % kWide == 0 && x.cols() <= kSmallIn && w.contiguous() &&
-         w.elements() * 2 <= kSmallWeightBytes && on_16_bytes(x) && on_16_bytes(w);
+  return x.dtype == DType::kBF16 && (w.dtype == DType::kBF16 || w.dtype == DType::kF32) &&
+         x.rows() <= kSmallRows && x.cols() % kWide == 0 && x.cols() <= kSmallIn &&
+         w.contiguous() && w.elements() <= kSmallWeights && on_16_bytes(x) && on_16_bytes(w);
 }
 
 void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
@@ -85,17 +94,17 @@ void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t str
               w.rows());
   const Small s = {.out = out.data,
                    .x = static_cast<const __nv_bfloat16*>(x.data),
-                   .w = static_cast<const __nv_bfloat16*>(w.data),
+                   .w = w.data,
                    .bias = bias ? bias.as<float>() : nullptr,
                    .out_stride = out.row_stride,
                    .x_stride = x.row_stride,
                    .rows = static_cast<int>(out.rows()),
                    .in = static_cast<int>(x.cols())};
   const Launch how = {static_cast<unsigned>(out.cols()), kThreads, 0, stream};
-  if (out.dtype == DType::kF32)
-    start<float>(s, how);
+  if (w.dtype == DType::kF32)
+    start<float>(s, out.dtype, how);
   else
-    start<__nv_bfloat16>(s, how);
+    start<__nv_bfloat16>(s, out.dtype, how);
 }
 
 }  // namespace skiff::cuda

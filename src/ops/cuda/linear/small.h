@@ -7,9 +7,10 @@
 
 namespace skiff::cuda {
 
-// Up to kSmallRows rows of x, at most kSmallWeightBytes of weights, both bf16 and on 16 bytes.
+// Up to kSmallRows rows of x in bf16, at most kSmallWeights weights in bf16 or f32, both on 16
+// bytes.
 constexpr int kSmallRows = 16;
-constexpr int64_t kSmallWeightBytes = int64_t{1} << 20, kSmallIn = 8192;
+constexpr int64_t kSmallWeights = int64_t{1} << 19, kSmallIn = 8192;
 bool small_product_takes(const Tensor& x, const Tensor& w);
 
 // out[rows, out] = x[rows, in] * w[out, in]^T + bias (f32 [out] or empty); out bf16 or f32. Each

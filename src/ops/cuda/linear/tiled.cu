@@ -37,12 +37,12 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
 }
 
 // One block makes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, ....
-template <class T, class Out>
+template <class X, class W, class Out>
 __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   let_next_start();
   wait_for_previous();
   int first = blockIdx.y * kTile, rows = p.rows;
-  const T* w = static_cast<const T*>(p.w);
+  const W* w = static_cast<const W*>(p.w);
   if (p.jobs.jobs) {
     if (blockIdx.y >= *p.jobs.count) return;
     const Job job = p.jobs.jobs[blockIdx.y];
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   const int i = threadIdx.x / kSide, j = threadIdx.x % kSide;
   float sum[kPer][kPer] = {};
   for (int k = 0; k < p.in; k += kDepth) {
-    fetch(xs, static_cast<const T*>(p.x), p.x_stride, rows, first, p.in, k);
+    fetch(xs, static_cast<const X*>(p.x), p.x_stride, rows, first, p.in, k);
     fetch(ws, w, p.in, p.out_features, out0, p.in, k);
     __syncthreads();
 #pragma unroll
@@ -86,22 +86,30 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   }
 }
 
-void start(const Product& p, DType x, DType out, int row_tiles, cudaStream_t stream) {
+template <class W>
+void start_bf16(const Product& p, DType out, const Launch& how) {
+  if (out == DType::kF32)
+    launch(tiled_kernel<__nv_bfloat16, W, float>, how, p);
+  else
+    launch(tiled_kernel<__nv_bfloat16, W, __nv_bfloat16>, how, p);
+}
+
+void start(const Product& p, DType x, DType w, DType out, int row_tiles, cudaStream_t stream) {
   const unsigned columns = static_cast<unsigned>((p.out_features + kTile - 1) / kTile);
   const Launch how = {{columns, static_cast<unsigned>(row_tiles)}, kSide * kSide, 0, stream};
-  const bool f32_out = out == DType::kF32;
   if (x == DType::kF32) {
-    SKIFF_CHECK(f32_out, "f32 times f32 gives f32, not {}", name(out));
-    launch(tiled_kernel<float, float>, how, p);
-  } else if (f32_out) {
-    launch(tiled_kernel<__nv_bfloat16, float>, how, p);
+    SKIFF_CHECK(out == DType::kF32, "f32 times f32 gives f32, not {}", name(out));
+    launch(tiled_kernel<float, float, float>, how, p);
+  } else if (w == DType::kF32) {
+    start_bf16<float>(p, out, how);
   } else {
-    launch(tiled_kernel<__nv_bfloat16, __nv_bfloat16>, how, p);
+    start_bf16<__nv_bfloat16>(p, out, how);
   }
 }
 
 Product describe(Tensor out, Tensor x, Tensor w) {
-  SKIFF_CHECK(x.dtype == w.dtype, "x is {}, w {}", name(x.dtype), name(w.dtype));
+  SKIFF_CHECK(x.dtype == w.dtype || (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
+              "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   return {.out = out.data,
@@ -120,14 +128,14 @@ void tiled_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t str
   if (out.rows() == 0) return;
   Product p = describe(out, x, w);
   p.bias = bias ? bias.as<float>() : nullptr;
-  start(p, x.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
+  start(p, x.dtype, w.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
 }
 
 void tiled_product(Tensor out, Tensor x, Tensor w, const JobList& jobs, cudaStream_t stream) {
   if (out.rows() == 0) return;
   Product p = describe(out, x, w);
   p.jobs = jobs;
-  start(p, x.dtype, out.dtype, jobs.capacity, stream);
+  start(p, x.dtype, w.dtype, out.dtype, jobs.capacity, stream);
 }
 
 }  // namespace skiff::cuda

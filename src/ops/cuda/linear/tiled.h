@@ -11,8 +11,8 @@
 
 namespace skiff::cuda {
 
-// out[rows, out] = x[rows, in] * w[out, in]^T + bias. x and w are both f32 or both bf16, out f32
-// or bf16, bias [out] f32 or empty. Rows of x and out may be strided.
+// out[rows, out] = x[rows, in] * w[out, in]^T + bias. x and w are both f32 or both bf16, or x
+// bf16 and w f32; out f32 or bf16, bias [out] f32 or empty. Rows of x and out may be strided.
 void tiled_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream);
 
 // Rows [job.first, job.first + job.rows) of out = the same rows of x times w[job.expert]^T, for
