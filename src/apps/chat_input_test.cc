@@ -92,11 +92,15 @@ TEST(ChatSettings, AFlagWinsOverTheModelsRecommendation) {
   GenerationDefaults model;
   model.temperature = 0.7f;
   model.top_k = 20;
+  model.min_p = 0.25f;
+  model.max_new_tokens = 33;
   const ChatSettings chat = settings({"--temperature", "0.2"}, model);
   Request request;
   chat.apply(request, 0);
   EXPECT_FLOAT_EQ(request.params.temperature, 0.2f);
   EXPECT_EQ(request.params.top_k, 20);
+  EXPECT_FLOAT_EQ(request.params.min_p, 0.25f);
+  EXPECT_EQ(request.stop.max_tokens, 33);
   EXPECT_FALSE(request.seed_given);
   model.do_sample = false;
   EXPECT_EQ(settings({}, model).temperature(), 0);

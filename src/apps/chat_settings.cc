@@ -37,6 +37,8 @@ std::string recommended_value(std::string_view name, const GenerationDefaults& g
   if (name == "temperature") return fmt::format("{}", g.do_sample ? g.temperature : 0);
   if (name == "top-p") return fmt::format("{}", g.top_p);
   if (name == "top-k") return fmt::format("{}", g.top_k);
+  if (name == "min-p") return fmt::format("{}", g.min_p);
+  if (name == "max-tokens") return fmt::format("{}", g.max_new_tokens);
   if (name == "repetition-penalty") return fmt::format("{}", g.repetition);
   return name == "seed" ? std::string(kRandom) : "";
 }

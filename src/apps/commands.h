@@ -41,7 +41,8 @@ Conversation read_conversation(const std::string& path);
 // `skiff tokenize --chat FILE`: prints the prompt and nothing else. Returns the exit code.
 int render_conversation(const Args& args, const std::string& folder);
 
-// EOS ids of generation_config.json; if that names none, what the tokenizer calls EOS.
+// What ends a reply: the EOS ids of generation_config.json and of config.json, and what the
+// tokenizer calls EOS. Ids that the vocabulary does not have are left out. `tokenizer` may be null.
 std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer);
 
 }  // namespace skiff

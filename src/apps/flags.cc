@@ -25,7 +25,7 @@ constexpr Flag kModel[] = {
     {"use-cudagraph", kSwitch, kSizes, "true", "Record decode steps as CUDA graphs and replay them."},
     {"graph-optimization-config", kText, kSizes, "", "The same as JSON: use_cudagraph, and cudagraph_capture_sizes, the batch sizes to record; graph_opt_level means nothing here."},
     {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: with one sequence running, fuse what lies between two attentions into one kernel. Its blocks wait for each other, so turn it off where other processes' kernels run beside it; under CUDA MPS it is off by itself. Models with experts never use it."},
-    {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core.", 0, 4096},
+    {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
     {"chat-template", kText, kTexts, "", "A template, or a file with one, in place of the model's own."},
     {"seed", kInt, kRuns, "0", "Seed of draws that name none (serve: 0 means a new one each start; chat: a new one each answer unless given) and of dummy weights.", 0, 9.2e18},
 };
@@ -100,7 +100,7 @@ constexpr Flag kGenerate[] = {
     {"system", kText, kChat, "", "The system message."},
     {"message", kText, kChat, "", "Answer this one message and leave."},
     {"history", kSwitch, kChat, "true", "Keep what is typed for later sessions; --no-history: keep nothing."},
-    {"max-tokens", kInt, kChat, "0", "Most tokens of an answer; 0: what the context leaves.", 0, kMaxCount, "", "max-length"},
+    {"max-tokens", kInt, kChat, "0", "Most tokens of an answer; 0: what the context leaves. Default: the model's recommendation, else 0.", 0, kMaxCount, "", "max-length"},
     {"temperature", kFloat, kChat, "", "0: the most likely token always. Default: the model's recommendation, else 1.", 0, 100},
     {"top-p", kFloat, kChat, "", "As for predict. Default: the model's recommendation, else 1.", 0, 1},
     {"top-k", kInt, kChat, "", "As for predict. Default: the model's recommendation, else all.", -1, kMaxCount},

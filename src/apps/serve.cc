@@ -35,7 +35,9 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
   return {.temperature = g.do_sample ? g.temperature : 0,
           .top_p = g.top_p,
           .repetition = g.repetition,
-          .top_k = g.top_k};
+          .min_p = g.min_p,
+          .top_k = g.top_k,
+          .max_tokens = g.max_new_tokens};
 }
 
 // The time in which all threads must have ended once the deadline has cut replies off.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -112,9 +113,11 @@ std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::str
 }
 
 std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer) {
-  if (!model.generation.eos.empty() || !tokenizer) return model.generation.eos;
-  if (const auto id = tokenizer->find(tokenizer->eos())) return {*id};
-  return {};
+  std::vector<Token> eos = model.generation.eos;
+  if (const auto id = tokenizer ? tokenizer->find(tokenizer->eos()) : std::nullopt)
+    if (std::ranges::find(eos, *id) == eos.end()) eos.push_back(*id);
+  std::erase_if(eos, [&](Token id) { return id >= model.spec.vocab; });
+  return eos;
 }
 
 }  // namespace skiff

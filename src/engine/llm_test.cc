@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <condition_variable>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "base/load_error.h"
+#include "base/processors.h"
 #include "engine/random_case.h"
 #include "engine/resolve.h"
 #include "engine/test_model.h"
@@ -270,6 +272,19 @@ TEST_F(LlmTest, EvictedBlocksComeBackFromHostMemory) {
   EXPECT_EQ(ear_.of(4).tokens, ear_.of(1).tokens);
   EXPECT_EQ(llm->stats().tiers.host_tokens, 192u);
   EXPECT_GT(llm->memory().host(), 0u);
+}
+
+TEST(Resolve, ThreadsFollowTheAffinityMask) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  ModelSpec spec;
+  spec.max_context = 1024;
+  EXPECT_EQ(resolved({}, spec).threads, 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(Resolve, ZerosBecomeNumbers) {

@@ -176,8 +176,12 @@ TEST(OpenAiCompletions, ParametersReachTheEngine) {
 
 TEST(OpenAiCompletions, DefaultsFillInAndMaxTokensIsClipped) {
   ServerConfig config = local_config();
-  config.defaults = {
-      .temperature = 0.25f, .top_p = 0.5f, .repetition = 1.5f, .min_p = 0.f, .top_k = 9};
+  config.defaults = {.temperature = 0.25f,
+                     .top_p = 0.5f,
+                     .repetition = 1.5f,
+                     .min_p = 0.125f,
+                     .top_k = 9,
+                     .max_tokens = 20};
   TestServer server(config);
   ASSERT_EQ(server.complete({{"prompt", "ab"}}).status, 200);
   ASSERT_EQ(server.complete({{"prompt", "ab"}, {"max_tokens", 100000}, {"temperature", 1}}).status,
@@ -187,7 +191,8 @@ TEST(OpenAiCompletions, DefaultsFillInAndMaxTokensIsClipped) {
   EXPECT_FLOAT_EQ(seen[0].params.top_p, 0.5f);
   EXPECT_FLOAT_EQ(seen[0].params.repetition, 1.5f);
   EXPECT_EQ(seen[0].params.top_k, 9);
-  EXPECT_EQ(seen[0].stop.max_tokens, 512 - 3);
+  EXPECT_FLOAT_EQ(seen[0].params.min_p, 0.125f);
+  EXPECT_EQ(seen[0].stop.max_tokens, 20);
   EXPECT_FLOAT_EQ(seen[1].params.temperature, 1.f);
   EXPECT_EQ(seen[1].stop.max_tokens, 512 - 3);
 }

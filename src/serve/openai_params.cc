@@ -69,12 +69,14 @@ std::optional<Error> check_combinations(OpenAiCall& call, Endpoint endpoint) {
   return check_logprobs(call, endpoint);
 }
 
-void set_defaults(SamplingParams& params, const SamplingDefaults& defaults) {
+void set_defaults(Request& request, const SamplingDefaults& defaults) {
+  SamplingParams& params = request.params;
   params.temperature = defaults.temperature;
   params.top_p = defaults.top_p;
   params.top_k = defaults.top_k;
   params.min_p = defaults.min_p;
   params.repetition = defaults.repetition;
+  request.stop.max_tokens = defaults.max_tokens;
 }
 
 }  // namespace
@@ -91,7 +93,7 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
                                      const SamplingDefaults& defaults) {
   if (!body.is_object()) return invalid("", "the body must be a JSON object, but is " + told(body));
   OpenAiCall call;
-  set_defaults(call.request.params, defaults);
+  set_defaults(call.request, defaults);
   for (const auto& [name, value] : body.items()) {
     const Field* field = find_field(endpoint, name);
     if (!field && !is_input(endpoint, name)) note_unknown(call, name);

@@ -23,7 +23,9 @@ int vocab_of(const PrepareContext& context) {
 }
 
 std::optional<Error> check_range(const char* field, double value, double low, double high) {
-  if (value >= low && value <= high) return std::nullopt;  // false for NaN
+  // The numbers of a request are floats by now, and so are the bounds: 1e-6 is not below 1e-6.
+  const auto number = static_cast<float>(value);
+  if (number >= static_cast<float>(low) && number <= static_cast<float>(high)) return std::nullopt;
   return invalid(field, fmt::format("{} must be in [{}, {}], but is {}", field, low, high, value));
 }
 

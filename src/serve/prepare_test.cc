@@ -110,6 +110,19 @@ TEST_F(Prepare, DisabledLogprobsSaySo) {
   EXPECT_TRUE(prepare(request));
 }
 
+TEST_F(Prepare, TheBoundsOfNumbersAreAllowed) {
+  for (const float repetition : {1e-6f, 1e6f}) {
+    Request request = of("ab");
+    request.params.repetition = repetition;
+    EXPECT_TRUE(prepare(request)) << repetition;
+  }
+  for (const float repetition : {0.9e-6f, 1.1e6f, NAN}) {
+    Request request = of("ab");
+    request.params.repetition = repetition;
+    EXPECT_EQ(prompt_of(request), "repetition_penalty") << repetition;
+  }
+}
+
 TEST_F(Prepare, NearlyGreedyIsGreedyAndTopKIsAVocabulary) {
   Request request = of("ab");
   request.params.temperature = 1e-7f;

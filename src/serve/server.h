@@ -19,6 +19,7 @@ namespace skiff {
 struct SamplingDefaults {
   float temperature = 1, top_p = 1, repetition = 1, min_p = 0;
   int top_k = 0;
+  int max_tokens = 0;  // 0: what the context leaves
 };
 
 struct ServerConfig {
