@@ -21,6 +21,18 @@ void HostOps::copy(Tensor out, Tensor x) {
     std::memcpy(row_data(out, r), row_data(x, r), static_cast<size_t>(x.cols()) * bytes(x.dtype));
 }
 
+uint64_t HostOps::stamp() {
+  stamps_[++num_stamps_ % stamps_.size()] = Clock::now();
+  return num_stamps_;
+}
+
+double HostOps::seconds_between(uint64_t from, uint64_t to) {
+  SKIFF_CHECK(from <= to && to <= num_stamps_ && num_stamps_ - from < stamps_.size(),
+              "stamps {} and {} of {}", from, to, num_stamps_);
+  const auto at = [&](uint64_t stamp) { return stamps_[stamp % stamps_.size()]; };
+  return std::chrono::duration<double>(at(to) - at(from)).count();
+}
+
 void HostOps::begin_step(const RaggedBatch&, std::span<const Arrival> arrivals) {
   for (const Arrival& arrival : arrivals)
     if (arrival.to) copy(arrival.to, arrival.from);

@@ -1,6 +1,9 @@
 // ops/host_ops.h -- what every backend in host memory does alike: whatever it is asked for is done
 // when the call returns.
 #pragma once
+#include <array>
+#include <chrono>
+
 #include "ops/ops.h"
 
 namespace skiff {
@@ -9,10 +12,13 @@ class HostOps : public Ops {
  public:
   Device device() const final { return {}; }
   bool batch_invariant() const final { return true; }
-  int64_t expert_rows() const final { return 1024; }
+  int64_t expert_rows() const final { return 0; }
+  void bind_thread() override {}
   void copy(Tensor out, Tensor x) final;
   uint64_t mark() final { return 0; }
   void wait(uint64_t) final {}
+  uint64_t stamp() override;
+  double seconds_between(uint64_t from, uint64_t to) override;
   void replay(uint64_t, const std::function<void()>& work) final { work(); }
   void rehearse(const std::function<void()>& work) final { work(); }
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
@@ -22,6 +28,11 @@ class HostOps : public Ops {
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
                    const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) final;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) final;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::array<Clock::time_point, 16> stamps_;
+  uint64_t num_stamps_ = 0;
 };
 
 }  // namespace skiff

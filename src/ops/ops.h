@@ -15,11 +15,13 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "arch/spec.h"
 #include "ops/batch.h"
+#include "ops/step_bounds.h"
 #include "tensor/memory.h"
 #include "weights/linear.h"
 
@@ -40,8 +42,22 @@ class Ops {
   virtual std::string_view name() const = 0;
   virtual Device device() const = 0;
   virtual bool batch_invariant() const = 0;
-  // Tokens that experts() takes at a time: its scratch is one gathered input, gate_up, middle and
-  // f32 output row for each copy of so many, and a few numbers.
+  // Names all of this backend and its machine that the bits of a result depend on: the instruction
+  // set, or the device's type, compute capability and libraries. What was computed under another
+  // name must not be taken for a result of this one.
+  virtual std::string arithmetic() const = 0;
+  // The calling thread drives this Ops from now on, as at its start and whenever the driving thread
+  // changes. Thread-bound state of the driver, such as CUDA's current device, is set here.
+  virtual void bind_thread() = 0;
+
+  // Host memory that the backend itself needs for steps within `bounds`, in bytes. It is part of
+  // the memory plan; reserve() allocates it, and such steps allocate no more of it. Throws
+  // LoadError where memory cannot be had.
+  virtual size_t scratch_bytes(const StepBounds& bounds) const = 0;
+  virtual void reserve(const StepBounds& bounds) = 0;
+
+  // Tokens for which experts() takes scratch from the arena at a time: one gathered input, gate_up,
+  // middle and f32 output row for each of their copies, and a few numbers. 0: none.
   static constexpr int64_t kAllRows = int64_t{1} << 40;
   virtual int64_t expert_rows() const = 0;
 
@@ -53,7 +69,12 @@ class Ops {
   // waited for in any order, more than once.
   virtual uint64_t mark() = 0;
   virtual void wait(uint64_t mark) = 0;
-  // Does work(), which only calls this Ops. Where starting operations is dear, the backend may
+  // A stamp notes the time at which all that was asked for so far is done; seconds_between() two of
+  // them may be asked for once wait() has returned for a mark made after both. The last 16 are
+  // kept.
+  virtual uint64_t stamp() = 0;
+  virtual double seconds_between(uint64_t from, uint64_t to) = 0;
+  // Does work(), which only calls this Ops. Where starting operations is expensive, the backend may
   // record what work() starts and start the same again at the next call with that key, work()
   // unasked: it must then differ in nothing that the host knows. Key 0: never recorded.
   virtual void replay(uint64_t key, const std::function<void()>& work) = 0;

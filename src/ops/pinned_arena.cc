@@ -6,6 +6,7 @@ namespace skiff {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
+constexpr int kRounds = 64;
 
 size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
 
@@ -24,6 +25,21 @@ Tensor PinnedArena::take(DType dtype, std::initializer_list<int64_t> shape) {
   return out;
 }
 
-void PinnedArena::reset() { piece_ = used_ = 0; }
+void PinnedArena::reset() {
+  reached_ = std::max(reached_, piece_ + (used_ > 0));
+  if (++rounds_ >= kRounds) {
+    if (reached_ < pieces_.size())
+      pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(reached_), pieces_.end());
+    rounds_ = 0;
+    reached_ = 0;
+  }
+  piece_ = used_ = 0;
+}
+
+size_t PinnedArena::held() const {
+  size_t sum = 0;
+  for (const Buffer& piece : pieces_) sum += piece.size();
+  return sum;
+}
 
 }  // namespace skiff

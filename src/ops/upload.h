@@ -21,7 +21,7 @@ class Upload {
   // Where an array of this round is for Ops, once sent.
   Tensor there(Tensor taken) const;
   void send();
-  Arrival arrival() const;  // of what was taken so far; of nothing where the host computes
+  Arrival arrival() const;  // of what was taken so far; empty on host backends
   // All that reads the round's arrays is done once `mark` is.
   void done_with(uint64_t mark);
 

@@ -4,11 +4,14 @@
 // alone. Pieces are what several threads can share when one sequence is long (Dao et al. 2023,
 // "Flash-Decoding for long-context inference").
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "ops/cpu/attend.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rows.h"
@@ -91,19 +94,24 @@ struct Workspace {
   float *kt, *v, *scores, *q, *running, *piece;
   int32_t *begin, *end;
 
-  static Workspace take(Scratch& scratch, int64_t dim, int64_t o_stride, int queries) {
+  static std::array<int64_t, 7> sizes_of(int64_t dim, int64_t o_stride, int queries) {
     const int64_t state = State::floats(queries, o_stride);
-    const int64_t sizes[] = {round_up(dim, 16) * kKvBlock,
-                             o_stride * kKvBlock,
-                             queries * kKvBlock,
-                             round_up(queries * dim, 16),
-                             state,
-                             state,
-                             2 * round_up(queries, 16)};
-    int64_t total = 0;
-    for (int64_t n : sizes) total += n;
-    float* at = scratch.take<float>(total);
-    auto next = [&, i = 0]() mutable { return std::exchange(at, at + sizes[i++]); };
+    return {round_up(dim, 16) * kKvBlock,
+            o_stride * kKvBlock,
+            queries * kKvBlock,
+            round_up(queries * dim, 16),
+            state,
+            state,
+            2 * round_up(queries, 16)};
+  }
+  static int64_t floats(int64_t dim, int64_t o_stride, int queries) {
+    const auto sizes = sizes_of(dim, o_stride, queries);
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  }
+  static Workspace take(Scratch& scratch, int64_t dim, int64_t o_stride, int queries) {
+    const auto sizes = sizes_of(dim, o_stride, queries);
+    float* at = scratch.take<float>(floats(dim, o_stride, queries));
+    auto next = [&, i = size_t{0}]() mutable { return std::exchange(at, at + sizes[i++]); };
     Workspace w{};
     w.kt = next(), w.v = next(), w.scores = next(), w.q = next();
     w.running = next(), w.piece = next();
@@ -258,27 +266,37 @@ std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, boo
   return parts;
 }
 
+int64_t o_stride_of(const Gqa& spec) { return round_up(spec.head_dim, 2 * kPanel); }
+// Query vectors of one part at most.
+int most_queries(const Gqa& spec) { return std::max(kQueries, spec.heads / spec.kv_heads); }
+// Parts that keep all threads busy, and parts whose states are in memory at once: so many, or the
+// pieces of one row block where those are more.
+int64_t enough_parts(int threads) { return kTasksPerThread * threads; }
+int64_t parts_in_memory(int threads) { return 4 * enough_parts(threads); }
+
 }  // namespace
+
+AttendScratch attend_scratch(const Gqa& spec, int threads, int max_context) {
+  const int64_t o_stride = o_stride_of(spec);
+  const int64_t pieces = (std::max(1, max_context) - 1) / kPiece + 1;
+  return {
+      .workspace = Workspace::floats(spec.head_dim, o_stride, most_queries(spec)),
+      .states = (parts_in_memory(threads) + pieces) * State::floats(most_queries(spec), o_stride)};
+}
 
 void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                         const KvLayer& kv) {
-  const Context c = {kernels_,
-                     spec,
-                     batch,
-                     kv,
-                     q,
-                     spec.heads / spec.kv_heads,
-                     round_up(spec.head_dim, 2 * kPanel)};
+  const Context c = {kernels_, spec, batch, kv, q, spec.heads / spec.kv_heads, o_stride_of(spec)};
   SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
   SKIFF_CHECK_EQ(out.cols(), q.cols());
   SKIFF_CHECK(kv.k.dtype == kv.v.dtype);
   const std::vector<RowBlock> blocks = row_blocks(c);
-  const int most = std::max(kQueries, c.group);
+  const int most = most_queries(spec);
   const auto workspace = [&](int thread) {
     return Workspace::take(thread_scratch_[static_cast<size_t>(thread)], spec.head_dim, c.o_stride,
                            most);
   };
-  const auto enough = static_cast<size_t>(kTasksPerThread * pool_.threads());
+  const auto enough = static_cast<size_t>(enough_parts(pool_.threads()));
 
   std::vector<Part> parts = cut(c, blocks, false, spec.kv_heads);
   if (parts.size() >= enough) {
@@ -300,30 +318,38 @@ void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
     return;
   }
 
-  // Too few of those to go round: every piece is a task of its own, if need be of fewer heads.
+  // Too few of those to go round: every piece is a task of its own, if need be of fewer heads. They
+  // are computed in waves, so that the states of pieces need little memory; a row block's pieces
+  // stay together.
   int most_heads = spec.kv_heads;
   while (parts = cut(c, blocks, true, most_heads), parts.size() < enough && most_heads > 1)
     most_heads = (most_heads + 1) / 2;
+  const auto wave = static_cast<size_t>(parts_in_memory(pool_.threads()));
   const int64_t size = State::floats(most, c.o_stride);
-  float* memory = states_.take<float>(static_cast<int64_t>(parts.size() + 1) * size);
-  const auto state = [&](size_t i, int n) {
-    return State::in(memory + static_cast<int64_t>(i) * size, n, c.o_stride);
-  };
-  pool_.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task, int thread) {
-    const Part& part = parts[static_cast<size_t>(task)];
-    const Workspace w = workspace(thread);
-    load_queries(c, *part.rows, part.heads, w.q);
-    attend_piece(c, *part.rows, part.heads, part.rows->first_piece + part.piece, w,
-                 state(static_cast<size_t>(task), part.queries(c)));
-  });
-  for (size_t i = 0; i < parts.size();) {
-    const Part& part = parts[i];
-    const int n = part.queries(c);
-    const State running = state(parts.size(), n);
-    running.reset(n, c.o_stride);
-    for (const size_t end = i + static_cast<size_t>(part.rows->pieces); i < end; ++i)
-      merge(running, state(i, n), n, c.o_stride);
-    write(c, *part.rows, part.heads, running, out);
+  for (size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
+    while (end < parts.size() && end - begin < wave)
+      end += static_cast<size_t>(parts[end].rows->pieces);
+    float* memory = states_.take<float>(static_cast<int64_t>(end - begin + 1) * size);
+    const auto state = [&](size_t i, int n) {
+      return State::in(memory + static_cast<int64_t>(i - begin) * size, n, c.o_stride);
+    };
+    pool_.parallel_for(static_cast<int64_t>(end - begin), [&](int64_t task, int thread) {
+      const size_t i = begin + static_cast<size_t>(task);
+      const Part& part = parts[i];
+      const Workspace w = workspace(thread);
+      load_queries(c, *part.rows, part.heads, w.q);
+      attend_piece(c, *part.rows, part.heads, part.rows->first_piece + part.piece, w,
+                   state(i, part.queries(c)));
+    });
+    for (size_t i = begin; i < end;) {
+      const Part& part = parts[i];
+      const int n = part.queries(c);
+      const State running = state(end, n);
+      running.reset(n, c.o_stride);
+      for (const size_t last = i + static_cast<size_t>(part.rows->pieces); i < last; ++i)
+        merge(running, state(i, n), n, c.o_stride);
+      write(c, *part.rows, part.heads, running, out);
+    }
   }
 }
 

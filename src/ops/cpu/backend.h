@@ -29,9 +29,16 @@ struct Group {
 
 class CpuOps final : public HostOps {
  public:
+  // Tokens whose inner activations experts() holds at once.
+  static constexpr int64_t kExpertTokens = 1024;
+
   explicit CpuOps(const CpuOptions& options);
 
   std::string_view name() const override { return "cpu"; }
+  std::string arithmetic() const override;
+  size_t scratch_bytes(const StepBounds& bounds) const override;
+  void reserve(const StepBounds& bounds) override;
+  size_t scratch_held() const;  // what was allocated of it so far
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
@@ -66,6 +73,11 @@ class CpuOps final : public HostOps {
     });
   }
 
+  static constexpr int64_t kRowBlock = 128;  // rows of a product's task: they and a block of panels
+                                             // share a cache
+  static constexpr int kWidestTask = 8;      // panels
+  static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
+
   // `rows` rows of a product's left side in the form that its kernel reads: row r of `x`, or row
   // (*pick)(r) of it. Few rows that have that form already stay where they lie.
   Operand operand(const Tensor& x, int64_t rows, const PanelShape& shape,
@@ -82,8 +94,9 @@ class CpuOps final : public HostOps {
   struct ExpertCall;
   void expert_chunk(const ExpertCall& call, int64_t begin, int64_t end);
 
-  // cos, then sin, of each of this step's tokens: [tokens][dim].
-  const float* rope_table(const Rope& rope, const RaggedBatch& batch);
+  // Bytes of each Scratch below for the largest step.
+  struct ScratchSizes;
+  ScratchSizes scratch_sizes(const StepBounds& bounds) const;
 
   Kernels kernels_;
   ThreadPool pool_;
@@ -96,6 +109,9 @@ class CpuOps final : public HostOps {
     bool valid = false;  // for the step begun last
   };
   std::vector<RopeTable> rope_tables_;
+  RopeTable& rope_table(const Rope& rope);
+  // cos, then sin, of each of this step's tokens: [tokens][dim].
+  const float* rope_values(const Rope& rope, const RaggedBatch& batch);
 };
 
 }  // namespace skiff::cpu

@@ -34,6 +34,8 @@ CpuOps::CpuOps(const CpuOptions& options)
       pool_(options.threads > 0 ? options.threads : usable_processors()),
       thread_scratch_(static_cast<size_t>(pool_.threads())) {}
 
+std::string CpuOps::arithmetic() const { return fmt::format("cpu {}", kernels_.name); }
+
 void CpuOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
   HostOps::begin_step(batch, arrivals);
   for (RopeTable& table : rope_tables_) table.valid = false;

@@ -8,8 +8,6 @@
 namespace skiff::cpu {
 namespace {
 
-constexpr int64_t kRowBlock = 128;  // rows of one task: they and a block of panels share a cache
-constexpr int kWidestTask = 8;      // panels
 constexpr int64_t kTasksPerThread = 8;
 constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied apart, see operand_stride
 
@@ -23,12 +21,12 @@ struct Task {
 };
 
 // Row blocks that meet the same panels follow each other.
-std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width) {
+std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width, int64_t row_block) {
   std::vector<Task> tasks;
   for (const Group& group : groups)
     for (int64_t p = 0; p < panels; p += width)
-      for (int64_t r = 0; r < group.rows; r += kRowBlock)
-        tasks.push_back({&group, group.row + r, std::min(kRowBlock, group.rows - r), p,
+      for (int64_t r = 0; r < group.rows; r += row_block)
+        tasks.push_back({&group, group.row + r, std::min(row_block, group.rows - r), p,
                          static_cast<int>(std::min<int64_t>(width, panels - p))});
   return tasks;
 }
@@ -102,11 +100,11 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
   int task_panels = kWidestTask;
-  std::vector<Task> tasks = cut(groups, shape.panels(), task_panels);
+  std::vector<Task> tasks = cut(groups, shape.panels(), task_panels, kRowBlock);
   while (task_panels > 2 &&
          static_cast<int64_t>(tasks.size()) < kTasksPerThread * pool_.threads()) {
     task_panels /= 2;
-    tasks = cut(groups, shape.panels(), task_panels);
+    tasks = cut(groups, shape.panels(), task_panels, kRowBlock);
   }
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];

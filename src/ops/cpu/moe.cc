@@ -8,9 +8,6 @@
 namespace skiff::cpu {
 namespace {
 
-// Tokens whose inner activations are held at once.
-constexpr int64_t kTokens = 1024;
-
 void softmax(const float* x, std::vector<float>& p) {
   const float best = *std::max_element(x, x + p.size());
   double total = 0;
@@ -152,8 +149,8 @@ void CpuOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear&
   SKIFF_CHECK(gate_up.scheme == Scheme::kPanels && down.scheme == Scheme::kPanels);
   SKIFF_CHECK_EQ(gate_up.weight.dim[1], 2 * down.weight.dim[2]);
   const ExpertCall call = {out, x, routing, gate_up, down, act};
-  for (int64_t t = 0; t < out.rows(); t += kTokens)
-    expert_chunk(call, t, std::min(out.rows(), t + kTokens));
+  for (int64_t t = 0; t < out.rows(); t += kExpertTokens)
+    expert_chunk(call, t, std::min(out.rows(), t + kExpertTokens));
 }
 
 }  // namespace skiff::cpu

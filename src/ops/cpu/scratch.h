@@ -4,7 +4,7 @@
 
 namespace skiff::cpu {
 
-// What take() gave is lost at the next take(). Not thread-safe.
+// What take() gave or reserve() replaced is lost at the next take(). Not thread-safe.
 class Scratch {
  public:
   template <class T>
@@ -13,6 +13,11 @@ class Scratch {
     if (size > buffer_.size()) buffer_ = Buffer({}, size + size / 4);
     return reinterpret_cast<T*>(buffer_.data());
   }
+  // Nothing grows up to this size from now on.
+  void reserve(size_t size) {
+    if (size > buffer_.size()) buffer_ = Buffer({}, size);
+  }
+  size_t held() const { return buffer_.size(); }
 
  private:
   Buffer buffer_;

@@ -22,14 +22,17 @@ void rotate(float* x, const float* cos, const float* sin, const Rope& rope) {
 
 }  // namespace
 
-const float* CpuOps::rope_table(const Rope& rope, const RaggedBatch& batch) {
-  auto table = std::find_if(rope_tables_.begin(), rope_tables_.end(),
-                            [&](const RopeTable& t) { return t.rope == rope; });
-  if (table == rope_tables_.end())
-    table = rope_tables_.insert(table, RopeTable{.rope = rope, .values = {}});
-  float* values = table->values.take<float>(static_cast<int64_t>(batch.num_tokens) * rope.dim);
-  if (table->valid) return values;
-  table->valid = true;
+CpuOps::RopeTable& CpuOps::rope_table(const Rope& rope) {
+  const auto found = std::ranges::find(rope_tables_, rope, &RopeTable::rope);
+  if (found != rope_tables_.end()) return *found;
+  return rope_tables_.emplace_back(RopeTable{.rope = rope, .values = {}});
+}
+
+const float* CpuOps::rope_values(const Rope& rope, const RaggedBatch& batch) {
+  RopeTable& table = rope_table(rope);
+  float* values = table.values.take<float>(static_cast<int64_t>(batch.num_tokens) * rope.dim);
+  if (table.valid) return values;
+  table.valid = true;
   const std::vector<float> speeds = rope_frequencies(rope);
   const auto half = static_cast<int64_t>(speeds.size());
   const int32_t* positions = batch.positions.as<int32_t>();
@@ -48,7 +51,7 @@ void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec
                        const RaggedBatch& batch, const KvLayer& kv) {
   const int64_t dim = spec.head_dim, q_cols = spec.heads * dim, kv_cols = spec.kv_heads * dim;
   SKIFF_CHECK_EQ(qkv.cols(), q_cols + 2 * kv_cols);
-  const float* turns = rope_table(spec.rope, batch);
+  const float* turns = rope_values(spec.rope, batch);
   const std::vector<int32_t> sequences = sequence_of_rows(batch);
 
   parallel_rows(std::ssize(sequences), qkv.cols(), [&](int64_t begin, int64_t end, int thread) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 
@@ -38,10 +39,17 @@ bool spin_until(F ready) {
 
 ThreadPool::ThreadPool(int threads) {
   SKIFF_CHECK(threads >= 1, "{} threads", threads);
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    stop();  // those that are there, or they would be joined for ever
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_ = true;
   ++wake_;
   wake_.notify_all();
@@ -59,9 +67,14 @@ int64_t ThreadPool::claim_and_run(int thread) {
     const uint64_t next = s & kTaskMask;
     if (next >= (s >> kTaskBits & kTaskMask)) return ran;
     if (!state_.compare_exchange_weak(s, s + 1)) continue;
-    call_.load(std::memory_order_relaxed)(
-        context_.load(std::memory_order_relaxed),
-        first_.load(std::memory_order_relaxed) + static_cast<int64_t>(next), thread);
+    try {
+      call_.load(std::memory_order_relaxed)(
+          context_.load(std::memory_order_relaxed),
+          first_.load(std::memory_order_relaxed) + static_cast<int64_t>(next), thread);
+    } catch (...) {
+      std::lock_guard lock(thrown_mutex_);
+      if (!thrown_) thrown_ = std::current_exception();
+    }
     ++ran;
     // Reported at once: the caller may be waiting for this very task.
     const auto tasks = static_cast<uint32_t>(s >> kTaskBits & kTaskMask);
@@ -112,10 +125,16 @@ void ThreadPool::run_round(int64_t tasks) {
   }
   claim_and_run(0);
   const auto all = static_cast<uint32_t>(tasks);
-  if (spin_until([&] { return done_.load() == all; })) return;
+  if (spin_until([&] { return done_.load() == all; })) return finish_round();
   caller_sleeps_ = true;
   for (uint32_t d = done_.load(); d != all; d = done_.load()) done_.wait(d);
   caller_sleeps_ = false;
+  finish_round();
+}
+
+void ThreadPool::finish_round() {
+  std::lock_guard lock(thrown_mutex_);
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 }  // namespace skiff::cpu

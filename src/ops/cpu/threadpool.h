@@ -2,6 +2,8 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -20,7 +22,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()); returns
-  // when all are done. Tasks must not throw and must not call parallel_for.
+  // when all are done. Tasks must not call parallel_for. What a task throws, as when memory runs
+  // out, is thrown here once its round has ended; the other tasks may have run or not.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
     run(
@@ -37,7 +40,9 @@ class ThreadPool {
   void run(int64_t tasks, Call call, const void* context);
   void run_round(int64_t tasks);
   void work(int thread);
+  void stop();
   int64_t claim_and_run(int thread);
+  void finish_round();
   bool has_work() const;
   void sleep_until_work();
 
@@ -51,6 +56,8 @@ class ThreadPool {
   std::atomic<int64_t> first_{0};  // number of the round's first task
   std::atomic<uint32_t> done_{0};  // tasks of this round that have returned
   std::atomic<bool> caller_sleeps_{false};
+  std::mutex thrown_mutex_;
+  std::exception_ptr thrown_;  // guarded by thrown_mutex_: by the first task of this round that did
 
   std::atomic<uint32_t> wake_{0};
   std::atomic<int> sleepers_{0};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 namespace skiff::cpu {
 namespace {
@@ -32,6 +33,24 @@ TEST(ThreadPool, AnyNumberOfTasks) {
       std::vector<std::atomic<uint8_t>> runs(static_cast<size_t>(tasks));
       pool.parallel_for(tasks, [&](int64_t task, int) { ++runs[static_cast<size_t>(task)]; });
       EXPECT_EQ(std::ranges::count_if(runs, [](const auto& n) { return n == 1; }), tasks);
+    }
+  }
+}
+
+TEST(ThreadPool, WhatATaskThrowsComesOutWhenAllAreDone) {
+  for (int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> ran = 0;
+      EXPECT_THROW(pool.parallel_for(100,
+                                     [&](int64_t task, int) {
+                                       if (task % 10 == 7) throw std::bad_alloc();
+                                       ++ran;
+                                     }),
+                   std::bad_alloc);
+      const int after = ran;
+      pool.parallel_for(10, [&](int64_t, int) { ++ran; });
+      EXPECT_EQ(ran, after + 10) << "the pool works on, and nothing is thrown twice";
     }
   }
 }

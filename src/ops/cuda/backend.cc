@@ -1,5 +1,7 @@
 #include "ops/cuda/backend.h"
 
+#include <cublasLt.h>
+
 #include "base/load_error.h"
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
@@ -101,6 +103,23 @@ bool CudaOps::gathered(F join) {
 uint64_t CudaOps::mark() {
   stream();
   return stream_.mark();
+}
+
+uint64_t CudaOps::stamp() {
+  stream();
+  return stream_.stamp();
+}
+
+void CudaOps::bind_thread() { check(cudaSetDevice(options_.device), "choosing a device"); }
+
+// Kernels share work out by the number of multiprocessors, and cuBLASLt changes its algorithms with
+// its version.
+std::string CudaOps::arithmetic() const {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, options_.device), "asking what the device is");
+  return fmt::format("cuda {} capability {}.{} multiprocessors {} cublaslt {}{}", properties.name,
+                     properties.major, properties.minor, properties.multiProcessorCount,
+                     cublasLtGetVersion(), options_.portable ? " portable" : "");
 }
 
 void CudaOps::done() {

@@ -18,6 +18,11 @@ class CudaOps final : public Ops {
   explicit CudaOps(const CudaOptions& options);
 
   std::string_view name() const override { return "cuda"; }
+  std::string arithmetic() const override;
+  void bind_thread() override;
+  // Scratch on the device is allocated by the constructor and counts as memory in use.
+  size_t scratch_bytes(const StepBounds&) const override { return 0; }
+  void reserve(const StepBounds&) override {}
   Device device() const override { return device_; }
   bool batch_invariant() const override { return false; }
   int64_t expert_rows() const override { return kAllRows; }
@@ -25,6 +30,10 @@ class CudaOps final : public Ops {
   void copy(Tensor out, Tensor x) override;
   uint64_t mark() override;
   void wait(uint64_t mark) override { stream_.wait(mark); }
+  uint64_t stamp() override;
+  double seconds_between(uint64_t from, uint64_t to) override {
+    return stream_.seconds_between(from, to);
+  }
   void replay(uint64_t key, const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
   std::vector<std::byte> tuning() const override { return to_bytes(products_.tuned()); }

@@ -1,5 +1,6 @@
 #include "ops/cuda/stream.h"
 
+#include "base/check.h"
 #include "ops/cuda/check.h"
 
 namespace skiff::cuda {
@@ -9,6 +10,8 @@ Stream::Stream(int device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   for (cudaEvent_t& event : events_)
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  for (cudaEvent_t& event : stamp_events_)
+    check(cudaEventCreate(&event), "making an event that tells the time");
 }
 
 Stream::~Stream() {
@@ -16,6 +19,7 @@ Stream::~Stream() {
   for (const auto& [key, recording] : recordings_)
     if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  for (cudaEvent_t event : stamp_events_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
 
@@ -29,6 +33,22 @@ void Stream::wait(uint64_t mark) {
   if (mark <= done_) return;
   check(cudaEventSynchronize(events_[mark % kEvents]), "waiting for the device");
   done_ = mark;
+}
+
+uint64_t Stream::stamp() {
+  ++stamps_;
+  check(cudaEventRecord(stamp_events_[stamps_ % kStamps], stream_), "noting the device's time");
+  return stamps_;
+}
+
+double Stream::seconds_between(uint64_t from, uint64_t to) const {
+  SKIFF_CHECK(from <= to && to <= stamps_ && stamps_ - from < kStamps, "stamps {} and {} of {}",
+              from, to, stamps_);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, stamp_events_[from % kStamps],
+                             stamp_events_[to % kStamps]),
+        "reading the device's time");
+  return static_cast<double>(milliseconds) / 1000;
 }
 
 void Stream::replay(uint64_t key, const std::function<void()>& work) {

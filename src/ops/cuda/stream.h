@@ -21,6 +21,9 @@ class Stream {
   // As Ops::mark and Ops::wait say. Events are reused: an old mark is waited for by a newer one.
   uint64_t mark();
   void wait(uint64_t mark);
+  // As Ops::stamp and Ops::seconds_between say.
+  uint64_t stamp();
+  double seconds_between(uint64_t from, uint64_t to) const;
   // As Ops::replay says. The first time work is done as it comes, so that all that happens once
   // (loading kernels, choosing algorithms, filling tables) is over; the second time it is recorded.
   void replay(uint64_t key, const std::function<void()>& work);
@@ -32,10 +35,11 @@ class Stream {
   };
   cudaGraphExec_t record(const std::function<void()>& work);
 
-  static constexpr uint64_t kEvents = 64;
+  static constexpr uint64_t kEvents = 64, kStamps = 16;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, kEvents> events_{};
-  uint64_t marks_ = 0, done_ = 0;
+  std::array<cudaEvent_t, kStamps> stamp_events_{};
+  uint64_t marks_ = 0, done_ = 0, stamps_ = 0;
   std::unordered_map<uint64_t, Recording> recordings_;
 };
 

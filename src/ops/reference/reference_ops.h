@@ -5,9 +5,13 @@
 
 namespace skiff::reference {
 
-class ReferenceOps final : public HostOps {
+class ReferenceOps : public HostOps {
  public:
   std::string_view name() const override { return "reference"; }
+  std::string arithmetic() const override { return "reference"; }
+  // The oracle allocates as it goes.
+  size_t scratch_bytes(const StepBounds&) const override { return 0; }
+  void reserve(const StepBounds&) override {}
 
   Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
 

@@ -1,0 +1,102 @@
+// What the cpu backend allocates for steps, computed ahead of them.
+#include <algorithm>
+
+#include "ops/cpu/attend.h"
+#include "ops/cpu/backend.h"
+
+namespace skiff::cpu {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+void raise(int64_t& to, int64_t value) { to = std::max(to, value); }
+
+}  // namespace
+
+struct CpuOps::ScratchSizes {
+  int64_t operand = 0, inner = 0, down_operand = 0, outer = 0, states = 0;  // bytes, like all here
+  int64_t of_thread = 0;
+  int64_t draw = 0;  // of each thread: a row's tokens in order, which sample() allocates for itself
+  std::vector<std::pair<Rope, int64_t>> ropes;
+};
+
+CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
+  const ModelSpec& spec = bounds.spec;
+  const int64_t rows = bounds.max_rows, hidden = spec.hidden;
+  ScratchSizes sizes;
+  // A weight in float32 among bf16 ones, as routers are, reads rows of floats.
+  const auto operand = [&](int64_t n, int64_t in, DType weight) {
+    const PanelShape shape{.in = in, .dtype = weight};
+    return n * operand_stride(shape) * static_cast<int64_t>(bytes(operand_dtype(shape)));
+  };
+  const auto thread = [&](int64_t floats) { raise(sizes.of_thread, floats * kFloat); };
+  const auto linear = [&](int64_t n, int64_t in) {
+    raise(sizes.operand, operand(n, in, bounds.act));
+  };
+  thread(kTaskFloats);
+  thread(2 * hidden);
+  linear(bounds.max_logit_rows, hidden);
+  linear(rows, hidden);
+  const auto dense = [&](int64_t width) {
+    linear(rows, width);
+    thread(3 * width);
+  };
+  for (const Layer& layer : spec.layers) {
+    const auto& gqa = std::get<Gqa>(layer.mixer);
+    const int64_t q = int64_t{gqa.heads} * gqa.head_dim;
+    linear(rows, q);
+    thread(q + int64_t{gqa.kv_heads} * gqa.head_dim);
+    const AttendScratch attend = attend_scratch(gqa, pool_.threads(), bounds.max_context);
+    thread(attend.workspace);
+    raise(sizes.states, attend.states * kFloat);
+    if (std::ranges::find(sizes.ropes, gqa.rope, &std::pair<Rope, int64_t>::first) ==
+        sizes.ropes.end())
+      sizes.ropes.emplace_back(gqa.rope, rows * gqa.rope.dim * kFloat);
+    if (const auto* ffn = std::get_if<Dense>(&layer.ffn)) {
+      dense(ffn->width);
+      continue;
+    }
+    const auto& moe = std::get<Moe>(layer.ffn);
+    const int64_t copies = std::min(rows, kExpertTokens) * moe.router.per_token();
+    raise(sizes.operand, operand(rows, hidden, DType::kF32));
+    linear(copies, hidden);
+    raise(sizes.inner, copies * 2 * moe.width * kFloat);
+    raise(sizes.down_operand, operand(copies, moe.width, bounds.act));
+    raise(sizes.outer, copies * hidden * kFloat);
+    if (moe.shared_width > 0) dense(moe.shared_width);
+  }
+  sizes.draw = spec.vocab * static_cast<int64_t>(sizeof(int32_t) + sizeof(double));
+  return sizes;
+}
+
+size_t CpuOps::scratch_bytes(const StepBounds& bounds) const {
+  const ScratchSizes sizes = scratch_sizes(bounds);
+  int64_t sum = sizes.operand + sizes.inner + sizes.down_operand + sizes.outer + sizes.states +
+                pool_.threads() * (sizes.of_thread + sizes.draw);
+  for (const auto& [rope, size] : sizes.ropes) sum += size;
+  return static_cast<size_t>(sum);
+}
+
+void CpuOps::reserve(const StepBounds& bounds) {
+  const ScratchSizes sizes = scratch_sizes(bounds);
+  const auto reserve = [](Scratch& scratch, int64_t size) {
+    scratch.reserve(static_cast<size_t>(size));
+  };
+  reserve(operand_, sizes.operand);
+  reserve(inner_, sizes.inner);
+  reserve(down_operand_, sizes.down_operand);
+  reserve(outer_, sizes.outer);
+  reserve(states_, sizes.states);
+  for (Scratch& scratch : thread_scratch_) reserve(scratch, sizes.of_thread);
+  for (const auto& [rope, size] : sizes.ropes) reserve(rope_table(rope).values, size);
+}
+
+size_t CpuOps::scratch_held() const {
+  size_t sum =
+      operand_.held() + inner_.held() + down_operand_.held() + outer_.held() + states_.held();
+  for (const Scratch& scratch : thread_scratch_) sum += scratch.held();
+  for (const RopeTable& table : rope_tables_) sum += table.values.held();
+  return sum;
+}
+
+}  // namespace skiff::cpu
