@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/load_error.h"
-#include "ops/cpu/cpu_features.h"
 
 namespace skiff {
 namespace {
@@ -59,10 +58,10 @@ std::vector<std::string> weight_files(const std::string& dir) {
 
 }  // namespace
 
-BlockKey fingerprint_of(const EngineConfig& config) {
-  const int isa = config.device == "cpu" ? static_cast<int>(cpu::best_isa()) : -1;
-  std::string text = fmt::format("skiff {} device {} {} dtype {} block {}\n", config.version,
-                                 config.device, isa, name(config.dtype), config.block_size);
+BlockKey fingerprint_of(const EngineConfig& config, const Arithmetic& arithmetic) {
+  std::string text =
+      fmt::format("skiff {} build {} computes on {} dtype {} block {}\n", config.version,
+                  arithmetic.build, arithmetic.backend, name(config.dtype), config.block_size);
   text += samples_of((fs::path(config.model) / config.config_name).string());
   if (config.load_format == LoadFormat::kDummy)
     text += fmt::format("dummy weights of seed {}\n", config.seed);

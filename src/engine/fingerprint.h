@@ -5,10 +5,20 @@
 
 namespace skiff {
 
-// Of a resolved config: engine version, device and its instruction set, dtype, block size, the
-// model's configuration, and its weights by name, size, time of change and samples of their bytes
-// (a page in every MiB). Weights that differ elsewhere only, with the same times, look alike.
-// Throws LoadError.
-BlockKey fingerprint_of(const EngineConfig& config);
+// What computes them. Two of these that differ give different bits, or may.
+struct Arithmetic {
+  std::string backend;  // Ops::arithmetic()
+  std::string build;    // sources_digest()
+};
+
+// SHA-256 of the arithmetic, the engine's version, dtype, block size, the model's configuration,
+// and its weights by name, size, time of change and samples of their bytes (a page in every MiB).
+// Weights that differ elsewhere only, with the same times, look alike. Throws LoadError.
+BlockKey fingerprint_of(const EngineConfig& config, const Arithmetic& arithmetic);
+
+// SHA-256 of the sources, the compilers and their flags that decide what a kernel computes: two
+// builds of one version differ in it where their arithmetic may. Made by cmake/sources_digest.cmake
+// in every build.
+std::string_view sources_digest();
 
 }  // namespace skiff

@@ -114,7 +114,8 @@ Loaded::Loaded(EngineConfig wanted, std::string& planned) {
 }
 
 void Loaded::open_tiers() {
-  const BlockKey fingerprint = fingerprint_of(config);
+  const BlockKey fingerprint = fingerprint_of(
+      config, {.backend = ops->arithmetic(), .build = std::string(sources_digest())});
   tiers = {.spill = config.swap_space_gb > 0,
            .fingerprint = std::string(fingerprint.begin(), fingerprint.end())};
   if (!config.storage_path.empty())

@@ -12,6 +12,7 @@
 namespace skiff {
 namespace {
 
+constexpr int kFewestContext = 2;  // a prompt of one token and one of output
 constexpr int kMostContext = 1 << 24, kMostRows = 1 << 20, kMostSeqs = 1 << 14;
 constexpr int kDefaultContext = 32768, kDefaultRows = 8192, kFewestRows = 512;
 constexpr int kLogitRows = 256, kMostCaptured = 1024;
@@ -23,8 +24,13 @@ void need_range(const char* flag, int value, int low, int high) {
 
 int context_of(const EngineConfig& config, const ModelSpec& spec) {
   const int most = spec.max_context > 0 ? spec.max_context : kMostContext;
+  if (most < kFewestContext)
+    fail_load(
+        "{}/{}: max_position_embeddings is {}; it must be at least {}, for a prompt of one "
+        "token and one token of output",
+        config.model, config.config_name, most, kFewestContext);
   if (config.max_model_len == 0) return std::min(most, kDefaultContext);
-  need_range("--max-model-len", config.max_model_len, 2, kMostContext);
+  need_range("--max-model-len", config.max_model_len, kFewestContext, kMostContext);
   if (config.max_model_len > most)
     fail_load("--max-model-len is {}, but {}/{} supports {} positions", config.max_model_len,
               config.model, config.config_name, most);
@@ -61,7 +67,7 @@ void check_tiers(const EngineConfig& config) {
               file ? "--kvcache-storage-backend" : "--swap-space");
 }
 
-// With a file at least so many that a whole context can be on its way.
+// Where there is a file, the slots hold at least a whole context on its way from it.
 int host_slots(const EngineConfig& config, const ModelSpec& spec) {
   constexpr int kBesides = 32, kMostSlots = 1 << 24;
   const auto block =
@@ -91,6 +97,12 @@ std::string about(Device device, const DeviceMemory& memory, double utilization)
       static_cast<double>(memory.total - memory.free) / kGiB);
 }
 
+// The device by the one name that every place after this reads: "cpu", "reference" or "cuda:N".
+std::string name_of(const EngineConfig& config, Device device) {
+  if (device.kind == Device::kCuda) return fmt::format("cuda:{}", device.index);
+  return config.device == "reference" ? "reference" : "cpu";
+}
+
 }  // namespace
 
 EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
@@ -108,6 +120,7 @@ EngineConfig resolved(EngineConfig config, const ModelSpec& spec) {
   check_tiers(config);
   config.max_model_len = context_of(config, spec);
   config.max_num_batched_tokens = rows_of(config);
+  config.device = name_of(config, device_of(config));
   if (config.threads == 0) config.threads = usable_processors();
   return config;
 }
@@ -132,23 +145,25 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops) {
   const Limits limits = limits_of(config, spec);
   const bool on_host = ops.device() == Device{};
-  // Of a device all is meant that it has, as elsewhere in this field; of a host what is free now.
+  // --gpu-memory-utilization is a fraction of the device's whole memory, as in vLLM; on the CPU it
+  // is a fraction of the memory that is free now.
   const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
   const double available = on_host
                                ? static_cast<double>(available_memory()) * config.memory_utilization
                                : share_of_device(memory, config.memory_utilization);
-  return {.compute = config.dtype,
-          .block_size = config.block_size,
-          .max_rows = limits.max_rows,
-          .max_logit_rows = limits.max_logit_rows,
-          .max_seqs = limits.max_seqs,
-          .max_model_len = limits.max_context,
-          .num_blocks_override = config.num_blocks_override,
-          .host_slots = host_slots(config, spec),
-          .expert_rows = ops.expert_rows(),
-          .on_host = on_host,
-          .available = static_cast<size_t>(available),
-          .about = on_host ? "" : about(ops.device(), memory, config.memory_utilization)};
+  return {
+      .compute = config.dtype,
+      .block_size = config.block_size,
+      .max_rows = limits.max_rows,
+      .max_logit_rows = limits.max_logit_rows,
+      .max_seqs = limits.max_seqs,
+      .max_model_len = limits.max_context,
+      .num_blocks_override = config.num_blocks_override,
+      .host_slots = host_slots(config, spec),
+      .expert_rows = ops.expert_rows(),
+      .on_host = on_host,
+      .available = static_cast<size_t>(available),
+      .about = on_host ? "" : about(ops.device(), memory, config.memory_utilization)};
 }
 
 Device device_of(const EngineConfig& config) {

@@ -5,8 +5,9 @@
 
 namespace skiff {
 
-// Every 0 but num_blocks_override replaced; see the comments of EngineConfig. Throws LoadError,
-// naming the flag, for values out of range or beyond the model.
+// Every 0 but num_blocks_override replaced, and `device` by "cpu", "reference" or "cuda:N"; see the
+// comments of EngineConfig. Throws LoadError, naming the flag, for values out of range or beyond
+// the model.
 EngineConfig resolved(EngineConfig config, const ModelSpec& spec);
 
 // What the scheduler, the batch and the memory plan go by; of a resolved config.
@@ -17,10 +18,11 @@ constexpr double kBytesPerGb = 1 << 30;
 // `ops` is what will compute: its memory is planned.
 MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, const Ops& ops);
 
-// Of a resolved config: "auto", "cpu", "reference", "cuda" or "cuda:N". Throws LoadError.
+// Makes the backend that config.device names. Throws LoadError.
 std::unique_ptr<Ops> make_ops(const EngineConfig& config, const ModelSpec& spec);
 
-// Where that computes. Throws LoadError.
+// The device that "auto", "cpu", "reference", "cuda", "gpu" or "cuda:N" stands for on this machine.
+// Throws LoadError.
 Device device_of(const EngineConfig& config);
 
 // Batch sizes whose decode steps are recorded, rising, the last one max_num_seqs; empty where

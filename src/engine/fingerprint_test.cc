@@ -1,0 +1,102 @@
+#include "engine/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "engine/resolve.h"
+#include "engine/test_model.h"
+#include "ops/cpu/cpu_features.h"
+#include "ops/cpu/cpu_ops.h"
+#include "tensor/device_memory.h"
+
+namespace skiff {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FingerprintTest : public testing::Test {
+ protected:
+  FingerprintTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    config_.model = folder_.path();
+    config_.version = "1.0";
+    write("a.safetensors", std::string(5000, 'x'));
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    const fs::path path = fs::path(folder_.path()) / name;
+    std::ofstream(path) << bytes;
+    fs::last_write_time(path, kThen);
+  }
+  BlockKey now() const { return fingerprint_of(config_, arithmetic_); }
+  // Whether the fingerprint is another one after `change`.
+  bool tells(const std::function<void()>& change) {
+    const BlockKey before = now();
+    change();
+    return now() != before;
+  }
+
+  static constexpr fs::file_time_type kThen{std::chrono::hours(1000)};
+  DummyFolder folder_;
+  EngineConfig config_;
+  Arithmetic arithmetic_{.backend = "cpu avx2", .build = "b"};
+};
+
+TEST_F(FingerprintTest, IsOfAllThatKeysAndValuesDependOn) {
+  EXPECT_EQ(now(), now());
+  EXPECT_TRUE(tells([&] { config_.version.push_back('1'); }));
+  EXPECT_TRUE(tells([&] { config_.dtype = DType::kBF16; }));
+  EXPECT_TRUE(tells([&] { config_.block_size = 32; }));
+  EXPECT_TRUE(tells([&] { arithmetic_.backend.push_back('x'); }));
+  EXPECT_TRUE(tells([&] { arithmetic_.build.push_back('c'); }));
+  EXPECT_TRUE(tells([&] {
+    config_.config_name.assign("other.json");
+    write("other.json", "{}");
+  }));
+}
+
+TEST_F(FingerprintTest, IsOfTheWeightFiles) {
+  const fs::path file = fs::path(folder_.path()) / "a.safetensors";
+  EXPECT_TRUE(tells([&] { write("a.safetensors", std::string(5001, 'x')); })) << "size";
+  EXPECT_TRUE(tells([&] { fs::last_write_time(file, kThen + std::chrono::seconds(1)); })) << "time";
+  write("a.safetensors", std::string(5000, 'x'));
+  EXPECT_TRUE(tells([&] { write("a.safetensors", std::string(5000, 'y')); })) << "contents";
+  EXPECT_TRUE(tells([&] { fs::rename(file, fs::path(folder_.path()) / "b.safetensors"); }));
+  EXPECT_TRUE(tells([&] { write("c.safetensors", "more"); })) << "another file";
+  EXPECT_TRUE(tells([&] { config_.load_format = LoadFormat::kDummy; }));
+  EXPECT_TRUE(tells([&] { config_.seed = 1; }));
+}
+
+TEST_F(FingerprintTest, BackendsNameTheirInstructionSet) {
+  std::set<std::string> names = {make_reference_ops()->arithmetic()};
+  const auto sets = cpu::available_isas();
+  for (const cpu::Isa isa : sets)
+    names.insert(make_cpu_ops(CpuOptions{.threads = 1, .isa = isa})->arithmetic());
+  EXPECT_EQ(names.size(), sets.size() + 1);
+  EXPECT_EQ(make_cpu_ops(1)->arithmetic(), make_cpu_ops(2)->arithmetic());
+}
+
+TEST_F(FingerprintTest, TheBuildsSourcesHaveADigest) {
+  EXPECT_EQ(sources_digest().size(), 64u);
+  EXPECT_EQ(sources_digest().find_first_not_of("0123456789abcdef"), std::string_view::npos);
+}
+
+// What is cached, and shown, is of the device that computes and not of the word that chose it.
+TEST_F(FingerprintTest, TheDeviceIsResolvedFirst) {
+  ModelSpec spec;
+  spec.max_context = 100;
+  const auto device = [&](const char* wanted) {
+    return resolved({.device = wanted, .max_model_len = 50}, spec).device;
+  };
+  EXPECT_EQ(device("cpu"), "cpu");
+  EXPECT_EQ(device("reference"), "reference");
+  EXPECT_EQ(device("auto"), num_cuda_devices() > 0 ? "cuda:0" : "cpu");
+  EXPECT_EQ(device("cuda:3"), "cuda:3");
+  EXPECT_EQ(device("cuda"), "cuda:0");
+}
+
+}  // namespace
+}  // namespace skiff
