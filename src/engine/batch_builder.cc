@@ -32,7 +32,16 @@ BatchBuilder::BatchBuilder(const Limits& limits, int block_size, std::vector<int
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
 }
 
-// The padding of a step is as long as its shortest way to a captured size.
+// Two rounds of the upload on the host; on a device one of them, and the page table.
+size_t BatchBuilder::memory_bytes(const Limits& limits, int block_size, Device device,
+                                  size_t more) {
+  const int max_pages = pages_for(limits.max_context, block_size);
+  const size_t upload = upload_bytes(limits, max_pages) + more;
+  if (device == Device{}) return 2 * upload;
+  return upload + static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages) * 4;
+}
+
+// Rounds up to the next captured batch size; past the last one a step is not padded.
 int BatchBuilder::padded(int rows) const {
   const auto size = std::ranges::lower_bound(capture_sizes_, rows);
   return size == capture_sizes_.end() ? rows : *size;

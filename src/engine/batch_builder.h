@@ -39,6 +39,8 @@ class BatchBuilder {
   // so that few shapes occur.
   BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes, Ops& ops,
                size_t more = 0);
+  // What it allocates where `device` is, in bytes.
+  static size_t memory_bytes(const Limits& limits, int block_size, Device device, size_t more);
   // A token kOnDevice becomes -1 - slot, for Ops::load_tokens. `add` may put more into the upload;
   // logit_rows() is there by then. The result is valid until the next call, before which
   // done_with() says by which mark the step will be done: of its host memory there is enough for

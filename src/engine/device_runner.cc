@@ -1,13 +1,25 @@
 #include "engine/device_runner.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 namespace skiff {
 
 DeviceRunner::DeviceRunner(StepExecutor& executor)
     : thread_([this, &executor] {
-        while (const auto plan = plans_.pop()) results_.push(executor.run(*plan));
+        pthread_setname_np(pthread_self(), "device");
+        executor.bind_thread();
+        while (const auto plan = plans_.pop()) results_.push(run(executor, *plan));
       }) {}
+
+DeviceRunner::Result DeviceRunner::run(StepExecutor& executor, const StepPlan& plan) {
+  try {
+    return executor.run(plan);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
 
 DeviceRunner::~DeviceRunner() {
   plans_.close();
@@ -15,9 +27,13 @@ DeviceRunner::~DeviceRunner() {
 }
 
 StepResult DeviceRunner::wait(uint64_t step) {
-  std::optional<StepResult> result = results_.pop();
-  SKIFF_CHECK(result && result->step == step, "step {} was not launched next", step);
-  return *std::move(result);
+  std::optional<Result> popped = results_.pop();
+  SKIFF_CHECK(popped, "step {} was not launched", step);
+  if (const auto* thrown = std::get_if<std::exception_ptr>(&*popped))
+    std::rethrow_exception(*thrown);
+  auto& result = std::get<StepResult>(*popped);
+  SKIFF_CHECK(result.step == step, "step {} was not launched next", step);
+  return std::move(result);
 }
 
 StepResult DirectRunner::wait(uint64_t step) {

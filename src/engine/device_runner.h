@@ -1,7 +1,9 @@
 // engine/device_runner.h -- the real Runners.
 #pragma once
+#include <exception>
 #include <memory>
 #include <thread>
+#include <variant>
 
 #include "base/queue.h"
 #include "engine/runner.h"
@@ -11,7 +13,8 @@ namespace skiff {
 
 // For an executor that computes where it is called: a thread does so, in order of launches, while
 // the caller plans. launch() and wait() are called by one thread; the thread of this object is the
-// only one that drives the executor.
+// only one that drives the executor. What a step throws, as when memory runs out, is thrown by its
+// wait().
 class DeviceRunner final : public Runner {
  public:
   explicit DeviceRunner(StepExecutor& executor);
@@ -21,7 +24,10 @@ class DeviceRunner final : public Runner {
 
  private:
   Queue<StepPlan> plans_;
-  Queue<StepResult> results_;
+  using Result = std::variant<StepResult, std::exception_ptr>;
+  static Result run(StepExecutor& executor, const StepPlan& plan);
+
+  Queue<Result> results_;
   std::thread thread_;
 };
 
@@ -29,6 +35,7 @@ class DeviceRunner final : public Runner {
 class DirectRunner final : public Runner {
  public:
   explicit DirectRunner(StepExecutor& executor) : executor_(executor) {}
+  void bind_thread() override { executor_.bind_thread(); }
   void launch(const StepPlan& plan) override { executor_.launch(plan); }
   StepResult wait(uint64_t step) override;
 

@@ -6,6 +6,7 @@
 
 #include "base/load_error.h"
 #include "base/processors.h"
+#include "engine/step_executor.h"
 #include "model/kv_cache.h"
 #include "tensor/device_memory.h"
 
@@ -161,6 +162,7 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
       .num_blocks_override = config.num_blocks_override,
       .host_slots = host_slots(config, spec),
       .expert_rows = ops.expert_rows(),
+      .scratch = StepExecutor::scratch_bytes(spec, config.dtype, limits, config.block_size, ops),
       .on_host = on_host,
       .available = static_cast<size_t>(available),
       .about = on_host ? "" : about(ops.device(), memory, config.memory_utilization)};

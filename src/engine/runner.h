@@ -9,6 +9,8 @@ namespace skiff {
 class Runner {
  public:
   virtual ~Runner() = default;
+  // The calling thread launches and waits from now on.
+  virtual void bind_thread() {}
   virtual void launch(const StepPlan& plan) = 0;
   virtual StepResult wait(uint64_t step) = 0;
 };

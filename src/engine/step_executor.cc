@@ -16,6 +16,15 @@ Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   return out;
 }
 
+StepBounds bounds_of(const ModelSpec& spec, DType act, const Limits& limits) {
+  return {.spec = spec,
+          .act = act,
+          .max_rows = limits.max_rows,
+          .max_logit_rows = limits.max_logit_rows,
+          .max_seqs = limits.max_seqs,
+          .max_context = limits.max_context};
+}
+
 constexpr int kFewestTuned = 64;  // rows of prompts; decodes of fewer are rehearsed as they are
 
 // `rows` rows, `length` to a sequence, all on the same blocks: what they hold does not matter.
@@ -54,7 +63,19 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       builder_(limits, kv.front().page_size, std::move(capture_sizes), ops,
                Sampler::column_bytes(limits.max_seqs)),
       last_memory_(ops.device(), static_cast<size_t>(limits.max_seqs) * sizeof(Token)),
-      last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {}
+      last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {
+  ops.reserve(bounds_of(model.spec, act, limits));
+}
+
+size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const Limits& limits,
+                                   int block_size, const Ops& ops) {
+  return ops.scratch_bytes(bounds_of(spec, act, limits)) +
+         BatchBuilder::memory_bytes(limits, block_size, ops.device(),
+                                    Sampler::column_bytes(limits.max_seqs)) +
+         Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs) +
+         (ops.device() == Device{} ? Sampler::pinned_bytes(limits.max_seqs) : 0) +
+         static_cast<size_t>(limits.max_seqs) * sizeof(Token);
+}
 
 void StepExecutor::warm_up(int blocks) {
   if (ops_.device() == Device{}) return;
@@ -66,7 +87,8 @@ void StepExecutor::warm_up(int blocks) {
   };
   for (int rows = kFewestTuned; rows < most; rows *= 2) rehearse_rows(rows);
   rehearse_rows(most);
-  // Steps of many sequences have as many rows of logits.
+  // A step of decodes has a row of logits for each sequence: the head is tuned for those sizes,
+  // too.
   const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
   for (int size = 2 * kFewestTuned; size < 2 * seqs; size *= 2)
     rehearse(blank_step(std::min(size, seqs), 1, page));
@@ -120,10 +142,13 @@ void StepExecutor::rehearse(const StepPlan& plan) {
   builder_.done_with(ops_.mark());
 }
 
-void StepExecutor::copy_blocks(const StepPlan& plan) {
-  SKIFF_CHECK(host_ != nullptr || (plan.saves.empty() && plan.loads.empty()));
+void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
+  if (plan.saves.empty() && plan.loads.empty()) return;
+  SKIFF_CHECK(host_ != nullptr, "there is no host memory to copy blocks to");
+  const uint64_t begin = ops_.stamp();
   for (const BlockCopy& copy : plan.saves) host_->save(ops_, kv_, copy.block, copy.slot);
   for (const BlockCopy& copy : plan.loads) host_->load(ops_, kv_, copy.slot, copy.block);
+  flight.copies = {begin, ops_.stamp()};
 }
 
 void StepExecutor::launch(const StepPlan& plan) {
@@ -131,10 +156,7 @@ void StepExecutor::launch(const StepPlan& plan) {
   Flight flight;
   flight.result.step = plan.step;
   flight.start = Clock::now();
-  copy_blocks(plan);
-  // Elsewhere the copies are still on their way, and what they take is not told apart.
-  if (ops_.device() == Device{})
-    flight.result.copy_seconds = seconds_between(flight.start, Clock::now());
+  copy_blocks(plan, flight);
   if (!plan.spans.empty()) {
     for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
     SampleBatch columns;
@@ -179,6 +201,8 @@ StepResult StepExecutor::collect() {
   flights_.pop_front();
   ops_.wait(flight.mark);
   finish_draw(flight);
+  if (flight.copies)
+    flight.result.copy_seconds = ops_.seconds_between(flight.copies->first, flight.copies->second);
   // On a device of its own a step begins when the one before it has ended.
   const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
   flight.result.seconds = seconds_between(std::max(flight.start, ended_), end);

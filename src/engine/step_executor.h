@@ -2,7 +2,9 @@
 #pragma once
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/batch_builder.h"
@@ -12,8 +14,8 @@
 
 namespace skiff {
 
-// Activations, batch and page tables are allocated here, once; a step allocates only what rides
-// home in its result. Driven by the thread that drives `ops`.
+// Activations, batch, page tables and the scratch of `ops` are allocated here, once; a step
+// allocates only what rides home in its result. Driven by the thread that drives `ops`.
 class StepExecutor {
  public:
   // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks
@@ -35,7 +37,12 @@ class StepExecutor {
     launch(plan);
     return collect();
   }
-  size_t arena_peak() const { return arena_.peak(); }
+  // The calling thread drives the executor from now on.
+  void bind_thread() { ops_.bind_thread(); }
+  // What an executor allocates besides the arena, in bytes where `ops` computes and, for a device,
+  // without page-locked host memory.
+  static size_t scratch_bytes(const ModelSpec& spec, DType act, const Limits& limits,
+                              int block_size, const Ops& ops);
 
  private:
   // A step on its way.
@@ -44,13 +51,14 @@ class StepExecutor {
     PendingDraw draw;
     std::vector<size_t> sampled;  // spans
     uint64_t mark = 0;
+    std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps around saves and loads
     std::chrono::steady_clock::time_point start, launched;
     bool drawn = false;  // what the draw gave is in the result
   };
 
   void rehearse(const StepPlan& plan);
   void rehearse_draws(int rows);
-  void copy_blocks(const StepPlan& plan);
+  void copy_blocks(const StepPlan& plan, Flight& flight);
   Tensor forward(const BuiltStep& step);
   void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);
   void sample(Tensor logits, const BuiltStep& step, const SampleBatch& columns, Flight& flight);

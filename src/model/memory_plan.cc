@@ -64,6 +64,7 @@ std::string MemoryPlan::table() const {
   return row("weights", weights,
              fmt::format("{:.3f} B parameters", static_cast<double>(parameters) * 1e-9)) +
          row("activations", activations, "") +
+         row("scratch", scratch, "batch, sampling and what the backend works with") +
          row("kv cache", kv,
              fmt::format("{} blocks of {:.1f} KiB", blocks, static_cast<double>(kv_block) / 1024)) +
          (host_slots > 0 ? row("host tier", host(),
@@ -81,6 +82,7 @@ MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   plan.weights = weight_bytes(spec, request.compute);
   plan.activations = Decoder::arena_bytes(spec, request.compute, request.max_rows,
                                           request.max_logit_rows, request.expert_rows);
+  plan.scratch = request.scratch;
   plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;

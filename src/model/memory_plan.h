@@ -16,20 +16,22 @@ struct MemoryRequest {
   int max_model_len = 2048;
   int num_blocks_override = 0;  // > 0: exactly so many blocks
   int host_slots = 0;           // blocks in the host tier of the prefix cache
-  int64_t expert_rows = 1024;   // see Ops
+  int64_t expert_rows = 0;      // see Ops
+  size_t scratch = 0;           // bytes that steps need besides activations: of backend and sampler
   bool on_host = true;          // the device is the host: both tiers come out of one memory
   size_t available = 0;         // bytes of the device's memory that this process may use
   std::string about;            // where that number comes from, for people; may be empty
 };
 
 struct MemoryPlan {
-  size_t parameters = 0;                                                     // count
-  size_t weights = 0, activations = 0, kv_block = 0, kv = 0, available = 0;  // bytes
+  size_t parameters = 0;                                                   // count
+  size_t weights = 0, activations = 0, scratch = 0, kv_block = 0, kv = 0;  // bytes
+  size_t available = 0;
   int blocks = 0, host_slots = 0;
   size_t host() const { return static_cast<size_t>(host_slots) * kv_block; }
   bool on_host = true;
   std::string about;
-  size_t total() const { return weights + activations + kv + (on_host ? host() : 0); }
+  size_t total() const { return weights + activations + scratch + kv + (on_host ? host() : 0); }
   std::string table() const;  // a few aligned lines for people
 };
 

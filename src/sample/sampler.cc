@@ -13,6 +13,10 @@ void fill(Tensor to, const std::vector<T>& from) {
   std::ranges::copy(from, to.as<T>());
 }
 
+size_t raw_bytes(int vocab, int max_slots) {
+  return static_cast<size_t>(max_slots) * static_cast<size_t>(vocab) * sizeof(float);
+}
+
 }  // namespace
 
 // Of one row: four f32 or i32, two i64; each array begins on a cache line.
@@ -26,16 +30,13 @@ Sampler::Sampler(int vocab, int max_slots, Ops& ops)
       edits_(ops, vocab, max_slots),
       slots_(static_cast<size_t>(max_slots)),
       columns_(ops, column_bytes(max_slots)),
-      ids_(ops.device(), static_cast<size_t>(max_slots) * sizeof(Token)) {
-  // Memory of a device is planned ahead; the host's is taken when somebody asks.
-  if (ops.device() != Device{})
-    raw_ = Buffer(ops.device(), static_cast<size_t>(max_slots) * static_cast<size_t>(vocab) * 4);
-}
+      ids_(ops.device(), static_cast<size_t>(max_slots) * sizeof(Token)),
+      raw_(ops.device(), raw_bytes(vocab, max_slots)) {}
 
 size_t Sampler::bytes(Device device, int vocab, int max_slots) {
-  const auto slots = static_cast<size_t>(max_slots);
-  const size_t raw = device == Device{} ? 0 : slots * static_cast<size_t>(vocab) * sizeof(float);
-  return EditStore::bytes(vocab, max_slots) + raw + slots * sizeof(Token) + column_bytes(max_slots);
+  return EditStore::bytes(vocab, max_slots) + raw_bytes(vocab, max_slots) +
+         static_cast<size_t>(max_slots) * sizeof(Token) +
+         (device == Device{} ? 0 : column_bytes(max_slots));
 }
 
 size_t Sampler::pinned_bytes(int max_slots) {
@@ -189,7 +190,7 @@ Sampler::Groups Sampler::logprob_groups(std::span<const int> slots) const {
 Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved) {
   const size_t row = static_cast<size_t>(vocab_) * sizeof(float);
   const size_t need = static_cast<size_t>(logits.rows()) * row;
-  if (raw_.size() < need) raw_ = Buffer(ops_.device(), need);
+  SKIFF_CHECK(need <= raw_.size(), "{} rows of logits to keep", logits.rows());
   const auto n = std::ssize(rows);
   const Tensor out = raw_.view(DType::kF32, {n, vocab_}, static_cast<size_t>(saved) * row);
   const Tensor index = turns_[turn_].take(DType::kI32, {n});

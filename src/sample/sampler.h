@@ -55,8 +55,8 @@ struct PendingDraw {
 class Sampler {
  public:
   Sampler(int vocab, int max_slots, Ops& ops);
-  // What it takes where Ops computes, and of page-locked memory, less the log-probabilities that
-  // somebody asks for.
+  // What a sampler allocates where Ops computes, and in page-locked host memory besides,
+  // less the log-probabilities that somebody asks for.
   static size_t bytes(Device device, int vocab, int max_slots);
   static size_t pinned_bytes(int max_slots);
 
