@@ -1,4 +1,5 @@
 // `skiff serve`: engine, service and server, put together and taken down in order.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -212,6 +213,9 @@ int run_serve(const Args& args) {
   EngineConfig engine = engine_config(args, folder);
   engine.progress = loading_progress(args, *server);
   engine.failed = failure_hook(*server);
+  const double limit = args.number("watchdog-timeout");
+  // A disk that hangs must not look like an engine that does.
+  if (limit > 0) engine.storage_wait = std::min(engine.storage_wait, limit / 4);
   const auto llm =
       Llm::start(engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   LlmPort port(*llm);
@@ -223,7 +227,6 @@ int run_serve(const Args& args) {
   server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
   std::optional<Watchdog> watchdog;
-  const double limit = args.number("watchdog-timeout");
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
   serve_until_signal(args, *server, *guard);

@@ -18,6 +18,7 @@ Engine::Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outb
 void Engine::take(Command& command) {
   if (const auto* cancel = std::get_if<Cancel>(&command)) return scheduler_.cancel(cancel->id);
   if (const auto* answer = std::get_if<TierDone>(&command)) return scheduler_.done(*answer);
+  if (const auto* state = std::get_if<TierState>(&command)) return scheduler_.tier_is(*state);
   auto& sequence = std::get<NewSequence>(command);
   const SeqId id = sequence.id;
   const Status status = scheduler_.add(std::move(sequence));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <random>
 #include <span>
 #include <utility>
@@ -11,9 +12,18 @@
 
 #include "base/queue.h"
 #include "engine/fake_runner.h"
-#include "engine/tier_io.h"
+#include "engine/tier_thread.h"
+#include "store/block_store.h"
 
 namespace skiff {
+
+// For a TierThread: what `store` does, and a patience that no disk of a test machine tries.
+inline TierThread::Work work_on(std::unique_ptr<BlockStore> store) {
+  return
+      [store = std::shared_ptr<BlockStore>(std::move(store))](
+          const TierJob& job, std::span<std::byte> block) { return store->carry_out(job, block); };
+}
+constexpr TierThread::Patience kPatient{.answer = 60, .rest = 60, .farewell = 60};
 
 // A job's slot is used until it is answered, not when it is started: whoever hands the slot to
 // somebody else meanwhile changes the text.
@@ -27,6 +37,7 @@ class FakeTierIo : public TierIo {
       : runner_(runner), inbox_(inbox), faults_(faults), rng_(seed) {}
 
   void start(TierJob job) override {
+    if (stalled_) return answer_late(job);
     if (job.kind == TierJob::Kind::kRead) scramble(job.slot);
     jobs_.push_back(std::move(job));
   }
@@ -43,8 +54,21 @@ class FakeTierIo : public TierIo {
     }
   }
   bool busy() const { return !jobs_.empty(); }
+  // The disk hangs: all jobs, and those that come, are answered as late until it recovers. The job
+  // that hangs has not touched its slot, as a TierThread's does not.
+  void stall() {
+    if (std::exchange(stalled_, true)) return;
+    inbox_.push(TierState{.usable = false});
+    for (; !jobs_.empty(); jobs_.pop_front()) answer_late(jobs_.front());
+  }
+  void recover() {
+    if (std::exchange(stalled_, false)) inbox_.push(TierState{.usable = true});
+  }
 
  private:
+  void answer_late(const TierJob& job) {
+    inbox_.push(TierDone{.job = job.id, .seconds = faults_.seconds, .late = true});
+  }
   bool chance(double p) { return std::bernoulli_distribution(p)(rng_); }
   void scramble(int slot) { std::ranges::fill(runner_.slot(slot), Token{-7}); }
 
@@ -69,6 +93,7 @@ class FakeTierIo : public TierIo {
   Faults faults_;
   std::mt19937_64 rng_;
   std::deque<TierJob> jobs_;
+  bool stalled_ = false;
   std::map<int, std::pair<BlockKey, std::vector<Token>>> records_;
 };
 

@@ -21,6 +21,7 @@
 #include "engine/stats_board.h"
 #include "engine/tier_thread.h"
 #include "model/kv_cache.h"
+#include "store/block_store.h"
 #include "tensor/device_memory.h"
 
 namespace skiff {
@@ -55,7 +56,7 @@ std::string least_need(const EngineConfig& config, const ModelSpec& spec) {
                      limits.max_context);
 }
 
-// The plan fits what was free when it was made; `planned` is it, or the need before there is one.
+// `planned` is the memory plan, or the least need where planning had not finished.
 [[noreturn]] void fail_memory(const EngineConfig& config, const OutOfDeviceMemory& error,
                               const std::string& planned) {
   fail_load(
@@ -197,8 +198,13 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {
   if (!loaded_.store) return nullptr;
+  const auto work = [store = std::shared_ptr<BlockStore>(std::move(loaded_.store))](
+                        const TierJob& job, std::span<std::byte> block) {
+    return store->carry_out(job, block);
+  };
   return std::make_unique<TierThread>(
-      std::move(loaded_.store), [this](int slot) { return loaded_.host.slot(slot); }, inbox_);
+      work, [this](int slot) { return loaded_.host.slot(slot); }, inbox_,
+      TierThread::Patience{.answer = loaded_.config.storage_wait});
 }
 
 void LocalLlm::submit(NewSequence sequence) {
@@ -214,8 +220,8 @@ void LocalLlm::submit(NewSequence sequence) {
   sink_({refusal(id)});
 }
 
-// On the engine's thread, before and after each step is waited for. The numbers are out before
-// the events, so that who hears of an end finds it counted.
+// Called on the engine's thread, before and after each step is waited for. It publishes the numbers
+// before the events, so that a client that sees its end also sees it counted.
 void LocalLlm::deliver(std::vector<Event> events) {
   publish_stats();
   for (const Event& event : events)
@@ -271,6 +277,7 @@ void LocalLlm::stop(bool drain) {
   inbox_.close();
   std::lock_guard lock(joining_);
   if (thread_.joinable()) thread_.join();
+  tiers_.reset();  // what is still to be written to the file is, or is given up
 }
 
 }  // namespace

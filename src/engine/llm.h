@@ -26,7 +26,7 @@ struct EngineConfig {
   DType dtype = DType::kF32;       // compute: kF32 or kBF16
   LoadFormat load_format = LoadFormat::kAuto;
   uint64_t seed = 0;  // of dummy weights
-  int threads = 0;    // 0: one per core
+  int threads = 0;    // 0: one per processor that this process may use
   int max_num_seqs = 8;
   int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
                                    // (not chunked: max_model_len + max_num_seqs)
@@ -45,6 +45,7 @@ struct EngineConfig {
   double swap_space_gb = 0;  // host memory for blocks that the device has no room for
   std::string storage_path;  // a folder for blocks that survive a restart; empty: none
   double storage_gb = 0;     // most bytes of it
+  double storage_wait = 2;   // seconds that a block of it is waited for before it is computed
   std::string version;       // of the engine: blocks of another are not used
   bool quiet = false;        // no progress bar, plan or ledger on stderr
   // The engine cannot go on, as when its device is lost: called on its thread with the reason, and

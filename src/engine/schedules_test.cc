@@ -9,6 +9,7 @@
 #include <set>
 
 #include "engine/device_runner.h"
+#include "engine/fake_tier_io.h"
 #include "engine/random_case.h"
 #include "engine/test_model.h"
 #include "engine/tier_thread.h"
@@ -52,7 +53,8 @@ class FaultyTier : public TierIo {
         fails_(faults),
         rng_(seed),
         thread_(
-            std::move(store), [&host](int slot) { return host.slot(slot); }, inbox) {}
+            work_on(std::move(store)), [&host](int slot) { return host.slot(slot); }, inbox,
+            kPatient) {}
   void start(TierJob job) override {
     if (!fails_(rng_)) return thread_.start(std::move(job));
     if (job.kind == TierJob::Kind::kRead)

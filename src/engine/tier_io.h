@@ -4,8 +4,9 @@
 
 namespace skiff {
 
-// start() returns at once. Each job is answered by a TierDone in the engine's inbox, in any order;
-// until then nobody else touches its slot.
+// start() returns at once. Each job is answered by a TierDone in the engine's inbox, in any order
+// and within a bounded time; until then nobody else touches its slot. A TierState says when the
+// file goes out of use and when it is in use again.
 class TierIo {
  public:
   virtual ~TierIo() = default;

@@ -1,54 +1,238 @@
 #include "engine/tier_thread.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
+
+#include "base/log.h"
 
 namespace skiff {
+namespace {
 
-TierThread::TierThread(std::unique_ptr<BlockStore> store, Slots slots, Queue<Command>& inbox)
-    : store_(std::move(store)),
-      slots_(std::move(slots)),
-      inbox_(inbox),
-      thread_([this] { run(); }) {}
+using Clock = std::chrono::steady_clock;
+
+Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+// Shared by both threads and the object, so that a worker whose call hangs can be left behind.
+struct TierThread::State {
+  struct Asked {
+    TierJob job;
+    Clock::time_point at;
+  };
+  struct Running {
+    Asked asked;
+    Clock::time_point began;
+    bool answered = false;  // by the watch; guarded by hand as well
+  };
+
+  State(Work w, Slots s, Queue<Command>& in, const Patience& p)
+      : work(std::move(w)), slots(std::move(s)), inbox(in), patience(p) {}
+
+  void do_jobs();
+  void keep_watch();
+  void add(TierJob job);
+  bool finish(double seconds);  // true once the worker has ended
+
+  const Work work;
+  const Slots slots;
+  Queue<Command>& inbox;
+  const Patience patience;
+
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  std::deque<Asked> reads, writes;
+  std::optional<Running> running;
+  std::optional<Clock::time_point> stalled;  // since when the file is out of use
+  bool ending = false;                       // no more jobs will come
+  bool left = false;  // the object is gone, and with it the inbox and the slots
+  bool worker_ended = false;
+  // Held while bytes go to or from the slot of the running job. Taken after `mutex`, or alone.
+  std::mutex hand;
+
+ private:
+  bool next(std::unique_lock<std::mutex>& lock);
+  bool carry_out(const TierJob& job);
+  void copy(const TierJob& job, bool to_slot);
+  void answer(const Asked& asked, bool ok, double seconds) {
+    inbox.push(TierDone{.job = asked.job.id, .ok = ok, .seconds = seconds});
+  }
+  void answer_late(const Asked& asked) {
+    inbox.push(TierDone{.job = asked.job.id, .seconds = patience.answer, .late = true});
+  }
+  void give_up_running();
+  void take_out_of_use(Clock::time_point now);
+  std::optional<Clock::time_point> deadline() const;
+  void look(Clock::time_point now);
+
+  std::vector<std::byte> block;  // the worker's alone
+};
+
+void TierThread::State::add(TierJob job) {
+  {
+    std::lock_guard lock(mutex);
+    Asked asked{std::move(job), Clock::now()};
+    if (stalled) return answer_late(asked);
+    (asked.job.kind == TierJob::Kind::kRead ? reads : writes).push_back(std::move(asked));
+  }
+  changed.notify_all();
+}
+
+// The worker. Takes the next job, if there is one or will be.
+bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
+  changed.wait(lock, [&] { return ending || !reads.empty() || !writes.empty(); });
+  std::deque<Asked>& jobs = reads.empty() ? writes : reads;
+  if (jobs.empty() || left) return false;
+  running = {.asked = std::move(jobs.front()), .began = Clock::now()};
+  jobs.pop_front();
+  changed.notify_all();
+  return true;
+}
+
+void TierThread::State::copy(const TierJob& job, bool to_slot) {
+  std::lock_guard lock(hand);
+  if (running->answered) return;
+  const std::span<std::byte> slot = slots(job.slot);
+  block.resize(slot.size());
+  if (to_slot)
+    std::ranges::copy(block, slot.begin());
+  else if (job.kind == TierJob::Kind::kWrite)
+    std::ranges::copy(slot, block.begin());
+}
+
+bool TierThread::State::carry_out(const TierJob& job) {
+  copy(job, /*to_slot=*/false);
+  const bool ok = work(job, block);
+  if (ok && job.kind == TierJob::Kind::kRead) copy(job, /*to_slot=*/true);
+  return ok;
+}
+
+void TierThread::State::do_jobs() {
+  pthread_setname_np(pthread_self(), "tier");
+  std::unique_lock lock(mutex);
+  while (next(lock)) {
+    const TierJob job = running->asked.job;
+    const auto began = running->began;
+    lock.unlock();
+    const bool ok = carry_out(job);
+    const std::chrono::duration<double> took = Clock::now() - began;
+    lock.lock();
+    if (!running->answered) answer(running->asked, ok, took.count());
+    running.reset();
+    changed.notify_all();
+  }
+  worker_ended = true;
+  changed.notify_all();
+}
+
+// The watch, with `mutex` held.
+void TierThread::State::give_up_running() {
+  std::lock_guard lock(hand);
+  if (!std::exchange(running->answered, true)) answer_late(running->asked);
+}
+
+void TierThread::State::take_out_of_use(Clock::time_point now) {
+  stalled = now;
+  spdlog::warn(
+      "the cache's file has not answered for {} s: it is out of use, and blocks are computed "
+      "again; "
+      "it is tried again once it has answered, after {} s at the earliest",
+      patience.answer, patience.rest);
+  inbox.push(TierState{.usable = false});
+  give_up_running();
+  for (std::deque<Asked>* jobs : {&reads, &writes})
+    for (; !jobs->empty(); jobs->pop_front()) answer_late(jobs->front());
+  changed.notify_all();
+}
+
+// When there is something to be done next, unless something else changes before.
+std::optional<Clock::time_point> TierThread::State::deadline() const {
+  const auto patient = duration_of(patience.answer);
+  if (stalled) {
+    if (running) return std::nullopt;
+    return *stalled + duration_of(patience.rest);
+  }
+  std::optional<Clock::time_point> first;
+  const auto consider = [&](Clock::time_point at) { first = std::min(first.value_or(at), at); };
+  if (running) {
+    consider(running->began + patient);
+    if (!running->answered && running->asked.job.kind == TierJob::Kind::kRead)
+      consider(running->asked.at + patient);
+  }
+  if (!reads.empty()) consider(reads.front().at + patient);
+  return first;
+}
+
+void TierThread::State::look(Clock::time_point now) {
+  const auto patient = duration_of(patience.answer);
+  if (stalled) {
+    if (running || now < *stalled + duration_of(patience.rest)) return;
+    stalled.reset();
+    spdlog::info("the cache's file is used again");
+    inbox.push(TierState{.usable = true});
+    return;
+  }
+  if (running && now >= running->began + patient) return take_out_of_use(now);
+  if (running && running->asked.job.kind == TierJob::Kind::kRead &&
+      now >= running->asked.at + patient)
+    give_up_running();
+  for (; !reads.empty() && now >= reads.front().at + patient; reads.pop_front())
+    answer_late(reads.front());
+}
+
+void TierThread::State::keep_watch() {
+  pthread_setname_np(pthread_self(), "tier-watch");
+  std::unique_lock lock(mutex);
+  while (!left) {
+    if (const auto at = deadline())
+      changed.wait_until(lock, *at);
+    else
+      changed.wait(lock);
+    if (!left) look(Clock::now());
+  }
+}
+
+bool TierThread::State::finish(double seconds) {
+  std::unique_lock lock(mutex);
+  ending = true;
+  changed.notify_all();
+  changed.wait_for(lock, duration_of(seconds), [&] { return worker_ended || stalled; });
+  left = true;
+  changed.notify_all();
+  if (!running) {  // it ends, as there is nothing more that it may take
+    changed.wait(lock, [&] { return worker_ended; });
+    return true;
+  }
+  spdlog::warn("the cache's file does not answer in time: it is left without the newest {} blocks",
+               writes.size() + 1);
+  std::lock_guard hands(hand);
+  running->answered = true;
+  return false;
+}
+
+TierThread::TierThread(Work work, Slots slots, Queue<Command>& inbox, const Patience& patience)
+    : state_(std::make_shared<State>(std::move(work), std::move(slots), inbox, patience)),
+      worker_([state = state_] { state->do_jobs(); }),
+      watch_([state = state_] { state->keep_watch(); }) {}
 
 TierThread::~TierThread() {
-  {
-    std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
+  if (state_->finish(state_->patience.farewell))
+    worker_.join();
+  else
+    worker_.detach();
+  watch_.join();
 }
 
-void TierThread::start(TierJob job) {
-  {
-    std::lock_guard lock(mutex_);
-    (job.kind == TierJob::Kind::kRead ? reads_ : writes_).push_back(std::move(job));
-  }
-  changed_.notify_one();
-}
-
-void TierThread::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return ending_ || !reads_.empty() || !writes_.empty(); });
-    std::deque<TierJob>& jobs = reads_.empty() ? writes_ : reads_;
-    if (jobs.empty()) return;
-    const TierJob job = std::move(jobs.front());
-    jobs.pop_front();
-    lock.unlock();
-    const auto start = std::chrono::steady_clock::now();
-    const bool ok = carry_out(job);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    inbox_.push(TierDone{job.id, ok, took.count()});
-    lock.lock();
-  }
-}
-
-bool TierThread::carry_out(const TierJob& job) {
-  const std::span<std::byte> slot = slots_(job.slot);
-  return job.kind == TierJob::Kind::kRead ? store_->read(job.record, job.key, job.tokens, slot)
-                                          : store_->write(job.record, job.key, job.tokens, slot);
-}
+void TierThread::start(TierJob job) { state_->add(std::move(job)); }
 
 }  // namespace skiff

@@ -1,41 +1,48 @@
-// engine/tier_thread.h -- the thread that reads and writes the cache's file.
+// engine/tier_thread.h -- the thread that reads and writes the cache's file, and a second one that
+// gives up on it where the disk does not answer.
 #pragma once
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 
 #include "base/queue.h"
 #include "engine/tier_io.h"
-#include "store/block_store.h"
 
 namespace skiff {
 
-// Reads go before writes: somebody waits for them. There are never more jobs than slots, since
-// each has one to itself. Thread-safe.
+// Reads go before writes: somebody waits for them. There are never more jobs than slots, since each
+// has one to itself.
+//
+// Nobody waits for a disk that hangs. A read that is not done within `answer` seconds of start() is
+// answered as late. A call that takes longer than that by itself takes the whole file out of use,
+// with one warning: all jobs are answered as late, the engine is told with a TierState, and nothing
+// is tried again until the call has returned and `rest` seconds have passed. Calls work on memory
+// of this object and never on a slot, so one that returns after its job was answered changes
+// nothing.
+//
+// Thread-safe.
 class TierThread final : public TierIo {
  public:
+  // Reads or writes the block of a job, of Slots' size; false: it could not. Called by one thread.
+  using Work = std::function<bool(const TierJob& job, std::span<std::byte> block)>;
   using Slots = std::function<std::span<std::byte>(int slot)>;
-  // The inbox and the memory of the slots must outlive the thread.
-  TierThread(std::unique_ptr<BlockStore> store, Slots slots, Queue<Command>& inbox);
-  ~TierThread() override;  // does what was asked for, then ends the thread
+  struct Patience {
+    double answer = 2;     // see above, in seconds as all of these
+    double rest = 60;      // see above
+    double farewell = 10;  // the destructor lets writes go on for so long
+  };
+  // The inbox and the memory of the slots must outlive this object. `work` may outlive it: a call
+  // that never returns keeps its thread, and what `work` holds, until the process ends.
+  TierThread(Work work, Slots slots, Queue<Command>& inbox, const Patience& patience);
+  // Writes what it was asked to, within Patience, and ends the threads.
+  ~TierThread() override;
   void start(TierJob job) override;
 
  private:
-  void run();
-  bool carry_out(const TierJob& job);
-
-  const std::unique_ptr<BlockStore> store_;
-  const Slots slots_;
-  Queue<Command>& inbox_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<TierJob> reads_, writes_;  // guarded by mutex_
-  bool ending_ = false;                 // guarded by mutex_
-  std::thread thread_;
+  struct State;
+  const std::shared_ptr<State> state_;
+  std::thread worker_, watch_;
 };
 
 }  // namespace skiff

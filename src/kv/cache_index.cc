@@ -108,6 +108,11 @@ void CacheIndex::done(const TierDone& answer) {
   tiers_->done(answer);
 }
 
+void CacheIndex::set_usable(bool usable) {
+  SKIFF_CHECK(tiers_, "there is no tier to use");
+  tiers_->set_usable(usable);
+}
+
 std::vector<TierJob> CacheIndex::take_jobs() {
   return tiers_ ? tiers_->take_jobs() : std::vector<TierJob>{};
 }

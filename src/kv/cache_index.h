@@ -59,6 +59,7 @@ class CacheIndex {
     if (tiers_) tiers_->measured(rows, copies, seconds, copy_seconds);
   }
   void done(const TierDone& answer);
+  void set_usable(bool usable);  // the file
   std::vector<TierJob> take_jobs();
   bool has_file() const { return tiers_ && tiers_->has_file(); }
   bool owes_saves() const { return tiers_ && tiers_->owes_saves(); }

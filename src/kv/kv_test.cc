@@ -400,7 +400,7 @@ TEST(TierCost, TheCheaperWayIsTakenAndTheDearOneTriedAgain) {
   for (int i = 0; i < 100; ++i) cost.step(1, 1, 50, 49);  // a decode says nothing of prompts
   EXPECT_FALSE(cost.copy_pays()) << "copies of 49 against 4";
   for (int i = 0; i < 200; ++i) cost.step(8, 1, 8000, 1);
-  EXPECT_TRUE(cost.copy_pays() && cost.read_pays()) << "computing has become dear";
+  EXPECT_TRUE(cost.copy_pays() && cost.read_pays()) << "computing costs more now";
   cost.step(8, 1, 0, 0);
   cost.read(0);
   EXPECT_TRUE(cost.copy_pays()) << "not measured";
@@ -414,9 +414,35 @@ TEST_F(TiersTest, BlocksThatAreCheaperToComputeStayWhereTheyAre) {
   step(cache);
   cache.measured(/*rows=*/2, /*copies=*/3, /*seconds=*/31, /*copy_seconds=*/30);
   EXPECT_EQ(cached(cache, tokens_), 0) << "a copy takes 10, computing a block 1";
-  EXPECT_EQ(cache.tier_stats().dear, 1u);
+  EXPECT_EQ(cache.tier_stats().recomputed, 1u);
   for (int i = 0; i < 60; ++i) cache.measured(2, 1, 2.1, 0.1);
   EXPECT_EQ(cached(cache, tokens_), 6);
+}
+
+TEST_F(TiersTest, AFileOutOfUseIsAskedForNothingAndRemembered) {
+  const BlockKey key = child_key(root_key("model", ""), std::span(tokens_).first(2));
+  CacheIndex cache(4, kBlock, true, 1, {.host_slots = 2, .file_records = 9, .fingerprint = "model"},
+                   std::vector<StoredBlock>{{0, key}});
+  const auto ask = [&] {
+    BlockTable table;
+    cache.open(table, tokens_);
+    const bool awaited = cache.fetch(table, tokens_);
+    cache.close(table);
+    return awaited;
+  };
+  ASSERT_TRUE(ask());
+  cache.set_usable(false);
+  for (const TierJob& job : cache.take_jobs()) cache.done({.job = job.id, .late = true});
+  EXPECT_EQ(cache.tier_stats().failures, 1u);
+  EXPECT_EQ(cached(cache, tokens_), 0) << "the slot holds nothing";
+  EXPECT_FALSE(ask());
+  BlockTable other = filled(cache, {9, 9, 8, 8, 7, 7, 6, 6});
+  cache.close(other);
+  EXPECT_FALSE(cache.owes_saves()) << "nothing is saved for its sake";
+  cache.set_usable(true);
+  EXPECT_TRUE(ask()) << "a late answer says nothing against the record";
+  for (const TierJob& job : cache.take_jobs()) cache.done({job.id, /*ok=*/true});
+  EXPECT_EQ(cached(cache, tokens_), 2);
 }
 
 TEST_F(TiersTest, AFileThatIsSlowerThanComputingIsNotRead) {
@@ -440,7 +466,7 @@ TEST_F(TiersTest, AFileThatIsSlowerThanComputingIsNotRead) {
   step(cache);
   ASSERT_EQ(cached(cache, tokens_), 0);
   EXPECT_FALSE(ask());
-  EXPECT_EQ(cache.tier_stats().dear, 1u);
+  EXPECT_EQ(cache.tier_stats().recomputed, 1u);
 }
 
 TEST_F(TiersTest, SaltsAndTheShyReachNoTier) {

@@ -49,7 +49,7 @@ class SlotIndex {
   void leave(int slot);
   void move(int slot);
 
-  int end_;                  // the last of slots_, both ends of the line
+  int end_;                  // sentinel of the LRU list (slots_.back())
   std::vector<Slot> slots_;  // [size + 1]
   std::unordered_map<BlockKey, int, BlockKeyHash> places_;
 };

@@ -15,9 +15,9 @@ class RecentMean {
   double mean_ = 0;
 };
 
-// Seconds throughout. What was never measured costs nothing, so tiers are used until they prove
-// dear, and where nobody measures. Each time a tier is found dear its measured cost fades a little:
-// after some hundred refusals it is tried, and measured, again. Not thread-safe.
+// Seconds throughout. What was never measured costs nothing, so a tier is used until it was
+// measured to cost more than computing. Each time it is passed over for that its measured cost
+// fades a little: after some hundred times it is used, and measured, again. Not thread-safe.
 class TierCost {
  public:
   explicit TierCost(int block_size) : block_size_(block_size) {}

@@ -47,7 +47,7 @@ std::vector<int> Tiers::ready(const Text& text) {
     slots.push_back(slot);
   }
   if (slots.empty() || cost_.copy_pays()) return slots;
-  ++stats_.dear;
+  ++stats_.recomputed;
   return {};
 }
 
@@ -72,9 +72,9 @@ bool Tiers::fetch(const Text& text, size_t& asked) {
 // From the file, if it has the block and there is a slot for it.
 int Tiers::read(const BlockKey& key, std::span<const Token> tokens) {
   const int record = file_.find(key);
-  if (record == SlotIndex::kNone || !file_.ready(record)) return SlotIndex::kNone;
+  if (!usable_ || record == SlotIndex::kNone || !file_.ready(record)) return SlotIndex::kNone;
   if (!cost_.read_pays()) {
-    ++stats_.dear;
+    ++stats_.recomputed;
     return SlotIndex::kNone;
   }
   const int slot = host_.put(key);
@@ -103,7 +103,7 @@ void Tiers::load(int slot, BlockId block) {
 }
 
 bool Tiers::wanted_by_file(const BlockKey& key) const {
-  return has_file() && file_.find(key) == SlotIndex::kNone;
+  return has_file() && usable_ && file_.find(key) == SlotIndex::kNone;
 }
 
 void Tiers::published(BlockId id, const BlockKey& key) {
@@ -215,12 +215,12 @@ void Tiers::done(const TierDone& answer) {
   SKIFF_CHECK(found != open_.end(), "job {} was never started", answer.job);
   const TierJob job = std::move(found->second);
   open_.erase(found);
-  if (answer.ok && job.kind == TierJob::Kind::kRead) cost_.read(answer.seconds);
+  if ((answer.ok || answer.late) && job.kind == TierJob::Kind::kRead) cost_.read(answer.seconds);
   stats_.failures += !answer.ok;
   if (job.kind == TierJob::Kind::kWrite)
     wrote(job, answer.ok);
   else
-    has_read(job, answer.ok);
+    has_read(job, answer);
 }
 
 void Tiers::wrote(const TierJob& job, bool ok) {
@@ -235,7 +235,8 @@ void Tiers::wrote(const TierJob& job, bool ok) {
   host_.unpin(job.slot);
 }
 
-void Tiers::has_read(const TierJob& job, bool ok) {
+void Tiers::has_read(const TierJob& job, const TierDone& answer) {
+  const bool ok = answer.ok;
   ++answers_;
   stats_.reads += ok;
   from_file_[static_cast<size_t>(job.slot)] = ok;
@@ -244,7 +245,7 @@ void Tiers::has_read(const TierJob& job, bool ok) {
     file_.touch(job.record);
   } else {
     host_.erase(job.slot);
-    file_.erase(job.record);
+    if (!answer.late) file_.erase(job.record);
   }
   file_.unpin(job.record);
   host_.unpin(job.slot);

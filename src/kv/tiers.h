@@ -42,13 +42,12 @@ struct TierJob {
 
 // Since the start.
 struct TierStats {
-  uint64_t host_tokens = 0, file_tokens = 0;  // not computed again: found in host memory; in the
-                                              // file, and brought there
+  uint64_t host_tokens = 0, file_tokens = 0;  // tokens served from host memory, and from the file
   uint64_t saves = 0, loads = 0;              // blocks copied from and to the device
   uint64_t reads = 0, writes = 0;             // of the file, in blocks, that went well
-  uint64_t failures = 0;                      // those that did not: misses, and never more
+  uint64_t failures = 0;                      // those that failed or came late: misses, no more
   uint64_t skipped = 0;                       // blocks not kept or fetched for want of a free slot
-  uint64_t dear = 0;  // times that blocks of a lower tier were left there: computing is cheaper
+  uint64_t recomputed = 0;  // times that cached blocks were computed again because that is cheaper
 };
 
 // Three facts make this right without waiting. Steps run in the order planned, so a slot may be
@@ -98,12 +97,13 @@ class Tiers {
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();  // to be started now, in this order
 
+  // A file out of use is asked for nothing; what it holds is remembered.
+  void set_usable(bool usable) { usable_ = usable; }
+
   bool has_file() const { return file_.size() > 0; }
   bool owes_saves() const { return num_pending_ > 0; }
   bool awaits_answer() const { return !open_.empty(); }
   const TierStats& stats() const { return stats_; }
-  int host_blocks() const { return host_.count(); }
-  int file_blocks() const { return file_.count(); }
 
  private:
   struct Flight {
@@ -124,7 +124,7 @@ class Tiers {
   void start_write(int slot);
   void start(TierJob job);
   void wrote(const TierJob& job, bool ok);
-  void has_read(const TierJob& job, bool ok);
+  void has_read(const TierJob& job, const TierDone& answer);
   bool wanted_by_file(const BlockKey& key) const;
   OnDevice& block(BlockId id) { return blocks_[static_cast<size_t>(id)]; }
 
@@ -134,7 +134,7 @@ class Tiers {
   std::vector<Token> tokens_;              // [host_slots, block_size]
   std::vector<char> writing_, from_file_;  // [host_slots]
   std::vector<OnDevice> blocks_;           // [num_blocks]
-  std::deque<BlockId> pending_;  // those of blocks_ that are, oldest first; and some that were
+  std::deque<BlockId> pending_;  // ids with OnDevice::pending, oldest first; may hold stale ids
   int num_pending_ = 0, num_writing_ = 0;
   std::vector<BlockCopy> saves_, loads_;  // of the plan in the making, as is `now_`
   Flight now_;
@@ -142,6 +142,7 @@ class Tiers {
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // without tokens
   uint64_t last_job_ = 0, answers_ = 0, committed_ = 0;
+  bool usable_ = true;  // the file
   TierCost cost_;
   TierStats stats_;
 };

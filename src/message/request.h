@@ -64,8 +64,13 @@ struct TierDone {
   uint64_t job = 0;
   bool ok = false;
   double seconds = 0;  // that it took; 0: not measured
+  bool late = false;   // given up after so many seconds: a record that was to be read may be good
 };
-using Command = std::variant<NewSequence, Cancel, TierDone>;
+// The cache's file is out of use, because its disk does not answer, or in use again.
+struct TierState {
+  bool usable = true;
+};
+using Command = std::variant<NewSequence, Cancel, TierDone, TierState>;
 
 // kStop: a stop token (the last of the event's tokens). kLength: max_tokens or the context is
 // full. kExhausted: refused, see Event::why.

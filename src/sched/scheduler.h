@@ -74,6 +74,7 @@ class Scheduler {
   // in any order.
   std::vector<TierJob> take_jobs() { return cache_.take_jobs(); }
   void done(const TierDone& answer) { cache_.done(answer); }
+  void tier_is(const TierState& state) { cache_.set_usable(state.usable); }
   bool awaits_answer() const { return cache_.awaits_answer(); }
   bool idle() const { return all_.empty() && !cache_.owes_saves(); }
   SchedulerStats stats() const;

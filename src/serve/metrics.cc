@@ -119,8 +119,8 @@ struct Metrics::Impl {
                                    "Blocks that the cache's file could not give or take");
   Counter& tier_skips = counter("prefix_cache_tier_skipped_total",
                                 "Blocks not kept or fetched for want of a free slot");
-  Counter& tier_dear = counter("prefix_cache_tier_dear_total",
-                               "Times that blocks of a lower tier were computed, being cheaper so");
+  Counter& tier_recomputed = counter("prefix_cache_tier_recomputed_total",
+                               "Times that cached blocks were computed again because that is cheaper");
   Counter& send_failures =
       counter("send_cache_failed_num", "Caches that could not be sent to another server; none are");
   Counter& preempted =
@@ -308,7 +308,7 @@ void Metrics::Impl::set_cache(const EngineStats& stats) {
   raise(device_tokens, cache_hits.Value() - host_tokens.Value() - file_tokens.Value());
   raise(tier_failures, stats.tiers.failures);
   raise(tier_skips, stats.tiers.skipped);
-  raise(tier_dear, stats.tiers.dear);
+  raise(tier_recomputed, stats.tiers.recomputed);
   const double asked = cache_queries.Value();
   hit_rate.Set(part(cache_hits.Value(), asked));
   device_rate.Set(part(device_tokens.Value(), asked));

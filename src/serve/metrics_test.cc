@@ -77,7 +77,7 @@ const char* const kCounters[] = {"requests_number",
                                  "prefix_ssd_cache_token_num_total",
                                  "prefix_cache_tier_failures_total",
                                  "prefix_cache_tier_skipped_total",
-                                 "prefix_cache_tier_dear_total",
+                                 "prefix_cache_tier_recomputed_total",
                                  "send_cache_failed_num",
                                  "send_cache_failed_num_total"};
 const char* const kHistograms[] = {"time_to_first_token_seconds",
@@ -233,7 +233,7 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
   metrics.sequence_admitted(0.1, 100, 80);
   metrics.sequence_admitted(0.1, 300, 0);
   Metrics::Now now;
-  now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .dear = 7};
+  now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .recomputed = 7};
   now.engine.blocks_total = 10;
   now.engine.blocks_free = 8;
   now.engine.blocks_unused = 5;
@@ -245,7 +245,7 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
   EXPECT_EQ(value("prefix_gpu_cache_token_num"), 50);
   EXPECT_EQ(value("prefix_cpu_cache_token_num"), 20);
   EXPECT_EQ(value("prefix_ssd_cache_token_num"), 10);
-  EXPECT_EQ(value("prefix_cache_tier_dear_total"), 7);
+  EXPECT_EQ(value("prefix_cache_tier_recomputed_total"), 7);
   EXPECT_EQ(value("hit_req_rate"), 0.5);
   EXPECT_EQ(value("hit_token_rate"), 0.2);
   EXPECT_EQ(value("gpu_hit_token_rate"), 0.125);

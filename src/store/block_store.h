@@ -33,7 +33,7 @@ class BlockStore {
  public:
   // LoadError if the directory cannot be made or read, is a symbolic link, belongs to somebody
   // else or is open to others' writing, is used by another process, or max_bytes is too small for
-  // one block. A file of ours for another model, version or block size is begun anew, with a
+  // one block. A file of ours for another model, build, machine or block size is begun anew, with a
   // warning. Null, with a warning, if the file is none of ours or there is no room to begin it.
   static std::unique_ptr<BlockStore> open(const StoreOptions& options);
   ~BlockStore();
@@ -49,6 +49,11 @@ class BlockStore {
   // False if this block is not there, whole; `payload` then holds anything.
   bool read(int record, const BlockKey& key, std::span<const Token> tokens,
             std::span<std::byte> payload);
+  // Whichever of the two `job` asks for.
+  bool carry_out(const TierJob& job, std::span<std::byte> payload) {
+    return job.kind == TierJob::Kind::kRead ? read(job.record, job.key, job.tokens, payload)
+                                            : write(job.record, job.key, job.tokens, payload);
+  }
 
  private:
   BlockStore(const StoreOptions& options, int file);

@@ -1,0 +1,158 @@
+#include "engine/tier_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace skiff {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kBlock = 16;
+
+// A disk that hangs in every call while its door is shut. Outlives the thread that hangs in it.
+struct Disk {
+  std::atomic<bool> shut = false;
+  std::atomic<int> calls = 0;
+  std::chrono::milliseconds takes{0};
+  void open() {
+    shut = false;
+    shut.notify_all();
+  }
+  bool carry_out(const TierJob& job, std::span<std::byte> block) {
+    ++calls;
+    shut.wait(true);
+    std::this_thread::sleep_for(takes);
+    if (job.kind == TierJob::Kind::kRead) std::ranges::fill(block, std::byte{7});
+    return true;
+  }
+};
+
+class TierThreadTest : public testing::Test {
+ protected:
+  ~TierThreadTest() override { disk_->open(); }
+  void begin(const TierThread::Patience& patience) {
+    thread_ = std::make_unique<TierThread>(
+        [disk = disk_](const TierJob& job, std::span<std::byte> block) {
+          return disk->carry_out(job, block);
+        },
+        [this](int slot) {
+          return std::span(memory_).subspan(static_cast<size_t>(slot) * kBlock, kBlock);
+        },
+        inbox_, patience);
+  }
+  void ask(uint64_t id, TierJob::Kind kind) {
+    thread_->start({.id = id, .kind = kind, .slot = static_cast<int>(id), .record = 0});
+  }
+  Command next_command() {
+    if (waiting_.empty()) waiting_ = inbox_.drain_some();
+    Command first = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    return first;
+  }
+  template <class T>
+  T next() {
+    const Command first = next_command();
+    const T* wanted = std::get_if<T>(&first);
+    EXPECT_NE(wanted, nullptr);
+    return wanted != nullptr ? *wanted : T{};
+  }
+
+  std::shared_ptr<Disk> disk_ = std::make_shared<Disk>();
+  std::vector<std::byte> memory_ = std::vector<std::byte>(8 * kBlock);
+  Queue<Command> inbox_;
+  std::vector<Command> waiting_;
+  std::unique_ptr<TierThread> thread_;
+};
+
+TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns) {
+  begin({.answer = 0.05, .rest = 0.05, .farewell = 0.05});
+  disk_->shut = true;
+  ask(1, TierJob::Kind::kRead);
+  ask(2, TierJob::Kind::kRead);
+  ask(3, TierJob::Kind::kWrite);
+  int out_of_use = 0;
+  for (std::set<uint64_t> late; late.size() < 3 || out_of_use == 0;) {
+    const Command told = next_command();
+    if (const auto* state = std::get_if<TierState>(&told)) {
+      EXPECT_FALSE(state->usable);
+      ++out_of_use;
+      continue;
+    }
+    const auto& answer = std::get<TierDone>(told);
+    EXPECT_TRUE(answer.late && !answer.ok);
+    EXPECT_TRUE(late.insert(answer.job).second) << "answered twice";
+  }
+  EXPECT_EQ(out_of_use, 1);
+  ask(4, TierJob::Kind::kRead);
+  EXPECT_TRUE(next<TierDone>().late) << "asked while the disk hangs";
+  EXPECT_EQ(disk_->calls, 1) << "nothing else is tried meanwhile";
+
+  disk_->open();
+  EXPECT_TRUE(next<TierState>().usable);
+  EXPECT_EQ(memory_[kBlock], std::byte{0}) << "the slot belongs to somebody else by now";
+  ask(5, TierJob::Kind::kRead);
+  EXPECT_TRUE(next<TierDone>().ok);
+  EXPECT_EQ(memory_[5 * kBlock], std::byte{7});
+}
+
+// Nobody waits for a read longer because others were asked for first.
+TEST_F(TierThreadTest, AReadBehindOthersIsLateByItsOwnAge) {
+  begin({.answer = 0.5, .rest = 60, .farewell = 1});
+  disk_->takes = 200ms;
+  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kRead);
+  const auto begin = Clock::now();
+  EXPECT_TRUE(next<TierDone>().ok);
+  TierDone last;
+  for (uint64_t id = 2; id < 8; ++id)
+    last = next<TierDone>();  // no TierState: the disk is only slow
+  EXPECT_TRUE(last.late);
+  EXPECT_LT(Clock::now() - begin, 1200ms);
+}
+
+TEST_F(TierThreadTest, AHangingCallDoesNotKeepTheDestructor) {
+  for (const auto kind : {TierJob::Kind::kWrite, TierJob::Kind::kRead}) {
+    begin({.answer = 0.05, .rest = 60, .farewell = 5});
+    disk_->shut = true;
+    ask(1, kind);
+    while (disk_->calls == 0) std::this_thread::yield();
+    const auto begin = Clock::now();
+    thread_.reset();
+    EXPECT_LT(Clock::now() - begin, 3s);
+    disk_->open();
+    disk_->calls = 0;
+    waiting_.clear();
+    inbox_.drain(/*wait=*/false);
+  }
+}
+
+TEST_F(TierThreadTest, TheDestructorWritesWhatItWasAskedTo) {
+  begin({.answer = 60, .rest = 60, .farewell = 60});
+  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kWrite);
+  thread_.reset();
+  EXPECT_EQ(disk_->calls, 7);
+  EXPECT_EQ(inbox_.drain(/*wait=*/false).size(), 7u);
+}
+
+TEST_F(TierThreadTest, TheDestructorLeavesWhatTakesTooLong) {
+  begin({.answer = 60, .rest = 60, .farewell = 0.05});
+  disk_->shut = true;
+  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kWrite);
+  while (disk_->calls == 0) std::this_thread::yield();
+  const auto begin = Clock::now();
+  thread_.reset();
+  EXPECT_LT(Clock::now() - begin, 3s);
+  disk_->open();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(disk_->calls, 1) << "no more calls once the object is gone";
+}
+
+}  // namespace
+}  // namespace skiff
