@@ -32,8 +32,8 @@ bool Scheduler::held_back(const Sequence& s) const {
   return holder_ != nullptr && s.rank > holder_->rank;
 }
 
-// Both loops may preempt sequences behind the one they are at, but never that one's successor
-// before the iterator has moved on to it: it is advanced after the body.
+// Both loops may erase elements behind `it` (preempted sequences), so `it` is advanced only after
+// the body.
 bool Scheduler::continue_decodes(PlanBuilder& step) {
   for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
     Sequence& s = *it->second;
@@ -87,8 +87,9 @@ Sequence* Scheduler::victim_for(const Sequence& s) const {
   return nullptr;
 }
 
-// There was no room for `s`. Will steps in flight free some? Those that name sequences behind it
-// do, once these are held back; so do those of sequences that have ended.
+// Called when there was no room for `s`. Returns true if waiting for steps in flight can free
+// blocks: those of sequences behind it, which are held back from now on, or of sequences that have
+// ended.
 bool Scheduler::wait_for_room(const Sequence& s) {
   if (running_.rbegin()->first > s.rank) {
     holder_ = &s;

@@ -35,7 +35,8 @@ int PlanBuilder::drafts_for(const Sequence& s) const {
       0, std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1}));
 }
 
-// In rows at the beginning of a text; taken at the first row of a chunk, which is short.
+// The cost of one row, in units of a row at position 0. A chunk is short, so the cost at its first
+// row stands for all of them.
 double PlanBuilder::cost_of_row(const Sequence& s) const {
   const int context = limits_.policy.row_context;
   return context > 0 ? 1 + static_cast<double>(s.planned) / context : 1;

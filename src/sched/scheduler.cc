@@ -53,6 +53,17 @@ Status Scheduler::check(const NewSequence& in) const {
                                "than the context of {} tokens",
                                prompt, limits_.max_context),
                    "prompt");
+  if (in.params.prompt_logprobs != kNoLogprobs) {
+    const int64_t each = 1 + std::min<int64_t>(in.params.prompt_logprobs,
+                                               limits_.vocab > 0 ? limits_.vocab : kAllLogprobs);
+    const int64_t candidates = each * static_cast<int64_t>(prompt);
+    if (candidates > limits_.max_prompt_candidates)
+      return invalid(
+          fmt::format("prompt_logprobs asks for {} candidates at each of {} tokens, {} in all; at "
+                      "most {} are given: ask for fewer, or send a shorter prompt",
+                      each, prompt, candidates, limits_.max_prompt_candidates),
+          "prompt_logprobs");
+  }
   const int blocks = cache_.blocks_for(static_cast<int>(prompt));
   if (blocks > cache_.num_blocks())
     return invalid(fmt::format("the prompt has {} tokens and needs {} cache blocks of {} tokens; "

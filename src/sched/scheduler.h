@@ -22,6 +22,9 @@ struct Limits {
   int max_context = 32768;   // prompt and output of one sequence
   int max_logit_rows = 256;  // rows of one step whose logits are wanted; at least max_seqs
   int vocab = 0;             // tokens are in [0, vocab); 0: any that is not negative
+  // Candidates that one sequence may ask for with prompt_logprobs, over its whole prompt: they are
+  // held until the prompt is computed, at 8 bytes each.
+  int64_t max_prompt_candidates = int64_t{1} << 24;
   // false: a prompt waits for a step that can take all of it. Only one that could never be sure
   // of that (longer than max_rows - max_seqs, or max_logit_rows where prompt log-probabilities
   // are wanted) is cut all the same, so that rows stay bounded and nothing is refused.

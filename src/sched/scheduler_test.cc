@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 namespace skiff {
 namespace {
@@ -91,6 +92,69 @@ TEST_F(Schedule, ALongPromptNeverDelaysADecode) {
   EXPECT_THAT(step(), ElementsAre(Rows{1, 4, 1}, Rows{2, 16, 9}));
   EXPECT_THAT(step(), ElementsAre(Rows{1, 5, 1}, Rows{2, 25, 5}));
   EXPECT_THAT(step(), ElementsAre(Rows{1, 6, 1}, Rows{2, 30, 1}));
+}
+
+TEST_F(Schedule, PromptCandidatesAreBounded) {
+  Limits bounded = limits(4, 10);
+  bounded.vocab = 9000;
+  bounded.max_prompt_candidates = 90;
+  start(bounded);
+  NewSequence many = request(1, 9);
+  many.params.prompt_logprobs = 9;
+  const Status nine = scheduler_->add(many);
+  EXPECT_TRUE(nine) << "10 candidates at each of 9 tokens";
+  many.id = 2;
+  many.params.prompt_logprobs = 10;
+  const Status ten = scheduler_->add(many);
+  ASSERT_FALSE(ten);
+  EXPECT_EQ(ten.error().field, "prompt_logprobs");
+  EXPECT_THAT(ten.error().what, HasSubstr("99 in all; at most 90"));
+  many.id = 3;
+  many.params.prompt_logprobs = kAllLogprobs;
+  EXPECT_THAT(scheduler_->add(many).error().what, HasSubstr("9001 candidates at each of 9 tokens"));
+  many.prompt.assign(16384, 1);
+  start({.max_context = 32768, .vocab = 151936});
+  EXPECT_FALSE(scheduler_->add(many)) << "by default, too: 20 GB";
+}
+
+// A sequence that lost its blocks, also in host memory, gets them from the file a second time.
+TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
+  const NewSequence first = request(1, 3, 16), second = request(2, 9, 8);
+  BlockKey key = root_key("", "");
+  std::vector<StoredBlock> stored;
+  for (int i = 0; i < 2; ++i) {
+    key = child_key(key, std::span(second.prompt).subspan(static_cast<size_t>(i) * kBlock, kBlock));
+    stored.push_back({.record = i, .key = key});
+  }
+  Limits two = limits(2, 64);
+  two.policy.reserve = 0;
+  cache_ = std::make_unique<CacheIndex>(
+      5, kBlock, true, 0, TierConfig{.host_slots = 2, .file_records = 32, .spill = false}, stored);
+  scheduler_ = std::make_unique<Scheduler>(two, *cache_);
+  int reads = 0, reads_before = 0;
+  const auto answer = [&] {
+    for (const TierJob& job : scheduler_->take_jobs()) {
+      reads += job.kind == TierJob::Kind::kRead && job.key == key;
+      scheduler_->done({job.id, /*ok=*/true});
+    }
+  };
+  add(first);
+  plan();
+  commit();
+  add(second);
+  std::set<SeqId> ended;
+  for (int i = 0; i < 200 && ended.size() < 2; ++i) {
+    plan();
+    answer();
+    for (const Event& e : commit())
+      if (e.finish != Finish::kNone) ended.insert(e.seq);
+    answer();
+    if (scheduler_->stats().preemptions == 0) reads_before = reads;
+  }
+  EXPECT_EQ(ended.size(), 2u);
+  EXPECT_GE(scheduler_->stats().preemptions, 1u);
+  EXPECT_EQ(reads_before, 1);
+  EXPECT_GT(reads, reads_before);
 }
 
 TEST_F(Schedule, APromptIsNotCutWhenChunksAreOff) {
