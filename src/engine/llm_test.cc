@@ -5,7 +5,10 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include "engine/random_case.h"
 #include "engine/resolve.h"
 #include "engine/test_model.h"
+#include "ops/cpu/cpu_features.h"
 #include "store/temp_dir.h"
 
 namespace skiff {
@@ -146,6 +150,47 @@ TEST_F(LlmTest, StopDrainsWhatRuns) {
   EXPECT_THAT(ear_.of(13).why, HasSubstr("stopped"));
 }
 
+// From the sink, as the engine's last event is told: nobody will read the inbox any more, and still
+// whoever sent it hears of it.
+TEST_F(LlmTest, WhatComesAsTheEngineEndsIsRefused) {
+  std::unique_ptr<Llm> llm;
+  std::atomic<bool> begun = false, stopping = false;
+  const Llm::Sink ear = ear_.sink();
+  llm = Llm::start(config_, [&](std::vector<Event> events) {
+    for (const Event& event : events) {
+      if (event.seq == 1 && !event.tokens.empty() && !begun.exchange(true)) {
+        begun.notify_all();
+        stopping.wait(false);
+      }
+      if (event.seq == 1 && event.finish != Finish::kNone) {
+        llm->submit(request(2, 10, 3));
+        llm->cancel(2);
+      }
+    }
+    ear(std::move(events));
+  });
+  llm->submit(request(1, 10, 12));
+  begun.wait(false);
+  std::thread stop([&] { llm->stop(/*drain=*/true); });
+  std::this_thread::sleep_for(200ms);  // stop() has closed the inbox by then
+  stopping = true;
+  stopping.notify_all();
+  ASSERT_TRUE(ear_.wait_for_ends(2));
+  stop.join();
+  EXPECT_EQ(ear_.of(1).tokens.size(), 12u);
+  EXPECT_EQ(ear_.of(2).finish, Finish::kExhausted);
+  EXPECT_EQ(llm->stats().seconds_since_progress, 0);
+}
+
+TEST_F(LlmTest, AsManyThreadsComputeAsWereAskedFor) {
+  const auto threads = [this](int wanted) {
+    config_.threads = wanted;
+    const auto llm = Llm::start(config_, ear_.sink());
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  EXPECT_EQ(threads(4) - threads(1), 3);
+}
+
 TEST_F(LlmTest, StopCancelsWhatRuns) {
   auto llm = Llm::start(config_, ear_.sink());
   for (SeqId id = 1; id <= 12; ++id) llm->submit(request(id, 10, 240));
@@ -248,12 +293,51 @@ TEST_F(LlmTest, BlocksSurviveARestart) {
     if (life == 0) first = ear.of(1).tokens;
     EXPECT_EQ(ear.of(1).tokens, first);
   }
-  config_.seed = 1;  // other weights
-  Ear ear;
-  auto llm = Llm::start(config_, ear.sink());
-  llm->submit(request(1, 100, 12));
-  ASSERT_TRUE(ear.wait_for_ends(1));
-  EXPECT_EQ(ear.of(1).cached, 0);
+}
+
+// Each of these begins the file anew; what it finds in a second life is its own.
+TEST_F(LlmTest, BlocksOfOtherWeightsTypesAndBackendsAreNotUsed) {
+  const TempDir dir;
+  const std::string model = dir.path() + "/model", weights = model + "/model.safetensors";
+  std::filesystem::copy(SKIFF_SOURCE_DIR "/tests/golden/qwen3", model);
+  config_.model = model;
+  config_.load_format = LoadFormat::kAuto;
+  config_.max_model_len = 64;
+  config_.storage_path = dir.path() + "/kv";
+  config_.storage_gb = 0.01;
+  const auto cached = [&] {
+    Ear ear;
+    auto llm = Llm::start(config_, ear.sink());
+    NewSequence wanted = request(1, 40, 2);
+    for (Token& token : wanted.prompt) token %= 32;
+    llm->submit(std::move(wanted));
+    EXPECT_TRUE(ear.wait_for_ends(1));
+    llm->stop(/*drain=*/true);
+    return ear.of(1).cached;
+  };
+  const auto began_anew = [&](const char* what) {
+    EXPECT_EQ(cached(), 0) << what;
+    EXPECT_EQ(cached(), 32) << what << ": the first life wrote nothing";
+  };
+  began_anew("an empty folder");
+  const auto time = std::filesystem::last_write_time(weights);
+  std::filesystem::last_write_time(weights, time + 1s);
+  began_anew("another time of a weight file");
+  std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put('\1');
+  std::filesystem::last_write_time(weights, time + 1s);
+  began_anew("other bytes in a weight file");
+  config_.device = "reference";
+  began_anew("another backend");
+  config_.dtype = DType::kBF16;
+  began_anew("another type");
+  config_.version = "9.9";
+  began_anew("another version");
+  config_.load_format = LoadFormat::kDummy;
+  began_anew("made-up weights");
+  config_.seed = 1;
+  began_anew("others of those");
 }
 
 TEST_F(LlmTest, EvictedBlocksComeBackFromHostMemory) {
@@ -300,6 +384,34 @@ TEST(Resolve, ZerosBecomeNumbers) {
       resolved({.max_model_len = 1000, .chunked_prefill = false}, spec).max_num_batched_tokens,
       1008);
   EXPECT_EQ(resolved({.max_model_len = 100000}, spec).max_model_len, 100000);
+}
+
+// taskset, or the processors that a container is given.
+TEST(Resolve, ThreadsFollowAffinity) {
+  ModelSpec spec;
+  spec.max_context = 100;
+  int threads = 0;
+  std::thread([&] {
+    cpu_set_t all, one;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+      if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    threads = resolved({}, spec).threads;
+  }).join();
+  EXPECT_EQ(threads, 1);
+}
+
+TEST(Resolve, AContextWithoutRoomForOutputIsRefused) {
+  ModelSpec spec;
+  spec.max_context = 1;
+  try {
+    resolved({.model = "m"}, spec);
+    FAIL();
+  } catch (const LoadError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("m/config.json: max_position_embeddings is 1"));
+  }
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ struct Pulse {
   double seconds_since_progress = 0;  // 0 while there is no work
 };
 
-// Time without progress, as one who looks now and then sees it. A process that is stopped and
-// continued (SIGSTOP, a machine that sleeps) stops who looks as well: a gap between two looks
-// counts as no more than `longest_gap` seconds, so that waking up is not taken for hanging.
+// Time without progress, measured by polling. A process that is stopped and continued (SIGSTOP, a
+// machine that sleeps) does not poll meanwhile: a gap between two polls counts as no more than
+// `longest_gap` seconds, so that waking up is not taken for hanging.
 class StallClock {
  public:
   explicit StallClock(double longest_gap) : longest_gap_(longest_gap) {}

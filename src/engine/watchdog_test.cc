@@ -38,6 +38,26 @@ TEST(StallClock, WhoWasStoppedHimselfSawNothing) {
   EXPECT_EQ(clock.look({.steps = 1, .seconds_since_progress = 10003}, 50), 3);
 }
 
+TEST(StatsBoard, TimeWithoutProgressBeginsWithWork) {
+  using namespace std::chrono_literals;
+  StatsBoard board;
+  EXPECT_EQ(board.read().seconds_since_progress, 0);
+  for (int i = 0; i < 2; ++i) {
+    std::this_thread::sleep_for(100ms);
+    board.begin_work();  // after a while without any
+    EXPECT_LT(board.read().seconds_since_progress, 0.1);
+    std::this_thread::sleep_for(30ms);
+    board.begin_work();
+    EXPECT_GE(board.read().seconds_since_progress, 0.03) << "more work is no progress";
+    board.end_work();
+    EXPECT_GE(board.read().seconds_since_progress, 0.03) << "nor is an end that is not the last";
+    board.write({.steps = static_cast<uint64_t>(i) + 1});
+    EXPECT_LT(board.read().seconds_since_progress, 0.03);
+    board.end_work();
+    EXPECT_EQ(board.read().seconds_since_progress, 0);
+  }
+}
+
 // Computes like FakeRunner, but not while the door is shut.
 class HangingRunner : public Runner {
  public:
