@@ -1,5 +1,10 @@
 #include "base/json.h"
 
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <optional>
+
 #include "base/json_builder.h"
 #include "base/regular_file.h"
 
@@ -11,6 +16,37 @@ const Json& empty_object() {
   return object;
 }
 
+// The UTF-16 unit that is escaped at `at`, as in \ud83d; -1 if none is.
+int escaped_unit(std::string_view text, size_t at) {
+  const std::string_view escape = text.substr(std::min(at, text.size()), 6);
+  if (escape.size() < 6 || !escape.starts_with("\\u")) return -1;
+  int unit = 0;
+  const auto [end, error] = std::from_chars(escape.data() + 2, escape.data() + 6, unit, 16);
+  return error == std::errc() && end == escape.data() + 6 ? unit : -1;
+}
+
+bool is_high(int unit) { return unit >= 0xd800 && unit < 0xdc00; }
+bool is_low(int unit) { return unit >= 0xdc00 && unit < 0xe000; }
+
+// The text with U+FFFD in the place of each lone surrogate, at the same length, so that errors tell
+// the client's own columns; nullopt if it has none.
+std::optional<std::string> without_lone_surrogates(std::string_view text) {
+  std::optional<std::string> out;
+  for (size_t at = text.find('\\'); at != text.npos; at = text.find('\\', at)) {
+    const int unit = escaped_unit(text, at);
+    if (is_high(unit) && is_low(escaped_unit(text, at + 6))) {
+      at += 12;
+    } else if (is_high(unit) || is_low(unit)) {
+      if (!out) out.emplace(text);
+      out->replace(at, 6, "\\ufffd");
+      at += 6;
+    } else {
+      at += 2;
+    }
+  }
+  return out;
+}
+
 template <class AnyJson>
 Result<AnyJson> parse_guarded(std::string_view text, const JsonLimits& limits, size_t max_keys) {
   if (text.size() > limits.max_bytes)
@@ -19,6 +55,8 @@ Result<AnyJson> parse_guarded(std::string_view text, const JsonLimits& limits, s
   try {
     JsonBuilder<AnyJson> builder(limits.max_depth, max_keys);
     builder.allow_wide(limits.wide, limits.max_wide_keys);
+    const auto mended = without_lone_surrogates(text);
+    if (mended) text = *mended;
     if (!AnyJson::sax_parse(text.begin(), text.end(), &builder))
       return Error{Code::kInvalid, fmt::format("not valid JSON: {}", builder.error())};
     return builder.take();

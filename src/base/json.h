@@ -25,9 +25,9 @@ struct JsonLimits {
   size_t max_wide_keys = 1u << 20;
 };
 
-// Strict UTF-8 JSON (RFC 8259; a byte order mark is skipped): duplicate keys, lone surrogates and
-// numbers beyond double are refused, NUL may be escaped. O(n log n) time, and a stack that does not
-// grow with the text. Error::what says where and what.
+// Strict UTF-8 JSON (RFC 8259; a byte order mark is skipped): duplicate keys and numbers beyond
+// double are refused; the escape of a lone surrogate, as Python writes it, becomes U+FFFD; NUL may
+// be escaped. O(n log n) time, and a stack of fixed size. Error::what says where and what.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 Result<OrderedJson> parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 

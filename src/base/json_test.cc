@@ -18,6 +18,24 @@ TEST(Json, RefusesWithAReason) {
   EXPECT_TRUE(parse_json("{\"a\":{\"a\":1},\"b\":{\"a\":2}}"));
 }
 
+TEST(Json, LoneSurrogatesAreReplacementCharacters) {
+  const auto text = [](const std::string& escaped) {
+    const auto json = parse_json("[\"" + escaped + "\"]");
+    return json ? (*json)[0].get<std::string>() : "refused";
+  };
+  EXPECT_EQ(text(R"(\ud800)"), "\uFFFD");
+  EXPECT_EQ(text(R"(\uDFFFx\uDbFf)"), "\uFFFDx\uFFFD");
+  EXPECT_EQ(text(R"(\ud83d\ud83d\udea2\udea2)"), "\uFFFD\U0001F6A2\uFFFD");
+  EXPECT_EQ(text(R"(\ud800\u0041)"), "\uFFFDA");
+  EXPECT_EQ(text(R"(\ud800\\udc00)"), "\uFFFD\\udc00");
+  EXPECT_EQ(text(R"(\\ud800)"), R"(\ud800)");
+  EXPECT_EQ(text(R"(\\\ud800)"), "\\\uFFFD");
+  for (const char* bad : {R"(\ud8)", R"(\ud80g)", R"(\ud800\)", R"(\u+d80)", "\xED\xA0\x80"})
+    EXPECT_EQ(text(bad), "refused") << bad;
+  // Columns in errors are those of the text as it was sent.
+  EXPECT_NE(parse_json(R"(["\ud800" x])").error().what.find("column 11"), std::string::npos);
+}
+
 TEST(Json, DepthAndSizeAreBounded) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_TRUE(parse_json(nested(8), {.max_depth = 8}));
