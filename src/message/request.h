@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/shared_list.h"
+
 namespace skiff {
 
 using Token = int32_t;
@@ -28,16 +30,16 @@ struct SamplingParams {
   int logprobs = kNoLogprobs;         // per output token: the chosen one and this many best
   int prompt_logprobs = kNoLogprobs;  // the same per prompt token; turns prefix reuse off
   int min_tokens = 0;                 // stop tokens cannot be drawn before this many
-  std::vector<std::pair<Token, float>> logit_bias;
-  std::vector<std::vector<Token>> bad_words;  // token sequences that must not appear
+  SharedList<std::pair<Token, float>> logit_bias;
+  SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
   bool operator==(const SamplingParams&) const = default;
 };
 
 // Stop strings are found at the edge, where text is; the engine knows tokens only.
 struct StopRule {
-  int max_tokens = 1024;      // >= 1
-  std::vector<Token> tokens;  // any of these ends the sequence (the caller adds EOS, unless
-                              // ignore_eos was asked for)
+  int max_tokens = 1024;     // >= 1
+  SharedList<Token> tokens;  // any of these ends the sequence (the caller adds EOS, unless
+                             // ignore_eos was asked for)
   bool operator==(const StopRule&) const = default;
 };
 

@@ -25,9 +25,9 @@ struct Span {
 struct OpenSlot {
   int slot = 0;
   SamplingParams params;
-  std::vector<Token> history;      // prompt and output so far
-  int prompt_len = 0;              // the first so many of history are the prompt
-  std::vector<Token> stop_tokens;  // for min_tokens
+  std::vector<Token> history;     // prompt and output so far
+  int prompt_len = 0;             // the first so many of history are the prompt
+  SharedList<Token> stop_tokens;  // for min_tokens
   bool operator==(const OpenSlot&) const = default;
 };
 

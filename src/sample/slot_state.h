@@ -32,7 +32,7 @@ class SlotState {
   void remember(Token token);
 
   SamplingParams params_;
-  std::vector<Token> stop_tokens_;
+  SharedList<Token> stop_tokens_;
   std::unordered_map<Token, Count> counts_;  // empty where no rule counts
   std::vector<Token> tail_;                  // at least the last tail_max_ tokens, oldest first
   size_t tail_max_ = 0;

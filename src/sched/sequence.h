@@ -17,7 +17,7 @@ struct Sequence {
   SeqId id = 0;
   Rank rank;
   SamplingParams params;
-  std::vector<Token> stop_tokens;
+  SharedList<Token> stop_tokens;
   int prompt_len = 0;
   bool is_long = false;  // by its prompt
   int overtaken = 0;     // later ones that started while there was no memory for this one

@@ -69,6 +69,24 @@ struct Place {
   int index = 0;
 };
 
+// What the engine gets. The prompt is of no more use here; the last sequence takes it.
+std::vector<NewSequence> sequences_of(Active& active) {
+  std::vector<NewSequence> sequences;
+  const size_t n = active.sequences.size();
+  for (size_t i = 0; i < n; ++i) {
+    NewSequence sequence{
+        .id = active.sequences[i].id,
+        .prompt = i + 1 < n ? active.request.prompt : std::move(active.request.prompt),
+        .params = active.request.params,
+        .stop = active.request.stop,
+        .priority = active.request.priority,
+        .cache = active.request.cache};
+    sequence.params.seed += i;
+    sequences.push_back(std::move(sequence));
+  }
+  return sequences;
+}
+
 }  // namespace
 
 struct EngineService::Impl {
@@ -88,6 +106,9 @@ struct EngineService::Impl {
 
   void run();
   void take(Event& event);
+  void tell(const Place& place, Event& event);
+  void give_up(const Place& place);
+  void cancel(RequestId id);
   Reply advance(Active& active, Sequence& sequence, Event& event);
   void append_tokens(const Active& active, Sequence& sequence, Event& event, Reply& reply);
   void measure(Sequence& sequence, const Active& active, int gained);
@@ -103,6 +124,7 @@ struct EngineService::Impl {
   double seconds_allowed(const Active& active) const;
   Clock::time_point next_deadline();
   std::shared_ptr<Active> take_expired(Clock::time_point now, std::vector<bool>* open, Reply* why);
+  void tell_held_text(Active& active, const std::vector<bool>& open);
   void expire();
 
   std::shared_ptr<Active> make_active(Prepared request, Sink sink);
@@ -140,7 +162,11 @@ void EngineService::Impl::run() {
     auto batch = events->wait_until(next_deadline());
     if (batch.empty() && events->closed()) return;
     for (Event& event : batch) take(event);
-    expire();
+    try {
+      expire();
+    } catch (const std::exception& e) {
+      spdlog::error("the end of a late request could not be reported: {}", escaped(e.what()));
+    }
   }
 }
 
@@ -154,6 +180,29 @@ void EngineService::Impl::take(Event& event) {
     place = found->second;
     note(*place.active, place.active->sequences[place.index], event);
   }
+  try {
+    tell(place, event);
+  } catch (const std::exception& e) {
+    spdlog::error("a reply could not be made: {}", escaped(e.what()));
+    give_up(place);
+  }
+}
+
+// A failure while a reply is made, for want of memory for instance, ends that request alone.
+void EngineService::Impl::give_up(const Place& place) {
+  cancel(place.active->id);
+  Reply reply;
+  reply.index = place.index;
+  reply.finish = Finish::kCancelled;
+  reply.usage = place.active->usage;
+  try {
+    place.active->sink(std::move(reply));
+  } catch (const std::exception&) {
+    // Its client hears of it when the sink goes.
+  }
+}
+
+void EngineService::Impl::tell(const Place& place, Event& event) {
   Active& active = *place.active;
   Sequence& sequence = active.sequences[place.index];
   Reply reply = advance(active, sequence, event);
@@ -373,6 +422,19 @@ std::shared_ptr<Active> EngineService::Impl::take_expired(Clock::time_point now,
   return active;
 }
 
+// Text that waited for a stop string or the rest of a character, of all sequences before the first
+// of them fails: a stream ends with the first failure.
+void EngineService::Impl::tell_held_text(Active& active, const std::vector<bool>& open) {
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (!open[i]) continue;
+    Reply reply;
+    reply.index = static_cast<int>(i);
+    reply.text = active.sequences[i].text->flush();
+    reply.usage = active.usage;
+    if (!reply.text.empty()) active.sink(std::move(reply));
+  }
+}
+
 // Ends what is late. On the output thread, so that no piece of a reply comes after its end.
 void EngineService::Impl::expire() {
   for (;;) {
@@ -381,6 +443,7 @@ void EngineService::Impl::expire() {
     const auto active = take_expired(Clock::now(), &open, &why);
     if (!active) return;
     metrics.refused(why.refusal);
+    tell_held_text(*active, open);
     for (size_t i = 0; i < open.size(); ++i) {
       if (!open[i]) continue;
       engine.cancel(active->sequences[i].id);
@@ -404,12 +467,14 @@ EngineService::EngineService(ServiceConfig config, EnginePort& engine,
 
 EngineService::~EngineService() { stop(); }
 
-Result<Prepared> EngineService::prepare(Request request) const {
-  const bool seed_given = request.seed_given;
-  auto prepared = prepare_request(std::move(request), impl_->context());
-  if (prepared && !seed_given)
-    prepared->params.seed = mix(impl_->seed + impl_->next_seed.fetch_add(1));
-  return prepared;
+Result<std::vector<Prepared>> EngineService::prepare_all(Request common,
+                                                         std::vector<PromptInput> prompts) const {
+  const bool seed_given = common.seed_given;
+  auto all = prepare_requests(std::move(common), std::move(prompts), impl_->context());
+  if (!all || seed_given) return all;
+  for (Prepared& prepared : *all)
+    prepared.params.seed = mix(impl_->seed + impl_->next_seed.fetch_add(1));
+  return all;
 }
 
 Result<std::vector<Token>> EngineService::tokenize(const Request& request) const {
@@ -421,28 +486,23 @@ RequestId EngineService::start(Prepared request, Sink sink) {
   const RequestId id = active->id;
   const int n = active->request.n;
   impl_->metrics.request_received(active->usage.prompt, active->request.stop.max_tokens, n);
-  std::vector<NewSequence> sequences;
-  for (int i = 0; i < n; ++i) {
-    NewSequence sequence{.id = active->sequences[i].id,
-                         .prompt = active->request.prompt,
-                         .params = active->request.params,
-                         .stop = active->request.stop,
-                         .priority = active->request.priority,
-                         .cache = active->request.cache};
-    sequence.params.seed += static_cast<uint64_t>(i);
-    sequences.push_back(std::move(sequence));
-  }
-  {
-    std::unique_lock lock(impl_->mutex);
-    if (impl_->stopped) {
-      lock.unlock();
-      impl_->refuse(active);
-      return id;
+  std::vector<NewSequence> sequences = sequences_of(*active);
+  try {
+    {
+      std::unique_lock lock(impl_->mutex);
+      if (impl_->stopped) {
+        lock.unlock();
+        impl_->refuse(active);
+        return id;
+      }
+      impl_->open(active);
+      for (int i = 0; i < n; ++i) impl_->places.emplace(sequences[i].id, Place{active, i});
     }
-    impl_->open(active);
-    for (int i = 0; i < n; ++i) impl_->places.emplace(sequences[i].id, Place{active, i});
+    for (NewSequence& sequence : sequences) impl_->engine.submit(std::move(sequence));
+  } catch (...) {
+    cancel(id);
+    throw;
   }
-  for (NewSequence& sequence : sequences) impl_->engine.submit(std::move(sequence));
   return id;
 }
 
@@ -476,21 +536,23 @@ int EngineService::refused(Refusal reason) {
   return impl_->admission.retry_seconds(Clock::now());
 }
 
-void EngineService::cancel(RequestId id) {
+void EngineService::cancel(RequestId id) { impl_->cancel(id); }
+
+void EngineService::Impl::cancel(RequestId id) {
   std::shared_ptr<Active> active;
   std::vector<SeqId> running;
   {
-    std::lock_guard lock(impl_->mutex);
-    const auto found = impl_->requests.find(id);
-    if (found == impl_->requests.end()) return;
+    std::lock_guard lock(mutex);
+    const auto found = requests.find(id);
+    if (found == requests.end()) return;
     active = found->second;
-    impl_->close(*active);
+    close(*active);
     for (const Sequence& sequence : active->sequences)
-      if (impl_->places.erase(sequence.id) > 0) running.push_back(sequence.id);
+      if (places.erase(sequence.id) > 0) running.push_back(sequence.id);
   }
   for (SeqId sequence : running) {
-    impl_->engine.cancel(sequence);
-    impl_->metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+    engine.cancel(sequence);
+    metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
   }
 }
 

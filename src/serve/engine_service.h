@@ -24,6 +24,8 @@ struct ServiceConfig {
   // The seed of requests that give none starts here; 0: from the system's entropy.
   uint64_t seed = 0;
   AdmissionLimits admission;
+  // The replies to one call may hold no more log-probabilities than this; 0: any number.
+  int64_t max_reply_logprobs = int64_t{4} << 20;
   std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
 };
 
@@ -39,7 +41,8 @@ class EngineService : public Service {
                 std::shared_ptr<const ChatTemplate> chat_template);
   ~EngineService() override;  // stop()
 
-  Result<Prepared> prepare(Request request) const override;
+  Result<std::vector<Prepared>> prepare_all(Request common,
+                                            std::vector<PromptInput> prompts) const override;
   Result<std::vector<Token>> tokenize(const Request& request) const override;
   RequestId start(Prepared request, Sink sink) override;
   std::optional<Overload> overloaded(std::span<const Prepared> requests) override;

@@ -37,6 +37,7 @@ class ReplyHandle : public HttpReply {
   bool write(std::string part) override { return exchange_->write(std::move(part)); }
   void end_stream() override { exchange_->end_stream(); }
   void on_close(std::function<void()> closed) override { exchange_->on_close(std::move(closed)); }
+  void on_worker(std::function<void()> job) override { exchange_->on_worker(std::move(job)); }
 
  private:
   const std::shared_ptr<HttpExchange> exchange_;
@@ -372,6 +373,7 @@ void HttpConnection::reply_done() {
   const bool keep = exchange_->keep_alive();
   exchange_->close(/*complete=*/true);
   exchange_.reset();
+  out_ = {};  // the connection may stay open for long
   const auto self = std::exchange(self_, nullptr);
   if (state_ == State::kBusy) set_open(false);
   if (!keep) return linger();

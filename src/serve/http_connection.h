@@ -2,6 +2,7 @@
 // one reply at a time. Private to the HTTP server.
 #pragma once
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -18,6 +19,7 @@
 #include "serve/http_body_count.h"
 #include "serve/http_date.h"
 #include "serve/http_head.h"
+#include "serve/http_held.h"
 #include "serve/http_places.h"
 #include "serve/http_server.h"
 #include "serve/http_stream.h"
@@ -32,11 +34,17 @@ struct HttpCore {
       : config(std::move(config)),
         hooks(std::move(hooks)),
         workers(static_cast<size_t>(this->config.worker_threads)),
-        places(this->config.max_connections, this->config.probe_places) {}
+        places(this->config.max_connections, this->config.probe_places),
+        held(this->config.max_held) {}
 
   std::shared_ptr<net::ssl::context> tls_now() const {
     std::lock_guard lock(mutex);
     return tls;
+  }
+  // What came too late for workers.join() would hold this for ever.
+  void work(std::function<void()> job) {
+    std::lock_guard lock(mutex);
+    if (!stopped) net::post(workers, std::move(job));
   }
 
   const HttpConfig config;
@@ -45,6 +53,8 @@ struct HttpCore {
   net::thread_pool workers, quick{1};
   HttpPlaces places;
   HttpClock clock;
+  HeldReplies held;
+  bool stopped = false;  // guarded by mutex: workers end
   std::atomic<int> open_requests{0};
   const std::shared_ptr<BodyCount::Sum> body_bytes = std::make_shared<BodyCount::Sum>(0);
   std::atomic<bool> draining{false};
@@ -82,6 +92,7 @@ class HttpExchange {
   // Memory ran out: nothing more can be said. The connection finds it at its next look.
   void give_up() noexcept { given_up_ = true; }
   bool given_up() const { return given_up_; }
+  void on_worker(std::function<void()> job) { core_->work(std::move(job)); }
 
   // For the connection, on its strand.
   std::string take(bool* complete);
@@ -91,6 +102,7 @@ class HttpExchange {
 
  private:
   void wake();
+  bool hold(const HttpResponse& response);
   void append_head(const HttpResponse& response, const std::string& framing);
   void append_part(const std::string& part);
 
@@ -101,7 +113,8 @@ class HttpExchange {
   std::atomic<bool> given_up_{false};
   std::atomic<int> status_{0};
   std::mutex mutex_;
-  std::string unsent_;  // guarded by mutex_, as are the rest
+  std::atomic<uint64_t> held_{0};  // ticket of core_->held
+  std::string unsent_;             // guarded by mutex_, as are the rest
   bool began_ = false, ended_ = false, closed_ = false, woken_ = false;
   std::function<void()> on_close_;
   std::optional<HttpRequest> parked_;

@@ -14,10 +14,25 @@ HttpExchange::HttpExchange(std::shared_ptr<HttpCore> core, std::weak_ptr<HttpCon
       framing_(std::move(framing)),
       keep_alive_(framing_.keep_alive) {}
 
+// The client may be slow, or never read at all.
+bool HttpExchange::hold(const HttpResponse& response) {
+  const auto ticket =
+      core_->held.hold(static_cast<int64_t>(response.body.size()), [connection = connection_] {
+        if (auto open = connection.lock()) open->close();
+      });
+  if (ticket) held_ = *ticket;
+  return ticket.has_value();
+}
+
 void HttpExchange::send(HttpResponse response) noexcept try {
+  if (!hold(response))
+    response = core_->hooks.failure(
+        503, fmt::format("the reply of {} bytes has no room: too many large replies wait for "
+                         "their clients to read them; try again later",
+                         response.body.size()));
   {
     std::lock_guard lock(mutex_);
-    if (began_ || closed_) return;
+    if (began_ || closed_) return core_->held.release(held_);
     began_ = ended_ = true;
     const bool no_body = response.status == 204 || response.status == 304;
     append_head(response,
@@ -137,6 +152,7 @@ void HttpExchange::close(bool complete) {
     closed = std::exchange(on_close_, nullptr);
     parked = std::exchange(parked_, std::nullopt);
   }
+  core_->held.release(held_);
   if (!complete && closed) closed();
 }
 

@@ -227,6 +227,10 @@ void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
   impl_->stop_accepting();
   for (const auto& connection : impl_->core->places.all()) connection->close();
+  {
+    std::lock_guard lock(impl_->core->mutex);
+    impl_->core->stopped = true;
+  }
   impl_->core->workers.join();
   impl_->core->quick.join();
   if (impl_->threads.empty()) impl_->core->io.run();

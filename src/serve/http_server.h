@@ -58,6 +58,9 @@ class HttpReply {
   // Called once if the client goes away before the reply is complete: at once if it has gone.
   // Runs on an I/O thread; must be quick.
   virtual void on_close(std::function<void()> closed) = 0;
+  // Runs `job` on a worker thread, for what takes longer than the caller's thread has time for.
+  // Dropped if the server has stopped. `job` must not throw.
+  virtual void on_worker(std::function<void()> job) = 0;
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
@@ -119,6 +122,9 @@ struct HttpConfig {
   double write_seconds = 120;   // one write without progress
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
+
+  // Bytes of whole replies that wait to be read, of all connections; see http_held.h.
+  int64_t max_held = int64_t{1} << 30;
 };
 
 class HttpServer {

@@ -1,11 +1,18 @@
 // The JSON of POST /v1/chat/completions.
 #include "base/json_text.h"
-#include "serve/openai_error.h"
 #include "serve/openai_logprobs.h"
 #include "serve/openai_shape.h"
 
 namespace skiff {
 namespace {
+
+// vLLM's place for them.
+std::string prompt_ids_beside(const PromptInfo& prompt) {
+  std::string out = R"(,"prompt_token_ids":)";
+  JsonWriter json(out);
+  write_token_ids(prompt.tokens, json);
+  return out;
+}
 
 class ChatWriter : public ChoiceWriter {
  public:
@@ -13,78 +20,109 @@ class ChatWriter : public ChoiceWriter {
              const Tokenizer& tokenizer)
       : index_(index), call_(call), prompt_(prompt), tokenizer_(tokenizer) {}
 
-  std::vector<std::string> stream(Reply reply) override {
-    std::vector<std::string> out;
-    if (!std::exchange(opened_, true)) out.push_back(json_text(opening(reply)));
+  std::vector<ChoiceEvent> stream(Reply reply) override {
+    std::vector<ChoiceEvent> out;
+    if (!std::exchange(opened_, true)) out.push_back(opening(reply));
     const bool ids = call_.return_token_ids && !reply.tokens.empty();
     const bool logprobs = call_.logprobs && !reply.logprobs.empty();
     if (ids || logprobs)
-      out.push_back(json_text(annotated(reply, ids, logprobs)));
+      out.push_back({annotated(reply, ids, logprobs)});
     else if (!reply.text.empty())
-      out.push_back(plain(reply.text));
-    if (reply.finish != Finish::kNone) {
-      Json end = chunk(Json::object(), finish_reason(reply.finish));
-      end["stop_reason"] = stop_reason(reply);
-      out.push_back(json_text(end));
-    }
+      out.push_back({plain(reply.text)});
+    if (reply.finish != Finish::kNone) out.push_back({closing(reply)});
     return out;
   }
 
   void gather(Reply reply) override { append(whole_, std::move(reply)); }
 
-  Json whole() override {
-    Json message{{"role", "assistant"}, {"content", whole_.text}, {"refusal", nullptr}};
+  void whole(int index, JsonWriter& json) override {
+    json.open_object().key("index").integer(index).key("message").open_object();
+    json.key("role").string("assistant").key("content").string(whole_.text).key("refusal").null();
     if (call_.return_token_ids) {
-      add_ids(message, "prompt", prompt_.tokens);
-      add_ids(message, "completion", whole_.tokens);
+      write_ids("prompt", prompt_.tokens, json);
+      write_ids("completion", whole_.tokens, json);
     }
-    Json choice{{"index", index_},
-                {"message", std::move(message)},
-                {"logprobs", nullptr},
-                {"finish_reason", finish_reason(whole_.finish)},
-                {"stop_reason", stop_reason(whole_)}};
-    if (call_.logprobs) choice["logprobs"] = chat_logprobs(whole_.logprobs, tokenizer_);
-    if (call_.prompt_logprobs)
-      choice["prompt_logprobs"] = prompt_logprobs_json(whole_.prompt_logprobs, tokenizer_);
-    return choice;
+    json.close_object().key("logprobs");
+    if (call_.logprobs)
+      write_chat_logprobs(whole_.logprobs, tokenizer_, json);
+    else
+      json.null();
+    json.key("finish_reason").json(finish_reason(whole_.finish)).key("stop_reason");
+    write_stop_reason(whole_, json);
+    if (call_.prompt_logprobs) {
+      json.key("prompt_logprobs");
+      write_prompt_logprobs(whole_.prompt_logprobs, tokenizer_, json);
+    }
+    if (call_.return_token_ids) {
+      json.key("token_ids");
+      write_token_ids(whole_.tokens, json);
+    }
+    json.close_object();
   }
 
  private:
-  Json chunk(Json delta, Json finish) const {
-    return {{"index", index_},
-            {"delta", std::move(delta)},
-            {"logprobs", nullptr},
-            {"finish_reason", std::move(finish)}};
-  }
-
-  // Nearly all events of nearly all streams, so written without a tree.
+  // Nearly all events of nearly all streams.
   std::string plain(std::string_view text) const {
     std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", index_);
     append_json_string(out, text);
     return out += R"(},"logprobs":null,"finish_reason":null})";
   }
 
-  Json annotated(const Reply& reply, bool ids, bool logprobs) const {
-    Json delta{{"content", reply.text}};
-    if (ids) add_ids(delta, "completion", reply.tokens);
-    Json choice = chunk(std::move(delta), nullptr);
-    if (logprobs) choice["logprobs"] = chat_logprobs(reply.logprobs, tokenizer_);
-    return choice;
+  std::string annotated(const Reply& reply, bool ids, bool logprobs) const {
+    std::string out;
+    JsonWriter json(out);
+    json.open_object().key("index").integer(index_).key("delta").open_object();
+    json.key("content").string(reply.text);
+    if (ids) write_ids("completion", reply.tokens, json);
+    json.close_object().key("logprobs");
+    if (logprobs)
+      write_chat_logprobs(reply.logprobs, tokenizer_, json);
+    else
+      json.null();
+    json.key("finish_reason").null();
+    if (ids) {
+      json.key("token_ids");
+      write_token_ids(reply.tokens, json);
+    }
+    json.close_object();
+    return out;
+  }
+
+  std::string closing(const Reply& reply) const {
+    std::string out;
+    JsonWriter json(out);
+    json.open_object().key("index").integer(index_).key("delta").open_object().close_object();
+    json.key("logprobs").null().key("finish_reason").json(finish_reason(reply.finish));
+    json.key("stop_reason");
+    write_stop_reason(reply, json);
+    json.close_object();
+    return out;
   }
 
   // FastDeploy's names: ids, and beside them the text that they stand for.
-  void add_ids(Json& message, const std::string& which, const std::vector<Token>& tokens) const {
-    message[which + "_token_ids"] = tokens;
-    message[which + "_tokens"] = tokenizer_.decode(tokens, /*skip_special=*/false);
+  void write_ids(const std::string& which, const std::vector<Token>& tokens,
+                 JsonWriter& json) const {
+    json.key(which + "_token_ids");
+    write_token_ids(tokens, json);
+    json.key(which + "_tokens").string(tokenizer_.decode(tokens, /*skip_special=*/false));
   }
 
-  Json opening(const Reply& reply) const {
-    Json delta{{"role", "assistant"}, {"content", ""}};
-    if (call_.return_token_ids) add_ids(delta, "prompt", prompt_.tokens);
-    Json choice = chunk(std::move(delta), nullptr);
-    if (call_.prompt_logprobs)
-      choice["prompt_logprobs"] = prompt_logprobs_json(reply.prompt_logprobs, tokenizer_);
-    return choice;
+  ChoiceEvent opening(const Reply& reply) const {
+    ChoiceEvent event;
+    JsonWriter json(event.choice);
+    json.open_object().key("index").integer(index_).key("delta").open_object();
+    json.key("role").string("assistant").key("content").string("");
+    if (call_.return_token_ids) {
+      write_ids("prompt", prompt_.tokens, json);
+      event.beside = prompt_ids_beside(prompt_);
+    }
+    json.close_object().key("logprobs").null().key("finish_reason").null();
+    if (call_.prompt_logprobs) {
+      json.key("prompt_logprobs");
+      write_prompt_logprobs(reply.prompt_logprobs, tokenizer_, json);
+    }
+    json.close_object();
+    return event;
   }
 
   const int index_;
@@ -99,6 +137,10 @@ class ChatShape : public OpenAiShape {
   const char* id_prefix() const override { return "chatcmpl-"; }
   const char* object() const override { return "chat.completion"; }
   const char* chunk_object() const override { return "chat.completion.chunk"; }
+  std::string beside(const OpenAiCall& call,
+                     const std::vector<PromptInfo>& prompts) const override {
+    return call.return_token_ids ? prompt_ids_beside(prompts.front()) : std::string();
+  }
   std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
                                        const Tokenizer& tokenizer) const override {
     return std::make_unique<ChatWriter>(index, call, prompt, tokenizer);

@@ -1,6 +1,5 @@
 // The JSON of POST /v1/completions.
 #include "base/json_text.h"
-#include "serve/openai_error.h"
 #include "serve/openai_logprobs.h"
 #include "serve/openai_shape.h"
 
@@ -17,66 +16,90 @@ class CompletionWriter : public ChoiceWriter {
         tokenizer_(tokenizer),
         logprobs_(tokenizer, call.request.params.logprobs > 0) {}
 
-  std::vector<std::string> stream(Reply reply) override {
+  std::vector<ChoiceEvent> stream(Reply reply) override {
     const bool first = !std::exchange(opened_, true);
     if (is_plain(reply, first)) {
       if (reply.text.empty()) return {};
-      return {plain(reply.text)};
+      return {{plain(reply.text)}};
     }
-    const bool ids = call_.return_token_ids && (first || !reply.tokens.empty());
-    const bool prompt_logprobs = first && call_.prompt_logprobs;
-    Json choice = write(reply, first);
-    if (reply.finish == Finish::kNone && choice["text"].get_ref<const std::string&>().empty() &&
-        choice["logprobs"].is_null() && !ids && !prompt_logprobs)
-      return {};
-    return {json_text(choice)};
+    add_logprobs(reply, first);
+    if (is_empty(reply, first)) return {};
+    ChoiceEvent event;
+    JsonWriter json(event.choice);
+    write(reply, index_, first, json);
+    return {std::move(event)};
   }
 
   void gather(Reply reply) override { append(whole_, std::move(reply)); }
 
-  Json whole() override { return write(whole_, /*first=*/true); }
-
- private:
-  bool is_plain(const Reply& reply, bool first) const {
-    return !first && reply.finish == Finish::kNone && !call_.return_token_ids &&
-           !call_.discard_output && call_.request.params.logprobs == kNoLogprobs;
+  void whole(int index, JsonWriter& json) override {
+    add_logprobs(whole_, /*first=*/true);
+    write(whole_, index, /*first=*/true, json);
   }
 
-  // Nearly all events of nearly all streams, so written without a tree.
+ private:
+  bool wants_logprobs() const { return call_.request.params.logprobs != kNoLogprobs; }
+
+  bool is_plain(const Reply& reply, bool first) const {
+    return !first && reply.finish == Finish::kNone && !call_.return_token_ids &&
+           !call_.discard_output && !wants_logprobs();
+  }
+
+  // Nothing that a client would see in it: no event is due.
+  bool is_empty(const Reply& reply, bool first) const {
+    const bool text = (first && call_.echo && !prompt_.echo.empty()) ||
+                      (!call_.discard_output && !reply.text.empty());
+    const bool ids = call_.return_token_ids && (first || !reply.tokens.empty());
+    return reply.finish == Finish::kNone && !text && logprobs_.empty() && !ids &&
+           !(first && call_.prompt_logprobs);
+  }
+
+  // Nearly all events of nearly all streams.
   std::string plain(std::string_view text) const {
     std::string out = fmt::format(R"({{"index":{},"text":)", index_);
     append_json_string(out, text);
     return out += R"(,"logprobs":null,"finish_reason":null})";
   }
 
-  // FastDeploy's names: ids, and beside them the text that they stand for.
-  void add_ids(Json& choice, const std::string& which, const std::vector<Token>& tokens) const {
-    choice[which + "_token_ids"] = tokens;
-    choice[which + "_tokens"] = tokenizer_.decode(tokens, /*skip_special=*/false);
+  // Ids, and by FastDeploy's names the text that they stand for.
+  void write_ids(const Reply& reply, bool first, JsonWriter& json) const {
+    const auto put = [&](const std::string& which, const std::vector<Token>& tokens) {
+      json.key(which + "_token_ids");
+      write_token_ids(tokens, json);
+      json.key(which + "_tokens").string(tokenizer_.decode(tokens, /*skip_special=*/false));
+    };
+    const std::vector<Token> none;
+    const std::vector<Token>& ids = call_.discard_output ? none : reply.tokens;
+    if (first) put("prompt", prompt_.tokens);
+    put("completion", ids);
+    json.key("token_ids");
+    write_token_ids(ids, json);
   }
 
-  Json write(const Reply& reply, bool first) {
-    Json choice{{"index", index_},
-                {"text", first && call_.echo ? prompt_.echo : std::string()},
-                {"logprobs", nullptr},
-                {"finish_reason", finish_reason(reply.finish)}};
-    if (reply.finish != Finish::kNone) choice["stop_reason"] = stop_reason(reply);
-    if (!call_.discard_output) choice["text"].get_ref<std::string&>() += reply.text;
-    if (call_.request.params.logprobs != kNoLogprobs) {
-      add_logprobs(reply, first);
-      if (!logprobs_.empty() || (first && reply.finish != Finish::kNone))
-        choice["logprobs"] = logprobs_.take();
+  void write(const Reply& reply, int index, bool first, JsonWriter& json) {
+    std::string text = first && call_.echo ? prompt_.echo : std::string();
+    if (!call_.discard_output) text += reply.text;
+    json.open_object().key("index").integer(index).key("text").string(text).key("logprobs");
+    if (wants_logprobs() && (!logprobs_.empty() || (first && reply.finish != Finish::kNone)))
+      logprobs_.write(json);
+    else
+      json.null();
+    json.key("finish_reason").json(finish_reason(reply.finish));
+    if (reply.finish != Finish::kNone) {
+      json.key("stop_reason");
+      write_stop_reason(reply, json);
     }
-    if (first && call_.prompt_logprobs)
-      choice["prompt_logprobs"] = prompt_logprobs_json(reply.prompt_logprobs, tokenizer_);
-    if (call_.return_token_ids) {
-      if (first) add_ids(choice, "prompt", prompt_.tokens);
-      add_ids(choice, "completion", call_.discard_output ? std::vector<Token>() : reply.tokens);
+    if (first && call_.prompt_logprobs) {
+      json.key("prompt_logprobs");
+      write_prompt_logprobs(reply.prompt_logprobs, tokenizer_, json);
     }
-    return choice;
+    if (call_.return_token_ids) write_ids(reply, first, json);
+    json.close_object();
   }
 
+  // Borrows from the reply until write().
   void add_logprobs(const Reply& reply, bool first) {
+    if (!wants_logprobs()) return;
     if (first && call_.echo) {
       logprobs_.add_unpredicted(prompt_.tokens.front());
       for (const PositionLogprobs& position : reply.prompt_logprobs) logprobs_.add(position);

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/json_text.h"
+#include "base/log.h"
 #include "serve/openai_body.h"
 #include "serve/overload.h"
 
@@ -60,6 +61,19 @@ std::string obfuscation(size_t size) {
                      kEventSize - (size + kField.size()) % kEventSize);
 }
 
+// Replies of more bytes than this are written on a worker: the thread that all streams wait for
+// writes a megabyte in some milliseconds.
+constexpr size_t kLargeReply = 1 << 20;
+
+// Bytes of JSON, about.
+constexpr size_t kLogprobSize = 128, kTokenIdSize = 8;
+
+size_t logprobs_size(const std::vector<PositionLogprobs>& positions) {
+  size_t count = 0;
+  for (const PositionLogprobs& position : positions) count += 1 + position.top.size();
+  return count * kLogprobSize;
+}
+
 bool is_failure(Finish finish) {
   return finish == Finish::kExhausted || finish == Finish::kCancelled;
 }
@@ -84,20 +98,34 @@ void Generation::start(std::vector<Prepared> prompts) {
   const Tokenizer& tokenizer = front_->service.tokenizer();
   for (size_t i = 0; i < prompts.size(); ++i) {
     PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
-    const auto* text = std::get_if<std::string>(&call_.prompts[i]);
+    const auto* text = call_.echo ? std::get_if<std::string>(&call_.prompts[i]) : nullptr;
     const bool exact = call_.request.truncate_prompt == 0 && call_.request.begun.empty();
-    if (call_.echo)
-      info.echo = text && exact ? *text : tokenizer.decode(info.tokens, call_.request.skip_special);
+    if (text && exact)
+      info.echo = *text;
+    else if (call_.echo)
+      info.echo = tokenizer.decode(info.tokens, call_.request.skip_special);
     prompts_.push_back(std::move(info));
   }
-  for (size_t i = 0; i < prompts.size(); ++i)
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const size_t ids = call_.return_token_ids ? 2 * kTokenIdSize * prompts_[i].tokens.size() : 0;
+    size_ += static_cast<size_t>(call_.request.n) * (prompts_[i].echo.size() + ids);
     for (int j = 0; j < drawn_; ++j)
       writers_.push_back(
           shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i], tokenizer));
+  }
   usages_.resize(prompts.size());
   held_.resize(writers_.size());
   likelihoods_.resize(writers_.size());
   front_->gate.watch(shared_from_this());
+  try {
+    start_all(std::move(prompts));
+  } catch (...) {
+    cancel();  // what was started would run on for nobody
+    throw;
+  }
+}
+
+void Generation::start_all(std::vector<Prepared> prompts) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const RequestId request = front_->service.start(
         std::move(prompts[i]),
@@ -126,7 +154,10 @@ void Generation::take(size_t prompt, Reply reply) {
     const size_t writer = prompt * static_cast<size_t>(drawn_) + static_cast<size_t>(reply.index);
     failed = is_failure(reply.finish);
     if (failed) {
-      fail(why_ended(*front_, reply));
+      const ApiError error = why_ended(*front_, reply);
+      reply.finish = Finish::kNone;
+      if (call_.stream) append(held_[writer], std::move(reply));
+      fail(error);
     } else if (call_.stream) {
       stream(writer, std::move(reply));
     } else {
@@ -146,14 +177,16 @@ void Generation::open() {
 }
 
 // False once nobody reads.
-bool Generation::write_event(const std::string& choice, const std::string& usage) {
+bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage) {
   last_write_ = Clock::now();
   std::string event;
-  event.reserve(6 + head_.size() + choice.size() + usage.size() + 4 + kEventSize);
+  event.reserve(6 + head_.size() + choice.choice.size() + choice.beside.size() + usage.size() + 4 +
+                kEventSize);
   event += "data: ";
   event += head_;
-  event += choice;
+  event += choice.choice;
   event += ']';
+  event += choice.beside;
   event += usage;
   if (call_.obfuscate) event += obfuscation(event.size());
   event += "}\n\n";
@@ -161,6 +194,8 @@ bool Generation::write_event(const std::string& choice, const std::string& usage
 }
 
 void Generation::gather(size_t writer, Reply reply) {
+  size_ += reply.text.size() + logprobs_size(reply.logprobs) + logprobs_size(reply.prompt_logprobs);
+  if (call_.return_token_ids) size_ += 2 * kTokenIdSize * reply.tokens.size();
   for (const PositionLogprobs& position : reply.logprobs) {
     likelihoods_[writer].sum += position.chosen.logprob;
     ++likelihoods_[writer].tokens;
@@ -169,35 +204,60 @@ void Generation::gather(size_t writer, Reply reply) {
 }
 
 void Generation::stream(size_t writer, Reply reply) {
-  const Usage so_far = reply.usage;
   if (call_.max_streaming_tokens > 1) {
     Reply& held = held_[writer];
+    held.usage = reply.usage;
     append(held, std::move(reply));
     if (std::ssize(held.tokens) < call_.max_streaming_tokens && held.finish == Finish::kNone)
       return;
     reply = std::exchange(held, {});
   }
+  send_events(writer, std::move(reply));
+}
+
+void Generation::send_events(size_t writer, Reply reply) {
+  const Usage so_far = reply.usage;
   open();
   std::string usage;
   if (call_.continuous_usage)
     usage = R"(,"usage":)" + json_text(usage_json(so_far));
   else if (call_.include_usage)
     usage = R"(,"usage":null)";
-  for (const std::string& choice : writers_[writer]->stream(std::move(reply)))
-    if (!write_event(choice, usage)) return;
+  for (const ChoiceEvent& event : writers_[writer]->stream(std::move(reply)))
+    if (!write_event(event, usage)) return;
 }
 
 void Generation::finish() {
   done_ = true;
+  if (!call_.stream) return send_whole();
   place_.reset();
-  if (!call_.stream) return reply_->send({.status = 200, .body = whole()});
-  if (call_.include_usage) write_event("", R"(,"usage":)" + json_text(usage_json(usage())));
+  if (call_.include_usage) write_event({""}, R"(,"usage":)" + json_text(usage_json(usage())));
   reply_->write("data: [DONE]\n\n");
   reply_->end_stream();
 }
 
-// The n likeliest of the sequences drawn, likeliest first.
-std::vector<Json> Generation::best_of_prompt(size_t prompt) const {
+// Once done_ is set nothing else touches the writers, so a worker needs no lock for them, and
+// whoever waits for the lock meanwhile (see tick()) need not wait for it.
+void Generation::send_whole() {
+  if (size_ <= kLargeReply) {
+    place_.reset();
+    return reply_->send({.status = 200, .body = whole()});
+  }
+  reply_->on_worker([self = shared_from_this()] {
+    try {
+      self->reply_->send({.status = 200, .body = self->whole()});
+    } catch (const std::exception& e) {
+      spdlog::error("a reply of about {} bytes could not be written: {}", self->size_,
+                    escaped(e.what()));
+      self->reply_->send(error_response(api_error(500, "internal error")));
+    }
+    std::lock_guard lock(self->mutex_);
+    self->place_.reset();
+  });
+}
+
+// The n likeliest of the sequences drawn, likeliest first, by the numbers of their writers.
+std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
   const size_t first = prompt * static_cast<size_t>(drawn_);
   std::vector<size_t> order;
   for (size_t i = 0; i < static_cast<size_t>(drawn_); ++i) order.push_back(first + i);
@@ -205,29 +265,36 @@ std::vector<Json> Generation::best_of_prompt(size_t prompt) const {
     std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
       return likelihoods_[a].mean() > likelihoods_[b].mean();
     });
-  std::vector<Json> choices;
-  for (int i = 0; i < call_.request.n; ++i) choices.push_back(writers_[order[i]]->whole());
-  return choices;
+  order.resize(static_cast<size_t>(call_.request.n));
+  return order;
 }
 
-std::string Generation::whole() const {
+// Each writer is freed once its choice is written, so that the reply is not in memory twice.
+std::string Generation::whole() {
   std::string body = envelope_head(id_, shape_.object(), created_, model_);
+  JsonWriter choices(body);
   int index = 0;
   for (size_t prompt = 0; prompt < prompts_.size(); ++prompt)
-    for (Json& choice : best_of_prompt(prompt)) {
-      choice["index"] = index;
-      if (index++ > 0) body += ',';
-      body += json_text(choice);
+    for (const size_t writer : best_of_prompt(prompt)) {
+      writers_[writer]->whole(index++, choices);
+      writers_[writer].reset();
     }
-  return body += R"(],"usage":)" + json_text(usage_json(usage())) + "}";
+  body += ']';
+  body += shape_.beside(call_, prompts_);
+  return body += R"(,"usage":)" + json_text(usage_json(usage())) + "}";
 }
 
-// The status is gone once a stream is open; then the error is its last event, without [DONE].
+// Tokens that waited for an event to fill are sent first. Once a stream is open its status cannot
+// change any more: the error is then an event, followed by [DONE] as clients expect.
 void Generation::fail(const ApiError& error) {
   done_ = true;
   place_.reset();
+  for (size_t writer = 0; writer < held_.size(); ++writer) {
+    Reply held = std::exchange(held_[writer], {});
+    if (!held.text.empty() || !held.tokens.empty()) send_events(writer, std::move(held));
+  }
   if (!opened_) return reply_->send(error_response(error));
-  reply_->write("data: " + json_text(error_json(error)) + "\n\n");
+  reply_->write("data: " + json_text(error_json(error)) + "\n\ndata: [DONE]\n\n");
   reply_->end_stream();
 }
 
@@ -275,23 +342,15 @@ Usage Generation::usage() const {
 namespace {
 
 Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& call) {
-  std::vector<Prepared> all;
-  for (auto& prompt : call.prompts) {
-    Request request = call.request;
-    // A conversation may be megabytes and is not asked for again; a text is, by echo.
-    if (auto* conversation = std::get_if<Conversation>(&prompt))
-      request.input = std::move(*conversation);
-    else
-      request.input = prompt;
-    if (call.best_of > request.n) {
-      request.n = call.best_of;
-      request.params.logprobs = std::max(request.params.logprobs, 0);
-    }
-    auto prepared = service.prepare(std::move(request));
-    if (!prepared) return prepared.error();
-    all.push_back(std::move(*prepared));
+  Request common = call.request;
+  common.streamed = call.stream;
+  if (call.best_of > common.n) {
+    common.n = call.best_of;
+    common.params.logprobs = std::max(common.params.logprobs, 0);
   }
-  return all;
+  // A conversation may be megabytes and is not asked for again; a text is, by echo.
+  if (!call.echo) return service.prepare_all(std::move(common), std::exchange(call.prompts, {}));
+  return service.prepare_all(std::move(common), call.prompts);
 }
 
 }  // namespace

@@ -36,11 +36,14 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   void finish();
   void fail(const ApiError& error);
   void cancel();
+  void start_all(std::vector<Prepared> prompts);
   void gather(size_t writer, Reply reply);
+  void send_events(size_t writer, Reply reply);
   void open();
-  bool write_event(const std::string& choice, const std::string& usage);
-  std::string whole() const;
-  std::vector<Json> best_of_prompt(size_t prompt) const;
+  bool write_event(const ChoiceEvent& event, const std::string& usage);
+  void send_whole();
+  std::string whole();
+  std::vector<size_t> best_of_prompt(size_t prompt) const;
   Usage usage() const;
 
   const std::shared_ptr<Front> front_;
@@ -60,6 +63,7 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   std::vector<Likelihood> likelihoods_;  // of each writer
   std::vector<Usage> usages_;
   std::vector<RequestId> requests_;
+  size_t size_ = 0;  // of the whole reply, about
   size_t ended_ = 0;
   bool opened_ = false, done_ = false;
   std::chrono::steady_clock::time_point last_write_;

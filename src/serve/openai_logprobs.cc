@@ -1,7 +1,10 @@
 #include "serve/openai_logprobs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "base/utf8.h"
 
@@ -11,16 +14,12 @@ namespace {
 // OpenAI's "very unlikely", since JSON has no infinity.
 double finite(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
 
-Json bytes_of(std::string_view piece) {
-  Json bytes = Json::array();
-  for (unsigned char byte : piece) bytes.push_back(byte);
-  return bytes;
-}
-
-Json chat_entry(const TokenLogprob& entry, const Tokenizer& tokenizer) {
-  return {{"token", token_text(tokenizer, entry.token)},
-          {"logprob", finite(entry.logprob)},
-          {"bytes", bytes_of(tokenizer.piece(entry.token))}};
+// Begins an entry of a chat, {token, logprob, bytes, and leaves the object open.
+void open_chat_entry(const TokenLogprob& entry, const Tokenizer& tokenizer, JsonWriter& json) {
+  json.open_object().key("token").string(token_text(tokenizer, entry.token));
+  json.key("logprob").number(finite(entry.logprob)).key("bytes").open_array();
+  for (unsigned char byte : tokenizer.piece(entry.token)) json.integer(byte);
+  json.close_array();
 }
 
 size_t characters(std::string_view bytes) {
@@ -41,65 +40,76 @@ std::string token_text(const Tokenizer& tokenizer, Token token) {
   return text;
 }
 
-Json chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer) {
-  Json content = Json::array();
+void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer,
+                         JsonWriter& json) {
+  json.open_object().key("content").open_array();
   for (const PositionLogprobs& position : positions) {
-    Json entry = chat_entry(position.chosen, tokenizer);
-    Json& top = entry["top_logprobs"] = Json::array();
-    for (const TokenLogprob& one : position.top) top.push_back(chat_entry(one, tokenizer));
-    content.push_back(std::move(entry));
+    open_chat_entry(position.chosen, tokenizer, json);
+    json.key("top_logprobs").open_array();
+    for (const TokenLogprob& one : position.top) {
+      open_chat_entry(one, tokenizer, json);
+      json.close_object();
+    }
+    json.close_array().close_object();
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  json.close_array().key("refusal").null().close_object();
 }
 
-CompletionLogprobs::CompletionLogprobs(const Tokenizer& tokenizer, bool with_top)
-    : tokenizer_(tokenizer), with_top_(with_top) {}
-
-void CompletionLogprobs::add_token(Token token, Json logprob, Json top) {
-  tokens_.push_back(token_text(tokenizer_, token));
-  values_.push_back(std::move(logprob));
-  top_.push_back(std::move(top));
-  offsets_.push_back(offset_);
-  offset_ += characters(tokenizer_.piece(token));
+// Two tokens may have one text, and the likelier one is written. The chosen one always is.
+void CompletionLogprobs::write_top(const PositionLogprobs& position, JsonWriter& json) const {
+  std::unordered_set<std::string> written;
+  json.open_object();
+  const auto put = [&](const TokenLogprob& one) {
+    const auto [text, is_new] = written.insert(token_text(tokenizer_, one.token));
+    if (is_new) json.key(*text).number(finite(one.logprob));
+  };
+  for (const TokenLogprob& one : position.top) put(one);
+  put(position.chosen);
+  json.close_object();
 }
 
-void CompletionLogprobs::add_unpredicted(Token token) { add_token(token, nullptr, nullptr); }
-
-// Two tokens may have one text; the likelier one is told. The chosen one always is.
-void CompletionLogprobs::add(const PositionLogprobs& position) {
-  Json top = Json::object();
-  for (const TokenLogprob& one : position.top)
-    top.emplace(token_text(tokenizer_, one.token), finite(one.logprob));
-  top.emplace(token_text(tokenizer_, position.chosen.token), finite(position.chosen.logprob));
-  add_token(position.chosen.token, finite(position.chosen.logprob), std::move(top));
+void CompletionLogprobs::write(JsonWriter& json) {
+  json.open_object().key("tokens").open_array();
+  for (const Added& one : added_) json.string(token_text(tokenizer_, one.token));
+  json.close_array().key("token_logprobs").open_array();
+  for (const Added& one : added_)
+    one.position ? json.number(finite(one.position->chosen.logprob)) : json.null();
+  json.close_array().key("text_offset").open_array();
+  for (const Added& one : added_) {
+    json.integer(static_cast<int64_t>(offset_));
+    offset_ += characters(tokenizer_.piece(one.token));
+  }
+  json.close_array().key("top_logprobs");
+  if (with_top_) {
+    json.open_array();
+    for (const Added& one : added_)
+      one.position ? write_top(*one.position, json) : static_cast<void>(json.null());
+    json.close_array();
+  } else {
+    json.null();
+  }
+  json.close_object();
+  added_.clear();
 }
 
-Json CompletionLogprobs::take() {
-  Json out{{"tokens", std::exchange(tokens_, Json::array())},
-           {"token_logprobs", std::exchange(values_, Json::array())},
-           {"text_offset", std::exchange(offsets_, Json::array())}};
-  Json top = std::exchange(top_, Json::array());
-  out["top_logprobs"] = with_top_ ? std::move(top) : Json();
-  return out;
-}
-
-Json prompt_logprobs_json(const std::vector<PositionLogprobs>& positions,
-                          const Tokenizer& tokenizer) {
-  Json out = Json::array({nullptr});
+void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
+                           const Tokenizer& tokenizer, JsonWriter& json) {
+  json.open_array().null();
   for (const PositionLogprobs& position : positions) {
-    Json entries = Json::object();
+    bool has_chosen = false;
     const auto put = [&](const TokenLogprob& one, int rank) {
-      entries.emplace(std::to_string(one.token),
-                      Json{{"logprob", finite(one.logprob)},
-                           {"rank", rank},
-                           {"decoded_token", token_text(tokenizer, one.token)}});
+      has_chosen |= one.token == position.chosen.token;
+      json.key(fmt::format_int(one.token).c_str()).open_object();
+      json.key("logprob").number(finite(one.logprob)).key("rank").integer(rank);
+      json.key("decoded_token").string(token_text(tokenizer, one.token)).close_object();
     };
+    json.open_object();
     int rank = 0;
     for (const TokenLogprob& one : position.top) put(one, ++rank);
-    put(position.chosen, position.rank);
-    out.push_back(std::move(entries));
+    if (!has_chosen) put(position.chosen, position.rank);
+    json.close_object();
   }
-  return out;
+  json.close_array();
 }
 
 }  // namespace skiff

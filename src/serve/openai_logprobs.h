@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_writer.h"
 #include "message/request.h"
 #include "text/tokenizer.h"
 
@@ -12,31 +12,40 @@ namespace skiff {
 std::string token_text(const Tokenizer& tokenizer, Token token);
 
 // {content: [{token, logprob, bytes, top_logprobs}], refusal}.
-Json chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer);
+void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer,
+                         JsonWriter& json);
 
 // {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by piece.
 class CompletionLogprobs {
  public:
   // `with_top` false: top_logprobs is null, as when logprobs is 0.
-  CompletionLogprobs(const Tokenizer& tokenizer, bool with_top);
+  CompletionLogprobs(const Tokenizer& tokenizer, bool with_top)
+      : tokenizer_(tokenizer), with_top_(with_top) {}
   // The first token of a prompt, which nothing predicts.
-  void add_unpredicted(Token token);
-  void add(const PositionLogprobs& position);
-  bool empty() const { return tokens_.empty(); }
+  void add_unpredicted(Token token) { added_.push_back({token, nullptr}); }
+  // Borrowed until it is written.
+  void add(const PositionLogprobs& position) {
+    added_.push_back({position.chosen.token, &position});
+  }
+  bool empty() const { return added_.empty(); }
   // What was added since the last call. Offsets go on counting.
-  Json take();
+  void write(JsonWriter& json);
 
  private:
-  void add_token(Token token, Json logprob, Json top);
+  struct Added {
+    Token token;
+    const PositionLogprobs* position;  // null: not predicted
+  };
+  void write_top(const PositionLogprobs& position, JsonWriter& json) const;
+
   const Tokenizer& tokenizer_;
   const bool with_top_;
   size_t offset_ = 0;  // characters
-  Json tokens_ = Json::array(), values_ = Json::array(), top_ = Json::array(),
-       offsets_ = Json::array();
+  std::vector<Added> added_;
 };
 
 // vLLM's prompt_logprobs: null for the first position, then {id: {logprob, rank, decoded_token}}.
-Json prompt_logprobs_json(const std::vector<PositionLogprobs>& positions,
-                          const Tokenizer& tokenizer);
+void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
+                           const Tokenizer& tokenizer, JsonWriter& json);
 
 }  // namespace skiff

@@ -9,12 +9,14 @@ namespace {
 MaybeProblem read_bad_tokens(const OrderedJson& value, OpenAiCall& call) {
   constexpr const char* kKind = "must be a list of token ids, or of lists of them";
   if (!value.is_array()) return Problem{kKind};
+  std::vector<std::vector<Token>> words = call.request.params.bad_words;
   for (const OrderedJson& item : value) {
     std::vector<Token> word;
     if (read_token_ids(item.is_array() ? item : OrderedJson::array({item}), word))
       return Problem{fmt::format("{}, but holds {}", kKind, told(item))};
-    call.request.params.bad_words.push_back(std::move(word));
+    words.push_back(std::move(word));
   }
+  call.request.params.bad_words = std::move(words);
   return std::nullopt;
 }
 
@@ -31,7 +33,7 @@ std::optional<Token> token_of_key(const std::string& key) {
 MaybeProblem read_logit_bias(const OrderedJson& value, OpenAiCall& call) {
   if (!value.is_object())
     return Problem{"must be an object from token id to bias, but is " + told(value)};
-  auto& biases = call.request.params.logit_bias;
+  std::vector<std::pair<Token, float>> biases = call.request.params.logit_bias;
   biases.reserve(biases.size() + value.size());
   for (const auto& [key, bias] : value.items()) {
     const auto id = token_of_key(key);
@@ -41,6 +43,7 @@ MaybeProblem read_logit_bias(const OrderedJson& value, OpenAiCall& call) {
       return Problem{fmt::format("of token {} {}", *id, problem->what)};
     biases.emplace_back(*id, static_cast<float>(x));
   }
+  call.request.params.logit_bias = std::move(biases);
   return std::nullopt;
 }
 

@@ -4,21 +4,30 @@
 
 namespace skiff {
 
-Json finish_reason(Finish finish) {
+std::string_view finish_reason(Finish finish) {
   switch (finish) {
     case Finish::kNone:
-      return nullptr;
+      return "null";
     case Finish::kLength:
-      return "length";
+      return R"("length")";
     default:
-      return "stop";
+      return R"("stop")";
   }
 }
 
-Json stop_reason(const Reply& reply) {
-  if (const auto* text = std::get_if<std::string>(&reply.stop_reason)) return *text;
-  if (const auto* token = std::get_if<Token>(&reply.stop_reason)) return *token;
-  return nullptr;
+void write_stop_reason(const Reply& reply, JsonWriter& json) {
+  if (const auto* text = std::get_if<std::string>(&reply.stop_reason))
+    json.string(*text);
+  else if (const auto* token = std::get_if<Token>(&reply.stop_reason))
+    json.integer(*token);
+  else
+    json.null();
+}
+
+void write_token_ids(const std::vector<Token>& tokens, JsonWriter& json) {
+  json.open_array();
+  for (Token token : tokens) json.integer(token);
+  json.close_array();
 }
 
 Json usage_json(const Usage& usage) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/json_writer.h"
 #include "serve/openai_params.h"
 #include "serve/service.h"
 
@@ -15,14 +16,21 @@ struct PromptInfo {
   std::string echo;  // the text that echo puts first
 };
 
+// One event of a stream, as JSON text.
+struct ChoiceEvent {
+  std::string choice;       // the one object of "choices"
+  std::string beside = {};  // members of the event beside "choices", each with a comma before it
+};
+
 // One choice: the JSON of its pieces as they come, or of all of them at the end. Not thread-safe.
 class ChoiceWriter {
  public:
   virtual ~ChoiceWriter() = default;
-  // The choice objects, as JSON text, that a stream sends for this piece: none, one or two.
-  virtual std::vector<std::string> stream(Reply reply) = 0;
+  // What a stream sends for this piece: none, one or two events.
+  virtual std::vector<ChoiceEvent> stream(Reply reply) = 0;
   virtual void gather(Reply reply) = 0;
-  virtual Json whole() = 0;
+  // The choice of all that was gathered, under this index.
+  virtual void whole(int index, JsonWriter& json) = 0;
 };
 
 class OpenAiShape {
@@ -31,6 +39,12 @@ class OpenAiShape {
   virtual const char* id_prefix() const = 0;
   virtual const char* object() const = 0;
   virtual const char* chunk_object() const = 0;
+  // Members of a whole reply beside "choices", each with a comma before it. `prompts` as they were
+  // asked for.
+  virtual std::string beside(const OpenAiCall& call, const std::vector<PromptInfo>& prompts) const {
+    static_cast<void>(call), static_cast<void>(prompts);
+    return {};
+  }
   // All arguments outlive the writer.
   virtual std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call,
                                                const PromptInfo& prompt,
@@ -40,9 +54,10 @@ class OpenAiShape {
 const OpenAiShape& chat_shape();
 const OpenAiShape& completions_shape();
 
-// "stop", "length", or null while it goes on.
-Json finish_reason(Finish finish);
-Json stop_reason(const Reply& reply);
+// "stop", "length", or null while it goes on, as JSON.
+std::string_view finish_reason(Finish finish);
+void write_stop_reason(const Reply& reply, JsonWriter& json);
+void write_token_ids(const std::vector<Token>& tokens, JsonWriter& json);
 Json usage_json(const Usage& usage);
 // What comes later goes behind what came before.
 void append(Reply& whole, Reply piece);

@@ -140,7 +140,9 @@ TEST(OpenAiTraffic, ForceEndsADrainAndTellsTheClient) {
   EXPECT_FALSE(clean);
   std::string body;
   for (std::string part; !(part = client.chunk()).empty();) body += part;
-  EXPECT_EQ(sse_events(body).back()["error"]["code"], "unavailable");
+  const auto events = sse_events(body);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(events.at(events.size() - 2)["error"]["code"], "unavailable");
   EXPECT_TRUE(eventually([&] { return server.echo.engine.running() == 0; }));
 }
 

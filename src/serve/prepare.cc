@@ -1,124 +1,18 @@
 #include "serve/prepare.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string_view>
+
+#include "serve/prepare_checks.h"
 
 namespace skiff {
 namespace {
 
-// Bounds on what costs time per token or memory per request.
-constexpr size_t kMaxStopStrings = 64, kMaxStopBytes = 1024, kMaxStopTokens = 1024;
-constexpr size_t kAlwaysTokenized = 1 << 20, kTokenizedPerPosition = 64;  // bytes
-constexpr size_t kMaxBadWords = 1024, kMaxBadWordTokens = 64;
 constexpr float kGreedyBelow = 1e-6f;  // logits divided by less would overflow
 
 Error invalid(std::string field, std::string what) {
   return Error{Code::kInvalid, std::move(what), std::move(field)};
-}
-
-int vocab_of(const PrepareContext& context) {
-  return context.config.vocab_size > 0 ? context.config.vocab_size : context.tokenizer.vocab_size();
-}
-
-std::optional<Error> check_range(const char* field, double value, double low, double high) {
-  // The numbers of a request are floats by now, and so are the bounds: 1e-6 is not below 1e-6.
-  const auto number = static_cast<float>(value);
-  if (number >= static_cast<float>(low) && number <= static_cast<float>(high)) return std::nullopt;
-  return invalid(field, fmt::format("{} must be in [{}, {}], but is {}", field, low, high, value));
-}
-
-std::optional<Error> check_tokens(const char* field, const std::vector<Token>& tokens, int vocab) {
-  const bool prompt = field == std::string_view("input");
-  for (Token token : tokens)
-    if (token < 0 || token >= vocab)
-      return invalid(field, fmt::format("{} has token id {}, but the vocabulary is [0, {})",
-                                        prompt ? "the prompt" : field, token, vocab));
-  return std::nullopt;
-}
-
-std::optional<Error> check_logprobs(const char* field, int wanted, const PrepareContext& context) {
-  const int most = context.config.max_logprobs;
-  if (most == 0 && wanted != kNoLogprobs)
-    return invalid(field, "Logprobs is disabled, please enable it in startup config.");
-  if (wanted < kNoLogprobs)
-    return invalid(field, fmt::format("{} must not be negative, but is {}", field, wanted));
-  if (most >= 0 && wanted > most)
-    return invalid(field, fmt::format("{} is {}, but this server gives at most {} (--max-logprobs)",
-                                      field, wanted == kAllLogprobs ? -1 : wanted, most));
-  return std::nullopt;
-}
-
-std::optional<Error> check_numbers(const Request& request) {
-  const SamplingParams& p = request.params;
-  constexpr double kHuge = 1e6, kMostTokens = 2147483647;
-  for (auto& error :
-       {check_range("temperature", p.temperature, 0, kHuge), check_range("top_p", p.top_p, 0, 1),
-        check_range("min_p", p.min_p, 0, 1), check_range("presence_penalty", p.presence, -2, 2),
-        check_range("frequency_penalty", p.frequency, -2, 2),
-        check_range("repetition_penalty", p.repetition, 1e-6, kHuge),
-        check_range("top_k", p.top_k, -1, kMostTokens),
-        check_range("n", request.n, 1, Service::kMaxN),
-        check_range("max_tokens", request.stop.max_tokens, 0, kMostTokens),
-        check_range("min_tokens", p.min_tokens, 0, kMostTokens)})
-    if (error) return error;
-  return std::nullopt;
-}
-
-std::optional<Error> check_lists(const Request& request, const PrepareContext& context) {
-  const SamplingParams& p = request.params;
-  const int vocab = vocab_of(context);
-  if (request.stop_strings.size() > kMaxStopStrings)
-    return invalid("stop",
-                   fmt::format("Length of stop ({}) exceeds the limit max_stop_seqs_num({}).",
-                               request.stop_strings.size(), kMaxStopStrings));
-  for (const std::string& stop : request.stop_strings)
-    if (stop.size() > kMaxStopBytes)
-      return invalid("stop", fmt::format("stop has a string of {} bytes, at most {} are allowed",
-                                         stop.size(), kMaxStopBytes));
-  if (request.stop.tokens.size() > kMaxStopTokens)
-    return invalid("stop_token_ids",
-                   fmt::format("stop_token_ids has {} ids, at most {} are allowed",
-                               request.stop.tokens.size(), kMaxStopTokens));
-  if (auto error = check_tokens("stop_token_ids", request.stop.tokens, vocab)) return error;
-  if (auto error = check_tokens("completion_token_ids", request.begun, vocab)) return error;
-  if (p.bad_words.size() + request.bad_words.size() > kMaxBadWords)
-    return invalid("bad_words", fmt::format("at most {} bad words are allowed", kMaxBadWords));
-  for (const auto& word : p.bad_words) {
-    if (word.empty() || word.size() > kMaxBadWordTokens)
-      return invalid("bad_words_token_ids",
-                     fmt::format("a bad word has {} tokens, 1 to {} are allowed", word.size(),
-                                 kMaxBadWordTokens));
-    if (auto error = check_tokens("bad_words_token_ids", word, vocab)) return error;
-  }
-  if (p.logit_bias.size() > static_cast<size_t>(vocab))
-    return invalid(
-        "logit_bias",
-        fmt::format("logit_bias has {} entries, more than the vocabulary has tokens ({})",
-                    p.logit_bias.size(), vocab));
-  for (const auto& [token, bias] : p.logit_bias) {
-    if (auto error = check_tokens("logit_bias", {token}, vocab)) return error;
-    if (auto error = check_range("logit_bias", bias, -100, 100)) return error;
-  }
-  return std::nullopt;
-}
-
-// A bad word is banned at the start of a word and inside one.
-std::optional<Error> add_bad_words(Request& request, const PrepareContext& context) {
-  auto& all = request.params.bad_words;
-  for (const std::string& word : request.bad_words) {
-    if (word.empty()) return invalid("bad_words", "bad_words has an empty string");
-    for (const std::string& form : {word, " " + word}) {
-      auto tokens = context.tokenizer.encode(form, {.add_special = false, .parse_special = false});
-      if (tokens.size() > kMaxBadWordTokens)
-        return invalid("bad_words", fmt::format("a bad word has {} tokens, at most {} are allowed",
-                                                tokens.size(), kMaxBadWordTokens));
-      if (!tokens.empty() && std::find(all.begin(), all.end(), tokens) == all.end())
-        all.push_back(std::move(tokens));
-    }
-  }
-  return std::nullopt;
 }
 
 Result<std::string> render(const Conversation& conversation, const std::string& own_template,
@@ -217,12 +111,44 @@ std::optional<Error> check_lengths(const Request& request, size_t prompt,
 // EOS ends a reply unless ignore_eos; an id that the client named itself is a stop_reason.
 void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
   if (request.ignore_eos) return;
-  auto& stops = prepared.stop.tokens;
+  std::vector<Token> stops = request.stop.tokens.all(), added;
   for (Token eos : context.config.eos) {
     if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
     stops.push_back(eos);
-    prepared.eos.push_back(eos);
+    added.push_back(eos);
   }
+  prepared.stop.tokens = std::move(stops);
+  prepared.eos = std::move(added);
+}
+
+// All of it but the prompt, and max_tokens as the request has it.
+Prepared common_part(const Request& request, const PrepareContext& context) {
+  Prepared prepared;
+  prepared.params = request.params;
+  prepared.params.top_k = std::min(prepared.params.top_k, vocab_of(context));
+  if (prepared.params.temperature < kGreedyBelow) prepared.params.temperature = 0;
+  prepared.stop = request.stop;
+  resolve_eos(request, context, prepared);
+  prepared.stop_strings = request.stop_strings;
+  prepared.include_stop = request.include_stop;
+  prepared.skip_special = request.skip_special;
+  prepared.n = request.n;
+  prepared.priority = request.priority;
+  prepared.cache = request.cache;
+  prepared.timeout_seconds = request.timeout_seconds;
+  return prepared;
+}
+
+// The prompt as it will run: request.input, then what was begun, cut where the request says so.
+Result<std::vector<Token>> whole_prompt(const Request& request, const PrepareContext& context) {
+  auto prompt = bounded_tokens(request, context);
+  if (!prompt) return prompt.error();
+  prompt->insert(prompt->end(), request.begun.begin(), request.begun.end());
+  truncate(*prompt, request, context);
+  if (prompt->empty()) return invalid("input", "the prompt is empty: it has no tokens");
+  if (auto error = check_tokens("input", *prompt, vocab_of(context))) return *error;
+  if (auto error = check_lengths(request, prompt->size(), context)) return *error;
+  return prompt;
 }
 
 }  // namespace
@@ -240,8 +166,7 @@ Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareCo
   if (has_tokens(request)) return std::get<std::vector<Token>>(request.input);
   auto text = prompt_text(request, context);
   if (!text) return text.error();
-  const size_t most = std::max(
-      kAlwaysTokenized, kTokenizedPerPosition * static_cast<size_t>(context.config.max_model_len));
+  const size_t most = Service::most_text(context.config.max_model_len);
   if (text->size() > most)
     return invalid("input_length",
                    fmt::format("the prompt has {} bytes of text, at most {} are tokenized",
@@ -249,40 +174,33 @@ Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareCo
   return encode(request, *text, context);
 }
 
+Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
+                                               const PrepareContext& context) {
+  if (auto error = check_common(common, context)) return *error;
+  if (auto error = add_bad_words(common, context)) return *error;
+  const Prepared shared = common_part(common, context);
+  std::vector<Prepared> all;
+  all.reserve(prompts.size());
+  for (PromptInput& input : prompts) {
+    common.input = std::move(input);
+    auto prompt = whole_prompt(common, context);
+    if (!prompt) return prompt.error();
+    const int room = context.config.max_model_len - static_cast<int>(prompt->size());
+    Prepared& prepared = all.emplace_back(shared);
+    prepared.prompt = std::move(*prompt);
+    prepared.stop.max_tokens =
+        shared.stop.max_tokens == 0 ? room : std::min(shared.stop.max_tokens, room);
+  }
+  if (auto error = check_reply(all, common.streamed, context)) return *error;
+  return all;
+}
+
 Result<Prepared> prepare_request(Request request, const PrepareContext& context) {
-  if (auto error = check_numbers(request)) return *error;
-  if (auto error = check_lists(request, context)) return *error;
-  if (auto error = check_logprobs("logprobs", request.params.logprobs, context)) return *error;
-  if (auto error = check_logprobs("prompt_logprobs", request.params.prompt_logprobs, context))
-    return *error;
-  if (auto error = add_bad_words(request, context)) return *error;
-
-  auto prompt = bounded_tokens(request, context);
-  if (!prompt) return prompt.error();
-  prompt->insert(prompt->end(), request.begun.begin(), request.begun.end());
-  truncate(*prompt, request, context);
-  if (prompt->empty()) return invalid("input", "the prompt is empty: it has no tokens");
-  if (auto error = check_tokens("input", *prompt, vocab_of(context))) return *error;
-  if (auto error = check_lengths(request, prompt->size(), context)) return *error;
-
-  Prepared prepared;
-  const int room = context.config.max_model_len - static_cast<int>(prompt->size());
-  const int asked = request.stop.max_tokens;
-  prepared.prompt = std::move(*prompt);
-  prepared.params = std::move(request.params);
-  prepared.stop = std::move(request.stop);
-  prepared.stop.max_tokens = asked == 0 ? room : std::min(asked, room);
-  prepared.params.top_k = std::min(prepared.params.top_k, vocab_of(context));
-  if (prepared.params.temperature < kGreedyBelow) prepared.params.temperature = 0;
-  resolve_eos(request, context, prepared);
-  prepared.stop_strings = std::move(request.stop_strings);
-  prepared.include_stop = request.include_stop;
-  prepared.skip_special = request.skip_special;
-  prepared.n = request.n;
-  prepared.priority = request.priority;
-  prepared.cache = std::move(request.cache);
-  prepared.timeout_seconds = request.timeout_seconds;
-  return prepared;
+  std::vector<PromptInput> prompts;
+  prompts.push_back(std::move(request.input));
+  auto prepared = prepare_requests(std::move(request), std::move(prompts), context);
+  if (!prepared) return prepared.error();
+  return std::move(prepared->front());
 }
 
 }  // namespace skiff

@@ -15,7 +15,10 @@ struct PrepareContext {
   const SpecialText* special = nullptr;         // null: messages may spell special tokens
 };
 
-// Error::field as Service::prepare says. params.seed stays as given.
+// Service::prepare_all. params.seed stays as given.
+Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
+                                               const PrepareContext& context);
+// The same for one prompt, which is request.input.
 Result<Prepared> prepare_request(Request request, const PrepareContext& context);
 
 // Service::tokenize.

@@ -1,6 +1,7 @@
 // serve/service.h -- the engine as front ends see it: text or tokens in, text and tokens out.
 // No JSON of a protocol, no HTTP and no tensor on either side.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,14 +13,17 @@
 #include "base/result.h"
 #include "message/request.h"
 #include "text/chat_template.h"
+#include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
 namespace skiff {
 
+// Tokens are taken as they are; a string is a raw prompt; a conversation goes through the model's
+// chat template.
+using PromptInput = std::variant<std::vector<Token>, std::string, Conversation>;
+
 struct Request {
-  // Tokens are taken as they are; a string is a raw prompt; a conversation goes through the
-  // model's chat template.
-  std::variant<std::vector<Token>, std::string, Conversation> input;
+  PromptInput input;
   std::string chat_template;  // replaces the model's own for this request, if not empty
   SamplingParams params;      // `seed` is ignored unless seed_given
   bool seed_given = false;    // otherwise every request draws its own
@@ -35,7 +39,8 @@ struct Request {
   std::vector<Token> begun;               // a reply begun elsewhere, put behind the prompt
   int truncate_prompt = 0;                // keep the last so many tokens; -1: what leaves room for
                                           // max_tokens; 0: refuse what is too long
-  std::vector<std::string> bad_words;     // each becomes params.bad_words, with and without a space
+  std::vector<std::string> bad_words;     // added to params.bad_words, with and without a space
+  bool streamed = false;                  // pieces leave as they come, so that none of them pile up
   int n = 1;                              // sequences; number i draws with seed + i
   int priority = 0;                       // lower first
   CacheSharing cache;                     // of the prefix cache
@@ -81,8 +86,8 @@ struct Prepared {
   std::vector<Token> prompt;
   SamplingParams params;  // seed and bad_words resolved
   StopRule stop;          // max_tokens and EOS resolved
-  std::vector<std::string> stop_strings;
-  std::vector<Token> eos;  // those of stop.tokens that are no stop_reason
+  StopStrings stop_strings;
+  SharedList<Token> eos;  // those of stop.tokens that are no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
   CacheSharing cache;
@@ -111,13 +116,27 @@ class Service {
 
   // What a sane limit on Request::n is; more is kInvalid.
   static constexpr int kMaxN = 128;
+  // Bytes of text that are turned into tokens, or tokens into text, for their own sake.
+  static constexpr size_t most_text(int max_model_len) {
+    return std::max<size_t>(1 << 20, 64 * static_cast<size_t>(max_model_len));
+  }
 
   virtual ~Service() = default;
 
   // Templating and tokenizing happen here, on the caller's thread. Error::field is "input" for a
   // prompt that cannot be used, "input_length" for one that does not fit the context, else the
   // name that OpenAI's API has for the offending value (temperature, n, logit_bias, ...).
-  virtual Result<Prepared> prepare(Request request) const = 0;
+  Result<Prepared> prepare(Request request) const {
+    std::vector<PromptInput> prompts;
+    prompts.push_back(std::move(request.input));
+    auto prepared = prepare_all(std::move(request), std::move(prompts));
+    if (!prepared) return prepared.error();
+    return std::move(prepared->front());
+  }
+  // The same for several prompts (at least one) of one call that are alike in everything else:
+  // `common.input` is not looked at. Its lists are checked once and shared by all results.
+  virtual Result<std::vector<Prepared>> prepare_all(Request common,
+                                                    std::vector<PromptInput> prompts) const = 0;
   // The prompt's tokens as prepare() would find them, also where they are too many for the context
   // (to 64 bytes of text for each of its positions, or a megabyte). Nothing else is checked.
   virtual Result<std::vector<Token>> tokenize(const Request& request) const = 0;

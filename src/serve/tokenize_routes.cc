@@ -2,6 +2,7 @@
 #include "serve/openai_body.h"
 #include "serve/openai_logprobs.h"
 #include "serve/openai_prompt.h"
+#include "serve/openai_shape.h"
 #include "serve/openai_values.h"
 #include "serve/protocols.h"
 
@@ -93,10 +94,23 @@ Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
   return call;
 }
 
-Json strings_of(const std::vector<Token>& tokens, const Tokenizer& tokenizer) {
-  Json strings = Json::array();
-  for (Token token : tokens) strings.push_back(token_text(tokenizer, token));
-  return strings;
+// Without a tree: there may be millions of tokens.
+HttpResponse tokens_response(const Front& front, const std::vector<Token>& tokens, bool strings) {
+  HttpResponse response;
+  JsonWriter json(response.body);
+  json.open_object().key("count").integer(std::ssize(tokens));
+  json.key("max_model_len").integer(front.service.max_model_len()).key("tokens");
+  write_token_ids(tokens, json);
+  json.key("token_strs");
+  if (strings) {
+    json.open_array();
+    for (Token token : tokens) json.string(token_text(front.service.tokenizer(), token));
+    json.close_array();
+  } else {
+    json.null();
+  }
+  json.close_object();
+  return response;
 }
 
 HttpResponse tokenize(const Front& front, const OrderedJson& body) {
@@ -106,20 +120,25 @@ HttpResponse tokenize(const Front& front, const OrderedJson& body) {
   const bool chat = std::holds_alternative<Conversation>(call->request.input);
   const auto tokens = front.service.tokenize(call->request);
   if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));
-  return json_response(
-      {{"count", tokens->size()},
-       {"max_model_len", front.service.max_model_len()},
-       {"tokens", *tokens},
-       {"token_strs",
-        call->token_strings ? strings_of(*tokens, front.service.tokenizer()) : Json()}});
+  return tokens_response(front, *tokens, call->token_strings);
 }
 
-std::optional<Error> check_ids(const std::vector<Token>& tokens, const Tokenizer& tokenizer) {
-  for (Token token : tokens)
+// A token of two digits may stand for a hundred bytes, so the text is bounded and not the list: as
+// that of /tokenize is.
+std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& service) {
+  const Tokenizer& tokenizer = service.tokenizer();
+  const size_t most = Service::most_text(service.max_model_len());
+  size_t bytes = 0;
+  for (Token token : tokens) {
     if (token >= tokenizer.vocab_size())
       return invalid("tokens", fmt::format("tokens has id {}, but the vocabulary is [0, {})", token,
                                            tokenizer.vocab_size()));
-  return std::nullopt;
+    bytes += tokenizer.piece(token).size();
+  }
+  if (bytes <= most) return std::nullopt;
+  return invalid("tokens", fmt::format("The text of tokens has {} bytes; at most {} are possible. "
+                                       "Send them in parts.",
+                                       bytes, most));
 }
 
 HttpResponse detokenize(const Front& front, const OrderedJson& body) {
@@ -135,8 +154,12 @@ HttpResponse detokenize(const Front& front, const OrderedJson& body) {
   if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
   if (auto error = check_model(front, model)) return error_response(*error);
   const Tokenizer& tokenizer = front.service.tokenizer();
-  if (auto error = check_ids(*tokens, tokenizer)) return refuse(*error);
-  return json_response({{"prompt", tokenizer.decode(*tokens, /*skip_special=*/false)}});
+  if (auto error = check_ids(*tokens, front.service)) return refuse(*error);
+  HttpResponse response;
+  JsonWriter json(response.body);
+  json.open_object().key("prompt");
+  json.string(tokenizer.decode(*tokens, /*skip_special=*/false)).close_object();
+  return response;
 }
 
 }  // namespace

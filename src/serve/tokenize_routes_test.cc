@@ -63,6 +63,21 @@ TEST_F(Tokenize, LongerThanTheContextIsStillCounted) {
   EXPECT_EQ(post("/tokenize", {{"prompt", std::string(5000, 'x')}}).json()["count"], 5001);
 }
 
+// Replies are bounded by the text that they hold: one id may stand for many bytes.
+TEST_F(Tokenize, TextOfTokensHasABound) {
+  const auto detokenize = [&](size_t count) {
+    return post("/detokenize", {{"tokens", std::vector<int>(count, 'x')}});
+  };
+  const auto most = detokenize(1 << 20);
+  ASSERT_EQ(most.status, 200);
+  EXPECT_EQ(most.json()["prompt"].get<std::string>().size(), 1u << 20);
+  const auto more = detokenize((1 << 20) + 1);
+  ASSERT_EQ(more.status, 400);
+  EXPECT_EQ(more.json()["error"]["param"], "tokens");
+  EXPECT_THAT(more.json()["error"]["message"].get<std::string>(),
+              testing::AllOf(testing::HasSubstr("1048577"), testing::HasSubstr("1048576")));
+}
+
 TEST_F(Tokenize, IsWhatARequestGets) {
   const Json messages = {{{"role", "user"}, {"content", "a</s>b"}}};
   const Json counted = post("/tokenize", {{"messages", messages}}).json();

@@ -16,18 +16,10 @@ size_t unfinished_tail(std::string_view text) {
   return 0;
 }
 
-// The text is valid UTF-8, so no other stop can be in it.
-DetokenizerOptions with_valid_stops(DetokenizerOptions options) {
-  std::erase_if(options.stops, [](const std::string& stop) { return !is_valid_utf8(stop); });
-  return options;
-}
-
 }  // namespace
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
-    : tokenizer_(tokenizer),
-      options_(with_valid_stops(std::move(options))),
-      finder_(options_.stops) {}
+    : tokenizer_(tokenizer), options_(std::move(options)), finder_(options_.stops) {}
 
 std::string Detokenizer::push(int32_t token) {
   ++pushed_;

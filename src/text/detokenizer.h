@@ -2,7 +2,6 @@
 // of what may become a stop string. One per reply; not thread-safe.
 #pragma once
 #include <string>
-#include <vector>
 
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
@@ -10,8 +9,8 @@
 namespace skiff {
 
 struct DetokenizerOptions {
-  std::vector<std::string> stops;  // any number, any length; empty or invalid UTF-8: ignored
-  bool include_stop = false;       // the stop string itself is part of the text
+  StopStrings stops;          // any number, any length
+  bool include_stop = false;  // the stop string itself is part of the text
   bool skip_special = true;
   int min_tokens = 0;  // no stop is looked for in the text of so many tokens at the beginning
 };

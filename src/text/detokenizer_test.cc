@@ -52,14 +52,14 @@ Reply stream(const Pieces& pieces, const DetokenizerOptions& options) {
 }
 
 // The definition: the stop that is complete first, the longest of those that end there.
-Reply cut(const std::string& text, const DetokenizerOptions& options) {
+Reply cut(const std::string& text, const std::vector<std::string>& stops, bool include_stop) {
   for (size_t end = 1; end <= text.size(); ++end) {
     const std::string_view so_far = std::string_view(text).substr(0, end);
     std::string_view found;
-    for (const std::string& stop : options.stops)
+    for (const std::string& stop : stops)
       if (so_far.ends_with(stop) && stop.size() > found.size()) found = stop;
     if (found.empty()) continue;
-    const size_t keep = options.include_stop ? end : end - found.size();
+    const size_t keep = include_stop ? end : end - found.size();
     return {text.substr(0, keep), std::string(found), true};
   }
   return {text, "", false};
@@ -86,11 +86,11 @@ TEST(Detokenizer, EqualsTheDefinitionHoweverTextIsCut) {
   };
   int stopped = 0;
   for (int trial = 0; trial < 20000; ++trial) {
-    DetokenizerOptions options;
-    for (size_t i = random() % 4; i > 0; --i) options.stops.push_back(word(5));
-    options.include_stop = random() % 2;
+    std::vector<std::string> stops;
+    for (size_t i = random() % 4; i > 0; --i) stops.push_back(word(5));
+    const DetokenizerOptions options{.stops = stops, .include_stop = random() % 2 == 0};
     const std::string text = word(40);
-    const Reply expected = cut(text, options);
+    const Reply expected = cut(text, stops, options.include_stop);
     const Reply reply = stream(Pieces(cut_randomly(text, random)), options);
     EXPECT_EQ(reply.text, expected.text);
     EXPECT_EQ(reply.stop, expected.stop);
