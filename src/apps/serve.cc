@@ -69,6 +69,7 @@ ServiceConfig service_config(const Args& args, const std::string& name, const Ll
   config.eos = eos_tokens(llm.model(), &tokenizer);
   config.max_logprobs = static_cast<int>(args.integer("max-logprobs"));
   if (!args.on("enable-logprob")) config.max_logprobs = 0;
+  config.max_reply_logprobs = args.integer("max-reply-logprobs");
   config.max_num_seqs = llm.config().max_num_seqs;
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
@@ -89,6 +90,9 @@ ServerConfig server_config(const Args& args, const std::string& folder) {
       defaults_of(read_model_config(folder, args.text("model-config-name")).generation);
   config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
+  config.policy = {.trust_chat_template = args.on("trust-request-chat-template"),
+                   .priority = args.text("scheduling-policy") == "priority",
+                   .shared_cache = args.on("share-cache-between-keys")};
   apply_edge_flags(args, &config);
   return config;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
@@ -39,6 +40,8 @@ void ApiKeys::set(const std::vector<std::string>& keys) {
   std::vector<Digest> digests;
   for (const std::string& key : keys)
     SHA256(reinterpret_cast<const uint8_t*>(key.data()), key.size(), digests.emplace_back().data());
+  std::sort(digests.begin(), digests.end());
+  digests.erase(std::unique(digests.begin(), digests.end()), digests.end());
   std::lock_guard lock(mutex_);
   digests_ = std::move(digests);
 }
@@ -67,6 +70,24 @@ std::optional<HttpResponse> ApiKeys::refuse(const HttpRequest& request) const {
     brought = true;
   }
   return unauthorized(brought);
+}
+
+std::string ApiKeys::cache_salt(const HttpRequest& request) const {
+  static constexpr std::string_view kPurpose = "skiff prefix cache";
+  {
+    std::lock_guard lock(mutex_);
+    if (digests_.size() < 2) return {};
+  }
+  for (const std::string_view key : {bearer(request), request.header("x-api-key")}) {
+    if (key.empty() || !knows(key)) continue;
+    Digest salt;
+    HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+         reinterpret_cast<const uint8_t*>(kPurpose.data()), kPurpose.size(), salt.data(), nullptr);
+    std::string hex;
+    for (const uint8_t byte : salt) hex += fmt::format("{:02x}", byte);
+    return hex;
+  }
+  return {};
 }
 
 Status check_api_key(std::string_view key) {

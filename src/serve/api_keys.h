@@ -25,6 +25,10 @@ class ApiKeys {
   // KEY`, or if there are no keys; else the 401. The time it takes tells nothing about the keys:
   // SHA-256 digests are compared, whole, with every one of them.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
+  // Names the part of the prefix cache that belongs to the key of a request, if there are several
+  // keys; else empty. Derived from the key, so it is the same after a restart, and does not reveal
+  // it.
+  std::string cache_salt(const HttpRequest& request) const;
 
  private:
   using Digest = std::array<uint8_t, 32>;

@@ -10,6 +10,8 @@
 
 namespace skiff {
 
+class ApiKeys;
+
 // A generation under way, as the server sees it.
 class Running {
  public:
@@ -68,7 +70,8 @@ struct Front : std::enable_shared_from_this<Front> {
   const ServerConfig config;
   Service& service;
   Gate gate;
-  const int64_t started;  // Unix seconds
+  const int64_t started;          // Unix seconds
+  const ApiKeys* keys = nullptr;  // for handlers only: the server owns it
 
   bool knows_model(const std::string& name) const {
     if (name.empty() || name == "default") return true;

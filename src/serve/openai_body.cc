@@ -25,6 +25,25 @@ std::optional<ApiError> check_model(const Front& front, const std::string& name)
   return unknown_model(name, front.config.model_names.front());
 }
 
+std::optional<ApiError> check_policy(const Front& front, const Request& request) {
+  const RequestPolicy& policy = front.config.policy;
+  const auto refusal = [](const char* field, std::string why) {
+    return api_error({Code::kUnsupported, std::move(why), field}, "messages");
+  };
+  // Without a brace it is no program but the name of one of the model's own templates.
+  if (!policy.trust_chat_template && request.chat_template.find('{') != std::string::npos)
+    return refusal("chat_template",
+                   "This server does not run chat templates that come with a request. Leave out "
+                   "chat_template, or start the server with --trust-request-chat-template.");
+  if (!policy.priority && request.priority != 0)
+    return refusal("priority",
+                   fmt::format("priority is {}, but this server serves requests in the order of "
+                               "their arrival. Leave it out, or start the server with "
+                               "--scheduling-policy priority.",
+                               request.priority));
+  return std::nullopt;
+}
+
 std::optional<ApiError> check_unknown(const Front& front, const std::vector<std::string>& fields) {
   if (fields.empty()) return std::nullopt;
   if (front.config.refuse_unknown_fields) {

@@ -17,6 +17,9 @@ std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequ
 // A 404 unless the server goes by that name.
 std::optional<ApiError> check_model(const Front& front, const std::string& name);
 
+// A 400 for what the operator does not let requests decide (serve/request_policy.h).
+std::optional<ApiError> check_policy(const Front& front, const Request& request);
+
 // Unknown fields are told to the log (level debug), or refused if the server is strict about them.
 std::optional<ApiError> check_unknown(const Front& front, const std::vector<std::string>& fields);
 

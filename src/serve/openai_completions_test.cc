@@ -133,7 +133,9 @@ TEST(OpenAiCompletions, PromptLogprobs) {
 }
 
 TEST(OpenAiCompletions, ParametersReachTheEngine) {
-  TestServer server;
+  ServerConfig config = local_config();
+  config.policy.priority = true;
+  TestServer server(config);
   const auto response = server.complete({{"prompt", "ab"},
                                          {"temperature", 0.5},
                                          {"top_p", 0.9},

@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
+#include "serve/api_keys.h"
 #include "serve/openai_body.h"
 #include "serve/overload.h"
 
@@ -369,6 +370,9 @@ void generate(Front& front, Endpoint endpoint, HttpRequest request,
   if (!call) return refuse(api_error(call.error(), input));
   if (auto error = check_unknown(front, call->unknown_fields)) return refuse(*error);
   if (auto error = check_model(front, call->model)) return refuse(*error);
+  if (auto error = check_policy(front, call->request)) return refuse(*error);
+  if (front.keys && !front.config.policy.shared_cache)
+    call->request.cache.salt.insert(0, front.keys->cache_salt(request));
   auto prompts = prepare_all(front.service, *call);
   if (!prompts) {
     ApiError error = api_error(prompts.error(), input);

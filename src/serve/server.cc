@@ -175,6 +175,7 @@ void Server::open(Service& service, OrderedJson config_info) {
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto front = std::make_shared<Front>(std::move(config), service, std::time(nullptr));
+  front->keys = &impl_->keys;
   Router router(all_routes(*front), impl_->guard(/*loading=*/false));
   auto site = std::make_shared<Site>(Site{std::move(front), std::move(router)});
   std::lock_guard lock(impl_->mutex);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "serve/cors.h"
 #include "serve/http_server.h"
+#include "serve/request_policy.h"
 #include "serve/service.h"
 
 namespace skiff {
@@ -28,9 +29,10 @@ struct ServerConfig {
   std::string model_path;                // "root" in /v1/models
   std::string version = "0.1.0";
   SamplingDefaults defaults;
-  int max_concurrency = 512;              // generation requests at a time; more are answered 429
-  double stream_idle_seconds = 15;        // silence before a keep-alive comment in a stream
-  bool refuse_unknown_fields = false;     // 400 for a field that the API does not have
+  int max_concurrency = 512;           // generation requests at a time; more are answered 429
+  double stream_idle_seconds = 15;     // silence before a keep-alive comment in a stream
+  bool refuse_unknown_fields = false;  // 400 for a field that the API does not have
+  RequestPolicy policy;
   std::vector<std::string> api_keys;      // any one opens every route; empty: none is asked for
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};

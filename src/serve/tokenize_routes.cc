@@ -117,6 +117,7 @@ HttpResponse tokenize(const Front& front, const OrderedJson& body) {
   auto call = read_tokenize(body);
   if (!call) return error_response(api_error(call.error(), "prompt"));
   if (auto error = check_model(front, call->model)) return error_response(*error);
+  if (auto error = check_policy(front, call->request)) return error_response(*error);
   const bool chat = std::holds_alternative<Conversation>(call->request.input);
   const auto tokens = front.service.tokenize(call->request);
   if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));

@@ -21,7 +21,12 @@ class Tokenize : public testing::Test {
     return post_once(server_.port(), path, body);
   }
   std::string tokens(const Json& body) { return text_of(post("/tokenize", body).json()["tokens"]); }
-  TestServer server_;
+  static ServerConfig trusting() {
+    ServerConfig config = local_config();
+    config.policy.trust_chat_template = true;
+    return config;
+  }
+  TestServer server_{trusting()};
 };
 
 TEST_F(Tokenize, TextAndBack) {
