@@ -55,8 +55,9 @@ TEST(OpenAiChat, ChatStreams) {
 
 TEST(OpenAiChat, UsageInEveryChunkIfAsked) {
   TestServer server;
-  const auto response =
-      server.chat({{"stream", true}, {"stream_options", {{"continuous_usage_stats", true}}}});
+  const auto response = server.chat(
+      {{"stream", true},
+       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
   const auto events = sse_events(response.body);
   int before = 0;
   for (size_t i = 0; i + 1 < events.size(); ++i) {

@@ -27,6 +27,15 @@ FieldReader not_yet(const char* what) {
   };
 }
 
+// OpenAI's older name for something that has a newer one.
+FieldReader superseded_by(const char* newer) {
+  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+    if (value == false) return std::nullopt;
+    return Problem{fmt::format("is not supported; use \"{}\", which has replaced it", newer),
+                   Code::kUnsupported};
+  };
+}
+
 // A switch of which one position is what this server always does.
 FieldReader always(bool position, const char* why) {
   return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
@@ -104,8 +113,8 @@ std::vector<Field> other_fields() {
       {"reasoning_max_tokens", kBoth, not_yet("reasoning")},
       {"response_max_tokens", kBoth, not_yet("reasoning")},
       {"thinking_token_budget", kBoth, not_yet("reasoning")},
-      {"functions", kChat, not_yet("it is older than tools, which are")},
-      {"function_call", kChat, not_yet("it is older than tool_choice")},
+      {"functions", kChat, superseded_by("tools")},
+      {"function_call", kChat, superseded_by("tool_choice")},
       {"audio", kChat, not_yet("audio")},
       {"web_search_options", kChat, not_yet("web search")},
       {"mm_hashes", kBoth, not_yet("images and video")},

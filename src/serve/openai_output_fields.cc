@@ -9,7 +9,6 @@ int logprob_count(int64_t x) { return x < 0 ? kAllLogprobs : static_cast<int>(x)
 MaybeProblem read_stream_options(const OrderedJson& value, OpenAiCall& call) {
   if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
   call.has_stream_options = true;
-  call.include_usage = true;  // FastDeploy's default once there are options
   for (const auto& [key, target] : {std::pair{"include_usage", &call.include_usage},
                                     std::pair{"continuous_usage_stats", &call.continuous_usage},
                                     std::pair{"include_obfuscation", &call.obfuscate}}) {
@@ -18,6 +17,8 @@ MaybeProblem read_stream_options(const OrderedJson& value, OpenAiCall& call) {
     if (auto problem = read_boolean(*found, *target))
       return Problem{fmt::format("{} {}", key, problem->what)};
   }
+  // As in vLLM: who did not ask for usage must not meet a chunk that has it.
+  call.continuous_usage = call.continuous_usage && call.include_usage;
   return std::nullopt;
 }
 

@@ -1,5 +1,8 @@
 #include "serve/openai_prompt.h"
 
+#include <algorithm>
+#include <array>
+
 #include "serve/openai_values.h"
 
 namespace skiff {
@@ -52,14 +55,31 @@ std::optional<Error> flatten_content(OrderedJson& message, size_t index) {
   return std::nullopt;
 }
 
-std::optional<Error> check_message(OrderedJson& message, size_t index) {
-  if (!message.is_object())
-    return invalid("messages", place(index) + " must be an object, but is " + told(message));
+// OpenAI's, and what templates of some families have for the results of tools: "observation" (GLM,
+// ERNIE), "ipython" (Llama); "model" is Gemma's assistant. A misspelt role would only leave the
+// message out of most templates, or open a turn that the model has never seen.
+constexpr std::array<std::string_view, 9> kRoles{"system",      "developer", "user",
+                                                 "assistant",   "tool",      "function",
+                                                 "observation", "ipython",   "model"};
+
+std::optional<Error> check_role(const OrderedJson& message, size_t index) {
   const auto role = message.find("role");
   if (role == message.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
     return invalid("messages", place(index) + " has no \"role\"");
+  if (std::ranges::find(kRoles, role->get_ref<const std::string&>()) != kRoles.end())
+    return std::nullopt;
+  std::string roles;
+  for (const std::string_view known : kRoles) (roles += roles.empty() ? "" : ", ") += known;
+  return invalid("messages", fmt::format("{}.role must be one of {}, but is {}", place(index),
+                                         roles, told(*role)));
+}
+
+std::optional<Error> check_message(OrderedJson& message, size_t index) {
+  if (!message.is_object())
+    return invalid("messages", place(index) + " must be an object, but is " + told(message));
+  if (auto error = check_role(message, index)) return error;
   if (!message.contains("content")) {
-    if (!message.contains("tool_calls") && *role != "assistant")
+    if (!message.contains("tool_calls") && message["role"] != "assistant")
       return invalid("messages", place(index) + " has no \"content\"");
     message["content"] = nullptr;
   }

@@ -17,7 +17,10 @@ std::string random_mark() {
 
 bool is_foreign(const OrderedJson& message) {
   const auto role = message.find("role");
-  return role != message.end() && (*role == "user" || *role == "tool" || *role == "function");
+  if (role == message.end()) return false;
+  for (const char* foreign : {"user", "tool", "function", "observation", "ipython"})
+    if (*role == foreign) return true;
+  return false;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class SpecialText {
  public:
   explicit SpecialText(const Tokenizer& tokenizer);
 
-  // The conversation with marks in the content of user, tool and function messages; nullopt if
+  // The conversation with marks in the content of what users wrote and tools returned; nullopt if
   // there was nothing to mark.
   std::optional<Conversation> marked(const Conversation& conversation) const;
   // Tokens of a rendered text, marks left out.

@@ -100,7 +100,8 @@ def demo_model():
 
 @pytest.fixture(scope="session")
 def server():
-    running = Server(demo_model(), "--enable-logprob")
+    running = Server(demo_model(), "--enable-logprob", "--trust-request-chat-template",
+                     "--scheduling-policy", "priority")
     yield running
     running.close()
 

@@ -14,7 +14,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 REASONS = {"stop", "length", "tool_calls", "content_filter", "function_call"}
 
 # What we and those we are compatible with add to the published objects.
-EXTENSIONS = {"stop_reason", "prompt_logprobs", "prompt_token_ids", "completion_token_ids",
+EXTENSIONS = {"stop_reason", "prompt_logprobs", "prompt_token_ids", "completion_token_ids", "token_ids",
               "prompt_tokens", "completion_tokens", "reasoning_content", "multimodal_content",
               "audio_content", "arrival_time", "draft_logprobs", "speculate_metrics", "usage",
               "tool_calls", "system_fingerprint", "service_tier"}
@@ -124,7 +124,8 @@ TEXT_CALLS = {
     "token ids": {"return_token_ids": True, "prompt_logprobs": 2},
     "stopped": {"stop": ["a", "e"]},
 }
-OPTIONS = [None, {"include_usage": True}, {"include_usage": False},
+OPTIONS = [None, {"include_usage": True}, {"include_usage": False}, {"include_obfuscation": False},
+           {"continuous_usage_stats": True},
            {"include_usage": True, "continuous_usage_stats": True}]
 
 
@@ -275,14 +276,14 @@ def check_stream(chunks, options, choices):
             if choice["finish_reason"] is not None:
                 finished[choice["index"]] = choice["finish_reason"]
     assert sorted(finished) == list(range(choices))
-    wanted = options is not None and options["include_usage"]
+    wanted = options is not None and options.get("include_usage", False)
     if wanted:
         last = chunks.pop()
         assert last["choices"] == []
         assert USAGE(last["usage"])
     assert all(len(chunk["choices"]) == 1 for chunk in chunks)
     for chunk in chunks:
-        if options and options.get("continuous_usage_stats"):
+        if wanted and options.get("continuous_usage_stats"):
             assert USAGE(chunk["usage"])
         elif wanted:
             assert chunk["usage"] is None
@@ -361,7 +362,7 @@ def test_errors_before_a_stream_opens(post, path, fields):
     ERROR(json.loads(text))
 
 
-def test_an_error_in_a_stream_is_the_last_event(own_server):
+def test_an_error_in_a_stream_comes_before_done(own_server):
     connection = http.client.HTTPConnection("127.0.0.1", own_server.port, timeout=60)
     body = {"prompt": "1, 2, 3,", "max_tokens": 2000, "ignore_eos": True, "stream": True, "n": 8}
     connection.request("POST", TEXT, json.dumps(body))
@@ -372,6 +373,6 @@ def test_an_error_in_a_stream_is_the_last_event(own_server):
     time.sleep(0.3)
     own_server.process.terminate()
     events = events_of((first + response.read()).decode())
-    ERROR(json.loads(events[-1]))
-    assert "[DONE]" not in events
-    assert all("choices" in json.loads(event) for event in events[:-1])
+    assert events[-1] == "[DONE]"
+    ERROR(json.loads(events[-2]))
+    assert all("choices" in json.loads(event) for event in events[:-2])

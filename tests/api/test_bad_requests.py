@@ -122,6 +122,9 @@ case(CHAT, {"messages": None}, "messages", MISSING)
 case(CHAT, {"prompt": "x"}, "messages", MISSING)
 case(CHAT, {"messages": [{"role": "user", "content": "word " * 20000}]}, "messages", TOO_LONG)
 case(CHAT, {"messages": [7] * CONTEXT}, "messages", TOO_LONG)
+for role in ("usr", "User", "narrator", "<|im_start|>"):
+    case(CHAT, {"messages": [{"role": role, "content": "x"}]}, "messages")
+    case(TOKENIZE, {"messages": [{"role": role, "content": "x"}]}, "messages")
 for value in ("x", {}, [5.5], [-1], [[1], [2]], [1, "a"]):
     chat("prompt_token_ids", value)
 for value in ("x", {}, [5.5], [-1], [VOCABULARY], 5):
@@ -237,14 +240,20 @@ case(TOKENIZE, {"messages": MESSAGES, "continue_final_message": True}, "continue
 case(TOKENIZE, {"messages": MESSAGES, "chat_template_kwargs": {"tokenize": True}},
      "chat_template_kwargs")
 case(DETOKENIZE, {}, "tokens", MISSING)
-for value in ("x", 5, {}, ["x"], [-1], [VOCABULARY], [1.5], [[1]], [None]):
+for value in ("x", 5, {}, ["x"], [-1], [VOCABULARY], [1.5], [[1]], [None], [400] * 1_100_000):
     case(DETOKENIZE, {"tokens": value}, "tokens")
+
+# Products: each factor is fine by itself.
+text("logprobs", 20, prompt=["x"] * 128, n=16, max_tokens=1000)
+chat("top_logprobs", 20, logprobs=True, n=128)
+text("prompt_logprobs", 20, prompt=[[400] * 1000] * 16, n=128, max_tokens=1)
+text("prompt_logprobs", 20, prompt=[400] * 1900, stream=True, max_tokens=1)
 
 # 40 and the rest of JSON.
 for path in (CHAT, TEXT, TOKENIZE, DETOKENIZE):
     for body in (b"", b"{", b"}", b"nope", b"'x'", b'{"a":1,}', b'{"a" 1}', b'{a:1}', b"{} x",
                  b'{"a":1}{"b":2}', b"\xff", b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}',
-                 b'{"a":"\xc0\x80"}', b'{"a":"\\ud800"}', b'{"a":"\\udc00x"}', b'{"a":"\\x"}',
+                 b'{"a":"\xc0\x80"}', b'{"a":"\\x"}', b'{"a":"\\ud80"}',
                  b'{"a":"\n"}', b'{"a":"\0"}', b'{"a":01}', b'{"a":+1}', b'{"a":.5}', b'{"a":1.}',
                  b'{"a":1e}', b'{"a":0x1}', b'{"a":1e309}', b'{"a":NaN}', b'{"a":1,"a":1}',
                  b"prompt=hi&n=1", b"\x1f\x8b\x08\0\0\0\0\0", b'{"a":' + b"9" * 5000 + b"}",

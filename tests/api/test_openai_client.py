@@ -50,6 +50,57 @@ def test_chat_streams_the_same_text(client):
     assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
+@pytest.mark.parametrize("options", [
+    {"include_usage": False}, {"continuous_usage_stats": True}, {"include_obfuscation": False}])
+def test_without_include_usage_every_chunk_has_its_choice(client, options):
+    """What most programs do with a stream: `chunk.choices[0]`, without asking whether there is one."""
+    chunks = list(client.chat.completions.create(**GREEDY, stream=True, stream_options=options))
+    assert "Paris" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_half_a_surrogate_pair(client):
+    """json.dumps escapes it, and the client sends it so."""
+    cut = "\U0001F6A2 ahoy".encode("utf-16-le")[2:].decode("utf-16-le", "surrogatepass")
+    body = json.dumps({**GREEDY, "messages": [{"role": "user", "content": cut}], "max_tokens": 2})
+    assert "\\udea2" in body
+    reply = client.post("/chat/completions", cast_to=object, content=body.encode(),
+                        options={"headers": {"Content-Type": "application/json"}})
+    assert reply["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+def test_token_ids_in_vllms_shape(client):
+    body = {"return_token_ids": True}
+    chat = client.chat.completions.create(**GREEDY, extra_body=body)
+    assert len(chat.prompt_token_ids) == chat.usage.prompt_tokens
+    assert len(chat.choices[0].token_ids) == chat.usage.completion_tokens
+    chunks = list(client.chat.completions.create(**GREEDY, extra_body=body, stream=True))
+    assert chunks[0].prompt_token_ids == chat.prompt_token_ids
+    streamed = [i for c in chunks for i in getattr(c.choices[0], "token_ids", None) or []]
+    assert streamed == chat.choices[0].token_ids
+    whole = completion(client, extra_body=body).choices[0]
+    assert whole.token_ids and whole.prompt_token_ids
+
+
+def test_what_an_operator_did_not_allow_is_refused(own_server):
+    client = own_server.client()
+    for field, value, flag in (("chat_template", "{{ 1 }}", "--trust-request-chat-template"),
+                               ("priority", -5, "--scheduling-policy priority")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(**GREEDY, extra_body={field: value})
+        assert caught.value.param == field and caught.value.code == "unsupported_value"
+        assert flag in caught.value.message
+    assert client.chat.completions.create(**GREEDY, extra_body={"priority": 0})
+
+
+def test_an_error_in_a_stream_is_an_exception(own_server):
+    with pytest.raises(openai.APIError, match="timeout"):
+        for _ in own_server.client().completions.create(
+                model=MODEL, prompt="1, 2,", stream=True, max_tokens=1900,
+                extra_body={"ignore_eos": True, "timeout": 0.2}):
+            pass
+
+
 def test_a_conversation_goes_on(client):
     messages = [{"role": "user", "content": "My name is Barnaby."},
                 {"role": "assistant", "content": "Hello Barnaby."},
