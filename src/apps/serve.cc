@@ -8,6 +8,7 @@
 
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
+#include "apps/heap_trim.h"
 #include "apps/open_files.h"
 #include "apps/scheduler_flags.h"
 #include "apps/signal_guard.h"
@@ -228,6 +229,7 @@ int run_serve(const Args& args) {
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
+  const HeapTrimmer trimmer;
   server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
   std::optional<Watchdog> watchdog;
