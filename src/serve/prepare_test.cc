@@ -131,6 +131,15 @@ TEST_F(Prepare, NearlyGreedyIsGreedyAndTopKIsAVocabulary) {
   EXPECT_EQ(prepare(request)->params.top_k, 258);
 }
 
+// The bound as documented, which no float equals.
+TEST_F(Prepare, TheSmallestRepetitionPenaltyIsAccepted) {
+  Request request = of("ab");
+  request.params.repetition = 1e-6f;
+  EXPECT_TRUE(prepare(request));
+  request.params.repetition = 0.9e-6f;
+  EXPECT_EQ(prompt_of(request), "repetition_penalty");
+}
+
 // serving.md 4.2, 28 and 36: counts are capped before they are multiplied.
 TEST_F(Prepare, Item28And36CountsAreCapped) {
   Request request = of("ab");
@@ -139,9 +148,9 @@ TEST_F(Prepare, Item28And36CountsAreCapped) {
     EXPECT_EQ(prompt_of(request), "n");
   }
   request.n = Service::kMaxN;
-  request.params.logit_bias.assign(258, {1, 1.f});
+  request.params.logit_bias = std::vector<std::pair<Token, float>>(258, {1, 1.f});
   EXPECT_TRUE(prepare(request));
-  request.params.logit_bias.emplace_back(1, 1.f);
+  request.params.logit_bias = std::vector<std::pair<Token, float>>(259, {1, 1.f});
   EXPECT_EQ(prompt_of(request), "logit_bias");
 }
 
