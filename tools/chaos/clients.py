@@ -244,7 +244,7 @@ async def long_stream(world, number, begun):
     data += await read_all(reader, world)
     writer.close()
     judge(world, number, True, data, "long stream")
-    return b"data: [DONE]" in data
+    return b"data: [DONE]" in data and b'"error":{' not in data
 
 
 MIX = ([well_behaved] * 8 + [slow_reader] * 2 + [killed] * 5 + [never_reads, sends_garbage] * 2 +

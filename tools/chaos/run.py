@@ -45,8 +45,8 @@ def engine_flags(disk, kept_drain):
             "--kvcache-storage-backend", "file", "--kvcache-storage-path", disk.folder,
             "--kvcache-storage-size", 0.008, "--max-concurrency", 16, "--header-timeout", 2,
             "--body-timeout", 4, "--timeout-keep-alive", 2, "--max-connections", 300,
-            "--timeout-graceful-shutdown", kept_drain, "--priority-ageing", clients.AGEING,
-            "--threads", 2]
+            "--timeout-graceful-shutdown", kept_drain, "--scheduling-policy", "priority",
+            "--priority-ageing", clients.AGEING, "--threads", 2]
 
 
 class Chaos:
