@@ -105,17 +105,22 @@ class JinjaChatTemplate : public ChatTemplate {
           "continue_final_message and add_generation_prompt exclude each other: the reply either "
           "continues the last message or opens a new one",
           "continue_final_message");
-    OrderedJson variables = special_;
-    variables["messages"] = conversation.messages;
-    variables["tools"] = has_tools(conversation) ? conversation.tools : OrderedJson();
-    variables["documents"] = nullptr;
-    variables["add_generation_prompt"] = conversation.add_generation_prompt;
+    // Conversations are large: they are not copied.
+    static const OrderedJson null;
+    const OrderedJson generates = conversation.add_generation_prompt;
+    std::vector<Template::Variable> variables;
+    for (const auto& [name, value] : special_.items()) variables.push_back({name, &value});
+    variables.push_back({"messages", &conversation.messages});
+    variables.push_back({"tools", has_tools(conversation) ? &conversation.tools : &null});
+    variables.push_back({"documents", &null});
+    variables.push_back({"add_generation_prompt", &generates});
     if (conversation.kwargs.is_object()) {
       for (const std::string_view field : reserved_template_variables().first(kFields))
         if (conversation.kwargs.contains(field))
           return invalid(fmt::format("chat_template_kwargs must not set \"{}\"", field),
                          "chat_template_kwargs");
-      for (const auto& [name, value] : conversation.kwargs.items()) variables[name] = value;
+      for (const auto& [name, value] : conversation.kwargs.items())
+        variables.push_back({name, &value});
     }
     auto text = chosen.render(variables, clock_);
     if (!text) return Error{text.error().code, "chat template, " + text.error().what, "messages"};

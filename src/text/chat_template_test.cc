@@ -311,8 +311,9 @@ TEST(ChatTemplate, LongConversationsRenderFast) {
   Conversation c;
   for (int i = 0; i < 100; ++i)
     c.messages.push_back({{"role", i % 2 ? "assistant" : "user"},
-                          {"content", "A message of about a hundred bytes, as people write them, "
-                                      "with a question at its end, perhaps?"}});
+                          {"content",
+                           "A message of about a hundred bytes, as people write them, "
+                           "with a question at its end, perhaps?"}});
   for (const char* name :
        {"Qwen-Qwen2.5-7B-Instruct", "Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct"}) {
     const auto made = load_chat_template("/", (folder / (std::string(name) + ".jinja")).string());

@@ -55,6 +55,7 @@ Value xmlattr(Interpreter& in, const Value& input, Args args) {
 }
 
 void append_quoted(std::string& out, std::string_view text, bool query) {
+  static constexpr std::string_view kHex = "0123456789ABCDEF";
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
@@ -63,7 +64,7 @@ void append_quoted(std::string& out, std::string_view text, bool query) {
     else if (c == ' ' && query)
       out += '+';
     else
-      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
+      out += {'%', kHex[static_cast<unsigned char>(c) >> 4], kHex[c & 15]};
   }
 }
 
@@ -159,8 +160,17 @@ std::string unescaped(std::string_view text) {
 
 Value striptags(Interpreter& in, const Value& input, Args args) {
   Bound("striptags", args, {});
-  const std::string text = with_single_blanks(to_text(in.budget(), input));
-  return unescaped(with_single_blanks(without(without(text, "<!--", "-->"), "<", ">")));
+  std::string text = to_text(in.budget(), input);
+  const auto apply = [&](auto step) {
+    text = step(text);
+    in.budget().make(text.size());
+  };
+  apply(with_single_blanks);
+  apply([](std::string_view t) { return without(t, "<!--", "-->"); });
+  apply([](std::string_view t) { return without(t, "<", ">"); });
+  apply(with_single_blanks);
+  apply(unescaped);
+  return text;
 }
 
 constexpr FilterEntry kFilters[] = {

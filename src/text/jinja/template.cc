@@ -32,10 +32,17 @@ Result<Template> Template::parse(const std::string& text) {
 
 Result<std::string> Template::render(const OrderedJson& variables, const Clock& clock,
                                      const Limits& limits) const {
+  std::vector<Variable> list;
+  for (const auto& [name, value] : variables.items()) list.push_back({name, &value});
+  return render(list, clock, limits);
+}
+
+Result<std::string> Template::render(std::span<const Variable> variables, const Clock& clock,
+                                     const Limits& limits) const {
   Interpreter interpreter(limits, clock);
   try {
-    for (const auto& [name, value] : variables.items())
-      interpreter.define(name, Value::from_json(interpreter.budget(), value));
+    for (const auto& [name, value] : variables)
+      interpreter.define(name, Value::from_json(interpreter.budget(), *value));
     return interpreter.run(*body_);
   } catch (const TemplateError& e) {
     return at_line(interpreter.line(), e.what());

@@ -2,6 +2,7 @@
 // and loop controls), run in a sandbox: no file, no attribute of the host and no unbounded work
 // is reachable from it. Not supported: inheritance, imports and autoescaping.
 #pragma once
+#include <span>
 #include <string>
 
 #include "base/json.h"
@@ -19,6 +20,13 @@ class Template {
   static Result<Template> parse(const std::string& text);
   // `variables` is an object. `clock` answers strftime_now(), in local time.
   Result<std::string> render(const OrderedJson& variables, const Clock& clock,
+                             const Limits& limits = {}) const;
+  // The last of several with the same name counts.
+  struct Variable {
+    std::string name;
+    const OrderedJson* value;
+  };
+  Result<std::string> render(std::span<const Variable> variables, const Clock& clock,
                              const Limits& limits = {}) const;
 
  private:

@@ -71,7 +71,7 @@ std::optional<int64_t> truncated(double d) {
   return static_cast<int64_t>(d);
 }
 
-Value to_int(Interpreter&, const Value& input, Args args) {
+Value to_int(Interpreter& in, const Value& input, Args args) {
   const Bound bound("int", args, {"default", "base"});
   const Value other = bound[0] ? *bound[0] : Value(int64_t{0});
   const int64_t base = bound.integer(1, 10);
@@ -83,20 +83,24 @@ Value to_int(Interpreter&, const Value& input, Args args) {
   if (input.as_wide()) return input;
   if (const double* d = input.as_float()) value = truncated(*d);
   if (const std::string* text = input.as_text()) {
+    in.budget().make(text->size());
     value = parse_int(*text, static_cast<int>(base));
+    if (!value) in.budget().make(text->size());
     if (!value)
       if (const auto d = parse_float(*text)) value = truncated(*d);
   }
   return value ? Value(*value) : other;
 }
 
-Value to_float(Interpreter&, const Value& input, Args args) {
+Value to_float(Interpreter& in, const Value& input, Args args) {
   const Bound bound("float", args, {"default"});
   double d;
   if (input.is_undefined()) fail("{}", input.undefined_reason());
   if (is_number(input, &d)) return d;
-  if (const std::string* text = input.as_text())
+  if (const std::string* text = input.as_text()) {
+    in.budget().make(text->size());
     if (const auto value = parse_float(*text)) return *value;
+  }
   return bound[0] ? *bound[0] : Value(0.0);
 }
 
