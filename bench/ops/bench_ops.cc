@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/processors.h"
 #include "machine_limits.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
@@ -206,5 +207,5 @@ void run(int threads) {
 }  // namespace skiff::bench
 
 int main(int argc, char** argv) {
-  skiff::bench::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : skiff::cpu::usable_threads());
+  skiff::bench::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : skiff::usable_processors());
 }

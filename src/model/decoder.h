@@ -42,8 +42,8 @@ class Decoder {
   // (one KvLayer per layer). Ops::begin_step(batch) has been called.
   Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // What forward() takes from its arena at most, logits included; for a backend of those
-  // Ops::expert_rows().
+  // The most that forward() takes from its arena, logits included. `expert_rows` is
+  // Ops::expert_rows() of the backend.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
                             int64_t expert_rows);
 

@@ -57,7 +57,7 @@ class Ops {
   virtual void reserve(const StepBounds& bounds) = 0;
 
   // Tokens for which experts() takes scratch from the arena at a time: one gathered input, gate_up,
-  // middle and f32 output row for each of their copies, and a few numbers. 0: none.
+  // middle and f32 output row for each of their copies, and a few numbers. 0: none; kAllRows: all.
   static constexpr int64_t kAllRows = int64_t{1} << 40;
   virtual int64_t expert_rows() const = 0;
 

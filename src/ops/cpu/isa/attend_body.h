@@ -29,7 +29,7 @@ void load_keys(float* kt, const KvRows& rows, int j) {
                 reinterpret_cast<const uint16_t*>(src[i]) + rows.dim - 1, 1);
 }
 
-// Asks for rows [j, j + count) of `next`, as far as there are so many.
+// Prefetches rows [j, j + count) of `next`, which has `ahead` rows.
 inline void fetch(const void* const* next, int ahead, int j, int count, int64_t bytes) {
   for (int i = j; i < j + count && i < ahead; ++i)
     for (int64_t at = 0; at < bytes; at += 64)

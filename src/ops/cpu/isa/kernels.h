@@ -86,7 +86,7 @@ struct Kernels {
   // out = exp((x - shift) * s): at most 2 ulp off where |(x - shift) * s| < 87; below -87.7 it is
   // 0, above 88.4 infinity.
   void (*exp)(float* out, const float* x, float shift, float s, int64_t n);
-  float (*max)(const float* x, int64_t n);  // of what is a number; else -inf
+  float (*max)(const float* x, int64_t n);  // ignores NaN; -inf if there is no number
 };
 
 extern const Kernels kKernelsBaseline;
