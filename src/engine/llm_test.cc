@@ -175,8 +175,9 @@ TEST_F(LlmTest, WhatComesAsTheEngineEndsIsRefused) {
   std::this_thread::sleep_for(200ms);  // stop() has closed the inbox by then
   stopping = true;
   stopping.notify_all();
-  ASSERT_TRUE(ear_.wait_for_ends(2));
+  const bool heard = ear_.wait_for_ends(2);
   stop.join();
+  ASSERT_TRUE(heard);
   EXPECT_EQ(ear_.of(1).tokens.size(), 12u);
   EXPECT_EQ(ear_.of(2).finish, Finish::kExhausted);
   EXPECT_EQ(llm->stats().seconds_since_progress, 0);

@@ -119,7 +119,7 @@ TEST_F(Schedule, PromptCandidatesAreBounded) {
 
 // A sequence that lost its blocks, also in host memory, gets them from the file a second time.
 TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
-  const NewSequence first = request(1, 3, 16), second = request(2, 9, 8);
+  const NewSequence first = request(1, 1, 18), second = request(2, 9, 8);
   BlockKey key = root_key("", "");
   std::vector<StoredBlock> stored;
   for (int i = 0; i < 2; ++i) {
@@ -129,7 +129,7 @@ TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
   Limits two = limits(2, 64);
   two.policy.reserve = 0;
   cache_ = std::make_unique<CacheIndex>(
-      5, kBlock, true, 0, TierConfig{.host_slots = 2, .file_records = 32, .spill = false}, stored);
+      6, kBlock, true, 0, TierConfig{.host_slots = 2, .file_records = 32, .spill = false}, stored);
   scheduler_ = std::make_unique<Scheduler>(two, *cache_);
   int reads = 0, reads_before = 0;
   const auto answer = [&] {
