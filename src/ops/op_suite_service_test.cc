@@ -34,8 +34,18 @@ class InService final : public Ops {
   Device device() const override { return ops_->device(); }
   bool batch_invariant() const override { return ops_->batch_invariant(); }
   int64_t expert_rows() const override { return ops_->expert_rows(); }
+  std::string arithmetic() const override { return ops_->arithmetic(); }
+  void bind_thread() override { ops_->bind_thread(); }
+  size_t scratch_bytes(const StepBounds& bounds) const override {
+    return ops_->scratch_bytes(bounds);
+  }
+  void reserve(const StepBounds& bounds) override { ops_->reserve(bounds); }
   uint64_t mark() override { return ops_->mark(); }
   void wait(uint64_t mark) override { ops_->wait(mark); }
+  uint64_t stamp() override { return ops_->stamp(); }
+  double seconds_between(uint64_t from, uint64_t to) override {
+    return ops_->seconds_between(from, to);
+  }
   void replay(uint64_t, const std::function<void()>& work) override { work(); }
   void rehearse(const std::function<void()>& work) override { work(); }
 
@@ -113,8 +123,12 @@ class InService final : public Ops {
     run({.in = {x}, .out = {out}},
         [&] { ops_->experts(out, x, routing, gate_up, down, act, arena); });
   }
-  void edit_logits(Tensor logits, const LogitEdits& edits) override {
-    run({.in = {logits}, .out = {logits}}, [&] { ops_->edit_logits(logits, edits); });
+  void store_edits(const EditPages& pages, const EditChanges& changes) override {
+    ops_->store_edits(pages, changes);
+    finish();
+  }
+  void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override {
+    run({.in = {logits}, .out = {logits}}, [&] { ops_->edit_logits(logits, pages, edits); });
   }
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override {
     run({.in = {logits}, .out = {out_ids}}, [&] { ops_->sample(out_ids, logits, batch); });
