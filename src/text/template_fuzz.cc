@@ -1,7 +1,7 @@
 // Mutations of real chat templates: libFuzzer's own, and pieces of other templates and of the
 // language put in, exchanged or repeated. The templates are those of the reference data where it
 // lies beside the source, else the built-in ones.
-//   build/fuzz/template_fuzz -max_total_time=1200 -timeout=10 -rss_limit_mb=2048
+//   tools/fuzz.sh 1200 template_fuzz
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -121,6 +121,17 @@ std::string mutated(std::string text, std::mt19937& random) {
 }
 
 }  // namespace
+
+// Without a corpus libFuzzer begins with inputs of a few bytes, which would cut the templates.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  static std::string whole = "-len_control=0";
+  static std::vector<char*> arguments(*argv, *argv + *argc);
+  arguments.insert(arguments.begin() + 1, whole.data());
+  *argc = static_cast<int>(arguments.size());
+  arguments.push_back(nullptr);
+  *argv = arguments.data();
+  return 0;
+}
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
