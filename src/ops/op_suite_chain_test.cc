@@ -64,6 +64,7 @@ class Layer {
       if (c.router.bias) plain_.router_bias = ws_.random(kF32, {c.router.experts}, 0.05);
       plain_.gate_up = matrix({experts, 2 * w, h}, h, false);
       plain_.down = matrix({experts, h, w}, w, false);
+      plain_.gate_up.experts = plain_.down.experts = experts;
     } else {
       plain_.gate_up = matrix({2 * w, h}, h, c.bias);
       plain_.down = matrix({h, w}, w, false);

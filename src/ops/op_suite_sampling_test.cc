@@ -311,7 +311,7 @@ TEST_P(OpSuite, TopKAndMinPComeBeforeTopP) {
 TEST_P(OpSuite, SampleKeepsWhatTheWarpersOfTransformersKeep) {
   constexpr int kDraws = 8;
   constexpr double kNear = 1e-5;
-  const Json table = read_json_file(SKIFF_SOURCE_DIR "/tests/golden/sampling/warpers.json");
+  const Json table = read_json_file(SKIFF_SOURCE_DIR "/tests/sampling/warpers.json");
   const auto values = table["rows"].get<std::vector<std::vector<float>>>();
   for (size_t row = 0; row < values.size(); ++row) {
     Workspace ws(row);

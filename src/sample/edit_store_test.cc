@@ -144,11 +144,10 @@ TEST(SlotEdits, FollowTheSequence) {
     params.presence = seed % 3 ? 0.5f : 0;
     params.frequency = seed % 5 == 4 ? -0.25f : 0;
     params.min_tokens = below(next, 12);
-    for (int i = below(next, 30); i-- > 0;) {
-      std::vector<Token> word;
+    std::vector<std::vector<Token>> bad_words(static_cast<size_t>(below(next, 30)));
+    for (std::vector<Token>& word : bad_words)
       for (int n = below(next, 4); n-- > 0;) word.push_back(below(next, 6));
-      params.bad_words.push_back(word);
-    }
+    params.bad_words = std::move(bad_words);
     OpenSlot opening{.params = params, .history = {1, 2, 3, 45, -1}, .prompt_len = 4};
     opening.stop_tokens = {2, 7};
     SlotState slot(opening);

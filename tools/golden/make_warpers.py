@@ -1,4 +1,4 @@
-"""tests/golden/sampling/warpers.json: what transformers' logits warpers leave of rows of logits.
+"""tests/sampling/warpers.json: what transformers' logits warpers leave of rows of logits.
 
 Run with torch and transformers:  python tools/golden/make_warpers.py
 The warpers stand in the order that vLLM and FastDeploy use: temperature, min_p, top_k, top_p.
@@ -16,7 +16,7 @@ from transformers.generation.logits_process import (
 )
 
 VOCAB = 24
-OUT = pathlib.Path(__file__).parents[2] / "tests/golden/sampling/warpers.json"
+OUT = pathlib.Path(__file__).parents[2] / "tests/sampling/warpers.json"
 
 
 def warpers(case):
