@@ -14,7 +14,7 @@ namespace skiff {
 class TrimSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr int64_t kMuch = 64 << 20;  // bytes
+  static constexpr int64_t kMuch = 4 << 20;  // bytes
   static constexpr std::chrono::seconds kSoon{2}, kLate{64};
 
   // Given the resident bytes now.

@@ -188,7 +188,9 @@ TEST(OpenAiCompletions, DefaultsFillInAndMaxTokensIsClipped) {
   ASSERT_EQ(server.complete({{"prompt", "ab"}}).status, 200);
   ASSERT_EQ(server.complete({{"prompt", "ab"}, {"max_tokens", 100000}, {"temperature", 1}}).status,
             200);
+  ASSERT_EQ(server.complete({{"prompt", "ab"}, {"min_tokens", 30}}).status, 200);
   const auto seen = server.echo.engine.seen();
+  EXPECT_EQ(seen[2].stop.max_tokens, 30);
   EXPECT_FLOAT_EQ(seen[0].params.temperature, 0.25f);
   EXPECT_FLOAT_EQ(seen[0].params.top_p, 0.5f);
   EXPECT_FLOAT_EQ(seen[0].params.repetition, 1.5f);

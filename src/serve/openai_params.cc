@@ -76,7 +76,13 @@ void set_defaults(Request& request, const SamplingDefaults& defaults) {
   params.top_k = defaults.top_k;
   params.min_p = defaults.min_p;
   params.repetition = defaults.repetition;
-  request.stop.max_tokens = defaults.max_tokens;
+}
+
+// A maximum that the model's folder recommends gives way to the minimum that a request asks for.
+void set_default_length(OpenAiCall& call, const SamplingDefaults& defaults) {
+  int& most = call.request.stop.max_tokens;
+  if (most == 0 && !call.discard_output && defaults.max_tokens > 0)
+    most = std::max(defaults.max_tokens, call.request.params.min_tokens);
 }
 
 }  // namespace
@@ -101,6 +107,7 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
     if (auto problem = field->read(value, call))
       return Error{problem->code, fmt::format("{} {}", name, problem->what), name};
   }
+  set_default_length(call, defaults);
   if (auto error = check_combinations(call, endpoint)) return *error;
   if (auto error =
           endpoint == Endpoint::kChat ? read_messages(body, call) : read_prompt(body, call))

@@ -62,7 +62,7 @@ def write_configs():
     write_json(MODEL_DIR / "special_tokens_map.json", {k: config[k] for k in ("bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token")})
     write_json(MODEL_DIR / "generation_config.json", {
         "bos_token_id": 1, "eos_token_id": [tokens.index(chat.END), 2], "pad_token_id": 0,
-        "do_sample": True, "temperature": 0.1, "top_p": 0.8, "max_new_tokens": 256})
+        "do_sample": True, "temperature": 0.1, "top_p": 0.8})
 
 
 def write_json(path, data):

@@ -7,11 +7,11 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kEach = 8;           // elements that a lane reads of a row at a time
 constexpr int kChunk = 4 * kEach;  // by the four lanes that share a row
-// Above so many rows a block takes a larger tile, and weights are read less often.
-constexpr int kFewRows = 1024;
+// Up to kFewRows the latency of loads decides: small tiles, and many warps that share the inner
+// dimension. Above kManyRows a block takes a larger tile, and weights are read less often.
+constexpr int kFewRows = 256, kManyRows = 1024;
 
 struct Product {
   float* out;
@@ -51,47 +51,68 @@ __device__ void read(float (&to)[kEach], const float* from) {
 }
 
 // A block makes 16 * kM rows of 8 * kN outputs. Its warps take turns with chunks of the inner
-// dimension, and their sums are added up in a fixed order. Lane 4 * g + t reads elements
-// [8 * t, 8 * t + 8) of a chunk; mma.sync wants others of each lane, but the order of a sum's terms
-// is free as long as both operands have the same.
-template <int kM, int kN>
-__global__ void __launch_bounds__(kThreads) float_weights_kernel(Product p) {
-  let_next_start();
-  wait_for_previous();
+// dimension, kAhead of which each warp has loaded before it multiplies (the first weights before
+// the kernel ahead has ended, since no kernel writes them); the warps' sums are added up in a fixed
+// order. Lane 4 * g + t reads elements [8 * t, 8 * t + 8) of a chunk; mma.sync wants others of each
+// lane, but the order of a sum's terms is free as long as both operands have the same.
+template <int kWarps, int kM, int kN, int kAhead>
+__global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
+  constexpr int kThreads = 32 * kWarps, kStride = kWarps * kChunk;
   __shared__ float part[kWarps][16][8 * kN + 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int row0 = blockIdx.y * 16 * kM, out0 = blockIdx.x * 8 * kN;
   float sum[kM][kN][4] = {};
-  for (int k = warp * kChunk + t * kEach; k - t * kEach < p.in; k += kWarps * kChunk) {
-    const bool inside = k < p.in;
-    uint4 x[kM][2];
+  float w[kAhead][kN][kEach];
+  uint4 x[kAhead][kM][2];
+  const auto load_weights = [&](int begin) {
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
+    for (int a = 0; a < kAhead; ++a) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = row0 + 16 * m + 8 * half + g;
-        const auto* from = reinterpret_cast<const uint4*>(p.x + row * p.x_stride + k);
-        x[m][half] = inside && row < p.rows ? *from : uint4{};
+      for (int n = 0; n < kN; ++n) {
+        const int o = out0 + 8 * n + g, k = begin + a * kStride;
+        read(w[a][n], k < p.in && o < p.out_features ? p.w + int64_t{o} * p.in + k : nullptr);
       }
     }
+  };
+  const auto load_rows = [&](int begin) {
 #pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      const int o = out0 + 8 * n + g;
-      float w[kEach];
-      read(w, inside && o < p.out_features ? p.w + int64_t{o} * p.in + k : nullptr);
-      const Parts parts = split(w);
+    for (int a = 0; a < kAhead; ++a) {
 #pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        const uint32_t first[4] = {x[m][0].x, x[m][1].x, x[m][0].y, x[m][1].y};
-        const uint32_t second[4] = {x[m][0].z, x[m][1].z, x[m][0].w, x[m][1].w};
+      for (int m = 0; m < 2 * kM; ++m) {
+        const int row = row0 + 8 * m + g, k = begin + a * kStride;
+        const auto* from = reinterpret_cast<const uint4*>(p.x + row * p.x_stride + k);
+        x[a][m / 2][m % 2] = k < p.in && row < p.rows ? *from : uint4{};
+      }
+    }
+  };
+  let_next_start();
+  int begin = warp * kChunk + t * kEach;
+  load_weights(begin);
+  wait_for_previous();
+  while (begin - t * kEach < p.in) {
+    load_rows(begin);
 #pragma unroll
-        for (int i = 2; i >= 0; --i) {  // the smallest parts first
-          multiply(sum[m][n], first, parts.pair[i][0], parts.pair[i][1]);
-          multiply(sum[m][n], second, parts.pair[i][2], parts.pair[i][3]);
+    for (int a = 0; a < kAhead; ++a) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const Parts parts = split(w[a][n]);
+#pragma unroll
+        for (int m = 0; m < kM; ++m) {
+          const uint4 &upper = x[a][m][0], &lower = x[a][m][1];
+          const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
+          const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
+#pragma unroll
+          for (int i = 2; i >= 0; --i) {  // the smallest parts first
+            multiply(sum[m][n], first, parts.pair[i][0], parts.pair[i][1]);
+            multiply(sum[m][n], second, parts.pair[i][2], parts.pair[i][3]);
+          }
         }
       }
     }
+    begin += kAhead * kStride;
+    load_weights(begin);
   }
+#pragma unroll
   for (int m = 0; m < kM; ++m) {
     __syncthreads();
 #pragma unroll
@@ -112,11 +133,12 @@ __global__ void __launch_bounds__(kThreads) float_weights_kernel(Product p) {
   }
 }
 
-template <int kM, int kN>
+template <int kWarps, int kM, int kN, int kAhead>
 void start(const Product& p, cudaStream_t stream) {
   const auto tiles = [](int n, int size) { return static_cast<unsigned>((n + size - 1) / size); };
-  const Launch how = {{tiles(p.out_features, 8 * kN), tiles(p.rows, 16 * kM)}, kThreads, 0, stream};
-  launch(float_weights_kernel<kM, kN>, how, p);
+  const Launch how = {
+      {tiles(p.out_features, 8 * kN), tiles(p.rows, 16 * kM)}, 32 * kWarps, 0, stream};
+  launch(float_weights_kernel<kWarps, kM, kN, kAhead>, how, p);
 }
 
 bool on_16_bytes(const Tensor& t) {
@@ -145,9 +167,11 @@ void float_weights_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStre
                      .in = static_cast<int>(x.cols()),
                      .out_features = static_cast<int>(out.cols())};
   if (p.rows <= kFewRows)
-    start<1, 2>(p, stream);
+    start<16, 1, 1, 5>(p, stream);
+  else if (p.rows <= kManyRows)
+    start<8, 1, 2, 2>(p, stream);
   else
-    start<4, 4>(p, stream);
+    start<8, 4, 4, 1>(p, stream);
 }
 
 }  // namespace skiff::cuda
