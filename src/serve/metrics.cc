@@ -119,8 +119,9 @@ struct Metrics::Impl {
                                    "Blocks that the cache's file could not give or take");
   Counter& tier_skips = counter("prefix_cache_tier_skipped_total",
                                 "Blocks not kept or fetched for want of a free slot");
-  Counter& tier_recomputed = counter("prefix_cache_tier_recomputed_total",
-                               "Times that cached blocks were computed again because that is cheaper");
+  Counter& tier_recomputed =
+      counter("prefix_cache_tier_recomputed_total",
+              "Times that cached blocks were computed again because that is cheaper");
   Counter& send_failures =
       counter("send_cache_failed_num", "Caches that could not be sent to another server; none are");
   Counter& preempted =

@@ -185,8 +185,9 @@ bool BlockStore::accept_header() {
                     head.payload == options_.payload && head.fingerprint == options_.fingerprint &&
                     head.block_size == static_cast<uint32_t>(options_.block_size);
   if (size > 0 && !same)
-    spdlog::warn("{}/{} is damaged or of another model, build, machine or block size: it is begun anew",
-                 options_.dir, kName);
+    spdlog::warn(
+        "{}/{} is damaged or of another model, build, machine or block size: it is begun anew",
+        options_.dir, kName);
   if (same && head.records == static_cast<uint64_t>(num_records_)) return true;
   if (begin(/*keep_records=*/same)) return true;
   spdlog::warn("{}/{} cannot be begun and is not used: {}", options_.dir, kName,

@@ -53,9 +53,9 @@ __device__ void write(const Unit& unit, uint4 value) {
     *static_cast<unsigned*>(unit.to) = value.x;
 }
 
-// `ahead`: no kernel writes the source, so it may be loaded before griddepcontrol.wait; dependents are
-// triggered only after the stores, because later kernels may read parts of the destination before
-// their own wait. Without `ahead`, for copies to the host, no kernel reads the destination.
+// `ahead`: no kernel writes the source, so it may be loaded before griddepcontrol.wait; dependents
+// are triggered only after the stores, because later kernels may read parts of the destination
+// before their own wait. Without `ahead`, for copies to the host, no kernel reads the destination.
 template <bool ahead>
 __global__ void __launch_bounds__(kThreads) deliver_kernel(const __grid_constant__ Parcels all) {
   if (!ahead) {
