@@ -47,7 +47,10 @@ class Harness {
     SKIFF_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     StreamSocket socket(net::make_strand(net::any_io_executor(core_->io.get_executor())),
                         net::ip::tcp::v4(), ends[0]);
-    auto connection = std::make_shared<HttpConnection>(core_, std::move(socket), "fuzz");
+    const std::optional<HttpPlace> place = core_->places.make_room();
+    SKIFF_CHECK(place.has_value(), "a connection that has ended keeps its place");
+    auto connection = std::make_shared<HttpConnection>(core_, std::move(socket), "fuzz", *place);
+    core_->places.enter(connection, *place);
     const std::weak_ptr<HttpConnection> alive = connection;
     connection->start();
     connection.reset();
@@ -77,9 +80,11 @@ class Harness {
     for (size_t ran = 1; ran > 0;) {
       core_->io.restart();
       ran = core_->io.poll();
-      std::promise<void> handled;
-      net::post(core_->workers, [&] { handled.set_value(); });
-      handled.get_future().wait();
+      for (net::thread_pool* lane : {&core_->workers, &core_->quick}) {
+        std::promise<void> handled;
+        net::post(*lane, [&] { handled.set_value(); });
+        handled.get_future().wait();
+      }
       ran += core_->io.poll();
       char buffer[4096];
       for (ssize_t got; fd >= 0 && (got = recv(fd, buffer, sizeof buffer, 0)) > 0; ++ran)
