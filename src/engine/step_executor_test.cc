@@ -29,7 +29,10 @@ StepPlan plan_of(uint64_t step, int seqs, int begin, int count) {
                           .count = count,
                           .sample = true});
     for (int i = 0; i < count; ++i) plan.tokens.push_back((s + 3 * i) % 40);
-    for (int p = 0; p * kBlock < begin + count; ++p) plan.pages.push_back(p);
+    // Sequences share the blocks before `begin`, and write to blocks of their own.
+    const int shared = begin / kBlock, end = (begin + count - 1) / kBlock + 1;
+    for (int p = 0; p < end; ++p)
+      plan.pages.push_back(p < shared ? p : shared + s * (end - shared) + p - shared);
     plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
     plan.opened.push_back(
         {.slot = s, .params = {.temperature = 1, .top_p = 0.9f}, .history = {1}, .prompt_len = 1});

@@ -250,6 +250,10 @@ bool HttpConnection::judge_head() {
   body_.emplace(request_, body_limit());
   if (body_->done()) return true;
   set_open(true);
+  if (core_->draining) {  // begin_drain() may have looked before this head came
+    fail(503, "the server is shutting down");
+    return false;
+  }
   if (core_->hooks.early)
     if (auto refused = core_->hooks.early(request_)) {
       fail(std::move(*refused));

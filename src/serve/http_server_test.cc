@@ -393,6 +393,7 @@ TEST_P(HttpServerTest, AnUploadUnderWayIsToldOfTheEnd) {
   Echo server(local());
   TestClient upload = server.client(), idle = server.client();
   EXPECT_EQ(idle.call("GET", "/").status, 200);
+  ASSERT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
   upload.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n" +
                   std::string(100000, 'x'));
   ASSERT_TRUE(eventually([&] { return server.server.open_requests() == 1; }));
@@ -404,6 +405,18 @@ TEST_P(HttpServerTest, AnUploadUnderWayIsToldOfTheEnd) {
   upload.hang_up();
   EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
   EXPECT_EQ(idle.call("GET", "/").status, 200);
+}
+
+// Whether the end came first or the head did: an upload is told before its body has come.
+TEST_P(HttpServerTest, AnUploadThatBeginsAfterTheEndIsTold) {
+  Echo server(local());
+  TestClient idle = server.client(), upload = server.client();
+  EXPECT_EQ(idle.call("GET", "/").status, 200);
+  EXPECT_EQ(upload.call("GET", "/").status, 200);
+  server.server.begin_drain();
+  upload.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n" +
+                  std::string(100000, 'x'));
+  EXPECT_EQ(upload.response().status, 503);
 }
 
 TEST_P(HttpServerTest, StoppingWithOpenConnectionsEnds) {
