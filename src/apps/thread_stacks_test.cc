@@ -46,8 +46,13 @@ TEST(ThreadStacks, EveryThreadIsThereWherever) {
     over.wait(false);
   });
   std::vector<ThreadStack> stacks;
-  for (int i = 0; i < 100 && !(find(stacks, "sleeper") && find(stacks, "spinner") &&
-                               find(stacks, "deaf") && find(stacks, "deaf")->frames.empty());
+  // A thread that waits on an atomic spins and yields before it sleeps.
+  const auto asleep = [&] {
+    const auto* thread = find(stacks, "sleeper");
+    return thread && thread->state == 'S';
+  };
+  for (int i = 0; i < 1000 && !(asleep() && find(stacks, "spinner") && find(stacks, "deaf") &&
+                                find(stacks, "deaf")->frames.empty());
        ++i)
     stacks = thread_stacks();
   over = true;
