@@ -4,8 +4,8 @@
 
 namespace skiff {
 
-// Of `wanted` connections and `probes` more, as many ordinary ones as fit `limit` beside the files
-// that the process itself needs. Throws LoadError if not even one does.
+// How many of the `wanted` connections fit into `limit` open files, beside `probes` more for probes
+// and the files that the process itself needs. Throws LoadError if not even one does.
 int connections_that_fit(int wanted, int probes, uint64_t limit);
 
 // Raises the soft limit of open files to the hard one and returns it.

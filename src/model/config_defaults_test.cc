@@ -22,7 +22,7 @@ struct Silent {
   int max_context, kv_heads, head_dim;
   double theta, eps;
   bool tied;
-  int window;  // of the first layer
+  int window;  // the first layer's
   int experts = 0, top_k = 0, first_moe = 0, always = 0;
   bool renorm = false;
 };

@@ -145,7 +145,7 @@ class Sampler {
   Logits x_;
   float best_;
   Draw draw_;
-  double least_;  // of the logits that min_p leaves
+  double least_;  // the smallest logit that min_p leaves
   double left_;   // weight of what min_p and top_k leave
   std::vector<int32_t> ids_;
   std::vector<double> sums_;

@@ -16,7 +16,7 @@ void raise(int64_t& to, int64_t value) { to = std::max(to, value); }
 struct CpuOps::ScratchSizes {
   int64_t operand = 0, inner = 0, down_operand = 0, outer = 0, states = 0;  // bytes, like all here
   int64_t of_thread = 0;
-  int64_t draw = 0;  // of each thread: a row's tokens in order, which sample() allocates for itself
+  int64_t draw = 0;  // each thread's list of a row's tokens in order, which sample() allocates
   std::vector<std::pair<Rope, int64_t>> ropes;
 };
 
