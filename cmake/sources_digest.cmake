@@ -8,7 +8,7 @@ set(listing "${FLAGS}\n")
 foreach(folder arch model ops tensor weights)
   file(GLOB_RECURSE files RELATIVE ${SOURCE} ${SOURCE}/${folder}/*.h ${SOURCE}/${folder}/*.cc
        ${SOURCE}/${folder}/*.cu ${SOURCE}/${folder}/*.cuh)
-  list(FILTER files EXCLUDE REGEX "(_test|_fuzz)\\.cc$|(^|/)(op_suite|test_|golden_)[^/]*$")
+  list(FILTER files EXCLUDE REGEX "(_test|_fuzz)\\.cc$|_testing\\.h$|(^|/)ops/suite/")
   list(SORT files)
   foreach(file ${files})
     file(SHA256 ${SOURCE}/${file} sum)

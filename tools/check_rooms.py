@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails if a file includes from a room that its own room may not see, or if a test is orphaned.
+"""Fails if a file includes from a room that its own room may not see, or if one that is no test
+includes what only tests use.
 
 The rooms and what they may see are the skiff_room(...) lines of src/CMakeLists.txt: the build and
 this check read the same text. A room may include from its DEPS, its tests from its TEST_DEPS too;
@@ -38,6 +39,11 @@ def room_of(path, rooms):
     return max(fits, key=len) if fits else None
 
 
+def is_for_tests(path):
+    """Tests, fuzz targets, and headers that only those include: x_testing.h, or a folder `suite`."""
+    return path.stem.endswith(("_test", "_fuzz", "_testing")) or path.parent.name == "suite"
+
+
 def main():
     rooms = read_rooms()
     problems = []
@@ -51,7 +57,8 @@ def main():
         if below != "." and below not in rooms[room]["SUBDIRS"]:
             problems.append(f"{where}: folder {below} is not in SUBDIRS of room {room}")
         allowed = rooms[room]["DEPS"] | {room}
-        if path.stem.endswith(("_test", "_suite")):
+        tests = is_for_tests(path)
+        if tests:
             allowed |= rooms[room]["TEST_DEPS"]
         for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             target = SRC / included
@@ -60,6 +67,8 @@ def main():
                 problems.append(f"{where}: includes {included}, which is in no room")
             elif seen not in allowed:
                 problems.append(f"{where}: room {room} may not see {seen} ({included})")
+            elif is_for_tests(target) and not tests:
+                problems.append(f"{where}: includes {included}, which is for tests only")
     for problem in problems:
         print(problem)
     print(f"rooms: {len(rooms)} checked, {len(problems)} problem(s)")

@@ -12,8 +12,8 @@
 
 #include "engine/engine.h"
 #include "engine/stats_board.h"
-#include "serve/engine_port.h"
-#include "serve/engine_service.h"
+#include "serve/service/engine_port.h"
+#include "serve/service/engine_service.h"
 
 namespace skiff::bench {
 

@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 #include "corpus.h"
 #include "text/detokenizer.h"
-#include "text/naive_tokenizer.h"
+#include "text/naive_tokenizer_testing.h"
 #include "text/tokenizer.h"
 
 namespace skiff::bench {

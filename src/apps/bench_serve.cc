@@ -5,10 +5,10 @@
 #include "apps/bench.h"
 #include "base/json.h"
 #include "base/load_error.h"
-#include "load/serve_bench.h"
-#include "load/simulate.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
+#include "workload/serve_bench.h"
+#include "workload/simulate.h"
 
 namespace skiff {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "apps/args.h"
 #include "engine/llm.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace skiff {

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/load_error.h"
-#include "serve/api_keys.h"
+#include "serve/http/api_keys.h"
 
 namespace skiff {
 namespace {

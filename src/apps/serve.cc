@@ -16,9 +16,9 @@
 #include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
-#include "serve/engine_service.h"
-#include "serve/host_list.h"
+#include "serve/http/host_list.h"
 #include "serve/server.h"
+#include "serve/service/engine_service.h"
 
 namespace skiff {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "apps/signals.h"
 #include "apps/stall.h"
-#include "serve/test_http.h"
+#include "serve/http/server_testing.h"
 
 namespace skiff {
 namespace {

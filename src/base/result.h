@@ -8,7 +8,7 @@
 
 namespace skiff {
 
-// What kind of failure; protocols map it to a status (see serve/openai_error.h).
+// What kind of failure; protocols map it to a status (see serve/http/api_error.h).
 //   kInvalid      the caller's input is wrong            kNotFound   a file, model or id is missing
 //   kUnsupported  understood, but not something we do    kExhausted  a bounded resource is full
 //   kCancelled    somebody asked to stop                 kInternal   a bug of ours

@@ -7,11 +7,11 @@
 #include <set>
 #include <thread>
 
-#include "engine/fake_runner.h"
-#include "engine/fake_tier_io.h"
-#include "engine/random_case.h"
+#include "engine/fake_runner_testing.h"
+#include "engine/fake_tier_io_testing.h"
+#include "engine/random_case_testing.h"
 #include "engine/tier_thread.h"
-#include "store/temp_dir.h"
+#include "store/temp_dir_testing.h"
 
 namespace skiff {
 namespace {

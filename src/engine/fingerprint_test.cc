@@ -8,8 +8,8 @@
 #include <functional>
 #include <set>
 
+#include "engine/model_testing.h"
 #include "engine/resolve.h"
-#include "engine/test_model.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 #include "tensor/device_memory.h"

@@ -14,11 +14,11 @@
 
 #include "base/load_error.h"
 #include "base/processors.h"
-#include "engine/random_case.h"
+#include "engine/model_testing.h"
+#include "engine/random_case_testing.h"
 #include "engine/resolve.h"
-#include "engine/test_model.h"
 #include "ops/cpu/cpu_features.h"
-#include "store/temp_dir.h"
+#include "store/temp_dir_testing.h"
 
 namespace skiff {
 namespace {

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "engine/device_runner.h"
-#include "engine/fake_tier_io.h"
-#include "engine/random_case.h"
-#include "engine/test_model.h"
+#include "engine/fake_tier_io_testing.h"
+#include "engine/model_testing.h"
+#include "engine/random_case_testing.h"
 #include "engine/tier_thread.h"
-#include "store/temp_dir.h"
+#include "store/temp_dir_testing.h"
 
 namespace skiff {
 namespace {

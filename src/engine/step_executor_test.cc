@@ -9,7 +9,7 @@
 
 #include "engine/device_runner.h"
 #include "engine/engine.h"
-#include "engine/test_model.h"
+#include "engine/model_testing.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/reference/reference_ops.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "engine/fake_runner.h"
+#include "engine/fake_runner_testing.h"
 #include "engine/stats_board.h"
 
 namespace skiff {

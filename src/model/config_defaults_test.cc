@@ -6,7 +6,7 @@
 #include <map>
 
 #include "model/family.h"
-#include "model/test_model.h"
+#include "model/model_testing.h"
 
 namespace skiff {
 namespace {

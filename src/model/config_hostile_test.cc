@@ -7,8 +7,8 @@
 #include <set>
 
 #include "model/family.h"
+#include "model/model_testing.h"
 #include "model/single.h"
-#include "model/test_model.h"
 
 namespace skiff {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "model/family.h"
 #include "model/memory_plan.h"
-#include "model/test_model.h"
+#include "model/model_testing.h"
 
 namespace skiff {
 namespace {

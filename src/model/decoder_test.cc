@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "model/golden_cases.h"
+#include "model/golden_cases_testing.h"
 #include "model/kv_cache.h"
 
 namespace skiff {

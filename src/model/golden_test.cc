@@ -20,7 +20,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/golden_cases.h"
+#include "model/golden_cases_testing.h"
 #include "model/single.h"
 #include "tensor/device_memory.h"
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "model/memory_plan.h"
+#include "model/model_testing.h"
 #include "model/single.h"
-#include "model/test_model.h"
 
 namespace skiff {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/load_error.h"
 #include "model/kv_cache.h"
-#include "model/test_model.h"
+#include "model/model_testing.h"
 
 namespace skiff {
 namespace {

@@ -1,6 +1,6 @@
 // ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
 // of it; only hints (soon()) and what is measured (tuning()) are optional. One suite
-// (ops/op_suite.h) judges every backend.
+// (ops/suite/suite.h) judges every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output

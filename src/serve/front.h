@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "serve/server.h"
-#include "serve/service.h"
+#include "serve/service/service.h"
 
 namespace skiff {
 

@@ -1,7 +1,7 @@
 // What the server tells about itself: its configuration, and the routes that it answers.
 #include <map>
 
-#include "serve/openai_error.h"
+#include "serve/http/api_error.h"
 #include "serve/protocols.h"
 
 namespace skiff {

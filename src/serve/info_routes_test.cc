@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "serve/openai_test_server.h"
+#include "serve/openai/server_testing.h"
 
 namespace skiff {
 namespace {

@@ -1,5 +1,5 @@
 // What orchestrators and dashboards ask: health, metrics, version.
-#include "serve/openai_error.h"
+#include "serve/http/api_error.h"
 #include "serve/protocols.h"
 
 namespace skiff {

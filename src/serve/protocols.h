@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "serve/front.h"
-#include "serve/router.h"
+#include "serve/http/router.h"
 
 namespace skiff {
 

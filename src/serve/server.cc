@@ -10,13 +10,13 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
-#include "serve/access_log.h"
-#include "serve/api_keys.h"
 #include "serve/front.h"
-#include "serve/host_list.h"
-#include "serve/openai_error.h"
-#include "serve/overload.h"
+#include "serve/http/access_log.h"
+#include "serve/http/api_error.h"
+#include "serve/http/api_keys.h"
+#include "serve/http/host_list.h"
 #include "serve/protocols.h"
+#include "serve/service/overload.h"
 
 namespace skiff {
 namespace {

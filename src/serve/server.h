@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "serve/cors.h"
-#include "serve/http_server.h"
-#include "serve/request_policy.h"
-#include "serve/service.h"
+#include "serve/http/cors.h"
+#include "serve/http/server.h"
+#include "serve/service/request_policy.h"
+#include "serve/service/service.h"
 
 namespace skiff {
 
@@ -37,7 +37,7 @@ struct ServerConfig {
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
   bool cors_credentials = false;           // not with the origin "*"
-  std::vector<std::string> allowed_hosts;  // see serve/host_list.h
+  std::vector<std::string> allowed_hosts;  // see serve/http/host_list.h
   bool access_log = true;                  // a line at level info for each request
   OrderedJson config_info;                 // what GET /config-info tells; holds no secret
 };

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "base/load_error.h"
-#include "serve/api_keys.h"
-#include "serve/host_list.h"
-#include "serve/test_engine.h"
-#include "serve/test_http.h"
+#include "serve/http/api_keys.h"
+#include "serve/http/host_list.h"
+#include "serve/http/server_testing.h"
+#include "serve/service/engine_testing.h"
 
 namespace skiff {
 namespace {

@@ -10,7 +10,7 @@
 #include <csignal>
 
 #include "base/load_error.h"
-#include "store/temp_dir.h"
+#include "store/temp_dir_testing.h"
 
 namespace skiff {
 namespace {

@@ -1,6 +1,6 @@
 // Tokenizers against the definition of what they do, on texts that hold what the fast paths treat
 // apart: caches, parts of long words, split patterns, normal forms, tokens in odd company.
-#include "text/naive_tokenizer.h"
+#include "text/naive_tokenizer_testing.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -10,7 +10,7 @@
 
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_stream.h"
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_testing.h"
 
 namespace skiff {
 namespace {

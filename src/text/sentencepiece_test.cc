@@ -8,7 +8,7 @@
 #include <random>
 
 #include "text/sentencepiece_check.h"
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_testing.h"
 
 namespace skiff {
 namespace {

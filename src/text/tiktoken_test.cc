@@ -7,7 +7,7 @@
 #include "text/rank_file.h"
 #include "text/tiktoken_family.h"
 #include "text/tiktoken_tokenizer.h"
-#include "text/tokenizer_data_test_util.h"
+#include "text/tokenizer_data_testing.h"
 
 namespace skiff {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_testing.h"
 
 namespace skiff {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_testing.h"
 
 namespace skiff {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "text/detokenizer.h"
-#include "text/tokenizer_data_test_util.h"
+#include "text/tokenizer_data_testing.h"
 
 namespace skiff {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "text/charsmap.h"
 #include "text/clean_text.h"
-#include "text/tokenizer_test_util.h"
+#include "text/tokenizer_testing.h"
 #include "text/unicode.h"
 
 namespace skiff {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "weights/safetensors_writer.h"
+#include "weights/safetensors_writer_testing.h"
 
 namespace skiff {
 namespace {

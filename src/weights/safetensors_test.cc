@@ -6,7 +6,7 @@
 #include <chrono>
 #include <random>
 
-#include "weights/safetensors_writer.h"
+#include "weights/safetensors_writer_testing.h"
 
 namespace skiff {
 namespace {

@@ -50,7 +50,7 @@ def test_it_is_the_same_for_the_same_sources(source, tmp_path):
     shutil.copytree(source, tmp_path / "two/src")
     assert digest(tmp_path / "two/src") == before
     write(source / "ops/a_test.cc", "")
-    write(source / "ops/op_suite.h", "")
+    write(source / "ops/suite/suite.h", "")
     write(source / "serve/server.cc", "")
     assert digest(source) == before
 

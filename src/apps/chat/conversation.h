@@ -1,0 +1,43 @@
+// apps/chat/conversation.h -- what has been said so far, and what a person may do to it: a value
+// without terminal, model or clock.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "text/chat/chat_template.h"
+
+namespace skiff {
+
+// Messages are those of Conversation: an optional system message first, then exchanges. An exchange
+// begins with a user message and goes on to the next one.
+class ChatConversation {
+ public:
+  const Conversation& value() const { return value_; }
+  size_t num_messages() const { return value_.messages.size(); }
+  size_t num_exchanges() const;
+  bool awaits_answer() const;  // the last message is not the assistant's
+
+  std::string system() const;          // empty: none
+  void set_system(std::string text);   // empty: removes it
+  void ask(std::string_view text);     // invalid UTF-8 becomes U+FFFD
+  void answer(std::string_view text);  // the assistant's message
+  void reset();                        // forgets all but the system message
+  std::optional<std::string> undo();   // drops the last exchange; its question, if there was one
+  bool drop_answer();                  // back to the last question; false: nothing was answered
+  bool drop_oldest();                  // false: there is at most one exchange
+
+  // One line, {"messages": [...], ...}: what read_conversation() and `predict --data-file` read.
+  std::string to_json() const;
+  // For people; it cannot be loaded again.
+  std::string to_markdown(std::string_view title) const;
+  // kInvalid unless messages is a list of objects with a role each.
+  static Result<ChatConversation> from(Conversation value);
+
+ private:
+  size_t first_exchange() const;  // index of the first message that is not the system's
+  size_t last_question() const;   // index; num_messages() if there is none
+  Conversation value_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,31 @@
+// apps/chat/input.h -- lines to messages: a line that ends with \ goes on, and """ alone on a line
+// opens and closes a block.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace skiff {
+
+struct ChatInput {
+  std::string text;      // lines joined by \n, none at the end
+  bool literal = false;  // more than one line: never a command, even if it begins with /
+};
+
+class ChatInputReader {
+ public:
+  // One line without its end; it may hold \n itself if it was pasted. A whole message, or nothing
+  // yet.
+  std::optional<ChatInput> feed(std::string_view line);
+  // At the end of the input: what has been begun, if anything.
+  std::optional<ChatInput> finish();
+  // More lines are expected.
+  bool continues() const { return begun_; }
+  void clear() { *this = {}; }
+
+ private:
+  std::optional<ChatInput> take();
+  std::string text_;
+  bool begun_ = false, block_ = false;
+};
+
+}  // namespace skiff

@@ -1,0 +1,53 @@
+// apps/chat/line_source.h -- where a person's lines come from.
+#pragma once
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "apps/chat/signals.h"
+
+namespace skiff {
+
+enum class LineEnd {
+  kLine,       // a line is there
+  kInterrupt,  // Ctrl-C: what was typed of the line is gone
+  kClosed,     // the input has ended, or Ctrl-D
+  kLeave,      // SIGTERM or SIGHUP
+};
+
+struct LineRead {
+  LineEnd end = LineEnd::kClosed;
+  std::string text;  // with kLine: valid UTF-8 from an editor, any bytes from a pipe; no \n at the
+                     // end, but pasted text may have some inside
+};
+
+class LineSource {
+ public:
+  virtual ~LineSource() = default;
+  virtual LineRead read(std::string_view prompt) = 0;
+  // `entry` can be called back with the arrow keys.
+  virtual void remember(const std::string& entry) = 0;
+};
+
+// Lines of a file descriptor, without editing or history. At the end of the input a last line
+// without \n counts.
+class PlainLines : public LineSource {
+ public:
+  static constexpr size_t kMaxLineBytes = 16 << 20;  // what is beyond becomes the next line
+
+  // Prompts go to `prompts`; null: nowhere.
+  PlainLines(int fd, ChatSignals& signals, FILE* prompts = nullptr)
+      : fd_(fd), signals_(signals), prompts_(prompts) {}
+  LineRead read(std::string_view prompt) override;
+  void remember(const std::string&) override {}
+
+ private:
+  const int fd_;
+  ChatSignals& signals_;
+  FILE* const prompts_;
+  std::string buffer_;
+  size_t searched_ = 0;  // bytes of buffer_ known to hold no \n
+  bool ended_ = false;
+};
+
+}  // namespace skiff

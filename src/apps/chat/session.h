@@ -1,0 +1,74 @@
+// apps/chat/session.h -- a conversation in the terminal: lines in, commands and answers out. All of
+// it runs on one thread; only replies come from another.
+#pragma once
+#include <set>
+#include <string>
+
+#include "apps/chat/answer.h"
+#include "apps/chat/commands.h"
+#include "apps/chat/conversation.h"
+#include "apps/chat/history_file.h"
+#include "apps/chat/input.h"
+#include "apps/chat/line_source.h"
+#include "apps/chat/settings.h"
+
+namespace skiff {
+
+// What a session works with; it owns none of it.
+struct ChatTools {
+  Service& service;
+  ChatSignals& signals;
+  LineSource& lines;
+  const HistoryFile& history;
+  ChatScreen& screen;
+};
+
+class ChatSession {
+ public:
+  ChatSession(ChatTools tools, ChatSettings settings, std::string model_name);
+
+  // An empty text: none.
+  void set_system(const std::string& text) { conversation_.set_system(text); }
+  const ChatConversation& conversation() const { return conversation_; }
+
+  // Until the input ends, /exit, a signal, or an output that takes no more. The exit code: 0; 130
+  // after Ctrl-C and 1 after a question without answer, both only where nobody types.
+  int run();
+  // One question, without commands. The same exit codes.
+  int ask_once(const std::string& text);
+
+ private:
+  void interrupt();
+  void take(const ChatInput& input);
+  void command(const std::string& line);
+  void ask(std::string_view text);
+  void answer_again();
+  void answer(const ChatConversation& before);
+  void report(const ChatAnswer& answer);
+  std::optional<Prepared> fitted();
+  bool leaves_room(const Prepared& request) const;
+  void undo();
+  void reset();
+  void system(const std::string& text);
+  void set(const std::string& argument);
+  void save(const std::string& path);
+  void load(const std::string& path);
+  std::string stats() const;
+  void leave(int code);
+
+  ChatTools tools_;
+  ChatSettings settings_;
+  const std::string model_name_;
+  ChatConversation conversation_;
+  ChatInputReader input_;
+  uint64_t attempt_ = 0;         // of the last question
+  int interrupts_ = 0;           // Ctrl-C at the prompt, without a line in between
+  std::set<std::string> files_;  // saved or loaded here: /save may overwrite them
+  Usage last_;                   // of the last answer
+  int answers_ = 0;
+  double tokens_ = 0, streaming_seconds_ = 0;  // after each answer's first token
+  bool leaving_ = false, history_lost_ = false;
+  int code_ = 0;
+};
+
+}  // namespace skiff

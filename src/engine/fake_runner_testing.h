@@ -1,0 +1,207 @@
+// engine/fake_runner_testing.h -- for tests: a "model" whose keys and values are the tokens
+// themselves and whose next token is a hash of the context, read back through the page tables. A
+// block freed early, shared wrongly, rolled back badly or published too soon changes the text.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/runner.h"
+#include "sched/scheduler.h"
+
+namespace skiff {
+
+// What the fake model says after `context`: a token in [1, 40].
+inline Token fake_next(std::span<const Token> context, uint64_t seed) {
+  uint64_t h = 1469598103934665603ull ^ seed;
+  for (const Token t : context) h = (h ^ static_cast<uint64_t>(t)) * 1099511628211ull;
+  return static_cast<Token>(1 + (h >> 20) % 40);
+}
+
+// The log-probabilities it gives to `token` after `context`: made up, but a function of both.
+inline PositionLogprobs fake_logprobs(std::span<const Token> context, Token token, int top) {
+  const auto best = fake_next(context, 99);
+  PositionLogprobs out{.chosen = {token, -static_cast<float>(best)}, .rank = best, .top = {}};
+  for (int i = 0; i < top; ++i) out.top.push_back({best + i, -static_cast<float>(i)});
+  return out;
+}
+
+class FakeRunner : public Runner {
+ public:
+  struct Options {
+    int num_blocks = 0, block_size = 0;
+    Limits limits;
+    size_t depth = 1;
+    bool drafts = false;  // propose guesses, three of four right
+    uint64_t seed = 1;
+    int host_slots = 0;
+    double copy_cost = 0;  // what a copied block takes, about, when computing one takes 1
+  };
+  struct Counts {
+    long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
+  };
+
+  explicit FakeRunner(const Options& options)
+      : options_(options),
+        memory_(static_cast<size_t>(options.num_blocks * options.block_size), 0),
+        host_(static_cast<size_t>(options.host_slots * options.block_size), 0),
+        slots_(static_cast<size_t>(options.limits.max_seqs)),
+        rng_(options.seed),
+        clock_(options.seed) {}
+
+  // A step is computed at once, or as late as it may be: what others do to its slots of host
+  // memory meanwhile would show.
+  void launch(const StepPlan& plan) override {
+    launched_.push_back(plan);
+    SKIFF_CHECK(launched_.size() + results_.size() <= options_.depth, "too many steps in flight");
+    if (options_.host_slots == 0 || rng_() % 2) catch_up(plan.step);
+  }
+
+  StepResult wait(uint64_t step) override {
+    catch_up(step);
+    SKIFF_CHECK(!results_.empty() && results_.begin()->first == step, "waits out of order");
+    return std::move(results_.extract(step).mapped());
+  }
+
+  std::span<Token> slot(int i) { return part(host_, i); }
+  const Counts& counts() const { return counts_; }
+
+ private:
+  void catch_up(uint64_t step) {
+    for (; !launched_.empty() && launched_.front().step <= step; launched_.pop_front())
+      run(launched_.front());
+  }
+
+  std::span<Token> part(std::vector<Token>& memory, int i) {
+    const auto size = static_cast<size_t>(options_.block_size);
+    SKIFF_CHECK((static_cast<size_t>(i) + 1) * size <= memory.size());
+    return std::span(memory).subspan(static_cast<size_t>(i) * size, size);
+  }
+
+  void run(const StepPlan& plan) {
+    check_limits(plan);
+    for (const BlockCopy& copy : plan.saves)
+      std::ranges::copy(part(memory_, copy.block), slot(copy.slot).begin());
+    for (const BlockCopy& copy : plan.loads)
+      std::ranges::copy(slot(copy.slot), part(memory_, copy.block).begin());
+    for (const OpenSlot& open : plan.opened) {
+      counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
+      slots_.at(static_cast<size_t>(open.slot)) = {open, open.history};
+    }
+    StepResult result;
+    result.step = plan.step;
+    const Token* row = plan.tokens.data();
+    for (size_t i = 0; i < plan.spans.size(); ++i) {
+      compute(plan, i, row, result);
+      row += plan.spans[i].count;
+    }
+    SKIFF_CHECK(row == plan.tokens.data() + plan.tokens.size());
+    tell_time(plan, result);
+    ++counts_.steps;
+    results_[plan.step] = std::move(result);
+  }
+
+  void tell_time(const StepPlan& plan, StepResult& result) {
+    if (options_.copy_cost == 0) return;
+    const auto about = [&](double value) {
+      return value * static_cast<double>(clock_() % 200) / 100;
+    };
+    const auto copies = static_cast<double>(plan.saves.size() + plan.loads.size());
+    result.copy_seconds = about(copies * options_.copy_cost);
+    result.seconds =
+        result.copy_seconds + about(static_cast<double>(plan.tokens.size()) / options_.block_size);
+  }
+
+  struct Slot {
+    OpenSlot open;
+    std::vector<Token> history;  // as the sampler would know it
+  };
+
+  void check_limits(const StepPlan& plan) const {
+    int rows = 0, logit_rows = 0;
+    std::map<int, int> slot_uses;
+    for (const Span& s : plan.spans) {
+      SKIFF_CHECK(s.count >= 1 && s.begin + s.count <= options_.limits.max_context);
+      SKIFF_CHECK(++slot_uses[s.slot] == 1, "slot {} stands twice", s.slot);
+      rows += s.count;
+      logit_rows += s.prompt_logprobs != kNoLogprobs ? s.count : s.sample ? 1 + s.draft : 0;
+    }
+    SKIFF_CHECK(rows <= options_.limits.max_rows && logit_rows <= options_.limits.max_logit_rows);
+    SKIFF_CHECK(rows == static_cast<int>(plan.tokens.size()));
+  }
+
+  void compute(const StepPlan& plan, size_t i, const Token* row, StepResult& result) {
+    const Span& s = plan.spans[i];
+    Slot& slot = slots_.at(static_cast<size_t>(s.slot));
+    const auto pages =
+        std::span(plan.pages)
+            .subspan(static_cast<size_t>(plan.page_start[i]),
+                     static_cast<size_t>(plan.page_start[i + 1] - plan.page_start[i]));
+    const auto at = [&](int p) -> Token& {
+      const int block = pages[static_cast<size_t>(p / options_.block_size)];
+      return memory_.at(static_cast<size_t>(block * options_.block_size + p % options_.block_size));
+    };
+    for (int j = 0; j < s.count; ++j)
+      at(s.begin + j) = row[j] == kOnDevice ? slot.history.back() : row[j];
+    counts_.rows += s.count;
+
+    std::vector<Token> context;
+    for (int p = 0; p < s.begin + s.count; ++p) context.push_back(at(p));
+    auto& prompt = result.prompt_logprobs.emplace_back();
+    if (s.prompt_logprobs != kNoLogprobs) prompt = report_prompt(s, context);
+
+    auto& gained = result.tokens.emplace_back();
+    auto& logprobs = result.logprobs.emplace_back();
+    auto& drafts = result.drafts.emplace_back();
+    if (!s.sample) return;
+    context.resize(context.size() - static_cast<size_t>(s.draft));
+    SKIFF_CHECK(context == slot.history, "the cache and the slot remember different texts");
+    for (int d = 0;; ++d) {
+      const Token t = fake_next(context, slot.open.params.seed);
+      gained.push_back(t);
+      if (slot.open.params.logprobs != kNoLogprobs)
+        logprobs.push_back(fake_logprobs(context, t, slot.open.params.logprobs));
+      slot.history.push_back(t);
+      if (d == s.draft || at(s.begin + s.count - s.draft + d) != t) break;
+      context.push_back(t);
+    }
+    counts_.drafted += s.draft;
+    counts_.kept += static_cast<long>(gained.size()) - 1;
+    if (options_.drafts) drafts = guess(slot);
+  }
+
+  std::vector<PositionLogprobs> report_prompt(const Span& s, std::span<const Token> context) {
+    std::vector<PositionLogprobs> out;
+    for (int j = 0; j < s.count; ++j) {
+      const auto end = static_cast<size_t>(s.begin + j + 1);
+      if (end == context.size() && s.sample) break;
+      const Token next = end < context.size() ? context[end] : s.next;
+      out.push_back(fake_logprobs(context.first(end), next, s.prompt_logprobs));
+    }
+    return out;
+  }
+
+  std::vector<Token> guess(const Slot& slot) {
+    std::vector<Token> context = slot.history, out;
+    for (int d = 0; d < 3; ++d) {
+      out.push_back(rng_() % 4 ? fake_next(context, slot.open.params.seed) : 39);
+      context.push_back(out.back());
+    }
+    return out;
+  }
+
+  Options options_;
+  std::vector<Token> memory_;  // [num_blocks, block_size]
+  std::vector<Token> host_;    // [host_slots, block_size]
+  std::deque<StepPlan> launched_;
+  std::vector<Slot> slots_;
+  std::map<uint64_t, StepResult> results_;
+  Counts counts_;
+  std::mt19937_64 rng_, clock_;
+};
+
+}  // namespace skiff

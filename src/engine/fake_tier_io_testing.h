@@ -1,0 +1,100 @@
+// engine/fake_tier_io_testing.h -- for tests: a "file" that answers when it is told to, and fails
+// as often as it is told to.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/queue.h"
+#include "engine/fake_runner_testing.h"
+#include "engine/tier_thread.h"
+#include "store/block_store.h"
+
+namespace skiff {
+
+// For a TierThread: what `store` does, and a patience that no disk of a test machine tries.
+inline TierThread::Work work_on(std::unique_ptr<BlockStore> store) {
+  return
+      [store = std::shared_ptr<BlockStore>(std::move(store))](
+          const TierJob& job, std::span<std::byte> block) { return store->carry_out(job, block); };
+}
+constexpr TierThread::Patience kPatient{.answer = 60, .rest = 60, .farewell = 60};
+
+// A job's slot is used until it is answered, not when it is started: whoever hands the slot to
+// somebody else meanwhile changes the text.
+class FakeTierIo : public TierIo {
+ public:
+  struct Faults {
+    double read = 0, write = 0;  // how often they fail
+    double seconds = 0;          // what they take, as they tell
+  };
+  FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed)
+      : runner_(runner), inbox_(inbox), faults_(faults), rng_(seed) {}
+
+  void start(TierJob job) override {
+    if (stalled_) return answer_late(job);
+    if (job.kind == TierJob::Kind::kRead) scramble(job.slot);
+    jobs_.push_back(std::move(job));
+  }
+  // Answers up to n jobs, reads and writes each in order, one kind past the other at will.
+  void answer(size_t n) {
+    for (; n > 0 && !jobs_.empty(); --n) {
+      auto it = jobs_.begin();
+      if (rng_() % 2) it = std::ranges::find(jobs_, TierJob::Kind::kRead, &TierJob::kind);
+      if (it == jobs_.end()) it = jobs_.begin();
+      const TierJob job = std::move(*it);
+      jobs_.erase(it);
+      const bool ok = job.kind == TierJob::Kind::kRead ? read(job) : write(job);
+      inbox_.push(TierDone{job.id, ok, faults_.seconds});
+    }
+  }
+  bool busy() const { return !jobs_.empty(); }
+  // The disk hangs: all jobs, and those that come, are answered as late until it recovers. The job
+  // that hangs has not touched its slot, as a TierThread's does not.
+  void stall() {
+    if (std::exchange(stalled_, true)) return;
+    inbox_.push(TierState{.usable = false});
+    for (; !jobs_.empty(); jobs_.pop_front()) answer_late(jobs_.front());
+  }
+  void recover() {
+    if (std::exchange(stalled_, false)) inbox_.push(TierState{.usable = true});
+  }
+
+ private:
+  void answer_late(const TierJob& job) {
+    inbox_.push(TierDone{.job = job.id, .seconds = faults_.seconds, .late = true});
+  }
+  bool chance(double p) { return std::bernoulli_distribution(p)(rng_); }
+  void scramble(int slot) { std::ranges::fill(runner_.slot(slot), Token{-7}); }
+
+  bool write(const TierJob& job) {
+    const auto slot = runner_.slot(job.slot);
+    records_[job.record] = {job.key, {slot.begin(), slot.end()}};
+    if (!chance(faults_.write)) return true;
+    records_.erase(job.record);
+    return false;
+  }
+  bool read(const TierJob& job) {
+    scramble(job.slot);
+    const auto found = records_.find(job.record);
+    if (found == records_.end() || found->second.first != job.key || chance(faults_.read))
+      return false;
+    std::ranges::copy(found->second.second, runner_.slot(job.slot).begin());
+    return true;
+  }
+
+  FakeRunner& runner_;
+  Queue<Command>& inbox_;
+  Faults faults_;
+  std::mt19937_64 rng_;
+  std::deque<TierJob> jobs_;
+  bool stalled_ = false;
+  std::map<int, std::pair<BlockKey, std::vector<Token>>> records_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,61 @@
+// ops/suite/attention.h -- paged caches and ragged batches for the op suite.
+#pragma once
+#include <vector>
+
+#include "ops/suite/suite.h"
+
+namespace skiff::suite {
+
+// What a sequence brings to a step: rows at positions begin, begin + 1, ...
+struct Piece {
+  int begin = 0, rows = 0;
+};
+
+struct Stepped {
+  RaggedBatch batch;
+  std::vector<int> seq;  // of each row, its index in the batch
+};
+
+// A layer's cache full of random values, the pages of each sequence scattered over it, and the
+// batch of one step. Page numbers beyond what a sequence needs are -1: nobody may follow them.
+class Paged {
+ public:
+  Paged(Workspace& ws, const Gqa& spec, DType cache, int page_size,
+        const std::vector<Piece>& pieces);
+
+  // Another step on the same pages: order[i] is the sequence that comes i-th.
+  Stepped step(Workspace& ws, const std::vector<size_t>& order, const std::vector<Piece>& pieces);
+
+  int seq_of(int64_t row) const { return seq_[static_cast<size_t>(row)]; }
+  // [1, kv_heads * head_dim] of cache (kv.k or kv.v), for a sequence of the first batch.
+  Tensor cache_row(const Tensor& cache, int seq, int position) const;
+  std::vector<Tensor> written_rows() const;  // what gqa_store may write of the cache
+
+  KvLayer kv;
+  RaggedBatch batch;
+
+ private:
+  std::vector<std::vector<int32_t>> pages_;
+  std::vector<int> seq_;
+};
+
+// A Gqa whose rope covers `rope_dim` dims of each head; -1: all.
+Gqa gqa(int heads, int kv_heads, int head_dim, int window = 0, int rope_dim = -1,
+        bool interleaved = false);
+
+// Expects what one head of one row should get: `out` and `q` are that row, [1, heads * head_dim].
+// `paged` holds the keys and values of sequence `seq` up to `position`.
+void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
+                         int seq, int position, int head);
+
+struct AttendCase {
+  Gqa spec;
+  DType act, cache;
+  int page_size;
+  std::vector<Piece> pieces;
+  int checked_rows =
+      1 << 20;  // at most so many are compared with the formula; all are to be numbers
+};
+void attend_case(Ops& ops, const AttendCase& c);
+
+}  // namespace skiff::suite

@@ -1,0 +1,87 @@
+// Algorithms that one Ops chose by measuring serve another: what ranks of one group rely on.
+#include "ops/suite/suite.h"
+#include "tensor/device_memory.h"
+
+namespace skiff::suite {
+namespace {
+
+constexpr DType kBF16 = DType::kBF16, kF32 = DType::kF32;
+
+struct Shape {
+  int rows, in, out;
+  DType out_type;
+};
+// A router of many rows, a projection, a head: the library's products.
+constexpr Shape kShapes[] = {{130, 2560, 64, kF32},
+                             {32, 1024, 1536, kBF16},
+                             {300, 512, 1000, kF32},
+                             {64, 2048, 2048, kBF16},
+                             {20, 768, 4096, kBF16}};
+
+class Products {
+ public:
+  Products(Ops& ops, Workspace& ws) : ops_(ops) {
+    for (const Shape& s : kShapes) {
+      Linear plain;
+      plain.weight = ws.random(kBF16, {s.out, s.in}, 0.05);
+      weights_.push_back(ops.prepare(plain, kBF16, &owners_.emplace_back()));
+      x_.push_back(ws.random(kBF16, {s.rows, s.in}));
+      out_.push_back(ws.output(s.out_type, {s.rows, s.out}));
+    }
+  }
+  void rehearse() {
+    for (int i = 0; i < 24; ++i) ops_.rehearse([this] { run(); });
+  }
+  std::vector<std::byte> results() {
+    run();
+    ops_.wait(ops_.mark());
+    std::vector<std::byte> all;
+    for (const Tensor& t : out_) {
+      const std::vector<std::byte> more = all_bytes(t);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
+
+ private:
+  void run() {
+    for (size_t i = 0; i < weights_.size(); ++i) ops_.linear(out_[i], x_[i], weights_[i]);
+  }
+  Ops& ops_;
+  std::deque<Buffer> owners_;
+  std::vector<Linear> weights_;
+  std::vector<Tensor> x_, out_;
+};
+
+TEST(OpTuning, OfADeviceServesAnother) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no device to tune";
+  const auto first = make_cuda_ops({}), second = make_cuda_ops({}), third = make_cuda_ops({});
+  Workspace ws_first(1), ws_second(1);  // the same weights and inputs
+  Products a(*first, ws_first), b(*second, ws_second);
+  const size_t nothing = first->tuning().size();
+  a.rehearse();
+  const std::vector<std::byte> tuning = first->tuning();
+  ASSERT_GT(tuning.size(), nothing) << "nothing was measured";
+  ASSERT_TRUE(second->adopt_tuning(tuning));
+  EXPECT_EQ(second->tuning(), tuning);
+  EXPECT_EQ(b.results(), a.results());
+  b.rehearse();
+  EXPECT_EQ(second->tuning(), tuning) << "what was adopted is measured again";
+  EXPECT_EQ(b.results(), a.results());
+
+  std::vector<std::byte> foreign = tuning;
+  foreign[8] ^= std::byte{1};  // the library's version
+  EXPECT_FALSE(third->adopt_tuning(foreign));
+  EXPECT_FALSE(third->adopt_tuning(std::span(tuning).first(tuning.size() - 8)));
+  EXPECT_EQ(third->tuning().size(), nothing);
+}
+
+TEST(OpTuning, HostsMeasureNothing) {
+  const auto ops = make_reference_ops();
+  EXPECT_TRUE(ops->tuning().empty());
+  EXPECT_TRUE(ops->adopt_tuning({}));
+  EXPECT_FALSE(ops->adopt_tuning(std::vector<std::byte>(8)));
+}
+
+}  // namespace
+}  // namespace skiff::suite

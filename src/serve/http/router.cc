@@ -1,0 +1,88 @@
+#include "serve/http/router.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "serve/http/api_error.h"
+#include "serve/http/head.h"
+
+namespace skiff {
+namespace {
+
+bool matches(const std::string& pattern, const std::string& path) {
+  if (pattern.empty() || pattern.back() != '*') return pattern == path;
+  const size_t prefix = pattern.size() - 1;
+  return path.size() > prefix && path.compare(0, prefix, pattern, 0, prefix) == 0;
+}
+
+// Whoever may call an open route is anybody, so its bodies would be anybody's use of our memory.
+std::optional<HttpResponse> refuse_content(const HttpRequest& request) {
+  if (!announces_body(request)) return std::nullopt;
+  return error_response(api_error(
+      413, fmt::format("{} takes no body; send the request without one", escaped(request.path))));
+}
+
+// A web page of another origin may send three media types without asking for leave first, and JSON
+// is none of them. A request without any is no such page's either: see Cors::refuse().
+std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
+  const std::string_view given = request.header("content-type");
+  const std::string type = lower_case(trimmed(given.substr(0, given.find(';'))));
+  const bool is_json =
+      type == "application/json" || (type.starts_with("application/") && type.ends_with("+json"));
+  if (given.empty() || is_json) return std::nullopt;
+  return error_response(api_error(
+      415, fmt::format("the Content-Type is {}, but this route takes JSON; send Content-Type: "
+                       "application/json (with curl: -H 'Content-Type: application/json')",
+                       escaped(given, 100))));
+}
+
+}  // namespace
+
+const Route* Router::find(const HttpRequest& request) const {
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  for (const Route& route : routes_)
+    if (route.method == method && matches(route.path, request.path)) return &route;
+  return nullptr;
+}
+
+HttpResponse Router::lost(const HttpRequest& request) const {
+  std::string allowed;
+  for (const Route& route : routes_)
+    if (matches(route.path, request.path)) allowed += (allowed.empty() ? "" : ", ") + route.method;
+  const std::string place = escaped(request.method + " " + request.path);
+  ApiError error = api_error(404, fmt::format("there is no route {}", place));
+  error.code = "route_not_found";
+  if (allowed.empty()) return error_response(error);
+  HttpResponse response = error_response(
+      api_error(405, fmt::format("{} is not allowed here; the path answers {}", place, allowed)));
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+std::optional<HttpResponse> Router::refuse(const HttpRequest& request) const {
+  const Route* route = find(request);
+  if (guard_)
+    if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
+  if (!route) return lost(request);
+  if (route->access == Access::kOpen) return refuse_content(request);
+  return route->method == "POST" ? refuse_media_type(request) : std::nullopt;
+}
+
+HttpLane Router::lane(const HttpRequest& request) const {
+  const Route* route = find(request);
+  if (route == nullptr) return HttpLane::kQuick;
+  if (route->access == Access::kOpen) return HttpLane::kIo;
+  return route->method == "GET" ? HttpLane::kQuick : HttpLane::kWork;
+}
+
+bool Router::generates(const HttpRequest& request) const {
+  const Route* route = find(request);
+  return route != nullptr && route->generates;
+}
+
+void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
+  if (auto refused = refuse(request)) return reply->send(std::move(*refused));
+  find(request)->handler(std::move(request), std::move(reply));
+}
+
+}  // namespace skiff

@@ -1,0 +1,240 @@
+#include "serve/http/server.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "serve/http/connection.h"
+#include "serve/http/tls.h"
+
+namespace skiff {
+namespace {
+
+using ErrorCode = boost::system::error_code;
+
+net::ip::tcp::endpoint resolve(net::io_context& io, const HttpConfig& config) {
+  ErrorCode error;
+  net::ip::tcp::resolver resolver(io);
+  std::string host = config.host;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  const auto found =
+      resolver.resolve(host, std::to_string(config.port), net::ip::tcp::resolver::passive, error);
+  if (error || found.empty())
+    fail_load("--host {}: {}; use an address of this machine, or 0.0.0.0 for all of them",
+              config.host, error.message());
+  return found.begin()->endpoint();
+}
+
+std::string address(const net::ip::tcp::endpoint& peer) {
+  const std::string host = peer.address().to_string();
+  return peer.address().is_v6() ? fmt::format("[{}]:{}", host, peer.port())
+                                : fmt::format("{}:{}", host, peer.port());
+}
+
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// Says the same kind of thing once in a while, however often it happens. Thread-safe.
+class Complaint {
+ public:
+  void say(const std::string& what) {
+    std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) {
+      ++unsaid_;
+      return;
+    }
+    next_ = now + kEvery;
+    if (const int unsaid = std::exchange(unsaid_, 0))
+      spdlog::warn("{} (and {} more times since the last such line)", what, unsaid);
+    else
+      spdlog::warn("{}", what);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{10};
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point next_{};  // guarded by mutex_
+  int unsaid_ = 0;                                // guarded by mutex_
+};
+
+}  // namespace
+
+std::string_view HttpRequest::header(std::string_view lower_case_name) const {
+  for (const auto& [name, value] : headers)
+    if (name == lower_case_name) return value;
+  return {};
+}
+
+struct HttpServer::Impl {
+  Impl(HttpConfig config, HttpHooks hooks)
+      : core(std::make_shared<HttpCore>(std::move(config), std::move(hooks))),
+        acceptor(net::make_strand(core->io)),
+        retry(acceptor.get_executor()) {}
+
+  void listen();
+  void run();
+  void accept();
+  void accepted(ErrorCode error, net::ip::tcp::socket socket);
+  void pause(const ErrorCode& error);
+  void admit(net::ip::tcp::socket socket);
+  void stop_accepting();
+
+  std::shared_ptr<HttpCore> core;
+  net::ip::tcp::acceptor acceptor;
+  net::steady_timer retry;
+  std::atomic<bool> accepting{false};  // an accept, or the pause before one, is under way
+  Complaint complaint;
+  uint16_t port = 0;
+  std::vector<std::thread> threads;
+  bool stopped = false;
+};
+
+void HttpServer::Impl::listen() {
+  const HttpConfig& config = core->config;
+  const auto endpoint = resolve(core->io, config);
+  ErrorCode error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
+  if (error)
+    fail_load("cannot listen on {} port {}: {}; choose another with --port", config.host,
+              config.port, error.message());
+  port = acceptor.local_endpoint().port();
+}
+
+// On the acceptor's strand, as all up to stop_accepting(): `accepting` is set behind the call, so
+// that it stays false if the call throws, and before what the call starts can come to an end.
+void HttpServer::Impl::accept() {
+  acceptor.async_accept(net::any_io_executor(core->io.get_executor()),
+                        [this](ErrorCode error, net::ip::tcp::socket socket) {
+                          accepting = false;
+                          if (acceptor.is_open()) accepted(error, std::move(socket));
+                        });
+  accepting = true;
+}
+
+void HttpServer::Impl::accepted(ErrorCode error, net::ip::tcp::socket socket) {
+  if (error) return pause(error);
+  try {
+    admit(std::move(socket));
+  } catch (const std::exception& e) {
+    complaint.say(fmt::format("cannot take a connection: {}", e.what()));
+  }
+  accept();
+}
+
+// Out of file descriptors, most likely: a connection must end before another can begin.
+void HttpServer::Impl::pause(const ErrorCode& error) {
+  complaint.say(
+      fmt::format("cannot accept a connection: {}; raise the open-file limit "
+                  "(ulimit -n) or lower --max-connections",
+                  error.message()));
+  core->places.put_out_one();
+  retry.expires_after(kAcceptPause);
+  retry.async_wait([this](ErrorCode cancelled) {
+    accepting = false;
+    if (!cancelled) accept();
+  });
+  accepting = true;
+}
+
+void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
+  ErrorCode error;
+  const auto peer = socket.remote_endpoint(error);
+  if (error) return;
+  const auto place = core->places.make_room();
+  if (!place) return;
+  const auto native = socket.release(error);
+  if (error) return;
+  StreamSocket stream(net::make_strand(net::any_io_executor(core->io.get_executor())),
+                      peer.protocol(), native);
+  auto connection =
+      std::make_shared<HttpConnection>(core, std::move(stream), address(peer), *place);
+  core->places.enter(connection, *place);
+  connection->start();
+}
+
+// One thread of the network. Connections end by themselves where memory runs out (see
+// HttpConnection::guarded); what Asio itself throws comes here, and may have lost the accept.
+void HttpServer::Impl::run() {
+  for (;;) try {
+      if (!accepting)
+        net::post(acceptor.get_executor(), [this] {
+          if (!accepting && acceptor.is_open()) accept();
+        });
+      core->io.run();
+      return;
+    } catch (const std::exception& e) {
+      complaint.say(fmt::format("an I/O thread goes on after: {}", e.what()));
+      std::this_thread::sleep_for(kAcceptPause);
+    }
+}
+
+HttpServer::HttpServer(HttpConfig config, HttpHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(hooks))) {
+  if (const Status tls = reload_tls(); !tls) throw LoadError(tls.error().what);
+  impl_->listen();
+}
+
+HttpServer::~HttpServer() { stop(); }
+
+uint16_t HttpServer::port() const { return impl_->port; }
+
+// The accept under way, then the connections, keep the threads in run(); see stop().
+void HttpServer::start() {
+  impl_->accept();
+  for (int i = 0; i < impl_->core->config.io_threads; ++i)
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->run(); });
+}
+
+void HttpServer::begin_drain() {
+  if (impl_->core->draining.exchange(true)) return;
+  for (const auto& connection : impl_->core->places.all()) connection->refuse_upload();
+}
+
+Status HttpServer::reload_tls() {
+  const HttpConfig& config = impl_->core->config;
+  if (config.tls_certificate.empty() && config.tls_key.empty()) return ok();
+  if (config.tls_certificate.empty() || config.tls_key.empty())
+    return Error{Code::kInvalid, "TLS needs both --ssl-certfile and --ssl-keyfile"};
+  auto loaded = load_tls(config.tls_certificate, config.tls_key);
+  if (!loaded) return loaded.error();
+  std::lock_guard lock(impl_->core->mutex);
+  impl_->core->tls = std::move(*loaded);
+  return ok();
+}
+
+void HttpServer::Impl::stop_accepting() {
+  core->draining = true;
+  net::post(acceptor.get_executor(), [this] {
+    ErrorCode ignored;
+    acceptor.close(ignored);
+    retry.cancel();
+  });
+}
+
+int HttpServer::open_requests() const { return impl_->core->open_requests; }
+
+int HttpServer::connections() const { return static_cast<int>(impl_->core->places.size()); }
+
+void HttpServer::stop() {
+  if (std::exchange(impl_->stopped, true)) return;
+  impl_->stop_accepting();
+  for (const auto& connection : impl_->core->places.all()) connection->close();
+  {
+    std::lock_guard lock(impl_->core->mutex);
+    impl_->core->stopped = true;
+  }
+  impl_->core->workers.join();
+  impl_->core->quick.join();
+  if (impl_->threads.empty()) impl_->core->io.run();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+}  // namespace skiff

@@ -1,0 +1,97 @@
+// serve/http/stream.h -- a TCP connection, plain or under TLS, behind one set of operations. All
+// are called on the socket's strand; `done` is called there too. Private to the HTTP server.
+#pragma once
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+
+#include <netinet/tcp.h>
+
+#include <memory>
+#include <utility>
+
+namespace skiff {
+
+namespace net = boost::asio;
+using StreamSocket = net::basic_stream_socket<net::ip::tcp, net::strand<net::any_io_executor>>;
+
+class HttpStream {
+ public:
+  // No context: plain.
+  HttpStream(StreamSocket socket, net::ssl::context* context) : socket_(std::move(socket)) {
+    if (context) tls_ = std::make_unique<net::ssl::stream<StreamSocket&>>(socket_, *context);
+  }
+
+  HttpStream(const HttpStream&) = delete;
+
+  auto executor() { return socket_.get_executor(); }
+  StreamSocket& socket() { return socket_; }
+  bool secure() const { return tls_ != nullptr; }
+
+  // Only if secure(), first of all.
+  template <class Done>
+  void handshake(Done done) {
+    tls_->async_handshake(net::ssl::stream_base::server, std::move(done));
+  }
+  template <class Done>
+  void read_some(net::mutable_buffer to, Done done) {
+    if (tls_)
+      tls_->async_read_some(to, std::move(done));
+    else
+      socket_.async_read_some(to, std::move(done));
+  }
+  // All of it, or an error.
+  template <class Buffers, class Done>
+  void write(const Buffers& from, Done done) {
+    if (tls_)
+      net::async_write(*tls_, from, std::move(done));
+    else
+      net::async_write(socket_, from, std::move(done));
+  }
+  // Tells the peer that nothing more will come. Under TLS that is close_notify, and `done` comes
+  // with the peer's answer to it, or with whatever it sends instead.
+  template <class Done>
+  void finish(Done done) {
+    if (tls_) return tls_->async_shutdown(std::move(done));
+    end();
+    net::post(executor(),
+              [done = std::move(done)]() mutable { done(boost::system::error_code{}); });
+  }
+  // The end of what TCP sends.
+  void end() {
+    boost::system::error_code ignored;
+    socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
+  }
+  // Bytes as they come from the wire: to be dropped, after finish().
+  template <class Done>
+  void read_wire(net::mutable_buffer to, Done done) {
+    socket_.async_read_some(to, std::move(done));
+  }
+  void close() {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+  // The peer has ended or reset the connection, though bytes that it sent before may not have been
+  // read yet.
+  bool peer_left() {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+    return info.tcpi_state != TCP_ESTABLISHED;
+  }
+  // The failure is of TLS: the bytes below may still flow.
+  static bool only_tls(const boost::system::error_code& error) {
+    return error.category() == net::error::get_ssl_category();
+  }
+
+ private:
+  StreamSocket socket_;
+  std::unique_ptr<net::ssl::stream<StreamSocket&>> tls_;
+};
+
+}  // namespace skiff

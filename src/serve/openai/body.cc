@@ -1,0 +1,61 @@
+#include "serve/openai/body.h"
+
+#include "base/log.h"
+
+namespace skiff {
+
+std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequest& request) {
+  JsonLimits limits;
+  limits.max_bytes = front.config.http.max_body;
+  limits.wide = "logit_bias";  // up to one key for each token of a vocabulary
+  if (request.body.empty()) {
+    ApiError error = api_error(400, "the body is empty; send a JSON object");
+    error.code = "invalid_json";
+    return error;
+  }
+  auto body = parse_ordered_json(request.body, limits);
+  if (body) return std::move(*body);
+  ApiError error = api_error(400, body.error().what);
+  error.code = "invalid_json";
+  return error;
+}
+
+std::optional<ApiError> check_model(const Front& front, const std::string& name) {
+  if (front.knows_model(name)) return std::nullopt;
+  return unknown_model(name, front.config.model_names.front());
+}
+
+std::optional<ApiError> check_policy(const Front& front, const Request& request) {
+  const RequestPolicy& policy = front.config.policy;
+  const auto refusal = [](const char* field, std::string why) {
+    return api_error({Code::kUnsupported, std::move(why), field}, "messages");
+  };
+  // Without a brace it is no program but the name of one of the model's own templates.
+  if (!policy.trust_chat_template && request.chat_template.find('{') != std::string::npos)
+    return refusal("chat_template",
+                   "This server does not run chat templates that come with a request. Leave out "
+                   "chat_template, or start the server with --trust-request-chat-template.");
+  if (!policy.priority && request.priority != 0)
+    return refusal("priority",
+                   fmt::format("priority is {}, but this server serves requests in the order of "
+                               "their arrival. Leave it out, or start the server with "
+                               "--scheduling-policy priority.",
+                               request.priority));
+  return std::nullopt;
+}
+
+std::optional<ApiError> check_unknown(const Front& front, const std::vector<std::string>& fields) {
+  if (fields.empty()) return std::nullopt;
+  if (front.config.refuse_unknown_fields) {
+    ApiError error = api_error(400, "there is no field \"" + fields.front() + "\"");
+    error.param = fields.front();
+    error.code = "unknown_parameter";
+    return error;
+  }
+  if (spdlog::should_log(spdlog::level::debug))
+    for (const std::string& field : fields)
+      spdlog::debug("unknown request field ignored: {}", escaped(field));
+  return std::nullopt;
+}
+
+}  // namespace skiff

@@ -1,0 +1,139 @@
+// POST /v1/chat/completions over real sockets, on an engine that repeats its prompt.
+#include <gtest/gtest.h>
+
+#include "serve/openai/server_testing.h"
+
+namespace skiff {
+namespace {
+
+TEST(OpenAiChat, ChatAnswersInOnePiece) {
+  TestServer server;
+  const auto response = server.chat({{"model", "echo"}});
+  ASSERT_EQ(response.status, 200) << response.body;
+  const Json json = response.json();
+  EXPECT_EQ(json["object"], "chat.completion");
+  EXPECT_EQ(json["model"], "echo");
+  EXPECT_EQ(json["id"].get<std::string>().rfind("chatcmpl-", 0), 0u);
+  const Json& choice = json["choices"][0];
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], "user:hi;");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_TRUE(choice["stop_reason"].is_null());
+  EXPECT_TRUE(choice["logprobs"].is_null());
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 8);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 9);  // with </s>
+  EXPECT_EQ(json["usage"]["total_tokens"], 17);
+  EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+}
+
+TEST(OpenAiChat, ChatStreams) {
+  TestServer server;
+  const auto response =
+      server.chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  ASSERT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  const auto events = sse_events(response.body);
+  ASSERT_GE(events.size(), 5u);
+  EXPECT_EQ(events.front()["choices"][0]["delta"], (Json{{"role", "assistant"}, {"content", ""}}));
+  EXPECT_EQ(events.back(), "[DONE]");
+  const Json& usage = events[events.size() - 2];
+  EXPECT_EQ(usage["choices"], Json::array());
+  EXPECT_EQ(usage["usage"]["completion_tokens"], 9);
+  const Json& last = events[events.size() - 3]["choices"][0];
+  EXPECT_EQ(last["delta"], Json::object());
+  EXPECT_EQ(last["finish_reason"], "stop");
+  std::string text;
+  for (size_t i = 1; i + 3 < events.size(); ++i) {
+    EXPECT_EQ(events[i]["object"], "chat.completion.chunk");
+    EXPECT_EQ(events[i]["id"], events[0]["id"]);
+    EXPECT_TRUE(events[i]["usage"].is_null());
+    EXPECT_TRUE(events[i]["choices"][0]["finish_reason"].is_null());
+    text += events[i]["choices"][0]["delta"]["content"].get<std::string>();
+  }
+  EXPECT_EQ(text, "user:hi;");
+}
+
+TEST(OpenAiChat, UsageInEveryChunkIfAsked) {
+  TestServer server;
+  const auto response = server.chat(
+      {{"stream", true},
+       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
+  const auto events = sse_events(response.body);
+  int before = 0;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const int now = events[i]["usage"]["completion_tokens"].get<int>();
+    EXPECT_GE(now, before);
+    before = now;
+  }
+  EXPECT_EQ(before, 9);
+}
+
+TEST(OpenAiChat, ChatLogprobs) {
+  TestServer server;
+  const Json json =
+      server.chat({{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 2}}).json();
+  const Json& content = json["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 2u);
+  EXPECT_EQ(content[0]["token"], "u");
+  EXPECT_FLOAT_EQ(content[0]["logprob"].get<float>(), -0.5f);
+  EXPECT_EQ(content[0]["bytes"], Json{int{'u'}});
+  ASSERT_EQ(content[0]["top_logprobs"].size(), 2u);
+  EXPECT_EQ(content[0]["top_logprobs"][1]["token"], "v");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+}
+
+TEST(OpenAiChat, ToolsAndPartsReachTheTemplate) {
+  TestServer server;
+  const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  const Json parts = {{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}};
+  const Json json =
+      server.chat({{"tools", tools}, {"messages", {{{"role", "user"}, {"content", parts}}}}})
+          .json();
+  const std::string text = json["choices"][0]["message"]["content"];
+  EXPECT_EQ(text, "user:a\nb;tools:" + tools.dump());
+}
+
+TEST(OpenAiChat, NullIsAbsentAndUnknownFieldsAreIgnored) {
+  TestServer server;
+  EXPECT_EQ(server
+                .chat({{"temperature", nullptr},
+                       {"stop", nullptr},
+                       {"tools", nullptr},
+                       {"frobnicate", 1},
+                       {"response_format", {{"type", "text"}}},
+                       {"user", "u"},
+                       {"model", "default"}})
+                .status,
+            200);
+}
+
+TEST(OpenAiChat, TheLastMessageCanBeContinued) {
+  TestServer server;
+  const Json messages = {{{"role", "user"}, {"content", "hi"}},
+                         {{"role", "assistant"}, {"content", "he"}}};
+  const Json json = server.chat({{"messages", messages}, {"continue_final_message", true}}).json();
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "user:hi;assistant:he");
+}
+
+TEST(OpenAiChat, FieldsWithoutEffectAreAccepted) {
+  TestServer server;
+  const auto response = server.chat({{"user", "u"},
+                                     {"metadata", {{"k", "v"}}},
+                                     {"store", false},
+                                     {"service_tier", "auto"},
+                                     {"safety_identifier", "s"},
+                                     {"prompt_cache_key", "p"},
+                                     {"parallel_tool_calls", true},
+                                     {"verbosity", "low"},
+                                     {"prediction", {{"type", "content"}, {"content", "x"}}},
+                                     {"modalities", {"text"}},
+                                     {"spaces_between_special_tokens", true},
+                                     {"detokenize", true},
+                                     {"include_logprobs_decode_token", true},
+                                     {"collect_metrics", false},
+                                     {"top_logprobs", 0}});
+  EXPECT_EQ(response.status, 200) << response.body;
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,137 @@
+// The JSON of POST /v1/completions.
+#include "base/json_text.h"
+#include "serve/openai/logprobs.h"
+#include "serve/openai/shape.h"
+
+namespace skiff {
+namespace {
+
+class CompletionWriter : public ChoiceWriter {
+ public:
+  CompletionWriter(int index, const OpenAiCall& call, const PromptInfo& prompt,
+                   const Tokenizer& tokenizer)
+      : index_(index),
+        call_(call),
+        prompt_(prompt),
+        tokenizer_(tokenizer),
+        logprobs_(tokenizer, call.request.params.logprobs > 0) {}
+
+  std::vector<ChoiceEvent> stream(Reply reply) override {
+    const bool first = !std::exchange(opened_, true);
+    if (is_plain(reply, first)) {
+      if (reply.text.empty()) return {};
+      return {{plain(reply.text)}};
+    }
+    add_logprobs(reply, first);
+    if (is_empty(reply, first)) return {};
+    ChoiceEvent event;
+    JsonWriter json(event.choice);
+    write(reply, index_, first, json);
+    return {std::move(event)};
+  }
+
+  void gather(Reply reply) override { append(whole_, std::move(reply)); }
+
+  void whole(int index, JsonWriter& json) override {
+    add_logprobs(whole_, /*first=*/true);
+    write(whole_, index, /*first=*/true, json);
+  }
+
+ private:
+  bool wants_logprobs() const { return call_.request.params.logprobs != kNoLogprobs; }
+
+  bool is_plain(const Reply& reply, bool first) const {
+    return !first && reply.finish == Finish::kNone && !call_.return_token_ids &&
+           !call_.discard_output && !wants_logprobs();
+  }
+
+  // Nothing that a client would see in it: no event is due.
+  bool is_empty(const Reply& reply, bool first) const {
+    const bool text = (first && call_.echo && !prompt_.echo.empty()) ||
+                      (!call_.discard_output && !reply.text.empty());
+    const bool ids = call_.return_token_ids && (first || !reply.tokens.empty());
+    return reply.finish == Finish::kNone && !text && logprobs_.empty() && !ids &&
+           !(first && call_.prompt_logprobs);
+  }
+
+  // Nearly all events of nearly all streams.
+  std::string plain(std::string_view text) const {
+    std::string out = fmt::format(R"({{"index":{},"text":)", index_);
+    append_json_string(out, text);
+    return out += R"(,"logprobs":null,"finish_reason":null})";
+  }
+
+  // Ids, and by FastDeploy's names the text that they stand for.
+  void write_ids(const Reply& reply, bool first, JsonWriter& json) const {
+    const auto put = [&](const std::string& which, const std::vector<Token>& tokens) {
+      json.key(which + "_token_ids");
+      write_token_ids(tokens, json);
+      json.key(which + "_tokens").string(tokenizer_.decode(tokens, /*skip_special=*/false));
+    };
+    const std::vector<Token> none;
+    const std::vector<Token>& ids = call_.discard_output ? none : reply.tokens;
+    if (first) put("prompt", prompt_.tokens);
+    put("completion", ids);
+    json.key("token_ids");
+    write_token_ids(ids, json);
+  }
+
+  void write(const Reply& reply, int index, bool first, JsonWriter& json) {
+    std::string text = first && call_.echo ? prompt_.echo : std::string();
+    if (!call_.discard_output) text += reply.text;
+    json.open_object().key("index").integer(index).key("text").string(text).key("logprobs");
+    if (wants_logprobs() && (!logprobs_.empty() || (first && reply.finish != Finish::kNone)))
+      logprobs_.write(json);
+    else
+      json.null();
+    json.key("finish_reason").json(finish_reason(reply.finish));
+    if (reply.finish != Finish::kNone) {
+      json.key("stop_reason");
+      write_stop_reason(reply, json);
+    }
+    if (first && call_.prompt_logprobs) {
+      json.key("prompt_logprobs");
+      write_prompt_logprobs(reply.prompt_logprobs, tokenizer_, json);
+    }
+    if (call_.return_token_ids) write_ids(reply, first, json);
+    json.close_object();
+  }
+
+  // Borrows from the reply until write().
+  void add_logprobs(const Reply& reply, bool first) {
+    if (!wants_logprobs()) return;
+    if (first && call_.echo) {
+      logprobs_.add_unpredicted(prompt_.tokens.front());
+      for (const PositionLogprobs& position : reply.prompt_logprobs) logprobs_.add(position);
+    }
+    if (call_.discard_output) return;
+    for (const PositionLogprobs& position : reply.logprobs) logprobs_.add(position);
+  }
+
+  const int index_;
+  const OpenAiCall& call_;
+  const PromptInfo& prompt_;
+  const Tokenizer& tokenizer_;
+  CompletionLogprobs logprobs_;
+  bool opened_ = false;
+  Reply whole_;
+};
+
+class CompletionsShape : public OpenAiShape {
+  const char* id_prefix() const override { return "cmpl-"; }
+  const char* object() const override { return "text_completion"; }
+  const char* chunk_object() const override { return "text_completion"; }
+  std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
+                                       const Tokenizer& tokenizer) const override {
+    return std::make_unique<CompletionWriter>(index, call, prompt, tokenizer);
+  }
+};
+
+}  // namespace
+
+const OpenAiShape& completions_shape() {
+  static const CompletionsShape shape;
+  return shape;
+}
+
+}  // namespace skiff

@@ -1,0 +1,393 @@
+#include "serve/openai/generation.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/json_text.h"
+#include "base/log.h"
+#include "serve/http/api_keys.h"
+#include "serve/openai/body.h"
+#include "serve/service/overload.h"
+
+namespace skiff {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string model_told(const Front& front, const std::string& asked) {
+  return asked.empty() || asked == "default" ? front.config.model_names.front() : asked;
+}
+
+// Of what took too long. Trying the same again would take as long again, where it ran; where it
+// waited, the load may be less by then.
+ApiError too_late(const Reply& reply) {
+  const bool waited = reply.refusal == Refusal::kWaitingTime;
+  ApiError error = api_error(waited ? 429 : 504, reply.why);
+  error.type = "timeout_error";
+  error.code = "timeout";
+  if (waited) return retry_later(std::move(error), reply.retry_seconds);
+  error.headers.emplace_back("x-should-retry", "false");
+  return error;
+}
+
+// The engine itself queues what must wait and refuses only what can never run, so trying again
+// would not help; unless it is going down, and another server may take the request.
+ApiError why_ended(const Front& front, const Reply& reply) {
+  if (reply.finish == Finish::kCancelled)
+    return api_error(503, "the request was cancelled by the server");
+  if (reply.refusal == Refusal::kWaitingTime || reply.refusal == Refusal::kTimeout)
+    return too_late(reply);
+  const bool closing =
+      reply.refusal == Refusal::kStopping || front.gate.draining || !front.service.health();
+  return api_error(closing ? 503 : 400,
+                   reply.why.empty() ? "the server has no room for this request" : reply.why);
+}
+
+// What every JSON object of one generation begins with.
+std::string envelope_head(const std::string& id, const char* object, int64_t created,
+                          const std::string& model) {
+  std::string head = R"({"id":)";
+  append_json_string(head, id);
+  head += fmt::format(R"(,"object":"{}","created":{},"model":)", object, created);
+  append_json_string(head, model);
+  return head += R"(,"choices":[)";
+}
+
+// A field that fills an event up to a multiple of this many bytes, since the sizes of encrypted
+// events tell how long their tokens are.
+constexpr size_t kEventSize = 64;
+std::string obfuscation(size_t size) {
+  constexpr std::string_view kField = R"(,"obfuscation":"")";
+  return fmt::format(R"(,"obfuscation":"{:x<{}}")", "",
+                     kEventSize - (size + kField.size()) % kEventSize);
+}
+
+// Replies of more bytes than this are written on a worker: the thread that all streams wait for
+// writes a megabyte in some milliseconds.
+constexpr size_t kLargeReply = 1 << 20;
+
+// Bytes of JSON, about.
+constexpr size_t kLogprobSize = 128, kTokenIdSize = 8;
+
+size_t logprobs_size(const std::vector<PositionLogprobs>& positions) {
+  size_t count = 0;
+  for (const PositionLogprobs& position : positions) count += 1 + position.top.size();
+  return count * kLogprobSize;
+}
+
+bool is_failure(Finish finish) {
+  return finish == Finish::kExhausted || finish == Finish::kCancelled;
+}
+
+}  // namespace
+
+Generation::Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, std::string id,
+                       std::shared_ptr<HttpReply> reply, std::shared_ptr<void> place)
+    : front_(front.shared_from_this()),
+      shape_(shape),
+      call_(std::move(call)),
+      id_(std::move(id)),
+      model_(model_told(front, call_.model)),
+      created_(std::time(nullptr)),
+      drawn_(std::max(call_.request.n, call_.best_of)),
+      head_(envelope_head(id_, shape_.chunk_object(), created_, model_)),
+      reply_(std::move(reply)),
+      place_(std::move(place)),
+      last_write_(Clock::now()) {}
+
+void Generation::start(std::vector<Prepared> prompts) {
+  const Tokenizer& tokenizer = front_->service.tokenizer();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
+    const auto* text = call_.echo ? std::get_if<std::string>(&call_.prompts[i]) : nullptr;
+    const bool exact = call_.request.truncate_prompt == 0 && call_.request.begun.empty();
+    if (text && exact)
+      info.echo = *text;
+    else if (call_.echo)
+      info.echo = tokenizer.decode(info.tokens, call_.request.skip_special);
+    prompts_.push_back(std::move(info));
+  }
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const size_t ids = call_.return_token_ids ? 2 * kTokenIdSize * prompts_[i].tokens.size() : 0;
+    size_ += static_cast<size_t>(call_.request.n) * (prompts_[i].echo.size() + ids);
+    for (int j = 0; j < drawn_; ++j)
+      writers_.push_back(
+          shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i], tokenizer));
+  }
+  usages_.resize(prompts.size());
+  held_.resize(writers_.size());
+  likelihoods_.resize(writers_.size());
+  front_->gate.watch(shared_from_this());
+  try {
+    start_all(std::move(prompts));
+  } catch (...) {
+    cancel();  // what was started would run on for nobody
+    throw;
+  }
+}
+
+void Generation::start_all(std::vector<Prepared> prompts) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const RequestId request = front_->service.start(
+        std::move(prompts[i]),
+        [self = shared_from_this(), i](Reply reply) { self->take(i, std::move(reply)); });
+    std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+  }
+  reply_->on_close([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->cancel();
+  });
+  bool failed;
+  {
+    std::lock_guard lock(mutex_);
+    failed = done_;
+  }
+  if (failed) cancel();
+}
+
+void Generation::take(size_t prompt, Reply reply) {
+  bool failed = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    usages_[prompt] = reply.usage;
+    const bool last = reply.last;
+    const size_t writer = prompt * static_cast<size_t>(drawn_) + static_cast<size_t>(reply.index);
+    failed = is_failure(reply.finish);
+    if (failed) {
+      const ApiError error = why_ended(*front_, reply);
+      reply.finish = Finish::kNone;
+      if (call_.stream) append(held_[writer], std::move(reply));
+      fail(error);
+    } else if (call_.stream) {
+      stream(writer, std::move(reply));
+    } else {
+      gather(writer, std::move(reply));
+    }
+    if (last && !done_ && ++ended_ == prompts_.size()) finish();
+  }
+  if (failed) cancel();
+}
+
+void Generation::open() {
+  if (std::exchange(opened_, true)) return;
+  reply_->begin_stream({.status = 200,
+                        .body = "",
+                        .content_type = "text/event-stream; charset=utf-8",
+                        .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+}
+
+// False once nobody reads.
+bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage) {
+  last_write_ = Clock::now();
+  std::string event;
+  event.reserve(6 + head_.size() + choice.choice.size() + choice.beside.size() + usage.size() + 4 +
+                kEventSize);
+  event += "data: ";
+  event += head_;
+  event += choice.choice;
+  event += ']';
+  event += choice.beside;
+  event += usage;
+  if (call_.obfuscate) event += obfuscation(event.size());
+  event += "}\n\n";
+  return reply_->write(std::move(event));
+}
+
+void Generation::gather(size_t writer, Reply reply) {
+  size_ += reply.text.size() + logprobs_size(reply.logprobs) + logprobs_size(reply.prompt_logprobs);
+  if (call_.return_token_ids) size_ += 2 * kTokenIdSize * reply.tokens.size();
+  for (const PositionLogprobs& position : reply.logprobs) {
+    likelihoods_[writer].sum += position.chosen.logprob;
+    ++likelihoods_[writer].tokens;
+  }
+  writers_[writer]->gather(std::move(reply));
+}
+
+void Generation::stream(size_t writer, Reply reply) {
+  if (call_.max_streaming_tokens > 1) {
+    Reply& held = held_[writer];
+    held.usage = reply.usage;
+    append(held, std::move(reply));
+    if (std::ssize(held.tokens) < call_.max_streaming_tokens && held.finish == Finish::kNone)
+      return;
+    reply = std::exchange(held, {});
+  }
+  send_events(writer, std::move(reply));
+}
+
+void Generation::send_events(size_t writer, Reply reply) {
+  const Usage so_far = reply.usage;
+  open();
+  std::string usage;
+  if (call_.continuous_usage)
+    usage = R"(,"usage":)" + json_text(usage_json(so_far));
+  else if (call_.include_usage)
+    usage = R"(,"usage":null)";
+  for (const ChoiceEvent& event : writers_[writer]->stream(std::move(reply)))
+    if (!write_event(event, usage)) return;
+}
+
+void Generation::finish() {
+  done_ = true;
+  if (!call_.stream) return send_whole();
+  place_.reset();
+  if (call_.include_usage) write_event({""}, R"(,"usage":)" + json_text(usage_json(usage())));
+  reply_->write("data: [DONE]\n\n");
+  reply_->end_stream();
+}
+
+// Once done_ is set nothing else touches the writers, so a worker needs no lock for them, and
+// whoever waits for the lock meanwhile (see tick()) need not wait for it.
+void Generation::send_whole() {
+  if (size_ <= kLargeReply) {
+    place_.reset();
+    return reply_->send({.status = 200, .body = whole()});
+  }
+  reply_->on_worker([self = shared_from_this()] {
+    try {
+      self->reply_->send({.status = 200, .body = self->whole()});
+    } catch (const std::exception& e) {
+      spdlog::error("a reply of about {} bytes could not be written: {}", self->size_,
+                    escaped(e.what()));
+      self->reply_->send(error_response(api_error(500, "internal error")));
+    }
+    std::lock_guard lock(self->mutex_);
+    self->place_.reset();
+  });
+}
+
+// The n likeliest of the sequences drawn, likeliest first, by the numbers of their writers.
+std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
+  const size_t first = prompt * static_cast<size_t>(drawn_);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < static_cast<size_t>(drawn_); ++i) order.push_back(first + i);
+  if (drawn_ > call_.request.n)
+    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+      return likelihoods_[a].mean() > likelihoods_[b].mean();
+    });
+  order.resize(static_cast<size_t>(call_.request.n));
+  return order;
+}
+
+// Each writer is freed once its choice is written, so that the reply is not in memory twice.
+std::string Generation::whole() {
+  std::string body = envelope_head(id_, shape_.object(), created_, model_);
+  JsonWriter choices(body);
+  int index = 0;
+  for (size_t prompt = 0; prompt < prompts_.size(); ++prompt)
+    for (const size_t writer : best_of_prompt(prompt)) {
+      writers_[writer]->whole(index++, choices);
+      writers_[writer].reset();
+    }
+  body += ']';
+  body += shape_.beside(call_, prompts_);
+  return body += R"(,"usage":)" + json_text(usage_json(usage())) + "}";
+}
+
+// Tokens that waited for an event to fill are sent first. Once a stream is open its status cannot
+// change any more: the error is then an event, followed by [DONE] as clients expect.
+void Generation::fail(const ApiError& error) {
+  done_ = true;
+  place_.reset();
+  for (size_t writer = 0; writer < held_.size(); ++writer) {
+    Reply held = std::exchange(held_[writer], {});
+    if (!held.text.empty() || !held.tokens.empty()) send_events(writer, std::move(held));
+  }
+  if (!opened_) return reply_->send(error_response(error));
+  reply_->write("data: " + json_text(error_json(error)) + "\n\ndata: [DONE]\n\n");
+  reply_->end_stream();
+}
+
+void Generation::cancel() {
+  std::vector<RequestId> requests;
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    place_.reset();
+    requests = requests_;
+  }
+  for (RequestId request : requests) front_->service.cancel(request);
+}
+
+void Generation::tick() {
+  std::lock_guard lock(mutex_);
+  if (done_ || !call_.stream) return;
+  const std::chrono::duration<double> silent = Clock::now() - last_write_;
+  if (silent.count() < front_->config.stream_idle_seconds) return;
+  open();
+  last_write_ = Clock::now();
+  reply_->write(": keep-alive\n\n");
+}
+
+void Generation::cut_off() {
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    fail(api_error(503, "the server is shutting down"));
+  }
+  cancel();
+}
+
+Usage Generation::usage() const {
+  Usage sum;
+  for (const Usage& usage : usages_) {
+    sum.prompt += usage.prompt;
+    sum.cached += usage.cached;
+    sum.completion += usage.completion;
+  }
+  if (call_.discard_output) sum.completion = 0;
+  return sum;
+}
+
+namespace {
+
+Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& call) {
+  Request common = call.request;
+  common.streamed = call.stream;
+  if (call.best_of > common.n) {
+    common.n = call.best_of;
+    common.params.logprobs = std::max(common.params.logprobs, 0);
+  }
+  // A conversation may be megabytes and is not asked for again; a text is, by echo.
+  if (!call.echo) return service.prepare_all(std::move(common), std::exchange(call.prompts, {}));
+  return service.prepare_all(std::move(common), call.prompts);
+}
+
+}  // namespace
+
+void generate(Front& front, Endpoint endpoint, HttpRequest request,
+              std::shared_ptr<HttpReply> reply) {
+  const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
+  if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
+  auto place = front.gate.enter();
+  if (!place) return refuse(too_many_requests(front));
+  if (auto full = refuse_waiting(front, {})) return refuse(*full);  // before its text is looked at
+  const auto json = read_body(front, request);
+  if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
+  const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
+  auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, front.config.defaults);
+  if (!call) return refuse(api_error(call.error(), input));
+  if (auto error = check_unknown(front, call->unknown_fields)) return refuse(*error);
+  if (auto error = check_model(front, call->model)) return refuse(*error);
+  if (auto error = check_policy(front, call->request)) return refuse(*error);
+  if (front.keys && !front.config.policy.shared_cache)
+    call->request.cache.salt.insert(0, front.keys->cache_salt(request));
+  auto prompts = prepare_all(front.service, *call);
+  if (!prompts) {
+    ApiError error = api_error(prompts.error(), input);
+    // Chat splits what the service calls logprobs into a flag and a count.
+    if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
+    return refuse(error);
+  }
+  if (auto full = refuse_waiting(front, *prompts)) return refuse(*full);
+
+  const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
+  const std::string name =
+      call->request_id.empty() ? request.request_id : sane_request_id(call->request_id);
+  auto generation = std::make_shared<Generation>(
+      front, shape, std::move(*call), shape.id_prefix() + name, std::move(reply), std::move(place));
+  generation->start(std::move(*prompts));
+}
+
+}  // namespace skiff

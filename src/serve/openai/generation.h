@@ -1,0 +1,76 @@
+// serve/openai/generation.h -- one generation request of the OpenAI API under way: n choices of one
+// or more prompts, streamed or gathered.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/front.h"
+#include "serve/http/api_error.h"
+#include "serve/openai/shape.h"
+
+namespace skiff {
+
+// How likely a reply is, by the mean over its tokens, as best_of compares replies.
+struct Likelihood {
+  double sum = 0;
+  int tokens = 0;
+  double mean() const { return tokens > 0 ? sum / tokens : 0; }
+};
+
+// Lives as long as the service may call back. Thread-safe.
+class Generation : public Running, public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, std::string id,
+             std::shared_ptr<HttpReply> reply, std::shared_ptr<void> place);
+
+  void start(std::vector<Prepared> prompts);
+  void tick() override;
+  void cut_off() override;
+
+ private:
+  void take(size_t prompt, Reply reply);
+  void stream(size_t prompt, Reply reply);
+  void finish();
+  void fail(const ApiError& error);
+  void cancel();
+  void start_all(std::vector<Prepared> prompts);
+  void gather(size_t writer, Reply reply);
+  void send_events(size_t writer, Reply reply);
+  void open();
+  bool write_event(const ChoiceEvent& event, const std::string& usage);
+  void send_whole();
+  std::string whole();
+  std::vector<size_t> best_of_prompt(size_t prompt) const;
+  Usage usage() const;
+
+  const std::shared_ptr<Front> front_;
+  const OpenAiShape& shape_;
+  const OpenAiCall call_;
+  const std::string id_, model_;
+  const int64_t created_;
+  const int drawn_;         // sequences of each prompt, of which n are told
+  const std::string head_;  // of each event of a stream, up to its choices
+  const std::shared_ptr<HttpReply> reply_;
+  std::shared_ptr<void> place_;
+  std::vector<PromptInfo> prompts_;
+
+  std::mutex mutex_;                                    // guards the rest
+  std::vector<std::unique_ptr<ChoiceWriter>> writers_;  // drawn_ of each prompt
+  std::vector<Reply> held_;              // of each writer: what waits until an event is full
+  std::vector<Likelihood> likelihoods_;  // of each writer
+  std::vector<Usage> usages_;
+  std::vector<RequestId> requests_;
+  size_t size_ = 0;  // of the whole reply, about
+  size_t ended_ = 0;
+  bool opened_ = false, done_ = false;
+  std::chrono::steady_clock::time_point last_write_;
+};
+
+// The handler of both endpoints.
+void generate(Front& front, Endpoint endpoint, HttpRequest request,
+              std::shared_ptr<HttpReply> reply);
+
+}  // namespace skiff

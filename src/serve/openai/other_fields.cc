@@ -1,0 +1,132 @@
+// Fields that clients send and that change nothing here, and fields that would change something if
+// we could do it: those are refused by name, so that nobody believes in an effect that is not
+// there.
+#include "serve/openai/fields.h"
+
+namespace skiff {
+namespace {
+
+template <class Kind>
+FieldReader without_effect(bool (OrderedJson::*is_kind)() const noexcept, Kind kind) {
+  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+    if ((value.*is_kind)()) return std::nullopt;
+    return Problem{fmt::format("must be {}, but is {}", kind, told(value))};
+  };
+}
+
+FieldReader ignored_string() { return without_effect(&OrderedJson::is_string, "a string"); }
+FieldReader ignored_boolean() { return without_effect(&OrderedJson::is_boolean, "true or false"); }
+FieldReader ignored_object() { return without_effect(&OrderedJson::is_object, "an object"); }
+
+// `what` it belongs to. False is what not asking for it looks like.
+FieldReader not_yet(const char* what) {
+  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+    if (value == false) return std::nullopt;
+    return Problem{fmt::format("is not supported yet ({}); leave it out", what),
+                   Code::kUnsupported};
+  };
+}
+
+// OpenAI's older name for something that has a newer one.
+FieldReader superseded_by(const char* newer) {
+  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+    if (value == false) return std::nullopt;
+    return Problem{fmt::format("is not supported; use \"{}\", which has replaced it", newer),
+                   Code::kUnsupported};
+  };
+}
+
+// A switch of which one position is what this server always does.
+FieldReader always(bool position, const char* why) {
+  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+    bool given = false;
+    if (auto problem = read_boolean(value, given)) return problem;
+    if (given == position) return std::nullopt;
+    return Problem{fmt::format("can only be {}: {}", position, why), Code::kUnsupported};
+  };
+}
+
+MaybeProblem read_metadata(const OrderedJson& value, OpenAiCall&) {
+  if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
+  if (value.contains("raw_request"))
+    return Problem{"must not hold \"raw_request\": metadata sets no parameters"};
+  return std::nullopt;
+}
+
+MaybeProblem read_response_format(const OrderedJson& value, OpenAiCall&) {
+  const auto type = value.is_object() ? value.find("type") : value.end();
+  if (!value.is_object() || type == value.end() || !type->is_string())
+    return Problem{"must be an object with a \"type\""};
+  if (*type == "text") return std::nullopt;
+  return Problem{
+      fmt::format("of type {} is not supported yet (structured output); only \"text\" is",
+                  told(*type)),
+      Code::kUnsupported};
+}
+
+MaybeProblem read_modalities(const OrderedJson& value, OpenAiCall&) {
+  if (!value.is_array()) return Problem{"must be a list, but is " + told(value)};
+  for (const OrderedJson& one : value)
+    if (one != "text")
+      return Problem{fmt::format("holds {}; only \"text\" is supported", told(one)),
+                     Code::kUnsupported};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Field> other_fields() {
+  using enum Scope;
+  return {
+      // Without effect.
+      {"user", kBoth, ignored_string()},
+      {"metadata", kBoth, read_metadata},
+      {"store", kChat, ignored_boolean()},
+      {"service_tier", kBoth, ignored_string()},
+      {"safety_identifier", kBoth, ignored_string()},
+      {"prompt_cache_key", kBoth, ignored_string()},
+      {"prompt_cache_retention", kBoth, ignored_string()},
+      {"parallel_tool_calls", kChat, ignored_boolean()},
+      {"verbosity", kChat, ignored_string()},
+      {"prediction", kChat, ignored_object()},
+      {"modalities", kChat, read_modalities},
+      {"response_format", kBoth, read_response_format},
+      {"collect_metrics", kBoth, ignored_boolean()},
+      {"trace_context", kBoth, without_effect(&OrderedJson::is_structured, "an object")},
+      {"spaces_between_special_tokens", kBoth, ignored_boolean()},
+      {"detokenize", kBoth, always(true, "replies are text")},
+      {"include_logprobs_decode_token", kBoth, always(true, "log-probabilities tell the text")},
+      {"return_tokens_as_token_ids", kBoth, always(false, "log-probabilities tell the text")},
+      {"use_beam_search", kBoth, always(false, "replies are drawn, not searched for")},
+      {"echo", kChat, always(false, "only /v1/completions echoes")},
+      // Log-probabilities are those of the model, before temperature and top_p.
+      {"temp_scaled_logprobs", kBoth, not_yet("log-probabilities after temperature")},
+      {"top_p_normalized_logprobs", kBoth, not_yet("log-probabilities after top_p")},
+      {"include_draft_logprobs", kBoth, not_yet("log-probabilities of drafts")},
+      {"guided_json", kBoth, not_yet("structured output")},
+      {"guided_regex", kBoth, not_yet("structured output")},
+      {"guided_choice", kBoth, not_yet("structured output")},
+      {"guided_grammar", kBoth, not_yet("structured output")},
+      {"guided_decoding_backend", kBoth, not_yet("structured output")},
+      {"structural_tag", kBoth, not_yet("structured output")},
+      {"structured_outputs", kBoth, not_yet("structured output")},
+      {"reasoning_max_tokens", kBoth, not_yet("reasoning")},
+      {"response_max_tokens", kBoth, not_yet("reasoning")},
+      {"thinking_token_budget", kBoth, not_yet("reasoning")},
+      {"functions", kChat, superseded_by("tools")},
+      {"function_call", kChat, superseded_by("tool_choice")},
+      {"audio", kChat, not_yet("audio")},
+      {"web_search_options", kChat, not_yet("web search")},
+      {"mm_hashes", kBoth, not_yet("images and video")},
+      {"mm_processor_kwargs", kBoth, not_yet("images and video")},
+      {"media_io_kwargs", kBoth, not_yet("images and video")},
+      {"prompt_embeds", kBoth, not_yet("prompts as embeddings")},
+      {"suffix", kCompletions, not_yet("filling in the middle")},
+      {"disaggregate_info", kBoth, not_yet("prefill and decode on different servers")},
+      {"kv_transfer_params", kBoth, not_yet("prefill and decode on different servers")},
+      {"allowed_token_ids", kBoth, not_yet("drawing from a list of tokens")},
+      {"logits_processors", kBoth, not_yet("processors of the client's own")},
+  };
+}
+
+}  // namespace skiff

@@ -1,0 +1,171 @@
+// The input half of a body: messages, prompts, token ids, and what the template is given.
+#include "serve/openai/prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace skiff {
+namespace {
+
+Result<OpenAiCall> parse(Endpoint endpoint, const std::string& text) {
+  const auto body = parse_ordered_json(text, {});
+  SKIFF_CHECK(body, "a test's body: {}", text);
+  return parse_openai_call(*body, endpoint, {});
+}
+
+Conversation conversation(const std::string& fields) {
+  auto call = parse(Endpoint::kChat,
+                    fmt::format(R"({{"messages":[{{"role":"user","content":"x"}}]{}}})", fields));
+  SKIFF_CHECK(call, "{}", call.error().what);
+  return std::get<Conversation>(call->prompts.at(0));
+}
+
+std::string refusal(const std::string& body, Endpoint endpoint = Endpoint::kChat) {
+  const auto call = parse(endpoint, body);
+  return call ? "none" : call.error().field;
+}
+
+TEST(OpenAiPrompt, PromptsInEveryForm) {
+  const auto prompts = [](const std::string& value) {
+    return parse(Endpoint::kCompletions, fmt::format("{{\"prompt\":{}}}", value))->prompts;
+  };
+  using Ids = std::vector<Token>;
+  EXPECT_EQ(std::get<std::string>(prompts("\"\"").at(0)), "");
+  EXPECT_EQ(std::get<Ids>(prompts("[1,2.0,3]").at(0)), (Ids{1, 2, 3}));
+  EXPECT_EQ(prompts("[\"a\",\"b\"]").size(), 2u);
+  EXPECT_EQ(std::get<Ids>(prompts("[[1],[2,3]]").at(1)), (Ids{2, 3}));
+  EXPECT_EQ(prompts("[\"a\",[2]]").size(), 2u);
+}
+
+// serving.md 4.2, 29: prompts without content. "" and [[]] are judged when they have become tokens.
+TEST(OpenAiPrompt, Item29EmptyListsAreNoPrompts) {
+  for (const char* bad : {"[]", "{}", "5", "true", "[null]", "[1,\"a\"]", "[\"a\",1]", "[[\"a\"]]",
+                          "[[[1]]]", "[1.5]", "[-1]", "[2147483648]", "[true]"})
+    EXPECT_EQ(refusal(fmt::format("{{\"prompt\":{}}}", bad), Endpoint::kCompletions), "prompt")
+        << bad;
+  const auto missing = parse(Endpoint::kCompletions, "{}");
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+}
+
+TEST(OpenAiPrompt, TokenIdsWinOverMessages) {
+  const std::string messages = R"("messages":[{"role":"user","content":"x"}])";
+  for (const std::string& body : {std::string(R"({"prompt_token_ids":[1,2]})"),
+                                  std::string(R"({"messages":[],"prompt_token_ids":[1,2]})"),
+                                  fmt::format("{{{},\"prompt_token_ids\":[1,2]}}", messages),
+                                  std::string(R"({"messages":[1,2]})")})
+    EXPECT_EQ(std::get<std::vector<Token>>(parse(Endpoint::kChat, body)->prompts.at(0)),
+              (std::vector<Token>{1, 2}));
+  EXPECT_EQ(refusal(R"({"prompt_token_ids":[[1],[2]]})"), "prompt_token_ids");
+  EXPECT_EQ(refusal(R"({"prompt_token_ids":[1,"a"]})"), "prompt_token_ids");
+  EXPECT_EQ(refusal(R"({"prompt_token_ids":5})"), "prompt_token_ids");
+  EXPECT_EQ(refusal(R"({"prompt_token_ids":[]})"), "messages");
+  EXPECT_EQ(parse(Endpoint::kCompletions, R"({"prompt_token_ids":[[1],[2]]})")->prompts.size(), 2u);
+  EXPECT_EQ(refusal(R"({"prompt_token_ids":[[1],[]]})", Endpoint::kCompletions),
+            "prompt_token_ids");
+}
+
+TEST(OpenAiPrompt, BegunRepliesAndTruncation) {
+  const auto call = parse(Endpoint::kCompletions, R"({"prompt":"x","completion_token_ids":[5,6],)"
+                                                  R"("truncate_prompt_tokens":-1})");
+  EXPECT_EQ(call->request.begun, (std::vector<Token>{5, 6}));
+  EXPECT_EQ(call->request.truncate_prompt, -1);
+  for (const char* bad : {"0", "-2", "1.5", "\"1\""})
+    EXPECT_EQ(refusal(fmt::format(R"({{"prompt":"x","truncate_prompt_tokens":{}}})", bad),
+                      Endpoint::kCompletions),
+              "truncate_prompt_tokens");
+}
+
+TEST(OpenAiPrompt, TheTemplateIsToldWhatToPrint) {
+  EXPECT_TRUE(conversation("").add_generation_prompt);
+  EXPECT_FALSE(conversation(R"(,"add_generation_prompt":false)").add_generation_prompt);
+  EXPECT_EQ(conversation(R"(,"documents":[{"title":"t"}])").kwargs.dump(),
+            R"({"documents":[{"title":"t"}]})");
+  EXPECT_EQ(conversation(R"(,"reasoning_effort":"low")").kwargs["reasoning_effort"], "low");
+  EXPECT_EQ(conversation(R"(,"chat_template_kwargs":{"reasoning_effort":"x"},)"
+                         R"("reasoning_effort":"low")")
+                .kwargs["reasoning_effort"],
+            "x");
+  EXPECT_EQ(conversation(R"(,"tools":[{"type":"function","function":{"name":"f"}}])").tools.size(),
+            1u);
+  EXPECT_TRUE(conversation(R"(,"tool_choice":"none","tools":[{"type":"function",)"
+                           R"("function":{"name":"f"}}])")
+                  .tools.is_null());
+}
+
+// serving.md 4.2, 12: what the server sets cannot be replaced through variables.
+TEST(OpenAiPrompt, Item12ReservedVariablesAreRefused) {
+  const std::string head = R"({"messages":[{"role":"user","content":"x"}],)";
+  for (const char* name :
+       {"messages", "tools", "tokenize", "add_generation_prompt", "continue_final_message",
+        "chat_template", "bos_token", "eos_token", "return_dict", "raise_exception"}) {
+    const auto refused = parse(
+        Endpoint::kChat, fmt::format("{}\"chat_template_kwargs\":{{\"{}\":true}}}}", head, name));
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().field, "chat_template_kwargs");
+    EXPECT_THAT(refused.error().what, testing::HasSubstr(name));
+  }
+  std::string many;
+  for (int i = 0; i < 300; ++i) many += fmt::format("{}\"k{}\":1", i ? "," : "", i);
+  EXPECT_EQ(refusal(fmt::format("{}\"chat_template_kwargs\":{{{}}}}}", head, many)),
+            "chat_template_kwargs");
+}
+
+TEST(OpenAiPrompt, AFinalMessageCanBeContinued) {
+  const auto with = [](const std::string& last, const std::string& fields) {
+    return fmt::format(
+        R"({{"messages":[{{"role":"user","content":"x"}},{}],"continue_final_message":true{}}})",
+        last, fields);
+  };
+  const std::string begun = R"({"role":"assistant","content":"y"})";
+  const auto call = parse(Endpoint::kChat, with(begun, ""));
+  const Conversation& conversation = std::get<Conversation>(call->prompts.at(0));
+  EXPECT_TRUE(conversation.continue_final_message);
+  EXPECT_FALSE(conversation.add_generation_prompt);
+  EXPECT_EQ(refusal(with(begun, R"(,"add_generation_prompt":false)")), "none");
+  EXPECT_EQ(refusal(with(begun, R"(,"add_generation_prompt":true)")), "continue_final_message");
+  for (const char* last : {R"({"role":"user","content":"y"})", R"({"role":"assistant"})"})
+    EXPECT_EQ(refusal(with(last, "")), "continue_final_message");
+}
+
+// serving.md 4.2, 49: only typed parts could ever fetch anything, and those are refused.
+TEST(OpenAiPrompt, Item49LinksInTextStayText) {
+  const std::string text = "![x](http://127.0.0.1:1/x.png) <img src='file:///etc/passwd'>";
+  const auto call = parse(
+      Endpoint::kChat, OrderedJson{{"messages", {{{"role", "user"}, {"content", text}}}}}.dump());
+  EXPECT_EQ(std::get<Conversation>(call->prompts.at(0)).messages[0]["content"], text);
+  for (const char* type : {"image_url", "video_url", "input_audio", "file", "image", "TEXT", ""}) {
+    const OrderedJson part{{"type", type}, {type, {{"url", "http://127.0.0.1:1/"}}}};
+    const OrderedJson body{
+        {"messages", {{{"role", "user"}, {"content", OrderedJson::array({part})}}}}};
+    EXPECT_EQ(refusal(body.dump()), "messages") << type;
+  }
+}
+
+TEST(OpenAiPrompt, PartsBecomeOneText) {
+  const auto call =
+      parse(Endpoint::kChat, R"({"messages":[{"role":"assistant","content":[)"
+                             R"({"type":"text","text":"a"},{"type":"refusal","refusal":"b"}]}]})");
+  EXPECT_EQ(std::get<Conversation>(call->prompts.at(0)).messages[0]["content"], "a\nb");
+}
+
+TEST(OpenAiPrompt, TheTemplateCanBeLeftOut) {
+  const auto call =
+      parse(Endpoint::kChat,
+            R"({"messages":[{"role":"user","content":"raw"}],"disable_chat_template":true})");
+  EXPECT_EQ(std::get<std::string>(call->prompts.at(0)), "raw");
+}
+
+// serving.md 4.2, 34: a tool is printed, never compiled; what is no tool is refused.
+TEST(OpenAiPrompt, Item34MalformedToolsAreRefused) {
+  const std::string head = R"({"messages":[{"role":"user","content":"x"}],"tools":)";
+  for (const char* bad :
+       {"5", "{}", "[5]", "[{}]", R"([{"type":"function"}])",
+        R"([{"type":"function","function":{}}])", R"([{"type":"function","function":{"name":5}}])"})
+    EXPECT_EQ(refusal(fmt::format("{}{}}}", head, bad)), "tools") << bad;
+  EXPECT_EQ(refusal(head + R"([{"type":"function","function":{"name":"f","parameters":)"
+                           R"({"type":5,"pattern":"(((","$ref":"#"}}}]})"),
+            "none");
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,50 @@
+// serve/openai/server_testing.h -- a whole server on a free port, with an engine that repeats its
+// prompt, for tests.
+#pragma once
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "serve/http/client_testing.h"
+#include "serve/server.h"
+#include "serve/service/engine_testing.h"
+
+namespace skiff {
+
+inline ServerConfig local_config() {
+  ServerConfig config;
+  config.http.host = "127.0.0.1";
+  config.http.port = 0;
+  config.model_names = {"echo", "echo-alias"};
+  config.model_path = "/models/echo";
+  return config;
+}
+
+struct TestServer {
+  explicit TestServer(ServerConfig config = local_config())
+      : server(std::move(config), echo.service) {
+    server.start();
+  }
+  uint16_t port() const { return server.port(); }
+  ClientResponse chat(Json body) {
+    return post_once(port(), "/v1/chat/completions", with_messages(body));
+  }
+  ClientResponse complete(const Json& body) { return post_once(port(), "/v1/completions", body); }
+  static Json with_messages(Json body) {
+    if (!body.contains("messages")) body["messages"] = {{{"role", "user"}, {"content", "hi"}}};
+    if (!body.contains("temperature")) body["temperature"] = 0;
+    return body;
+  }
+  EchoService echo;
+  Server server;
+};
+
+inline bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 500; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace skiff

@@ -1,0 +1,184 @@
+// POST /tokenize and /detokenize in vLLM's shapes: what a prompt becomes, and back.
+#include "serve/openai/body.h"
+#include "serve/openai/logprobs.h"
+#include "serve/openai/prompt.h"
+#include "serve/openai/shape.h"
+#include "serve/openai/values.h"
+#include "serve/protocols.h"
+
+namespace skiff {
+namespace {
+
+Error invalid(std::string field, std::string what) {
+  return Error{Code::kInvalid, std::move(what), std::move(field)};
+}
+
+// Reads optional fields of one body and keeps the first thing that is wrong.
+class Reader {
+ public:
+  explicit Reader(const OrderedJson& body) : body_(body) {}
+
+  // Calls `read(value)`, which gives a MaybeProblem, if the field is there.
+  template <class Read>
+  void field(const char* name, Read read) {
+    const auto found = body_.find(name);
+    if (error_ || found == body_.end() || found->is_null()) return;
+    if (auto problem = read(*found))
+      error_ = Error{problem->code, fmt::format("{} {}", name, problem->what), name};
+  }
+  void boolean(const char* name, bool& out) {
+    field(name, [&](const OrderedJson& value) { return read_boolean(value, out); });
+  }
+  void string(const char* name, std::string& out) {
+    field(name, [&](const OrderedJson& value) { return read_string(value, out); });
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const OrderedJson& body_;
+  std::optional<Error> error_;
+};
+
+struct TokenizeCall {
+  std::string model;
+  Request request;
+  bool token_strings = false;
+};
+
+std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& call) {
+  Conversation conversation;
+  std::optional<bool> prompt_asked;
+  Reader reader(body);
+  reader.field("add_generation_prompt", [&](const OrderedJson& value) {
+    return read_boolean(value, prompt_asked.emplace());
+  });
+  reader.boolean("continue_final_message", conversation.continue_final_message);
+  reader.boolean("add_special_tokens", call.request.template_special);
+  reader.boolean("parse_special_tokens", call.request.message_special);
+  reader.string("chat_template", call.request.chat_template);
+  reader.field("chat_template_kwargs",
+               [&](const OrderedJson& value) { return read_template_kwargs(value, conversation); });
+  reader.field("tools", [&](const OrderedJson& value) { return read_tools(value, conversation); });
+  if (reader.error()) return reader.error();
+  auto messages = read_message_list(body.at("messages"));
+  if (!messages) return messages.error();
+  conversation.messages = std::move(*messages);
+  conversation.add_generation_prompt = prompt_asked.value_or(!conversation.continue_final_message);
+  if (auto error = check_continuation(conversation, prompt_asked)) return error;
+  call.request.input = std::move(conversation);
+  return std::nullopt;
+}
+
+std::optional<Error> read_text(const OrderedJson& body, TokenizeCall& call) {
+  Reader reader(body);
+  std::string text;
+  reader.string("prompt", text);
+  reader.boolean("add_special_tokens", call.request.add_special);
+  call.request.input = std::move(text);
+  return reader.error();
+}
+
+Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
+  if (!body.is_object()) return invalid("", "the body must be a JSON object");
+  const bool chat = body.contains("messages") && !body.at("messages").is_null();
+  if (!chat && !body.contains("prompt"))
+    return Error{Code::kNotFound, "prompt or messages is required", "prompt"};
+  if (chat && body.contains("prompt") && !body.at("prompt").is_null())
+    return invalid("prompt", "only one of prompt and messages can be given");
+  TokenizeCall call;
+  Reader reader(body);
+  reader.string("model", call.model);
+  reader.boolean("return_token_strs", call.token_strings);
+  if (reader.error()) return *reader.error();
+  if (auto error = chat ? read_conversation(body, call) : read_text(body, call)) return *error;
+  return call;
+}
+
+// Without a tree: there may be millions of tokens.
+HttpResponse tokens_response(const Front& front, const std::vector<Token>& tokens, bool strings) {
+  HttpResponse response;
+  JsonWriter json(response.body);
+  json.open_object().key("count").integer(std::ssize(tokens));
+  json.key("max_model_len").integer(front.service.max_model_len()).key("tokens");
+  write_token_ids(tokens, json);
+  json.key("token_strs");
+  if (strings) {
+    json.open_array();
+    for (Token token : tokens) json.string(token_text(front.service.tokenizer(), token));
+    json.close_array();
+  } else {
+    json.null();
+  }
+  json.close_object();
+  return response;
+}
+
+HttpResponse tokenize(const Front& front, const OrderedJson& body) {
+  auto call = read_tokenize(body);
+  if (!call) return error_response(api_error(call.error(), "prompt"));
+  if (auto error = check_model(front, call->model)) return error_response(*error);
+  if (auto error = check_policy(front, call->request)) return error_response(*error);
+  const bool chat = std::holds_alternative<Conversation>(call->request.input);
+  const auto tokens = front.service.tokenize(call->request);
+  if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));
+  return tokens_response(front, *tokens, call->token_strings);
+}
+
+// A token of two digits may stand for a hundred bytes, so the text is bounded and not the list: as
+// that of /tokenize is.
+std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& service) {
+  const Tokenizer& tokenizer = service.tokenizer();
+  const size_t most = Service::most_text(service.max_model_len());
+  size_t bytes = 0;
+  for (Token token : tokens) {
+    if (token >= tokenizer.vocab_size())
+      return invalid("tokens", fmt::format("tokens has id {}, but the vocabulary is [0, {})", token,
+                                           tokenizer.vocab_size()));
+    bytes += tokenizer.piece(token).size();
+  }
+  if (bytes <= most) return std::nullopt;
+  return invalid("tokens", fmt::format("The text of tokens has {} bytes; at most {} are possible. "
+                                       "Send them in parts.",
+                                       bytes, most));
+}
+
+HttpResponse detokenize(const Front& front, const OrderedJson& body) {
+  const auto refuse = [](const Error& error) { return error_response(api_error(error, "tokens")); };
+  if (!body.is_object()) return refuse(invalid("", "the body must be a JSON object"));
+  std::string model;
+  std::optional<std::vector<Token>> tokens;
+  Reader reader(body);
+  reader.string("model", model);
+  reader.field("tokens",
+               [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
+  if (reader.error()) return refuse(*reader.error());
+  if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
+  if (auto error = check_model(front, model)) return error_response(*error);
+  const Tokenizer& tokenizer = front.service.tokenizer();
+  if (auto error = check_ids(*tokens, front.service)) return refuse(*error);
+  HttpResponse response;
+  JsonWriter json(response.body);
+  json.open_object().key("prompt");
+  json.string(tokenizer.decode(*tokens, /*skip_special=*/false)).close_object();
+  return response;
+}
+
+}  // namespace
+
+std::vector<Route> tokenize_routes(Front& front) {
+  const auto answer = [&front](HttpResponse (*make)(const Front&, const OrderedJson&)) {
+    return [&front, make](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      const auto body = read_body(front, request);
+      const auto* json = std::get_if<OrderedJson>(&body);
+      reply->send(json ? make(front, *json) : error_response(std::get<ApiError>(body)));
+    };
+  };
+  return {
+      {"POST", "/tokenize", answer(tokenize)},
+      {"POST", "/v1/tokenize", answer(tokenize)},
+      {"POST", "/detokenize", answer(detokenize)},
+      {"POST", "/v1/detokenize", answer(detokenize)},
+  };
+}
+
+}  // namespace skiff

@@ -1,0 +1,136 @@
+// POST /tokenize and /detokenize.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "serve/openai/server_testing.h"
+
+namespace skiff {
+namespace {
+
+std::string text_of(const Json& ids) {
+  std::string text;
+  for (const Json& id : ids)
+    text += id.get<int>() < 256 ? std::string(1, static_cast<char>(id.get<int>()))
+                                : fmt::format("[{}]", id.get<int>());
+  return text;
+}
+
+class Tokenize : public testing::Test {
+ protected:
+  ClientResponse post(const std::string& path, const Json& body) {
+    return post_once(server_.port(), path, body);
+  }
+  std::string tokens(const Json& body) { return text_of(post("/tokenize", body).json()["tokens"]); }
+  static ServerConfig trusting() {
+    ServerConfig config = local_config();
+    config.policy.trust_chat_template = true;
+    return config;
+  }
+  TestServer server_{trusting()};
+};
+
+TEST_F(Tokenize, TextAndBack) {
+  for (const char* path : {"/tokenize", "/v1/tokenize"}) {
+    const Json json = post(path, {{"model", "echo"}, {"prompt", "aü"}}).json();
+    EXPECT_EQ(json, (Json{{"count", 4},
+                          {"max_model_len", 512},
+                          {"tokens", {256, 97, 0xc3, 0xbc}},
+                          {"token_strs", nullptr}}));
+  }
+  const Json plain = {{"prompt", "a</s>"}, {"add_special_tokens", false}};
+  EXPECT_EQ(tokens(plain), "a[257]");
+  for (const char* path : {"/detokenize", "/v1/detokenize"})
+    EXPECT_EQ(post(path, {{"tokens", {256, 97, 0xc3, 0xbc}}}).json(), (Json{{"prompt", "<s>aü"}}));
+  EXPECT_EQ(post("/detokenize", {{"tokens", Json::array()}}).json()["prompt"], "");
+}
+
+TEST_F(Tokenize, StringsOfTokens) {
+  const Json json = post("/tokenize", {{"prompt", "aü"}, {"return_token_strs", true}}).json();
+  EXPECT_EQ(json["token_strs"], (Json{"<s>", "a", "\\xc3", "\\xbc"}));
+}
+
+TEST_F(Tokenize, Conversations) {
+  const Json messages = {{{"role", "user"}, {"content", "hi"}},
+                         {{"role", "assistant"}, {"content", "he"}}};
+  EXPECT_EQ(tokens({{"messages", messages}}), "user:hi;assistant:he;");
+  EXPECT_EQ(tokens({{"messages", messages}, {"add_generation_prompt", false}}),
+            "user:hi;assistant:he;end");
+  EXPECT_EQ(tokens({{"messages", messages}, {"continue_final_message", true}}),
+            "user:hi;assistant:he");
+  EXPECT_EQ(tokens({{"messages", messages}, {"add_special_tokens", true}}),
+            "[256]user:hi;assistant:he;");
+  EXPECT_EQ(tokens({{"messages", messages}, {"chat_template_kwargs", {{"k", 1}}}}),
+            "user:hi;assistant:he;kwargs:{\"k\":1}");
+  EXPECT_EQ(tokens({{"messages", messages}, {"chat_template", "{{ messages[0].content }}"}}), "hi");
+}
+
+TEST_F(Tokenize, LongerThanTheContextIsStillCounted) {
+  EXPECT_EQ(post("/tokenize", {{"prompt", std::string(5000, 'x')}}).json()["count"], 5001);
+}
+
+// Replies are bounded by the text that they hold: one id may stand for many bytes.
+TEST_F(Tokenize, TextOfTokensHasABound) {
+  const auto detokenize = [&](size_t count) {
+    return post("/detokenize", {{"tokens", std::vector<int>(count, 'x')}});
+  };
+  const auto most = detokenize(1 << 20);
+  ASSERT_EQ(most.status, 200);
+  EXPECT_EQ(most.json()["prompt"].get<std::string>().size(), 1u << 20);
+  const auto more = detokenize((1 << 20) + 1);
+  ASSERT_EQ(more.status, 400);
+  EXPECT_EQ(more.json()["error"]["param"], "tokens");
+  EXPECT_THAT(more.json()["error"]["message"].get<std::string>(),
+              testing::AllOf(testing::HasSubstr("1048577"), testing::HasSubstr("1048576")));
+}
+
+TEST_F(Tokenize, IsWhatARequestGets) {
+  const Json messages = {{{"role", "user"}, {"content", "a</s>b"}}};
+  const Json counted = post("/tokenize", {{"messages", messages}}).json();
+  const Json reply =
+      server_.chat({{"messages", messages}, {"return_token_ids", true}}).json()["choices"][0];
+  EXPECT_EQ(counted["tokens"], reply["message"]["prompt_token_ids"]);
+}
+
+TEST_F(Tokenize, BadRequestsAreNamed) {
+  struct Case {
+    const char* path;
+    Json body;
+    const char* param;
+  };
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}};
+  const Case cases[] = {
+      {"/tokenize", Json::object(), "prompt"},
+      {"/tokenize", {{"prompt", 5}}, "prompt"},
+      {"/tokenize", {{"prompt", Json::array({"a"})}}, "prompt"},
+      {"/tokenize", {{"prompt", "x"}, {"messages", messages}}, "prompt"},
+      {"/tokenize", {{"prompt", "x"}, {"add_special_tokens", 1}}, "add_special_tokens"},
+      {"/tokenize", {{"prompt", "x"}, {"return_token_strs", "yes"}}, "return_token_strs"},
+      {"/tokenize", {{"messages", Json::array()}}, "messages"},
+      {"/tokenize", {{"messages", {{{"role", "bad"}, {"content", "x"}}}}}, "messages"},
+      {"/tokenize",
+       {{"messages", messages}, {"continue_final_message", true}},
+       "continue_final_message"},
+      {"/tokenize", {{"messages", messages}, {"chat_template", "{% for %}"}}, "chat_template"},
+      {"/tokenize", {{"messages", messages}, {"tools", 5}}, "tools"},
+      {"/detokenize", Json::object(), "tokens"},
+      {"/detokenize", {{"tokens", "abc"}}, "tokens"},
+      {"/detokenize", {{"tokens", {-1}}}, "tokens"},
+      {"/detokenize", {{"tokens", {258}}}, "tokens"},
+      {"/detokenize", {{"tokens", {1.5}}}, "tokens"},
+  };
+  for (const Case& c : cases) {
+    const ClientResponse response = post(c.path, c.body);
+    EXPECT_EQ(response.status, 400) << c.body;
+    EXPECT_EQ(response.json()["error"]["param"], c.param) << response.body;
+  }
+  for (const char* path : {"/tokenize", "/detokenize"}) {
+    EXPECT_EQ(post(path, Json::array()).status, 400);
+    const ClientResponse unknown =
+        post(path, {{"model", "nope"}, {"prompt", "x"}, {"tokens", {1}}});
+    EXPECT_EQ(unknown.status, 404);
+    EXPECT_EQ(unknown.json()["error"]["code"], "model_not_found");
+  }
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,29 @@
+// serve/service/engine_port.h -- what the service needs of an engine; a test can be one too.
+#pragma once
+#include "engine/llm.h"
+#include "message/request.h"
+
+namespace skiff {
+
+// Safe from any thread. Events come back through the queue that the service was given.
+class EnginePort {
+ public:
+  virtual ~EnginePort() = default;
+  virtual void submit(NewSequence sequence) = 0;
+  virtual void cancel(SeqId id) = 0;
+  virtual EngineStats stats() const = 0;
+};
+
+// Borrows the Llm.
+class LlmPort : public EnginePort {
+ public:
+  explicit LlmPort(Llm& llm) : llm_(llm) {}
+  void submit(NewSequence sequence) override { llm_.submit(std::move(sequence)); }
+  void cancel(SeqId id) override { llm_.cancel(id); }
+  EngineStats stats() const override { return llm_.stats(); }
+
+ private:
+  Llm& llm_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,51 @@
+// serve/service/metrics.h -- what Prometheus scrapes: FastDeploy's names, and vLLM's for the same
+// numbers.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "message/request.h"
+#include "serve/service/engine_port.h"
+#include "serve/service/service.h"
+
+namespace skiff {
+
+// Safe from any thread. Seconds are of a steady clock.
+class Metrics {
+ public:
+  // `cache_info` are the labels of cache_config_info.
+  Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info);
+  ~Metrics();
+
+  void request_received(int prompt_tokens, int max_tokens, int n);
+  void sequence_admitted(double queued_seconds, int prompt_tokens, int cached_tokens);
+  void first_token(double since_arrival, double since_admission);
+  void tokens(int count, double seconds_for_all);
+  struct Ended {
+    Finish finish;
+    double since_arrival, since_admission, since_first_token;
+    int generated;
+  };
+  void sequence_ended(const Ended& ended);
+  // `longest` is the most tokens that one of its sequences has.
+  void request_ended(bool success, double since_arrival, int longest);
+  void refused(Refusal reason);
+
+  // What is so at the time of a scrape.
+  struct Now {
+    EngineStats engine;
+    int max_sequences = 0;
+    int64_t waiting_tokens = 0;  // of prompts without a place in the batch
+    int64_t queued_events = 0;   // between engine and output thread
+  };
+  // Text format 0.0.4.
+  std::string text(const Now& now);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace skiff

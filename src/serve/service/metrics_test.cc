@@ -1,0 +1,351 @@
+// Names, types and bounds of what /metrics tells: dashboards are made for them.
+#include "serve/service/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "serve/openai/server_testing.h"
+#include "serve/service/metric_names.h"
+#include "serve/service/process_metrics.h"
+
+namespace skiff {
+namespace {
+
+using testing::HasSubstr;
+
+std::map<std::string, std::string> types_in(const std::string& text) {
+  std::map<std::string, std::string> types;
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string hash, what, name, type;
+    words >> hash >> what >> name >> type;
+    if (hash == "#" && what == "TYPE") types[name] = type;
+  }
+  return types;
+}
+
+std::vector<double> bounds_in(const std::string& text, const std::string& name) {
+  std::vector<double> bounds;
+  const std::regex bucket(name + "_bucket\\{[^}]*le=\"([^\"+]+)\"");
+  for (std::sregex_iterator it(text.begin(), text.end(), bucket), end; it != end; ++it)
+    bounds.push_back(std::stod((*it)[1]));
+  return bounds;
+}
+
+double value_of(const std::string& text, const std::string& series) {
+  const size_t at = text.find("\n" + series + " ");
+  EXPECT_NE(at, std::string::npos) << series;
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 2));
+}
+
+Metrics make_metrics() { return Metrics("m", {{"block_size", "64"}, {"num_gpu_blocks", "7"}}); }
+
+const char* const kGauges[] = {
+    "num_requests_running", "num_requests_waiting", "num_waiting_tokens",
+    "num_events_queued",    "gpu_cache_usage_perc", "batch_size",
+    "max_batch_size",       "available_batch_size", "available_gpu_block_num",
+    "free_gpu_block_num",   "max_gpu_block_num",    "available_gpu_resource",
+    "cache_config_info",    "hit_req_rate",         "hit_token_rate",
+    "cpu_hit_token_rate",   "gpu_hit_token_rate",   "first_token_latency",
+    "infer_latency"};
+const char* const kCounters[] = {"requests_number",
+                                 "requests_number_total",
+                                 "request_success_total",
+                                 "request_failure_total",
+                                 "requests_refused_total",
+                                 "prompt_tokens_total",
+                                 "generation_tokens_total",
+                                 "num_preemptions_total",
+                                 "steps_total",
+                                 "prefix_cache_queries_total",
+                                 "prefix_cache_hits_total",
+                                 "prefix_cache_token_num",
+                                 "prefix_cache_token_num_total",
+                                 "prefix_gpu_cache_token_num",
+                                 "prefix_gpu_cache_token_num_total",
+                                 "prefix_cpu_cache_token_num",
+                                 "prefix_cpu_cache_token_num_total",
+                                 "prefix_ssd_cache_token_num",
+                                 "prefix_ssd_cache_token_num_total",
+                                 "prefix_cache_tier_failures_total",
+                                 "prefix_cache_tier_skipped_total",
+                                 "prefix_cache_tier_recomputed_total",
+                                 "send_cache_failed_num",
+                                 "send_cache_failed_num_total"};
+const char* const kHistograms[] = {"time_to_first_token_seconds",
+                                   "time_per_output_token_seconds",
+                                   "request_time_per_output_token_seconds",
+                                   "e2e_request_latency_seconds",
+                                   "request_inference_time_seconds",
+                                   "request_queue_time_seconds",
+                                   "request_prefill_time_seconds",
+                                   "request_decode_time_seconds",
+                                   "request_prompt_tokens",
+                                   "request_generation_tokens",
+                                   "request_max_num_generation_tokens",
+                                   "request_params_max_tokens",
+                                   "request_params_n",
+                                   "request_prefill_kv_computed_tokens",
+                                   "step_duration_seconds",
+                                   "step_rows"};
+const std::map<std::string, std::string> kForVllm = {
+    {"num_requests_running", "gauge"},
+    {"num_requests_waiting", "gauge"},
+    {"kv_cache_usage_perc", "gauge"},
+    {"gpu_cache_usage_perc", "gauge"},
+    {"cache_config_info", "gauge"},
+    {"prefix_cache_queries_total", "counter"},
+    {"prefix_cache_hits_total", "counter"},
+    {"num_preemptions_total", "counter"},
+    {"prompt_tokens_total", "counter"},
+    {"generation_tokens_total", "counter"},
+    {"request_success_total", "counter"},
+    {"iteration_tokens_total", "histogram"},
+    {"time_to_first_token_seconds", "histogram"},
+    {"inter_token_latency_seconds", "histogram"},
+    {"time_per_output_token_seconds", "histogram"},
+    {"request_time_per_output_token_seconds", "histogram"},
+    {"e2e_request_latency_seconds", "histogram"},
+    {"request_queue_time_seconds", "histogram"},
+    {"request_inference_time_seconds", "histogram"},
+    {"request_prefill_time_seconds", "histogram"},
+    {"request_decode_time_seconds", "histogram"},
+    {"request_prompt_tokens", "histogram"},
+    {"request_generation_tokens", "histogram"},
+    {"request_max_num_generation_tokens", "histogram"},
+    {"request_params_max_tokens", "histogram"},
+    {"request_params_n", "histogram"},
+    {"request_prefill_kv_computed_tokens", "histogram"}};
+
+std::map<std::string, std::string> expected_types() {
+  std::map<std::string, std::string> all{{"process_resident_memory_bytes", "gauge"},
+                                         {"process_virtual_memory_bytes", "gauge"},
+                                         {"process_open_fds", "gauge"},
+                                         {"process_max_fds", "gauge"},
+                                         {"process_threads", "gauge"},
+                                         {"process_start_time_seconds", "gauge"},
+                                         {"process_cpu_seconds_total", "counter"}};
+  for (const char* name : kGauges) all[std::string("fastdeploy:") + name] = "gauge";
+  for (const char* name : kCounters) all[std::string("fastdeploy:") + name] = "counter";
+  for (const char* name : kHistograms) all[std::string("fastdeploy:") + name] = "histogram";
+  for (const auto& [name, type] : kForVllm) all["vllm:" + name] = type;
+  return all;
+}
+
+TEST(MetricsTest, EveryNameHasItsType) {
+  EXPECT_EQ(types_in(make_metrics().text({})), expected_types());
+}
+
+TEST(MetricsTest, FastDeploysBoundsAreThereAndTheTailsAreLonger) {
+  const std::vector<double> first_token{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1};
+  const std::vector<double> token{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1};
+  const std::vector<double> latency{.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                    30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+  std::vector<double> count;
+  for (double decade = 1; decade <= 10000; decade *= 10)
+    for (double step : {1., 2., 5.})
+      if (step * decade <= 33792) count.push_back(step * decade);
+  const std::map<std::string, std::vector<double>> bounds{
+      {"time_to_first_token_seconds", first_token}, {"time_per_output_token_seconds", token},
+      {"e2e_request_latency_seconds", latency},     {"request_inference_time_seconds", latency},
+      {"request_queue_time_seconds", latency},      {"request_prefill_time_seconds", latency},
+      {"request_decode_time_seconds", latency},     {"request_prompt_tokens", count},
+      {"request_generation_tokens", count},         {"request_params_max_tokens", count}};
+  Metrics metrics = make_metrics();
+  metrics.request_received(1, 1, 1);
+  const std::string text = metrics.text({});
+  for (const auto& [name, wanted] : bounds) {
+    const std::vector<double> have = bounds_in(text, "fastdeploy:" + name);
+    EXPECT_THAT(have, testing::IsSupersetOf(wanted)) << name;
+    EXPECT_TRUE(std::is_sorted(have.begin(), have.end())) << name;
+    EXPECT_GE(have.back(), wanted.back()) << name;
+  }
+  EXPECT_GT(first_token_bounds().back(), 1000);
+}
+
+TEST(MetricsTest, LabelsTellWhoAndHow) {
+  const std::string text = make_metrics().text({});
+  EXPECT_THAT(text, HasSubstr("fastdeploy:cache_config_info{block_size=\"64\",model_name=\"m\","
+                              "num_gpu_blocks=\"7\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 0\n"));
+  for (const char* reason :
+       {"concurrency", "waiting_tokens", "waiting_time", "timeout", "never_fits", "stopping"})
+    EXPECT_THAT(text, HasSubstr(fmt::format("reason=\"{}\"}} 0\n", reason)));
+}
+
+TEST(MetricsTest, EachRefusalCountsForItsReason) {
+  Metrics metrics = make_metrics();
+  for (int i = 0; i < kRefusals; ++i)
+    for (int times = 0; times <= i; ++times) metrics.refused(static_cast<Refusal>(i));
+  const std::string text = metrics.text({});
+  for (int i = 0; i < kRefusals; ++i)
+    EXPECT_EQ(value_of(text, fmt::format("fastdeploy:requests_refused_total{{model_name=\"m\","
+                                         "reason=\"{}\"}}",
+                                         label_of(static_cast<Refusal>(i)))),
+              i + 1);
+}
+
+// What the engine counts is told once, however often it is asked for.
+TEST(MetricsTest, StepsAreFollowed) {
+  Metrics metrics = make_metrics();
+  Metrics::Now now;
+  const auto split = [&](const char* what, const char* phase) {
+    return value_of(metrics.text(now), fmt::format("fastdeploy:step_duration_seconds_{}{{"
+                                                   "model_name=\"m\",phase=\"{}\"}}",
+                                                   what, phase));
+  };
+  for (int round = 1; round <= 3; ++round) {
+    now.engine.steps += 2;
+    for (const double seconds : {0.25, 0.5}) {
+      now.engine.tally.plan.add(seconds);
+      now.engine.tally.wait.add(2 * seconds);
+    }
+    now.engine.tally.rows.add(300);
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(split("count", "plan"), 2 * round);
+      EXPECT_EQ(split("sum", "plan"), 0.75 * round);
+      EXPECT_EQ(split("sum", "wait"), 1.5 * round);
+      EXPECT_EQ(split("count", "commit"), 0);
+      EXPECT_EQ(value_of(metrics.text(now), "fastdeploy:steps_total{model_name=\"m\"}"), 2 * round);
+    }
+  }
+  const std::string text = metrics.text(now);
+  EXPECT_EQ(value_of(text,
+                     "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
+                     "le=\"256\"}"),
+            0);
+  EXPECT_EQ(value_of(text,
+                     "vllm:iteration_tokens_total_bucket{model_name=\"m\",engine=\"0\","
+                     "le=\"512\"}"),
+            3);
+}
+
+TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
+  Metrics metrics = make_metrics();
+  metrics.sequence_admitted(0.1, 100, 80);
+  metrics.sequence_admitted(0.1, 300, 0);
+  Metrics::Now now;
+  now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .recomputed = 7};
+  now.engine.blocks_total = 10;
+  now.engine.blocks_free = 8;
+  now.engine.blocks_unused = 5;
+  const std::string text = metrics.text(now);
+  const auto value = [&](const std::string& name) {
+    return value_of(text, "fastdeploy:" + name + "{model_name=\"m\"}");
+  };
+  EXPECT_EQ(value("prefix_cache_token_num"), 80);
+  EXPECT_EQ(value("prefix_gpu_cache_token_num"), 50);
+  EXPECT_EQ(value("prefix_cpu_cache_token_num"), 20);
+  EXPECT_EQ(value("prefix_ssd_cache_token_num"), 10);
+  EXPECT_EQ(value("prefix_cache_tier_recomputed_total"), 7);
+  EXPECT_EQ(value("hit_req_rate"), 0.5);
+  EXPECT_EQ(value("hit_token_rate"), 0.2);
+  EXPECT_EQ(value("gpu_hit_token_rate"), 0.125);
+  EXPECT_EQ(value("cpu_hit_token_rate"), 0.05);
+  EXPECT_EQ(value("available_gpu_block_num"), 8);
+  EXPECT_EQ(value("free_gpu_block_num"), 5);
+  EXPECT_EQ(value("gpu_cache_usage_perc"), 0.2);
+}
+
+TEST(MetricsTest, TheProcessIsMeasured) {
+  const ProcessUse before = process_use();
+  std::vector<std::ifstream> files;
+  for (int i = 0; i < 20; ++i) files.emplace_back("/proc/self/stat");
+  std::vector<char> memory(64 << 20);
+  for (size_t i = 0; i < memory.size(); i += 512) memory[i] = static_cast<char>(i + 1);
+  const ProcessUse after = process_use();
+  EXPECT_EQ(after.open_fds, before.open_fds + 20);
+  EXPECT_GT(after.resident_bytes, before.resident_bytes + (60 << 20));
+  EXPECT_LT(after.resident_bytes, after.virtual_bytes);
+  EXPECT_GE(after.threads, 1);
+  EXPECT_GE(after.max_fds, after.open_fds);
+  EXPECT_GE(after.cpu_seconds, before.cpu_seconds);
+  const auto now = static_cast<double>(std::time(nullptr));
+  EXPECT_LE(after.start_seconds, now + 2);
+  EXPECT_GT(after.start_seconds, now - 86400);
+}
+
+TEST(MetricsTest, ARequestIsSeenInAllOfThem) {
+  TestServer server;
+  EXPECT_EQ(server.complete({{"prompt", "abcdef"}, {"n", 2}, {"temperature", 0}}).status, 200);
+  const std::string text = server.echo.service.metrics();
+  const auto value = [&](const std::string& name) {
+    return value_of(text, "fastdeploy:" + name + "{model_name=\"echo\"}");
+  };
+  EXPECT_EQ(value("requests_number"), 1);
+  EXPECT_EQ(value("prompt_tokens_total"), 14);
+  EXPECT_EQ(value("generation_tokens_total"), 14);
+  EXPECT_EQ(value("request_params_n_sum"), 2);
+  EXPECT_EQ(value("request_max_num_generation_tokens_sum"), 7);
+  EXPECT_EQ(value("request_prefill_kv_computed_tokens_sum"), 14);
+  EXPECT_EQ(value("time_per_output_token_seconds_count"), 12);
+  EXPECT_EQ(value("request_time_per_output_token_seconds_count"), 2);
+  EXPECT_EQ(value("e2e_request_latency_seconds_count"), 1);
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(std::string(SKIFF_SOURCE_DIR) + "/" + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// What the dashboard and the alerts ask Prometheus for.
+void find_queries(const Json& node, std::vector<std::string>& out) {
+  if (node.is_object() && node.contains("expr")) out.push_back(node["expr"].get<std::string>());
+  if (node.is_structured())
+    for (const Json& child : node) find_queries(child, out);
+}
+
+std::set<std::string> names_in(const std::string& query) {
+  std::set<std::string> names;
+  const std::regex name("((fastdeploy|vllm):|process_)[a-zA-Z0-9_]+");
+  for (std::sregex_iterator it(query.begin(), query.end(), name), end; it != end; ++it)
+    names.insert(it->str());
+  return names;
+}
+
+TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
+  const Json dashboard = Json::parse(read("deploy/grafana/skiff.json"));
+  std::vector<std::string> queries;
+  find_queries(dashboard, queries);
+  EXPECT_GE(queries.size(), 25u);
+  const auto types = types_in(make_metrics().text({}));
+  std::set<std::string> series;
+  for (const auto& [name, type] : types) {
+    series.insert(name);
+    if (type != "histogram") continue;
+    series.erase(name);
+    for (const char* end : {"_bucket", "_sum", "_count"}) series.insert(name + end);
+  }
+  for (const std::string& query : queries) {
+    const auto names = names_in(query);
+    EXPECT_FALSE(names.empty()) << query;
+    for (const std::string& name : names)
+      EXPECT_TRUE(series.contains(name)) << name << " " << query;
+  }
+}
+
+TEST(DashboardTest, RatesAreOfCountersOnly) {
+  std::vector<std::string> queries;
+  find_queries(Json::parse(read("deploy/grafana/skiff.json")), queries);
+  const auto types = types_in(make_metrics().text({}));
+  for (const std::string& query : queries)
+    for (const std::string& name : names_in(query)) {
+      const auto type = types.find(name);
+      if (type == types.end()) continue;  // a part of a histogram
+      const bool rated = query.find("rate(" + name) != std::string::npos;
+      EXPECT_EQ(rated, type->second == "counter") << query;
+    }
+}
+
+}  // namespace
+}  // namespace skiff

@@ -1,0 +1,206 @@
+#include "serve/service/prepare.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "serve/service/prepare_checks.h"
+
+namespace skiff {
+namespace {
+
+constexpr float kGreedyBelow = 1e-6f;  // logits divided by less would overflow
+
+Error invalid(std::string field, std::string what) {
+  return Error{Code::kInvalid, std::move(what), std::move(field)};
+}
+
+Result<std::string> render(const Conversation& conversation, const std::string& own_template,
+                           const PrepareContext& context) {
+  if (own_template.empty()) {
+    if (!context.chat_template)
+      return invalid("input",
+                     "this model has no chat template; use /v1/completions, or start the "
+                     "server with --chat-template");
+    return context.chat_template->render(conversation);
+  }
+  if (context.chat_template) {
+    auto text = context.chat_template->render_with(own_template, conversation);
+    if (text) return text;
+    return invalid("chat_template", text.error().what);
+  }
+  auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
+                                                    {"eos_token", context.tokenizer.eos()}});
+  if (!made) return invalid("chat_template", made.error().what);
+  auto text = (*made)->render(conversation);
+  if (text) return text;
+  return invalid("chat_template", text.error().what);
+}
+
+Error too_long(const PrepareContext& context, const std::string& have) {
+  return invalid("input_length",
+                 fmt::format("This model's maximum context length is {} tokens. However, your "
+                             "prompt has {} tokens, and at least one more is needed for the reply. "
+                             "Please shorten the prompt.",
+                             context.config.max_model_len, have));
+}
+
+Result<std::string> prompt_text(const Request& request, const PrepareContext& context) {
+  if (const auto* text = std::get_if<std::string>(&request.input)) return *text;
+  const Conversation& given = std::get<Conversation>(request.input);
+  std::optional<Conversation> marked;
+  if (context.special && !request.message_special) marked = context.special->marked(given);
+  auto result = render(marked ? *marked : given, request.chat_template, context);
+  if (result) return result;
+  Error error = result.error();
+  if (error.field.empty()) error.field = "input";
+  return error;
+}
+
+bool has_tokens(const Request& request) {
+  return std::holds_alternative<std::vector<Token>>(request.input);
+}
+
+std::vector<Token> encode(const Request& request, const std::string& text,
+                          const PrepareContext& context) {
+  const bool raw = std::holds_alternative<std::string>(request.input);
+  const EncodeOptions options{.add_special = raw ? request.add_special : request.template_special,
+                              .parse_special = true};
+  if (raw || !context.special) return context.tokenizer.encode(text, options);
+  return context.special->encode(context.tokenizer, text, options);
+}
+
+// Far more text than the context can hold is refused before time is spent on it. Normalization
+// may shrink text (NFC by a factor of 3 at most), hence the 4.
+Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareContext& context) {
+  if (has_tokens(request) || request.truncate_prompt != 0) return prompt_tokens(request, context);
+  auto text = prompt_text(request, context);
+  if (!text) return text.error();
+  const size_t at_least = text->size() / (4 * context.longest_piece);
+  if (at_least > static_cast<size_t>(context.config.max_model_len))
+    return too_long(context, fmt::format("more than {}", at_least));
+  return encode(request, *text, context);
+}
+
+// Tokens at the end are kept.
+void truncate(std::vector<Token>& prompt, const Request& request, const PrepareContext& context) {
+  int keep = request.truncate_prompt;
+  if (keep == 0) return;
+  if (keep < 0)
+    keep = std::max(context.config.max_model_len - std::max(request.stop.max_tokens, 1), 1);
+  if (prompt.size() <= static_cast<size_t>(keep)) return;
+  prompt.erase(prompt.begin(), prompt.end() - keep);
+}
+
+std::optional<Error> check_lengths(const Request& request, size_t prompt,
+                                   const PrepareContext& context) {
+  const int least = request.params.min_tokens, most = request.stop.max_tokens;
+  const int limit = context.config.max_model_len;
+  if (most > 0 && least > most)
+    return invalid("min_tokens",
+                   fmt::format("min_tokens ({}) is greater than max_tokens ({})", least, most));
+  if (prompt + 1 > static_cast<size_t>(limit)) return too_long(context, fmt::format("{}", prompt));
+  if (prompt + static_cast<size_t>(least) > static_cast<size_t>(limit))
+    return invalid("input_length",
+                   fmt::format("Input text is too long, input_ids_len ({}) + min_tokens({}) >= "
+                               "max_model_len({})",
+                               prompt, least, limit));
+  return std::nullopt;
+}
+
+// EOS ends a reply unless ignore_eos; an id that the client named itself is a stop_reason.
+void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
+  if (request.ignore_eos) return;
+  std::vector<Token> stops = request.stop.tokens.all(), added;
+  for (Token eos : context.config.eos) {
+    if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
+    stops.push_back(eos);
+    added.push_back(eos);
+  }
+  prepared.stop.tokens = std::move(stops);
+  prepared.eos = std::move(added);
+}
+
+// All of it but the prompt, and max_tokens as the request has it.
+Prepared common_part(const Request& request, const PrepareContext& context) {
+  Prepared prepared;
+  prepared.params = request.params;
+  prepared.params.top_k = std::min(prepared.params.top_k, vocab_of(context));
+  if (prepared.params.temperature < kGreedyBelow) prepared.params.temperature = 0;
+  prepared.stop = request.stop;
+  resolve_eos(request, context, prepared);
+  prepared.stop_strings = request.stop_strings;
+  prepared.include_stop = request.include_stop;
+  prepared.skip_special = request.skip_special;
+  prepared.n = request.n;
+  prepared.priority = request.priority;
+  prepared.cache = request.cache;
+  prepared.timeout_seconds = request.timeout_seconds;
+  return prepared;
+}
+
+// The prompt as it will run: request.input, then what was begun, cut where the request says so.
+Result<std::vector<Token>> whole_prompt(const Request& request, const PrepareContext& context) {
+  auto prompt = bounded_tokens(request, context);
+  if (!prompt) return prompt.error();
+  prompt->insert(prompt->end(), request.begun.begin(), request.begun.end());
+  truncate(*prompt, request, context);
+  if (prompt->empty()) return invalid("input", "the prompt is empty: it has no tokens");
+  if (auto error = check_tokens("input", *prompt, vocab_of(context))) return *error;
+  if (auto error = check_lengths(request, prompt->size(), context)) return *error;
+  return prompt;
+}
+
+}  // namespace
+
+size_t longest_piece(const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int token = 0; token < tokenizer.vocab_size(); ++token)
+    longest = std::max(longest, tokenizer.piece(token).size());
+  return longest;
+}
+
+// Tokenizing costs time in proportion to the text, on a thread that others wait for. What a context
+// can hold many times over is tokenized all the same, to be counted or cut; a megabyte always is.
+Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context) {
+  if (has_tokens(request)) return std::get<std::vector<Token>>(request.input);
+  auto text = prompt_text(request, context);
+  if (!text) return text.error();
+  const size_t most = Service::most_text(context.config.max_model_len);
+  if (text->size() > most)
+    return invalid("input_length",
+                   fmt::format("the prompt has {} bytes of text, at most {} are tokenized",
+                               text->size(), most));
+  return encode(request, *text, context);
+}
+
+Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
+                                               const PrepareContext& context) {
+  if (auto error = check_common(common, context)) return *error;
+  if (auto error = add_bad_words(common, context)) return *error;
+  const Prepared shared = common_part(common, context);
+  std::vector<Prepared> all;
+  all.reserve(prompts.size());
+  for (PromptInput& input : prompts) {
+    common.input = std::move(input);
+    auto prompt = whole_prompt(common, context);
+    if (!prompt) return prompt.error();
+    const int room = context.config.max_model_len - static_cast<int>(prompt->size());
+    Prepared& prepared = all.emplace_back(shared);
+    prepared.prompt = std::move(*prompt);
+    prepared.stop.max_tokens =
+        shared.stop.max_tokens == 0 ? room : std::min(shared.stop.max_tokens, room);
+  }
+  if (auto error = check_reply(all, common.streamed, context)) return *error;
+  return all;
+}
+
+Result<Prepared> prepare_request(Request request, const PrepareContext& context) {
+  std::vector<PromptInput> prompts;
+  prompts.push_back(std::move(request.input));
+  auto prepared = prepare_requests(std::move(request), std::move(prompts), context);
+  if (!prepared) return prepared.error();
+  return std::move(prepared->front());
+}
+
+}  // namespace skiff

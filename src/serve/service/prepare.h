@@ -1,0 +1,29 @@
+// serve/service/prepare.h -- checks a Request and turns it into tokens and resolved parameters:
+// pure, so that every refusal can be tested without an engine.
+#pragma once
+#include "serve/service/engine_service.h"
+#include "serve/service/service.h"
+#include "serve/service/special_text.h"
+
+namespace skiff {
+
+struct PrepareContext {
+  const ServiceConfig& config;
+  const Tokenizer& tokenizer;
+  const ChatTemplate* chat_template = nullptr;  // may be null
+  size_t longest_piece = 1;                     // bytes of the longest token
+  const SpecialText* special = nullptr;         // null: messages may spell special tokens
+};
+
+// Service::prepare_all. params.seed stays as given.
+Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
+                                               const PrepareContext& context);
+// The same for one prompt, which is request.input.
+Result<Prepared> prepare_request(Request request, const PrepareContext& context);
+
+// Service::tokenize.
+Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context);
+
+size_t longest_piece(const Tokenizer& tokenizer);
+
+}  // namespace skiff

@@ -1,0 +1,188 @@
+#include "serve/service/prepare_checks.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace skiff {
+namespace {
+
+// Bounds on what costs time per token or memory per request.
+constexpr size_t kMaxStopStrings = 64, kMaxStopBytes = 1024, kMaxStopTokens = 1024;
+constexpr size_t kMaxBadWords = 1024, kMaxBadWordTokens = 64;
+// About as many as fit into what a slow reader of a stream may let pile up
+// (HttpConfig::max_unsent).
+constexpr int64_t kMaxStreamedLogprobs = 32768;
+
+Error invalid(std::string field, std::string what) {
+  return Error{Code::kInvalid, std::move(what), std::move(field)};
+}
+
+std::optional<Error> check_range(const char* field, double value, double low, double high) {
+  if (value >= low && value <= high) return std::nullopt;  // false for NaN
+  return invalid(field, fmt::format("{} must be in [{}, {}], but is {}", field, low, high, value));
+}
+
+}  // namespace
+
+int vocab_of(const PrepareContext& context) {
+  return context.config.vocab_size > 0 ? context.config.vocab_size : context.tokenizer.vocab_size();
+}
+
+std::optional<Error> check_tokens(const char* field, const std::vector<Token>& tokens, int vocab) {
+  const bool prompt = field == std::string_view("input");
+  for (Token token : tokens)
+    if (token < 0 || token >= vocab)
+      return invalid(field, fmt::format("{} has token id {}, but the vocabulary is [0, {})",
+                                        prompt ? "the prompt" : field, token, vocab));
+  return std::nullopt;
+}
+
+namespace {
+
+std::optional<Error> check_logprobs(const char* field, int wanted, const PrepareContext& context) {
+  const int most = context.config.max_logprobs;
+  if (most == 0 && wanted != kNoLogprobs)
+    return invalid(field, "Logprobs is disabled, please enable it in startup config.");
+  if (wanted < kNoLogprobs)
+    return invalid(field, fmt::format("{} must not be negative, but is {}", field, wanted));
+  if (most >= 0 && wanted > most)
+    return invalid(field, fmt::format("{} is {}, but this server gives at most {} (--max-logprobs)",
+                                      field, wanted == kAllLogprobs ? -1 : wanted, most));
+  return std::nullopt;
+}
+
+std::optional<Error> check_numbers(const Request& request) {
+  const SamplingParams& p = request.params;
+  constexpr double kHuge = 1e6, kMostTokens = 2147483647;
+  for (auto& error :
+       {check_range("temperature", p.temperature, 0, kHuge), check_range("top_p", p.top_p, 0, 1),
+        check_range("min_p", p.min_p, 0, 1), check_range("presence_penalty", p.presence, -2, 2),
+        check_range("frequency_penalty", p.frequency, -2, 2),
+        check_range("repetition_penalty", p.repetition, 1e-6f, kHuge),
+        check_range("top_k", p.top_k, -1, kMostTokens),
+        check_range("n", request.n, 1, Service::kMaxN),
+        check_range("max_tokens", request.stop.max_tokens, 0, kMostTokens),
+        check_range("min_tokens", p.min_tokens, 0, kMostTokens)})
+    if (error) return error;
+  return std::nullopt;
+}
+
+std::optional<Error> check_lists(const Request& request, const PrepareContext& context) {
+  const SamplingParams& p = request.params;
+  const int vocab = vocab_of(context);
+  if (request.stop_strings.size() > kMaxStopStrings)
+    return invalid("stop",
+                   fmt::format("Length of stop ({}) exceeds the limit max_stop_seqs_num({}).",
+                               request.stop_strings.size(), kMaxStopStrings));
+  for (const std::string& stop : request.stop_strings)
+    if (stop.size() > kMaxStopBytes)
+      return invalid("stop", fmt::format("stop has a string of {} bytes, at most {} are allowed",
+                                         stop.size(), kMaxStopBytes));
+  if (request.stop.tokens.size() > kMaxStopTokens)
+    return invalid("stop_token_ids",
+                   fmt::format("stop_token_ids has {} ids, at most {} are allowed",
+                               request.stop.tokens.size(), kMaxStopTokens));
+  if (auto error = check_tokens("stop_token_ids", request.stop.tokens, vocab)) return error;
+  if (auto error = check_tokens("completion_token_ids", request.begun, vocab)) return error;
+  if (p.bad_words.size() + request.bad_words.size() > kMaxBadWords)
+    return invalid("bad_words", fmt::format("at most {} bad words are allowed", kMaxBadWords));
+  for (const auto& word : p.bad_words) {
+    if (word.empty() || word.size() > kMaxBadWordTokens)
+      return invalid("bad_words_token_ids",
+                     fmt::format("a bad word has {} tokens, 1 to {} are allowed", word.size(),
+                                 kMaxBadWordTokens));
+    if (auto error = check_tokens("bad_words_token_ids", word, vocab)) return error;
+  }
+  if (p.logit_bias.size() > static_cast<size_t>(vocab))
+    return invalid(
+        "logit_bias",
+        fmt::format("logit_bias has {} entries, more than the vocabulary has tokens ({})",
+                    p.logit_bias.size(), vocab));
+  for (const auto& [token, bias] : p.logit_bias) {
+    if (auto error = check_tokens("logit_bias", {token}, vocab)) return error;
+    if (auto error = check_range("logit_bias", bias, -100, 100)) return error;
+  }
+  return std::nullopt;
+}
+
+struct LogprobCount {
+  int64_t replies = 0, prompts = 0;
+};
+
+LogprobCount count_logprobs(const std::vector<Prepared>& calls, int vocab) {
+  LogprobCount count;
+  for (const Prepared& one : calls) {
+    const auto each = [&](int wanted) {
+      return wanted == kNoLogprobs ? 0 : int64_t{one.n} * (std::min(wanted, vocab) + 1);
+    };
+    count.replies += each(one.params.logprobs) * one.stop.max_tokens;
+    count.prompts += each(one.params.prompt_logprobs) * std::ssize(one.prompt);
+  }
+  return count;
+}
+
+// The factors of the product, as the client knows them.
+std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int vocab) {
+  int64_t tokens = 0;
+  for (const Prepared& one : calls)
+    tokens = std::max<int64_t>(tokens, of_prompts ? std::ssize(one.prompt) : one.stop.max_tokens);
+  const SamplingParams& params = calls.front().params;
+  const int wanted = std::min(of_prompts ? params.prompt_logprobs : params.logprobs, vocab);
+  const std::string head = fmt::format("{} prompts x n ({}) x ", calls.size(), calls.front().n);
+  return of_prompts ? fmt::format("{}{} tokens x (prompt_logprobs ({}) + 1)", head, tokens, wanted)
+                    : fmt::format("{}max_tokens ({}) x (logprobs or top_logprobs ({}) + 1)", head,
+                                  tokens, wanted);
+}
+
+}  // namespace
+
+std::optional<Error> check_common(const Request& request, const PrepareContext& context) {
+  if (auto error = check_numbers(request)) return error;
+  if (auto error = check_lists(request, context)) return error;
+  if (auto error = check_logprobs("logprobs", request.params.logprobs, context)) return error;
+  return check_logprobs("prompt_logprobs", request.params.prompt_logprobs, context);
+}
+
+// A bad word is banned at the start of a word and inside one.
+std::optional<Error> add_bad_words(Request& request, const PrepareContext& context) {
+  if (request.bad_words.empty()) return std::nullopt;
+  std::vector<std::vector<Token>> all = request.params.bad_words;
+  for (const std::string& word : request.bad_words) {
+    if (word.empty()) return invalid("bad_words", "bad_words has an empty string");
+    for (const std::string& form : {word, " " + word}) {
+      auto tokens = context.tokenizer.encode(form, {.add_special = false, .parse_special = false});
+      if (tokens.size() > kMaxBadWordTokens)
+        return invalid("bad_words", fmt::format("a bad word has {} tokens, at most {} are allowed",
+                                                tokens.size(), kMaxBadWordTokens));
+      if (!tokens.empty() && std::find(all.begin(), all.end(), tokens) == all.end())
+        all.push_back(std::move(tokens));
+    }
+  }
+  request.params.bad_words = std::move(all);
+  return std::nullopt;
+}
+
+std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool streamed,
+                                 const PrepareContext& context) {
+  const int vocab = vocab_of(context);
+  LogprobCount count = count_logprobs(calls, vocab);
+  if (streamed) {
+    if (count.prompts > kMaxStreamedLogprobs)
+      return invalid("prompt_logprobs",
+                     fmt::format("a stream would tell {} log-probabilities of its prompts in one "
+                                 "event: {}; at most {} are possible. Ask for fewer, or without "
+                                 "stream.",
+                                 count.prompts, factors(calls, true, vocab), kMaxStreamedLogprobs));
+    count.replies = 0;
+  }
+  const int64_t most = context.config.max_reply_logprobs, all = count.replies + count.prompts;
+  if (most == 0 || all <= most) return std::nullopt;
+  const bool of_prompts = count.prompts > count.replies;
+  return invalid(of_prompts ? "prompt_logprobs" : "logprobs",
+                 fmt::format("the reply could hold {} log-probabilities: {}; this server gives at "
+                             "most {} at a time (--max-reply-logprobs). Ask for fewer{}.",
+                             all, factors(calls, of_prompts, vocab), most,
+                             of_prompts ? "" : ", or for a stream"));
+}
+
+}  // namespace skiff

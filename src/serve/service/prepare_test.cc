@@ -1,0 +1,158 @@
+// From a Request to tokens and resolved parameters, without an engine.
+#include "serve/service/prepare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "serve/service/engine_testing.h"
+
+namespace skiff {
+namespace {
+
+class Prepare : public testing::Test {
+ protected:
+  Result<Prepared> prepare(const Request& request) {
+    return prepare_request(request, {.config = config_, .tokenizer = tokenizer_});
+  }
+  static Request of(std::string prompt) {
+    Request request;
+    request.input = std::move(prompt);
+    request.add_special = false;
+    return request;
+  }
+  std::string prompt_of(const Request& request) {
+    const auto prepared = prepare(request);
+    if (!prepared) return prepared.error().field;
+    return std::string(prepared->prompt.begin(), prepared->prompt.end());
+  }
+  ServiceConfig config_ = echo_config();
+  ByteTokenizer tokenizer_;
+};
+
+TEST_F(Prepare, TruncationKeepsTheEnd) {
+  Request request = of("abcdef");
+  request.truncate_prompt = 2;
+  EXPECT_EQ(prompt_of(request), "ef");
+  request.truncate_prompt = 100;
+  EXPECT_EQ(prompt_of(request), "abcdef");
+  request = of(std::string(1000, 'x') + "y");
+  EXPECT_EQ(prompt_of(request), "input_length");
+  request.truncate_prompt = 600;
+  EXPECT_EQ(prompt_of(request), "input_length");
+  request.truncate_prompt = -1;
+  EXPECT_EQ(prompt_of(request), std::string(510, 'x') + "y");
+  request.stop.max_tokens = 12;
+  EXPECT_EQ(prepare(request)->prompt.size(), 500u);
+  EXPECT_EQ(prepare(request)->stop.max_tokens, 12);
+  request.stop.max_tokens = 2147483647;
+  EXPECT_EQ(prompt_of(request), "y");
+}
+
+TEST_F(Prepare, ABegunReplyFollowsThePrompt) {
+  Request request = of("ab");
+  request.begun = {'c', 'd'};
+  EXPECT_EQ(prompt_of(request), "abcd");
+  request.input = std::vector<Token>{'x'};
+  EXPECT_EQ(prompt_of(request), "xcd");
+  request.begun = {258};
+  EXPECT_EQ(prompt_of(request), "completion_token_ids");
+}
+
+// serving.md 4.2, 29.
+TEST_F(Prepare, Item29PromptsWithoutTokensAreRefused) {
+  EXPECT_EQ(prompt_of(of("")), "input");
+  Request request = of("");
+  request.add_special = true;
+  EXPECT_EQ(prepare(request)->prompt, std::vector<Token>{ByteTokenizer::kBos});
+  request.input = std::vector<Token>{};
+  EXPECT_EQ(prompt_of(request), "input");
+  request.input = std::vector<Token>{ByteTokenizer::kEos, ByteTokenizer::kBos};
+  EXPECT_EQ(prepare(request)->prompt.size(), 2u);
+  for (Token bad : {-1, 258, 2147483647}) {
+    request.input = std::vector<Token>{1, bad};
+    const auto refused = prepare(request);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().what, testing::HasSubstr(fmt::format("token id {}", bad)));
+  }
+}
+
+TEST_F(Prepare, MinTokensMustFit) {
+  Request request = of("ab");
+  request.params.min_tokens = 510;
+  EXPECT_EQ(prepare(request)->params.min_tokens, 510);
+  request.params.min_tokens = 511;
+  EXPECT_EQ(prepare(request).error().what,
+            "Input text is too long, input_ids_len (2) + min_tokens(511) >= max_model_len(512)");
+  request.params.min_tokens = 5;
+  request.stop.max_tokens = 4;
+  EXPECT_EQ(prompt_of(request), "min_tokens");
+}
+
+TEST_F(Prepare, StopsAreBounded) {
+  Request request = of("ab");
+  request.stop_strings.assign(64, std::string(1024, 's'));
+  EXPECT_TRUE(prepare(request));
+  request.stop_strings.emplace_back("t");
+  EXPECT_EQ(prepare(request).error().what,
+            "Length of stop (65) exceeds the limit max_stop_seqs_num(64).");
+  request.stop_strings = {std::string(1025, 's')};
+  EXPECT_EQ(prompt_of(request), "stop");
+}
+
+TEST_F(Prepare, DisabledLogprobsSaySo) {
+  Request request = of("ab");
+  request.params.logprobs = 0;
+  EXPECT_TRUE(prepare(request));
+  config_.max_logprobs = 0;
+  EXPECT_EQ(prepare(request).error().what,
+            "Logprobs is disabled, please enable it in startup config.");
+  request.params.logprobs = kNoLogprobs;
+  EXPECT_TRUE(prepare(request));
+}
+
+TEST_F(Prepare, TheBoundsOfNumbersAreAllowed) {
+  for (const float repetition : {1e-6f, 1e6f}) {
+    Request request = of("ab");
+    request.params.repetition = repetition;
+    EXPECT_TRUE(prepare(request)) << repetition;
+  }
+  for (const float repetition : {0.9e-6f, 1.1e6f, NAN}) {
+    Request request = of("ab");
+    request.params.repetition = repetition;
+    EXPECT_EQ(prompt_of(request), "repetition_penalty") << repetition;
+  }
+}
+
+TEST_F(Prepare, NearlyGreedyIsGreedyAndTopKIsAVocabulary) {
+  Request request = of("ab");
+  request.params.temperature = 1e-7f;
+  request.params.top_k = 2147483647;
+  EXPECT_EQ(prepare(request)->params.temperature, 0);
+  EXPECT_EQ(prepare(request)->params.top_k, 258);
+}
+
+// The bound as documented, which no float equals.
+TEST_F(Prepare, TheSmallestRepetitionPenaltyIsAccepted) {
+  Request request = of("ab");
+  request.params.repetition = 1e-6f;
+  EXPECT_TRUE(prepare(request));
+  request.params.repetition = 0.9e-6f;
+  EXPECT_EQ(prompt_of(request), "repetition_penalty");
+}
+
+// serving.md 4.2, 28 and 36: counts are capped before they are multiplied.
+TEST_F(Prepare, Item28And36CountsAreCapped) {
+  Request request = of("ab");
+  for (int n : {0, -1, Service::kMaxN + 1, 2147483647}) {
+    request.n = n;
+    EXPECT_EQ(prompt_of(request), "n");
+  }
+  request.n = Service::kMaxN;
+  request.params.logit_bias = std::vector<std::pair<Token, float>>(258, {1, 1.f});
+  EXPECT_TRUE(prepare(request));
+  request.params.logit_bias = std::vector<std::pair<Token, float>>(259, {1, 1.f});
+  EXPECT_EQ(prompt_of(request), "logit_bias");
+}
+
+}  // namespace
+}  // namespace skiff

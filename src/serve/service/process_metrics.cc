@@ -1,0 +1,66 @@
+#include "serve/service/process_metrics.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace skiff {
+namespace {
+
+int count_open_fds() {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  int count = 0;
+  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count - 1;  // the folder's own
+}
+
+// Seconds since 1970 at which the machine started.
+double boot_time() {
+  std::ifstream file("/proc/stat");
+  std::string line;
+  while (std::getline(file, line))
+    if (line.starts_with("btime ")) return std::stod(line.substr(6));
+  return 0;
+}
+
+// /proc/self/stat behind the program's name, which may hold anything: field 3 comes first.
+void read_stat(ProcessUse& use) {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  if (!std::getline(file, line)) return;
+  std::istringstream rest(line.substr(line.rfind(')') + 1));
+  std::string skipped;
+  const auto skip = [&](int fields) {
+    while (fields-- > 0) rest >> skipped;
+  };
+  double user = 0, system = 0, started = 0, pages = 0;
+  skip(11);
+  rest >> user >> system;  // 14, 15
+  skip(4);
+  rest >> use.threads;  // 20
+  skip(1);
+  rest >> started >> use.virtual_bytes >> pages;  // 22, 23, 24
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  use.cpu_seconds = (user + system) / ticks;
+  use.start_seconds = boot_time() + started / ticks;
+  use.resident_bytes = pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+ProcessUse process_use() {
+  ProcessUse use;
+  read_stat(use);
+  use.open_fds = count_open_fds();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) use.max_fds = static_cast<double>(limit.rlim_cur);
+  return use;
+}
+
+}  // namespace skiff

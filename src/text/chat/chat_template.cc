@@ -1,0 +1,230 @@
+#include "text/chat/chat_template.h"
+
+#include <algorithm>
+#include <map>
+
+#include "text/chat/builtin_templates.h"
+#include "text/chat/chat_template_continue.h"
+#include "text/chat/chat_template_files.h"
+#include "text/jinja/template.h"
+
+namespace skiff {
+namespace {
+
+using jinja::Clock;
+using jinja::Template;
+
+constexpr std::string_view kReserved[] = {"messages",
+                                          "tools",
+                                          "add_generation_prompt",
+                                          "continue_final_message",
+                                          "chat_template",
+                                          "conversation",
+                                          "tokenize",
+                                          "padding",
+                                          "truncation",
+                                          "max_length",
+                                          "return_tensors",
+                                          "return_dict",
+                                          "return_assistant_tokens_mask",
+                                          "tokenizer_kwargs",
+                                          "bos_token",
+                                          "eos_token",
+                                          "unk_token",
+                                          "pad_token",
+                                          "sep_token",
+                                          "cls_token",
+                                          "mask_token",
+                                          "additional_special_tokens",
+                                          "raise_exception",
+                                          "strftime_now",
+                                          "namespace",
+                                          "range",
+                                          "dict",
+                                          "cycler",
+                                          "joiner",
+                                          "lipsum",
+                                          "loop",
+                                          "self",
+                                          "caller",
+                                          "varargs",
+                                          "kwargs"};
+// These are fields of a Conversation, and nobody may set them twice.
+constexpr size_t kFields = 4;
+
+Error invalid(std::string what, std::string field = "chat_template") {
+  return {Code::kInvalid, std::move(what), std::move(field)};
+}
+
+// A template that does not parse is an error when it is asked for, not before.
+using Templates = std::map<std::string, Result<Template>, std::less<>>;
+
+std::string names_of(const Templates& templates) {
+  std::string out;
+  for (const auto& [name, unused] : templates) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+class JinjaChatTemplate : public ChatTemplate {
+ public:
+  JinjaChatTemplate(Templates templates, std::string main, OrderedJson special, Clock clock,
+                    std::string_view family)
+      : templates_(std::move(templates)),
+        main_(std::move(main)),
+        special_(std::move(special)),
+        clock_(std::move(clock)),
+        family_(family) {}
+
+  Result<std::string> render(const Conversation& conversation) const override {
+    const bool tools = has_tools(conversation) && templates_.contains("tool_use");
+    const Result<Template>& chosen =
+        templates_.at(tools && main_ == "default" ? std::string("tool_use") : main_);
+    return chosen ? render_one(*chosen, conversation) : chosen.error();
+  }
+
+  Result<std::string> render_with(const std::string& choice,
+                                  const Conversation& conversation) const override {
+    if (const auto named = templates_.find(choice); named != templates_.end())
+      return named->second ? render_one(*named->second, conversation) : named->second.error();
+    const auto parsed = Template::parse(choice);
+    return parsed ? render_one(*parsed, conversation) : invalid(parsed.error().what);
+  }
+
+  std::string_view builtin_family() const override { return family_; }
+
+ private:
+  static bool has_tools(const Conversation& conversation) {
+    return !conversation.tools.is_null() && !conversation.tools.empty();
+  }
+
+  // kwargs win over special tokens, as they do in Hugging Face's apply_chat_template.
+  Result<std::string> render_one(const Template& chosen, const Conversation& conversation) const {
+    const bool continues = conversation.continue_final_message;
+    if (continues && conversation.add_generation_prompt)
+      return invalid(
+          "continue_final_message and add_generation_prompt exclude each other: the reply either "
+          "continues the last message or opens a new one",
+          "continue_final_message");
+    // Conversations are large: they are not copied.
+    static const OrderedJson null;
+    const OrderedJson generates = conversation.add_generation_prompt;
+    std::vector<Template::Variable> variables;
+    for (const auto& [name, value] : special_.items()) variables.push_back({name, &value});
+    variables.push_back({"messages", &conversation.messages});
+    variables.push_back({"tools", has_tools(conversation) ? &conversation.tools : &null});
+    variables.push_back({"documents", &null});
+    variables.push_back({"add_generation_prompt", &generates});
+    if (conversation.kwargs.is_object()) {
+      for (const std::string_view field : reserved_template_variables().first(kFields))
+        if (conversation.kwargs.contains(field))
+          return invalid(fmt::format("chat_template_kwargs must not set \"{}\"", field),
+                         "chat_template_kwargs");
+      for (const auto& [name, value] : conversation.kwargs.items())
+        variables.push_back({name, &value});
+    }
+    auto text = chosen.render(variables, clock_);
+    if (!text) return Error{text.error().code, "chat template, " + text.error().what, "messages"};
+    return continues ? cut_in_final_message(std::move(*text), conversation.messages)
+                     : std::move(text);
+  }
+
+  Templates templates_;
+  std::string main_;  // a key of templates_
+  OrderedJson special_;
+  Clock clock_;
+  std::string_view family_;
+};
+
+Templates parsed(const std::vector<NamedTemplate>& sources) {
+  Templates out;
+  for (const NamedTemplate& source : sources) {
+    auto one = Template::parse(source.text);
+    if (!one) one = invalid(source.where + ": " + one.error().what);
+    out.insert_or_assign(source.name, std::move(one));
+  }
+  return out;
+}
+
+// Those that are used unasked must parse.
+Result<std::unique_ptr<ChatTemplate>> build(Templates templates, const std::string& choice,
+                                            OrderedJson special, Clock clock,
+                                            std::string_view family = {}) {
+  std::string main = templates.size() == 1 ? templates.begin()->first : "default";
+  if (!choice.empty()) main = choice;
+  if (!templates.contains(main))
+    return invalid(
+        fmt::format("the model has the chat templates {} and no default; choose one "
+                    "with --chat-template",
+                    names_of(templates)));
+  for (const auto& [name, one] : templates)
+    if (!one && (name == main || (name == "tool_use" && main == "default"))) return one.error();
+  if (!clock) clock = [] { return std::time(nullptr); };
+  return std::unique_ptr<ChatTemplate>(std::make_unique<JinjaChatTemplate>(
+      std::move(templates), std::move(main), std::move(special), std::move(clock), family));
+}
+
+// Broken templates do not matter where another one is given.
+std::vector<NamedTemplate> read_own(const std::string& dir, const Json& config, bool forgive) try {
+  return read_templates(dir, config);
+} catch (const LoadError&) {
+  if (!forgive) throw;
+  return {};
+}
+
+bool has_name(const std::vector<NamedTemplate>& templates, const std::string& name) {
+  return std::any_of(templates.begin(), templates.end(),
+                     [&](const NamedTemplate& one) { return one.name == name; });
+}
+
+}  // namespace
+
+Result<std::string> ChatTemplate::render_with(const std::string& choice,
+                                              const Conversation& conversation) const {
+  const auto made = make_chat_template(choice, Json::object());
+  return made ? (*made)->render(conversation) : made.error();
+}
+
+std::span<const std::string_view> reserved_template_variables() { return kReserved; }
+
+std::optional<std::string_view> find_reserved_variable(const OrderedJson& kwargs) {
+  for (const std::string_view name : kReserved)
+    if (kwargs.is_object() && kwargs.contains(name)) return name;
+  return std::nullopt;
+}
+
+Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& model_dir,
+                                                         const std::string& override_text,
+                                                         const std::string& config_dir) try {
+  const Json config = read_template_config(model_dir);
+  OrderedJson special = read_special_tokens(model_dir, config);
+  const auto own = read_own(model_dir, config, !override_text.empty());
+  if (!override_text.empty()) {
+    if (has_name(own, override_text))
+      return build(parsed(own), override_text, std::move(special), {});
+    const auto given = read_override(override_text);
+    if (!given) return given.error();
+    Templates all = parsed(own);
+    all.erase("tool_use");
+    all.erase("default");
+    all.merge(parsed({*given}));
+    return build(std::move(all), "default", std::move(special), {});
+  }
+  if (!own.empty()) return build(parsed(own), "", std::move(special), {});
+  const std::string& dir = config_dir.empty() ? model_dir : config_dir;
+  if (const BuiltinTemplate* found = find_builtin_template(read_model_hints(dir, config)))
+    return build(parsed({{"default", std::string(found->text), "built-in template"}}), "",
+                 std::move(special), {}, found->family);
+  return Error{Code::kNotFound,
+               model_dir + ": the model has no chat template; give one with --chat-template",
+               "chat_template"};
+} catch (const LoadError& e) {
+  return invalid(e.what());
+}
+
+Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
+                                                         std::function<std::time_t()> clock) {
+  return build(parsed({{"default", std::move(text), "chat template"}}), "", OrderedJson(special),
+               std::move(clock));
+}
+
+}  // namespace skiff

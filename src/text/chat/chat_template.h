@@ -1,0 +1,70 @@
+// text/chat/chat_template.h -- a conversation to the prompt text that its model was trained on.
+#pragma once
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace skiff {
+
+// Messages and tools stay JSON, as the client sent them: templates read whatever keys they know,
+// and print tools with their keys in the client's order (parse_ordered_json).
+struct Conversation {
+  OrderedJson messages = OrderedJson::array();
+  OrderedJson tools = nullptr;
+  // chat_template_kwargs: more variables for the template. Must not hold messages, tools,
+  // add_generation_prompt or continue_final_message; may replace special tokens.
+  OrderedJson kwargs = OrderedJson::object();
+  bool add_generation_prompt = true;
+  // The prompt ends inside the last message, whose text the reply continues; excludes
+  // add_generation_prompt. As in Hugging Face transformers: the conversation is rendered without
+  // generation prompt and cut after the last place where the text of the last message stands,
+  // without the white space around it where the template dropped that.
+  bool continue_final_message = false;
+};
+
+// Immutable after load; safe from any thread.
+class ChatTemplate {
+ public:
+  virtual ~ChatTemplate() = default;
+  // kInvalid for what the template itself refuses (raise_exception) or cannot render, and for a
+  // final message that cannot be continued.
+  virtual Result<std::string> render(const Conversation& conversation) const = 0;
+  // With the template that `choice` names among the model's, or else is. Special tokens stay.
+  virtual Result<std::string> render_with(const std::string& choice,
+                                          const Conversation& conversation) const;
+  // The family that a built-in template is for; empty if the template came from a file or text.
+  virtual std::string_view builtin_family() const { return {}; }
+};
+
+// Variables that a stranger's chat_template_kwargs must not set: what the server sets itself,
+// special tokens, functions of the language, and options of the call that would set them.
+std::span<const std::string_view> reserved_template_variables();
+// The first of them that `kwargs` holds; `documents` is none.
+std::optional<std::string_view> find_reserved_variable(const OrderedJson& kwargs);
+
+// The templates of the folder, from the first of these that exist: chat_template.jinja ("default")
+// and additional_chat_templates/NAME.jinja; "chat_template" of tokenizer_config.json; of
+// chat_template.json; a built-in one (builtin_templates.h), chosen with the help of config.json in
+// `config_dir`, if that is not `model_dir`. Where there are several, "tool_use" is used when there
+// are tools, else "default".
+// `override_text` wins when not empty: the name of one of these, a template, or a template's file.
+// kNotFound if there is none.
+// bos_token, eos_token and the other special tokens of tokenizer_config.json and
+// special_tokens_map.json are variables.
+Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& model_dir,
+                                                         const std::string& override_text = "",
+                                                         const std::string& config_dir = "");
+
+// For tests and tools: any template text, with `special` as extra variables. `clock` is what
+// strftime_now() tells, the system's if empty.
+Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
+                                                         std::function<std::time_t()> clock = {});
+
+}  // namespace skiff

@@ -1,8 +1,0 @@
-// Any bytes as a template, over variables of every type, and the prompt cut inside a message: no
-// crash, and no more time and memory than the limits allow.
-#include "text/jinja/fuzz_check.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  skiff::jinja::check_template(std::string(reinterpret_cast<const char*>(data), size));
-  return 0;
-}

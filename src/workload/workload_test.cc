@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "workload/simulate.h"
+
+namespace skiff {
+namespace {
+
+TEST(Trace, ReadsMooncake) {
+  const auto trace = parse_trace(
+      "{\"timestamp\": 3000, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [7, 8]}\n"
+      "{\"timestamp\": 1000, \"input_length\": 513, \"output_length\": 2, \"hash_ids\": [7, 9]}\n");
+  ASSERT_TRUE(trace) << trace.error().what;
+  ASSERT_EQ(trace->requests.size(), 2u);
+  EXPECT_EQ(trace->requests[0].at, 0);
+  EXPECT_EQ(trace->requests[1].at, 2);
+  EXPECT_EQ(trace->requests[1].input, 600);
+  const auto a = prompt_of(trace->requests[0], 0, 1000), b = prompt_of(trace->requests[1], 1, 1000);
+  EXPECT_EQ(a.size(), 513u);
+  EXPECT_TRUE(std::equal(a.begin(), a.begin() + 512, b.begin()));
+  EXPECT_NE(a[512], b[512]);
+}
+
+TEST(Trace, ReadsAzure) {
+  const auto trace = parse_trace(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 23:59:59.5000000,4808,10\r\n"
+      "2023-11-17 00:00:01.2500000,34,12");
+  ASSERT_TRUE(trace) << trace.error().what;
+  ASSERT_EQ(trace->requests.size(), 2u);
+  EXPECT_DOUBLE_EQ(trace->requests[1].at, 1.75);
+  EXPECT_EQ(trace->requests[0].input, 4808);
+  EXPECT_EQ(trace->requests[1].output, 12);
+}
+
+TEST(Trace, SaysWhatIsWrongWithALine) {
+  for (const char* bad : {"", "TIME,A,B\n", "{\"timestamp\": 1}", "{\"timestamp\": 1",
+                          "T,C,G\n2023-11-16 18:17:03,5", "T,C,G\nyesterday,5,5",
+                          "T,C,G\n2023-11-16 18:17:03,0,5", "T,C,G\n2023-11-16 18:17:03,5,1e3",
+                          "{\"timestamp\": 1, \"input_length\": -4, \"output_length\": 1}",
+                          "{\"timestamp\": 1, \"input_length\": 4, \"output_length\": 1e300}"})
+    EXPECT_FALSE(parse_trace(bad)) << bad;
+}
+
+SimulationSetup small_machine() {
+  SimulationSetup setup;
+  setup.limits = {.max_seqs = 8, .max_rows = 512, .max_context = 4096, .max_logit_rows = 8};
+  setup.num_blocks = 256;
+  setup.time = {.fixed = 1e-3,
+                .flop_per_row = 1e6,
+                .weight_bytes = 1e6,
+                .kv_bytes = 10,
+                .flops = 1e9,
+                .bandwidth = 1e9};
+  return setup;
+}
+
+TEST(Simulate, OneRequestTakesItsSteps) {
+  const SimulationSetup setup = small_machine();
+  const Simulation run = simulate(setup, {{.at = 2, .input = 100, .output = 11, .hashes = {}}});
+  ASSERT_EQ(run.requests.size(), 1u);
+  EXPECT_EQ(run.steps, 11u);
+  EXPECT_NEAR(run.requests[0].first_token, 2 + 0.101, 1e-9) << "100 rows of 1 ms, 1 ms fixed";
+  EXPECT_NEAR(run.requests[0].finished - run.requests[0].first_token, 10 * 2e-3, 1e-4);
+  EXPECT_NEAR(run.busy, run.seconds - 2, 1e-9) << "the device never waits for the host";
+}
+
+TEST(Simulate, SharedBlocksAreComputedOnce) {
+  const TracedRequest one{.at = 0, .input = 1100, .output = 2, .hashes = {1, 2, 3}};
+  TracedRequest two = one;
+  two.at = 10;
+  const Simulation run = simulate(small_machine(), {one, two});
+  EXPECT_EQ(run.requests[0].cached, 0);
+  EXPECT_EQ(run.requests[1].cached, 1088) << "17 blocks of 64; one row at least is computed";
+}
+
+// Short requests beside long ones must not wait as if the queue were first come, first served.
+TEST(Simulate, ShortRequestsStayQuickBesideLongOnes) {
+  SimulationSetup setup = small_machine();
+  setup.limits.policy.long_prompt = 300;
+  setup.limits.policy.long_chunk = 32;
+  std::vector<TracedRequest> all, only_short;
+  for (int i = 0; i < 400; ++i) {
+    TracedRequest r{.at = i * 0.6, .input = i % 10 ? 100 : 2500, .output = 4, .hashes = {}};
+    all.push_back(r);
+    if (r.input == 100) only_short.push_back(r);
+  }
+  const auto p99 = [&](const Policy& policy, const std::vector<TracedRequest>& requests) {
+    setup.limits.policy = policy;
+    std::vector<double> waits;
+    for (const SimulatedRequest& r : simulate(setup, requests).requests)
+      if (r.input == 100) waits.push_back(r.first_token - r.arrived);
+    return percentile(waits, 0.99);
+  };
+  const Policy ours = setup.limits.policy;
+  const Policy fifo{.ageing = 0,
+                    .long_yields = 0,
+                    .long_prompt = 1 << 20,
+                    .max_long_partial = 0,
+                    .max_overtakes = 0,
+                    .reserve = 0};
+  EXPECT_LE(p99(ours, all), 2.5 * p99(ours, only_short));
+  EXPECT_GE(p99(fifo, all), 5 * p99(fifo, only_short)) << "the case is no test otherwise";
+}
+
+TEST(Percentile, IsOneOfTheValues) {
+  EXPECT_EQ(percentile({}, 0.5), 0);
+  EXPECT_EQ(percentile({3}, 0.99), 3);
+  EXPECT_EQ(percentile({4, 1, 3, 2}, 0.5), 2);
+  EXPECT_EQ(percentile({4, 1, 3, 2}, 0.75), 3);
+  EXPECT_EQ(percentile({4, 1, 3, 2}, 1), 4);
+}
+
+}  // namespace
+}  // namespace skiff
