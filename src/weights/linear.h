@@ -1,21 +1,24 @@
-// weights/linear.h -- a weight and how it is stored. Callers of Ops never look inside.
+// weights/linear.h -- a weight, its format and its packing. Callers of Ops never look inside.
 #pragma once
-#include "tensor/tensor.h"
+#include "weights/format.h"
 
 namespace skiff {
 
-enum class Scheme : uint8_t {
+// The order in which a weight's elements lie in memory.
+enum class Packing : uint8_t {
   kPlain,   // row-major [out, in] as checkpoints have it
   kPanels,  // ops/cpu's own order, see ops/cpu/panels.h
 };
 
-// `weight` keeps its logical shape whatever the scheme: [out, in], or [experts, out, in] for a
+// `weight` keeps its logical shape whatever the packing: [out, in], or [experts, out, in] for a
 // stack of experts. A shape alone does not tell a stack with in = 1 from a matrix.
 struct Linear {
   Tensor weight;
-  Tensor bias;  // [out] f32; empty when none
-  Scheme scheme = Scheme::kPlain;
-  int64_t experts = 0;  // of a stack; 0: a matrix
+  Tensor scale, zero;  // as `format` has them; empty when it has none
+  Tensor bias;         // [out] f32; empty when none
+  WeightFormat format;
+  Packing packing = Packing::kPlain;
+  int64_t experts = 0;  // number of matrices of a stack; 0: one matrix
 };
 
 struct Norm {

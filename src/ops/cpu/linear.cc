@@ -42,7 +42,7 @@ void ask_for_huge_pages(const Buffer& buffer) {
 }  // namespace
 
 Linear CpuOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
-  SKIFF_CHECK(plain.scheme == Scheme::kPlain);
+  SKIFF_CHECK(plain.packing == Packing::kPlain);
   SKIFF_CHECK(compute == DType::kF32 || compute == DType::kBF16, "{}", skiff::name(compute));
   SKIFF_CHECK(plain.weight.contiguous(), "rows {} apart", plain.weight.row_stride);
   const PanelShape shape = PanelShape::of(plain, compute);
@@ -51,7 +51,7 @@ Linear CpuOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
   ask_for_huge_pages(*owner);
 
   Linear out = {
-      .weight = plain.weight, .bias = {}, .scheme = Scheme::kPanels, .experts = plain.experts};
+      .weight = plain.weight, .bias = {}, .packing = Packing::kPanels, .experts = plain.experts};
   out.weight.data = owner->data() + bias_bytes;
   out.weight.dtype = compute;
   pack_panels(owner->data() + bias_bytes, plain.weight, shape, kernels_, pool_);
@@ -127,7 +127,7 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
 }
 
 void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
-  SKIFF_CHECK(w.scheme == Scheme::kPanels, "a weight that prepare() has not seen");
+  SKIFF_CHECK(w.packing == Packing::kPanels, "a weight that prepare() has not seen");
   const PanelShape shape = PanelShape::of(w, w.weight.dtype);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), shape.out);

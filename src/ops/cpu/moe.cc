@@ -146,7 +146,7 @@ void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
 
 void CpuOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                      const Linear& down, Act act, Arena&) {
-  SKIFF_CHECK(gate_up.scheme == Scheme::kPanels && down.scheme == Scheme::kPanels);
+  SKIFF_CHECK(gate_up.packing == Packing::kPanels && down.packing == Packing::kPanels);
   SKIFF_CHECK_EQ(gate_up.weight.dim[1], 2 * down.weight.dim[2]);
   const ExpertCall call = {out, x, routing, gate_up, down, act};
   for (int64_t t = 0; t < out.rows(); t += kExpertTokens)

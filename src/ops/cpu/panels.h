@@ -1,4 +1,4 @@
-// ops/cpu/panels.h -- how a weight lies in memory under Scheme::kPanels.
+// ops/cpu/panels.h -- how a weight lies in memory under Packing::kPanels.
 //
 // A weight [out, in] is cut into panels of 16 outputs, the last ones filled up with zeros to a
 // whole pair of panels. Within a panel one line of 64 bytes holds all 16 outputs:

@@ -185,7 +185,7 @@ void CudaOps::copy(Tensor out, Tensor x) {
 }
 
 Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
-  SKIFF_CHECK(plain.scheme == Scheme::kPlain);
+  SKIFF_CHECK(plain.packing == Packing::kPlain);
   const auto elements = static_cast<size_t>(plain.weight.elements());
   const size_t weight = (elements * bytes(compute) + 255) / 256 * 256;
   const size_t bias = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;

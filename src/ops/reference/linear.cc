@@ -5,7 +5,7 @@
 namespace skiff::reference {
 
 Linear ReferenceOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
-  SKIFF_CHECK(plain.scheme == Scheme::kPlain);
+  SKIFF_CHECK(plain.packing == Packing::kPlain);
   SKIFF_CHECK(compute == DType::kF32 || compute == DType::kBF16, "{}", skiff::name(compute));
   const Tensor& w = plain.weight;
   const size_t bias_bytes = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;

@@ -51,7 +51,7 @@ Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
 }
 
 void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  SKIFF_CHECK(w.scheme == Scheme::kPlain && w.weight.contiguous());
+  SKIFF_CHECK(w.packing == Packing::kPlain && w.weight.contiguous());
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());

@@ -106,7 +106,7 @@ SegmentStep* OneRow::step_that_has(const Tensor& x) {
 }
 
 bool OneRow::product(const Tensor& out, const Tensor& x, const Linear& w, bool gated, Act act) {
-  if (!takes_row(x) || w.scheme != Scheme::kPlain || w.weight.dtype != DType::kBF16 ||
+  if (!takes_row(x) || w.packing != Packing::kPlain || w.weight.dtype != DType::kBF16 ||
       w.weight.dim[2] > 1 || !w.weight.contiguous() || !on(w.weight, 16) ||
       (out.dtype != DType::kBF16 && out.dtype != DType::kF32))
     return false;
@@ -172,7 +172,7 @@ bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& d
 }
 
 void OneRow::soon(const Linear& w) {
-  if (empty() || w.weight.dtype != DType::kBF16 || w.scheme != Scheme::kPlain ||
+  if (empty() || w.weight.dtype != DType::kBF16 || w.packing != Packing::kPlain ||
       w.weight.dim[2] > 1 || !w.weight.contiguous() || !on(w.weight, 16) ||
       w.weight.cols() % kUnit != 0)
     return;

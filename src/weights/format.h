@@ -1,0 +1,37 @@
+// weights/format.h -- how numbers are stored, as data: of a weight, of the KV cache, of a step.
+#pragma once
+#include <optional>
+
+#include "tensor/tensor.h"
+
+namespace skiff {
+
+// The elements of a weight [out, in], and the scales and zero points that give them their values.
+// One scale (and zero point) is shared by each block of block_out x block_in elements; 0 stands
+// for the whole of that dimension. A format without a scale holds values as they are.
+struct WeightFormat {
+  DType dtype = DType::kF32;
+  int block_out = 0, block_in = 0;
+  std::optional<DType> scale, zero;
+
+  bool quantized() const { return scale.has_value(); }
+  bool operator==(const WeightFormat&) const = default;
+};
+
+// The elements of the KV cache.
+struct KvFormat {
+  DType dtype = DType::kF32;
+
+  bool operator==(const KvFormat&) const = default;
+};
+
+// What a model computes with. Routers, norms and the residual stream are float32 whatever it says.
+struct Precision {
+  WeightFormat weights;
+  DType act = DType::kF32;  // activations: kF32 or kBF16
+  KvFormat kv;
+
+  bool operator==(const Precision&) const = default;
+};
+
+}  // namespace skiff
