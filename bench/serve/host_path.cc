@@ -2,7 +2,6 @@
 // sockets. The model is null, the rest is the server that `skiff serve` runs.
 //   bench_host_path MODEL_FOLDER [CONNECTIONS] [TOKENS]     (only its tokenizer is used)
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -29,15 +28,6 @@ constexpr std::string_view kSaid =
     "silver. Nobody knows how many boats went down it before the bridge was built, but there are "
     "stories about every one of them.";
 constexpr int kIdleStreams = 2000;
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 double resident_mb() {
   std::ifstream statm("/proc/self/statm");

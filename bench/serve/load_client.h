@@ -25,6 +25,9 @@ struct StreamReport {
   uint64_t health_count = 0;
 };
 
+// User and system time that this process has taken so far.
+double cpu_seconds();
+
 StreamReport run_streams(const StreamLoad& load);
 
 // Opens streams and only holds them. Closing is the destructor's.

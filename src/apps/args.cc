@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "apps/nearest.h"
 #include "base/check.h"
+#include "base/nearest.h"
 
 namespace skiff {
 namespace {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "apps/help.h"
-#include "apps/nearest.h"
 
 namespace skiff {
 namespace {
@@ -228,14 +227,6 @@ TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
               ElementsAre(HasSubstr("--router is known"), HasSubstr("--model-impl has no meaning"),
                           HasSubstr("--temperature does not apply to skiff serve")));
   EXPECT_THAT(parse(kServe, {"--port", "1"}).warnings(), IsEmpty());
-}
-
-TEST(Nearest, DistanceAndLimit) {
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("same", "same"), 0u);
-  EXPECT_EQ(nearest("prot", {"host", "port", "prompt"}), "port");
-  EXPECT_EQ(nearest("zzzzzz", {"host", "port"}), "");
 }
 
 }  // namespace

@@ -8,16 +8,13 @@
 #include "apps/commands.h"
 #include "base/load_error.h"
 #include "base/queue.h"
+#include "base/seconds.h"
 #include "engine/resolve.h"
 
 namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What a step of `rows` decodes reads: weights, and keys and values of `context` tokens each.
 double step_bytes(const ModelSpec& spec, DType dtype, int rows, double context) {

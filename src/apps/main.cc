@@ -7,9 +7,9 @@
 
 #include "apps/commands.h"
 #include "apps/help.h"
-#include "apps/nearest.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 
 namespace skiff {
 namespace {

@@ -1,7 +1,8 @@
 #include "base/utf8.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/ascii.h"
 
 namespace skiff {
 namespace {
@@ -34,13 +35,6 @@ size_t valid_bytes(std::string_view text, const Lead& lead) {
     if (byte < low || byte > high) break;
   }
   return i;
-}
-
-bool eight_ascii(std::string_view text, size_t at) {
-  uint64_t bytes;
-  if (text.size() - at < sizeof bytes) return false;
-  std::memcpy(&bytes, text.data() + at, sizeof bytes);
-  return (bytes & 0x8080808080808080u) == 0;
 }
 
 }  // namespace

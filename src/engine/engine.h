@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/queue.h"
+#include "base/seconds.h"
 #include "engine/runner.h"
 #include "engine/step_tally.h"
 #include "engine/tier_io.h"
@@ -57,7 +58,6 @@ class Engine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
   void launch(StepPlan plan, Clock::time_point begin) {
     const auto planned = Clock::now();

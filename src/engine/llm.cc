@@ -7,12 +7,12 @@
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "engine/device_runner.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
@@ -30,11 +30,6 @@ namespace {
 Progress progress_bar(const EngineConfig& config) {
   if (config.progress) return config.progress;
   return make_progress_bar(config.quiet ? "" : "loading weights");
-}
-
-uint64_t random_seed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) ^ device();
 }
 
 Event refusal(SeqId id) {

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/seconds.h"
+
 namespace skiff {
 namespace {
 
@@ -39,10 +41,6 @@ StepPlan blank_step(int rows, int length, int block_size) {
     plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
   }
   return plan;
-}
-
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
 }
 
 }  // namespace
@@ -205,7 +203,7 @@ StepResult StepExecutor::collect() {
     flight.result.copy_seconds = ops_.seconds_between(flight.copies->first, flight.copies->second);
   // On a device of its own a step begins when the one before it has ended.
   const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
-  flight.result.seconds = seconds_between(std::max(flight.start, ended_), end);
+  flight.result.seconds = seconds(end - std::max(flight.start, ended_));
   ended_ = end;
   return std::move(flight.result);
 }

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "model/family.h"
 #include "model/loader.h"
 #include "weights/name_list.h"
@@ -13,22 +13,6 @@ namespace skiff {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Levenshtein; both strings are short.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
 
 [[noreturn]] void fail_unknown(const std::string& where, std::string arch) {
   arch.resize(std::min<size_t>(arch.size(), 100));

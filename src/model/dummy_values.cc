@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/random.h"
 #include "model/values.h"
 #include "tensor/convert.h"
 
@@ -14,19 +15,11 @@ namespace {
 // A prime, so that the rows of a matrix start at different places of the pool.
 constexpr size_t kPool = 524'287;
 
-// Steele, Lea, Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
-uint64_t splitmix(uint64_t& state) {
-  uint64_t z = state += 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
-
 // Box and Muller's normal pairs.
 std::vector<float> normal_pool(uint64_t seed) {
   std::vector<float> pool(kPool + 1);
   for (size_t i = 0; i < pool.size(); i += 2) {
-    const uint64_t bits = splitmix(seed);
+    const uint64_t bits = splitmix64(seed);
     const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;
     const float angle =
         2 * std::numbers::pi_v<float> * static_cast<float>(bits & 0xffffff) * 0x1p-24f;
@@ -88,7 +81,7 @@ class DummyValues final : public Values {
  private:
   size_t start(const Slot& slot, uint64_t salt) const {
     uint64_t state = seed_ ^ key_of(slot, salt);
-    return splitmix(state) % pool_.size();
+    return splitmix64(state) % pool_.size();
   }
   static std::pair<float, float> bell(const Slot& slot) {
     switch (slot.kind) {

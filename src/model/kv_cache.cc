@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace skiff {
 namespace {
 
 const Gqa& gqa(const Layer& layer) { return std::get<Gqa>(layer.mixer); }
-
-size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
 
 // Keys (or values) of one block of one layer.
 size_t half_block(const Layer& layer, int block_size, DType dtype) {
@@ -16,7 +16,8 @@ size_t half_block(const Layer& layer, int block_size, DType dtype) {
 }
 
 size_t half_layer(const Layer& layer, int num_blocks, int block_size, DType dtype) {
-  return round_up(half_block(layer, block_size, dtype) * static_cast<size_t>(num_blocks));
+  return round_up(half_block(layer, block_size, dtype) * static_cast<size_t>(num_blocks),
+                  kTensorAlign);
 }
 
 size_t all_bytes(const ModelSpec& spec, int num_blocks, int block_size, DType dtype) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/load_error.h"
+#include "base/round_up.h"
 #include "model/kv_cache.h"
 #include "model/slots.h"
 
@@ -12,8 +13,6 @@ namespace {
 constexpr size_t kGiB = size_t{1} << 30;
 // Prepared weights are filled up to so many outputs and, in bf16, inputs.
 constexpr int64_t kPanelOut = 32, kPanelIn = 32;
-
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 size_t slot_bytes(const Slot& slot, DType compute) {
   if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector)

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace skiff {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr int kRounds = 64;
 
-size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
-
 }  // namespace
 
 Tensor PinnedArena::take(DType dtype, std::initializer_list<int64_t> shape) {
   const Tensor form = host_tensor(nullptr, dtype, shape);
-  const size_t need = round_up(static_cast<size_t>(form.elements()) * bytes(dtype));
+  const size_t need = round_up(static_cast<size_t>(form.elements()) * bytes(dtype), kTensorAlign);
   while (piece_ < pieces_.size() && used_ + need > pieces_[piece_].size()) {
     ++piece_;
     used_ = 0;

@@ -2,13 +2,9 @@
 
 #include <utility>
 
+#include "base/round_up.h"
+
 namespace skiff {
-namespace {
-
-size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
-
-}  // namespace
-
 Upload::Upload(Ops& ops, size_t bytes) : ops_(ops) {
   for (Buffer& buffer : host_) buffer = Buffer::pinned(bytes);
   if (ops.device() != Device{}) device_ = Buffer(ops.device(), bytes);
@@ -23,7 +19,7 @@ void Upload::begin() {
 
 Tensor Upload::take(DType dtype, std::initializer_list<int64_t> shape) {
   const Tensor out = host_[round_].view(dtype, shape, used_);
-  used_ += round_up(static_cast<size_t>(out.elements()) * bytes(dtype));
+  used_ += round_up(static_cast<size_t>(out.elements()) * bytes(dtype), kTensorAlign);
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "base/round_up.h"
 
 namespace skiff {
 namespace {
@@ -58,7 +59,7 @@ Hash head_hash(std::span<const std::byte> head) {
 
 uint64_t record_bytes(const StoreOptions& o) {
   const uint64_t bytes = sizeof(RecordHead) + static_cast<size_t>(o.block_size) * sizeof(Token);
-  return (bytes + o.payload + kPage - 1) / kPage * kPage;
+  return round_up<uint64_t>(bytes + o.payload, kPage);
 }
 
 [[noreturn]] void fail(const std::string& path, const char* what) {

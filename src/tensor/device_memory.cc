@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/load_error.h"
+#include "base/round_up.h"
 
 namespace skiff {
 namespace {
@@ -20,8 +21,7 @@ std::byte* allocate_on_device(Device, size_t) { fail_load("this build has no CUD
 void free_on_device(std::byte*) {}
 
 std::byte* allocate_pinned(size_t bytes) {
-  return static_cast<std::byte*>(
-      std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign));
+  return static_cast<std::byte*>(std::aligned_alloc(kAlign, round_up(bytes, kAlign)));
 }
 
 void free_pinned(std::byte* data) { std::free(data); }

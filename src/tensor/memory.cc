@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "base/load_error.h"
+#include "base/round_up.h"
 #include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
-
-size_t round_up(size_t n) { return (n + kTensorAlign - 1) / kTensorAlign * kTensorAlign; }
 
 size_t bytes_of(const Tensor& t) {
   return (static_cast<size_t>(t.elements()) * static_cast<size_t>(bits(t.dtype)) + 7) / 8;
@@ -28,7 +27,7 @@ Buffer::Buffer(Device device, size_t bytes) : size_(bytes), device_(device) {
         fmt::format("cannot allocate {} bytes on CUDA device {}: {} of {} bytes are free", bytes,
                     device.index, memory.free, memory.total));
   }
-  data_ = static_cast<std::byte*>(std::aligned_alloc(kTensorAlign, round_up(bytes)));
+  data_ = static_cast<std::byte*>(std::aligned_alloc(kTensorAlign, round_up(bytes, kTensorAlign)));
   if (!data_) fail_load("cannot allocate {} bytes of host memory", bytes);
 }
 
@@ -77,7 +76,7 @@ Tensor Buffer::view(DType dtype, std::initializer_list<int64_t> shape, size_t by
 
 Tensor Arena::take(DType dtype, std::initializer_list<int64_t> shape) {
   Tensor t = storage_.view(dtype, shape, used_);
-  used_ += round_up(bytes_of(t));
+  used_ += round_up(bytes_of(t), kTensorAlign);
   peak_ = std::max(peak_, used_);
   return t;
 }

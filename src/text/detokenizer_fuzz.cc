@@ -9,28 +9,10 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "text/detokenizer.h"
+#include "text/pieces_testing.h"
 
 namespace skiff {
 namespace {
-
-// Token i is the i-th of some byte strings.
-class Pieces final : public Tokenizer {
- public:
-  explicit Pieces(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
-  std::vector<int32_t> encode(std::string_view, const EncodeOptions&) const override { return {}; }
-  std::string_view piece(int32_t token) const override {
-    return pieces_[static_cast<size_t>(token)];
-  }
-  bool is_special(int32_t) const override { return false; }
-  int vocab_size() const override { return static_cast<int>(pieces_.size()); }
-  std::optional<int32_t> find(std::string_view) const override { return std::nullopt; }
-  std::string bos() const override { return {}; }
-  std::string eos() const override { return {}; }
-  std::string decode(std::span<const int32_t>, bool) const override { return {}; }
-
- private:
-  std::vector<std::string> pieces_;
-};
 
 // The input is fields of up to seven bytes: a head, whose low bits are the size, then the bytes.
 // The first three are stop strings, the others tokens.
@@ -61,7 +43,7 @@ void run(std::string_view input) {
   const size_t num_stops = std::min<size_t>(3, fields.size());
   const auto middle = fields.begin() + static_cast<ptrdiff_t>(num_stops);
   const std::vector<std::string> stops(fields.begin(), middle);
-  const Pieces pieces({middle, fields.end()});
+  const Pieces pieces({middle, fields.end()}, 0);
   Detokenizer detokenizer(pieces, {.stops = stops});
   std::string bytes, text;
   for (int token = 0; token < pieces.vocab_size(); ++token) {

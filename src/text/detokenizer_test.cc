@@ -5,28 +5,10 @@
 #include <random>
 
 #include "base/utf8.h"
+#include "text/pieces_testing.h"
 
 namespace skiff {
 namespace {
-
-// Token i is the i-th of some byte strings; the last one is special.
-class Pieces final : public Tokenizer {
- public:
-  explicit Pieces(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
-  std::vector<int32_t> encode(std::string_view, const EncodeOptions&) const override { return {}; }
-  std::string_view piece(int32_t token) const override {
-    return pieces_[static_cast<size_t>(token)];
-  }
-  bool is_special(int32_t token) const override { return token + 1 == vocab_size(); }
-  int vocab_size() const override { return static_cast<int>(pieces_.size()); }
-  std::optional<int32_t> find(std::string_view) const override { return std::nullopt; }
-  std::string bos() const override { return {}; }
-  std::string eos() const override { return {}; }
-  std::string decode(std::span<const int32_t>, bool) const override { return {}; }
-
- private:
-  std::vector<std::string> pieces_;
-};
 
 struct Reply {
   std::string text, stop;

@@ -5,8 +5,8 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
-#include <cstring>
 
+#include "base/ascii.h"
 #include "text/utf8_fast.h"
 
 namespace skiff {
@@ -52,13 +52,6 @@ class PlainCharacters {
 
   std::bitset<kEnd> plain_;
 };
-
-bool eight_ascii(std::string_view text, size_t at) {
-  uint64_t bytes;
-  if (text.size() - at < sizeof bytes) return false;
-  std::memcpy(&bytes, text.data() + at, sizeof bytes);
-  return (bytes & 0x8080808080808080u) == 0;
-}
 
 }  // namespace
 

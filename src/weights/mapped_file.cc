@@ -9,6 +9,7 @@
 
 #include "base/load_error.h"
 #include "base/regular_file.h"
+#include "base/round_up.h"
 
 namespace skiff {
 
@@ -37,7 +38,7 @@ MappedFile::~MappedFile() {
 void MappedFile::release(std::span<const std::byte> part) const {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const auto offset = static_cast<size_t>(part.data() - data_);
-  const size_t begin = (offset + page - 1) / page * page;
+  const size_t begin = round_up(offset, page);
   const size_t end = (offset + part.size()) / page * page;
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }

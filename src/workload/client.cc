@@ -14,6 +14,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
+#include "base/seconds.h"
 #include "workload/sse.h"
 
 namespace skiff {
@@ -54,7 +55,7 @@ Result<ServerUrl> parse_url(const std::string& url) {
 struct LoadClient::Impl {
   explicit Impl(Options options) : options(std::move(options)) {}
 
-  double now() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+  double now() const { return seconds_since(start); }
   net::awaitable<std::unique_ptr<Stream>> connected();
   net::awaitable<void> one(std::string path, std::string body, Done done);
   net::awaitable<void> talk(Stream& stream, const std::string& path, std::string body,

@@ -14,13 +14,12 @@
 #include "apps/chat/renderer.h"
 #include "base/load_error.h"
 #include "base/queue.h"
+#include "base/seconds.h"
 
 namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
 
 // Replies from the service's thread, with something for poll() to wait on. A reply that is under
 // way when the request is cancelled may come after everybody else has left.

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "apps/nearest.h"
+#include "base/nearest.h"
 
 namespace skiff {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "apps/commands.h"
-#include "apps/nearest.h"
+#include "base/nearest.h"
 
 namespace skiff {
 namespace {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.h"
 #include "ops/cpu/attend.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
@@ -23,8 +24,6 @@ constexpr int64_t kPiece = 8 * kKvBlock;
 constexpr int kQueries = 96;  // query vectors, over the heads of a group, that share loaded keys
 constexpr int64_t kTasksPerThread = 4;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Rows of one sequence at rising positions, and the pieces that they see.
 struct RowBlock {

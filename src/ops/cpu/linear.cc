@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/rows.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 constexpr int64_t kTasksPerThread = 8;
 constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied apart, see operand_stride
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 struct Task {
   const Group* group;
@@ -34,7 +33,7 @@ std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width, 
 // Weights are read from front to back: fewer, larger pages make that cheaper. A refusal is fine.
 void ask_for_huge_pages(const Buffer& buffer) {
   constexpr uintptr_t kHuge = uintptr_t{2} << 20;
-  const auto begin = (reinterpret_cast<uintptr_t>(buffer.data()) + kHuge - 1) / kHuge * kHuge;
+  const auto begin = round_up(reinterpret_cast<uintptr_t>(buffer.data()), kHuge);
   const auto end = (reinterpret_cast<uintptr_t>(buffer.data()) + buffer.size()) / kHuge * kHuge;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }

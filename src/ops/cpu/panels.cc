@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/round_up.h"
 #include "ops/cpu/rows.h"
 
 namespace skiff::cpu {
 namespace {
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 constexpr int64_t kChunk = 512;  // inputs staged at a time
 

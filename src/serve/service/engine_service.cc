@@ -6,12 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/random.h"
+#include "base/seconds.h"
 #include "serve/service/metrics.h"
 #include "serve/service/prepare.h"
 #include "text/detokenizer.h"
@@ -22,21 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Clock::time_point kNever = Clock::time_point::max();
-
-double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-uint64_t random_seed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) ^ device();
-}
-
-// splitmix64 (Steele, Lea, Flood 2014): neighbouring inputs give unrelated seeds.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // One of the n sequences of a request. After start() only the output thread touches it, but for
 // what the service's mutex guards.
@@ -472,8 +458,10 @@ Result<std::vector<Prepared>> EngineService::prepare_all(Request common,
   const bool seed_given = common.seed_given;
   auto all = prepare_requests(std::move(common), std::move(prompts), impl_->context());
   if (!all || seed_given) return all;
-  for (Prepared& prepared : *all)
-    prepared.params.seed = mix(impl_->seed + impl_->next_seed.fetch_add(1));
+  for (Prepared& prepared : *all) {
+    uint64_t state = impl_->seed + impl_->next_seed.fetch_add(1);
+    prepared.params.seed = splitmix64(state);
+  }
   return all;
 }
 

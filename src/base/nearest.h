@@ -1,4 +1,4 @@
-// apps/nearest.h -- "did you mean": the closest of some words by edit distance.
+// base/nearest.h -- "did you mean": the word closest to another one by edit distance.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 namespace skiff {
 
-// Levenshtein's distance: insertions, deletions and substitutions.
+// The Levenshtein distance: insertions, deletions and substitutions, each of cost 1.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -22,7 +22,7 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The closest word if it is close enough to be a slip of the fingers, else empty.
+// The word closest to `word`, or an empty one where none is close enough to be a typing error.
 inline std::string_view nearest(std::string_view word, const std::vector<std::string_view>& words) {
   std::string_view best;
   size_t least = std::max<size_t>(2, word.size() / 3) + 1;
