@@ -6,6 +6,7 @@
 #include "apps/bandwidth.h"
 #include "apps/bench.h"
 #include "apps/commands.h"
+#include "arch/cost.h"
 #include "base/load_error.h"
 #include "base/queue.h"
 #include "base/seconds.h"
@@ -18,11 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 // What a step of `rows` decodes reads: weights, and keys and values of `context` tokens each.
 double step_bytes(const ModelSpec& spec, DType dtype, int rows, double context) {
-  double kv = 0;
-  for (const Layer& layer : spec.layers) {
-    const Gqa& m = std::get<Gqa>(layer.mixer);
-    kv += 2.0 * m.kv_heads * m.head_dim;
-  }
+  const auto kv = static_cast<double>(kv_elements(spec));
   return (touched_parameters(spec, rows) + rows * context * kv) * static_cast<double>(bytes(dtype));
 }
 

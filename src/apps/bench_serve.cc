@@ -3,6 +3,7 @@
 #include <random>
 
 #include "apps/bench.h"
+#include "arch/cost.h"
 #include "base/json.h"
 #include "base/load_error.h"
 #include "model/kv_cache.h"
@@ -116,18 +117,13 @@ int bench_simulate(const Args& args) {
   const std::string folder = model_folder(args, 1);
   const ModelConfig model = read_model_config(folder, args.text("model-config-name"));
   const double element = args.number("sim-weight-bytes");
-  double pairs = 0;
-  for (const Layer& layer : model.spec.layers) {
-    const Gqa& m = std::get<Gqa>(layer.mixer);
-    pairs += 4.0 * m.heads * m.head_dim;
-  }
   SimulationSetup setup;
   setup.block_size = static_cast<int>(args.integer("block-size"));
   const double block =
       static_cast<double>(KvCache::bytes_per_block(model.spec, setup.block_size, DType::kBF16));
   setup.time = {.fixed = args.number("sim-step-us") * 1e-6,
                 .flop_per_row = 2 * active_parameters(model.spec),
-                .flop_per_pair = pairs,
+                .flop_per_pair = attention_flops(model.spec),
                 .weight_bytes = active_parameters(model.spec) * element,
                 .kv_bytes = block / setup.block_size,
                 .flops = args.number("sim-tflops") * 1e12,

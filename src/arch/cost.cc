@@ -1,14 +1,21 @@
+#include "arch/cost.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "arch/spec.h"
 
 namespace skiff {
 namespace {
 
-double attention_weights(const ModelSpec& spec, const Gqa& m) {
-  return static_cast<double>(spec.hidden) * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
+KvShape kv(const Gqa& m) { return {.tensors = 2, .kv_heads = m.kv_heads, .head_dim = m.head_dim}; }
+
+// A multiplication and an addition per element of each head, for the score and for the value.
+double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
+
+double weights(const Gqa& m, double hidden, int /*rows*/) {
+  return hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
 }
+
+double weights(const Dense& f, double hidden, int /*rows*/) { return 3.0 * hidden * f.width; }
 
 // How many experts `rows` tokens are expected to choose among them, if all are as likely.
 double chosen_experts(const Router& router, int rows) {
@@ -16,35 +23,55 @@ double chosen_experts(const Router& router, int rows) {
   return router.experts * (1 - std::pow(1 - share, rows));
 }
 
-double ffn_weights(const ModelSpec& spec, const Layer& layer, int rows) {
-  if (const auto* dense = std::get_if<Dense>(&layer.ffn)) return 3.0 * spec.hidden * dense->width;
-  const Moe& moe = std::get<Moe>(layer.ffn);
-  const double experts = chosen_experts(moe.router, rows) + moe.router.always;
-  return static_cast<double>(spec.hidden) *
-         (3.0 * moe.width * experts + 3.0 * moe.shared_width + moe.router.experts);
+double weights(const Moe& f, double hidden, int rows) {
+  const double experts = chosen_experts(f.router, rows) + f.router.always;
+  return hidden * (3.0 * f.width * experts + 3.0 * f.shared_width + f.router.experts);
 }
 
 }  // namespace
+
+KvShape kv_shape(const Layer& layer) {
+  return std::visit([](const auto& mixer) { return kv(mixer); }, layer.mixer);
+}
+
+int64_t kv_elements(const Layer& layer) {
+  const KvShape shape = kv_shape(layer);
+  return int64_t{shape.tensors} * shape.kv_heads * shape.head_dim;
+}
+
+int64_t kv_elements(const ModelSpec& spec) {
+  int64_t sum = 0;
+  for (const Layer& layer : spec.layers) sum += kv_elements(layer);
+  return sum;
+}
+
+double attention_flops(const Layer& layer) {
+  return std::visit([](const auto& mixer) { return flops(mixer); }, layer.mixer);
+}
+
+double attention_flops(const ModelSpec& spec) {
+  double sum = 0;
+  for (const Layer& layer : spec.layers) sum += attention_flops(layer);
+  return sum;
+}
 
 double active_parameters(const ModelSpec& spec) { return touched_parameters(spec, 1); }
 
 double touched_parameters(const ModelSpec& spec, int rows) {
   double count = static_cast<double>(spec.vocab) * spec.hidden;
-  for (const Layer& layer : spec.layers)
-    count += attention_weights(spec, std::get<Gqa>(layer.mixer)) + ffn_weights(spec, layer, rows);
+  const auto add = [&](const auto& kind) { count += weights(kind, spec.hidden, rows); };
+  for (const Layer& layer : spec.layers) {
+    std::visit(add, layer.mixer);
+    std::visit(add, layer.ffn);
+  }
   return count;
 }
 
-// A weight costs a multiplication and an addition; a token looked at, two of each per element of
-// each head: one for the score and one for the value.
+// Each weight costs a multiplication and an addition.
 int doubling_context(const ModelSpec& spec) {
-  double per_token = 0;
-  for (const Layer& layer : spec.layers) {
-    const Gqa& m = std::get<Gqa>(layer.mixer);
-    per_token += 4.0 * m.heads * m.head_dim;
-  }
-  if (per_token == 0) return 0;
-  return static_cast<int>(std::clamp(2 * active_parameters(spec) / per_token, 1.0, 1e9));
+  const double flops = attention_flops(spec);
+  if (flops == 0) return 0;
+  return static_cast<int>(std::clamp(2 * active_parameters(spec) / flops, 1.0, 1e9));
 }
 
 }  // namespace skiff

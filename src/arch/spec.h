@@ -73,16 +73,6 @@ struct ModelSpec {
   std::vector<Layer> layers;
 };
 
-// Weights that one token is multiplied by: of a mixture of experts only the chosen ones; the head,
-// but no row of the embedding.
-double active_parameters(const ModelSpec& spec);
-
-// The same of `rows` tokens in one step: of experts, those that any of them is expected to choose.
-double touched_parameters(const ModelSpec& spec, int rows);
-
-// How many tokens a row must look at to cost twice the arithmetic of one that looks at none.
-int doubling_context(const ModelSpec& spec);
-
 // Rotation speed of each pair, in radians per position: dim/2 values, computed in float as the
 // published implementations do.
 std::vector<float> rope_frequencies(const Rope& rope);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "arch/cost.h"
 #include "base/load_error.h"
 #include "base/processors.h"
 #include "engine/step_executor.h"

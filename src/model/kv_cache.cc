@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "arch/cost.h"
 #include "base/round_up.h"
 
 namespace skiff {
 namespace {
 
-const Gqa& gqa(const Layer& layer) { return std::get<Gqa>(layer.mixer); }
+KvShape gqa(const Layer& layer) { return kv_shape(layer); }
 
 // Keys (or values) of one block of one layer.
 size_t half_block(const Layer& layer, int block_size, DType dtype) {
