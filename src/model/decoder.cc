@@ -48,8 +48,15 @@ void Decoder::settle(Tensor x, Tensor residual, const Delta& delta, const Norm& 
 }
 
 Delta Decoder::mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena) {
-  const auto& m = std::get<Gqa>(spec_.layers[static_cast<size_t>(layer)].mixer);
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const auto mix_kind = [&]<class Kind>(const Kind& m) {
+    return mix(m, std::get<Weights<Kind>>(w.mixer), x, batch, kv, arena);
+  };
+  return std::visit(mix_kind, spec_.layers[static_cast<size_t>(layer)].mixer);
+}
+
+Delta Decoder::mix(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
+                   const KvLayer& kv, Arena& arena) {
   const int64_t q_cols = int64_t{m.heads} * m.head_dim;
   Tensor qkv = arena.take(act_, {x.rows(), q_cols + 2 * int64_t{m.kv_heads} * m.head_dim});
   Tensor seen = arena.take(act_, {x.rows(), q_cols});
@@ -63,13 +70,27 @@ Delta Decoder::mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer&
 
 Delta Decoder::ffn(int layer, Tensor x, Arena& arena) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  const auto& kind = spec_.layers[static_cast<size_t>(layer)].ffn;
-  if (const auto* moe_spec = std::get_if<Moe>(&kind)) return moe(w, *moe_spec, x, arena);
-  const auto& f = std::get<Dense>(kind);
+  const auto ffn_kind = [&]<class Kind>(const Kind& f) {
+    return ffn(f, std::get<Weights<Kind>>(w.ffn), x, arena);
+  };
+  return std::visit(ffn_kind, spec_.layers[static_cast<size_t>(layer)].ffn);
+}
+
+Delta Decoder::ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena) {
   return {dense(w, f.width, f.act, x, arena), mesh_.tp.get()};
 }
 
-Tensor Decoder::dense(const LayerWeights& w, int width, Act act, Tensor x, Arena& arena) {
+Delta Decoder::ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena) {
+  Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
+  Tensor score = arena.take(DType::kF32, {x.rows(), f.router.experts});
+  ops_.linear(score, x, w.router);
+  const Routing routing = ops_.route(score, w.router_bias, f.router, arena);
+  ops_.experts(out, x, routing, w.gate_up, w.down, f.act, arena);
+  if (f.shared_width) ops_.add(out, dense(w.shared, f.shared_width, f.act, x, arena));
+  return {out, mesh_.tp.get()};
+}
+
+Tensor Decoder::dense(const DenseWeights& w, int width, Act act, Tensor x, Arena& arena) {
   Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
   const size_t mark = arena.mark();
   Tensor mid = arena.take(act_, {x.rows(), width});
@@ -77,16 +98,6 @@ Tensor Decoder::dense(const LayerWeights& w, int width, Act act, Tensor x, Arena
   ops_.linear(out, mid, w.down);
   arena.rewind(mark);
   return out;
-}
-
-Delta Decoder::moe(const LayerWeights& w, const Moe& f, Tensor x, Arena& arena) {
-  Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
-  Tensor score = arena.take(DType::kF32, {x.rows(), f.router.experts});
-  ops_.linear(score, x, w.router);
-  const Routing routing = ops_.route(score, w.router_bias, f.router, arena);
-  ops_.experts(out, x, routing, w.expert_gate_up, w.expert_down, f.act, arena);
-  if (f.shared_width) ops_.add(out, dense(w, f.shared_width, f.act, x, arena));
-  return {out, mesh_.tp.get()};
 }
 
 namespace {

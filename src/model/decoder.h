@@ -1,29 +1,13 @@
 // model/decoder.h -- the one forward pass, for every family and every backend.
 #pragma once
 #include <span>
-#include <vector>
 
 #include "arch/spec.h"
 #include "comm/communicator.h"
+#include "model/weights.h"
 #include "ops/ops.h"
 
 namespace skiff {
-
-struct LayerWeights {
-  Norm mixer_norm, ffn_norm;
-  Norm q_norm, k_norm;                         // empty unless Gqa::qk_norm
-  Linear qkv, out;                             // Gqa
-  Linear gate_up, down;                        // Dense, or Moe's shared expert
-  Linear router, expert_gate_up, expert_down;  // Moe; behind the routed experts those always on
-  Tensor router_bias;                          // [experts] f32, or empty
-};
-
-struct ModelWeights {
-  Tensor embed;  // [vocab, hidden], compute dtype
-  Norm norm;
-  Linear head;
-  std::vector<LayerWeights> layers;
-};
 
 // What a block adds to the residual. A sum still owed over a group is left to whoever adds it,
 // so that the reduction can fuse with the norm that follows.
@@ -48,10 +32,14 @@ class Decoder {
                             int64_t expert_rows);
 
  private:
+  // The mixer or feed-forward block of a layer: the overload of its kind does it.
   Delta mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
+  Delta mix(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
+            const KvLayer& kv, Arena& arena);
   Delta ffn(int layer, Tensor x, Arena& arena);
-  Tensor dense(const LayerWeights& w, int width, Act act, Tensor x, Arena& arena);
-  Delta moe(const LayerWeights& w, const Moe& spec, Tensor x, Arena& arena);
+  Delta ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena);
+  Delta ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena);
+  Tensor dense(const DenseWeights& w, int width, Act act, Tensor x, Arena& arena);
   void settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm);
 
   const ModelSpec& spec_;

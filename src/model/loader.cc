@@ -15,17 +15,19 @@ class Placer {
       : model_(model), compute_(compute), ops_(ops) {}
 
   void place(const Slot& slot, Tensor weight, Tensor bias) {
+    const Slot::Place place = slot.place(model_.weights);
+    const DType dtype = slot.dtype(compute_);
     switch (slot.kind) {
       case Slot::kTable:
       case Slot::kVector:
-        tensor_at(model_.weights, slot) = owned(weight, slot.dtype(compute_));
+        *std::get<Tensor*>(place) = owned(weight, dtype);
         return;
       case Slot::kNorm:
-        norm_at(model_.weights, slot) = {owned(weight, slot.dtype(compute_)), slot.eps};
+        *std::get<Norm*>(place) = {owned(weight, dtype), slot.eps};
         return;
       case Slot::kLinear:
-        linear_at(model_.weights, slot) = prepared(
-            {.weight = weight, .bias = bias, .experts = slot.experts}, slot.dtype(compute_));
+        *std::get<Linear*>(place) =
+            prepared({.weight = weight, .bias = bias, .experts = slot.experts}, dtype);
         return;
     }
   }
@@ -79,8 +81,7 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
   SKIFF_CHECK(options.compute == DType::kF32 || options.compute == DType::kBF16, "compute in {}",
               name(options.compute));
-  LoadedModel model{.spec = config.spec, .weights = {}, .buffers = {}};
-  model.weights.layers.resize(model.spec.layers.size());
+  LoadedModel model{.spec = config.spec, .weights = empty_weights(config.spec), .buffers = {}};
   const std::vector<Slot> slots = slots_of(model.spec);
   const auto values = open_values(dir, options, model.spec, slots);
   uint64_t done = 0, total = 0;

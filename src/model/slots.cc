@@ -1,7 +1,48 @@
 #include "model/slots.h"
 
+#include <type_traits>
+
 namespace skiff {
 namespace {
+
+template <class T, class M>
+T class_of(M T::*);
+
+template <class T, class... Kinds>
+constexpr bool is_kind_of(std::type_identity<std::variant<Kinds...>>) {
+  return (std::is_same_v<T, Kinds> || ...);
+}
+
+// The part of a model's weights that is a T: the model itself, a layer, or a layer's kind.
+template <class T>
+T& part(ModelWeights& weights, size_t layer) {
+  if constexpr (std::is_same_v<T, ModelWeights>) {
+    return weights;
+  } else {
+    LayerWeights& w = weights.layers.at(layer);
+    if constexpr (std::is_same_v<T, LayerWeights>)
+      return w;
+    else if constexpr (is_kind_of<T>(std::type_identity<decltype(w.mixer)>{}))
+      return std::get<T>(w.mixer);
+    else
+      return std::get<T>(w.ffn);
+  }
+}
+
+// The member that a path of member pointers leads to.
+template <auto First, auto... Rest>
+auto& follow(auto& from) {
+  if constexpr (sizeof...(Rest) == 0)
+    return from.*First;
+  else
+    return follow<Rest...>(from.*First);
+}
+
+template <class Member, auto First, auto... Rest>
+Slot::Place find(ModelWeights& weights, size_t layer) {
+  Member& member = follow<First, Rest...>(part<decltype(class_of(First))>(weights, layer));
+  return &member;
+}
 
 class SlotList {
  public:
@@ -10,67 +51,85 @@ class SlotList {
   std::vector<Slot> take() && { return std::move(slots_); }
   void layer(int index) { layer_ = index; }
 
+  template <auto... Path>
   void table(std::string_view name, int64_t rows, int64_t cols) {
     slots_.push_back({.kind = Slot::kTable,
+                      .find = find<Tensor, Path...>,
                       .name = name,
                       .layer = layer_,
                       .out = rows,
                       .in = cols,
                       .parts = {rows}});
   }
+  template <auto... Path>
   void norm(std::string_view name, int64_t dim) {
     slots_.push_back({.kind = Slot::kNorm,
+                      .find = find<Norm, Path...>,
                       .name = name,
                       .layer = layer_,
                       .out = dim,
                       .parts = {dim},
                       .eps = spec_.eps});
   }
+  template <auto... Path>
   void vector(std::string_view name, int64_t dim) {
-    slots_.push_back(
-        {.kind = Slot::kVector, .name = name, .layer = layer_, .out = dim, .parts = {dim}});
+    slots_.push_back({.kind = Slot::kVector,
+                      .find = find<Tensor, Path...>,
+                      .name = name,
+                      .layer = layer_,
+                      .out = dim,
+                      .parts = {dim}});
   }
-  void linear(std::string_view name, std::vector<int64_t> parts, int64_t in, bool bias = false) {
-    stack(name, std::move(parts), in, {}, bias);
-  }
-  void stack(std::string_view name, std::vector<int64_t> parts, int64_t in, const Router& router,
-             bool bias = false) {
+  template <auto... Path>
+  Slot& linear(std::string_view name, std::vector<int64_t> parts, int64_t in, bool bias = false) {
     int64_t out = 0;
     for (int64_t rows : parts) out += rows;
     slots_.push_back({.kind = Slot::kLinear,
+                      .find = find<Linear, Path...>,
                       .name = name,
                       .layer = layer_,
-                      .experts = router.total(),
-                      .always = router.always,
                       .out = out,
                       .in = in,
                       .parts = std::move(parts),
                       .bias = bias});
+    return slots_.back();
+  }
+  template <auto... Path>
+  Slot& stack(std::string_view name, std::vector<int64_t> parts, int64_t in, const Router& router) {
+    Slot& slot = linear<Path...>(name, std::move(parts), in);
+    slot.experts = router.total();
+    slot.always = router.always;
+    return slot;
   }
 
   void add(const Gqa& m) {
     const int64_t q = int64_t{m.heads} * m.head_dim, kv = int64_t{m.kv_heads} * m.head_dim;
-    linear("qkv", {q, kv, kv}, spec_.hidden, m.qkv_bias);
-    linear("out", {spec_.hidden}, q, m.out_bias);
+    linear<&GqaWeights::qkv>("qkv", {q, kv, kv}, spec_.hidden, m.qkv_bias);
+    linear<&GqaWeights::out>("out", {spec_.hidden}, q, m.out_bias);
     if (!m.qk_norm) return;
-    norm("q_norm", m.head_dim);
-    norm("k_norm", m.head_dim);
+    norm<&GqaWeights::q_norm>("q_norm", m.head_dim);
+    norm<&GqaWeights::k_norm>("k_norm", m.head_dim);
   }
-  void add(const Dense& f) { gated(f.width, f.bias); }
+  void add(const Dense& f) { gated<>(f.width, f.bias); }
   void add(const Moe& f) {
     const int64_t experts = f.router.experts, width = f.width;
-    linear("router", {experts}, spec_.hidden);
-    slots_.back().wide = true;
-    if (f.router.bias) vector("router_bias", experts);
-    stack("expert_gate_up", {width, width}, spec_.hidden, f.router);
-    stack("expert_down", {spec_.hidden}, width, f.router);
-    if (f.shared_width) gated(f.shared_width, false);
+    linear<&MoeWeights::router>("router", {experts}, spec_.hidden).wide = true;
+    if (f.router.bias) vector<&MoeWeights::router_bias>("router_bias", experts);
+    Slot& gate_up =
+        stack<&MoeWeights::gate_up>("expert_gate_up", {width, width}, spec_.hidden, f.router);
+    gate_up.shared_name = "gate_up";
+    Slot& down = stack<&MoeWeights::down>("expert_down", {spec_.hidden}, width, f.router);
+    down.shared_name = "down";
+    down.slices = Slot::kColumns;
+    if (f.shared_width) gated<&MoeWeights::shared>(f.shared_width, false);
   }
 
  private:
+  // The weights of a gated feed-forward block that lie in the member at the end of Holder.
+  template <auto... Holder>
   void gated(int64_t width, bool bias) {
-    linear("gate_up", {width, width}, spec_.hidden, bias);
-    linear("down", {spec_.hidden}, width, bias);
+    linear<Holder..., &DenseWeights::gate_up>("gate_up", {width, width}, spec_.hidden, bias);
+    linear<Holder..., &DenseWeights::down>("down", {spec_.hidden}, width, bias);
   }
 
   const ModelSpec& spec_;
@@ -81,63 +140,35 @@ class SlotList {
 }  // namespace
 
 Slot shared_slot(const Slot& stack) {
-  const bool gated = stack.name == "expert_gate_up";
   Slot wide = stack;
-  wide.name = gated ? "gate_up" : "down";
+  wide.name = stack.shared_name;
   wide.experts = wide.always = 0;
-  int64_t& cut = gated ? wide.out : wide.in;
-  cut *= stack.always;
-  if (gated)
-    for (int64_t& rows : wide.parts) rows *= stack.always;
+  if (stack.slices == Slot::kColumns) {
+    wide.in *= stack.always;
+    return wide;
+  }
+  wide.out *= stack.always;
+  for (int64_t& rows : wide.parts) rows *= stack.always;
   return wide;
 }
 
 std::vector<Slot> slots_of(const ModelSpec& spec) {
   SlotList list(spec);
-  list.table("embed", spec.vocab, spec.hidden);
-  list.norm("norm", spec.hidden);
-  list.linear("head", {spec.vocab}, spec.hidden);
+  list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
+  list.norm<&ModelWeights::norm>("norm", spec.hidden);
+  list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
-    list.norm("mixer_norm", spec.hidden);
+    list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);
     std::visit([&](const auto& mixer) { list.add(mixer); }, spec.layers[i].mixer);
-    list.norm("ffn_norm", spec.hidden);
+    list.norm<&LayerWeights::ffn_norm>("ffn_norm", spec.hidden);
     std::visit([&](const auto& ffn) { list.add(ffn); }, spec.layers[i].ffn);
   }
   return std::move(list).take();
 }
 
 bool is_tied_head(const Slot& slot, const ModelSpec& spec) {
-  return spec.tied_head && slot.name == "head";
-}
-
-Linear& linear_at(ModelWeights& weights, const Slot& slot) {
-  if (slot.name == "head") return weights.head;
-  LayerWeights& w = weights.layers.at(static_cast<size_t>(slot.layer));
-  if (slot.name == "qkv") return w.qkv;
-  if (slot.name == "out") return w.out;
-  if (slot.name == "gate_up") return w.gate_up;
-  if (slot.name == "down") return w.down;
-  if (slot.name == "router") return w.router;
-  if (slot.name == "expert_gate_up") return w.expert_gate_up;
-  SKIFF_CHECK(slot.name == "expert_down", "no linear slot {}", slot.name);
-  return w.expert_down;
-}
-
-Norm& norm_at(ModelWeights& weights, const Slot& slot) {
-  if (slot.name == "norm") return weights.norm;
-  LayerWeights& w = weights.layers.at(static_cast<size_t>(slot.layer));
-  if (slot.name == "mixer_norm") return w.mixer_norm;
-  if (slot.name == "ffn_norm") return w.ffn_norm;
-  if (slot.name == "q_norm") return w.q_norm;
-  SKIFF_CHECK(slot.name == "k_norm", "no norm slot {}", slot.name);
-  return w.k_norm;
-}
-
-Tensor& tensor_at(ModelWeights& weights, const Slot& slot) {
-  if (slot.name == "embed") return weights.embed;
-  SKIFF_CHECK(slot.name == "router_bias", "no tensor slot {}", slot.name);
-  return weights.layers.at(static_cast<size_t>(slot.layer)).router_bias;
+  return spec.tied_head && slot.find == find<Linear, &ModelWeights::head>;
 }
 
 }  // namespace skiff

@@ -2,21 +2,30 @@
 // memory plan counts it.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "model/decoder.h"
+#include "model/weights.h"
 
 namespace skiff {
 
 // Where a weight goes and its exact shape.
 struct Slot {
   enum Kind { kTable, kNorm, kLinear, kVector } kind = kLinear;
-  std::string_view name;       // a field of ModelWeights or LayerWeights, as in NameRule
-  int layer = -1;              // -1: outside of the layers
-  int64_t experts = 0;         // > 0: a stack [experts, out, in]
-  int64_t always = 0;          // the last `always` experts are slices of shared_slot()
+  // The member that the weight becomes: a Linear or a Norm of that kind, a Tensor of the others.
+  using Place = std::variant<Linear*, Norm*, Tensor*>;
+  // Finds the place in the weights of the spec's kinds; the layer counts only inside of layers.
+  Place (*find)(ModelWeights& weights, size_t layer) = nullptr;
+  std::string_view name;  // what NameRules know the weight by
+  int layer = -1;         // -1: outside of the layers
+  int64_t experts = 0;    // > 0: a stack [experts, out, in]
+  // The last `always` experts of a stack are slices of one wide weight, the checkpoint's shared
+  // expert, which NameRules know as `shared_name`: equal runs of the rows of each part, or of the
+  // columns.
+  int64_t always = 0;
+  std::string_view shared_name;
+  enum Slices { kRows, kColumns } slices = kRows;
   int64_t out = 0, in = 1;     // norms and vectors: [out]
   std::vector<int64_t> parts;  // rows of the pieces that checkpoints may store apart (q, k, v)
   bool bias = false;           // kLinear: with a bias [out]
@@ -28,20 +37,16 @@ struct Slot {
   DType dtype(DType compute) const {
     return wide || kind == kNorm || kind == kVector ? DType::kF32 : compute;
   }
+  // `weights` come from empty_weights() of the slot's spec.
+  Place place(ModelWeights& weights) const { return find(weights, static_cast<size_t>(layer)); }
 };
 
-// What a checkpoint stores as one wide shared expert, of which an expert stack's last `always`
-// experts are the pieces: equal runs of gate rows and of up rows, and of columns of down.
+// The wide weight of which the last `always` experts of `stack` are slices.
 Slot shared_slot(const Slot& stack);
 
 // In the order in which they are loaded. A tied head is listed too (it is prepared from the
 // embedding's values), see is_tied_head().
 std::vector<Slot> slots_of(const ModelSpec& spec);
 bool is_tied_head(const Slot& slot, const ModelSpec& spec);
-
-// The place of `slot` in `weights`, whose layers are already there.
-Linear& linear_at(ModelWeights& weights, const Slot& slot);
-Norm& norm_at(ModelWeights& weights, const Slot& slot);
-Tensor& tensor_at(ModelWeights& weights, const Slot& slot);  // kTable and kVector
 
 }  // namespace skiff

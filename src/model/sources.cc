@@ -57,7 +57,7 @@ Piece whole_piece(const StoredTensor& t, bool transposed) {
 
 // Appends expert `index` of those that are cut from the shared expert `wide`.
 void append_cut(Source& to, const Source& wide, const Slot& stack, int64_t index) {
-  if (stack.name == "expert_down") {
+  if (stack.slices == Slot::kColumns) {
     for (Piece piece : wide.weights) {
       piece.col = index * stack.in;
       piece.cols = stack.in;
@@ -164,7 +164,7 @@ class Finder {
 
   void check_weight(const StoredTensor& t, const Slot& slot, int64_t rows, const Source& source,
                     bool one_expert) {
-    if (slot.name == "embed") check_vocab(t, rows);
+    if (slot.kind == Slot::kTable) check_vocab(t, rows);
     std::vector<int64_t> want;
     if (slot.experts && !one_expert) want.push_back(slot.experts);
     want.push_back(source.transposed ? slot.in : rows);

@@ -1,0 +1,55 @@
+// model/weights.h -- the weights of a decoder, in the shape of its ModelSpec: each mixer and
+// feed-forward kind of arch/spec.h has its own.
+#pragma once
+#include <variant>
+#include <vector>
+
+#include "arch/spec.h"
+#include "weights/linear.h"
+
+namespace skiff {
+
+template <class Kind>
+struct Weights;
+
+template <>
+struct Weights<Gqa> {
+  Linear qkv, out;
+  Norm q_norm, k_norm;  // empty unless Gqa::qk_norm
+};
+
+template <>
+struct Weights<Dense> {
+  Linear gate_up, down;
+};
+
+template <>
+struct Weights<Moe> {
+  Linear router;
+  Tensor router_bias;     // [experts] f32; empty unless Router::bias
+  Linear gate_up, down;   // stacks: the routed experts, then those always on
+  Weights<Dense> shared;  // empty unless Moe::shared_width
+};
+
+using GqaWeights = Weights<Gqa>;
+using DenseWeights = Weights<Dense>;
+using MoeWeights = Weights<Moe>;
+
+// Of the kinds that the Layer of the same number has.
+struct LayerWeights {
+  Norm mixer_norm, ffn_norm;
+  std::variant<GqaWeights> mixer;
+  std::variant<DenseWeights, MoeWeights> ffn;
+};
+
+struct ModelWeights {
+  Tensor embed;  // [vocab, hidden], compute dtype
+  Norm norm;
+  Linear head;
+  std::vector<LayerWeights> layers;
+};
+
+// Weights of the kinds that `spec` has, all of them empty.
+ModelWeights empty_weights(const ModelSpec& spec);
+
+}  // namespace skiff
