@@ -11,9 +11,7 @@
 namespace skiff {
 namespace {
 
-size_t bytes_of(const Tensor& t) {
-  return (static_cast<size_t>(t.elements()) * static_cast<size_t>(bits(t.dtype)) + 7) / 8;
-}
+size_t bytes_of(const Tensor& t) { return byte_size(t.dtype, t.elements()); }
 
 }  // namespace
 

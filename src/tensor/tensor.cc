@@ -13,12 +13,24 @@ int bits(DType dtype) {
     case DType::kBF16:
       return 16;
     case DType::kF8E4M3:
+    case DType::kI8:
     case DType::kU8:
       return 8;
     case DType::kF4E2M1:
+    case DType::kI4:
+    case DType::kU4:
       return 4;
   }
-  return 0;
+  SKIFF_CHECK(false, "dtype {}", static_cast<int>(dtype));
+}
+
+size_t bytes(DType dtype) { return byte_size(dtype, 1); }
+
+size_t byte_size(DType dtype, int64_t elements) {
+  const int64_t size = elements * bits(dtype);
+  SKIFF_CHECK(size % 8 == 0, "{} elements of {} are not a whole number of bytes", elements,
+              name(dtype));
+  return static_cast<size_t>(size / 8);
 }
 
 std::string_view name(DType dtype) {
@@ -33,20 +45,26 @@ std::string_view name(DType dtype) {
       return "float8_e4m3";
     case DType::kF4E2M1:
       return "float4_e2m1";
-    case DType::kI32:
-      return "int32";
     case DType::kI64:
       return "int64";
+    case DType::kI32:
+      return "int32";
+    case DType::kI8:
+      return "int8";
+    case DType::kI4:
+      return "int4";
     case DType::kU8:
       return "uint8";
+    case DType::kU4:
+      return "uint4";
   }
-  return "?";
+  SKIFF_CHECK(false, "dtype {}", static_cast<int>(dtype));
 }
 
 namespace {
 
-std::byte* at(const Tensor& t, int64_t elements) {
-  return static_cast<std::byte*>(t.data) + elements * bits(t.dtype) / 8;
+std::byte* at(const Tensor& t, int64_t element) {
+  return static_cast<std::byte*>(t.data) + byte_size(t.dtype, element);
 }
 
 }  // namespace
@@ -63,6 +81,8 @@ Tensor Tensor::row_range(int64_t begin, int64_t count) const {
 Tensor Tensor::col_range(int64_t begin, int64_t count) const {
   SKIFF_CHECK(begin >= 0 && count >= 0 && begin + count <= cols(), "columns [{}, {}) of {}", begin,
               begin + count, cols());
+  SKIFF_CHECK(rows() <= 1 || row_stride * bits(dtype) % 8 == 0, "rows {} elements of {} apart",
+              row_stride, name(dtype));
   Tensor out = *this;
   out.data = at(*this, begin);
   out.dim = {rows(), count, 1, 1};

@@ -11,9 +11,13 @@
 
 namespace skiff {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF4E2M1, kI32, kI64, kU8 };
+// kI4, kU4 and kF4E2M1 lie two to a byte, the first in the low half.
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF4E2M1, kI64, kI32, kI8, kI4, kU8, kU4 };
 int bits(DType dtype);
-inline size_t bytes(DType dtype) { return static_cast<size_t>(bits(dtype)) / 8; }
+// Bytes of one element. CHECKs that they are a whole number: see byte_size() for other dtypes.
+size_t bytes(DType dtype);
+// Bytes of `elements` elements side by side. CHECKs that they end at the end of a byte.
+size_t byte_size(DType dtype, int64_t elements);
 std::string_view name(DType dtype);
 
 struct Device {
@@ -45,10 +49,13 @@ SKIFF_ELEMENT(F16, kF16)
 SKIFF_ELEMENT(BF16, kBF16)
 SKIFF_ELEMENT(int32_t, kI32)
 SKIFF_ELEMENT(int64_t, kI64)
+SKIFF_ELEMENT(int8_t, kI8)
 SKIFF_ELEMENT(uint8_t, kU8)
 #undef SKIFF_ELEMENT
 
-// dim[0] is rows: the ragged token axis wherever there is one. Every row is contiguous.
+// dim[0] is rows: the ragged token axis wherever there is one. Every row is contiguous. Where
+// elements are smaller than a byte, what a view begins with must begin a byte: row_range() and
+// col_range() CHECK that.
 struct Tensor {
   void* data = nullptr;
   std::array<int64_t, 4> dim{0, 1, 1, 1};

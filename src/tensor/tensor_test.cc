@@ -65,6 +65,32 @@ TEST(Tensor, ViewsAddressTheRightElements) {
   EXPECT_DEATH((void)t.row_range(4, 3), "rows");
 }
 
+TEST(DType, OnlyWholeBytesHaveASize) {
+  EXPECT_EQ(bytes(DType::kI64), 8u);
+  EXPECT_EQ(bytes(DType::kI8), 1u);
+  EXPECT_EQ(byte_size(DType::kBF16, 7), 14u);
+  for (const DType dtype : {DType::kI4, DType::kU4, DType::kF4E2M1}) {
+    EXPECT_EQ(bits(dtype), 4);
+    EXPECT_EQ(byte_size(dtype, 6), 3u);
+    EXPECT_DEATH((void)bytes(dtype), "not a whole number of bytes");
+    EXPECT_DEATH((void)byte_size(dtype, 7), "7 elements of");
+  }
+}
+
+TEST(Tensor, ViewsOfHalfBytesBeginAtAByte) {
+  const Buffer buffer({}, 6 * 10 / 2);
+  const Tensor t = buffer.view(DType::kU4, {6, 10});
+  EXPECT_EQ(static_cast<std::byte*>(t.row_range(3, 2).data) - buffer.data(), 15);
+  EXPECT_EQ(static_cast<std::byte*>(t.row_range(3, 2).col_range(4, 3).data) - buffer.data(), 17);
+  EXPECT_DEATH((void)t.col_range(5, 2), "5 elements of uint4");
+  const Tensor odd = buffer.view(DType::kU4, {4, 7});
+  EXPECT_EQ(static_cast<std::byte*>(odd.row_range(2, 1).data) - buffer.data(), 7);
+  EXPECT_DEATH((void)odd.row_range(1, 2), "7 elements of uint4");
+  EXPECT_DEATH((void)odd.col_range(2, 2), "rows 7 elements of uint4 apart");
+  EXPECT_DEATH((void)buffer.view(DType::kU4, {3, 5}), "15 elements of uint4");
+  EXPECT_DEATH((void)buffer.view(DType::kU4, {6, 12}), "36 bytes at 0 of 30");
+}
+
 TEST(Arena, GivesTheSameAddressesAgainAndKnowsItsPeak) {
   Arena arena(Buffer(Device{}, 4096));
   const Tensor a = arena.take(DType::kF32, {3, 5});

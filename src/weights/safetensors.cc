@@ -17,12 +17,39 @@ constexpr size_t kMaxTensors = 1u << 20;
 constexpr size_t kMaxDims = 8;
 constexpr size_t kMaxName = 1024;
 
-constexpr std::pair<std::string_view, int> kDtypeBits[] = {
-    {"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E4M3", 8}, {"F8_E5M2", 8},
-    {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16},    {"BF16", 16},
-    {"I32", 32},    {"U32", 32}, {"F32", 32}, {"I64", 64},    {"U64", 64},
-    {"F64", 64},    {"C64", 64}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
+// Every dtype of the format.
+struct StoredDtype {
+  std::string_view name;
+  int bits;
+  std::optional<DType> dtype = std::nullopt;
 };
+constexpr StoredDtype kDtypes[] = {
+    {"F32", 32, DType::kF32},
+    {"F16", 16, DType::kF16},
+    {"BF16", 16, DType::kBF16},
+    {"F8_E4M3", 8, DType::kF8E4M3},
+    {"F4", 4, DType::kF4E2M1},
+    {"I64", 64, DType::kI64},
+    {"I32", 32, DType::kI32},
+    {"I8", 8, DType::kI8},
+    {"U8", 8, DType::kU8},
+    {"BOOL", 8},
+    {"F8_E5M2", 8},
+    {"F8_E8M0", 8},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
+    {"I16", 16},
+    {"U16", 16},
+    {"U32", 32},
+    {"U64", 64},
+    {"F64", 64},
+    {"C64", 64},
+};
+
+const StoredDtype* find_dtype(std::string_view name) {
+  const auto* found = std::ranges::find(kDtypes, name, &StoredDtype::name);
+  return found == std::end(kDtypes) ? nullptr : found;
+}
 
 // Takes JSON events straight into entries, so that no tree of the header is ever built. Depth 1
 // is the header, 2 a tensor (or __metadata__), 3 its shape or data_offsets.
@@ -184,9 +211,13 @@ Status check_ranges(std::vector<TensorEntry>& tensors, uint64_t data_bytes) {
 }  // namespace
 
 int safetensors_bits(std::string_view dtype) {
-  for (const auto& [name, bits] : kDtypeBits)
-    if (name == dtype) return bits;
-  return 0;
+  const StoredDtype* found = find_dtype(dtype);
+  return found ? found->bits : 0;
+}
+
+std::optional<DType> dtype_of_safetensors(std::string_view dtype) {
+  const StoredDtype* found = find_dtype(dtype);
+  return found ? found->dtype : std::nullopt;
 }
 
 std::optional<DType> loadable_dtype(std::string_view dtype) {

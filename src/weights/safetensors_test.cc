@@ -104,6 +104,31 @@ TEST(Safetensors, ShapeMustFillTheRange) {
   EXPECT_THAT(refusal(one("F4", "[3]", "[0,2]", 2)), HasSubstr("do not hold"));
 }
 
+TEST(Safetensors, DtypesKeepTheirBits) {
+  int known = 0;
+  for (const char* name : {"BOOL", "U8",  "I8",   "F8_E4M3", "F8_E5M2", "F8_E8M0", "I16",
+                           "U16",  "F16", "BF16", "I32",     "U32",     "F32",     "I64",
+                           "U64",  "F64", "C64",  "F4",      "F6_E2M3", "F6_E3M2"}) {
+    EXPECT_GT(safetensors_bits(name), 0) << name;
+    const std::optional<DType> dtype = dtype_of_safetensors(name);
+    if (!dtype) continue;
+    ++known;
+    EXPECT_EQ(bits(*dtype), safetensors_bits(name)) << name;
+  }
+  EXPECT_EQ(known, 9);
+  EXPECT_EQ(dtype_of_safetensors("F4"), DType::kF4E2M1);
+  EXPECT_EQ(dtype_of_safetensors("I8"), DType::kI8);
+  EXPECT_FALSE(dtype_of_safetensors("I4"));
+  EXPECT_EQ(safetensors_bits("I4"), 0);
+}
+
+TEST(Safetensors, SizesAreCountedInBits) {
+  EXPECT_EQ(refusal(one("F4", "[3,2]", "[0,3]", 3)), "accepted");
+  EXPECT_THAT(refusal(one("F4", "[3,2]", "[0,6]", 6)), HasSubstr("do not hold F4 [3, 2]"));
+  EXPECT_EQ(refusal(one("F6_E2M3", "[4]", "[0,3]", 3)), "accepted");
+  EXPECT_THAT(refusal(one("F6_E2M3", "[3]", "[0,3]", 3)), HasSubstr("do not hold"));
+}
+
 TEST(Safetensors, WildShapesAreRefused) {
   EXPECT_THAT(refusal(one("F32", "[-1]", "[0,4]", 4)), HasSubstr("negative"));
   EXPECT_THAT(refusal(one("F32", "[1.0]", "[0,4]", 4)), HasSubstr("integer"));
