@@ -87,14 +87,14 @@ class Bench {
     const Linear plain = {.weight = data.random(dtype, {out, in}, 0.05), .bias = {}};
     const Tensor x = data.random(dtype, {rows, in}, 1), y = data.make(dtype, {rows, out});
     Buffer owner, plain_owner;
-    const Linear w = ops_->prepare(plain, dtype, &owner);
+    const Linear w = ops_->prepare(plain, {dtype}, &owner);
     const std::string what =
         fmt::format("linear {} rows {} out {} in {}", name(dtype), rows, out, in);
     ops_->linear(y, x, w);
     // The reference is slow: the first row and a few outputs are enough to notice a wrong path.
     const Tensor some = data.make(dtype, {1, 64});
-    const Linear part =
-        judge_->prepare({.weight = plain.weight.row_range(0, 64), .bias = {}}, dtype, &plain_owner);
+    const Linear part = judge_->prepare({.weight = plain.weight.row_range(0, 64), .bias = {}},
+                                        {dtype}, &plain_owner);
     judge_->linear(some, x.row_range(rows - 1, 1), part);
     check(what, y.row_range(rows - 1, 1).col_range(0, 64), some, tolerance(dtype));
     const double n = static_cast<double>(out) * in;

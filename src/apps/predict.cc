@@ -136,9 +136,11 @@ void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig
   const EngineConfig sized = resolved(config, model.spec);
   const auto ops = make_ops(sized, model.spec);
   plan_memory(model.spec, memory_request(sized, model.spec, *ops));  // refuses before loading
-  const LoadedModel loaded = load_model(
-      config.model, model,
-      {.compute = config.dtype, .format = config.load_format, .dummy_seed = config.seed}, *ops);
+  const LoadedModel loaded = load_model(config.model, model,
+                                        {.precision = uniform_precision(config.dtype),
+                                         .format = config.load_format,
+                                         .dummy_seed = config.seed},
+                                        *ops);
   const int length = static_cast<int>(tokens.size());
   const int asked = static_cast<int>(args.integer("chunk-size"));
   const int chunk = asked > 0 ? std::min(asked, length) : std::min(length, 512);

@@ -96,7 +96,7 @@ Loaded::Loaded(EngineConfig wanted, std::string& planned) {
   }
   ledger.close("plan");
   weights = load_model(config.model, model,
-                       {.compute = config.dtype,
+                       {.precision = uniform_precision(config.dtype),
                         .format = config.load_format,
                         .dummy_seed = config.seed,
                         .progress = progress_bar(config)},

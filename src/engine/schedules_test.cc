@@ -23,7 +23,8 @@ struct Model {
       : act(act),
         ops(make_cpu_ops(threads)),
         weights(load_model(dir, read_model_config(dir),
-                           {.compute = act, .format = format, .dummy_seed = 5}, *ops)) {}
+                           {.precision = uniform_precision(act), .format = format, .dummy_seed = 5},
+                           *ops)) {}
   DType act;
   std::unique_ptr<Ops> ops;
   LoadedModel weights;

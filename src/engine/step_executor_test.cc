@@ -42,8 +42,8 @@ StepPlan plan_of(uint64_t step, int seqs, int begin, int count) {
 
 void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa) {
   cpu::CpuOps ops({.threads = threads, .isa = isa});
-  const LoadedModel model =
-      load_model(dir, read_model_config(dir), {.compute = act, .progress = {}}, ops);
+  const LoadedModel model = load_model(dir, read_model_config(dir),
+                                       {.precision = uniform_precision(act), .progress = {}}, ops);
   const Limits limits{.max_seqs = 24, .max_rows = 96, .max_context = 1100, .max_logit_rows = 24};
   KvCache kv(model.spec, kBlocks, kBlock, act, ops.device());
   StepExecutor executor(model, ops, kv.layers(), act, limits);

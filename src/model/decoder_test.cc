@@ -25,7 +25,7 @@ class Stage {
   Stage(const std::string& name, Ops& ops, DType act, int max_rows, int max_logit_rows)
       : ops_(ops),
         model_(load_model(golden_dir(name), read_model_config(golden_dir(name)),
-                          {.compute = act, .progress = {}}, ops)),
+                          {.precision = uniform_precision(act), .progress = {}}, ops)),
         mesh_(make_solo_mesh()),
         kv_(model_.spec, 16, 16, act, ops.device()),
         arena_(Buffer(ops.device(), Decoder::arena_bytes(model_.spec, act, max_rows, max_logit_rows,

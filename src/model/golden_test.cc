@@ -47,7 +47,7 @@ LoadedModel load(const std::string& name, Ops& ops, const LoadOptions& options) 
 }
 
 LoadedModel load(const std::string& name, Ops& ops, DType compute) {
-  return load(name, ops, {.compute = compute, .progress = {}});
+  return load(name, ops, {.precision = uniform_precision(compute), .progress = {}});
 }
 
 // All rows' logits, the prompt fed in pieces of these sizes, the last repeated.
@@ -181,9 +181,11 @@ TEST(GoldenRouters, StayFloat32) {
 TEST_P(GoldenTest, ReadInPieces) {
   const Golden golden = testing::read_golden(name());
   const auto logits = [&](int threads, size_t chunk_bytes) {
-    const LoadedModel model = load(
-        name(), *ops_,
-        {.compute = DType::kBF16, .progress = {}, .threads = threads, .chunk_bytes = chunk_bytes});
+    const LoadedModel model = load(name(), *ops_,
+                                   {.precision = uniform_precision(DType::kBF16),
+                                    .progress = {},
+                                    .threads = threads,
+                                    .chunk_bytes = chunk_bytes});
     return run(model, *ops_, DType::kBF16, golden.prompt, {golden.prompt.size()});
   };
   const auto whole = logits(1, size_t{1} << 30);

@@ -8,43 +8,49 @@
 namespace skiff {
 namespace {
 
+// What a weight is kept in.
+WeightFormat kept_format(const Slot& slot, const Precision& precision) {
+  if (slot.kind == Slot::kLinear && !slot.wide) return precision.weights;
+  return {.dtype = slot.dtype(precision.act)};
+}
+
 // Moves plain values into the form and the memory that the machine computes with.
 class Placer {
  public:
-  Placer(LoadedModel& model, DType compute, Ops& ops)
-      : model_(model), compute_(compute), ops_(ops) {}
+  Placer(LoadedModel& model, const Precision& precision, Ops& ops)
+      : model_(model), precision_(precision), ops_(ops) {}
 
   void place(const Slot& slot, Tensor weight, Tensor bias) {
     const Slot::Place place = slot.place(model_.weights);
-    const DType dtype = slot.dtype(compute_);
+    const WeightFormat keep = kept_format(slot, precision_);
     switch (slot.kind) {
       case Slot::kTable:
       case Slot::kVector:
-        *std::get<Tensor*>(place) = owned(weight, dtype);
+        *std::get<Tensor*>(place) = owned(weight, keep.dtype);
         return;
       case Slot::kNorm:
-        *std::get<Norm*>(place) = {owned(weight, dtype), slot.eps};
+        *std::get<Norm*>(place) = {owned(weight, keep.dtype), slot.eps};
         return;
       case Slot::kLinear:
         *std::get<Linear*>(place) =
-            prepared({.weight = weight, .bias = bias, .experts = slot.experts}, dtype);
+            prepared({.weight = weight, .bias = bias, .experts = slot.experts}, keep);
         return;
     }
   }
   // A head that shares the embedding's values still gets a form of its own to multiply with.
-  void place_tied_head() {
-    model_.weights.head = prepared({.weight = model_.weights.embed, .bias = {}}, compute_);
+  void place_tied_head(const Slot& head) {
+    model_.weights.head = prepared({.weight = model_.weights.embed}, kept_format(head, precision_));
   }
 
  private:
-  Linear prepared(const Linear& plain, DType dtype) {
+  Linear prepared(const Linear& plain, const WeightFormat& keep) {
     Buffer buffer;
-    const Linear out = ops_.prepare(plain, dtype, &buffer);
+    const Linear out = ops_.prepare(plain, keep, &buffer);
     keep(std::move(buffer));
     return out;
   }
   Tensor owned(Tensor values, DType dtype) {
-    Buffer buffer(ops_.device(), static_cast<size_t>(values.elements()) * bytes(dtype));
+    Buffer buffer(ops_.device(), byte_size(dtype, values.elements()));
     const Tensor out = buffer.view(dtype, {values.dim[0], values.dim[1]});
     ops_.copy(out, values.reshaped({values.dim[0], values.dim[1]}));
     ops_.wait(ops_.mark());  // the values may be forgotten
@@ -57,30 +63,37 @@ class Placer {
   }
 
   LoadedModel& model_;
-  DType compute_;
+  const Precision& precision_;
   Ops& ops_;
 };
 
 std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& options,
                                     const ModelSpec& spec, const std::vector<Slot>& slots) {
   if (options.format == LoadFormat::kDummy)
-    return dummy_values(options.dummy_seed, options.compute, spec, slots);
+    return dummy_values(options.dummy_seed, options.precision.act, spec, slots);
   return stored_values(dir, spec, slots);
 }
 
 // A few threads read as fast as memory or a disk gives; more would only take cores from others.
 int readers(int wanted) {
-  constexpr int kMost = 8;
+  constexpr int kMaxReaders = 8;
   if (wanted > 0) return wanted;
-  return std::min(usable_processors(), kMost);
+  return std::min(usable_processors(), kMaxReaders);
+}
+
+void check_precision(const Precision& precision, const Ops& ops) {
+  SKIFF_CHECK(precision.act == DType::kF32 || precision.act == DType::kBF16, "activations in {}",
+              name(precision.act));
+  if (!ops.multiplies(precision.weights))
+    fail_load("the {} backend cannot multiply weights kept as {}", ops.name(),
+              describe(precision.weights));
 }
 
 }  // namespace
 
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
-  SKIFF_CHECK(options.compute == DType::kF32 || options.compute == DType::kBF16, "compute in {}",
-              name(options.compute));
+  check_precision(options.precision, ops);
   LoadedModel model{.spec = config.spec, .weights = empty_weights(config.spec), .buffers = {}};
   const std::vector<Slot> slots = slots_of(model.spec);
   const auto values = open_values(dir, options, model.spec, slots);
@@ -88,10 +101,10 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
   for (size_t i = 0; i < slots.size(); ++i) total += values->bytes(i);
 
   Staging staging(*values, slots, model.spec, ops, readers(options.threads), options.chunk_bytes);
-  Placer placer(model, options.compute, ops);
+  Placer placer(model, options.precision, ops);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (is_tied_head(slots[i], model.spec)) {
-      placer.place_tied_head();
+      placer.place_tied_head(slots[i]);
     } else {
       const Staging::Plain plain = staging.take(i);
       placer.place(slots[i], plain.weight, plain.bias);

@@ -6,6 +6,7 @@
 
 #include "base/progress.h"
 #include "model/decoder.h"
+#include "weights/format.h"
 
 namespace skiff {
 
@@ -35,7 +36,7 @@ enum class LoadFormat {
 };
 
 struct LoadOptions {
-  DType compute = DType::kF32;  // kF32 or kBF16
+  Precision precision;  // weights are kept in `weights` or, outside of linear layers, in `act`
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
   Progress progress;                     // bytes; may be empty

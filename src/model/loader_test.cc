@@ -155,12 +155,38 @@ TEST_F(LoaderTest, MemoryPlanMatchesWhatIsTaken) {
     const auto cpu = make_cpu_ops(1);
     model_.write("model.safetensors", testing::safetensors_bytes(tensors_));
     const LoadedModel model =
-        load_model(model_.dir(), model_.config(), {.compute = compute, .progress = {}}, *cpu);
+        load_model(model_.dir(), model_.config(),
+                   {.precision = uniform_precision(compute), .progress = {}}, *cpu);
     const MemoryPlan plan =
         plan_memory(model.spec, {.compute = compute, .available = size_t{1} << 40});
     EXPECT_NEAR(static_cast<double>(plan.weights), static_cast<double>(model.bytes),
                 0.05 * static_cast<double>(model.bytes));
   }
+}
+
+TEST_F(LoaderTest, FormatsThatTheBackendCannotMultiplyAreRefused) {
+  Precision precision;
+  precision.weights = {.dtype = DType::kI64, .block_out = 1, .scale = DType::kF32};
+  try {
+    load({.precision = precision, .progress = {}});
+    ADD_FAILURE() << "loaded";
+  } catch (const LoadError& e) {
+    EXPECT_STREQ(e.what(),
+                 "the reference backend cannot multiply weights kept as int64 with a float32 scale "
+                 "for each 1 x all");
+  }
+}
+
+// Routers, norms and tables do not follow the format of the weights of linear layers.
+TEST_F(LoaderTest, WeightsSayWhatTheyAreKeptIn) {
+  Precision precision = uniform_precision(DType::kF32);
+  precision.weights = {.dtype = DType::kBF16};
+  const LoadedModel model = load({.precision = precision, .progress = {}});
+  EXPECT_EQ(model.weights.layers[1].qkv.format, precision.weights);
+  EXPECT_EQ(model.weights.layers[1].qkv.weight.dtype, DType::kBF16);
+  EXPECT_EQ(model.weights.head.format, precision.weights);
+  EXPECT_EQ(model.weights.embed.dtype, DType::kF32);
+  EXPECT_EQ(model.weights.norm.weight.dtype, DType::kF32);
 }
 
 TEST(DummyWeights, AreDeterministicAndNeverDull) {
@@ -169,10 +195,12 @@ TEST(DummyWeights, AreDeterministicAndNeverDull) {
     const TestModel folder(arch,
                            {{"moe_intermediate_size", 8}, {"moe_num_experts", 4}, {"moe_k", 2}});
     const auto run = [&](uint64_t seed, DType compute) {
-      const LoadedModel model = load_model(
-          folder.dir(), folder.config(),
-          {.compute = compute, .format = LoadFormat::kDummy, .dummy_seed = seed, .progress = {}},
-          *ops);
+      const LoadedModel model = load_model(folder.dir(), folder.config(),
+                                           {.precision = uniform_precision(compute),
+                                            .format = LoadFormat::kDummy,
+                                            .dummy_seed = seed,
+                                            .progress = {}},
+                                           *ops);
       SingleSequence sequence(model, *ops, compute, 8, 8);
       const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
       return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());

@@ -91,12 +91,15 @@ class Ops {
   // where `tuning` is of another build, library or kind of device.
   virtual bool adopt_tuning(std::span<const std::byte> tuning) { return tuning.empty(); }
 
-  // Load time. A weight in the form that this machine multiplies fastest. `plain` is kPlain, f32,
-  // f16 or bf16, [out, in] or [experts, out, in], and may be freed afterwards; `compute` (f32 or
-  // bf16) is the dtype that the weight is kept in: that of the activations that will meet it, or
-  // f32 for a weight of linear() that must not be rounded, as a router's. The result's bytes live
-  // in *owner.
-  virtual Linear prepare(const Linear& plain, DType compute, Buffer* owner) = 0;
+  // Whether a weight can be kept in `format`, for linear(), experts() and all that multiply by one.
+  // Plain f32 and bf16 always can.
+  virtual bool multiplies(const WeightFormat& format) const = 0;
+  // Load time. A weight in the form that this machine multiplies fastest: in the format `keep`,
+  // which multiplies(), and in a packing of the backend's own. `plain` is kPlain, f32, f16 or bf16
+  // without scales, [out, in] or [experts, out, in], and may be freed afterwards. `keep` has the
+  // dtype of the activations that will meet the weight, or f32 where a weight of linear() must not
+  // be rounded, as a router's. The result's bytes live in *owner.
+  virtual Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) = 0;
 
   // Before a step's operations, outside of replay(): brings what the host made for it and plans
   // what all its layers share. `batch`, and what arrives, must stay until the step is done.
@@ -114,8 +117,9 @@ class Ops {
   // residual f32, delta and out act.
   virtual void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) = 0;
 
-  // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out]. A weight that is kept
-  // in f32 is multiplied in f32, whatever the dtype of x.
+  // out = x * weight^T + bias. x act [rows, in]; out act or f32 [rows, out]. `w` comes from
+  // prepare(), like every weight of an op. A weight that is kept in f32 is multiplied in f32,
+  // whatever the dtype of x.
   virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
 
   // A hint, without effect on any result: w will be met soon after what has been asked for.
@@ -153,7 +157,8 @@ class Ops {
   virtual Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) = 0;
 
   // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside.
-  // gate_up [E, 2 * width, hidden], down [E, hidden, width]. Scratch comes from the arena.
+  // gate_up [E, 2 * width, hidden], down [E, hidden, width], kept in formats of the dtype of x or
+  // in quantized ones. Scratch comes from the arena.
   virtual void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                        const Linear& down, Act act, Arena& arena) = 0;
 

@@ -14,9 +14,9 @@ enum class Packing : uint8_t {
 // stack of experts. A shape alone does not tell a stack with in = 1 from a matrix.
 struct Linear {
   Tensor weight;
-  Tensor scale, zero;  // as `format` has them; empty when it has none
-  Tensor bias;         // [out] f32; empty when none
-  WeightFormat format;
+  Tensor scale, zero;   // the blocks' own, as `format` says; empty when it has none
+  Tensor bias;          // [out] f32; empty when none
+  WeightFormat format;  // as prepare() leaves it; not needed where plain values have no scale
   Packing packing = Packing::kPlain;
   int64_t experts = 0;  // number of matrices of a stack; 0: one matrix
 };

@@ -40,7 +40,8 @@ class CpuOps final : public HostOps {
   void reserve(const StepBounds& bounds) override;
   size_t scratch_held() const;  // what was allocated of it so far
 
-  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  bool multiplies(const WeightFormat& format) const override;
+  Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
 
   void embed(Tensor out, Tensor table, Tensor ids) override;
@@ -82,6 +83,8 @@ class CpuOps final : public HostOps {
   // (*pick)(r) of it. Few rows that have that form already stay where they lie.
   Operand operand(const Tensor& x, int64_t rows, const PanelShape& shape,
                   const std::function<int64_t(int64_t)>* pick);
+  // CHECKs that prepare() made `w`.
+  void check_prepared(const Linear& w) const;
   DType operand_dtype(const PanelShape& shape) const;
   int64_t operand_stride(const PanelShape& shape) const;
 

@@ -40,20 +40,33 @@ void ask_for_huge_pages(const Buffer& buffer) {
 
 }  // namespace
 
-Linear CpuOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
+bool CpuOps::multiplies(const WeightFormat& format) const {
+  return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
+}
+
+void CpuOps::check_prepared(const Linear& w) const {
+  SKIFF_CHECK(w.packing == Packing::kPanels, "a weight that prepare() has not seen");
+  SKIFF_CHECK(multiplies(w.format) && w.format.dtype == w.weight.dtype, "{} in a tensor of {}",
+              describe(w.format), skiff::name(w.weight.dtype));
+}
+
+Linear CpuOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
-  SKIFF_CHECK(compute == DType::kF32 || compute == DType::kBF16, "{}", skiff::name(compute));
+  SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
+              describe(plain.format), describe(keep));
   SKIFF_CHECK(plain.weight.contiguous(), "rows {} apart", plain.weight.row_stride);
-  const PanelShape shape = PanelShape::of(plain, compute);
+  const PanelShape shape = PanelShape::of(plain, keep.dtype);
   const int64_t bias_bytes = round_up(plain.bias ? plain.bias.elements() * 4 : 0, kTensorAlign);
   *owner = Buffer(device(), static_cast<size_t>(bias_bytes + shape.total_bytes()));
   ask_for_huge_pages(*owner);
 
-  Linear out = {
-      .weight = plain.weight, .bias = {}, .packing = Packing::kPanels, .experts = plain.experts};
+  Linear out = {.weight = plain.weight,
+                .format = keep,
+                .packing = Packing::kPanels,
+                .experts = plain.experts};
   out.weight.data = owner->data() + bias_bytes;
-  out.weight.dtype = compute;
-  pack_panels(owner->data() + bias_bytes, plain.weight, shape, kernels_, pool_);
+  out.weight.dtype = keep.dtype;
+  pack_panels(owner->data() + bias_bytes, plain, shape, kernels_, pool_);
   if (plain.bias) {
     const int64_t n = plain.bias.elements();
     out.bias = owner->view(DType::kF32, {n});
@@ -92,7 +105,7 @@ Operand CpuOps::operand(const Tensor& x, int64_t rows, const PanelShape& shape,
 
 void CpuOps::product(std::span<const Group> groups, const Operand& a, const Linear& w,
                      const Finish& finish) {
-  const PanelShape shape = PanelShape::of(w, w.weight.dtype);
+  const PanelShape shape = PanelShape::of(w);
   const auto width = static_cast<int64_t>(bytes(operand_dtype(shape)));
   const auto weight_width = static_cast<int64_t>(bytes(shape.dtype));
   void (*gemm)(const GemmBlock&) =
@@ -126,8 +139,8 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
 }
 
 void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
-  SKIFF_CHECK(w.packing == Packing::kPanels, "a weight that prepare() has not seen");
-  const PanelShape shape = PanelShape::of(w, w.weight.dtype);
+  check_prepared(w);
+  const PanelShape shape = PanelShape::of(w);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), shape.out);
   SKIFF_CHECK_EQ(x.cols(), shape.in);

@@ -85,8 +85,8 @@ struct CpuOps::ExpertCall {
 // Tokens [begin, end): copies sorted by expert go through both products, then each token
 // collects its own.
 void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
-  const PanelShape up = PanelShape::of(call.gate_up, call.gate_up.weight.dtype);
-  const PanelShape down = PanelShape::of(call.down, call.down.weight.dtype);
+  const PanelShape up = PanelShape::of(call.gate_up);
+  const PanelShape down = PanelShape::of(call.down);
   const int64_t k = call.routing.expert.cols(), copies = (end - begin) * k;
   const int64_t width = down.in, hidden = down.out;
   const int32_t* order = call.routing.order.as<int32_t>();
@@ -146,7 +146,8 @@ void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
 
 void CpuOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                      const Linear& down, Act act, Arena&) {
-  SKIFF_CHECK(gate_up.packing == Packing::kPanels && down.packing == Packing::kPanels);
+  check_prepared(gate_up);
+  check_prepared(down);
   SKIFF_CHECK_EQ(gate_up.weight.dim[1], 2 * down.weight.dim[2]);
   const ExpertCall call = {out, x, routing, gate_up, down, act};
   for (int64_t t = 0; t < out.rows(); t += kExpertTokens)

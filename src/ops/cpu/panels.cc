@@ -35,11 +35,12 @@ int64_t PanelShape::expert_bytes() const {
   return panels() * panel_elements() * static_cast<int64_t>(bytes(dtype));
 }
 
-void pack_panels(std::byte* to, const Tensor& plain, const PanelShape& shape,
+void pack_panels(std::byte* to, const Linear& plain, const PanelShape& shape,
                  const Kernels& kernels, ThreadPool& pool) {
-  const auto from = static_cast<int64_t>(bytes(plain.dtype));
+  const DType dtype = plain.weight.dtype;
+  const auto from = static_cast<int64_t>(bytes(dtype));
   const auto width = static_cast<int64_t>(bytes(shape.dtype));
-  const auto* source = static_cast<const std::byte*>(plain.data);
+  const auto* source = static_cast<const std::byte*>(plain.weight.data);
   const int64_t units = width * kPanel;  // bytes that one input takes in a panel
 
   pool.parallel_for(shape.experts * shape.panels(), [&](int64_t task, int) {
@@ -53,11 +54,11 @@ void pack_panels(std::byte* to, const Tensor& plain, const PanelShape& shape,
       for (int j = 0; j < kPanel; ++j) {
         const int64_t o = panel * kPanel + j;
         const std::byte* src = source + ((expert * shape.out + o) * shape.in + i) * from;
-        const bool direct = o < shape.out && real == padded && plain.dtype == shape.dtype;
+        const bool direct = o < shape.out && real == padded && dtype == shape.dtype;
         rows[j] = reinterpret_cast<const uint32_t*>(direct ? src : stage.rows[j]);
         if (direct) continue;
         const int64_t n = o < shape.out ? real : 0;
-        copy_row(kernels, stage.rows[j], shape.dtype, src, plain.dtype, n);
+        copy_row(kernels, stage.rows[j], shape.dtype, src, dtype, n);
         std::memset(stage.rows[j] + n * width, 0, static_cast<size_t>((padded - n) * width));
       }
       kernels.pack_panel(reinterpret_cast<uint32_t*>(dst + i * units), rows, padded * width / 4);

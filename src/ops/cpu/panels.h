@@ -19,8 +19,9 @@ struct PanelShape {
   int64_t experts = 1, out = 0, in = 0;
   DType dtype = DType::kF32;  // kF32 or kBF16
 
-  // The shape of a weight, packed or not, whose panels hold `dtype`.
+  // The shape of a weight once its panels hold `dtype`, and that of a packed weight.
   static PanelShape of(const Linear& w, DType dtype);
+  static PanelShape of(const Linear& w) { return of(w, w.format.dtype); }
   int64_t k() const;       // inputs with padding
   int64_t panels() const;  // per expert; even
   int64_t panel_elements() const { return k() * kPanel; }
@@ -29,7 +30,7 @@ struct PanelShape {
 };
 
 // Fills `to` (total_bytes() at a multiple of 64) from `plain`, f32, f16 or bf16 of that shape.
-void pack_panels(std::byte* to, const Tensor& plain, const PanelShape& shape,
+void pack_panels(std::byte* to, const Linear& plain, const PanelShape& shape,
                  const Kernels& kernels, ThreadPool& pool);
 
 }  // namespace skiff::cpu

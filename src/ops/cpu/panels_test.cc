@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ops/cpu/cpu_features.h"
+#include "ops/ops.h"
 #include "tensor/convert.h"
 #include "tensor/memory.h"
 
@@ -49,7 +50,8 @@ TEST(Panels, HoldEveryWeightAndZerosAround) {
               for (int64_t n = 0; n < plain.elements(); ++n)
                 put(plain, n, 0.01f + static_cast<float>(rng() % 1000));
               std::fill_n(packed.data(), packed.size(), std::byte{0xff});
-              pack_panels(packed.data(), plain, shape, kernels_for(isa), pool);
+              pack_panels(packed.data(), {.weight = plain, .experts = experts}, shape,
+                          kernels_for(isa), pool);
               for (int64_t e = 0; e < experts; ++e)
                 for (int64_t o = 0; o < shape.panels() * kPanel; ++o)
                   for (int64_t i = 0; i < shape.k(); ++i) {
@@ -76,6 +78,22 @@ TEST(Panels, ShapeOfAWeight) {
   EXPECT_EQ(stack.experts, 5);
   EXPECT_EQ(stack.k(), 10);
   EXPECT_EQ(stack.total_bytes(), 5 * 2 * 16 * 10 * 4);
+}
+
+TEST(Panels, OnlyPreparedWeightsAreMultiplied) {
+  const auto ops = make_cpu_ops(1);
+  float x = 1, y = 0;
+  const Tensor row = host_tensor(&x, DType::kF32, {1, 1}),
+               out = host_tensor(&y, DType::kF32, {1, 1});
+  const Linear plain = {.weight = row};
+  EXPECT_DEATH(ops->linear(out, row, plain), "prepare\\(\\) has not seen");
+  Buffer owner;
+  Linear w = ops->prepare(plain, {DType::kF32}, &owner);
+  ops->linear(out, row, w);
+  EXPECT_EQ(y, 1);
+  w.format.scale = DType::kF32;
+  EXPECT_DEATH(ops->linear(out, row, w), "float32 with a float32 scale");
+  EXPECT_DEATH((void)ops->prepare(plain, {DType::kI8}, &owner), "from float32 to int8");
 }
 
 }  // namespace

@@ -184,15 +184,20 @@ void CudaOps::copy(Tensor out, Tensor x) {
   if (x_memory.size() + out_memory.size() > 0) wait(mark());
 }
 
-Linear CudaOps::prepare(const Linear& plain, DType compute, Buffer* owner) {
+bool CudaOps::multiplies(const WeightFormat& format) const {
+  return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
+}
+
+Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
-  const auto elements = static_cast<size_t>(plain.weight.elements());
-  const size_t weight = (elements * bytes(compute) + 255) / 256 * 256;
+  SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
+              describe(plain.format), describe(keep));
+  const size_t weight = (byte_size(keep.dtype, plain.weight.elements()) + 255) / 256 * 256;
   const size_t bias = plain.bias ? static_cast<size_t>(plain.bias.elements()) * 4 : 0;
   *owner = Buffer(device_, weight + bias);
-  Linear out{.weight = plain.weight, .bias = {}, .experts = plain.experts};
+  Linear out{.weight = plain.weight, .format = keep, .experts = plain.experts};
   out.weight.data = owner->data();
-  out.weight.dtype = compute;
+  out.weight.dtype = keep.dtype;
   out.weight.device = device_;
   out.weight.row_stride = plain.weight.cols();
   copy(out.weight, plain.weight);

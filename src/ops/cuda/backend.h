@@ -39,7 +39,8 @@ class CudaOps final : public Ops {
   std::vector<std::byte> tuning() const override { return to_bytes(products_.tuned()); }
   bool adopt_tuning(std::span<const std::byte> tuning) override;
 
-  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  bool multiplies(const WeightFormat& format) const override;
+  Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) override;
   void store_tokens(Tensor last, Tensor slots, Tensor tokens) override;

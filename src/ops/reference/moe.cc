@@ -5,6 +5,7 @@
 #include "ops/reference/math.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/reference/rows.h"
+#include "ops/reference/weights.h"
 
 namespace skiff::reference {
 namespace {
@@ -47,16 +48,17 @@ void sort_by_expert(const Routing& routing, int experts) {
 }
 
 // down * (act(gate) * up) for one token.
-std::vector<double> feed_forward(std::span<const float> x, Tensor gate_up, Tensor down, Act act) {
-  const int64_t width = gate_up.rows() / 2;
+std::vector<double> feed_forward(std::span<const float> x, const Linear& gate_up,
+                                 const Linear& down, Act act) {
+  const int64_t width = gate_up.weight.rows() / 2;
   std::vector<float> inner;
   for (int64_t i = 0; i < width; ++i) {
-    const double gate = dot(x, load_row(gate_up, i));
-    const double up = dot(x, load_row(gate_up, width + i));
+    const double gate = dot(x, weight_row(gate_up, i));
+    const double up = dot(x, weight_row(gate_up, width + i));
     inner.push_back(static_cast<float>(activate(gate, act) * up));
   }
   std::vector<double> y;
-  for (int64_t o = 0; o < down.rows(); ++o) y.push_back(dot(inner, load_row(down, o)));
+  for (int64_t o = 0; o < down.weight.rows(); ++o) y.push_back(dot(inner, weight_row(down, o)));
   return y;
 }
 
@@ -91,13 +93,15 @@ Routing ReferenceOps::route(Tensor logits, Tensor bias, const Router& router, Ar
 
 void ReferenceOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                            const Linear& down, Act act, Arena&) {
+  SKIFF_CHECK(multiplies(gate_up.format) && multiplies(down.format), "{} and {}",
+              describe(gate_up.format), describe(down.format));
   for (int64_t t = 0; t < out.rows(); ++t) {
     const std::vector<float> token = load_row(x, t);
     std::vector<float> sum(static_cast<size_t>(out.cols()));
     for (int64_t k = 0; k < routing.expert.cols(); ++k) {
       const int32_t e = routing.expert.row<int32_t>(t)[k];
       const std::vector<double> y =
-          feed_forward(token, stack_entry(gate_up.weight, e), stack_entry(down.weight, e), act);
+          feed_forward(token, expert_of(gate_up, e), expert_of(down, e), act);
       const float weight = routing.weight.row<float>(t)[k];
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<float>(weight * y[i]);
     }

@@ -13,7 +13,8 @@ class ReferenceOps : public HostOps {
   size_t scratch_bytes(const StepBounds&) const override { return 0; }
   void reserve(const StepBounds&) override {}
 
-  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override;
+  bool multiplies(const WeightFormat& format) const override;
+  Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
 
   void embed(Tensor out, Tensor table, Tensor ids) override;
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;

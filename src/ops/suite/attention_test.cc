@@ -135,7 +135,7 @@ void project_case(Ops& ops, const Gqa& spec, int in, DType act, bool bias,
   if (bias) plain.bias = ws.random(DType::kF32, {cols}, 4);
   const Norm norm{.weight = ws.random(DType::kF32, {spec.head_dim}), .eps = 1e-5f};
   Buffer owner;
-  const Linear w = ops.prepare(plain, act, &owner);
+  const Linear w = ops.prepare(plain, {act}, &owner);
   std::vector<RowBytes> got;
   for (bool at_once : {false, true}) {
     const Tensor qkv = ws.output(act, {rows, cols});

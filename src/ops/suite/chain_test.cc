@@ -73,7 +73,7 @@ class Layer {
     for (auto member :
          {&Weights::qkv, &Weights::out, &Weights::gate_up, &Weights::down, &Weights::router}) {
       if ((plain_.*member).weight)
-        ready_.*member = ops.prepare(plain_.*member, kBF16, &owners_.emplace_back());
+        ready_.*member = ops.prepare(plain_.*member, {kBF16}, &owners_.emplace_back());
     }
     ready_.first.weight = upload(plain_.first.weight);
     ready_.second.weight = upload(plain_.second.weight);

@@ -70,7 +70,7 @@ void make_weights(Plain& w, Ops& ops, Workspace& ws, int64_t out, int64_t in, bo
   w.linear.weight = ws.output(kBF16, {out, in});
   fill(w.linear.weight, static_cast<uint64_t>(out + in), 1.5 / std::sqrt(static_cast<double>(in)));
   if (bias) w.linear.bias = ws.random(kF32, {out});
-  w.ready = ops.prepare(w.linear, kBF16, &w.owner);
+  w.ready = ops.prepare(w.linear, {kBF16}, &w.owner);
 }
 
 class LinearShapes : public OpSuite {
@@ -192,7 +192,7 @@ TEST_P(LinearShapes, PrepareConvertsWideStacks) {
     plain.experts = 2;
     fill(plain.weight, 5, 2);
     Buffer owner;
-    const Linear ready = ops->prepare(plain, kBF16, &owner);
+    const Linear ready = ops->prepare(plain, {kBF16}, &owner);
     const Tensor got = ws.output(kBF16, {2, kOut, kIn});
     ops->copy(got, ready.weight);
     finish();
@@ -213,7 +213,7 @@ TEST_P(LinearShapes, PrepareConvertsEveryDtype) {
         Linear plain;
         plain.weight = ws.random(dtype, {s.out, s.in}, 3);
         Buffer owner;
-        const Linear ready = ops->prepare(plain, compute, &owner);
+        const Linear ready = ops->prepare(plain, {compute}, &owner);
         const Tensor got = ws.output(compute, {s.out, s.in});
         ops->copy(got, ready.weight);
         finish();

@@ -49,17 +49,25 @@ void linear_case(Ops& ops, const Shape& s, DType weight, DType act, DType out_ty
   if (bias) convert(met_bias, plain.bias);
   Buffer owner;
   ws.begin_op({});
-  const Linear ready = ops.prepare(plain, met_as, &owner);
+  const Linear ready = ops.prepare(plain, {met_as}, &owner);
   ws.end_op();
   for (int o = 0; o < s.out; ++o) {
     for (int i = 0; i < s.in; ++i) put(plain.weight, o, i, NAN);
     if (bias) put(plain.bias, o, 0, NAN);
   }
   EXPECT_EQ(ready.weight.dim, plain.weight.dim);
+  EXPECT_EQ(ready.format, WeightFormat{met_as});
   ws.begin_op({out});
   ops.linear(out, x, ready);
   ws.end_op();
   expect_product(out, x, met, met_bias);
+}
+
+TEST_P(OpSuite, SaysWhichFormatsItMultiplies) {
+  EXPECT_TRUE(ops->multiplies({DType::kF32}));
+  EXPECT_TRUE(ops->multiplies({DType::kBF16}));
+  EXPECT_FALSE(ops->multiplies({DType::kI64}));
+  EXPECT_FALSE(ops->multiplies({.dtype = DType::kF32, .block_out = 1, .scale = DType::kI64}));
 }
 
 TEST_P(OpSuite, LinearOfEveryShape) {
@@ -113,7 +121,7 @@ void gated_case(Ops& ops, const Shape& s, DType act, bool bias, Act kind) {
   plain.weight = ws.random(act, {2 * s.out, s.in}, 2 / std::sqrt(s.in));
   if (bias) plain.bias = ws.random(DType::kF32, {2 * s.out});
   Buffer owner;
-  const Linear w = ops.prepare(plain, act, &owner);
+  const Linear w = ops.prepare(plain, {act}, &owner);
   Arena arena(Buffer::pinned(static_cast<size_t>(s.rows) * static_cast<size_t>(s.out) * 8 + 64));
   ws.begin_op({out});
   ops.gated_linear(out, x, w, kind, arena);
@@ -160,7 +168,7 @@ TEST_P(OpSuite, LinearRowsAreIndependent) {
         plain.weight = ws.random(act, {s.out, s.in});
         plain.bias = ws.random(DType::kF32, {s.out});
         Buffer owner;
-        const Linear w = ops->prepare(plain, act, &owner);
+        const Linear w = ops->prepare(plain, {act}, &owner);
         expect_rows_independent(s.rows, [&](int begin, int count) {
           const Tensor part = out.row_range(begin, count);
           ops->linear(part, x.row_range(begin, count), w);

@@ -212,8 +212,8 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   }
   const Tensor out = ws.output(c.act, {c.tokens, c.hidden});
   Buffer own_gate_up, own_down;
-  const Linear ready_gate_up = ops.prepare(gate_up, c.act, &own_gate_up);
-  const Linear ready_down = ops.prepare(down, c.act, &own_down);
+  const Linear ready_gate_up = ops.prepare(gate_up, {c.act}, &own_gate_up);
+  const Linear ready_down = ops.prepare(down, {c.act}, &own_down);
   EXPECT_EQ(ready_gate_up.weight.dim, gate_up.weight.dim);
   EXPECT_EQ(ready_gate_up.experts, gate_up.experts);
   // A gathered input, gate_up, middle and output of each copy, the routing and lists of jobs.
@@ -308,8 +308,8 @@ TEST_P(OpSuite, MoeRowsAreIndependent) {
     gate_up.weight = ws.random(act, {kExperts, 2 * kWidth, kHidden}, 0.3);
     down.weight = ws.random(act, {kExperts, kHidden, kWidth}, 0.3);
     Buffer own_gate_up, own_down;
-    const Linear ready_gate_up = ops->prepare(gate_up, act, &own_gate_up);
-    const Linear ready_down = ops->prepare(down, act, &own_down);
+    const Linear ready_gate_up = ops->prepare(gate_up, {act}, &own_gate_up);
+    const Linear ready_down = ops->prepare(down, {act}, &own_down);
     Arena arena = make_arena();
     expect_rows_independent(kTokens, [&](int begin, int count) {
       arena.reset();

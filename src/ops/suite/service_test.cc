@@ -53,8 +53,9 @@ class InService final : public Ops {
     ops_->copy(out, x);
     finish();
   }
-  Linear prepare(const Linear& plain, DType compute, Buffer* owner) override {
-    return ops_->prepare(plain, compute, owner);
+  bool multiplies(const WeightFormat& format) const override { return ops_->multiplies(format); }
+  Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override {
+    return ops_->prepare(plain, keep, owner);
   }
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override {
     if (attended_ >= kAttended) {

@@ -191,7 +191,7 @@ class Steps {
       Linear plain;
       plain.weight = ws_.random(kBF16, {out, in}, 1 / std::sqrt(static_cast<double>(in)));
       if (bias) plain.bias = ws_.random(kF32, {out}, 0.3);
-      return ops_.prepare(plain, kBF16, &buffers_.emplace_back());
+      return ops_.prepare(plain, {kBF16}, &buffers_.emplace_back());
     };
     for (int l = 0; l < kLayers; ++l) {
       project_.push_back(matrix(cols_, kHidden, c_.bias));

@@ -24,7 +24,7 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
     Linear plain;
     plain.weight = ws.random(act, shape, 0.1);
     if (shape.size() == 3) plain.experts = *shape.begin();
-    return ops.prepare(plain, act, &owners.emplace_back());
+    return ops.prepare(plain, {act}, &owners.emplace_back());
   };
   const Linear w_qkv = weight({qkv_cols, kHidden}), w_out = weight({kHidden, 6 * 32});
   const Linear w_router = weight({kExperts, kHidden}), w_head = weight({kVocab, kHidden});

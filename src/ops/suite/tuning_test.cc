@@ -24,7 +24,7 @@ class Products {
     for (const Shape& s : kShapes) {
       Linear plain;
       plain.weight = ws.random(kBF16, {s.out, s.in}, 0.05);
-      weights_.push_back(ops.prepare(plain, kBF16, &owners_.emplace_back()));
+      weights_.push_back(ops.prepare(plain, {kBF16}, &owners_.emplace_back()));
       x_.push_back(ws.random(kBF16, {s.rows, s.in}));
       out_.push_back(ws.output(s.out_type, {s.rows, s.out}));
     }
