@@ -5,7 +5,7 @@
 
 #include "apps/args.h"
 #include "base/result.h"
-#include "serve/server.h"
+#include "serve/server_config.h"
 
 namespace skiff {
 

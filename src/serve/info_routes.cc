@@ -1,8 +1,8 @@
-// What the server tells about itself: its configuration, and the routes that it answers.
+#include "serve/info_routes.h"
+
 #include <map>
 
 #include "serve/http/api_error.h"
-#include "serve/protocols.h"
 
 namespace skiff {
 namespace {
@@ -18,8 +18,8 @@ Json v1_routes(const std::vector<Route>& routes) {
   return list;
 }
 
-HttpResponse load(const Front& front, const Json& routes) {
-  const ServiceLoad load = front.service.load();
+HttpResponse load(const ServerContext& context, const Json& routes) {
+  const ServiceLoad load = context.protocol->service.load();
   return json_response({{"server_load", load.running + load.waiting},
                         {"running", load.running},
                         {"waiting", load.waiting},
@@ -29,15 +29,15 @@ HttpResponse load(const Front& front, const Json& routes) {
 
 }  // namespace
 
-std::vector<Route> info_routes(Front& front, const std::vector<Route>& others) {
+std::vector<Route> info_routes(ServerContext& context, const std::vector<Route>& others) {
   return {
       {"GET", "/load",
-       [&front, routes = v1_routes(others)](HttpRequest, std::shared_ptr<HttpReply> reply) {
-         reply->send(load(front, routes));
+       [&context, routes = v1_routes(others)](HttpRequest, std::shared_ptr<HttpReply> reply) {
+         reply->send(load(context, routes));
        }},
       {"GET", "/config-info",
-       [&front](HttpRequest, std::shared_ptr<HttpReply> reply) {
-         const OrderedJson& info = front.config.config_info;
+       [&context](HttpRequest, std::shared_ptr<HttpReply> reply) {
+         const OrderedJson& info = context.config.config_info;
          const auto replace = OrderedJson::error_handler_t::replace;
          reply->send(
              {.status = 200, .body = info.is_null() ? "{}" : info.dump(-1, ' ', false, replace)});

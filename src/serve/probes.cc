@@ -1,48 +1,46 @@
-// What orchestrators and dashboards ask: health, metrics, version.
+#include "serve/probes.h"
+
 #include "serve/http/api_error.h"
-#include "serve/protocols.h"
 
 namespace skiff {
 namespace {
-
-constexpr int kRetrySeconds = 5;
 
 HttpResponse fine() { return {.status = 200, .body = "", .content_type = ""}; }
 
 // Liveness: the process answers, and its engine does not hang. To start it anew would help nobody
 // while it loads or drains.
-HttpResponse live(const Front& front) {
-  if (front.gate.stalled) return unavailable("the engine hangs", kRetrySeconds);
+HttpResponse live(const ServerContext& context) {
+  if (context.stalled) return unavailable("the engine hangs");
   return fine();
 }
 
 // Readiness: a request would be served.
-HttpResponse health(const Front& front) {
-  if (front.gate.draining) return unavailable("the server is shutting down", kRetrySeconds);
-  if (front.gate.stalled) return unavailable("the engine hangs", kRetrySeconds);
-  const Status status = front.service.health();
-  if (!status) return unavailable(status.error().what, kRetrySeconds);
+HttpResponse health(const ServerContext& context) {
+  if (context.protocol->admission.draining()) return unavailable("the server is shutting down");
+  if (context.stalled) return unavailable("the engine hangs");
+  const Status status = context.protocol->service.health();
+  if (!status) return unavailable(status.error().what);
   return fine();
 }
 
-HttpResponse metrics(const Front& front) {
+HttpResponse metrics(const ServerContext& context) {
   return {.status = 200,
-          .body = front.service.metrics(),
+          .body = context.protocol->service.metrics(),
           .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 }  // namespace
 
-HttpResponse unavailable(const std::string& why, int retry_seconds) {
-  HttpResponse response = error_response(api_error(503, why));
-  response.headers.emplace_back("Retry-After", std::to_string(retry_seconds));
-  return response;
+HttpResponse unavailable(const std::string& why) {
+  constexpr int kRetrySeconds = 5;
+  return error_response(retry_later(api_error(503, why), kRetrySeconds));
 }
 
-std::vector<Route> probe_routes(Front& front) {
-  const auto answer = [&front](HttpResponse (*make)(const Front&)) {
-    return
-        [&front, make](HttpRequest, std::shared_ptr<HttpReply> reply) { reply->send(make(front)); };
+std::vector<Route> probe_routes(ServerContext& context) {
+  const auto answer = [&context](HttpResponse (*make)(const ServerContext&)) {
+    return [&context, make](HttpRequest, std::shared_ptr<HttpReply> reply) {
+      reply->send(make(context));
+    };
   };
   return {
       {"GET", "/live", answer(live), Access::kOpen},
@@ -50,8 +48,8 @@ std::vector<Route> probe_routes(Front& front) {
       {"GET", "/ping", answer(health), Access::kOpen},
       {"POST", "/ping", answer(health), Access::kOpen},
       {"GET", "/metrics", answer(metrics)},
-      {"GET", "/version", answer([](const Front& front) {
-         return json_response({{"version", front.config.version}});
+      {"GET", "/version", answer([](const ServerContext& context) {
+         return json_response({{"version", context.config.version}});
        })},
   };
 }
@@ -60,7 +58,7 @@ std::vector<Route> boot_routes(std::function<std::string()> progress) {
   const auto alive = [](HttpRequest, std::shared_ptr<HttpReply> reply) { reply->send(fine()); };
   const auto loading = [progress = std::move(progress)](HttpRequest,
                                                         std::shared_ptr<HttpReply> reply) {
-    reply->send(unavailable(progress(), kRetrySeconds));
+    reply->send(unavailable(progress()));
   };
   return {
       {"GET", "/live", alive, Access::kOpen},

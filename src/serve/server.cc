@@ -10,27 +10,29 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
-#include "serve/front.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
+#include "serve/http/cors.h"
 #include "serve/http/host_list.h"
-#include "serve/protocols.h"
-#include "serve/service/overload.h"
+#include "serve/http/route_table.h"
+#include "serve/info_routes.h"
+#include "serve/openai/routes.h"
+#include "serve/probes.h"
+#include "serve/server_context.h"
 
 namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// While loading or draining; long enough for another server to be asked first.
-constexpr int kRetrySeconds = 5;
-
-std::vector<Route> all_routes(Front& front) {
+std::vector<Route> all_routes(ServerContext& context, const ApiKeys& keys) {
   std::vector<Route> routes;
-  for (auto& protocol : {openai_routes(front), tokenize_routes(front), probe_routes(front)})
-    routes.insert(routes.end(), protocol.begin(), protocol.end());
-  for (Route& route : info_routes(front, routes)) routes.push_back(std::move(route));
+  ProtocolContext& protocol = *context.protocol;
+  for (auto& part :
+       {openai_routes(protocol, keys), tokenize_routes(protocol), probe_routes(context)})
+    routes.insert(routes.end(), part.begin(), part.end());
+  for (Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   return routes;
 }
 
@@ -43,10 +45,10 @@ CorsConfig cors_of(const ServerConfig& config) {
   return cors;
 }
 
-// What answers at one time of the server's life. A request keeps the one that it came to.
-struct Site {
-  std::shared_ptr<Front> front;  // null while loading
-  Router router;
+// The routes of one time of the server's life. A request keeps those that it came to.
+struct Routing {
+  std::shared_ptr<ServerContext> context;  // null while loading
+  RouteTable table;
 };
 
 }  // namespace
@@ -57,21 +59,23 @@ struct Server::Impl {
         keys(config.api_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        site(std::make_shared<Site>(Site{
-            nullptr, Router(boot_routes([this] { return progress(); }), guard(/*loading=*/true))})),
+        routing(std::make_shared<Routing>(Routing{
+            nullptr,
+            RouteTable(boot_routes([this] { return progress(); }), guard(/*loading=*/true))})),
         http(config.http, hooks()) {}
 
   Guard guard(bool loading);
   HttpHooks hooks();
   std::optional<HttpResponse> refuse(const HttpRequest& request);
   std::string progress() const;
-  std::shared_ptr<Site> current() const {
+  std::shared_ptr<Routing> current() const {
     std::lock_guard lock(mutex);
-    return site;
+    return routing;
   }
-  std::vector<std::shared_ptr<Running>> generations() const {
+  std::vector<std::shared_ptr<OpenGeneration>> generations() const {
     const auto now = current();
-    return now->front ? now->front->gate.all() : std::vector<std::shared_ptr<Running>>{};
+    if (!now->context) return {};
+    return now->context->protocol->generations.all();
   }
   void begin_drain();
   void tick_until_stopped();
@@ -83,7 +87,7 @@ struct Server::Impl {
   std::atomic<double> loaded{0};
   std::atomic<bool> draining{false};
   mutable std::mutex mutex;
-  std::shared_ptr<Site> site;  // guarded by mutex
+  std::shared_ptr<Routing> routing;  // guarded by mutex
   HttpServer http;
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
@@ -103,11 +107,11 @@ Guard Server::Impl::guard(bool loading) {
     if (auto refused = hosts.refuse(request)) return refused;
     if (auto refused = keys.refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
-    if (loading) return unavailable(progress(), kRetrySeconds);
+    if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (draining && !reads) {
-      current()->front->service.refused(Refusal::kStopping);
-      return unavailable("the server is shutting down", kRetrySeconds);
+      current()->context->protocol->service.refused(Refusal::kStopping);
+      return unavailable("the server is shutting down");
     }
     return std::nullopt;
   };
@@ -117,26 +121,24 @@ Guard Server::Impl::guard(bool loading) {
 std::optional<HttpResponse> Server::Impl::refuse(const HttpRequest& request) {
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
-  if (auto refused = now->router.refuse(request)) return refused;
-  if (!now->front || !now->router.generates(request)) return std::nullopt;
-  const auto full = refuse_when_full(*now->front);
-  return full ? std::optional(error_response(*full)) : std::nullopt;
+  if (auto refused = now->table.refuse(request)) return refused;
+  return now->table.refuse_when_full(request);
 }
 
 HttpHooks Server::Impl::hooks() {
   HttpHooks hooks;
   hooks.handler = [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-    current()->router.dispatch(std::move(request), std::move(reply));
+    current()->table.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
-    return status == 503 ? unavailable(why, kRetrySeconds) : error_response(api_error(status, why));
+    return status == 503 ? unavailable(why) : error_response(api_error(status, why));
   };
   hooks.early = [this](const HttpRequest& request) {
     auto preflight = cors.preflight(request);
-    return preflight ? preflight : current()->router.refuse(request);
+    return preflight ? preflight : current()->table.refuse(request);
   };
   hooks.refuse = [this](const HttpRequest& request) { return refuse(request); };
-  hooks.lane = [this](const HttpRequest& request) { return current()->router.lane(request); };
+  hooks.lane = [this](const HttpRequest& request) { return current()->table.lane(request); };
   hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
   if (config.access_log) hooks.record = log_access;
   return hooks;
@@ -144,7 +146,7 @@ HttpHooks Server::Impl::hooks() {
 
 void Server::Impl::begin_drain() {
   draining = true;
-  if (const auto now = current(); now->front) now->front->gate.draining = true;
+  if (const auto now = current(); now->context) now->context->protocol->admission.begin_drain();
   http.begin_drain();
 }
 
@@ -153,7 +155,7 @@ void Server::Impl::tick_until_stopped() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
-    for (auto& running : generations()) running->tick();
+    for (auto& generation : generations()) generation->tick();
     lock.lock();
   }
 }
@@ -174,13 +176,13 @@ void Server::set_loaded(double part) { impl_->loaded = part; }
 void Server::open(Service& service, OrderedJson config_info) {
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
-  auto front = std::make_shared<Front>(std::move(config), service, std::time(nullptr));
-  front->keys = &impl_->keys;
-  Router router(all_routes(*front), impl_->guard(/*loading=*/false));
-  auto site = std::make_shared<Site>(Site{std::move(front), std::move(router)});
+  auto protocol = std::make_shared<ProtocolContext>(config, service, std::time(nullptr));
+  auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
+  RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
+  auto routing = std::make_shared<Routing>(Routing{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
-  SKIFF_CHECK(!impl_->site->front, "a server is opened once");
-  impl_->site = std::move(site);
+  SKIFF_CHECK(!impl_->routing->context, "a server is opened once");
+  impl_->routing = std::move(routing);
 }
 
 Status Server::reload(const std::vector<std::string>& api_keys) {
@@ -206,7 +208,7 @@ bool Server::drain(double seconds) {
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
   lock.unlock();
   if (finished()) return true;
-  for (auto& running : impl_->generations()) running->cut_off();
+  for (auto& generation : impl_->generations()) generation->cut_off();
   // The last words still have to leave.
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -214,7 +216,7 @@ bool Server::drain(double seconds) {
 }
 
 void Server::set_stalled(bool stalled) {
-  if (const auto now = impl_->current(); now->front) now->front->gate.stalled = stalled;
+  if (const auto now = impl_->current(); now->context) now->context->stalled = stalled;
 }
 
 // Takes no lock: somebody who hangs may hold it. drain() looks every few milliseconds.
@@ -227,10 +229,10 @@ void Server::stop() {
   }
   impl_->changed.notify_all();
   impl_->begin_drain();
-  for (auto& running : impl_->generations()) running->cut_off();
+  for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
   // A handler may have got through between the two lines above.
-  for (auto& running : impl_->generations()) running->cut_off();
+  for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }
 

@@ -9,38 +9,11 @@
 #include <vector>
 
 #include "base/json.h"
-#include "serve/http/cors.h"
-#include "serve/http/server.h"
-#include "serve/service/request_policy.h"
+#include "base/result.h"
+#include "serve/server_config.h"
 #include "serve/service/service.h"
 
 namespace skiff {
-
-// What a client that names no value gets: generation_config.json, or the API's own defaults.
-struct SamplingDefaults {
-  float temperature = 1, top_p = 1, repetition = 1, min_p = 0;
-  int top_k = 0;
-  int max_tokens = 0;  // 0: what the context leaves
-};
-
-struct ServerConfig {
-  HttpConfig http;
-  std::vector<std::string> model_names;  // the first is told to clients; not empty
-  std::string model_path;                // "root" in /v1/models
-  std::string version = "0.1.0";
-  SamplingDefaults defaults;
-  int max_concurrency = 512;           // generation requests at a time; more are answered 429
-  double stream_idle_seconds = 15;     // silence before a keep-alive comment in a stream
-  bool refuse_unknown_fields = false;  // 400 for a field that the API does not have
-  RequestPolicy policy;
-  std::vector<std::string> api_keys;      // any one opens every route; empty: none is asked for
-  std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
-  std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
-  bool cors_credentials = false;           // not with the origin "*"
-  std::vector<std::string> allowed_hosts;  // see serve/http/host_list.h
-  bool access_log = true;                  // a line at level info for each request
-  OrderedJson config_info;                 // what GET /config-info tells; holds no secret
-};
 
 class Server {
  public:

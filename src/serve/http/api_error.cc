@@ -82,16 +82,6 @@ ApiError api_error(const Error& error, const std::string& input_field) {
   return out;
 }
 
-ApiError unknown_model(const std::string& name, const std::string& served) {
-  constexpr size_t kMostTold = 200;
-  ApiError error =
-      api_error(404, fmt::format("The model `{}` does not exist; this server has `{}`.",
-                                 name.substr(0, kMostTold), served));
-  error.param = "model";
-  error.code = "model_not_found";
-  return error;
-}
-
 ApiError retry_later(ApiError error, int seconds) {
   error.headers.emplace_back("Retry-After", std::to_string(seconds));
   return error;

@@ -27,8 +27,6 @@ ApiError api_error(int status, std::string message);
 // "input" or "input_length" as Service::prepare says; kNotFound with a field is a field that is
 // missing from the body.
 ApiError api_error(const Error& error, const std::string& input_field);
-// 404; the name is told, shortened. A path without a route has the code route_not_found instead.
-ApiError unknown_model(const std::string& name, const std::string& served);
 
 Json error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);

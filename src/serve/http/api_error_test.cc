@@ -53,15 +53,6 @@ TEST(OpenAiError, FailuresOfRequestsNameTheField) {
   EXPECT_EQ(told(Code::kInternal, ""), "500 server_error  internal_error");
 }
 
-TEST(OpenAiError, UnknownModelsAreToldShortly) {
-  const ApiError error = unknown_model(std::string(10000, 'm'), "served");
-  EXPECT_EQ(error.status, 404);
-  EXPECT_EQ(error.code, "model_not_found");
-  EXPECT_EQ(error.param, "model");
-  EXPECT_LT(error.message.size(), 300u);
-  EXPECT_THAT(error.message, testing::HasSubstr("served"));
-}
-
 TEST(OpenAiError, BytesThatAreNoTextCannotBreakAnAnswer) {
   const HttpResponse response = error_response(api_error(400, "a\xff\xc3 b"));
   EXPECT_EQ(Json::parse(response.body)["error"]["message"], "a\uFFFD\uFFFD b");

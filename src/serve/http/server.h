@@ -1,5 +1,5 @@
 // serve/http/server.h -- HTTP/1.1 over TCP or TLS: connections, limits, deadlines, streaming
-// bodies. Knows nothing of what is served. Boost stays behind it, in the private http_* headers.
+// bodies. Knows nothing of what is served. Boost stays behind it, in private headers.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -123,7 +123,7 @@ struct HttpConfig {
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
 
-  // Bytes of whole replies that wait to be read, of all connections; see http_held.h.
+  // Bytes of whole replies that wait to be read, of all connections; see serve/http/held.h.
   int64_t max_held = int64_t{1} << 30;
 };
 

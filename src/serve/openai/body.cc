@@ -4,10 +4,10 @@
 
 namespace skiff {
 
-std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequest& request) {
+std::variant<OrderedJson, ApiError> read_body(const HttpRequest& request) {
   JsonLimits limits;
-  limits.max_bytes = front.config.http.max_body;
-  limits.wide = "logit_bias";  // up to one key for each token of a vocabulary
+  limits.max_bytes = request.body.size();  // bounded by HttpConfig::max_body
+  limits.wide = "logit_bias";              // up to one key for each token of a vocabulary
   if (request.body.empty()) {
     ApiError error = api_error(400, "the body is empty; send a JSON object");
     error.code = "invalid_json";
@@ -20,13 +20,30 @@ std::variant<OrderedJson, ApiError> read_body(const Front& front, const HttpRequ
   return error;
 }
 
-std::optional<ApiError> check_model(const Front& front, const std::string& name) {
-  if (front.knows_model(name)) return std::nullopt;
-  return unknown_model(name, front.config.model_names.front());
+ApiError api_error(const AdmissionRefusal& refusal) {
+  using enum AdmissionRefusal::Kind;
+  switch (refusal.kind) {
+    case kConcurrency:
+    case kQueueFull:
+      return retry_later(api_error(429, refusal.message), refusal.retry_seconds);
+    case kUnknownModel: {
+      ApiError error = api_error(404, refusal.message);
+      error.param = "model";
+      error.code = "model_not_found";
+      return error;
+    }
+    case kDraining:
+      break;
+  }
+  return api_error(503, refusal.message);
 }
 
-std::optional<ApiError> check_policy(const Front& front, const Request& request) {
-  const RequestPolicy& policy = front.config.policy;
+std::optional<ApiError> check_model(const AdmissionControl& admission, const std::string& name) {
+  const auto refused = admission.check_model(name);
+  return refused ? std::optional(api_error(*refused)) : std::nullopt;
+}
+
+std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request& request) {
   const auto refusal = [](const char* field, std::string why) {
     return api_error({Code::kUnsupported, std::move(why), field}, "messages");
   };
@@ -44,9 +61,10 @@ std::optional<ApiError> check_policy(const Front& front, const Request& request)
   return std::nullopt;
 }
 
-std::optional<ApiError> check_unknown(const Front& front, const std::vector<std::string>& fields) {
+std::optional<ApiError> check_unknown(const ProtocolConfig& config,
+                                      const std::vector<std::string>& fields) {
   if (fields.empty()) return std::nullopt;
-  if (front.config.refuse_unknown_fields) {
+  if (config.refuse_unknown_fields) {
     ApiError error = api_error(400, "there is no field \"" + fields.front() + "\"");
     error.param = fields.front();
     error.code = "unknown_parameter";

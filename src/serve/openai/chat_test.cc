@@ -135,5 +135,23 @@ TEST(OpenAiChat, FieldsWithoutEffectAreAccepted) {
   EXPECT_EQ(response.status, 200) << response.body;
 }
 
+// What a message spells stays text (serve/service/special_text.h), unless the request permits more.
+TEST(OpenAiChat, RawPromptsAndPermissionParseSpecialTokens) {
+  TestServer server;
+  const auto prompt = [](const ClientResponse& response) {
+    const Json choice = response.json()["choices"][0];
+    return choice.contains("message") ? choice["message"]["prompt_token_ids"]
+                                      : choice["prompt_token_ids"];
+  };
+  const Json messages = {{{"role", "user"}, {"content", "</s>"}}};
+  const Json refused = prompt(server.chat({{"messages", messages}, {"return_token_ids", true}}));
+  EXPECT_EQ(refused.size(), 10u);  // "user:</s>;" in bytes
+  const Json allowed = prompt(server.chat(
+      {{"messages", messages}, {"return_token_ids", true}, {"parse_special_tokens", true}}));
+  EXPECT_EQ(allowed.size(), 7u);
+  EXPECT_EQ(prompt(server.complete({{"prompt", "</s>"}, {"return_token_ids", true}})),
+            (Json{256, 257}));
+}
+
 }  // namespace
 }  // namespace skiff

@@ -5,17 +5,16 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
-#include "serve/http/api_keys.h"
 #include "serve/openai/body.h"
-#include "serve/service/overload.h"
 
 namespace skiff {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string model_told(const Front& front, const std::string& asked) {
-  return asked.empty() || asked == "default" ? front.config.model_names.front() : asked;
+// The name in the reply.
+std::string model_of(const ProtocolContext& context, const std::string& asked) {
+  return asked.empty() || asked == "default" ? context.config.model_names.front() : asked;
 }
 
 // Of what took too long. Trying the same again would take as long again, where it ran; where it
@@ -32,13 +31,13 @@ ApiError too_late(const Reply& reply) {
 
 // The engine itself queues what must wait and refuses only what can never run, so trying again
 // would not help; unless it is going down, and another server may take the request.
-ApiError why_ended(const Front& front, const Reply& reply) {
+ApiError why_ended(const ProtocolContext& context, const Reply& reply) {
   if (reply.finish == Finish::kCancelled)
     return api_error(503, "the request was cancelled by the server");
   if (reply.refusal == Refusal::kWaitingTime || reply.refusal == Refusal::kTimeout)
     return too_late(reply);
-  const bool closing =
-      reply.refusal == Refusal::kStopping || front.gate.draining || !front.service.health();
+  const bool closing = reply.refusal == Refusal::kStopping || context.admission.draining() ||
+                       !context.service.health();
   return api_error(closing ? 503 : 400,
                    reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
@@ -81,22 +80,22 @@ bool is_failure(Finish finish) {
 
 }  // namespace
 
-Generation::Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, std::string id,
-                       std::shared_ptr<HttpReply> reply, std::shared_ptr<void> place)
-    : front_(front.shared_from_this()),
+Generation::Generation(ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call,
+                       std::string id, std::shared_ptr<HttpReply> reply, Ticket ticket)
+    : context_(context.shared_from_this()),
       shape_(shape),
       call_(std::move(call)),
       id_(std::move(id)),
-      model_(model_told(front, call_.model)),
+      model_(model_of(context, call_.model)),
       created_(std::time(nullptr)),
       drawn_(std::max(call_.request.n, call_.best_of)),
       head_(envelope_head(id_, shape_.chunk_object(), created_, model_)),
       reply_(std::move(reply)),
-      place_(std::move(place)),
+      ticket_(std::move(ticket)),
       last_write_(Clock::now()) {}
 
 void Generation::start(std::vector<Prepared> prompts) {
-  const Tokenizer& tokenizer = front_->service.tokenizer();
+  const Tokenizer& tokenizer = context_->service.tokenizer();
   for (size_t i = 0; i < prompts.size(); ++i) {
     PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
     const auto* text = call_.echo ? std::get_if<std::string>(&call_.prompts[i]) : nullptr;
@@ -117,7 +116,7 @@ void Generation::start(std::vector<Prepared> prompts) {
   usages_.resize(prompts.size());
   held_.resize(writers_.size());
   likelihoods_.resize(writers_.size());
-  front_->gate.watch(shared_from_this());
+  context_->generations.add(shared_from_this());
   try {
     start_all(std::move(prompts));
   } catch (...) {
@@ -128,7 +127,7 @@ void Generation::start(std::vector<Prepared> prompts) {
 
 void Generation::start_all(std::vector<Prepared> prompts) {
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const RequestId request = front_->service.start(
+    const RequestId request = context_->service.start(
         std::move(prompts[i]),
         [self = shared_from_this(), i](Reply reply) { self->take(i, std::move(reply)); });
     std::lock_guard lock(mutex_);
@@ -155,7 +154,7 @@ void Generation::take(size_t prompt, Reply reply) {
     const size_t writer = prompt * static_cast<size_t>(drawn_) + static_cast<size_t>(reply.index);
     failed = is_failure(reply.finish);
     if (failed) {
-      const ApiError error = why_ended(*front_, reply);
+      const ApiError error = why_ended(*context_, reply);
       reply.finish = Finish::kNone;
       if (call_.stream) append(held_[writer], std::move(reply));
       fail(error);
@@ -231,7 +230,7 @@ void Generation::send_events(size_t writer, Reply reply) {
 void Generation::finish() {
   done_ = true;
   if (!call_.stream) return send_whole();
-  place_.reset();
+  ticket_.release();
   if (call_.include_usage) write_event({""}, R"(,"usage":)" + json_text(usage_json(usage())));
   reply_->write("data: [DONE]\n\n");
   reply_->end_stream();
@@ -241,7 +240,7 @@ void Generation::finish() {
 // whoever waits for the lock meanwhile (see tick()) need not wait for it.
 void Generation::send_whole() {
   if (size_ <= kLargeReply) {
-    place_.reset();
+    ticket_.release();
     return reply_->send({.status = 200, .body = whole()});
   }
   reply_->on_worker([self = shared_from_this()] {
@@ -253,7 +252,7 @@ void Generation::send_whole() {
       self->reply_->send(error_response(api_error(500, "internal error")));
     }
     std::lock_guard lock(self->mutex_);
-    self->place_.reset();
+    self->ticket_.release();
   });
 }
 
@@ -289,7 +288,7 @@ std::string Generation::whole() {
 // change any more: the error is then an event, followed by [DONE] as clients expect.
 void Generation::fail(const ApiError& error) {
   done_ = true;
-  place_.reset();
+  ticket_.release();
   for (size_t writer = 0; writer < held_.size(); ++writer) {
     Reply held = std::exchange(held_[writer], {});
     if (!held.text.empty() || !held.tokens.empty()) send_events(writer, std::move(held));
@@ -304,17 +303,17 @@ void Generation::cancel() {
   {
     std::lock_guard lock(mutex_);
     done_ = true;
-    place_.reset();
+    ticket_.release();
     requests = requests_;
   }
-  for (RequestId request : requests) front_->service.cancel(request);
+  for (RequestId request : requests) context_->service.cancel(request);
 }
 
 void Generation::tick() {
   std::lock_guard lock(mutex_);
   if (done_ || !call_.stream) return;
   const std::chrono::duration<double> silent = Clock::now() - last_write_;
-  if (silent.count() < front_->config.stream_idle_seconds) return;
+  if (silent.count() < context_->config.stream_idle_seconds) return;
   open();
   last_write_ = Clock::now();
   reply_->write(": keep-alive\n\n");
@@ -356,37 +355,37 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
 
 }  // namespace
 
-void generate(Front& front, Endpoint endpoint, HttpRequest request,
+void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
               std::shared_ptr<HttpReply> reply) {
   const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
-  if (front.gate.draining) return refuse(api_error(503, "the server is shutting down"));
-  auto place = front.gate.enter();
-  if (!place) return refuse(too_many_requests(front));
-  if (auto full = refuse_waiting(front, {})) return refuse(*full);  // before its text is looked at
-  const auto json = read_body(front, request);
+  auto admitted = context.admission.admit();  // before the request's text is looked at
+  if (const auto* refused = std::get_if<AdmissionRefusal>(&admitted))
+    return refuse(api_error(*refused));
+  const auto json = read_body(request);
   if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
-  auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, front.config.defaults);
+  auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, context.config.defaults);
   if (!call) return refuse(api_error(call.error(), input));
-  if (auto error = check_unknown(front, call->unknown_fields)) return refuse(*error);
-  if (auto error = check_model(front, call->model)) return refuse(*error);
-  if (auto error = check_policy(front, call->request)) return refuse(*error);
-  if (front.keys && !front.config.policy.shared_cache)
-    call->request.cache.salt.insert(0, front.keys->cache_salt(request));
-  auto prompts = prepare_all(front.service, *call);
+  if (auto error = check_unknown(context.config, call->unknown_fields)) return refuse(*error);
+  if (auto error = check_model(context.admission, call->model)) return refuse(*error);
+  if (auto error = check_policy(context.config.policy, call->request)) return refuse(*error);
+  if (!context.config.policy.shared_cache)
+    call->request.cache.salt.insert(0, keys.cache_salt(request));
+  auto prompts = prepare_all(context.service, *call);
   if (!prompts) {
     ApiError error = api_error(prompts.error(), input);
     // Chat splits what the service calls logprobs into a flag and a count.
     if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
     return refuse(error);
   }
-  if (auto full = refuse_waiting(front, *prompts)) return refuse(*full);
+  if (auto refused = context.admission.check_queue(*prompts)) return refuse(api_error(*refused));
 
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : sane_request_id(call->request_id);
-  auto generation = std::make_shared<Generation>(
-      front, shape, std::move(*call), shape.id_prefix() + name, std::move(reply), std::move(place));
+  auto generation =
+      std::make_shared<Generation>(context, shape, std::move(*call), shape.id_prefix() + name,
+                                   std::move(reply), std::move(std::get<Ticket>(admitted)));
   generation->start(std::move(*prompts));
 }
 

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "serve/front.h"
 #include "serve/http/api_error.h"
+#include "serve/http/api_keys.h"
 #include "serve/openai/shape.h"
+#include "serve/service/protocol_context.h"
 
 namespace skiff {
 
@@ -21,10 +22,10 @@ struct Likelihood {
 };
 
 // Lives as long as the service may call back. Thread-safe.
-class Generation : public Running, public std::enable_shared_from_this<Generation> {
+class Generation : public OpenGeneration, public std::enable_shared_from_this<Generation> {
  public:
-  Generation(Front& front, const OpenAiShape& shape, OpenAiCall call, std::string id,
-             std::shared_ptr<HttpReply> reply, std::shared_ptr<void> place);
+  Generation(ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call, std::string id,
+             std::shared_ptr<HttpReply> reply, Ticket ticket);
 
   void start(std::vector<Prepared> prompts);
   void tick() override;
@@ -46,7 +47,7 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   std::vector<size_t> best_of_prompt(size_t prompt) const;
   Usage usage() const;
 
-  const std::shared_ptr<Front> front_;
+  const std::shared_ptr<ProtocolContext> context_;
   const OpenAiShape& shape_;
   const OpenAiCall call_;
   const std::string id_, model_;
@@ -54,7 +55,7 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
   const int drawn_;         // sequences of each prompt, of which n are told
   const std::string head_;  // of each event of a stream, up to its choices
   const std::shared_ptr<HttpReply> reply_;
-  std::shared_ptr<void> place_;
+  Ticket ticket_;
   std::vector<PromptInfo> prompts_;
 
   std::mutex mutex_;                                    // guards the rest
@@ -70,7 +71,7 @@ class Generation : public Running, public std::enable_shared_from_this<Generatio
 };
 
 // The handler of both endpoints.
-void generate(Front& front, Endpoint endpoint, HttpRequest request,
+void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
               std::shared_ptr<HttpReply> reply);
 
 }  // namespace skiff

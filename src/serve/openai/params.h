@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "serve/server.h"
+#include "serve/service/sampling_defaults.h"
 #include "serve/service/service.h"
 
 namespace skiff {

@@ -1,5 +1,7 @@
+#include "serve/openai/routes.h"
+
+#include "serve/openai/body.h"
 #include "serve/openai/generation.h"
-#include "serve/protocols.h"
 
 namespace skiff {
 namespace {
@@ -7,10 +9,10 @@ namespace {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // Clients written for vLLM and FastDeploy read it; all of it is as if there were no permissions.
-Json permission_json(const Front& front, const std::string& name) {
+Json permission_json(const ProtocolContext& context, const std::string& name) {
   return {{"id", "modelperm-" + name},
           {"object", "model_permission"},
-          {"created", front.started},
+          {"created", context.started},
           {"allow_create_engine", false},
           {"allow_sampling", true},
           {"allow_logprobs", true},
@@ -22,51 +24,61 @@ Json permission_json(const Front& front, const std::string& name) {
           {"is_blocking", false}};
 }
 
-Json model_json(const Front& front, const std::string& name) {
+Json model_json(const ProtocolContext& context, const std::string& name) {
   return {{"id", name},
           {"object", "model"},
-          {"created", front.started},
+          {"created", context.started},
           {"owned_by", "skiff"},
-          {"root", front.config.model_path},
+          {"root", context.config.model_path},
           {"parent", nullptr},
-          {"max_model_len", front.service.max_model_len()},
-          {"permission", Json::array({permission_json(front, name)})}};
+          {"max_model_len", context.service.max_model_len()},
+          {"permission", Json::array({permission_json(context, name)})}};
 }
 
 // The folder's path is a second name where the owner gave none; listing it would show one model as
 // two.
-bool is_listed(const Front& front, const std::string& name) {
-  return name == front.config.model_names.front() || name != front.config.model_path;
+bool is_listed(const ProtocolContext& context, const std::string& name) {
+  return name == context.config.model_names.front() || name != context.config.model_path;
 }
 
-HttpResponse list_models(const Front& front) {
+HttpResponse list_models(const ProtocolContext& context) {
   Json data = Json::array();
-  for (const std::string& name : front.config.model_names)
-    if (is_listed(front, name)) data.push_back(model_json(front, name));
+  for (const std::string& name : context.config.model_names)
+    if (is_listed(context, name)) data.push_back(model_json(context, name));
   return json_response({{"object", "list"}, {"data", std::move(data)}});
 }
 
-HttpResponse one_model(const Front& front, const std::string& name) {
-  for (const std::string& known : front.config.model_names)
-    if (known == name) return json_response(model_json(front, name));
-  return error_response(unknown_model(name, front.config.model_names.front()));
+HttpResponse one_model(const ProtocolContext& context, const std::string& name) {
+  for (const std::string& known : context.config.model_names)
+    if (known == name) return json_response(model_json(context, name));
+  return error_response(api_error(context.admission.unknown_model(name)));
 }
 
 }  // namespace
 
-std::vector<Route> openai_routes(Front& front) {
-  const auto generation = [&front](Endpoint endpoint) {
-    return [&front, endpoint](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-      generate(front, endpoint, std::move(request), std::move(reply));
-    };
+std::vector<Route> openai_routes(ProtocolContext& context, const ApiKeys& keys) {
+  const auto generation = [&](const char* path, Endpoint endpoint) {
+    return Route{
+        .method = "POST",
+        .path = path,
+        .handler =
+            [&context, &keys, endpoint](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+              generate(context, keys, endpoint, std::move(request), std::move(reply));
+            },
+        .refuse_when_full = [&context]() -> std::optional<HttpResponse> {
+          const auto refused = context.admission.refuse_when_full();
+          if (!refused) return std::nullopt;
+          return error_response(api_error(*refused));
+        }};
   };
   return {
-      {"POST", "/v1/chat/completions", generation(Endpoint::kChat), Access::kKey, true},
-      {"POST", "/v1/completions", generation(Endpoint::kCompletions), Access::kKey, true},
-      {"GET", "/v1/models", [&front](HttpRequest, auto reply) { reply->send(list_models(front)); }},
+      generation("/v1/chat/completions", Endpoint::kChat),
+      generation("/v1/completions", Endpoint::kCompletions),
+      {"GET", "/v1/models",
+       [&context](HttpRequest, auto reply) { reply->send(list_models(context)); }},
       {"GET", std::string(kModelPrefix) + "*",
-       [&front](HttpRequest request, auto reply) {
-         reply->send(one_model(front, request.path.substr(kModelPrefix.size())));
+       [&context](HttpRequest request, auto reply) {
+         reply->send(one_model(context, request.path.substr(kModelPrefix.size())));
        }},
   };
 }

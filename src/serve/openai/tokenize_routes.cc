@@ -2,9 +2,9 @@
 #include "serve/openai/body.h"
 #include "serve/openai/logprobs.h"
 #include "serve/openai/prompt.h"
+#include "serve/openai/routes.h"
 #include "serve/openai/shape.h"
 #include "serve/openai/values.h"
-#include "serve/protocols.h"
 
 namespace skiff {
 namespace {
@@ -95,16 +95,17 @@ Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
 }
 
 // Without a tree: there may be millions of tokens.
-HttpResponse tokens_response(const Front& front, const std::vector<Token>& tokens, bool strings) {
+HttpResponse tokens_response(const ProtocolContext& context, const std::vector<Token>& tokens,
+                             bool strings) {
   HttpResponse response;
   JsonWriter json(response.body);
   json.open_object().key("count").integer(std::ssize(tokens));
-  json.key("max_model_len").integer(front.service.max_model_len()).key("tokens");
+  json.key("max_model_len").integer(context.service.max_model_len()).key("tokens");
   write_token_ids(tokens, json);
   json.key("token_strs");
   if (strings) {
     json.open_array();
-    for (Token token : tokens) json.string(token_text(front.service.tokenizer(), token));
+    for (Token token : tokens) json.string(token_text(context.service.tokenizer(), token));
     json.close_array();
   } else {
     json.null();
@@ -113,15 +114,16 @@ HttpResponse tokens_response(const Front& front, const std::vector<Token>& token
   return response;
 }
 
-HttpResponse tokenize(const Front& front, const OrderedJson& body) {
+HttpResponse tokenize(const ProtocolContext& context, const OrderedJson& body) {
   auto call = read_tokenize(body);
   if (!call) return error_response(api_error(call.error(), "prompt"));
-  if (auto error = check_model(front, call->model)) return error_response(*error);
-  if (auto error = check_policy(front, call->request)) return error_response(*error);
+  if (auto error = check_model(context.admission, call->model)) return error_response(*error);
+  if (auto error = check_policy(context.config.policy, call->request))
+    return error_response(*error);
   const bool chat = std::holds_alternative<Conversation>(call->request.input);
-  const auto tokens = front.service.tokenize(call->request);
+  const auto tokens = context.service.tokenize(call->request);
   if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));
-  return tokens_response(front, *tokens, call->token_strings);
+  return tokens_response(context, *tokens, call->token_strings);
 }
 
 // A token of two digits may stand for a hundred bytes, so the text is bounded and not the list: as
@@ -142,7 +144,7 @@ std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& 
                                        bytes, most));
 }
 
-HttpResponse detokenize(const Front& front, const OrderedJson& body) {
+HttpResponse detokenize(const ProtocolContext& context, const OrderedJson& body) {
   const auto refuse = [](const Error& error) { return error_response(api_error(error, "tokens")); };
   if (!body.is_object()) return refuse(invalid("", "the body must be a JSON object"));
   std::string model;
@@ -153,9 +155,9 @@ HttpResponse detokenize(const Front& front, const OrderedJson& body) {
                [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
   if (reader.error()) return refuse(*reader.error());
   if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
-  if (auto error = check_model(front, model)) return error_response(*error);
-  const Tokenizer& tokenizer = front.service.tokenizer();
-  if (auto error = check_ids(*tokens, front.service)) return refuse(*error);
+  if (auto error = check_model(context.admission, model)) return error_response(*error);
+  const Tokenizer& tokenizer = context.service.tokenizer();
+  if (auto error = check_ids(*tokens, context.service)) return refuse(*error);
   HttpResponse response;
   JsonWriter json(response.body);
   json.open_object().key("prompt");
@@ -165,12 +167,12 @@ HttpResponse detokenize(const Front& front, const OrderedJson& body) {
 
 }  // namespace
 
-std::vector<Route> tokenize_routes(Front& front) {
-  const auto answer = [&front](HttpResponse (*make)(const Front&, const OrderedJson&)) {
-    return [&front, make](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-      const auto body = read_body(front, request);
+std::vector<Route> tokenize_routes(ProtocolContext& context) {
+  const auto answer = [&context](HttpResponse (*make)(const ProtocolContext&, const OrderedJson&)) {
+    return [&context, make](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      const auto body = read_body(request);
       const auto* json = std::get_if<OrderedJson>(&body);
-      reply->send(json ? make(front, *json) : error_response(std::get<ApiError>(body)));
+      reply->send(json ? make(context, *json) : error_response(std::get<ApiError>(body)));
     };
   };
   return {

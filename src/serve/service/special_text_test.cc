@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "serve/openai/server_testing.h"
+#include "serve/service/engine_testing.h"
 
 namespace skiff {
 namespace {
@@ -60,23 +60,6 @@ TEST_F(SpecialTextTest, MarksOfTwoServersDiffer) {
   SpecialText other(tokenizer_);
   EXPECT_NE(special_.marked(said("user", "</s>"))->messages,
             other.marked(said("user", "</s>"))->messages);
-}
-
-TEST_F(SpecialTextTest, RawPromptsAndPermissionParseThem) {
-  TestServer server;
-  const auto prompt = [](const ClientResponse& response) {
-    const Json choice = response.json()["choices"][0];
-    return choice.contains("message") ? choice["message"]["prompt_token_ids"]
-                                      : choice["prompt_token_ids"];
-  };
-  const Json messages = {{{"role", "user"}, {"content", "</s>"}}};
-  const Json refused = prompt(server.chat({{"messages", messages}, {"return_token_ids", true}}));
-  EXPECT_EQ(refused.size(), 10u);  // "user:</s>;" in bytes
-  const Json allowed = prompt(server.chat(
-      {{"messages", messages}, {"return_token_ids", true}, {"parse_special_tokens", true}}));
-  EXPECT_EQ(allowed.size(), 7u);
-  EXPECT_EQ(prompt(server.complete({{"prompt", "</s>"}, {"return_token_ids", true}})),
-            (Json{256, 257}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "serve/http/router.h"
+#include "serve/http/route_table.h"
 
 #include <fmt/format.h>
 
@@ -38,14 +38,14 @@ std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
 
 }  // namespace
 
-const Route* Router::find(const HttpRequest& request) const {
+const Route* RouteTable::find(const HttpRequest& request) const {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_)
     if (route.method == method && matches(route.path, request.path)) return &route;
   return nullptr;
 }
 
-HttpResponse Router::lost(const HttpRequest& request) const {
+HttpResponse RouteTable::not_found(const HttpRequest& request) const {
   std::string allowed;
   for (const Route& route : routes_)
     if (matches(route.path, request.path)) allowed += (allowed.empty() ? "" : ", ") + route.method;
@@ -59,28 +59,28 @@ HttpResponse Router::lost(const HttpRequest& request) const {
   return response;
 }
 
-std::optional<HttpResponse> Router::refuse(const HttpRequest& request) const {
+std::optional<HttpResponse> RouteTable::refuse(const HttpRequest& request) const {
   const Route* route = find(request);
   if (guard_)
     if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
-  if (!route) return lost(request);
+  if (!route) return not_found(request);
   if (route->access == Access::kOpen) return refuse_content(request);
   return route->method == "POST" ? refuse_media_type(request) : std::nullopt;
 }
 
-HttpLane Router::lane(const HttpRequest& request) const {
+HttpLane RouteTable::lane(const HttpRequest& request) const {
   const Route* route = find(request);
   if (route == nullptr) return HttpLane::kQuick;
   if (route->access == Access::kOpen) return HttpLane::kIo;
   return route->method == "GET" ? HttpLane::kQuick : HttpLane::kWork;
 }
 
-bool Router::generates(const HttpRequest& request) const {
+std::optional<HttpResponse> RouteTable::refuse_when_full(const HttpRequest& request) const {
   const Route* route = find(request);
-  return route != nullptr && route->generates;
+  return route && route->refuse_when_full ? route->refuse_when_full() : std::nullopt;
 }
 
-void Router::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
+void RouteTable::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
   if (auto refused = refuse(request)) return reply->send(std::move(*refused));
   find(request)->handler(std::move(request), std::move(reply));
 }

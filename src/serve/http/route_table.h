@@ -1,4 +1,4 @@
-// serve/http/router.h -- one table from (method, path) to handler.
+// serve/http/route_table.h -- one table from (method, path) to handler.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,16 +20,18 @@ struct Route {
   std::string path;  // exact, or a prefix if it ends in '*'
   HttpHandler handler;
   Access access = Access::kKey;
-  bool generates = false;  // takes a place at the gate
+  // Asked on an I/O thread for every complete request, before it takes a worker: a response refuses
+  // the request. May be empty; must be quick.
+  std::function<std::optional<HttpResponse>()> refuse_when_full = nullptr;
 };
 
-// Stands before every answer of a router: a response refuses the request. What matches no route,
+// Stands before every answer of a table: a response refuses the request. What matches no route,
 // by path or by method, is judged as kKey, so that no spelling of a path gets around a key.
 using Guard = std::function<std::optional<HttpResponse>(const HttpRequest&, Access)>;
 
-class Router {
+class RouteTable {
  public:
-  explicit Router(std::vector<Route> routes, Guard guard = nullptr)
+  explicit RouteTable(std::vector<Route> routes, Guard guard = nullptr)
       : routes_(std::move(routes)), guard_(std::move(guard)) {}
 
   // What dispatch() would answer without calling a handler: the guard's refusal, 404 for an unknown
@@ -37,12 +39,13 @@ class Router {
   // is not JSON. Looks at the head only. HEAD is answered by GET's handler.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   HttpLane lane(const HttpRequest& request) const;
-  bool generates(const HttpRequest& request) const;
+  // What the route's own refuse_when_full says.
+  std::optional<HttpResponse> refuse_when_full(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 
  private:
   const Route* find(const HttpRequest& request) const;
-  HttpResponse lost(const HttpRequest& request) const;
+  HttpResponse not_found(const HttpRequest& request) const;
   std::vector<Route> routes_;
   Guard guard_;
 };

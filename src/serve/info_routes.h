@@ -1,0 +1,14 @@
+// serve/info_routes.h -- what the server says about itself: its configuration, and the routes that
+// it answers.
+#pragma once
+#include <vector>
+
+#include "serve/http/route_table.h"
+#include "serve/server_context.h"
+
+namespace skiff {
+
+// /load, /config-info; /load lists `others`.
+std::vector<Route> info_routes(ServerContext& context, const std::vector<Route>& others);
+
+}  // namespace skiff

@@ -1,0 +1,16 @@
+// serve/openai/routes.h -- the routes of the OpenAI protocol and of its neighbours.
+#pragma once
+#include <vector>
+
+#include "serve/http/api_keys.h"
+#include "serve/http/route_table.h"
+#include "serve/service/protocol_context.h"
+
+namespace skiff {
+
+// /v1/chat/completions, /v1/completions, /v1/models. `keys` separate the prefix caches of clients.
+std::vector<Route> openai_routes(ProtocolContext& context, const ApiKeys& keys);
+// /tokenize, /detokenize, also under /v1
+std::vector<Route> tokenize_routes(ProtocolContext& context);
+
+}  // namespace skiff

@@ -1,0 +1,25 @@
+// serve/server_config.h -- the configuration of the HTTP server of `skiff serve`.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "serve/http/server.h"
+#include "serve/service/protocol_config.h"
+
+namespace skiff {
+
+// The fields of ProtocolConfig are what protocols see; the rest is the server's own.
+struct ServerConfig : ProtocolConfig {
+  HttpConfig http;
+  std::string version = "0.1.0";
+  std::vector<std::string> api_keys;      // any one opens every route; empty: none is needed
+  std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
+  std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
+  bool cors_credentials = false;           // not with the origin "*"
+  std::vector<std::string> allowed_hosts;  // see serve/http/host_list.h
+  bool access_log = true;                  // a line at level info for each request
+  OrderedJson config_info;                 // the answer to GET /config-info; holds no secret
+};
+
+}  // namespace skiff

@@ -1,0 +1,22 @@
+// serve/server_context.h -- what the server's own routes (probes, metrics, configuration) answer
+// from.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "serve/server_config.h"
+#include "serve/service/protocol_context.h"
+
+namespace skiff {
+
+struct ServerContext {
+  ServerContext(ServerConfig config, std::shared_ptr<ProtocolContext> protocol)
+      : config(std::move(config)), protocol(std::move(protocol)) {}
+
+  const ServerConfig config;
+  const std::shared_ptr<ProtocolContext> protocol;
+  std::atomic<bool> stalled{false};  // the engine hangs: it will not answer any more
+};
+
+}  // namespace skiff

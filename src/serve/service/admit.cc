@@ -1,0 +1,53 @@
+#include "serve/service/admit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace skiff {
+
+using Kind = AdmissionRefusal::Kind;
+
+AdmissionControl::AdmissionControl(int max_concurrency, std::vector<std::string> model_names,
+                                   Service& service)
+    : max_concurrency_(max_concurrency), model_names_(std::move(model_names)), service_(service) {}
+
+std::variant<Ticket, AdmissionRefusal> AdmissionControl::admit() {
+  if (draining_) return AdmissionRefusal{Kind::kDraining, "the server is shutting down"};
+  const bool full = open_.fetch_add(1) >= max_concurrency_;
+  std::variant<Ticket, AdmissionRefusal> admitted = Ticket(&open_);
+  if (full) return too_many();
+  if (auto refused = check_queue({})) return std::move(*refused);
+  return admitted;
+}
+
+AdmissionRefusal AdmissionControl::too_many() {
+  return {Kind::kConcurrency,
+          fmt::format("Too many requests, current max concurrency is {}", max_concurrency_),
+          service_.refused(Refusal::kConcurrency)};
+}
+
+std::optional<AdmissionRefusal> AdmissionControl::refuse_when_full() {
+  if (open_ >= max_concurrency_) return too_many();
+  return service_.queue_full() ? check_queue({}) : std::nullopt;
+}
+
+std::optional<AdmissionRefusal> AdmissionControl::check_model(std::string_view name) const {
+  if (name.empty() || name == "default" || std::ranges::count(model_names_, name) > 0)
+    return std::nullopt;
+  return unknown_model(name);
+}
+
+AdmissionRefusal AdmissionControl::unknown_model(std::string_view name) const {
+  constexpr size_t kMaxShown = 200;
+  return {Kind::kUnknownModel, fmt::format("The model `{}` does not exist; this server has `{}`.",
+                                           name.substr(0, kMaxShown), model_names_.front())};
+}
+
+std::optional<AdmissionRefusal> AdmissionControl::check_queue(std::span<const Prepared> prompts) {
+  auto overload = service_.overloaded(prompts);
+  if (!overload) return std::nullopt;
+  return AdmissionRefusal{Kind::kQueueFull, std::move(overload->why), overload->retry_seconds};
+}
+
+}  // namespace skiff
