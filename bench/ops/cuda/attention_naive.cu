@@ -2,6 +2,7 @@
 
 #include "ops/cuda/attention/paging.cuh"
 #include "ops/cuda/check.h"
+#include "ops/cuda/vector.cuh"
 
 namespace skiff::bench {
 namespace {

@@ -2,6 +2,7 @@
 // that many reads are on their way over the bus at once.
 #include <algorithm>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/launch.cuh"
 
@@ -83,11 +84,7 @@ __global__ void __launch_bounds__(kThreads) deliver_kernel(const __grid_constant
 }
 
 bool wide(const Parcel& p) {
-  return (reinterpret_cast<uintptr_t>(p.to) | reinterpret_cast<uintptr_t>(p.from) |
-          static_cast<uintptr_t>(p.row_bytes) | static_cast<uintptr_t>(p.to_pitch) |
-          static_cast<uintptr_t>(p.from_pitch)) %
-             16 ==
-         0;
+  return p.row_bytes % 16 == 0 && is_aligned(p.to, p.to_pitch) && is_aligned(p.from, p.from_pitch);
 }
 
 template <bool ahead>

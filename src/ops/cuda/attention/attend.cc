@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/attention/args_of.h"
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/attention/maps.h"
@@ -49,9 +50,7 @@ AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const Ra
 
 // What the kernels that read the cache through the copy engine take.
 bool has_fast_kernels(const AttendArgs& a) {
-  const bool aligned = a.q_stride % 8 == 0 && a.out_stride % 8 == 0 &&
-                       reinterpret_cast<uintptr_t>(a.q) % 16 == 0 &&
-                       reinterpret_cast<uintptr_t>(a.out) % 16 == 0;
+  const bool aligned = is_aligned(a.q, 2 * a.q_stride) && is_aligned(a.out, 2 * a.out_stride);
   const int page = a.cache.page_size;
   return a.bf16 && a.cache.bf16 && aligned && a.group <= kPackedRows &&
          (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && page >= 16 &&

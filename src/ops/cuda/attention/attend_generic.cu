@@ -6,6 +6,8 @@
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/attention/paging.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -13,16 +15,6 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kMaxHead = 256;
-constexpr unsigned kAll = 0xffffffff;
-
-__device__ float warp_max(float x) {
-  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(kAll, x, step));
-  return x;
-}
-__device__ float warp_sum(float x) {
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(kAll, x, step);
-  return x;
-}
 
 template <int N, class C>
 __device__ float dot_by(const float* q, const C* k, int dim) {
@@ -81,8 +73,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kStripes; ++i) values[i] *= keep;
     const int64_t value_at = page * cache.v_page + at;
     for (int j = 0; j < 32; ++j) {
-      const float w = __shfl_sync(kAll, weight, j);
-      const C* v = cache.v + __shfl_sync(kAll, value_at, j);
+      const float w = __shfl_sync(kAllLanes, weight, j);
+      const C* v = cache.v + __shfl_sync(kAllLanes, value_at, j);
       if (w == 0) continue;
 #pragma unroll
       for (int i = 0; i < kStripes; ++i) {

@@ -10,8 +10,11 @@
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/attention/paging.cuh"
 #include "ops/cuda/hopper/copy.cuh"
-#include "ops/cuda/hopper/warp.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/math.cuh"
+#include "ops/cuda/mma.cuh"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -19,7 +22,6 @@ namespace {
 constexpr int kQuarters = 4;  // of a tile
 constexpr int kHalf = 8;      // rows of a matrix product come in two halves
 constexpr int kRuns = 8;      // more than stages
-constexpr unsigned kAll = 0xffffffff;
 constexpr int kComputeBarrier = 1;
 
 template <int kDim>
@@ -151,7 +153,7 @@ __device__ void copy_tiles(const DecodeArgs& d, Walk walk, Run run, const CUtens
       }
       __syncwarp();
       for (int b = skip; b < stop; ++b) {
-        const int from = __shfl_sync(kAll, page, (first_box + b) % 32);
+        const int from = __shfl_sync(kAllLanes, page, (first_box + b) % 32);
         const int in_page = (t0 + b * box) & (page_size - 1);
         if (elected()) {
 #pragma unroll
@@ -246,8 +248,8 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
     for (int c = 0; c < kDim / 16; ++c) {
       uint32_t b[4];
       load_matrices(b, k + place(row, c * 2 + chunk));
-      multiply(score[0], s.q[c], b[0], b[1]);
-      multiply(score[1], s.q[c], b[2], b[3]);
+      mma_bf16(score[0], s.q[c], b[0], b[1]);
+      mma_bf16(score[1], s.q[c], b[2], b[3]);
     }
   }
 #pragma unroll
@@ -273,11 +275,11 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
   for (int half = 0; half < 2; ++half) {
     float x = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
                     fmaxf(score[1][2 * half], score[1][2 * half + 1]));
-    x = fmaxf(x, __shfl_xor_sync(kAll, x, 1));
-    x = fmaxf(x, __shfl_xor_sync(kAll, x, 2));
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
     top[half] = fmaxf(s.top[half], x);
   }
-  if (__any_sync(kAll, top[0] > s.top[0] || top[1] > s.top[1])) {
+  if (__any_sync(kAllLanes, top[0] > s.top[0] || top[1] > s.top[1])) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float keep = s.top[half] == -INFINITY ? 0.0f : exp2_fast(s.top[half] - top[half]);
@@ -302,8 +304,7 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
       s.sum[half] += a + b;
       const uint32_t both = pack_bf16(a, b);
       high[n * 2 + half] = both;
-      low[n * 2 + half] =
-          pack_bf16(a - __uint_as_float(both << 16), b - __uint_as_float(both & 0xffff0000));
+      low[n * 2 + half] = pack_bf16(a - low_bf16(both), b - high_bf16(both));
     }
   }
   // What lies beyond the context may be anything, and zero times anything may be NaN.
@@ -326,10 +327,10 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
     for (int n = 0; n < Shape<kDim>::kColumns / 16; ++n) {
       uint32_t b[4];
       load_matrices_transposed(b, shared_address(v) + place(row, my.column / 8 + n * 2 + chunk));
-      multiply(s.o[2 * n], high, b[0], b[1]);
-      multiply(s.o[2 * n + 1], high, b[2], b[3]);
-      multiply(s.o[2 * n], low, b[0], b[1]);
-      multiply(s.o[2 * n + 1], low, b[2], b[3]);
+      mma_bf16(s.o[2 * n], high, b[0], b[1]);
+      mma_bf16(s.o[2 * n + 1], high, b[2], b[3]);
+      mma_bf16(s.o[2 * n], low, b[0], b[1]);
+      mma_bf16(s.o[2 * n + 1], low, b[2], b[3]);
     }
   }
 }
@@ -397,7 +398,7 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
       const float my_sum = real ? __ldcg(&part(base + lane)->sum[row]) : 0;
       const float before = top;
       top = fmaxf(top, my_top);
-      for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, step));
+      top = warp_max(top);
       const float floor = top == -INFINITY ? 0.0f : top;
       const float keep = exp2_fast(before - floor), my_keep = exp2_fast(my_top - floor);
       sum = sum * keep + my_sum * my_keep;
@@ -406,13 +407,13 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
       const int count = min(32, blocks - base);
 #pragma unroll 8
       for (int i = 0; i < count; ++i) {
-        const float worth = __shfl_sync(kAll, my_keep, i);
+        const float worth = __shfl_sync(kAllLanes, my_keep, i);
         const Columns more = load_through<kColumns>(&part(base + i)->o[row][lane * kColumns]);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) value.at[c] += more.at[c] * worth;
       }
     }
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAll, sum, step);
+    sum = warp_sum(sum);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
     write_out(d, run, row, kDim, lane * kColumns, value);
@@ -431,8 +432,8 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
   Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 1);
-    s.sum[half] += __shfl_xor_sync(kAll, s.sum[half], 2);
+    s.sum[half] += __shfl_xor_sync(kAllLanes, s.sum[half], 1);
+    s.sum[half] += __shfl_xor_sync(kAllLanes, s.sum[half], 2);
     if (lane % 4 == 0) {
       shared.top[my.quarter][lane / 4 + half * kHalf] = s.top[half];
       shared.sum[my.quarter][lane / 4 + half * kHalf] = s.sum[half];

@@ -1,5 +1,5 @@
-// ops/cuda/attention/paging.cuh -- how kernels find a row's sequence and a position's place, and
-// read and write elements of either type.
+// ops/cuda/attention/paging.cuh -- how kernels find the sequence of a row, and where a position
+// lies in the paged cache.
 #pragma once
 #include <cuda_bf16.h>
 
@@ -36,23 +36,6 @@ __device__ inline int sequence_of(const Rows& rows, int row) {
   }
   return before;
 }
-
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <class T>
-__device__ inline T from_float(float x) {
-  if constexpr (sizeof(T) == 2) {
-    return __float2bfloat16_rn(x);
-  } else {
-    return x;
-  }
-}
-
-// N elements that are moved at once.
-template <class T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
-  T at[N];
-};
 
 // f(activation type, cache type), for the types that two flags name.
 template <class F>

@@ -9,9 +9,10 @@
 
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/hopper/copy.cuh"
-#include "ops/cuda/hopper/warp.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/math.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -20,7 +21,6 @@ constexpr int kGroupThreads = 128;
 constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kRowsOfGroup = kPrefillRows / kGroups;
-constexpr unsigned kAll = 0xffffffff;
 // Named barriers: one per warpgroup for itself, one per warpgroup for its turn.
 constexpr int kOwnBarrier = 1, kTurnBarrier = 3;
 
@@ -89,7 +89,7 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
     barrier_wait(empty, phase ^ 1);
     if (elected()) barrier_expect(full, kBytes);
     for (int b = 0; b < boxes; ++b) {
-      const int from = __shfl_sync(kAll, page, b);
+      const int from = __shfl_sync(kAllLanes, page, b);
       const int in_page = (tile * kKeys<kDim> + b * box) & (page_size - 1);
       if (elected()) {
 #pragma unroll
@@ -190,8 +190,8 @@ struct Softmax {
       float x = s[2 * half];
 #pragma unroll
       for (int i = 0; i < n; i += 4) x = fmaxf(x, fmaxf(s[i + 2 * half], s[i + 2 * half + 1]));
-      x = fmaxf(x, __shfl_xor_sync(kAll, x, 1));
-      x = fmaxf(x, __shfl_xor_sync(kAll, x, 2));
+      x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+      x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
       const float before = top[half];
       top[half] = fmaxf(before, x);
       const float base = top[half] == -INFINITY ? 0.0f : top[half] * scale_log2;
@@ -243,8 +243,8 @@ __device__ void write_rows(const PrefillArgs& p, const Work& work, int group, ui
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sum = softmax.sum[half];
-    sum += __shfl_xor_sync(kAll, sum, 1);
-    sum += __shfl_xor_sync(kAll, sum, 2);
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    sum += __shfl_xor_sync(kAllLanes, sum, 2);
     const float scale = 1 / sum;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
@@ -370,7 +370,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (!p.beside) wait_for_previous();
   let_next_start();
   // The compiler cannot see that a warp's threads agree on this, unless it is told.
-  const int group = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
+  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
   if (group == kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x < kGroups * kGroupThreads + 32) {

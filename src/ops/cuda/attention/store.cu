@@ -3,9 +3,12 @@
 // halves meet in one thread's registers and memory is touched in vectors.
 #include <algorithm>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/attention/paging.cuh"
 #include "ops/cuda/attention/store_kernel.h"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -157,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
           }
         }
         for (int step = lanes / 2; step > 0; step /= 2) {
-          squares += __shfl_xor_sync(0xffffffff, squares, step);
+          squares += __shfl_xor_sync(kAllLanes, squares, step);
         }
         const float eps = h < p.heads ? p.q_eps : p.k_eps;
         scale = 1 / sqrtf(squares / static_cast<float>(p.head_dim) + eps);
@@ -202,10 +205,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void start_store(const StoreArgs& args, cudaStream_t stream) {
   const int all = args.heads + 2 * args.kv_heads;
-  const auto on_16 = [](const float* x) { return reinterpret_cast<uintptr_t>(x) % 16 == 0; };
   const bool wide = args.rope_dim % 8 == 0 && args.head_dim % 8 == 0 && args.stride % 8 == 0 &&
-                    reinterpret_cast<uintptr_t>(args.qkv) % 16 == 0 && on_16(args.sums) &&
-                    on_16(args.bias) && args.sums_stride % 4 == 0;
+                    is_aligned(args.qkv) && is_aligned(args.sums, args.sums_stride * 4) &&
+                    is_aligned(args.bias);
   int lanes = 1;
   while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
   const bool narrow = args.rows.num_tokens < kNarrowRows;

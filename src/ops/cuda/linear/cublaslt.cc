@@ -6,6 +6,7 @@
 #include <bit>
 #include <limits>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/check.h"
 
 namespace skiff::cuda {
@@ -45,12 +46,6 @@ ProductKey bucket_of(ProductKey key) {
 uint64_t capability() {
   return static_cast<uint64_t>(10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                                attribute(cudaDevAttrComputeCapabilityMinor));
-}
-
-bool is_aligned(const Tensor& t) {
-  const auto element = static_cast<int64_t>(bytes(t.dtype));
-  return reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0 &&
-         t.row_stride * element % kAlignment == 0;
 }
 
 cudaDataType_t cuda_type(DType t) { return t == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -119,8 +114,8 @@ const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
 }
 
 bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
-  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(out) && is_aligned(x) &&
-         is_aligned(w);
+  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(out, kAlignment) &&
+         is_aligned(x, kAlignment) && is_aligned(w, kAlignment);
 }
 
 bool CublasLt::works(const cublasLtMatmulAlgo_t& algo, const Problem& problem) const {

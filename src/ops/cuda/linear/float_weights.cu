@@ -1,8 +1,10 @@
 #include <cuda_bf16.h>
 
-#include "ops/cuda/hopper/warp.cuh"
+#include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/float_weights.h"
+#include "ops/cuda/math.cuh"
+#include "ops/cuda/mma.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -35,8 +37,8 @@ __device__ Parts split(const float (&w)[kEach]) {
     for (int p = 0; p < 3; ++p) {
       const uint32_t pair = pack_bf16(low, high);
       parts.pair[p][i / 2] = pair;
-      low -= __uint_as_float(pair << 16);
-      high -= __uint_as_float(pair & 0xffff0000u);
+      low -= low_bf16(pair);
+      high -= high_bf16(pair);
     }
   }
   return parts;
@@ -103,8 +105,8 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
           const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
 #pragma unroll
           for (int i = 2; i >= 0; --i) {  // the smallest parts first
-            multiply(sum[m][n], first, parts.pair[i][0], parts.pair[i][1]);
-            multiply(sum[m][n], second, parts.pair[i][2], parts.pair[i][3]);
+            mma_bf16(sum[m][n], first, parts.pair[i][0], parts.pair[i][1]);
+            mma_bf16(sum[m][n], second, parts.pair[i][2], parts.pair[i][3]);
           }
         }
       }
@@ -141,16 +143,11 @@ void start(const Product& p, cudaStream_t stream) {
   launch(float_weights_kernel<kWarps, kM, kN, kAhead>, how, p);
 }
 
-bool on_16_bytes(const Tensor& t) {
-  const auto row = t.row_stride * static_cast<int64_t>(bytes(t.dtype));
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && row % 16 == 0;
-}
-
 }  // namespace
 
 bool float_weights_take(const Tensor& out, const Tensor& x, const Tensor& w) {
   return x.dtype == DType::kBF16 && w.dtype == DType::kF32 && out.dtype == DType::kF32 &&
-         x.cols() % kEach == 0 && w.contiguous() && on_16_bytes(x) && on_16_bytes(w);
+         x.cols() % kEach == 0 && w.contiguous() && is_aligned(x) && is_aligned(w);
 }
 
 void float_weights_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {

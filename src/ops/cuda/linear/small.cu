@@ -1,11 +1,12 @@
+#include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/small.h"
 #include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
 constexpr int kThreads = 128, kWarps = kThreads / 32;
 constexpr int kWide = 8;  // elements of a piece of 16 bytes
 constexpr int kMostHeld = kSmallIn / (kThreads * kWide);
@@ -18,9 +19,6 @@ struct Small {
   int64_t out_stride, x_stride;
   int rows, in;
 };
-
-__device__ void put(float* p, float v) { *p = v; }
-__device__ void put(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
 
 // A block holds the weights of one output, kHeld pieces a thread, and meets the rows one by one.
 template <int kHeld, class W, class Out>
@@ -48,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) small_kernel(Small s) {
 #pragma unroll
       for (int j = 0; j < kWide; ++j) sum = fmaf(w[i][j], x[j], sum);
     }
-    for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(kAll, sum, m);
+    sum = warp_sum(sum);
     if (lane == 0) part[r][warp] = sum;
   }
   __syncthreads();
@@ -76,16 +74,12 @@ void start(const Small& s, DType out, const Launch& how) {
     start<W, __nv_bfloat16>(s, how);
 }
 
-bool on_16_bytes(const Tensor& t) {
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride % kWide == 0;
-}
-
 }  // namespace
 
 bool small_product_takes(const Tensor& x, const Tensor& w) {
   return x.dtype == DType::kBF16 && (w.dtype == DType::kBF16 || w.dtype == DType::kF32) &&
          x.rows() <= kSmallRows && x.cols() % kWide == 0 && x.cols() <= kSmallIn &&
-         w.contiguous() && w.elements() <= kSmallWeights && on_16_bytes(x) && on_16_bytes(w);
+         w.contiguous() && w.elements() <= kSmallWeights && is_aligned(x) && is_aligned(w);
 }
 
 void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {

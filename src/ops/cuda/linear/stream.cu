@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/device_facts.h"
+#include "ops/cuda/hopper/tensor_map.h"
 #include "ops/cuda/linear/stream_kernel.cuh"
 
 namespace skiff::cuda {
@@ -22,15 +24,34 @@ void for_each_kernel(F f) {
   f(stream_kernel<256, false>, 256, false), f(stream_kernel<256, true>, 256, true);
 }
 
-bool on_16_bytes(const Tensor& t) {
-  const auto element = static_cast<int64_t>(bytes(t.dtype));
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.row_stride * element % 16 == 0;
-}
-
 int smallest_job_rows(int64_t rows) {
   for (int n : kJobRows)
     if (rows <= n) return n;
   return kJobRows[std::size(kJobRows) - 1];
+}
+
+// [in, rows of eight, gate and up, eights, experts], or [in, out, 1, 1, experts].
+CUtensorMap weight_map(const Tensor& w, bool gated) {
+  const bool stack = w.dim[2] > 1;
+  const auto experts = static_cast<uint64_t>(stack ? w.dim[0] : 1);
+  const auto rows = static_cast<uint64_t>(stack ? w.dim[1] : w.dim[0]);
+  const auto in = static_cast<uint64_t>(stack ? w.dim[2] : w.dim[1]);
+  const uint64_t row = 2 * in, all = rows * row;
+  if (gated) {
+    const uint64_t size[] = {in, 8, 2, rows / 16, experts}, stride[] = {row, all / 2, 8 * row, all};
+    const uint32_t box[] = {kChunk, 8, 2, kTileRows / 16, 1};
+    return tensor_map(w.data, size, stride, box);
+  }
+  const uint64_t size[] = {in, rows, 1, 1, experts}, stride[] = {row, all, all, all};
+  const uint32_t box[] = {kChunk, kTileRows, 1, 1, 1};
+  return tensor_map(w.data, size, stride, box);
+}
+
+CUtensorMap row_map(const Tensor& x, int rows_per_job) {
+  const uint64_t size[] = {static_cast<uint64_t>(x.cols()), static_cast<uint64_t>(x.rows())};
+  const uint64_t stride[] = {2 * static_cast<uint64_t>(x.row_stride)};
+  const uint32_t box[] = {kChunk, static_cast<uint32_t>(rows_per_job)};
+  return tensor_map(x.data, size, stride, box);
 }
 
 }  // namespace
@@ -49,12 +70,7 @@ StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(
   multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMostMultiprocessors);
   hopper_ = !portable && current_runs_hopper_kernels();
   if (!hopper_) return;
-  cudaDriverEntryPointQueryResult found = {};
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode_, 12000,
-                                         cudaEnableDefault, &found),
-        "looking for the driver's cuTensorMapEncodeTiled");
-  if (found != cudaDriverEntryPointSuccess)
-    throw DeviceError("the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12");
+  require_tensor_maps();
   check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the products' workspace");
   for_each_kernel([](auto kernel, int n, bool) {
     allow_shared(kernel, stream_shared(n));
@@ -70,44 +86,12 @@ size_t StreamedProducts::workspace_bytes() {
 
 bool StreamedProducts::takes(const Tensor& x, const Tensor& w, bool gated) const {
   const int64_t in = x.cols(), rows = w.dim[2] > 1 ? w.dim[1] : w.dim[0];
-  return hopper_ && x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && on_16_bytes(x) &&
-         reinterpret_cast<uintptr_t>(w.data) % 16 == 0 && in % 8 == 0 && w.contiguous() &&
-         (!gated || rows % 16 == 0);
+  return hopper_ && x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(x) &&
+         is_aligned(w.data) && in % 8 == 0 && w.contiguous() && (!gated || rows % 16 == 0);
 }
 
 int StreamedProducts::job_rows(int64_t copies, int experts) {
   return smallest_job_rows(2 * copies / experts);
-}
-
-CUtensorMap StreamedProducts::describe(const Tensor& t, int dims, const uint64_t* size,
-                                       const uint64_t* stride, const uint32_t* box) const {
-  CUtensorMap map;
-  const uint32_t every[5] = {1, 1, 1, 1, 1};
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode_);
-  const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(dims), t.data, size,
-             stride, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  SKIFF_CHECK(result == CUDA_SUCCESS, "error {} describing a tensor of {} x {}",
-              static_cast<int>(result), size[1], size[0]);
-  return map;
-}
-
-// [in, rows of eight, gate and up, eights, experts], or [in, out, 1, 1, experts].
-CUtensorMap StreamedProducts::describe_weights(const Tensor& w, bool gated) const {
-  const bool stack = w.dim[2] > 1;
-  const auto experts = static_cast<uint64_t>(stack ? w.dim[0] : 1);
-  const auto rows = static_cast<uint64_t>(stack ? w.dim[1] : w.dim[0]);
-  const auto in = static_cast<uint64_t>(stack ? w.dim[2] : w.dim[1]);
-  const uint64_t row = 2 * in, all = rows * row;
-  if (gated) {
-    const uint64_t size[] = {in, 8, 2, rows / 16, experts}, stride[] = {row, all / 2, 8 * row, all};
-    const uint32_t box[] = {kChunk, 8, 2, kTileRows / 16, 1};
-    return describe(w, 5, size, stride, box);
-  }
-  const uint64_t size[] = {in, rows, 1, 1, experts}, stride[] = {row, all, all, all};
-  const uint32_t box[] = {kChunk, kTileRows, 1, 1, 1};
-  return describe(w, 5, size, stride, box);
 }
 
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
@@ -116,11 +100,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   SKIFF_CHECK(takes(x, call.w, call.gated), "a product that cannot be streamed");
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   const int n = call.rows_per_job;
-  const uint64_t size[] = {static_cast<uint64_t>(x.cols()), static_cast<uint64_t>(x.rows())};
-  const uint64_t stride[] = {2 * static_cast<uint64_t>(x.row_stride)};
-  const uint32_t box[] = {kChunk, static_cast<uint32_t>(n)};
-  const CUtensorMap w_map = describe_weights(call.w, call.gated);
-  const CUtensorMap x_map = describe(x, 2, size, stride, box);
+  const CUtensorMap w_map = weight_map(call.w, call.gated), x_map = row_map(x, n);
   const int features = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
   const StreamArgs args = {
       .jobs = call.jobs,
@@ -135,7 +115,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .out = out.data,
       .out_stride = out.row_stride,
       .out_f32 = out.dtype == DType::kF32,
-      .out_lines = features % 8 == 0 && on_16_bytes(out),
+      .out_lines = features % 8 == 0 && is_aligned(out),
       .features = features,
       .bias = call.bias ? call.bias.as<float>() : nullptr,
       .act = call.act,

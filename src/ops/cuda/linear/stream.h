@@ -10,11 +10,10 @@
 // For up to 128 rows the result of a dense product does not depend, bit for bit, on how many
 // rows there are; that of a grouped one does, because the number of jobs moves the cuts.
 #pragma once
-#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "arch/spec.h"
-#include "ops/cuda/moe/jobs.h"
+#include "ops/cuda/linear/jobs.h"
 #include "tensor/tensor.h"
 
 namespace skiff::cuda {
@@ -51,12 +50,8 @@ class StreamedProducts {
  private:
   struct Call;
   void run(const Call& call, cudaStream_t stream) const;
-  CUtensorMap describe(const Tensor& t, int dims, const uint64_t* size, const uint64_t* stride,
-                       const uint32_t* box) const;
-  CUtensorMap describe_weights(const Tensor& w, bool gated) const;
 
   void* workspace_;
-  void* encode_ = nullptr;  // the driver's cuTensorMapEncodeTiled
   int multiprocessors_ = 0;
   bool hopper_ = false;
 };

@@ -7,11 +7,12 @@
 #pragma once
 #include <cuda_bf16.h>
 
+#include "ops/cuda/activation.cuh"
 #include "ops/cuda/hopper/copy.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/linear/activation.cuh"
-#include "ops/cuda/moe/jobs.h"
+#include "ops/cuda/linear/jobs.h"
+#include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda {
 
@@ -236,12 +237,8 @@ struct Stream {
     if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * before);
   }
 
-  __device__ void put(int64_t row, int feature, float value) {
-    const int64_t at = row * a.out_stride + feature;
-    if (a.out_f32)
-      static_cast<float*>(a.out)[at] = value;
-    else
-      static_cast<__nv_bfloat16*>(a.out)[at] = __float2bfloat16_rn(value);
+  __device__ void write(int64_t row, int feature, float value) {
+    put(a.out, a.out_f32, row * a.out_stride + feature, value);
   }
   __device__ float bias(int feature) { return a.bias ? a.bias[feature] : 0.0f; }
   static constexpr int kFeatures = kGated ? kTileRows / 2 : kTileRows;  // of a tile
@@ -262,10 +259,10 @@ struct Stream {
         if (n >= job.rows) continue;
         if constexpr (kGated) {
           if (f0 < a.features)
-            put(job.first + n, f0, activate(sum[4 * j + i], a.act) * sum[4 * j + 2 + i]);
+            write(job.first + n, f0, activate(sum[4 * j + i], a.act) * sum[4 * j + 2 + i]);
         } else {
-          if (f0 < a.features) put(job.first + n, f0, sum[4 * j + i] + bias(f0));
-          if (f0 + 8 < a.features) put(job.first + n, f0 + 8, sum[4 * j + 2 + i] + bias(f0 + 8));
+          if (f0 < a.features) write(job.first + n, f0, sum[4 * j + i] + bias(f0));
+          if (f0 + 8 < a.features) write(job.first + n, f0 + 8, sum[4 * j + 2 + i] + bias(f0 + 8));
         }
       }
     }
@@ -382,7 +379,7 @@ struct Stream {
     for (int i = 0; i < 4; ++i) {
       const int feature = s.tile * kFeatures + f + i;
       if (feature < a.features)
-        put(job.first + n, feature, value[i] + (kGated ? 0 : bias(feature)));
+        write(job.first + n, feature, value[i] + (kGated ? 0 : bias(feature)));
     }
   }
 };

@@ -1,9 +1,8 @@
-#include <cuda_bf16.h>
-
 #include <algorithm>
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/tiled.h"
+#include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -20,11 +19,6 @@ struct Product {
   JobList jobs;
 };
 
-__device__ float load(const float* p) { return *p; }
-__device__ float load(const __nv_bfloat16* p) { return __bfloat162float(*p); }
-__device__ void store(float* p, float v) { *p = v; }
-__device__ void store(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
-
 // [kDepth][kTile + 1] of the rows from `row` of a matrix, transposed; zeros outside.
 template <class T>
 __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int rows, int row,
@@ -32,7 +26,7 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
   for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
     const int r = i / kDepth, c = i % kDepth;
     const bool inside = row + r < rows && k + c < in;
-    to[c][r] = inside ? load(from + (row + r) * stride + k + c) : 0.0f;
+    to[c][r] = inside ? to_float(from[(row + r) * stride + k + c]) : 0.0f;
   }
 }
 
@@ -81,7 +75,7 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
       const int r = first + i + u * kSide, o = out0 + j + v * kSide;
       if (r >= rows || o >= p.out_features) continue;
       const float value = p.bias ? sum[u][v] + p.bias[o] : sum[u][v];
-      store(static_cast<Out*>(p.out) + r * p.out_stride + o, value);
+      put(static_cast<Out*>(p.out) + r * p.out_stride + o, value);
     }
   }
 }

@@ -6,7 +6,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "ops/cuda/moe/jobs.h"
+#include "ops/cuda/linear/jobs.h"
 #include "tensor/tensor.h"
 
 namespace skiff::cuda {

@@ -1,12 +1,13 @@
 #include "ops/cuda/moe/permute.h"
 
-#include <cuda_bf16.h>
-
 #include <algorithm>
 
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/linear/activation.cuh"
 #include "ops/cuda/moe/route.h"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -35,13 +36,9 @@ __device__ void make_jobs(const Gather& g) {
     int sum = 0;
     for (int base = 0; base < g.experts; base += 32) {
       const int e = base + static_cast<int>(threadIdx.x), mine = e < g.experts ? before[e] : 0;
-      int upto = mine;
-      for (int d = 1; d < 32; d *= 2) {
-        const int other = __shfl_up_sync(0xffffffffu, upto, d);
-        if (static_cast<int>(threadIdx.x) >= d) upto += other;
-      }
+      const int upto = warp_prefix_sum(mine, static_cast<int>(threadIdx.x));
       if (e < g.experts) before[e] = sum + upto - mine;
-      sum += __shfl_sync(0xffffffffu, upto, 31);
+      sum += __shfl_sync(kAllLanes, upto, 31);
     }
     if (threadIdx.x == 0) *g.job_count = sum;
   }
@@ -68,9 +65,6 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
   const int pieces = static_cast<int>(g.row_bytes / static_cast<int64_t>(sizeof(Piece)));
   for (int c = threadIdx.x; c < pieces; c += kThreads) to[c] = from[c];
 }
-
-__device__ void put(float* p, float v) { *p = v; }
-__device__ void put(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -130,10 +124,6 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
   }
 }
 
-bool aligned(const void* p, int64_t stride_bytes, int64_t to) {
-  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(to) == 0 && stride_bytes % to == 0;
-}
-
 }  // namespace
 
 int plan_jobs(int copies, int experts, int rows_per_job) {
@@ -157,7 +147,7 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
                     .rows_per_job = to.rows_per_job};
   SKIFF_CHECK(g.experts <= kMostExperts, "{} experts; at most {}", g.experts, kMostExperts);
   const Launch how = {static_cast<unsigned>(1 + routing.expert.elements()), kThreads, 0, stream};
-  if (aligned(g.x, g.x_stride_bytes, 16) && aligned(g.to, g.row_bytes, 16))
+  if (is_aligned(g.x, g.x_stride_bytes) && is_aligned(g.to, g.row_bytes))
     launch(gather_kernel<uint4>, how, g);
   else
     launch(gather_kernel<uint16_t>, how, g);
@@ -187,7 +177,7 @@ void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& r
                      .position = position,
                      .hidden = static_cast<int>(out.cols()),
                      .top_k = static_cast<int>(routing.expert.cols())};
-  const bool wide = c.hidden % 4 == 0 && aligned(c.outer, 0, 16);
+  const bool wide = c.hidden % 4 == 0 && is_aligned(c.outer);
   const int pieces = (c.hidden + kThreads * (wide ? 4 : 1) - 1) / (kThreads * (wide ? 4 : 1));
   const Launch how = {
       {static_cast<unsigned>(out.rows()), static_cast<unsigned>(pieces)}, kThreads, 0, stream};

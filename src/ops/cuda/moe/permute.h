@@ -3,7 +3,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "ops/cuda/moe/jobs.h"
+#include "ops/cuda/linear/jobs.h"
 #include "ops/ops.h"
 
 namespace skiff::cuda {

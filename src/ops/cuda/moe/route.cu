@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/moe/choose.cuh"
+#include "ops/cuda/moe/top_k.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -12,13 +12,13 @@ constexpr int kWarps = 4;  // tokens of a block of the first kernel
 constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
 
 template <int kSlots>
-__global__ void __launch_bounds__(kWarps * 32) choose_kernel(const __grid_constant__ Choice c) {
+__global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constant__ RouteArgs c) {
   let_next_start();
-  Chooser<kSlots> chooser(c);
+  TopK<kSlots> top_k(c);
   wait_for_previous();
   const int t = blockIdx.x * kWarps + threadIdx.x / 32;
   const int64_t first = int64_t{t} * (c.top_k + c.always);
-  if (t < c.tokens) chooser.choose(t, c.expert + first, c.weight + first);
+  if (t < c.tokens) top_k.choose(t, c.expert + first, c.weight + first);
 }
 
 // Few tokens: one block chooses and sorts, a warp a token. An expert is chosen by a token once at
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kWarps * 32) choose_kernel(const __grid_consta
 // as many as earlier tokens have chosen the same.
 template <int kSlots>
 __global__ void __launch_bounds__(kTogetherTokens * 32)
-    route_kernel(const __grid_constant__ Choice c, int32_t* order, int32_t* start) {
+    route_kernel(const __grid_constant__ RouteArgs c, int32_t* order, int32_t* start) {
   let_next_start();
   __shared__ int32_t expert[kTogetherCopies];
   __shared__ unsigned tokens_of[kMostExperts];
@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
   const int all = c.top_k + c.always, experts = c.experts + c.always, copies = c.tokens * all;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
-  Chooser<kSlots> chooser(c);
+  TopK<kSlots> top_k(c);
   wait_for_previous();
-  chooser.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
+  top_k.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
   __syncthreads();
   for (int i = thread; i < copies; i += threads) {
     c.expert[i] = expert[i];
@@ -47,13 +47,9 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
     int sum = 0;
     for (int base = 0; base < experts; base += 32) {
       const int e = base + thread, mine = e < experts ? __popc(tokens_of[e]) : 0;
-      int upto = mine;
-      for (int d = 1; d < 32; d *= 2) {
-        const int other = __shfl_up_sync(kAll, upto, d);
-        if (thread >= d) upto += other;
-      }
+      const int upto = warp_prefix_sum(mine, thread);
       if (e < experts) start[e] = first_of[e] = sum + upto - mine;
-      sum += __shfl_sync(kAll, upto, 31);
+      sum += __shfl_sync(kAllLanes, upto, 31);
     }
     if (thread == 0) start[experts] = sum;
   }
@@ -71,13 +67,7 @@ struct Sums {
 // Sums over the threads before this one (equal) and over all (less, equal), in one pass.
 __device__ Sums block_scan(Sums v, Sums* shared, Sums* total) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  int before = v.equal;
-  for (int d = 1; d < 32; d *= 2) {
-    const int other = __shfl_up_sync(kAll, before, d);
-    if (lane >= d) before += other;
-  }
-  int less = v.less;
-  for (int m = 16; m; m /= 2) less += __shfl_xor_sync(kAll, less, m);
+  const int before = warp_prefix_sum(v.equal, lane), less = warp_sum(v.less);
   if (lane == 31) shared[warp] = {less, before};
   __syncthreads();
   *total = {0, 0};
@@ -158,17 +148,17 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
               router.top_k, router.experts);
   SKIFF_CHECK_EQ(logits.cols(), router.experts);
   const int tokens = static_cast<int>(logits.rows());
-  const Choice c = {.expert = routing.expert.as<int32_t>(),
-                    .weight = routing.weight.as<float>(),
-                    .logits = logits.as<float>(),
-                    .bias = bias ? bias.as<float>() : nullptr,
-                    .logits_stride = logits.row_stride,
-                    .tokens = tokens,
-                    .experts = router.experts,
-                    .top_k = router.top_k,
-                    .always = router.always,
-                    .renorm = router.renorm,
-                    .live = live};
+  const RouteArgs c = {.expert = routing.expert.as<int32_t>(),
+                       .weight = routing.weight.as<float>(),
+                       .logits = logits.as<float>(),
+                       .bias = bias ? bias.as<float>() : nullptr,
+                       .logits_stride = logits.row_stride,
+                       .tokens = tokens,
+                       .experts = router.experts,
+                       .top_k = router.top_k,
+                       .always = router.always,
+                       .renorm = router.renorm,
+                       .live = live};
   const bool together =
       tokens >= 1 && tokens <= kTogetherTokens && tokens * router.per_token() <= kTogetherCopies;
   if (together) {
@@ -180,7 +170,7 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
   }
   if (tokens > 0) {
     for_experts(router.experts, [&](auto slots) {
-      launch(choose_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
+      launch(top_k_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
     });
   }
   sort(routing, router.total(), stream);

@@ -11,7 +11,6 @@ constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 32;
 // Some registers are left over: the small kernel that comes next, which may start early,
 // needs them. With fewer than these this one would spill (2 % of a step, measured).
 constexpr int kThreadsWorth = 384;
-constexpr unsigned kAll = ~0u;  // lanes
 constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
 constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
 constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/align.h"
 #include "ops/cuda/check.h"
 
 namespace skiff::cuda {
@@ -11,12 +12,6 @@ constexpr size_t kCounterBytes = kSegmentHandOvers * kCounterStride * sizeof(uns
 constexpr int kMostXBytes = 120 << 10;  // so that the ring keeps as much again
 // Per block: bytes in flight, and bytes that are prefetched for the next segment.
 constexpr int kOnWayBytes = 96 << 10, kSoonBytes = 128 << 10;
-
-bool on(const Tensor& t, int64_t to) {
-  const auto element = static_cast<int64_t>(bytes(t.dtype));
-  return reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(to) == 0 &&
-         t.row_stride * element % to == 0;
-}
 
 int item_units(int units) {
   if (units <= kMostUnits) return units;
@@ -40,7 +35,7 @@ OneRow::OneRow(void* scratch, bool gathers) : scratch_(scratch) {
 
 bool OneRow::takes_row(const Tensor& x) const {
   return blocks_ > 0 && x.dtype == DType::kBF16 && x.rows() == 1 && x.cols() % kUnit == 0 &&
-         on(x, 16) && x.cols() * 2 <= kMostXBytes;
+         is_aligned(x) && x.cols() * 2 <= kMostXBytes;
 }
 
 SegmentShares OneRow::shares(int64_t things) const {
@@ -107,7 +102,7 @@ SegmentStep* OneRow::step_that_has(const Tensor& x) {
 
 bool OneRow::product(const Tensor& out, const Tensor& x, const Linear& w, bool gated, Act act) {
   if (!takes_row(x) || w.packing != Packing::kPlain || w.weight.dtype != DType::kBF16 ||
-      w.weight.dim[2] > 1 || !w.weight.contiguous() || !on(w.weight, 16) ||
+      w.weight.dim[2] > 1 || !w.weight.contiguous() || !is_aligned(w.weight) ||
       (out.dtype != DType::kBF16 && out.dtype != DType::kF32))
     return false;
   SKIFF_CHECK_EQ(w.weight.cols(), x.cols());
@@ -139,8 +134,8 @@ bool OneRow::gated_linear(const Tensor& out, const Tensor& x, const Linear& w, A
 
 bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& delta,
                       const Norm& norm) {
-  if (!takes_row(out) || out.cols() > kMostNormCols || !on(residual, 16) ||
-      reinterpret_cast<uintptr_t>(norm.weight.data) % 16 != 0 || segment_.steps == kSegmentSteps)
+  if (!takes_row(out) || out.cols() > kMostNormCols || !is_aligned(residual) ||
+      !is_aligned(norm.weight.data) || segment_.steps == kSegmentSteps)
     return false;
   // delta must come from this segment; otherwise blocks would read and write the residual without
   // a barrier in between.
@@ -173,7 +168,7 @@ bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& d
 
 void OneRow::soon(const Linear& w) {
   if (empty() || w.weight.dtype != DType::kBF16 || w.packing != Packing::kPlain ||
-      w.weight.dim[2] > 1 || !w.weight.contiguous() || !on(w.weight, 16) ||
+      w.weight.dim[2] > 1 || !w.weight.contiguous() || !is_aligned(w.weight) ||
       w.weight.cols() % kUnit != 0)
     return;
   segment_.soon = weights_of(w);

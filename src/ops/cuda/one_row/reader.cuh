@@ -1,13 +1,14 @@
 // ops/cuda/one_row/reader.cuh -- the warps of a segment that multiply, and do all else.
 #pragma once
+#include "ops/cuda/activation.cuh"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/linear/activation.cuh"
+#include "ops/cuda/math.cuh"
+#include "ops/cuda/mma.cuh"
 #include "ops/cuda/one_row/block.cuh"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda::segment {
-
-__device__ inline float low(uint32_t two) { return __uint_as_float(two << 16); }
-__device__ inline float high(uint32_t two) { return __uint_as_float(two & 0xffff0000u); }
 
 // Sums over the lanes; lane l ends up with value l / (32 / N), in sum[0].
 template <int N, int kMask = 16>
@@ -19,30 +20,14 @@ __device__ inline void add_lanes(float (&sum)[N]) {
     for (int i = 0; i < N / 2; ++i) {
       const float give = upper ? sum[i] : sum[i + N / 2];
       const float keep = upper ? sum[i + N / 2] : sum[i];
-      half[i] = keep + __shfl_xor_sync(kAll, give, kMask);
+      half[i] = keep + __shfl_xor_sync(kAllLanes, give, kMask);
     }
     add_lanes<N / 2, kMask / 2>(half);
     sum[0] = half[0];
   } else {
 #pragma unroll
-    for (int m = kMask; m > 0; m /= 2) sum[0] += __shfl_xor_sync(kAll, sum[0], m);
+    for (int m = kMask; m > 0; m /= 2) sum[0] += __shfl_xor_sync(kAllLanes, sum[0], m);
   }
-}
-
-// sum += a * b, 16 rows of a by 8 columns of b.
-__device__ __forceinline__ void multiply(float (&sum)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                         uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-__device__ inline void put(void* to, bool f32, int64_t at, float value) {
-  if (f32)
-    static_cast<float*>(to)[at] = value;
-  else
-    static_cast<__nv_bfloat16*>(to)[at] = __float2bfloat16_rn(value);
 }
 
 class Reader {
@@ -160,15 +145,15 @@ class Reader {
         d[i] = __ldcg(reinterpret_cast<const uint2*>(step.delta + c));
       });
       for_each_piece([&](int i, int, int) {
-        v[i].x += low(d[i].x), v[i].y += high(d[i].x);
-        v[i].z += low(d[i].y), v[i].w += high(d[i].y);
+        v[i].x += low_bf16(d[i].x), v[i].y += high_bf16(d[i].x);
+        v[i].z += low_bf16(d[i].y), v[i].w += high_bf16(d[i].y);
       });
     }
     float squares = 0;
     for_each_piece([&](int i, int, int) {
       squares += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
     });
-    for (int m = 16; m; m /= 2) squares += __shfl_xor_sync(kAll, squares, m);
+    squares = warp_sum(squares);
     if (lane_ == 0) shared_.squares[warp_] = squares;
     sync();
     squares = 0;
@@ -235,8 +220,8 @@ class Reader {
 #pragma unroll
     for (int i = 0; i < kGroup / 2; ++i) {
       const uint4 &a = w[2 * i], &b = w[2 * i + 1];
-      multiply(part[i], a.x, b.x, a.y, b.y, in.x, in.y);
-      multiply(part[i], a.z, b.z, a.w, b.w, in.z, in.w);
+      mma_bf16(part[i], {a.x, b.x, a.y, b.y}, in.x, in.y);
+      mma_bf16(part[i], {a.z, b.z, a.w, b.w}, in.z, in.w);
     }
   }
   __device__ void take_diagonals(float (&sum)[kGroup], const float (&part)[kGroup / 2][4]) {

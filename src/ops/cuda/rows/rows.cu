@@ -1,18 +1,21 @@
 #include <algorithm>
 
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/rows/kernels.h"
 #include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
 
 constexpr int kVector = 4;  // elements at a time, where everything is aligned for it
 
+// Whether rows can be read `vector` elements at a time; true for a matrix that is not there.
 bool aligned(const Matrix& m, int vector = kVector) {
-  if (!m.data) return true;
-  const size_t width = m.type == Float::kF32 ? 4 : 2, step = static_cast<size_t>(vector) * width;
-  return reinterpret_cast<uintptr_t>(m.data) % step == 0 && m.stride % vector == 0;
+  const int64_t width = m.type == Float::kF32 ? 4 : 2;
+  return is_aligned(m.data, m.stride * width, vector * width);
 }
 
 template <class T>
@@ -74,15 +77,10 @@ __global__ void add_kernel(Matrix out, Matrix x, int cols) {
   });
 }
 
-__device__ __forceinline__ float silu(float x) { return x / (1 + expf(-x)); }
-__device__ __forceinline__ float gelu(float x) {  // the exact one
-  return 0.5f * x * (1 + erff(x * 0.70710678118654752f));
-}
-
 // What is rounded to bf16 need not be exact to the last bit of f32.
 template <class T>
 __device__ __forceinline__ float silu_for(float x) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) return __fdividef(x, 1 + __expf(-x));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) return silu_fast(x);
   return silu(x);
 }
 
@@ -105,15 +103,11 @@ __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
 __device__ float block_sum(float x) {
   __shared__ float partial[32];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  x = warp_sum(x);
   if (lane == 0) partial[warp] = x;
   __syncthreads();
   const int warps = static_cast<int>(blockDim.x) / 32;
-  x = lane < warps ? partial[lane] : 0;
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  return x;
+  return warp_sum(lane < warps ? partial[lane] : 0);
 }
 
 // One block for each row, which waits in shared memory for its norm.
@@ -227,7 +221,7 @@ void start_gated_act(Matrix out, Matrix gate_up, bool gelu, int rows, int width,
 void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weight, float eps,
                     int rows, int cols, cudaStream_t stream) {
   const bool wide = cols % kVector == 0 && aligned(out) && aligned(residual) && aligned(delta) &&
-                    reinterpret_cast<uintptr_t>(weight) % 16 == 0;
+                    is_aligned(weight);
   const int items = wide ? cols / kVector : cols;
   const Launch how{
       .grid = dim3(static_cast<unsigned>(rows)),

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/cuda/warp.cuh"
+
 namespace skiff::cuda {
 
 constexpr int kThreads = 512;  // of a block, where nothing else is said
@@ -26,13 +28,13 @@ __device__ T reduce(T x, F f) {
   __shared__ T partial[kWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = f(x, __shfl_xor_sync(~0u, x, step));
+  for (int step = 16; step > 0; step /= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, step));
   __syncthreads();  // whoever reads the last call's result is done
   if (lane == 0) partial[warp] = x;
   __syncthreads();
   x = partial[lane % kWarps];
 #pragma unroll
-  for (int step = kWarps / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(~0u, x, step));
+  for (int step = kWarps / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, step));
   return x;
 }
 
@@ -46,23 +48,13 @@ template <class T>
 __device__ T sum_before(T x) {
   __shared__ T totals[kWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  T upto = x;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const T other = __shfl_up_sync(~0u, upto, step);
-    if (lane >= step) upto += other;
-  }
+  const T upto = warp_prefix_sum(x, lane);
   __syncthreads();
   if (lane == 31) totals[warp] = upto;
   __syncthreads();
   if (warp == 0) {
     const T total = lane < kWarps ? totals[lane] : T{};
-    T before = total;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const T other = __shfl_up_sync(~0u, before, step);
-      if (lane >= step) before += other;
-    }
+    const T before = warp_prefix_sum(total, lane);
     if (lane < kWarps) totals[lane] = before - total;
   }
   __syncthreads();
@@ -70,11 +62,12 @@ __device__ T sum_before(T x) {
 }
 
 // Of a warp; each x below 2^50.
-__device__ __forceinline__ uint64_t warp_sum(uint64_t x) {
+__device__ __forceinline__ uint64_t warp_sum_units(uint64_t x) {
   constexpr int kHalf = 25;
   const auto low = static_cast<uint32_t>(x & ((1u << kHalf) - 1));
   const auto high = static_cast<uint32_t>(x >> kHalf);
-  return (uint64_t{__reduce_add_sync(~0u, high)} << kHalf) + __reduce_add_sync(~0u, low);
+  return (uint64_t{__reduce_add_sync(kAllLanes, high)} << kHalf) +
+         __reduce_add_sync(kAllLanes, low);
 }
 
 // x become their sums over the threads before this one, total those over all threads; the order of
@@ -86,14 +79,9 @@ __device__ __forceinline__ void sums_before(T (&x)[kN], T (&total)[kN]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int n = 0; n < kN; ++n) {
-    T upto = x[n];
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const T other = __shfl_up_sync(~0u, upto, step);
-      if (lane >= step) upto += other;
-    }
+    const T upto = warp_prefix_sum(x[n], lane);
     if (lane == 31) totals[n][warp] = upto;
-    x[n] = __shfl_up_sync(~0u, upto, 1);
+    x[n] = __shfl_up_sync(kAllLanes, upto, 1);
     if (lane == 0) x[n] = 0;
   }
   __syncthreads();

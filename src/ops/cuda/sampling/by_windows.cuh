@@ -17,7 +17,7 @@ __device__ __forceinline__ int my_slot() {
 __device__ __forceinline__ uint64_t sum_of_slots(const uint64_t (&slots)[kSlots]) {
   static_assert(kSlots == 64);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  return warp_sum(slots[lane] + slots[lane + 32]);
+  return warp_sum_units(slots[lane] + slots[lane + 32]);
 }
 
 // Mass of a row, by warps; `left` is that of the tokens that min_p leaves.
@@ -41,8 +41,9 @@ __device__ __forceinline__ void weigh(Masses& masses, const HeldPiece& piece, co
     add(v.z);
     add(v.w);
   });
-  const bool broken = __any_sync(~0u, mass != mass);
-  const uint64_t sum = warp_sum(units_of(mass)), sum_left = kDrops ? warp_sum(units_of(left)) : 0;
+  const bool broken = __any_sync(kAllLanes, mass != mass);
+  const uint64_t sum = warp_sum_units(units_of(mass)),
+                 sum_left = kDrops ? warp_sum_units(units_of(left)) : 0;
   const auto lane = static_cast<int>(threadIdx.x) % 32;
   if (lane >= kBlocks) return;
   of_peer(masses.all[my_slot()], lane) = broken ? kBroken : sum;
@@ -106,19 +107,14 @@ __device__ inline void look_through(Queues& queues, Notes& notes, const HeldPiec
   } else {
     look_at_all<false>(sums, piece, power, windows);
   }
-  const uint64_t over_cut = warp_sum(units_of(sums.over_cut)),
-                 over_drawn = warp_sum(units_of(sums.over_drawn));
-  const uint32_t n_over_cut = __reduce_add_sync(~0u, sums.n_over_cut);
+  const uint64_t over_cut = warp_sum_units(units_of(sums.over_cut)),
+                 over_drawn = warp_sum_units(units_of(sums.over_drawn));
+  const uint32_t n_over_cut = __reduce_add_sync(kAllLanes, sums.n_over_cut);
 
   const uint32_t n = (sums.queue - first) / kQueueStep;
   const int lane = static_cast<int>(threadIdx.x) % 32, slot = my_slot();
-  uint32_t upto = n;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(~0u, upto, step);
-    if (lane >= step) upto += other;
-  }
-  const uint32_t most = __reduce_max_sync(~0u, n);
+  const uint32_t upto = warp_prefix_sum(n, lane);
+  const uint32_t most = __reduce_max_sync(kAllLanes, n);
   const uint32_t begin = upto - n;
   __syncwarp();  // the queues are written
   for (uint32_t i = 0; i < most; ++i) {

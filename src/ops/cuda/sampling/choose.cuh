@@ -33,7 +33,7 @@ struct Parts {
   }
 };
 
-struct Choice {
+struct ChoiceMemory {
   uint64_t tokens[kTokens];
   // Of parts: weights in kPartUnits, rounded down, and tokens.
   uint32_t cut_mass[kParts], drawn_mass[kParts], cut_count[kParts];
@@ -53,7 +53,7 @@ constexpr uint32_t kNearCut = 1, kNearDrawn = 2, kNearLimit = 4;
 // All threads of a block.
 class Chooser {
  public:
-  __device__ Chooser(Choice& choice, const Notes& notes)
+  __device__ Chooser(ChoiceMemory& choice, const Notes& notes)
       : s_(choice),
         notes_(notes),
         windows_(notes.windows),
@@ -92,17 +92,12 @@ class Chooser {
     over_cut_.mass = sum_of_slots(notes_.over_cut);
     over_drawn_ = sum_of_slots(notes_.over_drawn);
     over_cut_.count =
-        __reduce_add_sync(~0u, notes_.n_over_cut[lane] + notes_.n_over_cut[lane + 32]);
+        __reduce_add_sync(kAllLanes, notes_.n_over_cut[lane] + notes_.n_over_cut[lane + 32]);
     const uint2 two = reinterpret_cast<const uint2*>(notes_.listed)[lane];  // slots 2 lane, + 1
-    uint32_t upto = two.x + two.y;
-    listed_ = __reduce_add_sync(~0u, upto);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const uint32_t other = __shfl_up_sync(~0u, upto, step);
-      if (lane >= step) upto += other;
-    }
+    listed_ = __reduce_add_sync(kAllLanes, two.x + two.y);
+    const uint32_t upto = warp_prefix_sum(two.x + two.y, lane);
     const uint32_t begin = upto - two.x - two.y;
-    if (listed_ > kTokens || __any_sync(~0u, max(two.x, two.y) > kWarpRoom)) return false;
+    if (listed_ > kTokens || __any_sync(kAllLanes, max(two.x, two.y) > kWarpRoom)) return false;
     constexpr int kEach = kSlots / kPassWarps;
     constexpr int kAtOnce = 3;  // vectors of a warp's tokens; more are rare
     uint64_t token[kEach][kAtOnce];
@@ -110,8 +105,9 @@ class Chooser {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int slot = warp * kEach + i;
-      const uint32_t x = __shfl_sync(~0u, two.x, slot / 2), y = __shfl_sync(~0u, two.y, slot / 2);
-      from[i] = __shfl_sync(~0u, begin, slot / 2) + (slot % 2 ? x : 0);
+      const uint32_t x = __shfl_sync(kAllLanes, two.x, slot / 2),
+                     y = __shfl_sync(kAllLanes, two.y, slot / 2);
+      from[i] = __shfl_sync(kAllLanes, begin, slot / 2) + (slot % 2 ? x : 0);
       size[i] = slot % 2 ? y : x;
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j)
@@ -246,14 +242,14 @@ class Chooser {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       if (i >= n_sums) break;
-      const uint64_t sum = warp_sum(sums[i]);
+      const uint64_t sum = warp_sum_units(sums[i]);
       if (lane == 0) s_.sums[i][warp] = sum;
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       if (i >= n_sums) break;
-      sums_[i] = warp_sum(lane < kPassWarps ? s_.sums[i][lane] : 0);
+      sums_[i] = warp_sum_units(lane < kPassWarps ? s_.sums[i][lane] : 0);
     }
   }
 
@@ -326,7 +322,7 @@ class Chooser {
     return true;
   }
 
-  Choice& s_;
+  ChoiceMemory& s_;
   const Notes& notes_;
   Windows windows_;
   Power power_;

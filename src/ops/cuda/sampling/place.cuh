@@ -77,8 +77,8 @@ __device__ void rank_list(const Lists& lists, int n, F f) {
     }
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {
-      before.count += __shfl_xor_sync(~0u, before.count, step);
-      before.mass += __shfl_xor_sync(~0u, before.mass, step);
+      before.count += __shfl_xor_sync(kAllLanes, before.count, step);
+      before.mass += __shfl_xor_sync(kAllLanes, before.mass, step);
     }
     if (lane == 0) f(i, before);
   }

@@ -47,18 +47,18 @@ __global__ void __launch_bounds__(kPassThreads, 2)
         m.plans[threadIdx.x] = Plan(args, ahead, logits.vocab);
     }
     piece.wait_own();
-    const uint32_t mine = __reduce_max_sync(~0u, key(best_of_thread(piece)));
+    const uint32_t mine = __reduce_max_sync(kAllLanes, key(best_of_thread(piece)));
     if (lane < kBlocks) of_peer(m.best[now][my_slot()], lane) = mine;
     cluster_sync();
     const uint32_t bests[] = {m.best[now][lane], m.best[now][lane + 32]};
-    const uint32_t best_key = __reduce_max_sync(~0u, max(bests[0], bests[1]));
+    const uint32_t best_key = __reduce_max_sync(kAllLanes, max(bests[0], bests[1]));
     const float best = logit_of(uint64_t{best_key} << 32);
     const Plan& plan = m.plans[turn % kPlans];
     const bool writes = threadIdx.x == 0 && block_rank() == 0;
     clear(m.sample[1 - now]);  // which all have read
     if (plan.draw.greedy(best)) {
-      const uint64_t have = uint64_t{__ballot_sync(~0u, bests[1] == best_key)} << 32 |
-                            __ballot_sync(~0u, bests[0] == best_key);
+      const uint64_t have = uint64_t{__ballot_sync(kAllLanes, bests[1] == best_key)} << 32 |
+                            __ballot_sync(kAllLanes, bests[0] == best_key);
       if ((__ffsll(static_cast<int64_t>(have)) - 1) / kPassWarps == block_rank())
         take_first(out_ids + r, piece, best);
       if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kPassThreads, 2)
     }
     cluster_sync();
     const bool broken =
-        __any_sync(~0u, m.mass.all[lane] == kBroken || m.mass.all[lane + 32] == kBroken);
+        __any_sync(kAllLanes, m.mass.all[lane] == kBroken || m.mass.all[lane + 32] == kBroken);
     const uint64_t total = sum_of_slots(m.mass.all);
     const uint64_t left = drops ? sum_of_slots(m.mass.left) : total;
     const Windows windows =
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kPassThreads, 2)
 // One block for each row.
 __global__ void __launch_bounds__(kPassThreads, 2) choose_kernel(int32_t* out_ids, Notes* notes) {
   extern __shared__ __align__(16) unsigned char memory[];
-  Choice& choice = *reinterpret_cast<Choice*>(memory);
+  ChoiceMemory& choice = *reinterpret_cast<ChoiceMemory*>(memory);
   wait_for_previous();
   let_next_start();
   Notes& row = notes[blockIdx.x];
@@ -116,10 +116,10 @@ constexpr int kFewRows = 16;
 }  // namespace
 
 int sampled_at_once(int vocab, size_t shared) {
-  if (std::max(shared_bytes(vocab), sizeof(Choice)) > shared || piece_size(vocab) > kMostHeld)
+  if (std::max(shared_bytes(vocab), sizeof(ChoiceMemory)) > shared || piece_size(vocab) > kMostHeld)
     return 0;
   allow_shared(pass_kernel, most_shared());
-  allow_shared(choose_kernel, sizeof(Choice));
+  allow_shared(choose_kernel, sizeof(ChoiceMemory));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {kBlocks, 1, 1};
@@ -158,7 +158,7 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
     launch(choose_kernel,
            {.grid = dim3(static_cast<unsigned>(some.rows)),
             .block = dim3(kPassThreads),
-            .shared = sizeof(Choice),
+            .shared = sizeof(ChoiceMemory),
             .stream = stream},
            out_ids + r, notes);
     start_missed(out_ids + r, some, draws, notes, means, stream);

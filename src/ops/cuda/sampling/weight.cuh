@@ -2,6 +2,7 @@
 // does not show. A weight is 2^-far, far = (best - logit) * log2(e) / temperature. It falls into a
 // bin by far; all bins of one power of two count their weights in the same step.
 #pragma once
+#include "ops/cuda/math.cuh"
 #include "ops/cuda/sampling/block.cuh"
 
 namespace skiff::cuda {
@@ -53,8 +54,7 @@ struct Scale {
   __device__ Weight weight(float v) const {
     const float d = best - v, power = __fadd_rd(d * high, kWhole) - kWhole;
     const float rest = fmaf(d, low, fmaf(d, high, -power));  // the product is not rounded
-    float w;                                                 // (1/2, 1]
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(-rest));
+    const float w = exp2_fast(-rest);                        // (1/2, 1]
     const int b = bin(v);
     const uint32_t bits = __float_as_uint(w) - kHalfBits;
     return {b, bits >> max(power_of(b) - kFull, 0)};
@@ -73,9 +73,7 @@ struct Power {
   float best, high, low;
   __device__ __forceinline__ float weight(float v) const {
     const float d = v - best;
-    float w;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(fmaf(d, high, d * low)));
-    return w;
+    return exp2_fast(fmaf(d, high, d * low));
   }
 };
 // Sums of a thread become whole units, so that the order of all further additions does not show.

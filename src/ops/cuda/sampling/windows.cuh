@@ -6,6 +6,7 @@
 // tokens share the mass, that is made of many small weights, and a sample tells it well. Where few
 // do, nothing is guessed: the window reaches to the best token.
 #pragma once
+#include "ops/cuda/math.cuh"
 #include "ops/cuda/sampling/draw.cuh"
 #include "ops/cuda/sampling/weight.cuh"
 
@@ -22,17 +23,6 @@ constexpr float kDeviations = 5;  // of the sample's error, on each side of a wi
 constexpr float kFewAbove = 16;   // sampled tokens above a window's upper end, or it has none
 constexpr float kLowest = -3.402823466e38f;           // of the tokens that are possible
 constexpr int kNowhere = -1, kTop = kSampleBins + 1;  // edges that were not found
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ float sqrt_fast(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // What is known of a draw before its logits are; made by one thread.
 struct Plan {

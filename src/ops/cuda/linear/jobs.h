@@ -1,4 +1,5 @@
-// ops/cuda/moe/jobs.h -- which rows meet which expert, as kernels see it.
+// ops/cuda/linear/jobs.h -- the problems of a grouped GEMM, as kernels see them: which rows meet
+// which of the stacked weights.
 #pragma once
 #include <cstdint>
 

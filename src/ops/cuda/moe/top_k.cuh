@@ -1,12 +1,11 @@
-// ops/cuda/moe/choose.cuh -- the experts of one token, chosen by one warp.
+// ops/cuda/moe/top_k.cuh -- the experts of one token, chosen by one warp.
 #pragma once
 #include "ops/cuda/moe/route.h"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 
-constexpr unsigned kAll = 0xffffffffu;
-
-struct Choice {
+struct RouteArgs {
   int32_t* expert;
   float* weight;
   const float *logits, *bias;
@@ -16,15 +15,6 @@ struct Choice {
   const int32_t* live;
 };
 
-__device__ inline float warp_max(float v) {
-  for (int m = 16; m; m /= 2) v = fmaxf(v, __shfl_xor_sync(kAll, v, m));
-  return v;
-}
-__device__ inline float warp_sum(float v) {
-  for (int m = 16; m; m /= 2) v += __shfl_xor_sync(kAll, v, m);
-  return v;
-}
-
 // Greater for a greater score; above 0, and least for no number at all.
 __device__ inline unsigned rank_of(float score) {
   const unsigned b = __float_as_uint(score);
@@ -33,10 +23,10 @@ __device__ inline unsigned rank_of(float score) {
 
 // The work of a warp for a token; lane l holds experts l, l + 32, ... kSlots of them.
 template <int kSlots>
-class Chooser {
+class TopK {
  public:
   // What nobody writes is fetched ahead of wait_for_previous().
-  __device__ explicit Chooser(const Choice& c) : c_(c), lane_(threadIdx.x % 32) {
+  __device__ explicit TopK(const RouteArgs& c) : c_(c), lane_(threadIdx.x % 32) {
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) bias_[i] = c.bias && is(i) ? c.bias[expert_of(i)] : 0.0f;
   }
@@ -98,12 +88,12 @@ class Chooser {
       unsigned mine = 0;
 #pragma unroll
       for (int i = 0; i < kSlots; ++i) mine = max(mine, rank[i]);
-      const unsigned top = __reduce_max_sync(kAll, mine);
-      unsigned lowest = kAll;
+      const unsigned top = __reduce_max_sync(kAllLanes, mine);
+      unsigned lowest = kAllLanes;
 #pragma unroll
       for (int i = kSlots - 1; i >= 0; --i)
         if (rank[i] == top) lowest = expert_of(i);
-      lowest = __reduce_min_sync(kAll, lowest);
+      lowest = __reduce_min_sync(kAllLanes, lowest);
 #pragma unroll
       for (int i = 0; i < kSlots; ++i) {
         if (static_cast<unsigned>(expert_of(i)) != lowest) continue;
@@ -117,7 +107,7 @@ class Chooser {
     return warp_sum(sum);
   }
 
-  const Choice& c_;
+  const RouteArgs& c_;
   int lane_;
   float bias_[kSlots], p_[kSlots];
   int place_[kSlots];

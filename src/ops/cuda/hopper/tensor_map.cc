@@ -1,0 +1,50 @@
+#include "ops/cuda/hopper/tensor_map.h"
+
+#include <cuda_runtime.h>
+
+#include "base/check.h"
+#include "ops/cuda/check.h"
+
+namespace skiff::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function is looked up at run time, so that nothing links to the driver.
+Encode look_up() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = {};
+  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                         cudaEnableDefault, &found),
+        "looking up cuTensorMapEncodeTiled");
+  if (found != cudaDriverEntryPointSuccess)
+    throw DeviceError("the CUDA driver has no cuTensorMapEncodeTiled; update it to 12.0 or later");
+  return reinterpret_cast<Encode>(function);
+}
+
+Encode encoder() {
+  static const Encode encode = look_up();
+  return encode;
+}
+
+}  // namespace
+
+void require_tensor_maps() { encoder(); }
+
+CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
+                       std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
+  constexpr uint32_t kEvery[5] = {1, 1, 1, 1, 1};
+  SKIFF_CHECK(box.size() >= 2 && box.size() <= 5 && size.size() == box.size() &&
+              stride_bytes.size() + 1 == box.size());
+  CUtensorMap map;
+  const CUresult result =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(box.size()), data,
+                size.data(), stride_bytes.data(), box.data(), kEvery, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  SKIFF_CHECK(result == CUDA_SUCCESS, "error {} encoding a tensor map of {} x {} elements",
+              static_cast<int>(result), size[1], size[0]);
+  return map;
+}
+
+}  // namespace skiff::cuda

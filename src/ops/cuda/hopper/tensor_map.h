@@ -1,0 +1,20 @@
+// ops/cuda/hopper/tensor_map.h -- tensor maps, which describe a tensor and its boxes to TMA. CUDA
+// driver API, "Tensor Map Object Management".
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+#include <span>
+
+namespace skiff::cuda {
+
+// Throws DeviceError where the driver cannot encode tensor maps.
+void require_tensor_maps();
+
+// A bf16 tensor of box.size() dimensions, the fastest first. `size` counts elements; `stride_bytes`
+// lacks the first dimension's, which is contiguous. A box is copied to shared memory in rows of
+// box[0] = 64 elements in the 128-byte swizzle; what lies outside of the tensor becomes zero.
+CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
+                       std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box);
+
+}  // namespace skiff::cuda
