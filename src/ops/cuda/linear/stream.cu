@@ -10,6 +10,8 @@
 namespace skiff::cuda {
 namespace {
 
+using namespace streamed;
+
 constexpr int kMostMultiprocessors = kCounterBytes / sizeof(unsigned);
 constexpr int kJobRows[] = {8, 16, 32, 64, 128, 256};
 constexpr int kWidestSplit = 128;  // rows of x of a tile whose parts go through the workspace
@@ -73,7 +75,7 @@ StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(
   require_tensor_maps();
   check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the products' workspace");
   for_each_kernel([](auto kernel, int n, bool) {
-    allow_shared(kernel, stream_shared(n));
+    allow_shared(kernel, shared_bytes(n));
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
           "asking for shared memory");
   });
@@ -121,7 +123,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .act = call.act,
       .counters = static_cast<unsigned*>(workspace_),
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
-  const Launch how = {multiprocessors_, kStreamThreads, stream_shared(n), stream};
+  const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
   for_each_kernel([&](auto kernel, int kernel_n, bool gated) {
     if (kernel_n == n && gated == call.gated) launch(kernel, how, w_map, x_map, args);
   });

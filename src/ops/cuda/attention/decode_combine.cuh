@@ -1,0 +1,159 @@
+// ops/cuda/attention/decode_combine.cuh -- the split-KV decode kernel's reductions: over the warps
+// of a block, and over the blocks that share a head.
+#pragma once
+#include <cuda_bf16.h>
+
+#include <cmath>
+
+#include "ops/cuda/attention/decode_compute.cuh"
+#include "ops/cuda/vector.cuh"
+
+namespace skiff::cuda::decode {
+
+// One block's partial result of a head that several blocks share.
+template <int kDim>
+struct Part {
+  float o[kPackedRows][kDim], top[kPackedRows], sum[kPackedRows];
+};
+
+template <int n>
+__device__ void write_out(const DecodeArgs& d, const Run& run, int packed, int dim, int column,
+                          const Pack<float, n>& value) {
+  const int64_t at = (run.share.row + packed / d.args.group) * d.args.out_stride +
+                     (run.head * d.args.group + packed % d.args.group) * dim + column;
+  Pack<__nv_bfloat16, n> rounded;
+#pragma unroll
+  for (int i = 0; i < n; ++i) rounded.at[i] = __float2bfloat16_rn(value.at[i]);
+  *reinterpret_cast<Pack<__nv_bfloat16, n>*>(static_cast<__nv_bfloat16*>(d.args.out) + at) =
+      rounded;
+}
+
+// Loads through the L2: other blocks' writes do not reach the L1.
+template <int n>
+__device__ Pack<float, n> load_through(const float* from) {
+  Pack<float, n> to;
+  if constexpr (n == 2) {
+    const float2 x = __ldcg(reinterpret_cast<const float2*>(from));
+    to = {x.x, x.y};
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      const float4 x = __ldcg(reinterpret_cast<const float4*>(from + i));
+      to.at[i] = x.x, to.at[i + 1] = x.y, to.at[i + 2] = x.z, to.at[i + 3] = x.w;
+    }
+  }
+  return to;
+}
+
+// The block that arrives last at a head reduces its parts, in the order of their positions.
+template <int kDim>
+__device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& shared,
+                        Part<kDim>* parts, int first_block, int blocks) {
+  const int tid = static_cast<int>(threadIdx.x);
+  __threadfence();
+  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  if (tid == 0) {
+    shared.arrived_last = atomicAdd(d.arrived + first_block, 1) == blocks - 1;
+    if (shared.arrived_last) d.arrived[first_block] = 0;
+    __threadfence();
+  }
+  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  if (!shared.arrived_last) return;
+  const auto part = [&](int i) { return parts + 2 * (first_block + i) + (i == 0 ? 1 : 0); };
+  // A warp takes a row and each lane kColumns neighbouring columns; 32 parts at a time.
+  constexpr int kColumns = kDim / 32;
+  using Columns = Pack<float, kColumns>;
+  const int lane = tid % 32;
+  for (int row = tid / 32; row < run.share.rows * d.args.group; row += Shape<kDim>::kWarps) {
+    float top = -INFINITY, sum = 0;
+    Columns value = {};
+    for (int base = 0; base < blocks; base += 32) {
+      const bool real = base + lane < blocks;
+      const float my_top = real ? __ldcg(&part(base + lane)->top[row]) : -INFINITY;
+      const float my_sum = real ? __ldcg(&part(base + lane)->sum[row]) : 0;
+      const float before = top;
+      top = fmaxf(top, my_top);
+      top = warp_max(top);
+      const float floor = top == -INFINITY ? 0.0f : top;
+      const float keep = exp2_fast(before - floor), my_keep = exp2_fast(my_top - floor);
+      sum = sum * keep + my_sum * my_keep;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) value.at[c] *= keep;
+      const int count = min(32, blocks - base);
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) {
+        const float worth = __shfl_sync(kAllLanes, my_keep, i);
+        const Columns more = load_through<kColumns>(&part(base + i)->o[row][lane * kColumns]);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) value.at[c] += more.at[c] * worth;
+      }
+    }
+    sum = warp_sum(sum);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
+    write_out(d, run, row, kDim, lane * kColumns, value);
+  }
+}
+
+// Merges the four quarters' softmaxes, and writes the result to `out`, or to this block's part.
+template <int kDim>
+__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
+                        Shared<kDim>& shared) {
+  const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
+  const WarpPart my = part_of_warp<kDim>();
+  const int rows = run.share.rows * d.args.group, per_block = d.plan.head->per_block;
+  auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
+  const bool whole = run.tiles == run.share.tiles;
+  Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    s.sum[half] += __shfl_xor_sync(kAllLanes, s.sum[half], 1);
+    s.sum[half] += __shfl_xor_sync(kAllLanes, s.sum[half], 2);
+    if (lane % 4 == 0) {
+      shared.top[my.quarter][lane / 4 + half * kHalf] = s.top[half];
+      shared.sum[my.quarter][lane / 4 + half * kHalf] = s.sum[half];
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (half * kHalf >= rows) break;
+      // Columns are swizzled by row, so that the rows of a fragment lie in different banks.
+#pragma unroll
+    for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+      const int column = (my.column + n * 8 + lane % 4 * 2) ^ (lane / 4 * 8);
+      *reinterpret_cast<float2*>(&shared.o[my.quarter][lane / 4][column]) =
+          make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
+    }
+    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+    for (int i = tid; i < kHalf * kDim; i += Shape<kDim>::kComputing) {
+      const int r = i / kDim, row = half * kHalf + r, column = i % kDim;
+      if (row >= rows) break;
+      float top = shared.top[0][row], sum = 0, value = 0;
+      for (int w = 1; w < kQuarters; ++w) top = fmaxf(top, shared.top[w][row]);
+      const float base = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+      for (int w = 0; w < kQuarters; ++w) {
+        const float keep = exp2_fast(shared.top[w][row] - base);
+        sum += shared.sum[w][row] * keep;
+        value += shared.o[w][r][column ^ (r * 8)] * keep;
+      }
+      if (whole) {
+        write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
+      } else {
+        mine->o[row][column] = value;
+        if (column == 0) {
+          mine->top[row] = top;
+          mine->sum[row] = sum;
+        }
+      }
+    }
+    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  }
+  if (whole) return;
+  const int begin = run.share.base + run.head * run.share.tiles;
+  const int first_block = begin / per_block;
+  combine(d, run, shared, parts, first_block,
+          (begin + run.share.tiles - 1) / per_block - first_block + 1);
+}
+
+}  // namespace skiff::cuda::decode

@@ -1,0 +1,176 @@
+// ops/cuda/attention/decode_compute.cuh -- the split-KV decode kernel's main loop body: scores,
+// online softmax and values of 16 positions on the tensor cores.
+#pragma once
+#include <cuda_bf16.h>
+
+#include <cmath>
+
+#include "ops/cuda/attention/decode_shape.cuh"
+#include "ops/cuda/hopper/barrier.cuh"
+#include "ops/cuda/math.cuh"
+#include "ops/cuda/mma.cuh"
+#include "ops/cuda/warp.cuh"
+
+namespace skiff::cuda::decode {
+
+// The offset of 16-byte chunk `chunk` of row `row` in a tile, whose rows are cut into pieces of 128
+// bytes in the 128-byte swizzle.
+__device__ __forceinline__ uint32_t swizzled_offset(int row, int chunk) {
+  return static_cast<uint32_t>((chunk / 8) * kTile * 128 + row * 128 +
+                               (((chunk % 8) ^ (row % 8)) * 16));
+}
+
+// What a warp keeps during a run: the queries, and the online softmax of rows lane / 4 and
+// lane / 4 + 8. Scores and maxima are in base 2.
+template <int kDim>
+struct Softmax {
+  static constexpr int kColumns = Shape<kDim>::kColumns;
+  uint32_t q[kDim / 16][4];
+  float o[kColumns / 8][4];
+  float top[2], sum[2];
+  int limit[2];  // the last position that the row sees
+};
+
+// The positions of a tile and the value columns that a warp works on.
+struct WarpPart {
+  int quarter, column;
+};
+template <int kDim>
+__device__ WarpPart part_of_warp() {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  return {warp % kQuarters, warp / kQuarters * Shape<kDim>::kColumns};
+}
+
+template <int kDim>
+__device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto* q = static_cast<const __nv_bfloat16*>(d.args.q);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = lane / 4 + half * kHalf, group = d.args.group;
+    const bool real = i < run.share.rows * group;
+    const int64_t row = run.share.row + (real ? i / group : 0);
+    const int head = run.head * group + (real ? i % group : 0);
+    const __nv_bfloat16* from = q + row * d.args.q_stride + head * kDim + lane % 4 * 2;
+#pragma unroll
+    for (int c = 0; c < kDim / 16; ++c) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        s.q[c][half + 2 * k] = real ? *reinterpret_cast<const uint32_t*>(from + c * 16 + k * 8) : 0;
+      }
+    }
+    s.top[half] = -INFINITY;
+    s.sum[half] = 0;
+    s.limit[half] = run.share.kv_len - run.share.rows + i / group;
+  }
+#pragma unroll
+  for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
+  }
+}
+
+// Attends to 16 positions from t0 on: this warp's quarter of the tile at k and v. The second
+// product takes each probability as the sum of two bf16 numbers, so that rounding costs nothing.
+template <int kDim>
+__device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s, int t0, uint32_t k,
+                          uint8_t* v) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const WarpPart my = part_of_warp<kDim>();
+  const int warp_row = my.quarter * 16;
+  float score[2][4] = {};
+  {
+    const int row = warp_row + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+#pragma unroll
+    for (int c = 0; c < kDim / 16; ++c) {
+      uint32_t b[4];
+      load_matrices(b, k + swizzled_offset(row, c * 2 + chunk));
+      mma_bf16(score[0], s.q[c], b[0], b[1]);
+      mma_bf16(score[1], s.q[c], b[2], b[3]);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[n][i] *= d.scale_log2;
+  }
+  const int seen = first_seen(run.share, d.args.window), window = d.args.window;
+  const bool edge =
+      t0 + 15 > run.share.kv_len - run.share.rows || (window > 0 && t0 < run.share.kv_len - window);
+  if (edge) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int t = t0 + n * 8 + lane % 4 * 2 + i % 2, limit = s.limit[i / 2];
+        if (t > limit || (window > 0 && t <= limit - window)) score[n][i] = -INFINITY;
+      }
+    }
+  }
+  float top[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float x = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
+                    fmaxf(score[1][2 * half], score[1][2 * half + 1]));
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+    top[half] = fmaxf(s.top[half], x);
+  }
+  if (__any_sync(kAllLanes, top[0] > s.top[0] || top[1] > s.top[1])) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float keep = s.top[half] == -INFINITY ? 0.0f : exp2_fast(s.top[half] - top[half]);
+      s.top[half] = top[half];
+      s.sum[half] *= keep;
+#pragma unroll
+      for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+        s.o[n][2 * half] *= keep;
+        s.o[n][2 * half + 1] *= keep;
+      }
+    }
+  }
+  // The A operand of the second product: both halves for n = 0, then both for n = 1.
+  uint32_t high[4], low[4];
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float base = s.top[half] == -INFINITY ? 0.0f : s.top[half];
+      const float a = exp2_fast(score[n][2 * half] - base);
+      const float b = exp2_fast(score[n][2 * half + 1] - base);
+      s.sum[half] += a + b;
+      const uint32_t both = pack_bf16(a, b);
+      high[n * 2 + half] = both;
+      low[n * 2 + half] = pack_bf16(a - low_bf16(both), b - high_bf16(both));
+    }
+  }
+  // Values past the context may be any bits, and zero times NaN is NaN: clear them.
+  if (edge && (t0 + 16 > run.share.kv_len || t0 < seen)) {
+    constexpr int kChunks = Shape<kDim>::kColumns / 8;
+#pragma unroll 1
+    for (int i = lane; i < 16 * kChunks; i += 32) {
+      const int row = i / kChunks, t = t0 + row;
+      if (t >= run.share.kv_len || t < seen) {
+        const uint32_t at = swizzled_offset(warp_row + row, my.column / 8 + i % kChunks);
+        *reinterpret_cast<uint4*>(v + at) = uint4{};
+      }
+    }
+    fence_async();  // TMA writes here next
+    __syncwarp();
+  }
+  {
+    const int row = warp_row + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
+#pragma unroll
+    for (int n = 0; n < Shape<kDim>::kColumns / 16; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(
+          b, shared_address(v) + swizzled_offset(row, my.column / 8 + n * 2 + chunk));
+      mma_bf16(s.o[2 * n], high, b[0], b[1]);
+      mma_bf16(s.o[2 * n + 1], high, b[2], b[3]);
+      mma_bf16(s.o[2 * n], low, b[0], b[1]);
+      mma_bf16(s.o[2 * n + 1], low, b[2], b[3]);
+    }
+  }
+}
+
+}  // namespace skiff::cuda::decode

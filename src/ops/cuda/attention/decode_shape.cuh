@@ -1,0 +1,76 @@
+// ops/cuda/attention/decode_shape.cuh -- the tiles of the split-KV decode kernel: their sizes, its
+// shared memory, and which of them a block works on.
+#pragma once
+#include "ops/cuda/attention/attend_kernels.h"
+
+namespace skiff::cuda::decode {
+
+constexpr int kQuarters = 4;  // a tile's positions are divided among four warps
+constexpr int kHalf = 8;      // an mma fragment holds rows i and i + 8
+constexpr int kRuns = 8;      // entries of Shared::runs: more than there are stages
+constexpr int kComputeBarrier = 1;
+
+template <int kDim>
+struct Shape {
+  static constexpr int kStages = kDim == 64 ? 6 : 3;
+  static constexpr int kBlocks = kDim == 256 ? 1 : 2;        // per multiprocessor
+  static constexpr int kTileBytes = kTile * kDim * 2;        // keys or values of one tile
+  static constexpr int kColumns = kDim == 256 ? 128 : kDim;  // value columns that one warp sums
+  static constexpr int kWarps = kQuarters * kDim / kColumns;
+  static constexpr int kComputing = 32 * kWarps;
+  static constexpr int kThreads = kComputing + 32;
+};
+
+// Consecutive tiles of one kv head that one block works on.
+struct Run {
+  DecodeShare share;
+  int head, first, tiles;  // `first`: index of the first tile within the share
+  bool last;               // this is the block's last run
+};
+
+template <int kDim>
+struct Shared {
+  uint8_t k[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  uint8_t v[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
+  float o[kQuarters][kHalf][kDim];
+  float top[kQuarters][kPackedRows], sum[kQuarters][kPackedRows];
+  uint64_t full[Shape<kDim>::kStages], empty[Shape<kDim>::kStages];
+  Run runs[kRuns];  // written by the copying warp before a run's first tile is full
+  int arrived_last;
+};
+
+// The runs that the plan gives this block.
+class TileWalk {
+ public:
+  __device__ TileWalk(const DecodeArgs& d) : d_(d) {
+    at_ = static_cast<int>(blockIdx.x) * d.plan.head->per_block;
+    end_ = min(at_ + d.plan.head->per_block, d.plan.head->total);
+    share_ = d.plan.block_share[blockIdx.x];
+  }
+  __device__ bool any() const { return at_ < end_; }
+  __device__ bool next(Run& run) {
+    if (!any()) return false;
+    run.share = d_.plan.shares[share_];
+    const int offset = at_ - run.share.base;
+    run.head = offset / run.share.tiles;
+    run.first = offset % run.share.tiles;
+    run.tiles = min(run.share.tiles - run.first, end_ - at_);
+    at_ += run.tiles;
+    run.last = at_ >= end_;
+    if (run.head + 1 == d_.args.cache.kv_heads && run.first + run.tiles == run.share.tiles) {
+      ++share_;
+    }
+    return true;
+  }
+
+ private:
+  const DecodeArgs& d_;
+  int at_, end_, share_;
+};
+
+// The first position that any row of a share sees.
+__device__ inline int first_seen(const DecodeShare& s, int window) {
+  return window > 0 ? max(0, s.kv_len - s.rows + 1 - window) : 0;
+}
+
+}  // namespace skiff::cuda::decode

@@ -1,0 +1,62 @@
+// ops/cuda/linear/stream_args.cuh -- the streamed GEMM's arguments, and the sizes of its tiles.
+//
+// A tile of outputs is 128 weight rows by N rows of x. The inner dimension is cut into chunks of
+// 64; the weights and rows of x of one chunk are a stage of a ring in shared memory. In a gated
+// GEMM the 128 weight rows are 64 gate and 64 up rows, interleaved by eight, so that the thread
+// that holds a gate's sum also holds its up's.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "arch/spec.h"
+#include "ops/cuda/hopper/copy.cuh"
+#include "ops/cuda/linear/jobs.h"
+
+namespace skiff::cuda::streamed {
+
+constexpr int kTileRows = 128, kChunk = 64;
+constexpr int kConsumers = 256;  // threads of the two warpgroups that multiply
+constexpr int kThreads = kConsumers + 32;
+constexpr int kCounterBytes = 4096;  // at the start of the workspace
+
+struct StreamArgs {
+  JobList jobs;     // empty: rows [0, rows) of x in jobs of N
+  bool one_row;     // all jobs share row 0 of x, the only one
+  bool jobs_early;  // the list was complete before the previous kernel triggered this one
+  int rows, tiles, chunks;
+  bool split;         // stream-K: tiles are cut along the inner dimension to balance the blocks
+  bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
+  Keep keep_weights;
+  void* out;
+  int64_t out_stride;
+  bool out_f32;
+  bool out_lines;  // rows of out can be written 16 bytes at a time
+  int features;    // columns of out
+  const float* bias;
+  Act act;
+  unsigned* counters;
+  float* partials;
+};
+
+// The ring takes as much of a multiprocessor's shared memory as leaves room for a small kernel.
+constexpr int stages(int n) { return n == 256 ? 4 : 205 * 1024 / ((kTileRows + n) * 128); }
+constexpr int stage_bytes(int n) { return (kTileRows + n) * kChunk * 2; }
+// Each warpgroup's staging buffer for outputs; rows are padded by 16 bytes against bank conflicts.
+constexpr int kOutBytes = 32 * (64 * 2 + 16);
+constexpr size_t shared_bytes(int n) {
+  return 1024 + static_cast<size_t>(stages(n)) * stage_bytes(n) + (n == 256 ? 2 * kOutBytes : 0);
+}
+
+// The ring of stages: shared addresses of its memory and barriers.
+template <int N>
+struct StageRing {
+  static constexpr int kStages = stages(N), kStageBytes = stage_bytes(N);
+  static constexpr int kWeightBytes = kTileRows * kChunk * 2;
+
+  uint32_t memory, full, empty;
+
+  __device__ uint32_t weights(int stage) const { return memory + stage * kStageBytes; }
+  __device__ uint32_t rows(int stage) const { return weights(stage) + kWeightBytes; }
+};
+
+}  // namespace skiff::cuda::streamed
