@@ -60,9 +60,12 @@ struct Moe {
   Act act = Act::kSilu;
 };
 
+using Mixer = std::variant<Gqa>;
+using FeedForward = std::variant<Dense, Moe>;
+
 struct Layer {
-  std::variant<Gqa> mixer;
-  std::variant<Dense, Moe> ffn;
+  Mixer mixer;
+  FeedForward ffn;
 };
 
 struct ModelSpec {

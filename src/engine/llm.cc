@@ -39,7 +39,9 @@ Event refusal(SeqId id) {
 // What one sequence takes at least: known before the device is asked.
 std::string least_need(const EngineConfig& config, const ModelSpec& spec) {
   const Limits limits = limits_of(config, spec);
-  const MemoryPlan plan = plan_memory(spec, {.compute = config.dtype,
+  const auto plain = make_reference_ops();  // keeps weights as they are
+  const MemoryPlan plan = plan_memory(spec, {.ops = *plain,
+                                             .compute = config.dtype,
                                              .block_size = config.block_size,
                                              .max_rows = limits.max_rows,
                                              .max_logit_rows = limits.max_logit_rows,

@@ -154,6 +154,7 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
                                ? static_cast<double>(available_memory()) * config.memory_utilization
                                : share_of_device(memory, config.memory_utilization);
   return {
+      .ops = ops,
       .compute = config.dtype,
       .block_size = config.block_size,
       .max_rows = limits.max_rows,
@@ -162,7 +163,6 @@ MemoryRequest memory_request(const EngineConfig& config, const ModelSpec& spec, 
       .max_model_len = limits.max_context,
       .num_blocks_override = config.num_blocks_override,
       .host_slots = host_slots(config, spec),
-      .expert_rows = ops.expert_rows(),
       .scratch = StepExecutor::scratch_bytes(spec, config.dtype, limits, config.block_size, ops),
       .on_host = on_host,
       .available = static_cast<size_t>(available),

@@ -54,7 +54,7 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const K
       limits_(limits),
       mesh_(make_solo_mesh()),
       arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, limits.max_rows,
-                                                       limits.max_logit_rows, ops.expert_rows()))),
+                                                       limits.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh_, act),
       sampler_(model.spec.vocab, limits.max_seqs, ops),
       captured_(capture_sizes.empty() ? 0 : static_cast<size_t>(capture_sizes.back()) + 1),

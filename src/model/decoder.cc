@@ -102,72 +102,41 @@ Tensor Decoder::dense(const DenseWeights& w, int width, Act act, Tensor x, Arena
 
 namespace {
 
-// Sums what a block takes; each tensor starts on a cache line.
-struct Need {
+// What a block takes from the arena itself, apart from what its operations take.
+struct OwnBytes {
+  const ModelSpec& spec;
   DType act;
   int64_t rows;
-  int64_t expert_rows = 0;
-  size_t bytes = 0;
 
-  void add(DType dtype, int64_t n, int64_t cols) {
-    const size_t raw = static_cast<size_t>(n) * static_cast<size_t>(cols) * skiff::bytes(dtype);
-    bytes += (raw + kTensorAlign - 1) / kTensorAlign * kTensorAlign;
+  size_t columns(int64_t n) const { return Arena::size_of(act, rows * n); }
+  size_t dense(int64_t width) const { return columns(spec.hidden) + columns(width); }
+
+  size_t operator()(const Gqa& m) const {
+    const int64_t q = int64_t{m.heads} * m.head_dim, kv = int64_t{m.kv_heads} * m.head_dim;
+    return columns(q + 2 * kv) + columns(q) + columns(spec.hidden);
   }
-  void add(int64_t cols) { add(act, rows, cols); }
+  size_t operator()(const Dense& f) const { return dense(f.width); }
+  size_t operator()(const Moe& f) const {
+    return columns(spec.hidden) + Arena::size_of(DType::kF32, rows * f.router.experts) +
+           (f.shared_width ? dense(f.shared_width) : 0);
+  }
 };
-
-void count(Need& need, const ModelSpec& spec, const Gqa& m) {
-  const int64_t q = int64_t{m.heads} * m.head_dim;
-  need.add(q + 2 * int64_t{m.kv_heads} * m.head_dim);
-  need.add(q);
-  need.add(spec.hidden);
-}
-
-void count_dense(Need& need, const ModelSpec& spec, int width) {
-  need.add(spec.hidden);
-  need.add(2 * int64_t{width});
-  need.add(width);
-}
-
-void count(Need& need, const ModelSpec& spec, const Dense& f) { count_dense(need, spec, f.width); }
-
-void count(Need& need, const ModelSpec& spec, const Moe& f) {
-  const int64_t copies = need.rows * f.router.per_token();
-  need.add(spec.hidden);
-  need.add(DType::kF32, need.rows, f.router.experts);
-  for (int i = 0; i < 3; ++i) need.add(DType::kI32, copies, 1);
-  need.add(DType::kI32, f.router.total() + 1, 1);
-  const int64_t inner = std::min(need.rows, need.expert_rows) * f.router.per_token();
-  need.add(DType::kI32, inner, 2);
-  need.add(DType::kI32, f.router.total(), 8);
-  need.add(need.act, inner, spec.hidden);
-  need.add(DType::kF32, inner, 2 * int64_t{f.width});
-  need.add(need.act, inner, f.width);
-  need.add(DType::kF32, inner, spec.hidden);
-  if (f.shared_width) count_dense(need, spec, f.shared_width);
-}
 
 }  // namespace
 
 size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
-                            int64_t expert_rows) {
-  Need always{act, max_rows};
-  always.add(DType::kF32, max_rows, spec.hidden);
-  always.add(spec.hidden);
-  Need head{act, max_logit_rows};
-  head.add(spec.hidden);
-  head.add(DType::kF32, max_logit_rows, spec.vocab);
-  size_t block = head.bytes;
+                            const Ops& ops) {
+  const auto floats = [](int64_t rows, int64_t cols) {
+    return Arena::size_of(DType::kF32, rows * cols);
+  };
+  const OwnBytes own{spec, act, max_rows}, head{spec, act, max_logit_rows};
+  size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.vocab);
   for (const Layer& layer : spec.layers) {
-    const auto widest = [&](const auto& kind) {
-      Need need{act, max_rows, expert_rows};
-      count(need, spec, kind);
-      block = std::max(block, need.bytes);
-    };
-    std::visit(widest, layer.mixer);
-    std::visit(widest, layer.ffn);
+    block = std::max(block, std::visit(own, layer.mixer));
+    block = std::max(
+        block, std::visit(own, layer.ffn) + ops.arena_bytes(layer.ffn, spec.hidden, max_rows, act));
   }
-  return always.bytes + block;
+  return floats(max_rows, spec.hidden) + own.columns(spec.hidden) + block;
 }
 
 }  // namespace skiff

@@ -26,10 +26,9 @@ class Decoder {
   // (one KvLayer per layer). Ops::begin_step(batch) has been called.
   Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // The most that forward() takes from its arena, logits included. `expert_rows` is
-  // Ops::expert_rows() of the backend.
+  // The most that forward() takes from its arena with `ops`, logits included.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
-                            int64_t expert_rows);
+                            const Ops& ops);
 
  private:
   // The mixer or feed-forward block of a layer: the overload of its kind does it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/load_error.h"
 #include "base/processors.h"
 #include "model/staging.h"
 
@@ -43,9 +44,9 @@ class Placer {
   }
 
  private:
-  Linear prepared(const Linear& plain, const WeightFormat& keep) {
+  Linear prepared(const Linear& plain, const WeightFormat& format) {
     Buffer buffer;
-    const Linear out = ops_.prepare(plain, keep, &buffer);
+    const Linear out = ops_.prepare(plain, format, &buffer);
     keep(std::move(buffer));
     return out;
   }

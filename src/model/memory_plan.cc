@@ -4,6 +4,7 @@
 
 #include "base/load_error.h"
 #include "base/round_up.h"
+#include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/slots.h"
 
@@ -11,23 +12,16 @@ namespace skiff {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
-// Prepared weights are filled up to so many outputs and, in bf16, inputs.
-constexpr int64_t kPanelOut = 32, kPanelIn = 32;
 
-size_t slot_bytes(const Slot& slot, DType compute) {
-  if (slot.kind == Slot::kNorm || slot.kind == Slot::kVector)
-    return static_cast<size_t>(slot.out) * 4;
-  if (slot.kind == Slot::kTable) return static_cast<size_t>(slot.elements()) * bytes(compute);
+size_t slot_bytes(const Slot& slot, DType compute, const Ops& ops) {
   const DType dtype = slot.dtype(compute);
-  const int64_t padded = std::max<int64_t>(slot.experts, 1) * round_up(slot.out, kPanelOut) *
-                         round_up(slot.in, dtype == DType::kBF16 ? kPanelIn : 1);
-  return static_cast<size_t>(padded) * bytes(dtype) +
-         (slot.bias ? static_cast<size_t>(slot.out) * 4 : 0);
+  if (slot.kind == Slot::kLinear) return ops.prepared_bytes(slot.shape(), {.dtype = dtype});
+  return static_cast<size_t>(slot.elements()) * bytes(dtype);
 }
 
-size_t weight_bytes(const ModelSpec& spec, DType compute) {
+size_t weight_bytes(const ModelSpec& spec, DType compute, const Ops& ops) {
   size_t sum = 0;
-  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, compute);
+  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, compute, ops);
   return sum;
 }
 
@@ -78,9 +72,9 @@ std::string MemoryPlan::table() const {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   MemoryPlan plan{
       .parameters = parameter_count(spec), .available = request.available, .about = request.about};
-  plan.weights = weight_bytes(spec, request.compute);
+  plan.weights = weight_bytes(spec, request.compute, request.ops);
   plan.activations = Decoder::arena_bytes(spec, request.compute, request.max_rows,
-                                          request.max_logit_rows, request.expert_rows);
+                                          request.max_logit_rows, request.ops);
   plan.scratch = request.scratch;
   plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
   const int least = blocks_for(request.max_model_len, request.block_size);

@@ -3,11 +3,12 @@
 #include <string>
 
 #include "arch/spec.h"
-#include "tensor/tensor.h"
+#include "ops/ops.h"
 
 namespace skiff {
 
 struct MemoryRequest {
+  const Ops& ops;               // that will compute: it states the sizes of weights and activations
   DType compute = DType::kF32;  // of weights, activations and KV
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
@@ -16,7 +17,6 @@ struct MemoryRequest {
   int max_model_len = 2048;
   int num_blocks_override = 0;  // > 0: exactly so many blocks
   int host_slots = 0;           // blocks in the host tier of the prefix cache
-  int64_t expert_rows = 0;      // see Ops
   size_t scratch = 0;           // bytes that steps need besides activations: of backend and sampler
   bool on_host = true;          // the device is the host: both tiers come out of one memory
   size_t available = 0;         // bytes of the device's memory that this process may use

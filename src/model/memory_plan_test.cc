@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/load_error.h"
+#include "model/golden_cases_testing.h"
 #include "model/kv_cache.h"
 #include "model/model_testing.h"
 
@@ -21,8 +22,14 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 ModelSpec spec() { return testing::TestModel("LlamaForCausalLM").config().spec; }
 
+const Ops& reference() {
+  static const std::unique_ptr<Ops> ops = make_reference_ops();
+  return *ops;
+}
+
 MemoryRequest request(size_t available) {
-  return {.max_rows = 64,
+  return {.ops = reference(),
+          .max_rows = 64,
           .max_logit_rows = 8,
           .max_seqs = 4,
           .max_model_len = 130,
@@ -39,6 +46,23 @@ TEST(MemoryPlan, KvBlockBytes) {
   // 2 layers, keys and values, 64 positions, 2 heads of 4, f32.
   EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kF32), 2u * 2 * 64 * 2 * 4 * 4);
   EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kBF16), 2u * 2 * 64 * 2 * 4 * 2);
+}
+
+// To the byte: what is loaded on a backend is what its plan has said.
+TEST(MemoryPlan, WeightsAreWhatLoadingTakes) {
+  for (const std::string& name : testing::golden_names(false)) {
+    const std::string dir = testing::golden_dir(name);
+    const ModelConfig config = read_model_config(dir);
+    for (const auto& ops : {make_reference_ops(), make_cpu_ops(1)}) {
+      for (const DType compute : {DType::kF32, DType::kBF16}) {
+        const MemoryPlan plan =
+            plan_memory(config.spec, {.ops = *ops, .compute = compute, .available = 64 * kMiB});
+        const LoadedModel model =
+            load_model(dir, config, {.compute = compute, .progress = {}}, *ops);
+        EXPECT_EQ(plan.weights, model.bytes) << name << " on " << ops->name();
+      }
+    }
+  }
 }
 
 TEST(MemoryPlan, EnoughMemoryGivesEverySequenceItsLength) {

@@ -24,8 +24,7 @@ SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, DType act, in
       ops_(ops),
       mesh_(make_solo_mesh()),
       kv_(model.spec, pages_for(max_context), kPage, act, ops.device()),
-      arena_(Buffer(ops.device(),
-                    Decoder::arena_bytes(model.spec, act, max_rows, max_rows, ops.expert_rows()))),
+      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, max_rows, max_rows, ops))),
       decoder_(model_.spec, model_.weights, ops, mesh_, act),
       pages_(counting(0, static_cast<size_t>(pages_for(max_context)))),
       upload_(ops, (3 * static_cast<size_t>(max_rows) + pages_.size() + 3) * sizeof(int32_t) +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/weights.h"
+#include "weights/weight_shape.h"
 
 namespace skiff {
 
@@ -32,6 +33,7 @@ struct Slot {
   bool wide = false;           // kLinear: kept in float32 whatever the activations are, as a router
   float eps = 0;               // kNorm
 
+  WeightShape shape() const { return {.experts = experts, .out = out, .in = in, .bias = bias}; }
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
   // What the weight is kept in where activations are `compute`.
   DType dtype(DType compute) const {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "ops/layer_arena.h"
 #include "tensor/convert.h"
 
 namespace skiff {
@@ -12,6 +13,12 @@ std::byte* row_data(const Tensor& t, int64_t row) {
 }
 
 }  // namespace
+
+// These backends keep what experts() needs in memory of their own.
+size_t HostOps::arena_bytes(const FeedForward& ffn, int64_t /*hidden*/, int64_t rows,
+                            DType act) const {
+  return layer_arena_bytes(ffn, rows, act, [](const Moe&) { return size_t{0}; });
+}
 
 void HostOps::copy(Tensor out, Tensor x) {
   SKIFF_CHECK_EQ(out.rows(), x.rows());

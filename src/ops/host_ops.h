@@ -12,7 +12,7 @@ class HostOps : public Ops {
  public:
   Device device() const final { return {}; }
   bool batch_invariant() const final { return true; }
-  int64_t expert_rows() const final { return 0; }
+  size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows, DType act) const final;
   void bind_thread() override {}
   void copy(Tensor out, Tensor x) final;
   uint64_t mark() final { return 0; }

@@ -24,6 +24,7 @@
 #include "ops/step_bounds.h"
 #include "tensor/memory.h"
 #include "weights/linear.h"
+#include "weights/weight_shape.h"
 
 namespace skiff {
 
@@ -56,10 +57,12 @@ class Ops {
   virtual size_t scratch_bytes(const StepBounds& bounds) const = 0;
   virtual void reserve(const StepBounds& bounds) = 0;
 
-  // Tokens for which experts() takes scratch from the arena at a time: one gathered input, gate_up,
-  // middle and f32 output row for each of their copies, and a few numbers. 0: none; kAllRows: all.
-  static constexpr int64_t kAllRows = int64_t{1} << 40;
-  virtual int64_t expert_rows() const = 0;
+  // Bytes of the Buffer that prepare() makes for a weight of that shape, kept in that format.
+  virtual size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const = 0;
+  // The most that gated_linear(), or route() and then experts() and gated_linear(), hold of the
+  // arena at a time, called as `ffn` says for at most `rows` rows of x [rows, hidden] in `act`.
+  virtual size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
+                             DType act) const = 0;
 
   // out = x, element by element; floats may change dtype on the way. Both tensors may lie on the
   // host or on the device. Host memory that is not page-locked may be forgotten once copy() has
@@ -146,8 +149,7 @@ class Ops {
   virtual void gated_act(Tensor out, Tensor gate_up, Act act) = 0;
 
   // out = act(gate) * up, (gate, up) = x * weight^T + bias, weight [2 * width, in] with the gate
-  // first; gate and up may be rounded to act on the way. Scratch comes from the arena: at most a
-  // gate_up [rows, 2 * width] act.
+  // first; gate and up may be rounded to act on the way. Scratch comes from the arena.
   virtual void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) = 0;
 
   // logits [T, router.experts] f32; bias [router.experts] f32 or empty. Softmax in f32 over them;

@@ -72,9 +72,13 @@ Tensor Buffer::view(DType dtype, std::initializer_list<int64_t> shape, size_t by
   return t;
 }
 
+size_t Arena::size_of(DType dtype, int64_t elements) {
+  return round_up(byte_size(dtype, elements), kTensorAlign);
+}
+
 Tensor Arena::take(DType dtype, std::initializer_list<int64_t> shape) {
   Tensor t = storage_.view(dtype, shape, used_);
-  used_ += round_up(bytes_of(t), kTensorAlign);
+  used_ += size_of(dtype, t.elements());
   peak_ = std::max(peak_, used_);
   return t;
 }

@@ -38,6 +38,7 @@ class Arena {
  public:
   explicit Arena(Buffer storage) : storage_(std::move(storage)) {}
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);  // CHECKs that it fits
+  static size_t size_of(DType dtype, int64_t elements);  // bytes that take() uses for such a tensor
   void reset() { used_ = 0; }
   // Give back everything taken since mark() said `used`.
   size_t mark() const { return used_; }

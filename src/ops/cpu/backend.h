@@ -39,6 +39,7 @@ class CpuOps final : public HostOps {
   size_t scratch_bytes(const StepBounds& bounds) const override;
   void reserve(const StepBounds& bounds) override;
   size_t scratch_held() const;  // what was allocated of it so far
+  size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
 
   bool multiplies(const WeightFormat& format) const override;
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;

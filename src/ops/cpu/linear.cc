@@ -50,6 +50,12 @@ void CpuOps::check_prepared(const Linear& w) const {
               describe(w.format), skiff::name(w.weight.dtype));
 }
 
+size_t CpuOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
+  const PanelShape panels{std::max<int64_t>(1, shape.experts), shape.out, shape.in, keep.dtype};
+  return Arena::size_of(DType::kF32, shape.bias ? shape.out : 0) +
+         static_cast<size_t>(panels.total_bytes());
+}
+
 Linear CpuOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",

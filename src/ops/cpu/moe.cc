@@ -4,6 +4,7 @@
 
 #include "ops/cpu/backend.h"
 #include "ops/cpu/rows.h"
+#include "ops/layer_arena.h"
 
 namespace skiff::cpu {
 namespace {
@@ -45,10 +46,7 @@ Routing CpuOps::route(Tensor logits, Tensor bias, const Router& router, Arena& a
   const int64_t all = router.per_token();
   SKIFF_CHECK_EQ(logits.cols(), experts);
   SKIFF_CHECK(k >= 1 && k <= experts, "top_k {} of {} experts", k, experts);
-  const Routing out{.expert = arena.take(DType::kI32, {tokens, all}),
-                    .weight = arena.take(DType::kF32, {tokens, all}),
-                    .order = arena.take(DType::kI32, {tokens * all}),
-                    .expert_start = arena.take(DType::kI32, {router.total() + 1})};
+  const Routing out = take_routing(arena, tokens, router);
   parallel_rows(tokens, 16 * experts, [&](int64_t begin, int64_t end, int) {
     std::vector<float> p(static_cast<size_t>(experts)), score;
     std::vector<int32_t> ids(static_cast<size_t>(experts));

@@ -41,8 +41,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     linear(rows, width);
     thread(3 * width);
   };
-  for (const Layer& layer : spec.layers) {
-    const auto& gqa = std::get<Gqa>(layer.mixer);
+  const auto mixer = [&](const Gqa& gqa) {
     const int64_t q = int64_t{gqa.heads} * gqa.head_dim;
     linear(rows, q);
     thread(q + int64_t{gqa.kv_heads} * gqa.head_dim);
@@ -52,6 +51,9 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     if (std::ranges::find(sizes.ropes, gqa.rope, &std::pair<Rope, int64_t>::first) ==
         sizes.ropes.end())
       sizes.ropes.emplace_back(gqa.rope, rows * gqa.rope.dim * kFloat);
+  };
+  for (const Layer& layer : spec.layers) {
+    std::visit(mixer, layer.mixer);
     if (const auto* ffn = std::get_if<Dense>(&layer.ffn)) {
       dense(ffn->width);
       continue;

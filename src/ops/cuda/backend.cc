@@ -9,6 +9,7 @@
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/rows/rows.h"
+#include "ops/layer_arena.h"
 #include "tensor/device_memory.h"
 
 namespace skiff {
@@ -188,6 +189,19 @@ bool CudaOps::multiplies(const WeightFormat& format) const {
   return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
 }
 
+size_t CudaOps::arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows, DType act) const {
+  return layer_arena_bytes(ffn, rows, act, [&](const Moe& moe) {
+    return experts_bytes(act, rows, moe.router, hidden, moe.width);
+  });
+}
+
+// The bias begins at a multiple of 256 bytes.
+size_t CudaOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
+  const int64_t elements = std::max<int64_t>(1, shape.experts) * shape.out * shape.in;
+  const size_t weight = (static_cast<size_t>(elements) * bytes(keep.dtype) + 255) / 256 * 256;
+  return weight + (shape.bias ? static_cast<size_t>(shape.out) * sizeof(float) : 0);
+}
+
 Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
@@ -311,11 +325,7 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 }
 
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
-  const int64_t each = router.per_token(), copies = logits.rows() * each;
-  const Routing routing{.expert = arena.take(DType::kI32, {logits.rows(), each}),
-                        .weight = arena.take(DType::kF32, {logits.rows(), each}),
-                        .order = arena.take(DType::kI32, {copies}),
-                        .expert_start = arena.take(DType::kI32, {router.total() + 1})};
+  const Routing routing = take_routing(arena, logits.rows(), router);
   cuda::route(routing, logits, bias, router, live_, stream());
   done();
   return routing;

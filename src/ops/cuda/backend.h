@@ -25,7 +25,9 @@ class CudaOps final : public Ops {
   void reserve(const StepBounds&) override {}
   Device device() const override { return device_; }
   bool batch_invariant() const override { return false; }
-  int64_t expert_rows() const override { return kAllRows; }
+  size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
+  size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
+                     DType act) const override;
 
   void copy(Tensor out, Tensor x) override;
   uint64_t mark() override;

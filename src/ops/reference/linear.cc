@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/reference/math.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/reference/rows.h"
@@ -7,6 +9,12 @@ namespace skiff::reference {
 
 bool ReferenceOps::multiplies(const WeightFormat& format) const {
   return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
+}
+
+size_t ReferenceOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
+  const int64_t elements = std::max<int64_t>(1, shape.experts) * shape.out * shape.in;
+  return Arena::size_of(DType::kF32, shape.bias ? shape.out : 0) +
+         static_cast<size_t>(elements) * bytes(keep.dtype);
 }
 
 Linear ReferenceOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {

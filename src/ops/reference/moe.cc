@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/layer_arena.h"
 #include "ops/reference/math.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/reference/rows.h"
@@ -65,11 +66,8 @@ std::vector<double> feed_forward(std::span<const float> x, const Linear& gate_up
 }  // namespace
 
 Routing ReferenceOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
-  const int64_t tokens = logits.rows(), k = router.per_token();
-  const Routing out{.expert = arena.take(DType::kI32, {tokens, k}),
-                    .weight = arena.take(DType::kF32, {tokens, k}),
-                    .order = arena.take(DType::kI32, {tokens * k}),
-                    .expert_start = arena.take(DType::kI32, {router.total() + 1})};
+  const int64_t tokens = logits.rows();
+  const Routing out = take_routing(arena, tokens, router);
   for (int64_t t = 0; t < tokens; ++t) {
     const std::vector<float> p = softmax(load_row(logits, t));
     std::vector<float> score = p;

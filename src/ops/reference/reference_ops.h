@@ -12,6 +12,7 @@ class ReferenceOps : public HostOps {
   // The oracle allocates as it goes.
   size_t scratch_bytes(const StepBounds&) const override { return 0; }
   void reserve(const StepBounds&) override {}
+  size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
 
   bool multiplies(const WeightFormat& format) const override;
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;

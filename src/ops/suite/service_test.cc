@@ -33,7 +33,13 @@ class InService final : public Ops {
   std::string_view name() const override { return ops_->name(); }
   Device device() const override { return ops_->device(); }
   bool batch_invariant() const override { return ops_->batch_invariant(); }
-  int64_t expert_rows() const override { return ops_->expert_rows(); }
+  size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override {
+    return ops_->prepared_bytes(shape, keep);
+  }
+  size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
+                     DType act) const override {
+    return ops_->arena_bytes(ffn, hidden, rows, act);
+  }
   std::string arithmetic() const override { return ops_->arithmetic(); }
   void bind_thread() override { ops_->bind_thread(); }
   size_t scratch_bytes(const StepBounds& bounds) const override {

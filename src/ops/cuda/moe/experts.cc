@@ -1,5 +1,8 @@
 #include "ops/cuda/moe/experts.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/moe/permute.h"
 
@@ -80,7 +83,8 @@ size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hi
                      int64_t width) {
   const auto copies = static_cast<size_t>(tokens * router.per_token());
   const auto h = static_cast<size_t>(hidden), w = static_cast<size_t>(width);
-  const size_t jobs = static_cast<size_t>(plan_jobs(static_cast<int>(copies), router.total(), 8));
+  const auto planned = static_cast<int>(std::min<size_t>(copies, std::numeric_limits<int>::max()));
+  const auto jobs = static_cast<size_t>(plan_jobs(planned, router.total(), 8));
   return copies * (h * bytes(act) + w * bytes(act) + 2 * w * 4 + h * 4 + 4) + jobs * sizeof(Job) +
          8 * kTensorAlign;
 }

@@ -1,0 +1,98 @@
+// prepared_bytes and arena_bytes: a backend takes what it has stated.
+#include "ops/suite/suite.h"
+
+namespace skiff::suite {
+namespace {
+
+struct Ready {
+  Linear linear;
+  Buffer owner;
+};
+Ready ready_weight(Ops& ops, Workspace& ws, const WeightShape& shape, DType dtype) {
+  Linear plain{.experts = shape.experts};
+  plain.weight = shape.experts ? ws.random(dtype, {shape.experts, shape.out, shape.in}, 0.3)
+                               : ws.random(dtype, {shape.out, shape.in}, 0.3);
+  if (shape.bias) plain.bias = ws.random(DType::kF32, {shape.out});
+  Ready ready;
+  ready.linear = ops.prepare(plain, {dtype}, &ready.owner);
+  return ready;
+}
+
+TEST_P(OpSuite, PreparedBytesAreThoseOfTheBuffer) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t out : {1, 15, 16, 17, 31, 32, 33, 64, 100}) {
+      Workspace ws(static_cast<uint64_t>(out));
+      for (const int64_t in : {1, 2, 31, 32, 33, 64, 129}) {
+        for (const int64_t experts : {0, 1, 3}) {
+          for (const bool bias : {false, true}) {
+            const WeightShape shape{.experts = experts, .out = out, .in = in, .bias = bias};
+            const Ready weight = ready_weight(*ops, ws, shape, dtype);
+            EXPECT_EQ(ops->prepared_bytes(shape, {.dtype = dtype}), weight.owner.size())
+                << experts << " x " << out << " x " << in << " bias " << bias << " " << name(dtype);
+          }
+        }
+      }
+    }
+  }
+}
+
+// The operations of one feed-forward block, in the order in which a decoder asks for them.
+struct Block {
+  Ops& ops;
+  Workspace& ws;
+  DType act;
+  int64_t rows, hidden;
+  Arena& arena;
+
+  void gated(int64_t width) const {
+    const Ready w = ready_weight(ops, ws, {.out = 2 * width, .in = hidden}, act);
+    ops.gated_linear(ws.output(act, {rows, width}), ws.random(act, {rows, hidden}), w.linear,
+                     Act::kSilu, arena);
+  }
+  void operator()(const Dense& f) const { gated(f.width); }
+  void operator()(const Moe& f) const {
+    const int64_t all = f.router.total();
+    const Ready up = ready_weight(ops, ws, {.experts = all, .out = 2 * f.width, .in = hidden}, act);
+    const Ready down = ready_weight(ops, ws, {.experts = all, .out = hidden, .in = f.width}, act);
+    const Tensor logits = ws.random(DType::kF32, {rows, f.router.experts});
+    const Routing routing = ops.route(logits, {}, f.router, arena);
+    ops.experts(ws.output(act, {rows, hidden}), ws.random(act, {rows, hidden}), routing, up.linear,
+                down.linear, f.act, arena);
+    if (f.shared_width) gated(f.shared_width);
+  }
+};
+
+FeedForward random_block(Rng& rng) {
+  const int width = 1 + rng.below(70);
+  if (rng.below(3) == 0) return Dense{.width = width};
+  const int experts = 1 + rng.below(20);
+  return Moe{.router = {.experts = experts,
+                        .top_k = 1 + rng.below(std::min(experts, 8)),
+                        .always = rng.below(3)},
+             .width = width,
+             .shared_width = rng.below(2) * (1 + rng.below(200))};
+}
+
+TEST_P(OpSuite, LayersKeepToTheArenaThatIsStated) {
+  constexpr size_t kSpare = 1 << 20;  // so that what is taken beyond the bound is seen
+  Rng rng(11);
+  for (int i = 0; i < 60; ++i) {
+    const DType act = i % 2 ? DType::kBF16 : DType::kF32;
+    const int64_t rows = i < 6 ? 1 : 1 + rng.below(90), hidden = 8 * (1 + rng.below(12)) - i % 3;
+    const FeedForward ffn = random_block(rng);
+    const size_t stated = ops->arena_bytes(ffn, hidden, rows, act);
+    SCOPED_TRACE(fmt::format("case {}: {} rows, hidden {}, {}", i, rows, hidden, name(act)));
+    Arena arena(Buffer::pinned(stated + kSpare));
+    Workspace ws(static_cast<uint64_t>(i));
+    std::visit(Block{*ops, ws, act, rows, hidden, arena}, ffn);
+    finish();
+    EXPECT_LE(arena.peak(), stated);
+    if (ops->device() == Device{}) {
+      EXPECT_EQ(arena.peak(), stated) << "memory is planned that nobody takes";
+    }
+    EXPECT_LE(stated, ops->arena_bytes(ffn, hidden, rows + 5, act)) << "fewer rows take more";
+  }
+}
+
+}  // namespace
+}  // namespace skiff::suite
