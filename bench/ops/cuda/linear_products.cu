@@ -109,9 +109,9 @@ void one_case(Context& c, int rows, int in, int out, DType act, DType out_type, 
       c.dense.product(o, x, w, c.stream);
     }
   } else if (gated) {
-    c.dense.streamed().gated_product(o, x, w.weight, Act::kSilu, c.stream);
+    c.dense.streamed().gated_product(o, x, w, Act::kSilu, c.stream);
   } else {
-    c.dense.streamed().product(o, x, w.weight, w.bias, c.stream);
+    c.dense.streamed().product(o, x, w, c.stream);
   }
   check(cudaStreamSynchronize(c.stream), "a product");
   const double worst = worst_of(o, x, w, gated);
@@ -150,18 +150,19 @@ void correctness(Context& c) {
 
 // Rows of a product alone and in company, bit for bit.
 void invariance(Context& c) {
-  const Tensor x = random(DType::kBF16, {128, 4096}, 5), w = random(DType::kBF16, {6144, 4096}, 6);
+  const Tensor x = random(DType::kBF16, {128, 4096}, 5);
+  const Linear w = {.weight = random(DType::kBF16, {6144, 4096}, 6)};
   const Tensor all = make(DType::kF32, {128, 6144}), part = make(DType::kF32, {128, 6144});
-  c.dense.streamed().product(all, x, w, {}, c.stream);
+  c.dense.streamed().product(all, x, w, c.stream);
   for (int n : {1, 5, 16, 30, 64}) {
-    c.dense.streamed().product(part.row_range(0, n), x.row_range(0, n), w, {}, c.stream);
+    c.dense.streamed().product(part.row_range(0, n), x.row_range(0, n), w, c.stream);
     check(cudaStreamSynchronize(c.stream), "a product");
     const bool same = host<float>(all.data, n * 6144) == host<float>(part.data, n * 6144);
     std::printf("rows 0..%d of 128 alike: %s\n", n, same ? "yes" : "NO");
     ++c.checks;
     c.failures += !same;
   }
-  cudaFree(x.data), cudaFree(w.data), cudaFree(all.data), cudaFree(part.data);
+  cudaFree(x.data), cudaFree(w.weight.data), cudaFree(all.data), cudaFree(part.data);
 }
 
 void sync(Context& c) { check(cudaStreamSynchronize(c.stream), "products"); }
@@ -169,6 +170,11 @@ void sync(Context& c) { check(cudaStreamSynchronize(c.stream), "products"); }
 struct Shape {
   int out, in;
 };
+
+Linear matrix(void* data, const Shape& s) {
+  return {.weight = {
+              .data = data, .dim = {s.out, s.in, 1, 1}, .row_stride = s.in, .dtype = DType::kBF16}};
+}
 
 // Single launches, ours beside the library's best.
 void single(Context& c, const std::vector<Shape>& shapes, const std::vector<int>& rows_list,
@@ -184,9 +190,9 @@ void single(Context& c, const std::vector<Shape>& shapes, const std::vector<int>
       const Tensor x = random(DType::kBF16, {rows, s.in}, 7),
                    out = make(DType::kBF16, {rows, s.out});
       const auto pick = [&](int i) {
-        Tensor t = w;
-        t.data = weights + size_t(i % copies) * size;
-        return t;
+        Linear one = {.weight = w};
+        one.weight.data = weights + size_t(i % copies) * size;
+        return one;
       };
       for (int i = 0; i < kTrials; ++i) library.tune(out, x, pick(i), c.cublas_scratch, c.stream);
       library.settle();
@@ -200,11 +206,11 @@ void single(Context& c, const std::vector<Shape>& shapes, const std::vector<int>
                                c.stream) /
                            copies;
       const double our = median_us(
-          [&](int i) { c.dense.streamed().product(out, x, pick(i), {}, c.stream); }, c.stream);
+          [&](int i) { c.dense.streamed().product(out, x, pick(i), c.stream); }, c.stream);
       const double our_g = graph_us(
                                [&] {
                                  for (int i = 0; i < copies; ++i)
-                                   c.dense.streamed().product(out, x, pick(i), {}, c.stream);
+                                   c.dense.streamed().product(out, x, pick(i), c.stream);
                                },
                                c.stream) /
                            copies;
@@ -239,16 +245,15 @@ void layers(Context& c, const char* name, const std::vector<Shape>& shapes, int 
     char* at = weights;
     for (int l = 0; l < count; ++l)
       for (size_t i = 0; i < shapes.size(); ++i) {
-        Tensor w, in = x, o = out;
-        w.data = at, w.dtype = DType::kBF16, w.dim = {shapes[i].out, shapes[i].in, 1, 1},
-        w.row_stride = shapes[i].in;
+        Tensor in = x, o = out;
+        const Linear w = matrix(at, shapes[i]);
         in.dim[1] = in.row_stride = shapes[i].in;
         o.dim[1] = o.row_stride = shapes[i].out;
         if (ours && gated_second && i == 2) {
           o.dim[1] = o.row_stride = shapes[i].out / 2;
           c.dense.streamed().gated_product(o, in, w, Act::kSilu, c.stream);
         } else if (ours) {
-          c.dense.streamed().product(o, in, w, {}, c.stream);
+          c.dense.streamed().product(o, in, w, c.stream);
         } else {
           library.product(o, in, w, c.cublas_scratch, c.stream);
         }
@@ -263,8 +268,8 @@ void layers(Context& c, const char* name, const std::vector<Shape>& shapes, int 
   if (with_library) {
     char* at = weights;
     for (const Shape& s : shapes) {
-      Tensor w, in = x, o = out;
-      w.data = at, w.dtype = DType::kBF16, w.dim = {s.out, s.in, 1, 1}, w.row_stride = s.in;
+      Tensor in = x, o = out;
+      const Linear w = matrix(at, s);
       in.dim[1] = in.row_stride = s.in, o.dim[1] = o.row_stride = s.out;
       for (int i = 0; i < kTrials; ++i) library.tune(o, in, w, c.cublas_scratch, c.stream);
     }

@@ -146,8 +146,10 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
   const Router r = m.router();
   const Tensor x = random(act, {tokens, m.hidden}, 1), out = make(act, {tokens, m.hidden});
   const float scale = 1.5f / std::sqrt(static_cast<float>(m.hidden));
-  const Tensor gate_up = random(act, {r.total(), 2 * m.width, m.hidden}, 2, scale),
-               down = random(act, {r.total(), m.hidden, m.width}, 3, scale);
+  const Linear gate_up = {.weight = random(act, {r.total(), 2 * m.width, m.hidden}, 2, scale),
+                          .experts = r.total()};
+  const Linear down = {.weight = random(act, {r.total(), m.hidden, m.width}, 3, scale),
+                       .experts = r.total()};
   const Tensor logits = random(DType::kF32, {tokens, m.experts}, 4, 3);
   Tensor bias = make(DType::kF32, {m.experts});
   std::vector<float> b(m.experts);
@@ -161,15 +163,15 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
   for (int again = 0; again < 2; ++again) {
     poison(out);
     route(routing, logits, bias, r, live_on_device, c.stream);
-    experts(out, x, routing, gate_up, down, Act::kSilu, c.dense.streamed(), arena, c.stream);
+    experts(out, x, routing, {gate_up, down, Act::kSilu}, c.dense.streamed(), arena, c.stream);
     check(cudaStreamSynchronize(c.stream), "experts");
   }
   std::vector<int32_t> sample;
   for (int i = 0; i < std::min(live, 6); ++i)
     sample.push_back(static_cast<int>(int64_t{i} * (live - 1) / 5 % live));
   Ref ref = {x.data,
-             gate_up.data,
-             down.data,
+             gate_up.weight.data,
+             down.weight.data,
              out.data,
              act == DType::kF32,
              x.row_stride,
@@ -201,7 +203,7 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
       "experts tokens %d (live %d) experts %d top %d + %d %dx%d %s%s: error %.2e of size%s\n",
       tokens, live, m.experts, m.top_k, m.always, m.hidden, m.width,
       act == DType::kF32 ? "f32" : "bf16", skewed ? " skewed" : "", error, wrong ? " WRONG" : "");
-  for (const Tensor& t : {x, out, gate_up, down, logits, bias}) cudaFree(t.data);
+  for (const Tensor& t : {x, out, gate_up.weight, down.weight, logits, bias}) cudaFree(t.data);
   release(routing), cudaFree(live_on_device), cudaFree(samples_on_device), cudaFree(ref.middle),
       cudaFree(ref.sums);
 }
@@ -210,13 +212,16 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
   const Router r = m.router();
   constexpr int kLayers = 4;
   const float scale = 1.5f / std::sqrt(static_cast<float>(m.hidden));
-  std::vector<Tensor> gate_up, down;
+  std::vector<Linear> gate_up, down;
   std::vector<Linear> router;
   for (int l = 0; l < kLayers; ++l) {
     router.push_back(
         {.weight = random(DType::kBF16, {m.experts, m.hidden}, 60 + l, 2 * scale), .bias = {}});
-    gate_up.push_back(random(DType::kBF16, {r.total(), 2 * m.width, m.hidden}, 2 + l, scale));
-    down.push_back(random(DType::kBF16, {r.total(), m.hidden, m.width}, 30 + l, scale));
+    gate_up.push_back(
+        {.weight = random(DType::kBF16, {r.total(), 2 * m.width, m.hidden}, 2 + l, scale),
+         .experts = r.total()});
+    down.push_back({.weight = random(DType::kBF16, {r.total(), m.hidden, m.width}, 30 + l, scale),
+                    .experts = r.total()});
   }
   for (int tokens : tokens_list) {
     const Tensor x = random(DType::kBF16, {tokens, m.hidden}, 1),
@@ -249,7 +254,7 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
                             for (int l = 0; l < kLayers; ++l) {
                               c.dense.product(logits[l], x, router[l], c.stream);
                               route(routing, logits[l], {}, r, nullptr, c.stream);
-                              experts(out, x, routing, gate_up[l], down[l], Act::kSilu,
+                              experts(out, x, routing, {gate_up[l], down[l], Act::kSilu},
                                       c.dense.streamed(), arena, c.stream);
                             }
                           },
@@ -268,7 +273,8 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
     for (const Tensor& t : logits) cudaFree(t.data);
   }
   for (int l = 0; l < kLayers; ++l)
-    cudaFree(gate_up[l].data), cudaFree(down[l].data), cudaFree(router[l].weight.data);
+    cudaFree(gate_up[l].weight.data), cudaFree(down[l].weight.data),
+        cudaFree(router[l].weight.data);
 }
 
 int run(int argc, char** argv) {

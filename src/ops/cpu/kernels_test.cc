@@ -86,7 +86,8 @@ TEST_P(KernelsTest, ProductsMatchAndDoNotDependOnTheirRows) {
         std::vector<float> x = random(static_cast<size_t>(rows * in), 2);
         if (dtype == DType::kBF16) w = widened(rounded(w)), x = widened(rounded(x));
         Buffer packed({}, static_cast<size_t>(shape.total_bytes()));
-        pack_panels(packed.data(), matrix(w.data(), DType::kF32, out, in), shape, k, pool);
+        pack_panels(packed.data(), {.weight = matrix(w.data(), DType::kF32, out, in)}, shape, k,
+                    pool);
         const Product all = multiply(k, shape, packed, x, 0, rows);
         for (int64_t r = 0; r < rows; ++r) {
           const Product one = multiply(k, shape, packed, x, r, 1);

@@ -333,8 +333,7 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
-  cuda::experts(out, x, routing, gate_up.weight, down.weight, act, products_.streamed(), arena,
-                stream());
+  cuda::experts(out, x, routing, {gate_up, down, act}, products_.streamed(), arena, stream());
   done();
 }
 

@@ -1,4 +1,4 @@
-// ops/cuda/linear/add_bias.h -- what finishes a product whose bias was not added on the way.
+// ops/cuda/linear/add_bias.h -- adds the bias to the f32 sums of a GEMM.
 #pragma once
 #include <cuda_runtime.h>
 

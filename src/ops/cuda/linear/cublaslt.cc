@@ -8,19 +8,22 @@
 
 #include "ops/cuda/align.h"
 #include "ops/cuda/check.h"
+#include "ops/cuda/linear/shape.h"
 
 namespace skiff::cuda {
 namespace {
 
 constexpr int kCandidates = 8;
-// What takes() asks of operands. The library assumes 256 bytes unless told, more than arenas give.
+// The alignment that takes() asks for. cuBLASLt's default is 256 bytes, more than arenas give.
 constexpr uint32_t kAlignment = 16;
-// Steps of decodes have no more: there a cut inner dimension is worth 15 % (Qwen2.5-7B, 128 rows).
+// Decode steps have no more rows: there split-K is worth 15 % (Qwen2.5-7B, 128 rows).
 constexpr int64_t kOneOrderRows = 256;
-constexpr int kEnough = 8;  // runs that the others are ahead before one far behind has its turn
-constexpr int kFew = 4;     // runs of each where one call tries all
+// An algorithm that is kFarBehind times slower than the best runs only when the others are kEnough
+// runs ahead of it.
+constexpr int kEnough = 8;
 constexpr float kFarBehind = 1.15f;
-constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's second level has
+constexpr int kFew = 4;  // runs of each algorithm where one call tries all
+constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's L2 has
 
 void check_lt(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -52,7 +55,7 @@ cudaDataType_t cuda_type(DType t) { return t == DType::kF32 ? CUDA_R_32F : CUDA_
 
 }  // namespace
 
-// The library thinks in columns: its A is w, its B is x, both stored with `in` running fastest.
+// cuBLASLt is column-major: its A is w and its B is x, both stored with `in` running fastest.
 struct CublasLt::Problem {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, out = nullptr;
@@ -85,7 +88,7 @@ struct CublasLt::Problem {
 
 CublasLt::CublasLt() {
   check_lt(cublasLtCreate(&handle_), "starting");
-  free_.resize(kPending);
+  free_.resize(kMaxPending);
   for (auto& [begin, end] : free_) {
     check(cudaEventCreate(&begin), "making an event");
     check(cudaEventCreate(&end), "making an event");
@@ -113,9 +116,10 @@ const CublasLt::Trial& CublasLt::fastest(const std::vector<Trial>& trials) {
   return *std::ranges::min_element(trials, {}, &Trial::typical);
 }
 
-bool CublasLt::takes(const Tensor& out, const Tensor& x, const Tensor& w) {
-  return x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(out, kAlignment) &&
-         is_aligned(x, kAlignment) && is_aligned(w, kAlignment);
+bool CublasLt::takes(const Tensor& out, const Tensor& x, const Linear& w) {
+  return x.dtype == DType::kBF16 && is_plain(w, DType::kBF16) && w.experts == 0 &&
+         is_aligned(out, kAlignment) && is_aligned(x, kAlignment) &&
+         is_aligned(w.weight, kAlignment);
 }
 
 bool CublasLt::works(const cublasLtMatmulAlgo_t& algo, const Problem& problem) const {
@@ -125,7 +129,7 @@ bool CublasLt::works(const cublasLtMatmulAlgo_t& algo, const Problem& problem) c
          result.workspaceSize <= kWorkspaceBytes;
 }
 
-// The algorithm that serves a bucket of row counts, adopted or measured here.
+// The algorithm of a bucket of row counts, adopted or measured here.
 std::optional<cublasLtMatmulAlgo_t> CublasLt::measured(const ProductKey& bucket) const {
   if (const auto known = adopted_.find(bucket); known != adopted_.end()) return known->second;
   const auto tried = trials_.find(bucket);
@@ -165,29 +169,29 @@ bool CublasLt::adopt(const TunedProducts& tuned) {
 }
 
 bool CublasLt::run(const Problem& problem, const cublasLtMatmulAlgo_t& algo, const Tensor& out,
-                   const Tensor& x, const Tensor& w, void* workspace, cudaStream_t stream) {
+                   const Tensor& x, const Linear& w, void* workspace, cudaStream_t stream) {
   const float one = 1, zero = 0;
-  return cublasLtMatmul(handle_, problem.product, &one, w.data, problem.w, x.data, problem.x, &zero,
-                        out.data, problem.out, out.data, problem.out, &algo, workspace,
+  return cublasLtMatmul(handle_, problem.product, &one, w.weight.data, problem.w, x.data, problem.x,
+                        &zero, out.data, problem.out, out.data, problem.out, &algo, workspace,
                         kWorkspaceBytes, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
-bool CublasLt::product(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+bool CublasLt::product(const Tensor& out, const Tensor& x, const Linear& w, void* workspace,
                        cudaStream_t stream) {
   if (out.rows() == 0) return true;
-  const Problem problem(out, x, w);
+  const Problem problem(out, x, w.weight);
   const auto algo = choose(key_of(out, x), problem);
   return algo && run(problem, *algo, out, x, w, workspace, stream);
 }
 
 std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int64_t rows,
-                                                    int most) {
+                                                    int max_count) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&limits), "tuning");
   const auto limit = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
     check_lt(cublasLtMatmulPreferenceSetAttribute(limits, what, &value, sizeof value), "tuning");
   };
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(max_count));
   int found = 0;
   limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   for (const auto operand :
@@ -200,7 +204,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int6
     limit(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, problem.product, problem.w, problem.x, problem.out,
-                                       problem.out, limits, most, results.data(), &found);
+                                       problem.out, limits, max_count, results.data(), &found);
     if (status == CUBLAS_STATUS_SUCCESS && found > 0) break;
     found = 0;
   }
@@ -210,7 +214,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const Problem& problem, int6
   return algos;
 }
 
-void CublasLt::note_oldest() {
+void CublasLt::collect_oldest() {
   const Timing t = pending_.front();
   pending_.pop_front();
   free_.emplace_back(t.begin, t.end);
@@ -221,7 +225,7 @@ void CublasLt::note_oldest() {
 }
 
 void CublasLt::settle() {
-  while (!pending_.empty()) note_oldest();
+  while (!pending_.empty()) collect_oldest();
   chosen_.clear();
 }
 
@@ -231,25 +235,25 @@ bool CublasLt::try_one(std::vector<Trial>& trials, const std::function<bool(cons
   Trial& trial = *std::ranges::min_element(trials, {}, [&](const Trial& t) {
     return !t.ms.empty() && t.typical() > limit ? kEnough + t.runs : t.runs;
   });
-  if (free_.empty()) note_oldest();
+  if (free_.empty()) collect_oldest();
   const auto [begin, end] = free_.back();
   check(cudaEventRecord(begin, stream), "tuning products");
   const bool ran = run(trial);
   check(cudaEventRecord(end, stream), "tuning products");
   if (!ran) {
     trial.runs = std::numeric_limits<int>::max() / 2;
-  } else if (trial.runs++ > 0) {  // at first it may be loaded to the device
+  } else if (trial.runs++ > 0) {  // the first run may include loading the kernel
     free_.pop_back();
     pending_.push_back({&trial, begin, end});
   }
   return ran;
 }
 
-bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* workspace,
+bool CublasLt::tune(const Tensor& out, const Tensor& x, const Linear& w, void* workspace,
                     cudaStream_t stream) {
   const ProductKey key = bucket_of(key_of(out, x));
   if (adopted_.contains(key)) return product(out, x, w, workspace, stream);
-  const Problem problem(out, x, w);
+  const Problem problem(out, x, w.weight);
   std::vector<Trial>& trials = trials_[key];
   if (trials.empty()) {
     for (const cublasLtMatmulAlgo_t& algo : propose(problem, x.rows(), kCandidates))
@@ -260,7 +264,7 @@ bool CublasLt::tune(const Tensor& out, const Tensor& x, const Tensor& w, void* w
   const auto by = [&](const Trial& t) {
     return run(problem, t.algo, out, x, w, workspace, stream);
   };
-  const int64_t bytes_read = w.elements() * static_cast<int64_t>(bytes(w.dtype));
+  const int64_t bytes_read = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
   const auto waiting = [](const Trial& t) { return t.runs < kFew; };
   bool ran = false;
   do {

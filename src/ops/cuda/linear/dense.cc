@@ -8,8 +8,8 @@
 namespace skiff::cuda {
 namespace {
 
-// Where streaming was faster than the library on an H200, the next product's weights flowing in
-// behind: docs/performance_cuda_products.md.
+// Where streaming beat cuBLASLt on an H200, in a sequence of GEMMs that overlap:
+// docs/performance_cuda_products.md.
 constexpr int64_t kFewRows = 16, kManyWeightBytes = int64_t{24} << 20;
 
 }  // namespace
@@ -30,15 +30,14 @@ DenseProducts::DenseProducts(void* scratch, size_t bytes, bool portable)
 
 bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
-  return x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes &&
-         streamed_.takes(x, w.weight, gated);
+  return x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes && streamed_.takes(x, w, gated);
 }
 
 bool DenseProducts::fits_before_bias(const Tensor& out) const {
   return static_cast<size_t>(out.elements()) * sizeof(float) <= sums_bytes_;
 }
 
-// Where the library's sums go: they meet the bias in f32, before anything is rounded.
+// Where cuBLASLt writes: f32 sums where a bias is still to be added, so that rounding comes last.
 Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
   if (!w.bias || out.dtype == DType::kF32) return out;
   SKIFF_CHECK(fits_before_bias(out), "{} bytes are too few for the sums of {} x {} outputs",
@@ -51,23 +50,22 @@ Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
 }
 
 void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  SKIFF_CHECK(w.packing == Packing::kPlain && w.weight.contiguous());
+  SKIFF_CHECK(w.experts == 0, "a stack of {} experts is no dense weight", w.experts);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
-  if (small_product_takes(x, w.weight)) return small_product(out, x, w.weight, w.bias, stream);
-  if (float_weights_take(out, x, w.weight))
-    return float_weights_product(out, x, w.weight, w.bias, stream);
-  if (streams(x, w, false)) return streamed_.product(out, x, w.weight, w.bias, stream);
-  if (CublasLt::takes(out, x, w.weight)) {
+  if (small_product_takes(x, w)) return small_product(out, x, w, stream);
+  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, stream);
+  if (streams(x, w, false)) return streamed_.product(out, x, w, stream);
+  if (CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
-    if (library_.product(sums, x, w.weight, library_scratch_, stream)) {
+    if (library_.product(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);
       return;
     }
   }
-  tiled_product(out, x, w.weight, w.bias, stream);
+  tiled_product(out, x, w, stream);
 }
 
 Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
@@ -76,25 +74,24 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (!w.bias || out.rows() == 0 || out.dtype == DType::kF32 || !fits_before_bias(out) ||
-      small_product_takes(x, w.weight) || streams(x, w, false) ||
-      !CublasLt::takes(out, x, w.weight))
+      small_product_takes(x, w) || streams(x, w, false) || !CublasLt::takes(out, x, w))
     return {};
   const Tensor sums = before_bias(out, w);
-  return library_.product(sums, x, w.weight, library_scratch_, stream) ? sums : Tensor{};
+  return library_.product(sums, x, w, library_scratch_, stream) ? sums : Tensor{};
 }
 
 bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                   cudaStream_t stream) {
   if (w.bias || out.rows() == 0 || !streams(x, w, true)) return false;
-  streamed_.gated_product(out, x, w.weight, act, stream);
+  streamed_.gated_product(out, x, w, act, stream);
   return true;
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() > 0 && !small_product_takes(x, w.weight) && !streams(x, w, false) &&
-      CublasLt::takes(out, x, w.weight)) {
+  if (out.rows() > 0 && !small_product_takes(x, w) && !streams(x, w, false) &&
+      CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
-    if (library_.tune(sums, x, w.weight, library_scratch_, stream)) {
+    if (library_.tune(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);
       return;
     }

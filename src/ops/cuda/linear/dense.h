@@ -7,26 +7,27 @@
 namespace skiff::cuda {
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
-// and w f32 (a router's); w plain and contiguous; out f32 or the dtype of x. Rows of x and out may
-// be strided. Allocates nothing and waits for nothing outside tune() and settle(), so steps can be
-// captured. Driven by one thread.
+// and w f32 (a router's); w plain; out f32 or the dtype of x. Rows of x and out may be strided.
+// Allocates nothing and waits for nothing outside tune() and settle(), so steps can be captured.
+// Driven by one thread.
 class DenseProducts {
  public:
-  // Bytes of the scratch given to the constructor: for products of up to max_rows rows by a weight
-  // of up to max_biased_out outputs that has a bias.
+  // Bytes of scratch that the constructor needs for GEMMs of up to max_rows rows by weights with a
+  // bias and up to max_biased_out outputs.
   static size_t scratch_bytes(int64_t max_rows, int64_t max_biased_out);
   // `scratch` must outlive this and be used in one stream only. `portable`: without streamed().
   DenseProducts(void* scratch, size_t bytes, bool portable = false);
 
   void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
-  // The sums of product() before they meet the bias, where that is a step of its own and out is not
-  // f32: f32 [rows, out], until the next product. Otherwise an empty tensor, and nothing started.
+  // product() without its bias, where adding it would be a kernel of its own and out is not f32:
+  // returns f32 sums [rows, out], valid until the next GEMM. Otherwise starts nothing and returns
+  // an empty tensor.
   Tensor product_before_bias(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
-  // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. False, with
-  // nothing started, where the product and the gate are better done apart: many rows, odd shapes.
+  // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. Returns
+  // false, with nothing started, where GEMM and gate are faster apart: many rows, odd shapes.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
-  // Start-up: the same as product(), and measures how it is done fastest (see CublasLt::tune).
-  // settle(): what was measured counts from now on.
+  // For start-up: does what product() does, and measures cuBLASLt's algorithms (CublasLt::tune);
+  // after settle() the fastest are used.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void settle() { library_.settle(); }
   TunedProducts tuned() const { return library_.tuned(); }

@@ -3,16 +3,18 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/float_weights.h"
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mma.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr int kEach = 8;           // elements that a lane reads of a row at a time
-constexpr int kChunk = 4 * kEach;  // by the four lanes that share a row
-// Up to kFewRows the latency of loads decides: small tiles, and many warps that share the inner
-// dimension. Above kManyRows a block takes a larger tile, and weights are read less often.
+constexpr int kEach = 8;           // elements of a row that a lane loads at a time
+constexpr int kChunk = 4 * kEach;  // elements that the four lanes of a row load together
+// Up to kFewRows the latency of loads decides: tiles are small, and many warps split the inner
+// dimension (split-K within a block). Above kManyRows tiles are larger, so that weights are read
+// less often.
 constexpr int kFewRows = 256, kManyRows = 1024;
 
 struct Product {
@@ -23,7 +25,7 @@ struct Product {
   int rows, in, out_features;
 };
 
-// Eight weights as three rows of bf16 numbers that add up to them, in pairs.
+// Eight weights, each as three bf16 numbers that add up to it, in pairs.
 struct Parts {
   uint32_t pair[3][kEach / 2];
 };
@@ -52,11 +54,11 @@ __device__ void read(float (&to)[kEach], const float* from) {
   }
 }
 
-// A block makes 16 * kM rows of 8 * kN outputs. Its warps take turns with chunks of the inner
-// dimension, kAhead of which each warp has loaded before it multiplies (the first weights before
-// the kernel ahead has ended, since no kernel writes them); the warps' sums are added up in a fixed
-// order. Lane 4 * g + t reads elements [8 * t, 8 * t + 8) of a chunk; mma.sync wants others of each
-// lane, but the order of a sum's terms is free as long as both operands have the same.
+// A block computes 16 * kM rows of 8 * kN outputs. Its warps take the chunks of the inner dimension
+// in turn and load kAhead of them before they multiply (the first weights before
+// griddepcontrol.wait, since no kernel writes them); the warps' sums are added up in a fixed order.
+// Lane 4 * g + t loads elements [8 * t, 8 * t + 8) of a chunk. mma.sync expects other elements in
+// each lane, but the order of a sum's terms is free as long as both operands have the same.
 template <int kWarps, int kM, int kN, int kAhead>
 __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
   constexpr int kThreads = 32 * kWarps, kStride = kWarps * kChunk;
@@ -145,19 +147,19 @@ void start(const Product& p, cudaStream_t stream) {
 
 }  // namespace
 
-bool float_weights_take(const Tensor& out, const Tensor& x, const Tensor& w) {
-  return x.dtype == DType::kBF16 && w.dtype == DType::kF32 && out.dtype == DType::kF32 &&
-         x.cols() % kEach == 0 && w.contiguous() && is_aligned(x) && is_aligned(w);
+bool float_weights_take(const Tensor& out, const Tensor& x, const Linear& w) {
+  return x.dtype == DType::kBF16 && is_plain(w, DType::kF32) && out.dtype == DType::kF32 &&
+         x.cols() % kEach == 0 && is_aligned(x) && is_aligned(w.weight);
 }
 
-void float_weights_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
+void float_weights_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   if (out.rows() == 0) return;
   SKIFF_CHECK(float_weights_take(out, x, w), "{} x {} by {} float32 weights", x.rows(), x.cols(),
-              w.rows());
+              w.weight.rows());
   const Product p = {.out = out.as<float>(),
                      .x = static_cast<const __nv_bfloat16*>(x.data),
-                     .w = w.as<float>(),
-                     .bias = bias ? bias.as<float>() : nullptr,
+                     .w = w.weight.as<float>(),
+                     .bias = w.bias ? w.bias.as<float>() : nullptr,
                      .out_stride = out.row_stride,
                      .x_stride = x.row_stride,
                      .rows = static_cast<int>(out.rows()),

@@ -5,19 +5,19 @@
 
 namespace skiff::cuda {
 
-// Rows [first, first + rows) of the copies sorted by expert.
+// Rows [first, first + rows), which all meet one expert: rows are copies sorted by expert.
 struct alignas(16) Job {
   int32_t expert, first, rows, unused;
 };
 
-// Made on the device. `capacity` bounds *count whatever the routing, so that launches can be
-// sized without it.
+// Lists are made on the device. `capacity` bounds *count whatever the routing, so that launches do
+// not depend on it.
 struct JobList {
   const Job* jobs = nullptr;
   const int32_t* count = nullptr;
   int capacity = 0;
-  // Instead of the list, for the copies of one token: copy i goes to expert[i], alone, and there
-  // are `capacity` of them.
+  // Takes the place of the list for the `capacity` copies of one token: copy i is a job of its own,
+  // for expert[i].
   const int32_t* expert = nullptr;
 };
 

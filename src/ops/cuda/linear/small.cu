@@ -1,5 +1,6 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/small.h"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
@@ -8,8 +9,8 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
-constexpr int kWide = 8;  // elements of a piece of 16 bytes
-constexpr int kMostHeld = kSmallIn / (kThreads * kWide);
+constexpr int kWide = 8;  // elements that a thread loads at a time
+constexpr int kMaxHeld = kSmallIn / (kThreads * kWide);
 
 struct Small {
   void* out;
@@ -20,7 +21,8 @@ struct Small {
   int rows, in;
 };
 
-// A block holds the weights of one output, kHeld pieces a thread, and meets the rows one by one.
+// A block keeps the weights of one output in registers, kHeld vectors in each thread, and
+// multiplies them by one row after the other.
 template <int kHeld, class W, class Out>
 __global__ void __launch_bounds__(kThreads) small_kernel(Small s) {
   let_next_start();
@@ -63,7 +65,7 @@ void start(const Small& s, const Launch& how) {
   if (s.in <= 4 * kThreads * kWide)
     launch(small_kernel<4, W, Out>, how, s);
   else
-    launch(small_kernel<kMostHeld, W, Out>, how, s);
+    launch(small_kernel<kMaxHeld, W, Out>, how, s);
 }
 
 template <class W>
@@ -76,26 +78,27 @@ void start(const Small& s, DType out, const Launch& how) {
 
 }  // namespace
 
-bool small_product_takes(const Tensor& x, const Tensor& w) {
+bool small_product_takes(const Tensor& x, const Linear& weights) {
+  const Tensor& w = weights.weight;
   return x.dtype == DType::kBF16 && (w.dtype == DType::kBF16 || w.dtype == DType::kF32) &&
          x.rows() <= kSmallRows && x.cols() % kWide == 0 && x.cols() <= kSmallIn &&
-         w.contiguous() && w.elements() <= kSmallWeights && is_aligned(x) && is_aligned(w);
+         is_plain(weights) && w.elements() <= kSmallWeights && is_aligned(x) && is_aligned(w);
 }
 
-void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
+void small_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   if (out.rows() == 0) return;
-  SKIFF_CHECK(small_product_takes(x, w), "{} x {} by {} is no small product", x.rows(), x.cols(),
-              w.rows());
+  SKIFF_CHECK(small_product_takes(x, w), "{} x {} by {} is no small GEMM", x.rows(), x.cols(),
+              w.weight.rows());
   const Small s = {.out = out.data,
                    .x = static_cast<const __nv_bfloat16*>(x.data),
-                   .w = w.data,
-                   .bias = bias ? bias.as<float>() : nullptr,
+                   .w = w.weight.data,
+                   .bias = w.bias ? w.bias.as<float>() : nullptr,
                    .out_stride = out.row_stride,
                    .x_stride = x.row_stride,
                    .rows = static_cast<int>(out.rows()),
                    .in = static_cast<int>(x.cols())};
   const Launch how = {static_cast<unsigned>(out.cols()), kThreads, 0, stream};
-  if (w.dtype == DType::kF32)
+  if (w.weight.dtype == DType::kF32)
     start<float>(s, out.dtype, how);
   else
     start<__nv_bfloat16>(s, out.dtype, how);

@@ -1,21 +1,20 @@
-// ops/cuda/linear/small.h -- products whose weights are so few that getting started costs more
-// than reading them, as a router's.
+// ops/cuda/linear/small.h -- GEMMs with so small a weight that latency counts more than bandwidth,
+// as a router's.
 #pragma once
 #include <cuda_runtime.h>
 
-#include "tensor/tensor.h"
+#include "weights/linear.h"
 
 namespace skiff::cuda {
 
-// Up to kSmallRows rows of x in bf16, at most kSmallWeights weights in bf16 or f32, both on 16
-// bytes.
+// Up to kSmallRows rows of x in bf16, at most kSmallWeights plain weights in bf16 or f32, both
+// aligned to 16 bytes.
 constexpr int kSmallRows = 16;
 constexpr int64_t kSmallWeights = int64_t{1} << 19, kSmallIn = 8192;
-bool small_product_takes(const Tensor& x, const Tensor& w);
+bool small_product_takes(const Tensor& x, const Linear& w);
 
-// out[rows, out] = x[rows, in] * w[out, in]^T + bias (f32 [out] or empty); out bf16 or f32. Each
-// row of weights is read once, before the wait for the kernel before it. What a row gives does not
-// depend on the others.
-void small_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream);
+// out[rows, out] = x[rows, in] * w^T + bias; w [out, in], out bf16 or f32. Each weight is read
+// once, before griddepcontrol.wait. The outputs of a row do not depend on the other rows.
+void small_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -5,6 +5,7 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/device_facts.h"
 #include "ops/cuda/hopper/tensor_map.h"
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/stream_kernel.cuh"
 
 namespace skiff::cuda {
@@ -12,9 +13,9 @@ namespace {
 
 using namespace streamed;
 
-constexpr int kMostMultiprocessors = kCounterBytes / sizeof(unsigned);
+constexpr int kMaxMultiprocessors = kCounterBytes / sizeof(unsigned);
 constexpr int kJobRows[] = {8, 16, 32, 64, 128, 256};
-constexpr int kWidestSplit = 128;  // rows of x of a tile whose parts go through the workspace
+constexpr int kWidestSplit = 128;  // tiles of more rows are not cut by stream-K
 
 template <class F>
 void for_each_kernel(F f) {
@@ -32,21 +33,19 @@ int smallest_job_rows(int64_t rows) {
   return kJobRows[std::size(kJobRows) - 1];
 }
 
-// [in, rows of eight, gate and up, eights, experts], or [in, out, 1, 1, experts].
-CUtensorMap weight_map(const Tensor& w, bool gated) {
-  const bool stack = w.dim[2] > 1;
-  const auto experts = static_cast<uint64_t>(stack ? w.dim[0] : 1);
-  const auto rows = static_cast<uint64_t>(stack ? w.dim[1] : w.dim[0]);
-  const auto in = static_cast<uint64_t>(stack ? w.dim[2] : w.dim[1]);
+// Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or [in, out, 1, 1, experts].
+CUtensorMap weight_map(const Linear& w, bool gated) {
+  const auto experts = static_cast<uint64_t>(std::max<int64_t>(1, w.experts));
+  const auto rows = static_cast<uint64_t>(features(w)), in = static_cast<uint64_t>(inputs(w));
   const uint64_t row = 2 * in, all = rows * row;
   if (gated) {
     const uint64_t size[] = {in, 8, 2, rows / 16, experts}, stride[] = {row, all / 2, 8 * row, all};
     const uint32_t box[] = {kChunk, 8, 2, kTileRows / 16, 1};
-    return tensor_map(w.data, size, stride, box);
+    return tensor_map(w.weight.data, size, stride, box);
   }
   const uint64_t size[] = {in, rows, 1, 1, experts}, stride[] = {row, all, all, all};
   const uint32_t box[] = {kChunk, kTileRows, 1, 1, 1};
-  return tensor_map(w.data, size, stride, box);
+  return tensor_map(w.weight.data, size, stride, box);
 }
 
 CUtensorMap row_map(const Tensor& x, int rows_per_job) {
@@ -59,21 +58,22 @@ CUtensorMap row_map(const Tensor& x, int rows_per_job) {
 }  // namespace
 
 struct StreamedProducts::Call {
-  Tensor out, x, w, bias;
+  Tensor out, x;
+  const Linear& w;
   bool gated = false;
   Act act = Act::kSilu;
   JobList jobs;
   int rows_per_job = 0;
   bool jobs_early = false;
-  bool list_follows = false;  // the next kernel reads the list of jobs before it waits
+  bool list_follows = false;  // the next kernel reads the list of jobs before its wait
 };
 
 StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(workspace) {
-  multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMostMultiprocessors);
+  multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMaxMultiprocessors);
   hopper_ = !portable && current_runs_hopper_kernels();
   if (!hopper_) return;
   require_tensor_maps();
-  check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the products' workspace");
+  check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the GEMMs' workspace");
   for_each_kernel([](auto kernel, int n, bool) {
     allow_shared(kernel, shared_bytes(n));
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
@@ -86,10 +86,9 @@ size_t StreamedProducts::workspace_bytes() {
   return kCounterBytes + blocks * 2 * kTileRows * kWidestSplit * sizeof(float);
 }
 
-bool StreamedProducts::takes(const Tensor& x, const Tensor& w, bool gated) const {
-  const int64_t in = x.cols(), rows = w.dim[2] > 1 ? w.dim[1] : w.dim[0];
-  return hopper_ && x.dtype == DType::kBF16 && w.dtype == DType::kBF16 && is_aligned(x) &&
-         is_aligned(w.data) && in % 8 == 0 && w.contiguous() && (!gated || rows % 16 == 0);
+bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const {
+  return hopper_ && x.dtype == DType::kBF16 && is_plain(w, DType::kBF16) && is_aligned(x) &&
+         is_aligned(w.weight.data) && x.cols() % 8 == 0 && (!gated || features(w) % 16 == 0);
 }
 
 int StreamedProducts::job_rows(int64_t copies, int experts) {
@@ -99,17 +98,18 @@ int StreamedProducts::job_rows(int64_t copies, int experts) {
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const Tensor &out = call.out, &x = call.x;
   if (out.rows() == 0) return;
-  SKIFF_CHECK(takes(x, call.w, call.gated), "a product that cannot be streamed");
+  SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
+  SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   const int n = call.rows_per_job;
   const CUtensorMap w_map = weight_map(call.w, call.gated), x_map = row_map(x, n);
-  const int features = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
+  const int columns = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
   const StreamArgs args = {
       .jobs = call.jobs,
       .one_row = call.jobs.expert && x.rows() == 1,
       .jobs_early = call.jobs_early,
       .rows = static_cast<int>(out.rows()),
-      .tiles = (features + tile - 1) / tile,
+      .tiles = (columns + tile - 1) / tile,
       .chunks = static_cast<int>((x.cols() + kChunk - 1) / kChunk),
       .split = n <= kWidestSplit,
       .next_at_once = !call.list_follows,
@@ -117,9 +117,9 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .out = out.data,
       .out_stride = out.row_stride,
       .out_f32 = out.dtype == DType::kF32,
-      .out_lines = features % 8 == 0 && is_aligned(out),
-      .features = features,
-      .bias = call.bias ? call.bias.as<float>() : nullptr,
+      .out_lines = columns % 8 == 0 && is_aligned(out),
+      .features = columns,
+      .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
       .act = call.act,
       .counters = static_cast<unsigned*>(workspace_),
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
@@ -129,13 +129,11 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   });
 }
 
-void StreamedProducts::product(Tensor out, Tensor x, Tensor w, Tensor bias,
-                               cudaStream_t stream) const {
-  run({.out = out, .x = x, .w = w, .bias = bias, .rows_per_job = smallest_job_rows(x.rows())},
-      stream);
+void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {
+  run({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows())}, stream);
 }
 
-void StreamedProducts::gated_product(Tensor out, Tensor x, Tensor w, Act act,
+void StreamedProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                      cudaStream_t stream) const {
   run({.out = out,
        .x = x,
@@ -146,14 +144,15 @@ void StreamedProducts::gated_product(Tensor out, Tensor x, Tensor w, Act act,
       stream);
 }
 
-void StreamedProducts::grouped(Tensor out, Tensor x, Tensor w, const JobList& jobs,
+void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
                                int rows_per_job, cudaStream_t stream) const {
   run({.out = out, .x = x, .w = w, .jobs = jobs, .rows_per_job = rows_per_job, .jobs_early = true},
       stream);
 }
 
-void StreamedProducts::grouped_gated(Tensor out, Tensor x, Tensor w, Act act, const JobList& jobs,
-                                     int rows_per_job, cudaStream_t stream) const {
+void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act act,
+                                     const JobList& jobs, int rows_per_job,
+                                     cudaStream_t stream) const {
   run({.out = out,
        .x = x,
        .w = w,

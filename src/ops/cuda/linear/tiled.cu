@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/vector.cuh"
 
@@ -19,7 +20,8 @@ struct Product {
   JobList jobs;
 };
 
-// [kDepth][kTile + 1] of the rows from `row` of a matrix, transposed; zeros outside.
+// Loads a tile of a matrix, kTile rows from `row` on by kDepth columns from `k` on, transposed;
+// zeros outside of the matrix.
 template <class T>
 __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int rows, int row,
                       int in, int k) {
@@ -30,7 +32,8 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
   }
 }
 
-// One block makes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, ....
+// A block computes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, j + 16,
+// ...
 template <class X, class W, class Out>
 __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   let_next_start();
@@ -101,7 +104,9 @@ void start(const Product& p, DType x, DType w, DType out, int row_tiles, cudaStr
   }
 }
 
-Product describe(Tensor out, Tensor x, Tensor w) {
+Product describe(Tensor out, Tensor x, const Linear& weights) {
+  const Tensor& w = weights.weight;
+  SKIFF_CHECK(is_plain(weights), "the tiled GEMM reads plain weights only");
   SKIFF_CHECK(x.dtype == w.dtype || (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
               "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
@@ -118,18 +123,20 @@ Product describe(Tensor out, Tensor x, Tensor w) {
 
 }  // namespace
 
-void tiled_product(Tensor out, Tensor x, Tensor w, Tensor bias, cudaStream_t stream) {
+void tiled_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   if (out.rows() == 0) return;
   Product p = describe(out, x, w);
-  p.bias = bias ? bias.as<float>() : nullptr;
-  start(p, x.dtype, w.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
+  p.bias = w.bias ? w.bias.as<float>() : nullptr;
+  start(p, x.dtype, w.weight.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
 }
 
-void tiled_product(Tensor out, Tensor x, Tensor w, const JobList& jobs, cudaStream_t stream) {
+void tiled_product(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
+                   cudaStream_t stream) {
   if (out.rows() == 0) return;
+  SKIFF_CHECK(w.experts > 0 && !w.bias);
   Product p = describe(out, x, w);
   p.jobs = jobs;
-  start(p, x.dtype, w.dtype, out.dtype, jobs.capacity, stream);
+  start(p, x.dtype, w.weight.dtype, out.dtype, jobs.capacity, stream);
 }
 
 }  // namespace skiff::cuda

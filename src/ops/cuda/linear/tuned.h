@@ -1,5 +1,5 @@
-// ops/cuda/linear/tuned.h -- the algorithms that a process chose for its products by measuring, as
-// a value that another process can take over. Pure functions without CUDA.
+// ops/cuda/linear/tuned.h -- the cuBLASLt algorithms that a process measured to be fastest, as a
+// value that another process can adopt. Pure functions without CUDA.
 #pragma once
 #include <array>
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace skiff::cuda {
 
-// A shape of product: out[rows, features] = x[rows, in] * w^T. `rows` is exact, or the upper end of
+// The shape of a GEMM out[rows, features] = x[rows, in] * w^T. `rows` is exact, or the upper end of
 // a bucket of row counts that share an algorithm.
 struct ProductKey {
   int64_t rows = 0, in = 0, features = 0;
@@ -20,7 +20,7 @@ struct ProductKey {
   auto operator<=>(const ProductKey&) const = default;
 };
 
-// cublasLtMatmulAlgo_t, which NVIDIA documents as plain data for the same version of the library.
+// cublasLtMatmulAlgo_t, which NVIDIA documents as plain data for one version of cuBLASLt.
 using ProductAlgorithm = std::array<uint64_t, 8>;
 
 struct TunedProduct {
@@ -30,14 +30,14 @@ struct TunedProduct {
 };
 
 struct TunedProducts {
-  uint64_t library = 0;     // its version
-  uint64_t capability = 0;  // of the device
+  uint64_t library = 0;     // cuBLASLt's version
+  uint64_t capability = 0;  // the device's compute capability
   std::vector<TunedProduct> products;
   bool operator==(const TunedProducts&) const = default;
 };
 
 std::vector<std::byte> to_bytes(const TunedProducts& tuned);
-// Nothing where the bytes are not to_bytes() of something.
+// Empty where the bytes are not the result of to_bytes().
 std::optional<TunedProducts> tuned_of(std::span<const std::byte> bytes);
 
 }  // namespace skiff::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/moe/permute.h"
 
@@ -27,54 +28,57 @@ JobList jobs_of(const Permutation& p, const Routing& routing) {
   return {p.jobs, p.job_count, plan_jobs(copies_of(routing), experts, p.rows_per_job)};
 }
 
-// Any dtype and shape.
-void tiled_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
-                   Act act, Arena& arena, cudaStream_t stream) {
+// Where a layer's experts run.
+struct Place {
+  Arena& arena;
+  cudaStream_t stream;
+};
+
+// Takes any dtype and shape.
+void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                   const Place& on) {
   const int copies = copies_of(routing);
-  const int64_t width = down.dim[2];
-  Permutation p = take_permutation(arena, routing, kTiledJobRows);
-  p.gathered = arena.take(x.dtype, {copies, x.cols()});
+  Permutation p = take_permutation(on.arena, routing, kTiledJobRows);
+  p.gathered = on.arena.take(x.dtype, {copies, x.cols()});
   const JobList jobs = jobs_of(p, routing);
-  const Tensor both = arena.take(DType::kF32, {copies, 2 * width});
-  const Tensor middle = arena.take(x.dtype, {copies, width});
-  const Tensor outer = arena.take(DType::kF32, {copies, x.cols()});
-  permute(p, x, routing, stream);
-  tiled_product(both, p.gathered, gate_up, jobs, stream);
-  gate_copies(middle, both, act, stream);
-  tiled_product(outer, middle, down, jobs, stream);
-  combine(out, outer, p.position, routing, stream);
+  const Tensor both = on.arena.take(DType::kF32, {copies, 2 * w.width()});
+  const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
+  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  permute(p, x, routing, on.stream);
+  tiled_product(both, p.gathered, w.gate_up, jobs, on.stream);
+  gate_copies(middle, both, w.act, on.stream);
+  tiled_product(outer, middle, w.down, jobs, on.stream);
+  combine(out, outer, p.position, routing, on.stream);
 }
 
-// bf16 on Hopper, one token: its copies need no order and no gathering, and share its row of x.
-void one_token_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
-                       Act act, const StreamedProducts& streamed, Arena& arena,
-                       cudaStream_t stream) {
+// bf16 on Hopper, one token: its copies share its row of x, and need neither sorting nor gathering.
+void one_token_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                       const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing), rows_per_job = StreamedProducts::job_rows(1, 1);
   const JobList jobs = {.capacity = copies, .expert = routing.expert.as<int32_t>()};
-  const Tensor outer = arena.take(DType::kF32, {copies, x.cols()});
-  const Tensor middle = arena.take(x.dtype, {copies, down.dim[2]});
-  streamed.grouped_gated(middle, x, gate_up, act, jobs, rows_per_job, stream);
-  streamed.grouped(outer, middle, down, jobs, rows_per_job, stream);
-  combine(out, outer, nullptr, routing, stream);
+  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
+  streamed.grouped_gated(middle, x, w.gate_up, w.act, jobs, rows_per_job, on.stream);
+  streamed.grouped(outer, middle, w.down, jobs, rows_per_job, on.stream);
+  combine(out, outer, nullptr, routing, on.stream);
 }
 
-// bf16 on Hopper. The rows that were gathered are not needed once the second product begins, so
-// its results take their place.
-void streamed_experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down,
-                      Act act, const StreamedProducts& streamed, Arena& arena,
-                      cudaStream_t stream) {
-  const int copies = copies_of(routing), experts = static_cast<int>(gate_up.dim[0]);
+// bf16 on Hopper. The gathered rows are not needed once the second GEMM begins, so its results take
+// their place.
+void streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                      const StreamedProducts& streamed, const Place& on) {
+  const int copies = copies_of(routing), experts = static_cast<int>(w.gate_up.experts);
   const int rows_per_job = StreamedProducts::job_rows(copies, experts);
-  const Tensor outer = arena.take(DType::kF32, {copies, x.cols()});
-  const Tensor middle = arena.take(x.dtype, {copies, down.dim[2]});
-  Permutation p = take_permutation(arena, routing, rows_per_job);
+  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
+  Permutation p = take_permutation(on.arena, routing, rows_per_job);
   p.gathered = outer;
   p.gathered.dtype = x.dtype;
   const JobList jobs = jobs_of(p, routing);
-  permute(p, x, routing, stream);
-  streamed.grouped_gated(middle, p.gathered, gate_up, act, jobs, rows_per_job, stream);
-  streamed.grouped(outer, middle, down, jobs, rows_per_job, stream);
-  combine(out, outer, p.position, routing, stream);
+  permute(p, x, routing, on.stream);
+  streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows_per_job, on.stream);
+  streamed.grouped(outer, middle, w.down, jobs, rows_per_job, on.stream);
+  combine(out, outer, p.position, routing, on.stream);
 }
 
 }  // namespace
@@ -89,21 +93,23 @@ size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hi
          8 * kTensorAlign;
 }
 
-void experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down, Act act,
+void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
              const StreamedProducts& streamed, Arena& arena, cudaStream_t stream) {
-  SKIFF_CHECK_EQ(gate_up.dim[1], 2 * down.dim[2]);
-  SKIFF_CHECK_EQ(gate_up.dim[2], x.cols());
-  SKIFF_CHECK_EQ(down.dim[1], x.cols());
+  SKIFF_CHECK(w.gate_up.experts > 0 && w.gate_up.experts == w.down.experts);
+  SKIFF_CHECK_EQ(features(w.gate_up), 2 * inputs(w.down));
+  SKIFF_CHECK_EQ(inputs(w.gate_up), x.cols());
+  SKIFF_CHECK_EQ(features(w.down), x.cols());
   if (x.rows() == 0) return;
+  const Place on = {arena, stream};
   const size_t mark = arena.mark();
-  Tensor middle = x;  // what is asked of it: rows on 16 bytes
-  middle.dim[1] = middle.row_stride = down.dim[2];
-  if (!streamed.takes(x, gate_up, true) || !streamed.takes(middle, down, false))
-    tiled_experts(out, x, routing, gate_up, down, act, arena, stream);
+  Tensor middle = x;  // has the alignment of the rows between the GEMMs
+  middle.dim[1] = middle.row_stride = w.width();
+  if (!streamed.takes(x, w.gate_up, true) || !streamed.takes(middle, w.down, false))
+    tiled_experts(out, x, routing, w, on);
   else if (x.rows() == 1)
-    one_token_experts(out, x, routing, gate_up, down, act, streamed, arena, stream);
+    one_token_experts(out, x, routing, w, streamed, on);
   else
-    streamed_experts(out, x, routing, gate_up, down, act, streamed, arena, stream);
+    streamed_experts(out, x, routing, w, streamed, on);
   arena.rewind(mark);
 }
 

@@ -1,4 +1,4 @@
-// ops/cuda/moe/experts.h -- the products of a mixture of experts.
+// ops/cuda/moe/experts.h -- the feed-forward layer of a mixture of experts, by grouped GEMMs.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -7,12 +7,20 @@
 
 namespace skiff::cuda {
 
+// The weights of a layer's experts: gate_up [E, 2 * width, hidden] (gate first) and down
+// [E, hidden, width].
+struct ExpertWeights {
+  const Linear &gate_up, &down;
+  Act act;
+
+  int64_t width() const { return down.weight.dim[2]; }
+};
+
 // out[t] = sum over k of weight[t, k] * expert(x[t]), as Ops::experts says. x and the weights are
-// all f32 or all bf16; gate_up [E, 2 * width, hidden] (gate first), down [E, hidden, width], plain
-// and contiguous. What lies between the two products is rounded to the dtype of x. Takes at most
-// experts_bytes() from the arena and gives them back, since kernels of one stream use them in
-// turn. Rows whose experts are -1 come out as zeros.
-void experts(Tensor out, Tensor x, const Routing& routing, Tensor gate_up, Tensor down, Act act,
+// all f32 or all bf16. The hidden activations between the two GEMMs are rounded to the dtype of x.
+// Takes at most experts_bytes() from the arena and gives them back, since the kernels of one stream
+// use them in turn. Rows whose experts are -1 become zeros.
+void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
              const StreamedProducts& streamed, Arena& arena, cudaStream_t stream);
 
 size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hidden,

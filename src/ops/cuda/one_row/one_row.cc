@@ -4,6 +4,7 @@
 
 #include "ops/cuda/align.h"
 #include "ops/cuda/check.h"
+#include "ops/cuda/linear/shape.h"
 
 namespace skiff::cuda {
 namespace {
@@ -17,6 +18,11 @@ int item_units(int units) {
   if (units <= kMostUnits) return units;
   const int items = (units + 7) / 8;
   return (units + items - 1) / items;
+}
+
+// Whether a segment can read the weights: one plain bf16 matrix, aligned to 16 bytes.
+bool takes_weights(const Linear& w) {
+  return w.experts == 0 && is_plain(w, DType::kBF16) && is_aligned(w.weight);
 }
 
 const __nv_bfloat16* weights_of(const Linear& w) {
@@ -101,9 +107,7 @@ SegmentStep* OneRow::step_that_has(const Tensor& x) {
 }
 
 bool OneRow::product(const Tensor& out, const Tensor& x, const Linear& w, bool gated, Act act) {
-  if (!takes_row(x) || w.packing != Packing::kPlain || w.weight.dtype != DType::kBF16 ||
-      w.weight.dim[2] > 1 || !w.weight.contiguous() || !is_aligned(w.weight) ||
-      (out.dtype != DType::kBF16 && out.dtype != DType::kF32))
+  if (!takes_row(x) || !takes_weights(w) || (out.dtype != DType::kBF16 && out.dtype != DType::kF32))
     return false;
   SKIFF_CHECK_EQ(w.weight.cols(), x.cols());
   SKIFF_CHECK_EQ(w.weight.rows(), out.cols() * (gated ? 2 : 1));
@@ -167,10 +171,7 @@ bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& d
 }
 
 void OneRow::soon(const Linear& w) {
-  if (empty() || w.weight.dtype != DType::kBF16 || w.packing != Packing::kPlain ||
-      w.weight.dim[2] > 1 || !w.weight.contiguous() || !is_aligned(w.weight) ||
-      w.weight.cols() % kUnit != 0)
-    return;
+  if (empty() || !takes_weights(w) || w.weight.cols() % kUnit != 0) return;
   segment_.soon = weights_of(w);
   segment_.soon_shares = shares(w.weight.rows());
   segment_.soon_in = static_cast<int>(w.weight.cols());

@@ -1,0 +1,23 @@
+// ops/cuda/linear/shape.h -- what a kernel must know of a weight before it may read it.
+#pragma once
+#include "weights/linear.h"
+
+namespace skiff::cuda {
+
+// Rows and columns of a matrix, or of each matrix of a stack.
+inline int64_t features(const Linear& w) {
+  return w.experts > 0 ? w.weight.dim[1] : w.weight.rows();
+}
+inline int64_t inputs(const Linear& w) {
+  return w.experts > 0 ? w.weight.cols() / w.weight.dim[1] : w.weight.cols();
+}
+
+// Whether the weights are numbers of this type, row by row without gaps: neither packed nor
+// quantized.
+inline bool is_plain(const Linear& w, DType dtype) {
+  return w.packing == Packing::kPlain && !w.format.quantized() && w.weight.dtype == dtype &&
+         w.weight.contiguous();
+}
+inline bool is_plain(const Linear& w) { return is_plain(w, w.weight.dtype); }
+
+}  // namespace skiff::cuda
