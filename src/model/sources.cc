@@ -1,5 +1,6 @@
 #include "model/sources.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -55,33 +56,65 @@ Piece whole_piece(const StoredTensor& t, bool transposed) {
   return {.tensor = &t, .rows = elements / cols, .cols = cols};
 }
 
+// Part of an axis.
+struct Range {
+  int64_t begin = 0, count = 0;
+};
+
+// The blocks that hold these elements of an axis and no others; where one block is the whole axis,
+// every part of it has that block.
+Range blocks_of(Range elements, int64_t axis, int block, const StoredTensor& tensor) {
+  if (block == 0) return {0, 1};
+  const int64_t end = elements.begin + elements.count;
+  if (elements.begin % block || (end % block && end != axis))
+    fail_load("tensor \"{}\": elements [{}, {}) are cut out, which are not whole blocks of {}",
+              escaped(tensor.entry->name), elements.begin, end, block);
+  return {elements.begin / block, (end + block - 1) / block - elements.begin / block};
+}
+
+// Appends rows and columns of the weight that piece `i` of `wide` is, with their scales.
+void append_part(Source& to, const Source& wide, size_t i, Range rows, Range cols) {
+  SKIFF_CHECK(wide.of(Role::kBias).empty());
+  const Piece whole = wide.of(Role::kWeight)[i];
+  for (const Role role : {Role::kWeight, Role::kScale, Role::kZero}) {
+    if (wide.of(role).empty()) continue;
+    const StoredTensor& tensor = *wide.of(role)[i].tensor;
+    Range down = rows, across = cols;
+    if (role != Role::kWeight) {
+      down = blocks_of(rows, whole.rows, wide.format.block_out, tensor);
+      across = blocks_of(cols, whole.cols, wide.format.block_in, tensor);
+    }
+    to.of(role).push_back({&tensor, down.begin, down.count, across.begin, across.count});
+  }
+}
+
 // Appends expert `index` of those that are cut from the shared expert `wide`.
 void append_cut(Source& to, const Source& wide, const Slot& stack, int64_t index) {
+  const auto& pieces = wide.of(Role::kWeight);
   if (stack.slices == Slot::kColumns) {
-    for (Piece piece : wide.weights) {
-      piece.col = index * stack.in;
-      piece.cols = stack.in;
-      to.weights.push_back(piece);
-    }
+    for (size_t i = 0; i < pieces.size(); ++i)
+      append_part(to, wide, i, {0, pieces[i].rows}, {index * stack.in, stack.in});
     return;
   }
   int64_t row = 0;  // where the part begins among the rows of all pieces
-  for (int64_t rows : stack.parts) {
+  for (const int64_t rows : stack.parts) {
     int64_t at = row + index * rows;
     size_t i = 0;
-    while (at >= wide.weights[i].rows) at -= wide.weights[i++].rows;
-    Piece piece = wide.weights[i];
-    piece.row = at;
-    piece.rows = rows;
-    to.weights.push_back(piece);
+    while (at >= pieces[i].rows) at -= pieces[i++].rows;
+    append_part(to, wide, i, {at, rows}, {0, pieces[i].cols});
     row += stack.always * rows;
   }
 }
 
 class Finder {
  public:
-  Finder(const Checkpoint& checkpoint, std::span<const NameRule> rules, const ModelSpec& spec)
-      : checkpoint_(checkpoint), rules_(rules), spec_(spec), layout_(settle_layout()) {}
+  Finder(const Checkpoint& checkpoint, std::span<const NameRule> rules,
+         std::span<const StoredFormat> formats, const ModelSpec& spec)
+      : checkpoint_(checkpoint),
+        rules_(rules),
+        formats_(formats),
+        spec_(spec),
+        layout_(settle_layout()) {}
 
   Source find(const Slot& slot) {
     if (slot.always == 0) return find_stored(slot);
@@ -89,12 +122,22 @@ class Finder {
     chosen.experts -= slot.always;
     Source source = find_stored(chosen);
     const Source wide = find_stored(shared_slot(slot));
-    if (source.weights.empty() || wide.weights.empty()) return {};  // finish() tells
+    if (source.of(Role::kWeight).empty() || wide.of(Role::kWeight).empty())
+      return {};  // finish() reports what is missing
+    join_formats(source, wide);
     for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, slot, i);
     return source;
   }
   // Reads nothing: a tied head that is stored all the same is not an error.
-  void skip_head() { used_.insert("lm_head.weight"); }
+  void skip_head() {
+    for (const NameRule& rule : rules_) {
+      if (rule.slot != "head") continue;
+      for (const Role role : {Role::kWeight, Role::kScale, Role::kZero})
+        if (const auto* tensor =
+                find_tensor(checkpoint_, formats_, std::string(rule.pattern), role))
+          used_.insert(tensor->entry->name);
+    }
+  }
 
   void finish() {
     if (!missing_.empty())
@@ -128,49 +171,76 @@ class Finder {
 
   Layout settle_layout() const {
     for (const NameRule& rule : rules_)
-      if (rule.slot == "embed" && (stored(std::string(rule.pattern), ".weight")))
+      if (rule.slot == "embed" &&
+          find_tensor(checkpoint_, formats_, std::string(rule.pattern), Role::kWeight))
         return rule.layout;
     return Layout::kTorch;
   }
 
-  const StoredTensor* stored(const std::string& module, std::string_view suffix) const {
-    return checkpoint_.find(module + std::string(suffix));
-  }
-
   std::optional<Source> match(const NameRule& rule, const Slot& slot, std::string* first_missing) {
-    Source source{.weights = {},
-                  .biases = {},
-                  .transposed = layout_ == Layout::kPaddle && slot.kind == Slot::kLinear};
-    const auto names = modules(rule, slot);
-    const bool whole = split(rule.pattern).size() == 1;
-    for (size_t i = 0; i < names.size(); ++i) {
-      const StoredTensor* weight = stored(names[i], ".weight");
-      if (!weight) weight = stored(names[i], "");
-      const StoredTensor* bias = slot.bias ? stored(names[i], ".bias") : nullptr;
-      if (!weight || (slot.bias && !bias)) {
-        if (first_missing->empty()) *first_missing = names[i] + (weight ? ".bias" : ".weight");
-        return std::nullopt;
-      }
-      source.weights.push_back(whole_piece(*weight, source.transposed));
-      if (bias) source.biases.push_back(whole_piece(*bias, false));
+    const bool linear = slot.kind == Slot::kLinear;
+    std::vector<ModuleTensors> found;
+    for (const std::string& name : modules(rule, slot)) {
+      found.push_back(find_module(checkpoint_, formats_, name, linear, slot.bias));
+      if (found.back().missing.empty()) continue;
+      if (first_missing->empty()) *first_missing = found.back().missing;
+      return std::nullopt;
     }
-    for (size_t i = 0; i < source.weights.size(); ++i) {
-      const int64_t rows = whole ? slot.out : slot.parts.at(i % slot.parts.size());
-      check_weight(*source.weights[i].tensor, slot, rows, source, per_expert(rule.pattern));
-      if (slot.bias) check_shape(*source.biases[i].tensor, {rows});
+    Source source{.transposed = layout_ == Layout::kPaddle && linear};
+    const bool whole = split(rule.pattern).size() == 1;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const size_t part = i % slot.parts.size();
+      const ModuleShape shape{.experts = per_expert(rule.pattern) ? 0 : slot.experts,
+                              .out = whole ? slot.out : slot.parts[part],
+                              .in = slot.in,
+                              .vector = slot.kind == Slot::kNorm || slot.kind == Slot::kVector,
+                              .transposed = source.transposed};
+      if (!found[i].format) refuse_dtype(*found[i].unreadable, readable_dtypes(formats_, linear));
+      if (slot.kind == Slot::kTable) check_vocab(*found[i].of(Role::kWeight), shape.out);
+      if (!whole && part + 1 < slot.parts.size()) check_joint(found[i], shape);
+      add(source, found[i], shape);
     }
     return source;
   }
 
-  void check_weight(const StoredTensor& t, const Slot& slot, int64_t rows, const Source& source,
-                    bool one_expert) {
-    if (slot.kind == Slot::kTable) check_vocab(t, rows);
-    std::vector<int64_t> want;
-    if (slot.experts && !one_expert) want.push_back(slot.experts);
-    want.push_back(source.transposed ? slot.in : rows);
-    if (slot.kind == Slot::kLinear || slot.kind == Slot::kTable)
-      want.push_back(source.transposed ? rows : slot.in);
-    check_shape(t, std::move(want));
+  void add(Source& to, const ModuleTensors& module, const ModuleShape& shape) {
+    Source one{.format = module.weight_format()};
+    for (const TensorRule& rule : module.format->tensors) {
+      const StoredTensor* tensor = module.of(rule.role);
+      if (!tensor) continue;
+      check_shape(*tensor, rule.shape(shape, *module.format));
+      if (std::ranges::find(rule.dtypes, tensor->entry->dtype) == rule.dtypes.end())
+        refuse_dtype(*tensor, rule.dtypes);
+      one.of(rule.role).push_back(
+          whole_piece(*tensor, shape.transposed && rule.role != Role::kBias));
+      used_.insert(tensor->entry->name);
+    }
+    if (to.of(Role::kWeight).empty())
+      to.format = one.format;
+    else
+      join_formats(to, one);
+    for (const Role role : kRoles)
+      to.of(role).insert(to.of(role).end(), one.of(role).begin(), one.of(role).end());
+  }
+
+  // Weights that are stacked must be alike; plain ones can be converted.
+  static void join_formats(Source& to, const Source& more) {
+    if (to.format == more.format) return;
+    if (to.format.quantized() || more.format.quantized())
+      fail_load(
+          "tensor \"{}\" is {} and \"{}\" is {}; weights that are multiplied as one must be alike",
+          escaped(to.of(Role::kWeight)[0].tensor->entry->name), describe(to.format),
+          escaped(more.of(Role::kWeight)[0].tensor->entry->name), describe(more.format));
+    to.format = {.dtype = DType::kF32};
+  }
+
+  // Scales of weights that are stacked are stacked themselves: no block may reach across.
+  static void check_joint(const ModuleTensors& module, const ModuleShape& shape) {
+    const int block = module.format->block_out;
+    if (!module.format->quantized() || (block > 0 && shape.out % block == 0)) return;
+    fail_load("tensor \"{}\" has {} rows, which are not whole blocks of {}; other rows follow",
+              escaped(module.of(Role::kWeight)->entry->name), shape.out,
+              block ? std::to_string(block) : "all");
   }
 
   void check_vocab(const StoredTensor& t, int64_t rows) const {
@@ -183,20 +253,23 @@ class Finder {
   }
 
   // Vectors may be stored with leading ones, as ERNIE's correction bias is ([1, experts]).
-  void check_shape(const StoredTensor& t, std::vector<int64_t> want) {
+  static void check_shape(const StoredTensor& t, const std::vector<int64_t>& want) {
     std::vector<int64_t> have = t.entry->shape;
     while (want.size() == 1 && have.size() > 1 && have[0] == 1) have.erase(have.begin());
     if (have != want)
       fail_load("tensor \"{}\" has shape [{}], config.json asks for [{}]", escaped(t.entry->name),
                 name_list(t.entry->shape), name_list(want));
-    if (!loadable_dtype(t.entry->dtype))
-      fail_load("tensor \"{}\" is {}; only F32, F16 and BF16 can be loaded", escaped(t.entry->name),
-                t.entry->dtype);
-    used_.insert(t.entry->name);
+  }
+
+  [[noreturn]] static void refuse_dtype(const StoredTensor& t,
+                                        const std::vector<std::string_view>& readable) {
+    fail_load("tensor \"{}\" is {}; only {} can be loaded", escaped(t.entry->name), t.entry->dtype,
+              name_list(readable));
   }
 
   const Checkpoint& checkpoint_;
   std::span<const NameRule> rules_;
+  std::span<const StoredFormat> formats_;
   const ModelSpec& spec_;
   Layout layout_;
   std::set<std::string, std::less<>> used_;
@@ -206,8 +279,9 @@ class Finder {
 }  // namespace
 
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
-                                 std::span<const Slot> slots, const ModelSpec& spec) {
-  Finder finder(checkpoint, rules, spec);
+                                 std::span<const StoredFormat> formats, std::span<const Slot> slots,
+                                 const ModelSpec& spec) {
+  Finder finder(checkpoint, rules, formats, spec);
   std::vector<Source> sources;
   for (const Slot& slot : slots) {
     if (is_tied_head(slot, spec)) {

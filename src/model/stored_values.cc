@@ -64,15 +64,21 @@ void copy_piece(D* dst, const Piece& piece, bool transposed) {
     copy_plain<D, S>(dst + r * piece.cols, at((piece.row + r) * pitch + piece.col), piece.cols);
 }
 
+DType stored_dtype(const Piece& piece) {
+  return dtype_of_safetensors(piece.tensor->entry->dtype).value();
+}
+
 template <class D>
 void copy_as(D* dst, const Piece& piece, bool transposed) {
-  switch (*loadable_dtype(piece.tensor->entry->dtype)) {
+  switch (stored_dtype(piece)) {
     case DType::kF16:
       return copy_piece<D, F16>(dst, piece, transposed);
     case DType::kBF16:
       return copy_piece<D, BF16>(dst, piece, transposed);
-    default:
+    case DType::kF32:
       return copy_piece<D, float>(dst, piece, transposed);
+    default:
+      SKIFF_CHECK(false, "no floats in {}", piece.tensor->entry->dtype);
   }
 }
 
@@ -86,10 +92,9 @@ void release(const Piece& part, bool transposed) {
     if (part.row + part.rows == shape[1]) tensor.file->release(tensor.bytes);
     return;
   }
-  const size_t row =
-      static_cast<size_t>(shape.back()) * bytes(*loadable_dtype(tensor.entry->dtype));
-  tensor.file->release(tensor.bytes.subspan(static_cast<size_t>(part.row) * row,
-                                            static_cast<size_t>(part.rows) * row));
+  const DType dtype = stored_dtype(part);
+  tensor.file->release(tensor.bytes.subspan(byte_size(dtype, part.row * shape.back()),
+                                            byte_size(dtype, part.rows * shape.back())));
 }
 
 // Elements [begin, end) of the pieces, one after the other. Pieces that are cut have rows of
@@ -115,14 +120,6 @@ void stack(D* dst, std::span<const Piece> pieces, bool transposed, int64_t cols,
   SKIFF_CHECK(end <= at, "{} elements are stored, {} asked for", at, end);
 }
 
-DType common_dtype(std::span<const Piece> pieces) {
-  const DType first = *loadable_dtype(pieces[0].tensor->entry->dtype);
-  const auto same = [&](const Piece& p) {
-    return *loadable_dtype(p.tensor->entry->dtype) == first;
-  };
-  return std::ranges::all_of(pieces, same) ? first : DType::kF32;
-}
-
 class StoredValues final : public Values {
  public:
   StoredValues(const std::string& dir, const ModelSpec& spec, const std::vector<Slot>& slots)
@@ -131,26 +128,27 @@ class StoredValues final : public Values {
     SKIFF_CHECK(family, "spec of unknown architecture {}", spec.arch);
     const auto rules = family->names();
     try {
-      sources_ = find_sources(checkpoint_, rules, slots, spec);
+      sources_ = find_sources(checkpoint_, rules, stored_formats(), slots, spec);
     } catch (const LoadError& e) {
       fail_load("{}: {}", dir, e.what());
     }
+    for (const Source& source : sources_)
+      SKIFF_CHECK(!source.format.quantized(), "{}", describe(source.format));
   }
-  DType dtype(size_t i) const override { return common_dtype(sources_[i].weights); }
-  bool has_bias(size_t i) const override { return !sources_[i].biases.empty(); }
+  DType dtype(size_t i) const override { return sources_[i].format.dtype; }
+  bool has_bias(size_t i) const override { return !sources_[i].of(Role::kBias).empty(); }
   size_t bytes(size_t i) const override {
     size_t sum = 0;
-    for (const auto* list : {&sources_[i].weights, &sources_[i].biases})
-      for (const Piece& p : *list)
-        sum += static_cast<size_t>(p.elements()) *
-               skiff::bytes(*loadable_dtype(p.tensor->entry->dtype));
+    for (const auto& pieces : sources_[i].pieces)
+      for (const Piece& piece : pieces) sum += byte_size(stored_dtype(piece), piece.elements());
     return sum;
   }
   void fill(size_t i, int64_t first, int64_t rows, std::byte* to) const override {
     const Source& source = sources_[i];
     const int64_t cols = slots_[i].in;
     const auto fill_as = [&]<class D>(D* dst) {
-      stack(dst, source.weights, source.transposed, cols, first * cols, (first + rows) * cols);
+      stack(dst, source.of(Role::kWeight), source.transposed, cols, first * cols,
+            (first + rows) * cols);
     };
     switch (dtype(i)) {
       case DType::kF16:
@@ -162,7 +160,7 @@ class StoredValues final : public Values {
     }
   }
   void fill_bias(size_t i, float* to) const override {
-    stack(to, sources_[i].biases, false, 1, 0, slots_[i].out);
+    stack(to, sources_[i].of(Role::kBias), false, 1, 0, slots_[i].out);
   }
 
  private:

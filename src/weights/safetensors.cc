@@ -220,13 +220,6 @@ std::optional<DType> dtype_of_safetensors(std::string_view dtype) {
   return found ? found->dtype : std::nullopt;
 }
 
-std::optional<DType> loadable_dtype(std::string_view dtype) {
-  if (dtype == "F32") return DType::kF32;
-  if (dtype == "F16") return DType::kF16;
-  if (dtype == "BF16") return DType::kBF16;
-  return std::nullopt;
-}
-
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file) {
   uint64_t length = 0;
   if (file.size() < sizeof(length))

@@ -38,7 +38,5 @@ int safetensors_bits(std::string_view dtype);
 // The same dtype under our name; empty for those that no DType stands for. The format has none for
 // kI4 and kU4, which checkpoints pack into wider integers.
 std::optional<DType> dtype_of_safetensors(std::string_view dtype);
-// The dtype that we compute with or convert from; empty for the others.
-std::optional<DType> loadable_dtype(std::string_view dtype);
 
 }  // namespace skiff
