@@ -1,5 +1,5 @@
-// base/check.h -- for bugs only: prints the condition, the values and the place, then aborts.
-// A caller's mistake is a Result, a broken file at load time is a LoadError.
+// base/check.h -- SKIFF_CHECK is for bugs only: it prints the condition, the values and the place,
+// then aborts. A caller's mistake is a Result, a broken file at load time is a LoadError.
 #pragma once
 #include <fmt/format.h>
 

@@ -16,7 +16,7 @@ const Json& empty_object() {
   return object;
 }
 
-// The UTF-16 unit that is escaped at `at`, as in \ud83d; -1 if none is.
+// Returns the UTF-16 unit whose escape (as in \ud83d) begins at `at`, or -1 if none does.
 int escaped_unit(std::string_view text, size_t at) {
   const std::string_view escape = text.substr(std::min(at, text.size()), 6);
   if (escape.size() < 6 || !escape.starts_with("\\u")) return -1;
@@ -28,8 +28,8 @@ int escaped_unit(std::string_view text, size_t at) {
 bool is_high(int unit) { return unit >= 0xd800 && unit < 0xdc00; }
 bool is_low(int unit) { return unit >= 0xdc00 && unit < 0xe000; }
 
-// The text with U+FFFD in the place of each lone surrogate, at the same length, so that errors tell
-// the client's own columns; nullopt if it has none.
+// Returns the text with each lone surrogate replaced by U+FFFD, or nullopt if it has none. The
+// length stays the same, so that errors name the columns of the text that the client sent.
 std::optional<std::string> without_lone_surrogates(std::string_view text) {
   std::optional<std::string> out;
   for (size_t at = text.find('\\'); at != text.npos; at = text.find('\\', at)) {

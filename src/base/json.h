@@ -12,15 +12,17 @@
 namespace skiff {
 
 using Json = nlohmann::json;
-// Keeps the order of keys, for what a model will read (messages, tools). Lookup is linear.
+// Keeps the order of keys; used for what a model will read (messages, tools). Lookup is linear.
 using OrderedJson = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t max_bytes = 64u << 20;
   int max_depth = 64;
-  size_t max_keys = 1024;  // in one object; parse_ordered_json only, where lookup is linear
-  // An object of this name, in the outermost object or one below, may have more. Nobody may look
-  // keys up in it.
+  // Bound on the keys of one object. Only parse_ordered_json checks it, because its lookup is
+  // linear.
+  size_t max_keys = 1024;
+  // An object under this key may have up to max_wide_keys keys if it is a member of the outermost
+  // object or of an object in that one. No code may look keys up in it.
   std::string_view wide = {};
   size_t max_wide_keys = 1u << 20;
 };

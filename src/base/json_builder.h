@@ -1,5 +1,5 @@
-// base/json_builder.h -- makes a JSON value of a parser's events (the SAX interface of nlohmann's
-// library), under limits on depth and keys.
+// base/json_builder.h -- builds a JSON value from a parser's events (the SAX interface of
+// nlohmann's library), under limits on depth and keys.
 #pragma once
 #include <algorithm>
 #include <set>
@@ -13,8 +13,9 @@
 
 namespace skiff {
 
-// Throws LoadError at the first duplicate key or broken limit, before memory is spent on it. For
-// AnyJson::sax_parse, or for a handler that passes some events on. One value each.
+// The handler for AnyJson::sax_parse, or for another handler that forwards some of its events.
+// Throws LoadError at the first duplicate key or exceeded limit, before memory is spent on it. A
+// builder builds one value.
 template <class AnyJson>
 class JsonBuilder {
  public:
@@ -26,7 +27,7 @@ class JsonBuilder {
   }
 
   AnyJson take() { return std::move(root_); }
-  // What is wrong with the text; empty: nothing.
+  // Describes what is wrong with the text; empty if nothing is.
   const std::string& error() const { return error_; }
 
   bool null() { return value(nullptr); }
@@ -56,7 +57,7 @@ class JsonBuilder {
 
   template <class Exception>
   bool parse_error(size_t, const std::string&, const Exception& e) {
-    // The library's own number of the error stands in brackets before its words.
+    // The library puts its error number in brackets before the message.
     const std::string what = e.what();
     const size_t bracket = what.find("] ");
     error_ = shortened(what.substr(bracket == what.npos ? 0 : bracket + 2));
@@ -65,18 +66,18 @@ class JsonBuilder {
 
  private:
   static constexpr bool kOrdered = std::is_same_v<AnyJson, OrderedJson>;
-  static constexpr size_t kFewKeys = 16;  // searched one by one
+  static constexpr size_t kFewKeys = 16;  // up to this many keys are searched linearly
   struct Open {
     AnyJson* value;
     size_t max_keys;
-    std::set<std::string> keys = {};  // of an ordered object with more than kFewKeys
+    std::set<std::string> keys = {};  // used for an ordered object with more than kFewKeys
   };
 
   static std::string shortened(const std::string& text) {
     return text.size() <= 240 ? text : text.substr(0, 240) + "...";
   }
 
-  // Without the linear search that an ordered object would make for each key.
+  // Appends without the linear search that an ordered object would make for each key.
   template <class Object>
   static bool is_known(Open& top, const Object& object, const std::string& name) {
     if constexpr (!kOrdered) {
@@ -121,10 +122,10 @@ class JsonBuilder {
   size_t max_keys_;
   std::string_view wide_;
   size_t max_wide_keys_ = 0;
-  bool wide_next_ = false;  // the last key was wide_
+  bool wide_next_ = false;  // the last key equals wide_
   AnyJson root_;
   std::vector<Open> open_;     // containers from the root; only the last one grows
-  AnyJson* member_ = nullptr;  // the value of the key that came last
+  AnyJson* member_ = nullptr;  // where the value of the last key goes
   std::string error_;
 };
 

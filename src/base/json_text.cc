@@ -33,7 +33,7 @@ void append_escape(std::string& out, unsigned char c) {
 }
 
 void append_escaped(std::string& out, std::string_view text) {
-  size_t plain = 0;  // where the run of characters that stand for themselves began
+  size_t plain = 0;  // start of the current run of characters that need no escape
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (!needs_escape(c)) continue;

@@ -1,4 +1,4 @@
-// base/json_text.h -- JSON written straight into text, for what is too hot to be built as a tree.
+// base/json_text.h -- writes JSON strings straight into text, for code too hot to build a tree.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// base/json_writer.h -- JSON written into a text piece by piece, for what is too large or too hot
-// to be built as a tree first.
+// base/json_writer.h -- writes JSON into a text piece by piece, for values that are too large, or
+// code that is too hot, to build a tree first.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace skiff {
 
-// The caller opens, closes and names in the right order; commas come by themselves. Appends.
+// Appends to a text. The caller opens, closes and names in the right order; the writer inserts the
+// commas.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& out) : out_(out) {}
@@ -17,11 +18,11 @@ class JsonWriter {
   JsonWriter& open_array() { return open('['); }
   JsonWriter& close_array() { return close(']'); }
   JsonWriter& key(std::string_view name);
-  JsonWriter& string(std::string_view text);  // any bytes, see append_json_string
+  JsonWriter& string(std::string_view text);  // accepts any bytes, see append_json_string
   JsonWriter& integer(int64_t value);
   JsonWriter& number(double value);  // finite; reads back as the same double, never as an integer
   JsonWriter& null() { return json("null"); }
-  JsonWriter& json(std::string_view text);  // a value that is JSON already
+  JsonWriter& json(std::string_view text);  // the text must be a JSON value
 
  private:
   void begin_value() {

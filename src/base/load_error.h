@@ -1,5 +1,5 @@
-// base/load_error.h -- thrown while starting up (a file, memory, a device), caught only in main.
-// Nothing throws once the first step has run.
+// base/load_error.h -- the exception for trouble while starting up (a file, memory, a device); main
+// alone catches it. Nothing throws once the first step has run.
 #pragma once
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 namespace skiff {
 
-// what() is one line: the file, field or flag, its value, and the way out.
+// what() is one line that names the file, field or flag, its value, and what to do about it.
 struct LoadError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -37,7 +37,7 @@ class JsonLines : public spdlog::formatter {
   }
 };
 
-// `character` is one character in valid UTF-8.
+// `character` must be one character in valid UTF-8.
 bool harmless(std::string_view character) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;

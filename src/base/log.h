@@ -16,8 +16,9 @@ enum class LogFormat {
 // Call once in main. level: trace, debug, info, warning, error.
 void init_log(std::string_view level, LogFormat format = LogFormat::kText);
 
-// Invalid UTF-8 and characters that no terminal should be sent (controls, bidirectional marks,
-// line and paragraph separators) as \xNN of their bytes, cut at max_bytes with "...".
+// Returns the text with invalid UTF-8 and with characters that could drive a terminal (controls,
+// bidirectional marks, line and paragraph separators) written as \xNN for each byte; a text longer
+// than max_bytes is cut and ends in "...".
 std::string escaped(std::string_view text, size_t max_bytes = 200);
 
 }  // namespace skiff

@@ -17,7 +17,7 @@ double ratio(double quota, double period) {
   return quota > 0 && period > 0 ? quota / period : kUnlimited;
 }
 
-// "QUOTA PERIOD", or "max PERIOD" without a quota.
+// The text is "QUOTA PERIOD", or "max PERIOD" where there is no quota.
 double quota_v2(const FileText& file, const std::string& folder) {
   std::istringstream in(file(folder + "/cpu.max").value_or(""));
   double quota = 0, period = 0;
@@ -36,8 +36,8 @@ double quota_v1(const FileText& file, const std::string& folder) {
                number_in(file, folder + "/cpu.cfs_period_us"));
 }
 
-// The least quota of the group `path` below `mount` and of the groups above it. A path that a
-// container does not see is missing; its own group is then the mount itself.
+// Returns the least quota of the group `path` below `mount` and of the groups above it. Inside a
+// container the path may not exist; the container's own group is then the mount itself.
 template <class Quota>
 double least_quota(const FileText& file, const std::string& mount, std::string path, Quota quota) {
   double least = quota(file, mount);

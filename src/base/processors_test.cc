@@ -31,7 +31,7 @@ TEST(Processors, Version2TakesTheLeastQuotaOnTheWayUp) {
   EXPECT_EQ(granted({{"/proc/self/cgroup", "0::/\n"}, {root + "/cpu.max", "200000 100000\n"}}), 2);
 }
 
-// Inside of a container the path may be the host's, while the container's group is the mount.
+// Inside a container the path may be the host's, while the container's group is the mount.
 TEST(Processors, APathThatIsNotThereMeansTheMount) {
   EXPECT_EQ(granted({{"/proc/self/cgroup", "0::/docker/abc\n"},
                      {"/sys/fs/cgroup/cpu.max", "300000 100000\n"}}),

@@ -1,4 +1,5 @@
-// base/progress.h -- a progress bar on a terminal, a line each ten percent elsewhere.
+// base/progress.h -- draws a progress bar on a terminal and prints a line for each ten percent
+// elsewhere.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,10 +7,11 @@
 
 namespace skiff {
 
-// Called with work done and work in all, in the same unit (bytes, tokens). From one thread.
+// One thread calls it with the work done so far and the total work, in the same unit (bytes,
+// tokens).
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-// Draws on stderr; quiet when `label` is empty.
+// Draws on stderr. An empty `label` means that nothing is drawn.
 Progress make_progress_bar(std::string label);
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// base/queue.h -- values from one thread to another.
+// base/queue.h -- passes values from one thread to another.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -9,7 +9,8 @@
 
 namespace skiff {
 
-// Unbounded, many producers, many consumers. Bounds belong to admission, which can answer.
+// An unbounded queue for many producers and many consumers. Bounds belong to admission, which can
+// refuse a request with an answer.
 template <class T>
 class Queue {
  public:
@@ -20,7 +21,7 @@ class Queue {
     }
     changed_.notify_one();
   }
-  // No more values will come; waiting consumers wake.
+  // Closes the queue: no more values will come, and waiting consumers wake.
   void close() {
     {
       std::lock_guard lock(mutex_);
@@ -28,7 +29,7 @@ class Queue {
     }
     changed_.notify_all();
   }
-  // The next value; nothing once the queue is closed and empty.
+  // Blocks for the next value; returns nothing once the queue is closed and empty.
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
@@ -37,13 +38,14 @@ class Queue {
     values_.pop_front();
     return value;
   }
-  // All that is there now. With `wait`, blocks until there is something or the queue is closed.
+  // Returns all values that are there now. With `wait`, blocks until there is one or the queue is
+  // closed.
   std::vector<T> drain(bool wait) {
     std::unique_lock lock(mutex_);
     if (wait) changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
     return take_all();
   }
-  // Blocks until there is something even if the queue is closed: for one who awaits an answer.
+  // Blocks until there is a value even if the queue is closed, for a caller that awaits an answer.
   std::vector<T> drain_some() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !values_.empty(); });
@@ -55,7 +57,7 @@ class Queue {
   }
 
  private:
-  std::vector<T> take_all() {  // with mutex_ held
+  std::vector<T> take_all() {  // requires mutex_
     std::vector<T> all(std::make_move_iterator(values_.begin()),
                        std::make_move_iterator(values_.end()));
     values_.clear();

@@ -1,14 +1,14 @@
-// base/regular_file.h -- opens and reads files that somebody else has put into a model's folder.
-// Only a regular file is opened: a FIFO would make the reader wait for a writer that never comes,
-// and a device may never end.
+// base/regular_file.h -- opens and reads files that somebody else put into a model's folder. Only a
+// regular file is opened: a FIFO would make the reader wait for a writer that never comes, and a
+// device may never end.
 #pragma once
 #include <cstddef>
 #include <string>
 
 namespace skiff {
 
-// An open regular file. The constructor throws LoadError naming the path and what is wrong, and
-// never blocks.
+// An open regular file. The constructor never blocks; it throws a LoadError that names the path and
+// what is wrong.
 class RegularFile {
  public:
   explicit RegularFile(const std::string& path);
@@ -24,8 +24,8 @@ class RegularFile {
   size_t size_ = 0;
 };
 
-// The whole file. Throws LoadError naming the path: not a regular file, not readable, or larger
-// than `max_bytes`.
+// Returns the whole file. Throws a LoadError that names the path if it is not a regular file, not
+// readable, or larger than `max_bytes`.
 std::string read_regular_file(const std::string& path, size_t max_bytes);
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// Files of a model's folder that are no files.
+// A model's folder may hold entries that are not regular files.
 #include "base/regular_file.h"
 
 #include <gmock/gmock.h>

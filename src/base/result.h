@@ -14,7 +14,7 @@ namespace skiff {
 //   kCancelled    somebody asked to stop                 kInternal   a bug of ours
 enum class Code { kInvalid, kNotFound, kUnsupported, kExhausted, kCancelled, kInternal };
 
-// `what` is one line that names the file, field or flag, the value, and the way out.
+// `what` is one line that names the file, field or flag, the value, and what to do about it.
 // `field` names the offending request field or flag where there is one.
 struct Error {
   Code code = Code::kInternal;

@@ -1,4 +1,4 @@
-// base/shared_list.h -- a list that is not changed once it is made and that all its copies share.
+// base/shared_list.h -- an immutable list whose copies share one memory.
 #pragma once
 #include <initializer_list>
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace skiff {
 
-// For lists that come with a request and go with each of its sequences, of which there may be
-// thousands: a copy costs a reference and no memory. Reads like a const std::vector.
+// A request's lists go with each of its sequences, of which there may be thousands; copying a
+// SharedList costs one reference count and no memory. It reads like a const std::vector.
 template <class T>
 class SharedList {
  public:
@@ -38,7 +38,7 @@ class SharedList {
   }
 
  private:
-  std::shared_ptr<const std::vector<T>> items_;  // null: empty
+  std::shared_ptr<const std::vector<T>> items_;  // null if the list is empty
 };
 
 }  // namespace skiff

@@ -7,8 +7,8 @@
 namespace skiff {
 namespace {
 
-// The range that RFC 3629 section 4 allows for the second byte, which is where overlong forms,
-// surrogates and values above U+10FFFF are excluded.
+// RFC 3629 section 4 limits the second byte to [low, high], which excludes overlong forms,
+// surrogates and values above U+10FFFF.
 struct Lead {
   int length;
   uint8_t low, high;
@@ -26,7 +26,7 @@ Lead lead_of(uint8_t byte) {
   return {0, 0, 0};
 }
 
-// How many leading bytes of `text` form a valid (possibly unfinished) character; 0 if none.
+// Counts the leading bytes of `text` that form a valid, possibly unfinished character.
 size_t valid_bytes(std::string_view text, const Lead& lead) {
   size_t i = 1;
   for (; i < static_cast<size_t>(lead.length) && i < text.size(); ++i) {

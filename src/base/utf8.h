@@ -1,4 +1,4 @@
-// base/utf8.h -- the few things one must know about UTF-8 (RFC 3629).
+// base/utf8.h -- checking, reading, writing and repairing UTF-8 (RFC 3629).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,18 +6,19 @@
 
 namespace skiff {
 
-// Bytes of the character at the start of `text`: 1..4; 0 if `text` ends inside a character that
-// is valid so far (or is empty); -1 if the first byte cannot start or continue a valid character.
+// Returns the number of bytes of the character at the start of `text`, 1 to 4; 0 if `text` is empty
+// or ends inside a character that is valid so far; -1 if no valid character starts there.
 int utf8_length(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);
 
-// The code point at `*pos`, advancing it. Invalid bytes give U+FFFD and advance by one.
+// Returns the code point at `*pos` and advances it. An invalid byte gives U+FFFD and advances by
+// one.
 char32_t utf8_next(std::string_view text, size_t* pos);
 
 void utf8_append(std::string& out, char32_t code_point);
 
-// Invalid sequences replaced by U+FFFD, as Python's errors="replace" does.
+// Returns the text with invalid sequences replaced by U+FFFD, as Python's errors="replace" does.
 std::string utf8_sanitized(std::string_view bytes);
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// message/request.h -- what enters the engine and what leaves it. Plain data for every room.
+// message/request.h -- the values that enter the engine and leave it, as plain data for every room.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,26 +16,29 @@ using SeqId = uint64_t;
 constexpr int kNoLogprobs = -1;
 constexpr int kAllLogprobs = 1 << 30;  // the whole vocabulary
 
-// How the next token is drawn. Order of work: raw log-probabilities are taken first; then
-// bad words, min_tokens, logit_bias, repetition, presence and frequency edit the logits;
-// then temperature, min_p, top_k, top_p (a part of what these two leave); then the draw.
+// How the next token is drawn, in this order: raw log-probabilities are taken first; then bad
+// words, min_tokens, logit_bias, repetition, presence and frequency edit the logits; then
+// temperature, min_p, top_k and top_p apply, top_p to the probability mass that min_p and top_k
+// leave; then the token is drawn.
 struct SamplingParams {
   float temperature = 1;              // >= 0; 0: greedy
   float top_p = 1;                    // (0, 1]; 0 is greedy, as in FastDeploy
   float min_p = 0;                    // [0, 1]
   int top_k = 0;                      // 0 or -1: off
-  float repetition = 1;               // > 0; counts prompt and output
-  float presence = 0, frequency = 0;  // [-2, 2]; count output only
+  float repetition = 1;               // > 0; applies to tokens of the prompt and the output
+  float presence = 0, frequency = 0;  // [-2, 2]; apply to tokens of the output only
   uint64_t seed = 0;                  // the draw is a pure function of (seed, output index, logits)
-  int logprobs = kNoLogprobs;         // per output token: the chosen one and this many best
-  int prompt_logprobs = kNoLogprobs;  // the same per prompt token; turns prefix reuse off
-  int min_tokens = 0;                 // stop tokens cannot be drawn before this many
+  int logprobs =
+      kNoLogprobs;  // per output token: those of the chosen token and of this many best ones
+  int prompt_logprobs = kNoLogprobs;  // per prompt token; turns prefix reuse off
+  int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
   SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
   bool operator==(const SamplingParams&) const = default;
 };
 
-// Stop strings are found at the edge, where text is; the engine knows tokens only.
+// When a sequence ends. Stop strings are found where replies become text (serve/service); the
+// engine knows tokens only.
 struct StopRule {
   int max_tokens = 1024;     // >= 1
   SharedList<Token> tokens;  // any of these ends the sequence (the caller adds EOS, unless
@@ -43,10 +46,10 @@ struct StopRule {
   bool operator==(const StopRule&) const = default;
 };
 
-// Whose keys and values a sequence may find in the prefix cache, and who may find its own.
+// Decides which cached keys and values a sequence may reuse, and which sequences may reuse its own.
 struct CacheSharing {
-  bool share = true;  // false: neither
-  std::string salt;   // only those with the same one; "" is one of them
+  bool share = true;  // false: the sequence neither finds cached blocks nor leaves any
+  std::string salt;   // sequences share blocks only if their salts are equal; "" is a salt, too
 };
 
 struct NewSequence {
@@ -54,35 +57,36 @@ struct NewSequence {
   std::vector<Token> prompt;
   SamplingParams params;
   StopRule stop;
-  int priority = 0;  // lower first
+  int priority = 0;  // lower values run first
   CacheSharing cache;
 };
 
 struct Cancel {
   SeqId id;
 };
-// A lower tier of the cache has done what it was asked to, or could not (see kv/tiers.h).
+// A lower tier of the cache reports that a job is done or has failed (see kv/tiers.h).
 struct TierDone {
   uint64_t job = 0;
   bool ok = false;
-  double seconds = 0;  // that it took; 0: not measured
-  bool late = false;   // given up after so many seconds: a record that was to be read may be good
+  double seconds = 0;  // time that the job took; 0: not measured
+  // The job was abandoned at its time limit; a record that was to be read may still be intact.
+  bool late = false;
 };
-// The cache's file is out of use, because its disk does not answer, or in use again.
+// The cache's file is out of use because its disk does not answer, or is in use again.
 struct TierState {
   bool usable = true;
 };
 using Command = std::variant<NewSequence, Cancel, TierDone, TierState>;
 
-// kStop: a stop token (the last of the event's tokens). kLength: max_tokens or the context is
-// full. kExhausted: refused, see Event::why.
+// kStop: a stop token was drawn (the last of the event's tokens). kLength: max_tokens or the
+// context limit was reached. kExhausted: the sequence was refused, see Event::why.
 enum class Finish { kNone, kStop, kLength, kCancelled, kExhausted };
 
 struct TokenLogprob {
   Token token = 0;
   float logprob = 0;
 };
-// One position: the token that stands there, its rank (1 = most likely), and the best ones.
+// One position: the token at it, that token's rank (1 = most likely), and the most likely tokens.
 struct PositionLogprobs {
   TokenLogprob chosen;
   int rank = 0;
@@ -93,10 +97,11 @@ struct Event {
   SeqId seq = 0;
   std::vector<Token> tokens;
   Finish finish = Finish::kNone;
-  std::vector<PositionLogprobs> logprobs;         // one per token if asked for
-  std::vector<PositionLogprobs> prompt_logprobs;  // positions 1.. of the prompt, in order, in
-                                                  // pieces as chunks are computed
-  bool admitted = false;                          // true once, when the sequence first gets a slot
+  std::vector<PositionLogprobs> logprobs;  // one per token if asked for
+  // Positions 1.. of the prompt in order, delivered in pieces as chunks are computed.
+  std::vector<PositionLogprobs> prompt_logprobs;
+  // True in one event only, when the sequence first gets a slot.
+  bool admitted = false;
   int cached = 0;   // with `admitted`: prompt tokens found in the prefix cache
   std::string why;  // with kExhausted
 };

@@ -25,7 +25,7 @@ namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
 using Stream = boost::beast::tcp_stream;
 
-constexpr size_t kMostAnswer = 256u << 20;
+constexpr size_t kMaxAnswer = 256u << 20;
 
 }  // namespace
 
@@ -106,7 +106,7 @@ net::awaitable<void> LoadClient::Impl::talk(Stream& stream, const std::string& p
   co_await http::async_write(stream, message, net::use_awaitable);
   boost::beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
-  parser.body_limit(kMostAnswer);
+  parser.body_limit(kMaxAnswer);
   SseReader reader;
   do {
     renew(stream);

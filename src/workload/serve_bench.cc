@@ -9,7 +9,7 @@
 namespace skiff {
 namespace {
 
-// Collects what comes back, and in a closed loop sends what is next.
+// Collects the outcomes and, in a closed loop, sends the next request when one ends.
 class Replay {
  public:
   Replay(LoadClient& client, const ServeBench& bench) : client_(client), bench_(bench) {}

@@ -1,4 +1,5 @@
-// workload/serve_bench.h -- replays requests against a server and says what its users felt.
+// workload/serve_bench.h -- replays requests against a server and reports the latencies that its
+// clients saw.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,12 +10,15 @@
 namespace skiff {
 
 struct ServeBench {
-  std::string model;  // as the server knows it
-  bool chat = false;  // else /v1/completions
+  std::string model;  // the name under which the server serves it
+  bool chat = false;  // /v1/chat/completions if true, else /v1/completions
   std::vector<TracedRequest> requests;
-  int concurrency = 0;  // so many at a time, each next one when one ends; 0: at their times
-  double slo_ttft = 0, slo_tpot = 0;  // seconds; 0: no bound. A request within both is good.
-  bool ignore_eos = true;             // replies of exactly the traced length
+  // Requests in flight at any time: the next one is sent when one ends. 0: requests are sent at
+  // their times.
+  int concurrency = 0;
+  // Seconds; 0: no bound. A request that meets both counts as good.
+  double slo_ttft = 0, slo_tpot = 0;
+  bool ignore_eos = true;  // replies have exactly the length in the trace
 };
 
 struct Percentiles {
@@ -22,24 +26,24 @@ struct Percentiles {
 };
 Percentiles percentiles_of(const std::vector<double>& values);
 
-// Seconds and tokens.
+// Times are in seconds, lengths in tokens.
 struct ServeReport {
-  int sent = 0, succeeded = 0, refused = 0, failed = 0, good = 0;  // refused: 429 and 503
-  std::string first_error;                                         // of those that failed
-  double seconds = 0;  // from the first request to the end of the last
+  int sent = 0, succeeded = 0, refused = 0, failed = 0, good = 0;  // `refused` counts 429 and 503
+  std::string first_error;  // the first error among the failed requests
+  double seconds = 0;       // from the first request to the end of the last
   double prompt = 0, cached = 0, completion = 0;
   Percentiles ttft, tpot, itl, e2e;
 };
 
-// The JSON body of request number `number`. The prompt is made of single letters, each of which is
-// one token or nearly so in every common vocabulary: what it really was, `usage` tells.
+// Returns the JSON body of request number `number`. The prompt is made of single letters, each of
+// which is about one token in every common vocabulary; the server's `usage` has the exact number.
 std::string request_body(const ServeBench& bench, size_t number);
 
 ServeReport run_serve_bench(LoadClient& client, const ServeBench& bench);
 
-// A table for people.
+// Formats the report as a table for people.
 std::string to_text(const ServeReport& report);
-// One JSON object for scripts.
+// Formats the report as one JSON object for scripts.
 std::string to_json(const ServeReport& report);
 
 }  // namespace skiff

@@ -9,8 +9,8 @@
 namespace skiff {
 namespace {
 
-// Time passes here alone: steps follow each other on the device, and waiting for one is what lets
-// the clock go on.
+// The only place where simulated time passes: steps follow each other on the device, and waiting
+// for one advances the clock.
 class TimedRunner : public Runner {
  public:
   TimedRunner(const StepTime& time, double& now) : time_(time), now_(now) {}

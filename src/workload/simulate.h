@@ -1,5 +1,5 @@
-// workload/simulate.h -- the real scheduler, cache and step loop against a model of time: what a
-// machine would do that is not here. Deterministic.
+// workload/simulate.h -- runs the real scheduler, cache and step loop against a model of time, to
+// predict a machine that is not at hand. The result is deterministic.
 #pragma once
 #include <functional>
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace skiff {
 
-// How long a step takes, by the roofline: the slower of arithmetic and memory, and what every step
-// costs besides. Units: seconds, bytes, floating-point operations.
+// The duration of a step by the roofline model: the longer of arithmetic and memory time, plus a
+// fixed cost. Units: seconds, bytes, floating-point operations.
 struct StepTime {
-  double fixed = 0;                 // of each step
-  double flop_per_row = 0;          // of the weights: 2 x parameters that a token uses
-  double flop_per_pair = 0;         // of attention: for each row and each token it looks at
-  double weight_bytes = 0;          // read once a step
-  double kv_bytes = 0;              // of one token over all layers
-  double flops = 1, bandwidth = 1;  // what the machine reaches, not what its data sheet says
+  double fixed = 0;          // added to each step
+  double flop_per_row = 0;   // products with weights: 2 x the parameters that a token uses
+  double flop_per_pair = 0;  // attention: for each pair of a row and a token that it attends to
+  double weight_bytes = 0;   // weights read once per step
+  double kv_bytes = 0;       // keys and values of one token in all layers
+  double flops = 1, bandwidth = 1;  // rates that the machine reaches, not those of its data sheet
   double seconds(const StepPlan& plan) const;
 };
 
@@ -28,9 +28,9 @@ struct SimulatedRequest {
 };
 
 struct Simulation {
-  std::vector<SimulatedRequest> requests;  // in the order of arrival
-  double seconds = 0;                      // when all was done
-  double busy = 0;                         // of the device
+  std::vector<SimulatedRequest> requests;  // ordered by arrival
+  double seconds = 0;                      // when the last request ended
+  double busy = 0;                         // time that the device computed
   uint64_t steps = 0, preemptions = 0;
 };
 
@@ -41,10 +41,10 @@ struct SimulationSetup {
   StepTime time;
 };
 
-// Requests whose input and output do not fit the context are cut to fit.
+// Cuts requests whose input and output exceed the context.
 Simulation simulate(const SimulationSetup& setup, const std::vector<TracedRequest>& requests);
 
-// The value below which a share p of the values lies; 0 if there are none.
+// Returns the p-quantile of the values; 0 if there are none.
 double percentile(std::vector<double> values, double p);
 
 }  // namespace skiff

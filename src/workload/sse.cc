@@ -11,7 +11,7 @@ bool has_text(const Json& object, const char* key) {
          !found->get_ref<const std::string&>().empty();
 }
 
-// Both endpoints, and the names that reasoning goes by.
+// Covers the fields of both endpoints, and the two names of the reasoning field.
 bool carries_text(const Json& event) {
   const auto choices = event.find("choices");
   if (choices == event.end() || !choices->is_array()) return false;

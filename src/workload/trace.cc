@@ -14,14 +14,14 @@
 namespace skiff {
 namespace {
 
-constexpr int kMostTokens = 1 << 24;
+constexpr int kMaxTokens = 1 << 24;
 
 Error bad_line(size_t number, const std::string& what) {
   return Error{Code::kInvalid, fmt::format("line {}: {}", number, what)};
 }
 
 bool lengths_are_sane(const TracedRequest& r) {
-  return r.input >= 1 && r.input <= kMostTokens && r.output >= 1 && r.output <= kMostTokens;
+  return r.input >= 1 && r.input <= kMaxTokens && r.output >= 1 && r.output <= kMaxTokens;
 }
 
 Result<TracedRequest> parse_json_line(std::string_view line, size_t number) {
@@ -39,7 +39,7 @@ Result<TracedRequest> parse_json_line(std::string_view line, size_t number) {
   return out;
 }
 
-// "2023-11-16 18:17:03.9799600" in seconds.
+// Parses "2023-11-16 18:17:03.9799600" into seconds.
 std::optional<double> parse_time(const std::string& text) {
   std::tm day{};
   double seconds = 0;
@@ -78,12 +78,12 @@ Result<Trace> parse_trace(std::string_view text) {
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || (csv && number == 1)) continue;  // a CSV begins with its column names
+    if (line.empty() || (csv && number == 1)) continue;  // skips the column names of a CSV
     auto request = csv ? parse_csv_line(line, number) : parse_json_line(line, number);
     if (!request) return request.error();
     if (!std::isfinite(request->at) || !lengths_are_sane(*request))
       return bad_line(number,
-                      fmt::format("times must be finite and lengths from 1 to {}", kMostTokens));
+                      fmt::format("times must be finite and lengths from 1 to {}", kMaxTokens));
     trace.requests.push_back(std::move(*request));
   }
   if (trace.requests.empty()) return Error{Code::kInvalid, "the trace holds no request"};
@@ -103,7 +103,8 @@ Trace read_trace(const std::string& path) {
   return std::move(*trace);
 }
 
-// A block's tokens are a function of its hash alone; past the hashes, of the request's number.
+// A block's tokens depend on its hash alone; blocks past the last hash depend on the request's
+// number.
 std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab) {
   std::vector<Token> out;
   out.reserve(static_cast<size_t>(request.input));

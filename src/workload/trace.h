@@ -1,4 +1,5 @@
-// workload/trace.h -- recorded arrivals: when requests came, how long they were, what they shared.
+// workload/trace.h -- recorded requests: when each came, how long it was, and which prefix blocks
+// it shared.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,15 +12,16 @@
 namespace skiff {
 
 struct TracedRequest {
-  double at = 0;                 // seconds since the first request
-  int input = 0, output = 0;     // tokens
-  std::vector<uint64_t> hashes;  // one for each block_tokens of the input: equal blocks, equal
-                                 // numbers; empty if the trace does not tell
+  double at = 0;              // seconds since the first request
+  int input = 0, output = 0;  // tokens
+  // One hash for each kBlockTokens of the input; equal blocks have equal hashes. Empty if the trace
+  // has none.
+  std::vector<uint64_t> hashes;
 };
 
-// Two formats, told apart by their first line: Mooncake's JSON lines ({"timestamp": ms,
-// "input_length", "output_length", "hash_ids"}, 512 tokens a hash) and Azure's CSV
-// (TIMESTAMP,ContextTokens,GeneratedTokens). Sorted by time. An Error names the line.
+// Parses either of two formats, recognised by the first line: Mooncake's JSON lines ({"timestamp":
+// ms, "input_length", "output_length", "hash_ids"}, 512 tokens a hash) and Azure's CSV
+// (TIMESTAMP,ContextTokens,GeneratedTokens). The result is sorted by time. An Error names the line.
 struct Trace {
   static constexpr int kBlockTokens = 512;
   std::vector<TracedRequest> requests;
@@ -27,8 +29,9 @@ struct Trace {
 Result<Trace> parse_trace(std::string_view text);
 Trace read_trace(const std::string& path);  // throws LoadError; plain text, not compressed
 
-// Tokens with the lengths and the sharing that the trace tells; the same request, the same tokens.
-// Without hashes every request has tokens of its own. Tokens are in [0, vocab).
+// Makes up a prompt of tokens in [0, vocab) with the length and the shared blocks that the trace
+// records; the same request always gives the same tokens. Without hashes every request has tokens
+// of its own.
 std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab);
 
 }  // namespace skiff

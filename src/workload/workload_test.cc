@@ -72,7 +72,7 @@ TEST(Simulate, SharedBlocksAreComputedOnce) {
   EXPECT_EQ(run.requests[1].cached, 1088) << "17 blocks of 64; one row at least is computed";
 }
 
-// Short requests beside long ones must not wait as if the queue were first come, first served.
+// Short requests among long ones must wait far less than under first come, first served.
 TEST(Simulate, ShortRequestsStayQuickBesideLongOnes) {
   SimulationSetup setup = small_machine();
   setup.limits.policy.long_prompt = 300;
