@@ -154,7 +154,7 @@ void Args::take(const Flag& flag, std::string value, bool negated) {
                                     command_name(command_)));
   else if (flag.standing == Standing::kLater)
     warnings_.push_back(
-        fmt::format("--{} is known but its feature is not there yet; it is ignored", flag.name));
+        fmt::format("--{} is known but not implemented yet; it is ignored", flag.name));
   else if (flag.standing == Standing::kMeaningless)
     warnings_.push_back(fmt::format("--{} has no meaning in Skiff; it is ignored", flag.name));
 }

@@ -13,7 +13,7 @@
 
 namespace skiff {
 
-// A mistake on the command line: what() is one line; main prints it and exits with 2.
+// A mistake on the command line. what() is one line; main prints it and exits with code 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -32,10 +32,10 @@ enum Commands : unsigned {
 
 enum class Kind { kSwitch, kInt, kFloat, kText, kChoice };
 
-// What becomes of a flag that is given.
+// What happens when the flag is given.
 enum class Standing {
   kApplied,
-  kLater,        // its feature is not there yet: one warning
+  kLater,        // its feature is not implemented yet: one warning
   kMeaningless,  // belongs to something that Skiff does not need: one warning
 };
 
@@ -43,7 +43,7 @@ struct Flag {
   std::string_view name;  // without dashes: "max-model-len"
   Kind kind = Kind::kText;
   unsigned commands = 0;
-  std::string_view fallback;  // as a user would type it; empty: none
+  std::string_view fallback;  // the default as a user would type it; empty: none
   std::string_view help;
   double min = 0, max = 0;   // for kInt and kFloat; no bound when equal
   std::string_view choices;  // for kChoice: "auto|dummy"
@@ -70,12 +70,12 @@ class Args {
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool given(std::string_view name) const { return values_.contains(std::string(name)); }
 
-  // The given value or the table's fallback. CHECKs that the table has the flag.
+  // Returns the given value or the table's fallback. CHECKs that the table has the flag.
   bool on(std::string_view name) const;
   int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   std::string text(std::string_view name) const;
-  std::vector<std::string> texts(std::string_view name) const;  // all of a repeatable flag
+  std::vector<std::string> texts(std::string_view name) const;  // all values of a repeatable flag
 
  private:
   void take(const Flag& flag, std::string value, bool negated);

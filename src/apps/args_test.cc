@@ -19,7 +19,7 @@ constexpr Commands kEvery[] = {kServe, kPredict, kChat, kBench, kTokenize, kInsp
 
 Args parse(Commands command, std::vector<std::string> words) { return Args(command, words); }
 
-// What the user is told.
+// Returns the message that the user reads.
 std::string refusal(Commands command, std::vector<std::string> words) {
   try {
     parse(command, std::move(words));
@@ -66,7 +66,7 @@ TEST(FlagTable, FallbacksParseAndLieInRange) {
       EXPECT_EQ(refusal(command, {fmt::format("--{}={}", flag.name, flag.fallback)}), "(accepted)");
     }
     EXPECT_TRUE(flag.kind != Kind::kChoice || !flag.choices.empty()) << flag.name;
-    // Of --chat the model decides the default.
+    // The model decides the default of --chat.
     EXPECT_TRUE(flag.kind != Kind::kSwitch || !flag.fallback.empty() || flag.name == "chat")
         << flag.name;
     EXPECT_LE(flag.min, flag.max) << flag.name;

@@ -19,8 +19,10 @@ namespace {
 
 constexpr size_t kBytes = size_t{1} << 30;  // far beyond any cache
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kStreams = 4;  // places that one thread reads at a time: one stream alone does
-constexpr size_t kAhead = 256;  // not fill the memory channels; words fetched ahead of use
+// One thread reads this many places at a time, because one stream does not fill the memory
+// channels.
+constexpr size_t kStreams = 4;
+constexpr size_t kAhead = 256;  // prefetch distance, in words
 
 uint64_t sum(const uint64_t* data, size_t count) {
   uint64_t lanes[8] = {};
@@ -63,7 +65,7 @@ double measured_read_bandwidth(int threads) {
     seen += std::accumulate(sums.begin(), sums.end(), uint64_t{0});
     best = std::max(best, static_cast<double>(share * workers * sizeof(uint64_t)) / took.count());
   }
-  return seen == 0 ? 0 : best;  // `seen` is used, so that no sum can be left out
+  return seen == 0 ? 0 : best;  // using `seen` keeps the compiler from removing the sums
 }
 
 double measured_copy_bandwidth(Device device) {

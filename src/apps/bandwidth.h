@@ -1,14 +1,14 @@
-// apps/bandwidth.h -- how fast this machine reads memory, measured: the limit of a decode step.
+// apps/bandwidth.h -- measures how fast this machine reads memory, which bounds a decode step.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace skiff {
 
-// Bytes per second that `threads` (0: one per core) read together from a buffer far larger than
-// the caches; the best of some passes. Takes about a second.
+// Returns the bytes per second that `threads` (0: one per core) read together from a buffer far
+// larger than the caches, as the best of several passes. Takes about a second.
 double measured_read_bandwidth(int threads);
 
-// The same of a CUDA device, by its own copies: bytes read plus bytes written.
+// Returns the copy bandwidth of a CUDA device: bytes read plus bytes written, per second.
 double measured_copy_bandwidth(Device device);
 
 }  // namespace skiff

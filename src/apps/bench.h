@@ -4,7 +4,7 @@
 
 namespace skiff {
 
-int bench_serve(const Args& args);     // a running server
-int bench_simulate(const Args& args);  // a machine that exists as numbers
+int bench_serve(const Args& args);     // measures a running server
+int bench_simulate(const Args& args);  // simulates a machine given by its rates
 
 }  // namespace skiff

@@ -1,5 +1,5 @@
-// `skiff bench serve`: load on a running server, this one or any that speaks OpenAI's protocol; and
-// `skiff bench simulate`: the same requests against a machine that exists as numbers.
+// `skiff bench serve`: puts load on a running server, this one or any that speaks OpenAI's
+// protocol. `skiff bench simulate` sends the same requests to a simulated machine.
 #include <random>
 
 #include "apps/bench.h"
@@ -14,7 +14,8 @@
 namespace skiff {
 namespace {
 
-// Poisson arrivals: exponential gaps of a fixed seed, so that two runs send the same.
+// Makes Poisson arrivals: exponential gaps from a fixed seed, so that two runs send the same
+// requests.
 void space_out(std::vector<TracedRequest>& requests, double rate) {
   std::mt19937_64 rng(1);
   std::exponential_distribution<double> gap(rate);
@@ -46,10 +47,10 @@ std::string first_model(LoadClient& client) {
   if (json && json->is_object() && json->contains("data") && json->at("data").is_array() &&
       !json->at("data").empty() && json->at("data").at(0).is_object())
     return json->at("data").at(0).value("id", "default");
-  fail_load("GET /v1/models told no model; name it with --served-model-name");
+  fail_load("GET /v1/models listed no model; name it with --served-model-name");
 }
 
-// What short requests felt is told apart from what long ones did.
+// Reports latencies of short requests apart from those of long ones.
 void print_by_length(const Simulation& run, int long_prompt) {
   std::vector<double> brief, lengthy;
   for (const SimulatedRequest& r : run.requests)

@@ -56,10 +56,10 @@ std::vector<std::string> listed(const Args& args, std::string_view flag) {
       continue;
     }
     if (!list)
-      throw UsageError(fmt::format("--{} {}: no JSON list: {}", flag, text, list.error().what));
+      throw UsageError(fmt::format("--{} {}: not a JSON list: {}", flag, text, list.error().what));
     for (const Json& value : *list) {
       if (!value.is_string())
-        throw UsageError(fmt::format("--{} {}: a list of strings is wanted", flag, text));
+        throw UsageError(fmt::format("--{} {}: must be a list of strings", flag, text));
       out.push_back(value.get<std::string>());
     }
   }

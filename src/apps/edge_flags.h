@@ -1,4 +1,5 @@
-// apps/edge_flags.h -- the flags of `skiff serve` that say who may connect and how much may come.
+// apps/edge_flags.h -- the flags of `skiff serve` that decide who may connect and how much a client
+// may send.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,14 +10,16 @@
 
 namespace skiff {
 
-// Keys, TLS, CORS, hosts, limits and the access log. Throws UsageError or LoadError.
+// Applies the flags about keys, TLS, CORS, hosts, limits and the access log. Throws UsageError or
+// LoadError.
 void apply_edge_flags(const Args& args, ServerConfig* config);
 
-// --api-key and --api-key-file together, or else the environment's FD_API_KEY. Whichever is given
-// must hold a key. Reads the file anew at each call. Errors never hold a key.
+// Returns the keys of --api-key and --api-key-file together, or else those of the environment's
+// FD_API_KEY. Whichever is given must hold a key. Each call reads the file again. Error messages
+// never contain a key.
 Result<std::vector<std::string>> api_keys(const Args& args);
 
-// The values of a repeatable flag, each of them plain or a JSON list of strings.
+// Returns the values of a repeatable flag, each of which may be plain or a JSON list of strings.
 std::vector<std::string> listed(const Args& args, std::string_view flag);
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// Keys that are none, and connections that do not fit.
+// Invalid keys, and more connections than the open-file limit allows.
 #include "apps/edge_flags.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Which tokens end a reply.
+// Tests which tokens end a reply.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Names one token, its EOS.
+// A tokenizer that knows one token, its EOS.
 class OneToken final : public Tokenizer {
  public:
   explicit OneToken(std::optional<Token> eos) : eos_(eos) {}
@@ -45,7 +45,7 @@ TEST(EosTokens, TheTokenizersIsOneOfThem) {
   EXPECT_THAT(ends({}, std::nullopt), ElementsAre());
 }
 
-// The model cannot say such a token, and no logit may be edited for it.
+// The model has no logit for such a token, so none may be edited.
 TEST(EosTokens, IdsBeyondTheVocabularyAreLeftOut) {
   EXPECT_THAT(ends({10, 9, 1 << 24}, 11), ElementsAre(9));
 }

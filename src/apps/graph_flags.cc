@@ -9,14 +9,14 @@ namespace skiff {
 namespace {
 
 constexpr const char* kFlag = "--graph-optimization-config";
-constexpr int kMostSeqs = 1 << 14;
+constexpr int kMaxSeqs = 1 << 14;
 
 std::vector<int> sizes_of(const Json& list) {
   std::vector<int> sizes;
   for (const Json& size : list) {
-    if (!size.is_number_integer() || size < 1 || size > kMostSeqs)
+    if (!size.is_number_integer() || size < 1 || size > kMaxSeqs)
       fail_load("{}: cudagraph_capture_sizes holds {}; it must be numbers from 1 to {}", kFlag,
-                size.dump(), kMostSeqs);
+                size.dump(), kMaxSeqs);
     sizes.push_back(size.get<int>());
   }
   return sizes;
@@ -37,7 +37,7 @@ void read_graphs(const Args& args, EngineConfig& config) {
     } else if (key == "cudagraph_capture_sizes" && value.is_array()) {
       config.capture_sizes = sizes_of(value);
     } else if (key == "graph_opt_level") {
-      spdlog::warn("{}: graph_opt_level means nothing here", kFlag);
+      spdlog::warn("{}: graph_opt_level has no effect", kFlag);
     } else {
       fail_load(
           "{}: \"{}\" is {}; known are use_cudagraph (true or false) and "

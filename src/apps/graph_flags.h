@@ -5,7 +5,8 @@
 
 namespace skiff {
 
-// --use-cudagraph and --graph-optimization-config. Throws LoadError with the key and the value.
+// Applies --use-cudagraph and --graph-optimization-config. Throws a LoadError that names the key
+// and the value.
 void read_graphs(const Args& args, EngineConfig& config);
 
 }  // namespace skiff

@@ -11,7 +11,7 @@
 namespace skiff {
 namespace {
 
-// 0 if it cannot be told.
+// Returns the resident bytes, or 0 if they cannot be read.
 int64_t resident_bytes() {
   long pages = 0, resident = 0;
   std::FILE* in = std::fopen("/proc/self/statm", "r");
@@ -23,7 +23,7 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-// What has changed by much since the last trim may have been freed since.
+// A large change since the last trim may mean that memory was freed since.
 bool TrimSchedule::is_due(int64_t resident, Time now) {
   least_ = std::min(least_, resident);
   if (resident - least_ < kMuch) return false;

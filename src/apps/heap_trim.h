@@ -1,4 +1,4 @@
-// apps/heap_trim.h -- memory that large requests have freed goes back to the system.
+// apps/heap_trim.h -- returns memory that large requests have freed to the system.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -8,18 +8,18 @@
 
 namespace skiff {
 
-// When a trim is worth its time. The allocator keeps what is freed, and does not say how much of it
-// fills whole pages; so a trim is tried while the process holds clearly more than it once did with,
-// at growing intervals where that does not help. Not thread-safe.
+// Decides when a trim is worth its time. The allocator keeps freed memory and does not report how
+// much of it fills whole pages, so a trim is tried while the process holds clearly more than its
+// smallest size, at growing intervals where trimming does not help. Not thread-safe.
 class TrimSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr int64_t kMuch = 4 << 20;  // bytes
   static constexpr std::chrono::seconds kSoon{2}, kLate{64};
 
-  // Given the resident bytes now.
+  // Returns whether a trim is due, given the resident bytes now.
   bool is_due(int64_t resident, Time now);
-  // After a trim that was due.
+  // Records the resident bytes after a trim that was due.
   void trimmed(int64_t before, int64_t after, Time now);
 
  private:
@@ -28,7 +28,7 @@ class TrimSchedule {
   Time next_{};
 };
 
-// Looks every second, on a thread of its own.
+// Checks every second, on a thread of its own.
 class HeapTrimmer {
  public:
   HeapTrimmer();

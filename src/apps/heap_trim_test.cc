@@ -23,7 +23,8 @@ TEST(TrimSchedule, WhatGrewIsTrimmedAndThenLeftAlone) {
   for (int i = 2; i < 200; ++i) EXPECT_FALSE(schedule.is_due(kGiB + 1000, kStart + seconds(i)));
 }
 
-// Memory that is in use cannot be given back: trying costs time, so it is tried less and less.
+// Memory that is in use cannot be given back; trying costs time, so it is tried less and less
+// often.
 TEST(TrimSchedule, WhatDoesNotHelpIsTriedLessOften) {
   TrimSchedule schedule;
   schedule.is_due(kGiB, kStart);
@@ -37,7 +38,7 @@ TEST(TrimSchedule, WhatDoesNotHelpIsTriedLessOften) {
   EXPECT_LE(trims, 16);
 }
 
-// The same memory, freed while the process seems to hold as much as before.
+// The same memory is freed while the process seems to hold as much as before.
 TEST(TrimSchedule, WhatIsFreedLaterComesBackWithinAMinute) {
   TrimSchedule schedule;
   schedule.is_due(kGiB, kStart);

@@ -1,4 +1,4 @@
-// apps/help.h -- what --help prints, and the same table as Markdown for docs/parameters.md.
+// apps/help.h -- formats the table of flags for --help, and as Markdown for docs/parameters.md.
 #pragma once
 #include <string>
 

@@ -1,4 +1,5 @@
-// `skiff inspect`: what a model is and what it will take, from its small files alone.
+// `skiff inspect`: prints what a model is and how much memory it will take, from its small files
+// alone.
 #include <map>
 
 #include "apps/commands.h"
@@ -26,7 +27,7 @@ struct Describe {
   }
 };
 
-// Layers that are alike share a line: "layers 1-27: ...".
+// Prints consecutive equal layers as one line: "layers 1-27: ...".
 void print_layers(const ModelSpec& spec) {
   const auto text = [&](size_t i) {
     return fmt::format("{}; {}", std::visit(Describe{}, spec.layers[i].mixer),

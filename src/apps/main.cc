@@ -1,4 +1,5 @@
-// apps/main.cc -- the `skiff` program. Everything that start-up throws ends here, as one line.
+// apps/main.cc -- the `skiff` program. Every exception of start-up is caught here and printed as
+// one line.
 #include <cstdio>
 #include <exception>
 #include <string>

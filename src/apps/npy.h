@@ -14,7 +14,7 @@ class NpyWriter {
   // Throws LoadError, naming the path, when the file cannot be written.
   NpyWriter(const std::string& path, int64_t rows, int64_t cols);
   void append(Tensor rows);  // f32 [any, cols]
-  void close();              // CHECKs that all rows came
+  void close();              // CHECKs that all rows were appended
 
  private:
   std::string path_;

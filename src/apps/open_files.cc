@@ -10,7 +10,8 @@
 namespace skiff {
 namespace {
 
-// Standard streams, the listening socket, event loops, the cache's file, a device's.
+// Covers standard streams, the listening socket, event loops, the cache's file and a device's
+// files.
 constexpr uint64_t kOwnFiles = 32;
 
 }  // namespace

@@ -1,11 +1,12 @@
-// apps/open_files.h -- how many connections the open-file limit leaves room for.
+// apps/open_files.h -- computes how many connections the open-file limit leaves room for.
 #pragma once
 #include <cstdint>
 
 namespace skiff {
 
-// How many of the `wanted` connections fit into `limit` open files, beside `probes` more for probes
-// and the files that the process itself needs. Throws LoadError if not even one does.
+// Returns how many of the `wanted` connections fit into `limit` open files together with `probes`
+// connections for probes and the files that the process itself needs. Throws LoadError if not even
+// one fits.
 int connections_that_fit(int wanted, int probes, uint64_t limit);
 
 // Raises the soft limit of open files to the hard one and returns it.

@@ -18,10 +18,10 @@
 namespace skiff {
 namespace {
 
-// One prompt. `src` and `tgt` go back out as they came.
+// One prompt. `src` and `tgt` are copied to the output unchanged.
 struct Item {
   Json src, tgt = "";
-  std::optional<OrderedJson> messages;  // put through the chat template
+  std::optional<OrderedJson> messages;  // rendered by the chat template
   std::optional<std::string> text;
   std::vector<Token> tokens;
 };
@@ -46,7 +46,7 @@ OrderedJson as_user(const std::string& text) {
   return OrderedJson::array({{{"role", "user"}, {"content", text}}});
 }
 
-// What `skiff chat` saves: the answer to the last question, if there is one, is the target.
+// Reads what `skiff chat` saves: the answer to the last question, if there is one, becomes `tgt`.
 Item item_of_messages(const Json& line, const std::string& where) {
   for (const auto& [key, value] : line.items())
     if (key != "messages") fail_load("{}: \"{}\" beside \"messages\" is not read", where, key);
@@ -62,8 +62,8 @@ Item item_of_messages(const Json& line, const std::string& where) {
   return item;
 }
 
-// PaddleNLP's data files: src is a text, or the turns of a chat (user first), answered so far by
-// tgt, a text or a list.
+// Reads a line of PaddleNLP's data files: src is a text or the user's turns of a chat, and tgt (a
+// text or a list) holds the answers so far.
 Item item_of(const Json& line, const std::string& where) {
   if (line.is_object() && line.contains("messages")) return item_of_messages(line, where);
   if (!line.is_object() || !line.contains("src"))
@@ -109,7 +109,7 @@ std::vector<Item> read_items(const Args& args) {
   return items;
 }
 
-// Text becomes tokens; a prompt of ids is checked against the vocabulary.
+// Tokenizes a text; checks a prompt of ids against the vocabulary.
 void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const ChatTemplate* chat,
                     const ModelSpec& spec) {
   for (Item& item : items) {
@@ -176,7 +176,7 @@ std::string json_line(const Item& item, const Answer& answer, const std::vector<
   return line.dump();
 }
 
-// Runs everything at once; the scheduler decides what shares a step.
+// Submits all prompts at once; the scheduler decides which share a step.
 std::vector<Answer> generate(const std::vector<Item>& items, const EngineConfig& config,
                              const SamplingParams& params, const StopRule& stop) {
   Queue<std::vector<Event>> events;

@@ -1,4 +1,5 @@
-// Chat templates as commands use them, and `skiff tokenize --chat`: conversations to prompts.
+// Loads chat templates for the commands, and implements `skiff tokenize --chat`, which turns
+// conversations into prompts.
 #include <fstream>
 #include <iterator>
 

@@ -16,7 +16,7 @@ constexpr const char* kDecay =
     "FD_RESERVE_DECAY_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
 constexpr const char* kLeast =
     "FD_RESERVE_MIN_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
-constexpr double kMostBlocks = 1 << 24;
+constexpr double kMaxBlocks = 1 << 24;
 
 std::optional<double> number_in(const Environment& environment, const char* name, double most) {
   const char* given = environment(name);
@@ -30,10 +30,10 @@ std::optional<double> number_in(const Environment& environment, const char* name
 }
 
 void read_reserve(const Environment& environment, EngineConfig& config) {
-  if (const auto blocks = number_in(environment, kReserve, kMostBlocks))
+  if (const auto blocks = number_in(environment, kReserve, kMaxBlocks))
     config.reserve_blocks = *blocks;
-  if (const auto decay = number_in(environment, kDecay, kMostBlocks)) config.reserve_decay = *decay;
-  if (const auto least = number_in(environment, kLeast, kMostBlocks)) config.reserve_min = *least;
+  if (const auto decay = number_in(environment, kDecay, kMaxBlocks)) config.reserve_decay = *decay;
+  if (const auto least = number_in(environment, kLeast, kMaxBlocks)) config.reserve_min = *least;
   if (config.reserve_min > config.reserve_blocks)
     throw UsageError(fmt::format("{} is {}, more than {}, which is {}; it must be in [0, {}]",
                                  kLeast, config.reserve_min, kReserve, config.reserve_blocks,

@@ -1,5 +1,5 @@
-// apps/scheduler_flags.h -- what FastDeploy's older scheduler (V0), its flags and its environment
-// ask for, in terms of the one scheduler that is here.
+// apps/scheduler_flags.h -- maps the flags and environment variables of FastDeploy's older
+// scheduler (V0) to Skiff's scheduler.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,16 +10,15 @@
 
 namespace skiff {
 
-// The value of a variable, or null.
+// Returns the value of an environment variable, or null.
 using Environment = std::function<const char*(const char* name)>;
 
-// Sets what has a counterpart; returns one warning for each wish, saying what became of it. Throws
-// UsageError for values that are out of range or contradict each other.
+// Sets the options that have a counterpart. Returns one warning for each flag or variable that says
+// how it was applied. Throws UsageError for values that are out of range or contradict each other.
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
                                                EngineConfig& config);
 
-// --max-waiting-tokens, --max-waiting-time and --request-timeout against each other. Throws
-// UsageError.
+// Checks --max-waiting-time against --request-timeout. Throws UsageError.
 void check_admission_flags(const Args& args);
 
 }  // namespace skiff

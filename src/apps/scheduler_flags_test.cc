@@ -59,7 +59,7 @@ TEST(SchedulerFlags, OlderWishesAreMappedWithOneWarningEach) {
   EXPECT_EQ(out.config.reserve_min, 3);
   EXPECT_EQ(out.config.reserve_blocks, 16);
   EXPECT_EQ(apply({"--static-decode-blocks", "40"}).config.reserve_blocks, 40);
-  // The flags themselves warn no second time.
+  // The parser does not warn about these flags a second time.
   EXPECT_THAT(Args(kServe, std::vector<std::string>{"--kv-cache-ratio=0.6"}).warnings(), IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-// `skiff serve`: engine, service and server, put together and taken down in order.
+// `skiff serve`: assembles engine, service and server, and stops them in order.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -42,10 +42,10 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
           .max_tokens = g.max_new_tokens};
 }
 
-// The time in which all threads must have ended once the deadline has cut replies off.
-constexpr std::chrono::seconds kMostStopping{10};
+// The seconds within which all threads must end once the deadline has cut replies off.
+constexpr std::chrono::seconds kMaxStopping{10};
 
-// As vLLM and FastDeploy label it.
+// The label values are those of vLLM and FastDeploy.
 std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
   const EngineConfig& engine = llm.config();
   const auto truth = [](bool value) { return value ? "True" : "False"; };
@@ -127,7 +127,7 @@ void warn_about_ports(const Args& args, bool wants_key) {
         args.text("host"));
 }
 
-// Weights while they load: for the terminal and for /health.
+// Reports the progress of loading weights to the terminal and to /health.
 Progress loading_progress(const Args& args, Server& server) {
   Progress bar = make_progress_bar(args.text("log-format") == "json" ? "" : "loading weights");
   return [bar = std::move(bar), &server](uint64_t done, uint64_t total) {
@@ -159,7 +159,7 @@ OrderedJson config_info(const Args& args, const Llm& llm) {
           {"parameters", std::move(parameters)}};
 }
 
-// What SIGHUP asks for.
+// Carries out SIGHUP: reads API keys and TLS files again.
 void reload(const Args& args, Server& server) {
   const auto keys = api_keys(args);
   const Status done = keys ? server.reload(*keys) : Status(keys.error());
@@ -179,11 +179,12 @@ bool drain(const Args& args, Server& server, SignalGuard& guard) {
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
   const bool clean = server.drain(seconds);
-  if (!clean) guard.end_within(kMostStopping);
+  if (!clean) guard.end_within(kMaxStopping);
   return clean;
 }
 
-// A connection that cannot be opened is refused by the kernel without a word; better say so now.
+// The kernel refuses connections beyond the open-file limit silently, so the log says so at
+// start-up.
 void fit_open_files(HttpConfig* http) {
   const uint64_t limit = raise_open_file_limit();
   const int fit = connections_that_fit(http->max_connections, http->probe_places, limit);
@@ -208,7 +209,8 @@ int run_serve(const Args& args) {
   std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
 
-  // The port first: probes have an answer while weights load, and a port in use is found at once.
+  // The port is bound first: probes get an answer while weights load, and a port in use is found at
+  // once.
   auto server = std::make_unique<Server>(std::move(config));
   server->start();
   spdlog::info("listening on {} port {}", args.text("host"), server->port());
@@ -239,8 +241,9 @@ int run_serve(const Args& args) {
   const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();
-  llm->stop(/*drain=*/clean);  // with replies done, only blocks for the cache's file are left
-  watchdog.reset();            // it guards this way down too
+  llm->stop(
+      /*drain=*/clean);  // when all replies are done, only writes to the cache's file are left
+  watchdog.reset();      // it also guards the shutdown up to here
   guard.reset();
   server.reset();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");

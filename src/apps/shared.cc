@@ -54,7 +54,7 @@ std::string model_folder(const Args& args, size_t index) {
   const std::string folder = named ? args.text("model") : words[index];
   if (!fs::exists(folder))
     fail_load("{}: no such folder; MODEL is a local folder with config.json and weights", folder);
-  // `skiff tokenize` is content with a tokenizer file.
+  // `skiff tokenize` also accepts a single tokenizer file.
   if (!fs::is_directory(folder) && args.command() != kTokenize)
     fail_load("{}: not a folder", folder);
   return folder;

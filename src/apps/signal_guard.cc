@@ -13,8 +13,8 @@
 namespace skiff {
 namespace {
 
-// Straight to the descriptor, and only if that does not block: the log's mutex, or the reader of
-// our stderr, may be what hangs.
+// Writes straight to the descriptor, and only if that does not block, because the log's mutex or
+// the reader of stderr may be what hangs.
 void say_last(std::string_view line) {
   pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0)

@@ -1,4 +1,4 @@
-// apps/signal_guard.h -- the signals of a server, and an end to it although something hangs.
+// apps/signal_guard.h -- handles the signals of a server and ends it even if something hangs.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -11,10 +11,11 @@
 
 namespace skiff {
 
-// A thread of its own takes every signal, so that whatever the others wait for, the second SIGTERM
-// or SIGINT is heard: it calls `cut_off`, and ends the process kHurry later with `exit_code` unless
-// the guard has gone by then. A third one ends it at once. No destructor runs then: one of them may
-// be what hangs. catch_signals() comes first.
+// Owns a thread that receives every signal, so the second SIGTERM or SIGINT takes effect whatever
+// the other threads wait for: it calls `cut_off` and ends the process kHurry later with
+// `exit_code`, unless the guard has been destroyed by then. A third one ends the process at once.
+// No destructor runs in these cases, because one of them may be what hangs. Call catch_signals()
+// first.
 class SignalGuard {
  public:
   static constexpr std::chrono::milliseconds kHurry{1200};
@@ -27,7 +28,7 @@ class SignalGuard {
   // Blocks until a SIGHUP, or the first SIGTERM or SIGINT, and returns it. After the latter SIGHUP
   // is ignored.
   int next();
-  // The process ends with `exit_code` after so long, unless the guard has gone by then.
+  // Ends the process with `exit_code` after this time, unless the guard has been destroyed by then.
   void end_within(std::chrono::milliseconds time);
 
  private:
@@ -40,7 +41,7 @@ class SignalGuard {
   const std::function<void()> cut_off_;
   std::atomic<bool> over_{false};
   std::atomic<Clock::time_point> end_{Clock::time_point::max()};
-  int endings_ = 0;  // SIGTERM and SIGINT so far; of the thread
+  int endings_ = 0;  // SIGTERM and SIGINT so far; used by the thread only
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<int> signals_;  // guarded by mutex_

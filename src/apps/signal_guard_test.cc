@@ -1,4 +1,4 @@
-// A server ends although something hangs. Each case runs in a process of its own.
+// Tests that a server ends even if something hangs. Each case runs in a process of its own.
 #include "apps/signal_guard.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Ends a case that hangs, with a code that no case expects.
+// Ends a case that hangs with a code that no case expects.
 void bound_seconds(unsigned seconds) {
   std::signal(SIGALRM, [](int) { _exit(99); });
   alarm(seconds);
@@ -57,7 +57,7 @@ TEST_F(SignalGuardTest, TheSecondSignalEndsAProcessWhoseWorkersHang) {
       while (!cut_off)
         if (Clock::now() - begin > std::chrono::seconds(10)) _exit(96);
       std::this_thread::sleep_for(std::chrono::seconds(5));
-      _exit(95);  // too late
+      _exit(95);  // the deadline was missed
     });
     server.server.stop();  // joins the worker
   };

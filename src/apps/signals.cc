@@ -11,11 +11,11 @@
 namespace skiff {
 namespace {
 
-// In the order in which waiters hear of them.
+// Ordered by precedence in wait_for_signal().
 constexpr int kKinds[] = {SIGTERM, SIGINT, SIGHUP, kWoken};
 
-// A signal handler can reach nothing but what has static storage, so this has some: a
-// semaphore that the handler may post, and how many of each kind have come.
+// A signal handler can reach static storage only: a semaphore that it may post, and counters of the
+// signals of each kind.
 struct Mailbox {
   sem_t posted;
   std::atomic<int> waiting[std::size(kKinds)] = {};
@@ -58,7 +58,7 @@ void on(int signal, void (*act)(int)) {
 
 void catch_signals_while_starting() {
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a bound on file sizes is an error of write(), not our end
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file-size limit becomes an error of write()
   on(SIGHUP, post);
   on(SIGINT, end);
   on(SIGTERM, end);
@@ -70,7 +70,7 @@ void catch_signals() {
   on(SIGTERM, post);
 }
 
-// Each post raised one count and the semaphore, so there is one to find.
+// Each post raised one counter together with the semaphore, so a counter above zero exists.
 int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end) {
   while (!wait_for_post(end))
     if (errno != EINTR) return kTimeUp;

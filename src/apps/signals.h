@@ -1,13 +1,13 @@
-// apps/signals.h -- SIGTERM, SIGINT and SIGHUP as something that a thread can wait for.
+// apps/signals.h -- lets a thread wait for SIGTERM, SIGINT and SIGHUP.
 #pragma once
 #include <chrono>
 #include <optional>
 
 namespace skiff {
 
-// For the time before there is anything to wind down: SIGINT and SIGTERM end the process at once
-// with 128 + their number, also where it is the first of a container and the kernel would drop
-// them. SIGHUP waits for wait_for_signal(); SIGPIPE and SIGXFSZ are ignored.
+// For the time before there is anything to shut down: SIGINT and SIGTERM end the process at once
+// with 128 + their number, even as PID 1 of a container, where the kernel would otherwise drop
+// them. SIGHUP is kept for wait_for_signal(); SIGPIPE and SIGXFSZ are ignored.
 void catch_signals_while_starting();
 
 // From now on SIGINT and SIGTERM no longer end the process but wake wait_for_signal(); SIGPIPE is
@@ -22,7 +22,7 @@ constexpr int kWoken = 0, kTimeUp = -1;
 // thread at a time.
 int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end);
 
-// Any thread.
+// May be called from any thread.
 void wake_signal_wait();
 
 }  // namespace skiff

@@ -12,14 +12,15 @@
 namespace skiff {
 namespace {
 
-// The grace of the watchdog is at most 5 s; whatever the report waits for, this ends it.
-constexpr unsigned kMostReportSeconds = 15;
+// The watchdog's grace is at most 5 s; the process ends after this time even if writing the report
+// hangs.
+constexpr unsigned kMaxReportSeconds = 15;
 
 void end_now(int) { _exit(kExitStalled); }
 
 void report(double seconds) {
   std::signal(SIGALRM, end_now);
-  alarm(kMostReportSeconds);
+  alarm(kMaxReportSeconds);
   spdlog::critical("the engine has made no step for {:.1f} s while requests wait; all threads:\n{}",
                    seconds, text_of(thread_stacks()));
 }
@@ -53,7 +54,7 @@ Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit) {
 std::function<void(const std::string&)> failure_hook(Server& server) {
   return [&server](const std::string& why) {
     std::signal(SIGALRM, [](int) { _exit(kExitFailed); });
-    alarm(kMostReportSeconds);
+    alarm(kMaxReportSeconds);
     server.set_stalled(true);
     spdlog::critical("the engine cannot go on, ending with code {}: {}", kExitFailed, why);
     std::this_thread::sleep_for(std::chrono::seconds(1));

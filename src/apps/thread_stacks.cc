@@ -19,15 +19,16 @@
 namespace skiff {
 namespace {
 
-constexpr int kMostFrames = 64;
+constexpr int kMaxFrames = 64;
 constexpr long kPatienceNanoseconds = 200'000'000;
 
-// A signal handler can reach nothing but what has static storage. One thread writes at a time: the
-// one that is asked.
+// A signal handler can reach static storage only. One thread writes at a time: the one that is
+// asked.
 struct Page {
   sem_t written;
-  std::atomic<int> asked{0};  // a thread's id; 0: nobody, and a late answer is none
-  void* frames[kMostFrames];
+  std::atomic<int> asked{
+      0};  // id of the thread that may answer; 0: none, so late answers are ignored
+  void* frames[kMaxFrames];
   std::atomic<int> count{0};  // written after the frames, read before them
   Page() { sem_init(&written, 0, 0); }
 };
@@ -47,7 +48,7 @@ void write_down(int) {
   int self = own_tid();
   // backtrace() allocates nothing once prepare_thread_stacks() has called it.
   if (p.asked.compare_exchange_strong(self, -self)) {
-    p.count = backtrace(p.frames, kMostFrames);
+    p.count = backtrace(p.frames, kMaxFrames);
     sem_post(&p.written);
   }
   errno = saved;
@@ -83,14 +84,15 @@ timespec soon() {
 
 std::vector<std::string> frames_of(int tid) {
   Page& p = page();
-  if (tid == own_tid()) return symbols(p.frames, backtrace(p.frames, kMostFrames));
+  if (tid == own_tid()) return symbols(p.frames, backtrace(p.frames, kMaxFrames));
   p.asked = tid;
   if (syscall(SYS_tgkill, getpid(), tid, stack_signal()) != 0) return {};
   const timespec end = soon();
   int waited;
   while ((waited = sem_clockwait(&p.written, CLOCK_MONOTONIC, &end)) != 0 && errno == EINTR) {
   }
-  // A thread that has begun to write is waited for, since the page is its own until it is done.
+  // The caller waits for a thread that has begun to write, because the page is in use until it is
+  // done.
   int asked = tid;
   if (waited != 0 && !p.asked.compare_exchange_strong(asked, 0)) {
     while (sem_wait(&p.written) != 0) {

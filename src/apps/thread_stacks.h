@@ -1,4 +1,5 @@
-// apps/thread_stacks.h -- where every thread of this process is, for the log of one that hangs.
+// apps/thread_stacks.h -- the stacks of all threads of this process, for the log of a process that
+// hangs.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,15 +13,15 @@ struct ThreadStack {
   std::vector<std::string> frames;  // innermost first; empty if the thread did not answer
 };
 
-// To be called once, early: what the other one would otherwise have to load and allocate.
+// Call it once, early: it loads and allocates what thread_stacks() would otherwise have to.
 void prepare_thread_stacks();
 
-// Interrupts each thread for a moment by a real-time signal, in whose handler it writes its stack
-// down; a thread that does not answer within 200 ms (it is stopped, or in the kernel) is left out.
-// One caller at a time.
+// Interrupts each thread with a real-time signal whose handler records the stack. A thread that
+// does not answer within 200 ms, because it is stopped or in the kernel, has no frames. One caller
+// at a time.
 std::vector<ThreadStack> thread_stacks();
 
-// One thread a paragraph.
+// Formats each thread as one paragraph.
 std::string text_of(const std::vector<ThreadStack>& stacks);
 
 }  // namespace skiff

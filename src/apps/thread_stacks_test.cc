@@ -18,7 +18,7 @@ const ThreadStack* find(const std::vector<ThreadStack>& stacks, const std::strin
   return nullptr;
 }
 
-// The thread sanitizer keeps signals back from threads that sleep.
+// The thread sanitizer delays signals to threads that sleep.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kSleepersAnswer = false;
 #else

@@ -1,4 +1,4 @@
-// `skiff tokenize`: text to ids, ids to text, and conversations to prompts.
+// `skiff tokenize`: turns text into ids, ids into text, and conversations into prompts.
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,7 +18,7 @@ Json parse_line(std::string_view line, size_t number) {
   return std::move(*parsed);
 }
 
-// Appends what a line becomes. `special`: BOS and EOS are added or kept.
+// Appends the result for one line. `special`: BOS and EOS are added (text) or kept (ids).
 using Convert = void (*)(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
                          std::string& out);
 
@@ -73,8 +73,8 @@ bool read_some(std::string& buffer) {
   return count > 0;
 }
 
-// Gives each line of standard input to `take`. What is written goes out before a read could wait,
-// so that a person or a program at the other end sees each answer.
+// Passes each line of standard input to `take`. Output is flushed before a read could block, so
+// that a person or a program at the other end sees each answer.
 template <class Take>
 void for_each_line(std::string& out, Take take) {
   constexpr size_t kFlush = size_t{1} << 16;
@@ -104,7 +104,7 @@ int run_tokenize(const Args& args) {
   const bool special = args.on("special");
   const Convert convert = args.on("decode") ? decode_line : encode_line;
   std::string out;
-  // The answers to the lines before a broken one are not lost.
+  // Flushes the answers to the lines before the broken one.
   try {
     for_each_line(out, [&](std::string_view line, size_t number) {
       convert(*tokenizer, parse_line(line, number), number, special, out);

@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Replies from the service's thread, with something for poll() to wait on. A reply that is under
-// way when the request is cancelled may come after everybody else has left.
+// Receives replies from the service's thread and has a descriptor for poll(). It is shared, because
+// a reply under way when the request is cancelled may arrive after stream_answer() has returned.
 class ReplyBox {
  public:
   ReplyBox() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -48,7 +48,7 @@ class ReplyBox {
   Queue<Reply> replies_;
 };
 
-// Keys pressed meanwhile are kept for the next prompt, but not printed into the answer.
+// While it lives, pressed keys are kept for the next prompt but not echoed into the answer.
 class NoEcho {
  public:
   explicit NoEcho(bool wanted) : active_(wanted && tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -68,7 +68,7 @@ class NoEcho {
   const bool active_;
 };
 
-// Whether the prompt's end has opened the thinking already, as some templates do.
+// Returns whether the prompt ends with an open <think>, as some templates write it.
 bool begins_thinking(const Tokenizer& tokenizer, const std::vector<Token>& prompt) {
   constexpr std::string_view kOpen = "<think>";
   const size_t last = std::min<size_t>(prompt.size(), 16);
@@ -82,7 +82,7 @@ class Streamer {
   Streamer(ChatScreen& screen, bool thinking)
       : screen_(screen), renderer_(screen.look().colour, thinking) {}
 
-  // True: that was the last one.
+  // Returns true if this was the last reply.
   bool take(const Reply& reply) {
     if (!reply.tokens.empty()) {
       last_ = Clock::now();

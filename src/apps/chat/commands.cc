@@ -15,7 +15,7 @@ struct Row {
   std::string_view word;
   ChatVerb verb;
   Takes takes;
-  std::string_view argument, help;  // no help: another word for the row above
+  std::string_view argument, help;  // an empty help marks a synonym of the row above
 };
 
 constexpr Row kRows[] = {

@@ -1,4 +1,4 @@
-// apps/chat/commands.h -- the words that begin with / in `skiff chat`.
+// apps/chat/commands.h -- the commands of `skiff chat`, which begin with /.
 #pragma once
 #include <string>
 
@@ -19,11 +19,11 @@ bool is_chat_command(std::string_view line);
 // kInvalid for an unknown word (it names the nearest one) and for a missing or surplus argument.
 Result<ChatCommand> parse_chat_command(std::string_view line);
 
-// One line per command, then how to write several lines.
+// Returns one line per command, then a note on writing several lines.
 std::string chat_help();
 
-// What completes the word at the start of `line` to a command that no other begins like; empty if
-// nothing does.
+// Returns the rest of the command if the word at the start of `line` begins exactly one command;
+// else an empty text.
 std::string chat_completion(std::string_view line);
 
 }  // namespace skiff

@@ -15,7 +15,8 @@ OrderedJson message_of(std::string_view role, std::string_view text) {
   return {{"role", role}, {"content", utf8_sanitized(text)}};
 }
 
-// Content is a text, or whatever else a loaded file had (parts, null).
+// Returns the content as text. Content from a loaded file may also be a list of parts, which is
+// returned as JSON, or null, which is empty.
 std::string text_of(const OrderedJson& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) return "";

@@ -1,4 +1,4 @@
-// apps/chat/conversation.h -- what has been said so far, and what a person may do to it: a value
+// apps/chat/conversation.h -- the messages so far and the edits that a person may make, as a value
 // without terminal, model or clock.
 #pragma once
 #include <optional>
@@ -20,18 +20,19 @@ class ChatConversation {
 
   std::string system() const;          // empty: none
   void set_system(std::string text);   // empty: removes it
-  void ask(std::string_view text);     // invalid UTF-8 becomes U+FFFD
+  void ask(std::string_view text);     // appends a user message; invalid UTF-8 becomes U+FFFD
   void answer(std::string_view text);  // the assistant's message
   void reset();                        // forgets all but the system message
-  std::optional<std::string> undo();   // drops the last exchange; its question, if there was one
-  bool drop_answer();                  // back to the last question; false: nothing was answered
-  bool drop_oldest();                  // false: there is at most one exchange
+  std::optional<std::string>
+  undo();              // drops the last exchange and returns its question, if there was one
+  bool drop_answer();  // drops what follows the last question; false: nothing does
+  bool drop_oldest();  // false: there is at most one exchange
 
   // One line, {"messages": [...], ...}: what read_conversation() and `predict --data-file` read.
   std::string to_json() const;
-  // For people; it cannot be loaded again.
+  // Formats the conversation for people; the result cannot be loaded again.
   std::string to_markdown(std::string_view title) const;
-  // kInvalid unless messages is a list of objects with a role each.
+  // Returns kInvalid unless messages is a list of objects with a role each.
   static Result<ChatConversation> from(Conversation value);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One write(2), so that lines of two sessions do not mix.
+// Uses one write(2), so that lines of two sessions do not mix.
 bool write_file(const std::string& path, int flags, const std::string& bytes) {
   const int fd = open(path.c_str(), flags | O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;

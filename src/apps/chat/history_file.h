@@ -1,14 +1,13 @@
 // apps/chat/history_file.h -- what a person typed in earlier sessions: one entry per line, newlines
-// and backslashes escaped. It is a convenience: whatever is wrong with it is no error of the
-// program.
+// and backslashes escaped. A history that cannot be read or written never fails the program.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace skiff {
 
-// $XDG_STATE_HOME/skiff/history, else ~/.local/state/skiff/history; empty if neither is known.
-// Relative paths do not count, as the XDG base directory specification asks.
+// Returns $XDG_STATE_HOME/skiff/history, else ~/.local/state/skiff/history; empty if neither is
+// known. Relative paths are ignored, as the XDG base directory specification asks.
 std::string history_path(const char* xdg_state_home, const char* home);
 
 class HistoryFile {
@@ -18,12 +17,12 @@ class HistoryFile {
   // An empty path keeps nothing.
   explicit HistoryFile(std::string path) : path_(std::move(path)) {}
 
-  // The last kMaxEntries, oldest first; none if there is no file, or one above kMaxBytes. A file
-  // that has grown to twice as many entries is cut to those.
+  // Returns the last kMaxEntries entries, oldest first; none if there is no file, or one above
+  // kMaxBytes. A file that has grown to twice kMaxEntries is cut to those entries.
   std::vector<std::string> load() const;
-  // Created with mode 0600 if it is not there, its folders with 0700. Sessions that run at the same
-  // time append one after the other. False if it cannot be written. Longer entries than
-  // kMaxEntryBytes are left out.
+  // Appends an entry. Creates the file with mode 0600 and its folders with 0700. Sessions that run
+  // at the same time append one after the other. Returns false if the file cannot be written.
+  // Entries longer than kMaxEntryBytes are left out.
   bool append(const std::string& entry) const;
 
  private:

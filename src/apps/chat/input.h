@@ -1,5 +1,5 @@
-// apps/chat/input.h -- lines to messages: a line that ends with \ goes on, and """ alone on a line
-// opens and closes a block.
+// apps/chat/input.h -- joins lines into messages: a line that ends with \ continues on the next
+// one, and """ alone on a line opens and closes a block.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,10 +13,10 @@ struct ChatInput {
 
 class ChatInputReader {
  public:
-  // One line without its end; it may hold \n itself if it was pasted. A whole message, or nothing
-  // yet.
+  // Takes one line without its end; it may hold \n itself if it was pasted. Returns a message once
+  // it is complete.
   std::optional<ChatInput> feed(std::string_view line);
-  // At the end of the input: what has been begun, if anything.
+  // At the end of the input: returns the unfinished message, if there is one.
   std::optional<ChatInput> finish();
   // More lines are expected.
   bool continues() const { return begun_; }

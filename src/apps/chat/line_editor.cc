@@ -17,7 +17,7 @@
 namespace skiff {
 namespace {
 
-constexpr size_t kMaxPaste = 1 << 20;  // characters; what is beyond is dropped
+constexpr size_t kMaxPaste = 1 << 20;  // characters; the rest of a paste is dropped
 constexpr wchar_t kPasteEnd[] = L"\x1b[201~";
 constexpr size_t kPasteEndLength = 6;
 
@@ -61,7 +61,7 @@ class LineEditor : public LineSource {
 
   int next(wchar_t* c);
   int read_character(wchar_t* c);
-  bool heed(int signal);  // false: the line is over
+  bool heed(int signal);  // returns false if the line has ended
   void suspend();
   unsigned char paste();
   unsigned char complete();
@@ -116,7 +116,7 @@ void LineEditor::bind_keys() {
 LineRead LineEditor::read(std::string_view prompt) {
   prompt_ = widened(prompt);
   why_ = LineEnd::kClosed;
-  // Before the prompt is seen, so that no key comes too early for the editor.
+  // Runs before the prompt is printed, so that no key comes too early for the editor.
   el_wset(edit_, EL_PREP_TERM, 1);
   print("\x1b[?2004h");
   int count = 0;
@@ -140,7 +140,7 @@ int LineEditor::next(wchar_t* c) {
   }
 }
 
-// Bytes one by one: what comes after the line's end belongs to whoever reads next.
+// Reads bytes one by one, because bytes after the line's end belong to the next reader.
 int LineEditor::read_character(wchar_t* c) {
   std::string bytes;
   do {
@@ -183,10 +183,10 @@ void LineEditor::suspend() {
   el_wset(edit_, EL_REFRESH);
 }
 
-// Called for the sequence that opens a paste; reads on to the one that closes it.
+// Called for the sequence that opens a paste; reads up to the one that closes it.
 unsigned char LineEditor::paste() {
   std::wstring text;
-  std::wstring tail;  // of what came last, at most as long as the closing sequence
+  std::wstring tail;  // the last characters, at most as many as the closing sequence has
   wchar_t c = 0;
   while (el_wgetc(edit_, &c) == 1) {
     tail += c;

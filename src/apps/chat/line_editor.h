@@ -1,5 +1,5 @@
-// apps/chat/line_editor.h -- lines of a person at a terminal: editing keys, history, completion and
-// pasted text, by libedit.
+// apps/chat/line_editor.h -- reads lines from a person at a terminal, with editing keys, history,
+// completion and pasted text, through libedit.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace skiff {
 
-// What the Tab key adds to the text before the cursor; empty for nothing.
+// Returns what the Tab key adds to the text before the cursor; empty for nothing.
 using Completion = std::function<std::string(std::string_view)>;
 
-// On stdin and stdout, which must be terminals. ~/.editrc is heeded. Text that the terminal pastes
-// (bracketed paste) stays one line, with its \n inside. Ctrl-Z suspends.
+// Uses stdin and stdout, which must be terminals. It reads ~/.editrc. Text that the terminal pastes
+// (bracketed paste) stays one line, with its \n inside. Ctrl-Z suspends the process.
 std::unique_ptr<LineSource> make_line_editor(ChatSignals& signals,
                                              const std::vector<std::string>& history,
                                              Completion completion);

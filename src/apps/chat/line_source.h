@@ -1,4 +1,4 @@
-// apps/chat/line_source.h -- where a person's lines come from.
+// apps/chat/line_source.h -- the source of a person's lines: an editor or a file descriptor.
 #pragma once
 #include <cstdio>
 #include <string>
@@ -9,8 +9,8 @@
 namespace skiff {
 
 enum class LineEnd {
-  kLine,       // a line is there
-  kInterrupt,  // Ctrl-C: what was typed of the line is gone
+  kLine,       // `text` holds a line
+  kInterrupt,  // Ctrl-C: the line typed so far is discarded
   kClosed,     // the input has ended, or Ctrl-D
   kLeave,      // SIGTERM or SIGHUP
 };
@@ -25,7 +25,7 @@ class LineSource {
  public:
   virtual ~LineSource() = default;
   virtual LineRead read(std::string_view prompt) = 0;
-  // `entry` can be called back with the arrow keys.
+  // Adds `entry` to the history that the arrow keys recall.
   virtual void remember(const std::string& entry) = 0;
 };
 
@@ -33,9 +33,10 @@ class LineSource {
 // without \n counts.
 class PlainLines : public LineSource {
  public:
-  static constexpr size_t kMaxLineBytes = 16 << 20;  // what is beyond becomes the next line
+  static constexpr size_t kMaxLineBytes =
+      16 << 20;  // a longer line is cut, and its rest becomes the next line
 
-  // Prompts go to `prompts`; null: nowhere.
+  // Prompts are written to `prompts`, if it is not null.
   PlainLines(int fd, ChatSignals& signals, FILE* prompts = nullptr)
       : fd_(fd), signals_(signals), prompts_(prompts) {}
   LineRead read(std::string_view prompt) override;

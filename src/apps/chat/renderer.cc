@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kOpen = "<think>", kClose = "</think>";
 
-// The "control pictures" block has one for each C0 character, and one for DEL.
+// The "control pictures" block has a picture for each C0 character and one for DEL.
 char32_t picture(char32_t control) {
   if (control < 0x20) return 0x2400 + control;
   return control == 0x7F ? 0x2421 : 0xFFFD;
@@ -17,7 +17,7 @@ char32_t picture(char32_t control) {
 
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
 
-// Bytes at the end of `text` that may become `tag`.
+// Returns how many bytes at the end of `text` may be the beginning of `tag`.
 size_t unfinished_tag(std::string_view text, std::string_view tag) {
   for (size_t length = std::min(text.size(), tag.size() - 1); length > 0; --length)
     if (text.ends_with(tag.substr(0, length))) return length;

@@ -1,4 +1,5 @@
-// apps/chat/renderer.h -- a model's text on its way to a terminal: pieces in, bytes to print out.
+// apps/chat/renderer.h -- turns a model's text, piece by piece, into bytes that are safe to print
+// to a terminal.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,11 +8,12 @@ namespace skiff {
 
 constexpr std::string_view kDim = "\x1b[2m", kPlain = "\x1b[0m";
 
-// Text that cannot drive a terminal: control characters other than \n and \t (C0, DEL, C1) become
-// visible stand-ins, invalid UTF-8 becomes U+FFFD, \r is dropped. What is safe stays as it is.
+// Returns text that cannot drive a terminal: control characters other than \n and \t (C0, DEL, C1)
+// become visible stand-ins, invalid UTF-8 becomes U+FFFD, and \r is dropped.
 std::string terminal_safe(std::string_view text);
 
-// For one answer. Pieces are whole characters, cut anywhere else.
+// Renders one answer. A piece holds whole characters but may be cut anywhere else, also inside a
+// tag.
 class AnswerRenderer {
  public:
   // `styled`: thinking, that is what stands between <think> at the very start and </think>, is
@@ -20,7 +22,7 @@ class AnswerRenderer {
   AnswerRenderer(bool styled, bool thinking);
 
   std::string push(std::string_view piece);
-  // What was held back because it could have begun a tag, and the end of the style.
+  // Returns the text that was held back as the possible beginning of a tag, and ends the style.
   std::string finish();
 
  private:

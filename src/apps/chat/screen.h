@@ -1,5 +1,5 @@
-// apps/chat/screen.h -- what `skiff chat` prints, and how much of it: all of it on a terminal, only
-// answers into a pipe.
+// apps/chat/screen.h -- prints the output of `skiff chat`: everything on a terminal, only answers
+// into a pipe.
 #pragma once
 #include <cstdio>
 #include <string_view>
@@ -17,14 +17,14 @@ class ChatScreen {
   ChatScreen(Look look, FILE* out, FILE* err) : look_(look), out_(out), err_(err) {}
 
   const Look& look() const { return look_; }
-  // A piece of an answer that AnswerRenderer has made safe.
+  // Prints a piece of an answer that AnswerRenderer has made safe.
   void answer(std::string_view rendered);
-  // What a command has to say, or what went wrong; into a pipe it goes to `err`, so that `out` has
-  // answers only. The text is made safe and ends with one \n.
+  // Prints the result of a command or an error. If the output is a pipe, it goes to `err`, so that
+  // `out` has answers only. The text is made safe and ends with one \n.
   void say(std::string_view text);
-  // In passing: figures and hints, dim, for people only.
+  // Prints figures and hints, dimmed, for people only.
   void aside(std::string_view text);
-  bool failed() const;  // `out` takes no more
+  bool failed() const;  // true once writing to `out` has failed
 
  private:
   void line(FILE* stream, std::string_view text, bool dim);

@@ -128,7 +128,7 @@ void ChatSession::answer_again() {
   answer(before);
 }
 
-// `before` is what to go back to if nothing is said.
+// `before` is the conversation to restore if no answer comes.
 void ChatSession::answer(const ChatConversation& before) {
   auto request = fitted();
   if (!request) {
@@ -171,7 +171,7 @@ void ChatSession::report(const ChatAnswer& answer) {
                   answer.first_seconds * 1e3, answer.tokens_per_second(), used, room));
 }
 
-// An answer needs what max_tokens asks for, up to a quarter of the context.
+// Reserves max_tokens for the answer, but at most a quarter of the context.
 bool ChatSession::leaves_room(const Prepared& request) const {
   const int context = tools_.service.max_model_len();
   const int asked = settings_.max_tokens();
@@ -179,8 +179,8 @@ bool ChatSession::leaves_room(const Prepared& request) const {
   return context - static_cast<int>(request.prompt.size()) >= wanted;
 }
 
-// The request for the whole conversation; the oldest exchanges go until it fits. Says what it
-// drops, and why if there is nothing left to drop.
+// Builds the request for the whole conversation and drops the oldest exchanges until it fits.
+// Reports what it drops, and fails with a message if nothing is left to drop.
 std::optional<Prepared> ChatSession::fitted() {
   for (size_t dropped = 0;; ++dropped) {
     Request request;

@@ -1,5 +1,5 @@
-// apps/chat/session.h -- a conversation in the terminal: lines in, commands and answers out. All of
-// it runs on one thread; only replies come from another.
+// apps/chat/session.h -- runs a conversation in the terminal: it reads lines, carries out commands
+// and prints answers. It runs on one thread; only replies come from another.
 #pragma once
 #include <set>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace skiff {
 
-// What a session works with; it owns none of it.
+// The objects that a session works with and does not own.
 struct ChatTools {
   Service& service;
   ChatSignals& signals;
@@ -27,14 +27,15 @@ class ChatSession {
  public:
   ChatSession(ChatTools tools, ChatSettings settings, std::string model_name);
 
-  // An empty text: none.
+  // An empty system text means that there is none.
   void set_system(const std::string& text) { conversation_.set_system(text); }
   const ChatConversation& conversation() const { return conversation_; }
 
-  // Until the input ends, /exit, a signal, or an output that takes no more. The exit code: 0; 130
-  // after Ctrl-C and 1 after a question without answer, both only where nobody types.
+  // Runs until the input ends, /exit, a signal, or an output that cannot be written. Returns the
+  // exit code: 0, or, where the input is no terminal, 130 after Ctrl-C and 1 after a question
+  // without an answer.
   int run();
-  // One question, without commands. The same exit codes.
+  // Asks one question and reads no commands. Returns the same exit codes.
   int ask_once(const std::string& text);
 
  private:
@@ -61,12 +62,12 @@ class ChatSession {
   const std::string model_name_;
   ChatConversation conversation_;
   ChatInputReader input_;
-  uint64_t attempt_ = 0;         // of the last question
-  int interrupts_ = 0;           // Ctrl-C at the prompt, without a line in between
+  uint64_t attempt_ = 0;         // attempts at the last question
+  int interrupts_ = 0;           // Ctrl-C at the prompt in a row, with no line in between
   std::set<std::string> files_;  // saved or loaded here: /save may overwrite them
-  Usage last_;                   // of the last answer
+  Usage last_;                   // usage of the last answer
   int answers_ = 0;
-  double tokens_ = 0, streaming_seconds_ = 0;  // after each answer's first token
+  double tokens_ = 0, streaming_seconds_ = 0;  // counted after each answer's first token
   bool leaving_ = false, history_lost_ = false;
   int code_ = 0;
 };

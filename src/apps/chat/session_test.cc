@@ -144,7 +144,7 @@ TEST_F(Session, AMessageThatNeverFitsIsRefusedAndForgotten) {
   const Told told = run(kPipe, {"hi", std::string(600, 'x')});
   EXPECT_THAT(told.err, HasSubstr("maximum context length is 512 tokens"));
   EXPECT_EQ(told.code, 1);
-  // What was said before is back as it was, also what had been dropped to make room.
+  // The earlier messages are restored, also those that had been dropped to make room.
   EXPECT_EQ(told.messages, run(kPipe, {"hi"}).messages);
 }
 

@@ -19,7 +19,7 @@ constexpr std::string_view kNames[] = {"temperature",
                                        "frequency-penalty",
                                        "seed"};
 
-constexpr std::string_view kRandom = "random";  // the seed that is a new one for each answer
+constexpr std::string_view kRandom = "random";  // a seed that is drawn anew for each answer
 
 std::string with(std::string name, char from, char to) {
   std::replace(name.begin(), name.end(), from, to);

@@ -1,5 +1,5 @@
-// apps/chat/settings.h -- what /set may change. The names, ranges and messages are those of the
-// flags, so that the two cannot drift apart.
+// apps/chat/settings.h -- the settings that /set may change. The names, ranges and messages are
+// those of the flags, so that the two cannot drift apart.
 #pragma once
 #include <map>
 #include <string>
@@ -13,20 +13,21 @@ namespace skiff {
 
 class ChatSettings {
  public:
-  // A flag that was given, else what the model recommends, else the flag's default. Throws
-  // UsageError for a recommendation out of the flag's range.
+  // Each setting starts as the given flag, else the model's recommendation, else the flag's
+  // default. Throws UsageError for a recommendation out of the flag's range.
   ChatSettings(const Args& args, const GenerationDefaults& recommended);
 
-  // `name` with - or _; value "default" goes back to the start. kInvalid names the range, or for an
-  // unknown name the nearest one.
+  // Sets `name`, written with - or _; the value "default" restores the initial one. kInvalid names
+  // the range, or the nearest name if `name` is unknown.
   Status set(std::string name, const std::string& value);
-  // One setting per line; or the one named.
+  // Returns one setting per line, or only the named one.
   std::string table() const;
   Result<std::string> show(std::string name) const;
 
   float temperature() const { return params().temperature; }
-  int max_tokens() const;  // 0: what the context leaves
-  // Seed, sampling parameters and the length of the answer; attempt i draws with seed + i.
+  int max_tokens() const;  // 0: as many as the context leaves
+  // Returns the seed, the sampling parameters and the length of the answer; attempt i draws with
+  // seed + i.
   void apply(Request& request, uint64_t attempt) const;
 
  private:

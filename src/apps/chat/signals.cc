@@ -14,7 +14,7 @@
 namespace skiff {
 namespace {
 
-// A signal handler can reach nothing but what has static storage.
+// A signal handler can reach static storage only.
 std::atomic<int>& write_end() {
   static constinit std::atomic<int> fd{-1};
   return fd;
@@ -23,7 +23,7 @@ std::atomic<int>& write_end() {
 void queue_signal(int signal) {
   const int saved = errno;
   const auto byte = static_cast<unsigned char>(signal);
-  // A full pipe holds thousands of signals that nobody has looked at: one more changes nothing.
+  // A full pipe already holds thousands of unread signals, so dropping one more changes nothing.
   [[maybe_unused]] const ssize_t written = write(write_end(), &byte, 1);
   errno = saved;
 }
