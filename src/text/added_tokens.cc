@@ -8,7 +8,7 @@
 namespace skiff {
 namespace {
 
-// Bounds the work of match_at, whatever a tokenizer file says.
+// Bounds the work of match_at for any tokenizer file.
 constexpr size_t kMaxContent = 1024;
 
 bool is_single_word(std::string_view text, size_t begin, size_t end) {
@@ -77,7 +77,7 @@ void AddedTokens::split(std::string_view text, bool parse_special,
                         std::vector<TextSegment>& out) const {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
-    if (lengths_[static_cast<uint8_t>(text[at])].empty()) {  // nearly every byte
+    if (lengths_[static_cast<uint8_t>(text[at])].empty()) {  // true for nearly every byte
       ++at;
       continue;
     }
@@ -87,7 +87,7 @@ void AddedTokens::split(std::string_view text, bool parse_special,
       continue;
     }
     size_t begin = at, end = at + entry->content.size();
-    at = end;  // a match that does not count is still passed over as a whole
+    at = end;  // a match that is rejected is still skipped as a whole
     if (entry->special && !parse_special) continue;
     if (entry->glued && (out.empty() || out.back().token < 0 || done != begin)) continue;
     if (entry->single_word && !is_single_word(text, begin, end)) continue;

@@ -1,4 +1,4 @@
-// text/base64.h -- bytes written in base64 (RFC 4648 section 4), as tokenizer files have them.
+// text/base64.h -- decodes base64 (RFC 4648 section 4), in which tokenizer files write bytes.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace skiff {
 
-// nullopt unless `text` is whole groups of four with their padding.
+// Returns nullopt unless `text` consists of whole groups of four with their padding.
 std::optional<std::string> bytes_from_base64(std::string_view text);
 
 }  // namespace skiff

@@ -15,7 +15,7 @@ namespace {
 // Kinds of cache entries: a whole word may be a token by itself (ignore_merges), a part may not.
 enum CacheKind : unsigned { kWhole = 0, kPart = 1 };
 
-// Scripts without spaces make long words that hardly come again, though their parts do.
+// Scripts without spaces make long words that rarely repeat, although their parts do.
 constexpr size_t kMaxForeign = 12;
 
 bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
@@ -40,7 +40,8 @@ Bpe::Bpe(BpeModel model) : model_(std::move(model)) {
   for (size_t i = 0; i < model_.vocab.size(); ++i) pairs_->add_token(model_.vocab.text(i));
 }
 
-// Parts must not meet other than by tokens that hold both sides as text.
+// A word may be encoded in parts only if nothing joins two parts but tokens that hold both sides as
+// text.
 bool Bpe::can_part() const {
   const bool fuses = model_.unk >= 0 && model_.fuse_unk &&
                      !(model_.byte_fallback &&
@@ -112,7 +113,7 @@ void Bpe::merge_bytes(std::string_view word, const WordCache::Key* key,
 }
 
 void Bpe::first_tokens(std::string_view word, std::vector<int32_t>& out) const {
-  bool unknown = false;  // the character before was
+  bool unknown = false;  // whether the previous character was unknown
   for (size_t at = 0; at < word.size();) {
     size_t next = at;
     const int32_t token = model_.byte_level ? byte_token_[static_cast<uint8_t>(word[next++])]

@@ -16,16 +16,16 @@
 namespace skiff {
 
 struct BpeModel {
-  // Every token that the merges may start from or make. With byte_level, keys are bytes, else they
-  // are text.
+  // Holds every token that merges may start from or make. With byte_level its keys are bytes, else
+  // text.
   TokenIndex vocab;
   MergeTable merges;
   bool byte_level = false;       // words are merged from bytes, else from characters
   bool byte_fallback = false;    // characters outside the vocabulary become tokens <0x00>..<0xFF>
-  bool fuse_unk = false;         // unknown characters in a row are one unknown token
-  bool ignore_merges = false;    // a word that is a token is that token
-  bool fallback_merges = false;  // some merge takes a token <0xNN>
-  int32_t unk = -1;              // -1: unknown characters vanish
+  bool fuse_unk = false;         // consecutive unknown characters become one unknown token
+  bool ignore_merges = false;    // a word that is itself a token is not merged
+  bool fallback_merges = false;  // some merge consumes a token <0xNN>
+  int32_t unk = -1;              // -1: unknown characters are dropped
 };
 
 // Immutable but for the cache; safe from any thread.
@@ -53,7 +53,7 @@ class Bpe {
   bool all_bytes_ = false;                   // byte_level, and every byte has a token
   std::vector<uint32_t> byte_ranks_;         // if all_bytes_: the merge of two bytes, or kNone
   CharTokens characters_;                    // not byte_level
-  std::optional<CharPairs> pairs_;           // present: long words are parted where nothing joins
+  std::optional<CharPairs> pairs_;           // if present, long words are cut where no token joins
   mutable WordCache cache_;
 };
 

@@ -5,7 +5,7 @@
 namespace skiff {
 namespace {
 
-// Either "left right" or ["left", "right"].
+// A merge is either "left right" or ["left", "right"].
 std::pair<std::string_view, std::string_view> pair_of(const Json& merge, const std::string& where) {
   if (merge.is_string()) {
     const auto pair = split_merge(merge.get_ref<const std::string&>());
@@ -89,8 +89,8 @@ class Reader {
       return;
     }
     bytes_.clear();
-    if (append_bytes_from_alphabet(written, bytes_))  // no other token can come up
-      out_.model.vocab.add(bytes_, id);
+    // Tokens outside the alphabet are left out: byte-level words cannot produce them.
+    if (append_bytes_from_alphabet(written, bytes_)) out_.model.vocab.add(bytes_, id);
   }
 
   int32_t id_of(std::string_view token, const char* key) const {

@@ -1,4 +1,4 @@
-// text/bpe_reader.h -- "model" of tokenizer.json: vocabulary and merges.
+// text/bpe_reader.h -- reads "model" of tokenizer.json: vocabulary and merges.
 #pragma once
 #include <string>
 #include <string_view>
@@ -47,14 +47,16 @@ struct BpeFile {
   std::vector<std::string> written;  // by id, as the file writes them; empty where there is none
 };
 
-// Throws LoadError naming `where` and key: other model types, no merges, ids out of range.
+// Throws a LoadError that names `where` and the key for other model types, missing merges and ids
+// out of range.
 BpeLists read_bpe_lists(const Fields& spec);
 
-// "left right", with one space: the two tokens; else two empty ones.
+// Splits "left right" at its one space into two tokens; returns two empty ones for any other text.
 std::pair<std::string_view, std::string_view> split_merge(std::string_view written);
 
-// `spec` without vocab and merges, which are `lists`. Throws LoadError naming `where` and key:
-// other model types, no vocabulary, ids that repeat, merges of tokens that the vocabulary lacks.
+// Reads `spec`, whose vocab and merges are in `lists`. Throws a LoadError that names `where` and
+// the key for other model types, a missing vocabulary, repeated ids, and merges of tokens that the
+// vocabulary lacks.
 BpeFile read_bpe(const Fields& spec, BpeLists lists, bool byte_level);
 
 }  // namespace skiff

@@ -63,8 +63,8 @@ TEST(TinyByteLevel, AnyBytesRoundTripAsValidText) {
   }
 }
 
-// The definition, in O(n^2): merge the pair of the lowest rank, the leftmost first, until none is
-// left.
+// The definition of BPE, in O(n^2): merge the pair of the lowest rank, the leftmost first, until no
+// pair merges.
 Ids merged_slowly(const MergeTable& merges, Ids tokens) {
   while (true) {
     size_t best = tokens.size();

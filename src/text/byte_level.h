@@ -8,9 +8,11 @@
 
 namespace skiff {
 
-// The bytes that `written` stands for; nullopt if it holds a character outside the alphabet.
+// Returns the bytes that `written` stands for; nullopt if it holds a character outside the
+// alphabet.
 std::optional<std::string> bytes_from_alphabet(std::string_view written);
-// The same behind `out`; false, with some of the bytes there, if it does.
+// Appends those bytes to `out`. Returns false, with some of the bytes appended, if `written` holds
+// a character outside the alphabet.
 bool append_bytes_from_alphabet(std::string_view written, std::string& out);
 
 std::string alphabet_from_bytes(std::string_view bytes);

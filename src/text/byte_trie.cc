@@ -5,7 +5,8 @@
 namespace skiff {
 namespace {
 
-// The entries [begin, end) share their first `depth` bytes, which lead to `node`.
+// Builds the subtree of `node`. The entries [begin, end) share the first `depth` bytes, which lead
+// to it.
 struct Range {
   uint32_t node;
   size_t begin, end, depth;

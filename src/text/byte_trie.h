@@ -1,4 +1,4 @@
-// text/byte_trie.h -- which of many strings a text begins with.
+// text/byte_trie.h -- finds which of many strings a text begins with.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace skiff {
 class ByteTrie {
  public:
   ByteTrie() = default;
-  // `entries` are strings and their values (not negative). Of equal strings the last one counts.
+  // `entries` are strings with non-negative values. The last of several equal strings counts.
   explicit ByteTrie(std::vector<std::pair<std::string, int32_t>> entries);
 
   // Calls found(length, value) for every entry that `text` begins with, the shortest first.
@@ -33,7 +33,8 @@ class ByteTrie {
     uint8_t byte = 0;
     int32_t value = -1;
   };
-  uint32_t child(uint32_t node, uint8_t byte) const;  // 0: none, as the root is nobody's child
+  uint32_t child(uint32_t node,
+                 uint8_t byte) const;  // 0: no child, because the root is no node's child
 
   std::vector<Node> nodes_ = {Node{}};
 };

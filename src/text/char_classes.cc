@@ -11,7 +11,7 @@
 namespace skiff {
 namespace {
 
-// Where characters with a class lie; planes 4 to 13 are unassigned, 15 and 16 private.
+// The ranges that hold characters with a class; planes 4 to 13 are unassigned, 15 and 16 private.
 struct Stretch {
   char32_t begin, end;
 };

@@ -1,4 +1,4 @@
-// text/char_classes.h -- what the split patterns of tokenizers ask about a character, as one table
+// text/char_classes.h -- the character classes that split patterns of tokenizers use, as one table
 // lookup.
 #pragma once
 #include <array>
@@ -35,7 +35,7 @@ class CharClasses {
   static constexpr size_t kBlock = 128, kCharacters = 0x110000;
   CharClasses();
   std::array<uint16_t, kCharacters / kBlock> blocks_{};
-  std::vector<uint8_t> classes_;  // equal blocks once
+  std::vector<uint8_t> classes_;  // equal blocks are stored once
 };
 
 }  // namespace skiff

@@ -10,7 +10,7 @@ namespace {
 bool both_ascii(char32_t left, char32_t right) { return (left | right) < 128; }
 bool starts_character(char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }
 
-// The character at the front of `bytes` if they are all of it and nothing more.
+// Returns the character that `bytes` encode, if they encode exactly one.
 bool is_one_character(std::string_view bytes, char32_t* c) {
   size_t end = 0;
   if (bytes.empty() || utf8_length(bytes) != static_cast<int>(bytes.size())) return false;

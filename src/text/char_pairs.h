@@ -1,5 +1,6 @@
-// text/char_pairs.h -- which two characters stand side by side in some token: where none do, no
-// merge can cross, and a long text falls into words that are encoded on their own.
+// text/char_pairs.h -- records which two characters are neighbours in some token. Where two
+// characters never are, no merge can cross, so a long text can be cut there and its parts encoded
+// on their own.
 #pragma once
 #include <bitset>
 #include <cstddef>
@@ -9,15 +10,15 @@
 
 namespace skiff {
 
-// Immutable once filled. Pairs beyond ASCII are kept by their hash, so that now and then two
-// characters seem joined that are not, which costs time and changes nothing.
+// Immutable once filled. Pairs beyond ASCII are kept by their hash, so a pair may rarely seem
+// joined that is not, which costs time and changes no result.
 class CharPairs {
  public:
   CharPairs() : others_(kOthers / 64) {}
-  // Any bytes; a token may begin or end inside a character.
+  // Adds the pairs of a token. It may be any bytes and begin or end inside a character.
   void add_token(std::string_view token);
-  // The end of the first part of `text` (valid UTF-8, not empty): its size, or where no token
-  // joins.
+  // Returns the end of the first part of `text` (valid UTF-8, not empty): the first place that no
+  // token crosses, or the text's size.
   size_t first_part(std::string_view text) const;
 
  private:
@@ -26,9 +27,9 @@ class CharPairs {
   bool joined(char32_t left, char32_t right) const;
 
   std::bitset<128 * 128> ascii_;
-  std::vector<uint64_t> others_;  // bits
-  // The last byte of one character and the first of the next, where a token holds only some of
-  // the bytes of one of them.
+  std::vector<uint64_t> others_;  // a bit set, indexed by hash
+  // Holds pairs of one character's last byte and the next one's first byte, for tokens that hold
+  // only some of the bytes of one of them.
   std::bitset<256 * 256> pieces_;
 };
 

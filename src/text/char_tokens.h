@@ -1,4 +1,4 @@
-// text/char_tokens.h -- the token of a single character, without hashing.
+// text/char_tokens.h -- looks up the token of a single character without hashing.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace skiff {
 class CharTokens {
  public:
   CharTokens() = default;
-  // Of all tokens that are one character.
+  // Built from all tokens that are a single character.
   explicit CharTokens(const TokenIndex& vocab);
   // -1: the character is no token.
   int32_t find(char32_t c) const {

@@ -9,8 +9,9 @@
 namespace skiff {
 namespace {
 
-// A unit either leads, by its own place xor offset xor the next byte, to units that must exist, or
-// is a leaf with the top bit and a value. Units of a byte repeat that byte as their label.
+// A unit either leads to other units, at its own index xor offset xor the next byte, which must
+// exist, or is a leaf with the top bit set and a value. A unit reached by a byte repeats that byte
+// as its label.
 constexpr uint32_t kLeaf = 1u << 31;
 size_t offset_of(uint32_t unit) { return size_t{unit >> 10} << ((unit & 1u << 9) >> 6); }
 bool has_leaf(uint32_t unit) { return unit >> 8 & 1; }
@@ -27,7 +28,7 @@ bool is_sound_trie(std::string_view trie, size_t targets) {
   if (units == 0 || trie.size() % 4 != 0) return false;
   for (size_t i = 0; i < units; ++i) {
     const uint32_t unit = load_u32(trie, i);
-    if ((unit & kLeaf) && i > 0) continue;  // the root leads in any case: nobody looks at its label
+    if ((unit & kLeaf) && i > 0) continue;  // the root is never a leaf: its label is not read
     const size_t child = i ^ offset_of(unit);
     if ((child | 0xFF) >= units) return false;
     if (has_leaf(unit) && (load_u32(trie, child) & ~kLeaf) >= targets) return false;
@@ -46,7 +47,7 @@ size_t longest_text(std::string_view texts) {
 
 }  // namespace
 
-// The size of the trie, the trie, then the texts.
+// The map is the size of the trie, the trie, then the texts.
 bool is_sound_charsmap(std::string_view bytes) {
   if (bytes.empty()) return true;
   if (bytes.size() <= 4) return false;
@@ -79,7 +80,7 @@ std::optional<std::string_view> Charsmap::find(std::string_view text) const {
     at ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
     const char* found = texts_.c_str() + (trie_[at] & ~kLeaf);
-    // A damaged map may point into a character; what comes out must stay valid UTF-8.
+    // A damaged map may point into a character, but the output must stay valid UTF-8.
     if ((static_cast<uint8_t>(*found) & 0xC0) == 0x80) return std::nullopt;
     return std::string_view(found);
   }

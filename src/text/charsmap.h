@@ -1,5 +1,6 @@
-// text/charsmap.h -- SentencePiece's precompiled character map: which stretches of a text become
-// which others, as a double-array trie (Aoe 1989; the layout of darts-clone) before their texts.
+// text/charsmap.h -- SentencePiece's precompiled character map: the replacements of strings in a
+// text, as a double-array trie (Aoe 1989; the layout of darts-clone) followed by the replacement
+// texts.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,23 +12,23 @@
 
 namespace skiff {
 
-// Whether every step through the map stays within it, whatever the text.
+// Returns whether every walk through the map stays within it for any text.
 bool is_sound_charsmap(std::string_view bytes);
 
 // Immutable; safe from any thread.
 class Charsmap {
  public:
-  // kInvalid unless is_sound_charsmap and not empty.
+  // Returns kInvalid unless the map is sound (is_sound_charsmap) and not empty.
   static Result<Charsmap> read(std::string_view bytes);
 
-  // As the "Precompiled" normalizer does it: every grapheme cluster (UAX #29) shorter than 6 bytes
-  // is looked up, then, where it is not found, each of its characters.
+  // Normalizes as the "Precompiled" normalizer does: every grapheme cluster (UAX #29) shorter than
+  // 6 bytes is looked up as a whole and, where it is not found, character by character.
   std::string apply(std::string_view text) const;
-  // How much longer a text may become, at most.
+  // Returns the largest factor by which a text may grow.
   double growth() const { return growth_; }
 
  private:
-  // What the shortest entry that `text` begins with becomes.
+  // Returns the replacement for the shortest entry that `text` begins with.
   std::optional<std::string_view> find(std::string_view text) const;
   void apply_characters(std::string_view cluster, std::string& out) const;
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr char32_t kGone = 0xFFFFFFFF;
 
-// Each character as `map` says, which answers kGone for those that vanish.
+// Replaces each character by what `map` returns; kGone removes it.
 template <class Map>
 std::string mapped(std::string_view text, Map map) {
   std::string out;

@@ -7,7 +7,7 @@
 namespace skiff {
 namespace {
 
-// How many bytes at the end of `text` are the beginning of a character: 0 to 3.
+// Returns how many bytes at the end of `text` begin an unfinished character: 0 to 3.
 size_t unfinished_tail(std::string_view text) {
   for (size_t length = 1; length <= 3 && length <= text.size(); ++length) {
     const std::string_view tail = text.substr(text.size() - length);
@@ -47,7 +47,8 @@ std::string Detokenizer::take(std::string_view text) {
   return release(finder_.pending());
 }
 
-// A stop begins with a whole character, so `keep` bytes from the end one begins as well.
+// A stop string begins at the start of a character, so a character starts `keep` bytes before the
+// end.
 std::string Detokenizer::release(size_t keep) {
   const size_t count = held_.size() - keep;
   std::string out = held_.substr(0, count);

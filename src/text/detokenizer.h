@@ -1,5 +1,5 @@
-// text/detokenizer.h -- streams text out of tokens: never half a character, never the beginning
-// of what may become a stop string. One per reply; not thread-safe.
+// text/detokenizer.h -- turns tokens into a stream of text that never ends inside a character or
+// inside what may become a stop string. One per reply; not thread-safe.
 #pragma once
 #include <string>
 
@@ -10,21 +10,22 @@ namespace skiff {
 
 struct DetokenizerOptions {
   StopStrings stops;          // any number, any length
-  bool include_stop = false;  // the stop string itself is part of the text
+  bool include_stop = false;  // the text includes the stop string itself
   bool skip_special = true;
-  int min_tokens = 0;  // no stop is looked for in the text of so many tokens at the beginning
+  // No stop string is looked for in the text of this many tokens at the beginning.
+  int min_tokens = 0;
 };
 
-// The text continues what came before it, so a leading space stays. The reply ends with the stop
-// string that is complete first in the text, however tokens cut it; of two that end with the same
-// byte, the longer one counts. The work is linear in the text. Borrows the tokenizer.
+// The text continues the prompt, so a leading space stays. The reply ends with the stop string that
+// is complete first in the text, however tokens cut it; if two end at the same byte, the longer one
+// counts. The work is linear in the text. Borrows the tokenizer.
 class Detokenizer {
  public:
   Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options);
-  // Text that is now certain, valid UTF-8 (invalid bytes become U+FFFD as in utf8_sanitized).
-  // Nothing more comes once stopped().
+  // Adds a token and returns the text that is now certain, as valid UTF-8 (invalid bytes become
+  // U+FFFD as in utf8_sanitized). Returns nothing once stopped().
   std::string push(int32_t token);
-  // The rest, at the end of a reply; unfinished bytes become U+FFFD.
+  // Returns the rest at the end of a reply; unfinished bytes become U+FFFD.
   std::string flush();
   bool stopped() const { return stopped_; }
   const std::string& stop_found() const { return stop_found_; }
@@ -37,9 +38,9 @@ class Detokenizer {
   const Tokenizer& tokenizer_;
   DetokenizerOptions options_;
   StopFinder finder_;
-  std::string bytes_;  // the beginning of a character
+  std::string bytes_;  // bytes of an unfinished character
   int pushed_ = 0;     // tokens
-  std::string held_;   // whole characters not yet given out
+  std::string held_;   // whole characters that push() has not returned yet
   std::string stop_found_;
   bool stopped_ = false;
 };

@@ -1,5 +1,5 @@
-// Any bytes as the tokens of a reply and its stop strings: what is streamed is the text up to the
-// stop that is complete first, however the bytes are cut into tokens.
+// Takes any bytes as the tokens and stop strings of a reply, and checks that the streamed text ends
+// before the stop string that is complete first, however the bytes are cut into tokens.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 namespace skiff {
 namespace {
 
-// The input is fields of up to seven bytes: a head, whose low bits are the size, then the bytes.
+// The input consists of fields of up to seven bytes, each after a byte whose low bits are the size.
 // The first three are stop strings, the others tokens.
 std::vector<std::string> fields_of(std::string_view input) {
   std::vector<std::string> out;
@@ -26,7 +26,8 @@ std::vector<std::string> fields_of(std::string_view input) {
   return out;
 }
 
-// Where the first stop is complete, and the longest that is: the definition.
+// The definition: cuts the text at the stop string that is complete first, the longest of those
+// that end there.
 std::string cut(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

@@ -15,7 +15,7 @@ struct Reply {
   bool stopped = false;
 };
 
-// Streams all but the special token, checking what every push must hold to.
+// Streams all but the special token and checks the invariants after every push.
 Reply stream(const Pieces& pieces, const DetokenizerOptions& options) {
   Detokenizer detokenizer(pieces, options);
   Reply reply;
@@ -33,7 +33,8 @@ Reply stream(const Pieces& pieces, const DetokenizerOptions& options) {
   return reply;
 }
 
-// The definition: the stop that is complete first, the longest of those that end there.
+// The definition: cuts the text at the stop string that is complete first, the longest of those
+// that end there.
 Reply cut(const std::string& text, const std::vector<std::string>& stops, bool include_stop) {
   for (size_t end = 1; end <= text.size(); ++end) {
     const std::string_view so_far = std::string_view(text).substr(0, end);
@@ -105,7 +106,7 @@ TEST(Detokenizer, RandomBytesBecomeWhatUtf8SanitizedSays) {
   }
 }
 
-// What cannot be part of a stop any more is given at once.
+// Text that can no longer be part of a stop string is returned at once.
 TEST(Detokenizer, HoldsNoMoreThanItMust) {
   const Pieces pieces({"Hello w", "or", "ld \xF0\x9F", "\x98\x80", "x\nUs", "er", "!", "<eos>"});
   Detokenizer detokenizer(pieces, {.stops = {"world!", "\nUser:"}});

@@ -1,4 +1,5 @@
-// text/json_tokenizer.h -- the Tokenizer of a tokenizer.json: normalize, split, merge, and back.
+// text/json_tokenizer.h -- the Tokenizer of a tokenizer.json: it normalizes, splits and merges, and
+// decodes.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,12 +21,12 @@ struct JsonTokenizerParts {
   std::vector<NormalizeStep> normalizer;
   PreTokenizer pre_tokenizer;
   BpeModel bpe;
-  std::optional<Unigram> unigram;  // in place of bpe
+  std::optional<Unigram> unigram;  // used instead of bpe if present
   TextFrame frame;
   TokenDecoder decoder;
   AddedTokens raw, normalized;       // matched before and after the normalizer
   std::vector<std::string> written;  // by id; empty where there is none
-  std::vector<std::string> pieces;   // by id: the bytes that it stands for
+  std::vector<std::string> pieces;   // by id: the bytes that the token stands for
   std::vector<bool> special;         // by id
   StringMap<int32_t> added;          // by content
   std::string bos, eos;

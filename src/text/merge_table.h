@@ -1,5 +1,5 @@
-// text/merge_table.h -- the merges of a byte-pair encoding: which two tokens become which, and in
-// what order.
+// text/merge_table.h -- the merges of a byte-pair encoding: which two tokens become which token,
+// and with what rank.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -13,8 +13,8 @@ struct Merge {
   int32_t token = -1;
 };
 
-// An open-addressing hash table of 8 bytes a slot, since its misses in the processor's caches are
-// what encoding costs. Immutable once filled. Tokens and ranks are in [0, 2^21).
+// An open-addressing hash table with slots of 8 bytes, because cache misses in it dominate the cost
+// of encoding. Immutable once filled. Tokens and ranks are in [0, 2^21).
 class MergeTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -26,7 +26,8 @@ class MergeTable {
     shift_ = 64 - std::countr_zero(slots);
   }
 
-  // At most as many as the constructor was told. A repeated pair keeps its last rank.
+  // May be called at most as often as the constructor's `merges` says. A repeated pair keeps its
+  // last rank.
   void add(int32_t left, int32_t right, Merge merge) {
     const auto rank = static_cast<uint32_t>(merge.rank);
     if (rank >= made_.size()) made_.resize(rank + 1);
@@ -34,12 +35,12 @@ class MergeTable {
     slots_[place(key_of(left, right))] = key_of(left, right) << kRankBits | rank;
   }
 
-  // kNone: the pair does not merge.
+  // Returns the rank of the pair, or kNone if it does not merge.
   uint32_t rank(int32_t left, int32_t right) const {
     const uint64_t slot = slots_[place(key_of(left, right))];
     return slot == kFree ? kNone : static_cast<uint32_t>(slot & ((1u << kRankBits) - 1));
   }
-  // What the merge of this rank makes.
+  // Returns the token that the merge of this rank makes.
   int32_t made(uint32_t rank) const { return made_[rank]; }
 
   Merge find(int32_t left, int32_t right) const {
@@ -54,7 +55,7 @@ class MergeTable {
   static uint64_t key_of(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << kTokenBits | static_cast<uint32_t>(right);
   }
-  // Where `key` is, or the free slot where it would be.
+  // Returns the index of `key`, or of the free slot where it would be.
   size_t place(uint64_t key) const {
     size_t at = key * 0x9E3779B97F4A7C15u >> shift_;
     while (slots_[at] != kFree && slots_[at] >> kRankBits != key)

@@ -15,7 +15,7 @@ struct Symbol {
 struct Candidate {
   uint32_t rank;
   int32_t left;
-  // The lowest rank first, then the leftmost; std::push_heap keeps the greatest on top.
+  // Orders by lowest rank, then leftmost; std::push_heap keeps the greatest on top.
   bool operator<(const Candidate& other) const {
     return rank != other.rank ? rank > other.rank : left > other.left;
   }
@@ -49,8 +49,8 @@ class Merger {
     if (heaped_) std::push_heap(heap_.begin(), heap_.end());
   }
 
-  // An offer outlives its pair, and is void if another pair stands there then. (That pair's text
-  // is longer, so it never makes the same token.)
+  // A candidate in the heap may be stale: it is dropped if another pair now stands at its place.
+  // (That pair's text is longer, so it never makes the same token.)
   void step() {
     std::pop_heap(heap_.begin(), heap_.end());
     const Candidate best = heap_.back();

@@ -1,5 +1,6 @@
-// Tokenizers against the definition of what they do, on texts that hold what the fast paths treat
-// apart: caches, parts of long words, split patterns, normal forms, tokens in odd company.
+// Compares tokenizers with the plain definition of their algorithm, on texts that reach every fast
+// path: caches, parts of long words, split patterns, normal forms, and added tokens in unusual
+// places.
 #include "text/naive_tokenizer_testing.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
 
 std::string unpacked(const fs::path& path) {
-  gzFile file = gzopen(path.c_str(), "rb");  // reads what is not packed as it is
+  gzFile file = gzopen(path.c_str(), "rb");  // also reads files that are not compressed
   std::string out(64 << 20, '\0');
   const int size = file ? gzread(file, out.data(), static_cast<unsigned>(out.size())) : 0;
   if (file) gzclose(file);
@@ -27,7 +28,7 @@ std::string unpacked(const fs::path& path) {
   return out;
 }
 
-// Makes texts of what is hard and of what the vocabulary holds.
+// Makes texts from hard strings and from entries of the vocabulary.
 class Texts {
  public:
   explicit Texts(const Json& file) {
@@ -105,7 +106,7 @@ TEST(TinyTokenizers, EqualTheDefinition) {
   expect_the_definition(file, 1000);
 }
 
-// Many threads share the cache; each must get what one alone gets.
+// Many threads share the cache; each must get the same tokens as a single thread.
 TEST(Tokenizer, ThreadsShareIt) {
   const auto tokenizer = tokenizer_of(tiny_tokenizer_json());
   std::vector<std::string> texts;

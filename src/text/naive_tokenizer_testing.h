@@ -1,5 +1,5 @@
-// text/naive_tokenizer_testing.h -- for tests and benchmarks: encoding as the definition says it,
-// on strings, with the regex engine and a search of all pairs after every merge. Slow and simple.
+// text/naive_tokenizer_testing.h -- for tests and benchmarks: encodes by the plain definition, on
+// strings, with the regex engine and a search of all pairs after every merge. Slow and simple.
 #pragma once
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 
 namespace skiff {
 
-// Of a tokenizer.json that splits by isolated regular expressions or not at all.
+// Reads a tokenizer.json that splits by isolated regular expressions or not at all.
 class NaiveTokenizer {
  public:
   explicit NaiveTokenizer(const Json& file)
@@ -33,7 +33,7 @@ class NaiveTokenizer {
       added_.push_back(token.at("content"));
   }
 
-  // Texts with an added token in them are beyond this class.
+  // Texts must hold no added token.
   bool can_encode(std::string_view text) const {
     return std::none_of(added_.begin(), added_.end(),
                         [&](const std::string& token) { return text.find(token) != text.npos; });
@@ -90,7 +90,7 @@ class NaiveTokenizer {
     return words;
   }
 
-  // The word's tokens before any merge, as the vocabulary writes them.
+  // Returns the word's tokens before any merge, as the vocabulary writes them.
   std::vector<std::string> first_tokens(const std::string& word) const {
     const Json& vocab = model_.at("vocab");
     std::vector<std::string> tokens;

@@ -12,8 +12,8 @@
 namespace skiff {
 namespace {
 
-// Characters that are their own NFC, whatever stands before them: combining class 0, and no part
-// of a composition but its first.
+// The set of characters that are their own NFC after any text: they have combining class 0, and no
+// composition holds them except as its first character.
 class PlainCharacters {
  public:
   static const PlainCharacters& get() {
@@ -57,7 +57,7 @@ class PlainCharacters {
 
 TextRange maybe_not_nfc(std::string_view text, size_t at) {
   const PlainCharacters& plain = PlainCharacters::get();
-  size_t last = at;  // where the last plain character starts, to which others may join
+  size_t last = at;  // start of the last plain character, with which later ones may compose
   while (at < text.size()) {
     if (eight_ascii(text, at)) {
       at += 8;

@@ -1,5 +1,5 @@
-// text/nfc_quick.h -- where a text may not be in normal form C, so that the rest, which is nearly
-// everything, need not be looked at again (the quick check of UAX #15, section 9).
+// text/nfc_quick.h -- finds where a text may not be in normal form C, so that the rest, which is
+// nearly everything, need not be normalized (the quick check of UAX #15, section 9).
 #pragma once
 #include <string_view>
 
@@ -7,9 +7,9 @@
 
 namespace skiff {
 
-// The first stretch of `text` (valid UTF-8) at or after `at` that may change under NFC; empty, at
-// the end, if there is none. `at` is 0 or the end of a stretch before. Stretches begin and end
-// where nothing composes across, so each may be normalized on its own.
+// Returns the first range of `text` (valid UTF-8) at or after `at` that may change under NFC; it is
+// empty and at the end if there is none. `at` is 0 or the end of an earlier range. Nothing composes
+// across the ends of a range, so each may be normalized on its own.
 TextRange maybe_not_nfc(std::string_view text, size_t at);
 
 }  // namespace skiff

@@ -15,7 +15,7 @@
 namespace skiff {
 namespace {
 
-// The library on the whole text.
+// Normalizes the whole text with the library.
 std::string by_library(const std::string& text, int options) {
   utf8proc_uint8_t* mapped = nullptr;
   const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -29,7 +29,7 @@ std::string by_library(const std::string& text, int options) {
 
 std::string nfc(const std::string& text) { return by_library(text, UTF8PROC_COMPOSE); }
 
-// Characters that compose, decompose or reorder, and any others.
+// Draws characters that compose, decompose or reorder, and arbitrary ones.
 char32_t hard_character(std::mt19937& random) {
   constexpr std::u32string_view kCommon =
       U"aeo \u0301\u0308\u0323\u0327\u0344\u0345\u0653\u093C\u0915\u0958\u09C7\u09BE\u0B47\u0B56"
@@ -51,7 +51,7 @@ TEST(NfcQuick, NormalFormIsTheLibrarys) {
   }
 }
 
-// Long runs of marks, which are put in order before the library sees them.
+// Long runs of marks are put in order before the library sees them.
 TEST(NormalForm, RunsOfMarksAreOrderedAsTheLibraryDoes) {
   constexpr std::u32string_view kMarks =
       U"\u0301\u0323\u0345\u0327\u0308\u0344\u0F73\u0F74\u3099\u093C\U0001D165\u0334\u05B0\u0670";
@@ -73,7 +73,7 @@ TEST(NormalForm, RunsOfMarksAreOrderedAsTheLibraryDoes) {
   }
 }
 
-// Eight times the marks took sixty-four times the time: 22 s for 160 KB.
+// Quadratic work would take sixty-four times as long for eight times the marks: 22 s for 160 KB.
 TEST(NormalForm, IsLinearInMarks) {
   const auto seconds = [](int n) {
     std::string text = "a";

@@ -1,4 +1,5 @@
-// text/normalizer.h -- "normalizer" of tokenizer.json: what is done to a text before it is split.
+// text/normalizer.h -- "normalizer" of tokenizer.json: the steps that change a text before it is
+// split.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace skiff {
 
-// Applied to each stretch of plain text, which is valid UTF-8 before and after. A chain grows a
-// text to at most kMaxTextGrowth times its size plus some kilobytes.
+// Applied to each stretch of plain text; input and output are valid UTF-8. All steps together grow
+// a text to at most kMaxTextGrowth times its size plus some kilobytes.
 using NormalizeStep = std::function<void(std::string& text)>;
 constexpr double kMaxTextGrowth = 100;
 
@@ -18,8 +19,8 @@ constexpr double kMaxTextGrowth = 100;
 // Throws LoadError naming `where` for everything else.
 std::vector<NormalizeStep> read_normalizer(const Json& spec, const std::string& where);
 
-// Replace, shared with decoders: {"pattern": {"String"|"Regex": ...}, "content": ...}. Multiplies
-// `*growth` by what it can do to a text's size.
+// Reads a Replace step, which decoders have, too: {"pattern": {"String"|"Regex": ...}, "content":
+// ...}. Multiplies `*growth` by the largest factor by which it can grow a text.
 NormalizeStep read_replace(const Fields& spec, double* growth);
 
 }  // namespace skiff

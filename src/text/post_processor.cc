@@ -27,7 +27,7 @@ class Reader {
   }
 
  private:
-  // Each template wraps what the one before it made.
+  // Each template wraps the result of the one before it.
   void read_template(const Fields& fields) {
     const Fields tokens = fields.child("special_tokens");
     std::vector<int32_t> before, after;

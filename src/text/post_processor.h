@@ -10,7 +10,7 @@ namespace skiff {
 
 struct TextFrame {
   std::vector<int32_t> before, after;
-  bool given = false;  // the file says so; else nobody has decided
+  bool given = false;  // whether the file decides which tokens are added
 };
 
 // `spec` is the value of the key. Supported: Sequence, TemplateProcessing, RobertaProcessing and

@@ -9,8 +9,8 @@
 namespace skiff {
 namespace {
 
-// GPT-2's words: contractions, runs of letters, of digits or of other signs with a space before,
-// and white space, of which the last character goes to the next word.
+// GPT-2's words: contractions; runs of letters, digits or other signs with an optional space before
+// them; and white space, whose last character belongs to the next word.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kPunctuation =

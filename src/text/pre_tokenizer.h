@@ -14,10 +14,10 @@ namespace skiff {
 
 struct Word {
   std::string_view text;
-  bool first = false;  // stands where the whole input begins
+  bool first = false;  // whether the whole input begins with it
 };
 
-// The words of one text between steps, and the strings that steps had to make for them.
+// The words of one text between steps, and the strings that steps created for them.
 struct Words {
   std::vector<Word> list;
   std::deque<std::string> owned;
@@ -27,11 +27,11 @@ using SplitStep = std::function<void(Words& words)>;
 
 struct PreTokenizer {
   std::vector<SplitStep> steps;
-  // The steps whose pattern is a well-known one and whose matches are words of their own.
+  // The steps with a hand-matched pattern whose matches are words of their own.
   std::vector<WordPattern> patterns;
   bool byte_level = false;  // the vocabulary is written in the alphabet of text/byte_level.h
 
-  // All steps are such: then for_each_word gives the words of `steps`, and makes no lists.
+  // True if all steps are of that kind; then for_each_word finds the words without making lists.
   bool by_pattern() const { return patterns.size() == steps.size(); }
   template <class Use>
   void for_each_word(std::string_view text, const Use& use, size_t step = 0) const {

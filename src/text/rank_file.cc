@@ -12,7 +12,7 @@
 namespace skiff {
 namespace {
 
-constexpr size_t kMaxToken = 512;  // bounds the splits that bpe_of_ranks looks at
+constexpr size_t kMaxToken = 512;  // bounds the splits that bpe_of_ranks tries
 
 struct Line {
   std::string token;
@@ -32,7 +32,7 @@ std::optional<Line> read_line(std::string_view line) {
   return out;
 }
 
-// Takes the first line off `rest`, without its end.
+// Removes the first line from `rest` and returns it without its line end.
 std::string_view next_line(std::string_view& rest) {
   const size_t end = rest.find('\n');
   std::string_view line = rest.substr(0, end);
@@ -105,7 +105,7 @@ BpeModel bpe_of_ranks(const std::vector<std::string>& tokens) {
   model.vocab.reserve(tokens.size());
   for (size_t rank = 0; rank < tokens.size(); ++rank)
     model.vocab.add(tokens[rank], static_cast<int32_t>(rank));
-  std::vector<std::array<int32_t, 3>> merges;  // left, right, both
+  std::vector<std::array<int32_t, 3>> merges;  // left token, right token, merged token
   for (const std::string& token : tokens) {
     const std::string_view text = token;
     for (size_t cut = 1; cut < text.size(); ++cut) {

@@ -32,7 +32,7 @@ class Message {
   explicit Message(std::string_view bytes) : rest_(bytes) {}
   bool done() const { return rest_.empty(); }
 
-  // nullopt if the bytes are not a message.
+  // Returns nullopt if the bytes are not a message.
   std::optional<Field> next() {
     Field field;
     uint64_t tag = 0;
@@ -53,7 +53,7 @@ class Message {
         length = 4;
         break;
       default:
-        return std::nullopt;  // groups are in no SentencePiece model
+        return std::nullopt;  // no SentencePiece model has groups
     }
     if (length > rest_.size()) return std::nullopt;
     field.bytes = rest_.substr(0, length);

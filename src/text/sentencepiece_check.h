@@ -1,5 +1,5 @@
-// text/sentencepiece_check.h -- looks through the bytes of a SentencePiece model before the library
-// does, which trusts the tables inside.
+// text/sentencepiece_check.h -- checks the bytes of a SentencePiece model before they reach the
+// library, which trusts the tables inside.
 #pragma once
 #include <string_view>
 
@@ -7,9 +7,9 @@
 
 namespace skiff {
 
-// kInvalid, without the file's name, unless `bytes` is a well-formed ModelProto (sentencepiece_
-// model.proto) whose scores are finite, whose pieces hold no NUL and whose character map, a
-// double-array trie, stays within its own bounds.
+// Returns kInvalid, without the file's name, unless `bytes` is a well-formed ModelProto
+// (sentencepiece_ model.proto) whose scores are finite, whose pieces hold no NUL and whose
+// character map, a double-array trie, stays within its own bounds.
 Status check_sentencepiece_model(std::string_view bytes);
 
 }  // namespace skiff

@@ -4,9 +4,9 @@ namespace skiff {
 namespace {
 
 // ChatGLM2 and 3 share class and model; the roles are ChatGLM3's and lie in the padding of
-// ChatGLM2's vocabulary, so they do no harm where the configuration does not tell which it is.
-// "sop" and "eop" are words of ordinary texts, special only where templates put them: behind
-// another special token.
+// ChatGLM2's vocabulary, so they do no harm where the configuration does not say which model it is.
+// "sop" and "eop" occur in ordinary texts; they are special only right behind another special
+// token, where templates put them.
 SentencePieceFamily chatglm(const TokenizerConfig& config) {
   SentencePieceFamily out;
   const auto append = [&](const char* content, bool glued) {

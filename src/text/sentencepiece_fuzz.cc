@@ -1,5 +1,6 @@
-// Any bytes as a SentencePiece model: refused, or a tokenizer that encodes and decodes. The input
-// is taken as it is and as edits of a small sound model, which random bytes would hardly come to.
+// Takes any bytes as a SentencePiece model: they are refused, or give a tokenizer that encodes and
+// decodes. The input is used as it is, and as edits of a small valid model, which random bytes
+// would hardly ever form.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,7 +26,7 @@ std::string piece(const std::string& text, char score, char type) {
   return bytes(1, bytes(1, text) + points + number(3, type));
 }
 
-// "a" to "b" in the character map; BPE or unigram.
+// A model of type `type` (BPE or unigram) whose character map replaces "a" by "b".
 std::string small_model(char type) {
   std::string map(4 + 2048, '\0');
   map[1] = 8;                      // 2048 bytes of units
@@ -40,7 +41,7 @@ std::string small_model(char type) {
          bytes(2, number(3, type)) + bytes(3, normal);
 }
 
-// Each three bytes of the input put one byte at one place.
+// Every three bytes of the input write one byte at one offset.
 std::string edited(std::string model, std::string_view edits) {
   for (; edits.size() >= 3; edits.remove_prefix(3)) {
     const size_t at = static_cast<uint8_t>(edits[0]) << 8 | static_cast<uint8_t>(edits[1]);

@@ -126,7 +126,7 @@ TEST(SentencePiece, ChatGlmAppendsItsTokens) {
   EXPECT_EQ(tokenizer->encode("a", {}), (Ids{266, 268, 262}));
   EXPECT_EQ(tokenizer->encode("a", {.add_special = false}), Ids{262});
   EXPECT_EQ(encode_plainly(*tokenizer, "[gMASK]sop<|user|>a"), (Ids{266, 268, 271, 262}));
-  // In other places these are words.
+  // Elsewhere these are ordinary words.
   const Ids words = encode_plainly(*tokenizer, "sop a[gMASK] eop");
   EXPECT_EQ(std::count(words.begin(), words.end(), 268), 0);
   EXPECT_EQ(std::count(words.begin(), words.end(), 269), 0);
@@ -170,7 +170,7 @@ TEST(SentencePiece, RefusesBrokenModels) {
   EXPECT_EQ(refusal(good + normalizer(charsmap(empty, std::string(1, '\0')))), "accepted");
   EXPECT_THAT(refusal(good + normalizer(charsmap(empty, "x"))), HasSubstr("charsmap is damaged"));
   std::vector<uint32_t> far = empty;
-  far[0] = 5000u << 10;  // leads outside
+  far[0] = 5000u << 10;  // leads outside the trie
   EXPECT_THAT(refusal(good + normalizer(charsmap(far, std::string(1, '\0')))),
               HasSubstr("charsmap is damaged"));
   std::vector<uint32_t> beyond = empty;
@@ -180,7 +180,7 @@ TEST(SentencePiece, RefusesBrokenModels) {
               HasSubstr("charsmap is damaged"));
 }
 
-// Whatever is wrong with a file, it is refused or it encodes; bounded to 2 s.
+// A damaged file is refused or gives a tokenizer that encodes; the test takes at most 2 s.
 TEST(SentencePiece, SurvivesDamage) {
   const std::string models[] = {tiny_model(kBpe), tiny_model(kUnigram)};
   std::mt19937 random(17);

@@ -38,7 +38,7 @@ struct Entry {
 
 struct Parts {
   std::unique_ptr<SentencePieceProcessor> model;
-  std::unique_ptr<SentencePieceProcessor> later;  // without the leading space; null: not needed
+  std::unique_ptr<SentencePieceProcessor> later;  // adds no leading space; null if not needed
   AddedTokens added;
   std::vector<Entry> entries;
   StringMap<int32_t> ids;  // by written form
@@ -106,8 +106,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     return first || !parts_.later ? *parts_.model : *parts_.later;
   }
 
-  // The library refuses no text; invalid UTF-8 becomes U+FFFD. Only a model whose tables contradict
-  // each other, which no check of the file finds, makes it fail: such a text is one unknown token.
+  // The library accepts every text; invalid UTF-8 becomes U+FFFD. It fails only for a model whose
+  // tables contradict each other, which the check of the file cannot find; the text is then one
+  // unknown token.
   void encode_plain(std::string_view text, bool first, std::vector<int32_t>& out) const {
     std::vector<int> ids;
     if (!processor(first).Encode({text.data(), text.size()}, &ids).ok())

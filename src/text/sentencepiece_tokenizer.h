@@ -10,10 +10,10 @@
 
 namespace skiff {
 
-// `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error. What
-// stands around a text is what `config` says, else what its class does (sentencepiece_family.h).
-// Every stretch of text between special tokens gets the model's leading space; with config.legacy
-// off only one at the very beginning does.
+// `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error. The
+// tokens around a text are those that `config` names, else those of its class
+// (sentencepiece_family.h). Every stretch of text between special tokens gets the model's leading
+// space; with config.legacy off, only a stretch at the very beginning does.
 Result<std::unique_ptr<Tokenizer>> parse_sentencepiece(std::string_view bytes,
                                                        const TokenizerConfig& config,
                                                        const std::string& where);

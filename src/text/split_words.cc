@@ -84,7 +84,7 @@ const std::vector<TextRange>& Splitter::split(std::string_view text) {
   return pieces_;
 }
 
-// Of several matches in a row only the first joins the word before.
+// Only the first of several consecutive matches joins the word before.
 void Splitter::merge_previous() {
   bool after_match = false;
   for (const Part& part : parts_) {
@@ -96,7 +96,7 @@ void Splitter::merge_previous() {
   }
 }
 
-// Of several matches in a row only the last joins the word after.
+// Only the last of several consecutive matches joins the word after.
 void Splitter::merge_next() {
   bool before_match = false;
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {

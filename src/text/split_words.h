@@ -1,5 +1,5 @@
-// text/split_words.h -- cutting a text at the matches of a pattern, and what becomes of the
-// matches ("behavior" of the Split pre-tokenizer).
+// text/split_words.h -- cuts a text at the matches of a pattern; the "behavior" of the Split
+// pre-tokenizer decides what happens to the matches.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,23 +20,23 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 // Throws LoadError naming `where`.
 SplitBehavior split_behavior(const std::string& name, const std::string& where);
 
-// What a text is cut at: an exact string or a regular expression.
+// The pattern at which a text is cut: an exact string or a regular expression.
 struct SplitPattern {
-  std::string text;                  // not empty, if there is nothing else
-  std::optional<WordPattern> words;  // a regular expression that is matched by hand
-  std::optional<TextRegex> regex;    // any other
-  bool invert = false;               // what lies between the matches counts as the match
+  std::string text;                  // the exact string; used if neither member below is set
+  std::optional<WordPattern> words;  // a well-known regular expression with hand-written code
+  std::optional<TextRegex> regex;    // any other regular expression
+  bool invert = false;               // the text between the matches counts as the match
 
   // Throws LoadError: {"String": ...} or {"Regex": ...}.
   static SplitPattern read(const Fields& pattern);
   static SplitPattern from_regex(std::string_view regex, const std::string& where);
 };
 
-// Cuts texts one after the other; one per thread and step.
+// Cuts one text after the other; each thread and step needs its own.
 class Splitter {
  public:
   Splitter(const SplitPattern& pattern, SplitBehavior behavior);
-  // The non-empty pieces of `text` in order; valid until the next call.
+  // Returns the non-empty pieces of `text` in order; they are valid until the next call.
   const std::vector<TextRange>& split(std::string_view text);
 
  private:

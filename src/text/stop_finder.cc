@@ -8,7 +8,7 @@
 namespace skiff {
 namespace {
 
-// The longest prefix of `text` that ends with `byte` after `matched` bytes did.
+// Returns how many bytes of `text` match once `byte` follows `matched` matching bytes.
 uint32_t advance(std::string_view text, const std::vector<uint32_t>& border, uint32_t matched,
                  char byte) {
   while (matched > 0 && text[matched] != byte) matched = border[matched - 1];

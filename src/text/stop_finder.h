@@ -1,4 +1,4 @@
-// text/stop_finder.h -- watches a text go by for any of several strings.
+// text/stop_finder.h -- searches a stream of bytes for any of several strings.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -10,12 +10,12 @@
 
 namespace skiff {
 
-// The strings that end a reply, ready to be looked for. Immutable; copies share one state, so that
+// The stop strings of a request, prepared for the search. Immutable; copies share one state, so
 // thousands of replies to one request need it once.
 class StopStrings {
  public:
   StopStrings() = default;
-  // Empty strings are ignored, and those that are not UTF-8, which no text of a reply can hold.
+  // Empty strings are ignored, and so are strings that are not UTF-8, which no reply can contain.
   StopStrings(const std::vector<std::string>& texts);
   StopStrings(std::initializer_list<std::string> texts)
       : StopStrings(std::vector<std::string>(texts)) {}
@@ -26,25 +26,25 @@ class StopStrings {
     std::string text;
     std::vector<uint32_t> border;  // [i]: the longest proper border of text's first i + 1 bytes
   };
-  std::shared_ptr<const std::vector<Stop>> stops_;  // null: none
+  std::shared_ptr<const std::vector<Stop>> stops_;  // null if there are none
 };
 
-// Knuth, Morris and Pratt 1977, one automaton per string: O(strings) per byte, whatever their
-// lengths. Of all strings the one that is complete first is found; of several that are complete
-// with the same byte, the longest. Not thread-safe.
+// Runs one automaton of Knuth, Morris and Pratt (1977) per string, in O(number of strings) per byte
+// for any lengths. It finds the string that is complete first and, if several are complete with the
+// same byte, the longest. Not thread-safe.
 class StopFinder {
  public:
   explicit StopFinder(StopStrings stops);
 
   // Takes one byte; true once a stop is complete, after which no more may be pushed.
   bool push(char byte);
-  // How many of the last bytes may be the beginning of a stop.
+  // Returns how many of the last bytes may begin a stop string.
   size_t pending() const { return pending_; }
   const std::string& found() const { return (*stops_.stops_)[*found_].text; }
 
  private:
   StopStrings stops_;
-  std::vector<uint32_t> matched_;  // bytes of each stop
+  std::vector<uint32_t> matched_;  // matched bytes of each stop string
   size_t pending_ = 0;
   std::optional<size_t> found_;
 };

@@ -12,7 +12,7 @@ inline uint64_t hash_mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-// 1 to 8 bytes as an integer, the missing ones zero.
+// Reads 1 to 8 bytes as an integer; missing bytes are zero.
 inline uint64_t load_bytes(const char* p, size_t count) {
   uint64_t eight;
   uint32_t low, high;

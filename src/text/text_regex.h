@@ -1,5 +1,5 @@
 // text/text_regex.h -- the regular expressions of tokenizer files, matched with PCRE2 (JIT) under
-// limits. Patterns are written for Oniguruma (Ruby syntax); what means something else there is
+// limits. Patterns are written for Oniguruma (Ruby syntax); constructs that differ in PCRE2 are
 // translated or refused.
 #pragma once
 #include <memory>
@@ -18,10 +18,10 @@ struct TextRange {
 // Immutable; safe from any thread. Cheap to copy.
 class TextRegex {
  public:
-  // kUnsupported with the reason; the caller names file and key.
+  // Returns kUnsupported with the reason; the caller names file and key.
   static Result<TextRegex> compile(std::string_view pattern);
 
-  // All matches of one text after the other; holds the scratch memory of one thread.
+  // Finds the matches in one text after the other; holds the scratch memory of one thread.
   class Scan {
    public:
     explicit Scan(const TextRegex& regex);

@@ -5,7 +5,7 @@
 namespace skiff {
 namespace {
 
-// cl100k's words; Qwen's differ in taking digits one by one.
+// The pattern of cl100k; Qwen's differs by splitting numbers into single digits.
 constexpr std::string_view kWordsDigits3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kWordsDigits1 =
@@ -15,8 +15,7 @@ void number_off(std::vector<std::string>& out, const char* stem, int begin, int 
   for (int i = begin; i < end; ++i) out.push_back(fmt::format("<|{}_{}|>", stem, i));
 }
 
-// 256 in all. Later releases give names to some of the reserved ones: tokenizer_config.json has
-// them.
+// There are 256 in all. Later releases name some of the reserved ones in tokenizer_config.json.
 TiktokenFamily llama3() {
   TiktokenFamily out{.name = "Llama 3", .pattern = kWordsDigits3};
   constexpr const char* kReserved = "reserved_special_token";
@@ -58,8 +57,8 @@ TiktokenFamily cl100k() {
 }
 
 struct Row {
-  std::string_view tokenizer_class;  // decides if it is not empty
-  size_t ranks;                      // decides if no class does; 0: never
+  std::string_view tokenizer_class;  // selects the family if it is not empty
+  size_t ranks;                      // selects the family if no class does; 0: never
   TiktokenFamily (*make)();
 };
 
@@ -77,7 +76,7 @@ TiktokenFamily tiktoken_family(const TokenizerConfig& config, size_t ranks,
   const std::string& kind = config.tokenizer_class;
   for (const Row& row : kFamilies)
     if (!row.tokenizer_class.empty() && row.tokenizer_class == kind) return row.make();
-  // These classes say nothing: they stand in the configuration of any fast tokenizer.
+  // These classes identify no family: any fast tokenizer's configuration may name them.
   const bool silent = kind.empty() || kind == "PreTrainedTokenizerFast" ||
                       kind.starts_with("LlamaTokenizer") || kind.starts_with("GPT2Tokenizer") ||
                       kind.starts_with("Qwen2Tokenizer");

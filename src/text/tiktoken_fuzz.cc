@@ -1,5 +1,5 @@
-// Any bytes as a rank file: refused, or a tokenizer that encodes and decodes. The input is taken as
-// it is and behind the ranks of all bytes, without which no file is accepted.
+// Takes any bytes as a rank file: they are refused, or give a tokenizer that encodes and decodes.
+// The input is used as it is, and behind the ranks of all bytes, without which no file is accepted.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -92,11 +92,12 @@ TEST(Tiktoken, MergesByRankAndFindsSpecials) {
   EXPECT_EQ(t->find("\u0120"), ' ');
   EXPECT_EQ(t->eos(), "<|endoftext|>");
   EXPECT_EQ(t->vocab_size(), 260 + 208);
-  // Qwen normalizes before it looks for special tokens: "|>" with a stroke is no end.
+  // Qwen normalizes before it looks for special tokens, so "|>" with a stroke does not end one.
   EXPECT_EQ(t->encode("<|im_end|>\u0338", {}).size(), 9u + 3u);
 }
 
-// The definition: of all neighbours whose bytes are a token, the lowest rank, the leftmost first.
+// The definition: merges the neighbours whose joined bytes are the token of the lowest rank, the
+// leftmost first.
 Ids merged(const std::string& text, const std::vector<std::string>& tokens) {
   std::vector<std::string> parts;
   for (const char c : text) parts.emplace_back(1, c);

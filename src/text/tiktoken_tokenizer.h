@@ -12,7 +12,7 @@ namespace skiff {
 
 // `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error
 // (kInvalid: broken; kUnsupported: no known family, see tiktoken_family.h). Tokens of `config`
-// stand before those of the family that have their ids.
+// replace those of the family with the same ids.
 Result<std::unique_ptr<Tokenizer>> parse_tiktoken(std::string_view bytes,
                                                   const TokenizerConfig& config,
                                                   const std::string& where);

@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-// The byte of "<0xE4>".
+// Returns the byte that a token like "<0xE4>" names.
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   unsigned value = 0;
@@ -23,7 +23,7 @@ std::optional<char> fallback_byte(std::string_view token) {
   return static_cast<char>(value);
 }
 
-// A run of byte tokens is its text if that is valid UTF-8, else one U+FFFD per byte.
+// A run of byte tokens becomes its text if that is valid UTF-8, else one U+FFFD per byte.
 void flush_bytes(std::string& bytes, Tokens& out) {
   if (bytes.empty()) return;
   if (is_valid_utf8(bytes)) {
@@ -55,7 +55,7 @@ void fuse(Tokens& tokens) {
   tokens.assign(1, std::move(all));
 }
 
-// Takes up to `start` copies of `content` from the front and `stop` from the back.
+// Removes up to `start` copies of `content` from the front and up to `stop` from the back.
 void strip(std::string& token, const std::string& content, int start, int stop) {
   std::string_view rest = token;
   for (; start > 0 && rest.starts_with(content); --start) rest.remove_prefix(content.size());
@@ -107,7 +107,7 @@ class TokenDecoder::Reader {
   }
 
  private:
-  // What happens after Fuse concerns the whole text, not a token.
+  // Steps after Fuse apply to the whole text, not to a token.
   void each_piece(std::function<void(std::string&)> step) {
     if (!fused_) out_.piece_steps_.push_back(std::move(step));
   }

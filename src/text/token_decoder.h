@@ -1,5 +1,4 @@
-// text/token_decoder.h -- "decoder" of tokenizer.json: from the tokens as a vocabulary writes them
-// to text.
+// text/token_decoder.h -- "decoder" of tokenizer.json: turns the written forms of tokens into text.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,10 +16,11 @@ class TokenDecoder {
   // naming `where` for everything else.
   static TokenDecoder read(const Json& spec, const std::string& where);
 
-  // The bytes that one written token stands for inside a text; may be half a character.
+  // Returns the bytes that one written token stands for inside a text, which may be part of a
+  // character.
   std::string piece(const std::string& written) const;
 
-  // The text of a sequence. Tokens are pieces if byte_level(), else as they are written.
+  // Returns the text of a sequence. Tokens are pieces if byte_level(), else their written forms.
   std::string join(std::vector<std::string> tokens) const;
   bool byte_level() const { return byte_level_; }
 

@@ -30,7 +30,7 @@ void TokenIndex::resize(size_t slots) {
   }
 }
 
-// Where `text` is, or the free slot where it would be.
+// Returns the index of `text`, or of the free slot where it would be.
 size_t TokenIndex::place(std::string_view wanted, uint32_t hash) const {
   size_t at = hash & (slots_.size() - 1);
   while (slots_[at].entry != kFree && (slots_[at].hash != hash || text(slots_[at].entry) != wanted))

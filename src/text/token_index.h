@@ -1,5 +1,5 @@
-// text/token_index.h -- from the text of a token to its id: the texts lie in one block of memory
-// behind an open-addressing hash table, which fills and frees faster than a map of strings.
+// text/token_index.h -- maps the text of a token to its id. The texts lie in one block of memory,
+// indexed by an open-addressing hash table, which is built and freed faster than a map of strings.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace skiff {
 
-// Safe from any thread while nothing is added.
+// Safe from any thread while no text is added.
 class TokenIndex {
  public:
   TokenIndex() = default;
@@ -20,14 +20,14 @@ class TokenIndex {
   }
 
   void reserve(size_t tokens);
-  // False if the text is there already, which then keeps its id. At most 4 GiB of texts.
+  // Returns false if the text is already there; it then keeps its id. Holds at most 4 GiB of texts.
   bool add(std::string_view text, int32_t id);
-  // -1 if the text is not there.
+  // Returns -1 if the text is not there.
   int32_t find(std::string_view text) const;
 
   size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
-  // In the order in which they were added.
+  // Entry `index`, counted in the order in which entries were added.
   std::string_view text(size_t index) const {
     return std::string_view(bytes_).substr(entries_[index].at, entries_[index].size);
   }
@@ -47,7 +47,7 @@ class TokenIndex {
   size_t place(std::string_view text, uint32_t hash) const;
   void resize(size_t slots);
 
-  std::vector<Slot> slots_;  // none or a power of two, at most half of them taken
+  std::vector<Slot> slots_;  // empty or a power of two, at most half of them in use
   std::vector<Entry> entries_;
   std::string bytes_;
 };

@@ -21,7 +21,7 @@ bool there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The only file of the folder whose name ends in .tiktoken; empty if there is none.
+// Returns the only file of the folder whose name ends in .tiktoken; empty if there is none.
 fs::path rank_file_in(const fs::path& dir) {
   fs::path found;
   std::error_code error;
@@ -34,7 +34,7 @@ fs::path rank_file_in(const fs::path& dir) {
   return found;
 }
 
-// Formats are told apart by their bytes: JSON, lines of base64, or a protocol buffer.
+// The bytes of a file decide its format: JSON, lines of base64, or a protocol buffer.
 Result<std::unique_ptr<Tokenizer>> load_file(const fs::path& path, const TokenizerConfig& config) {
   const std::string bytes = read_regular_file(path.string(), kMaxFile), where = path.string();
   const size_t first = bytes.find_first_not_of(" \t\r\n");

@@ -1,4 +1,4 @@
-// text/tokenizer_config.h -- what tokenizer_config.json and its companions say about a tokenizer.
+// text/tokenizer_config.h -- reads tokenizer_config.json and its companions.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,14 +14,15 @@ struct TokenizerConfig {
   std::optional<bool> add_bos, add_eos;  // as given in the file
   bool legacy = true;                    // SentencePiece: a space before every stretch of text
   std::vector<AddedToken> added;         // added_tokens_decoder, then added_tokens.json
-  std::vector<std::string> special;      // written forms of tokens that have a special role
+  std::vector<std::string> special;      // written forms of tokens with a special role
 
   bool is_special(const std::string& token) const;
-  bool is_llama() const;  // LlamaTokenizer and its kin: they put BOS unless told otherwise
+  bool is_llama()
+      const;  // LlamaTokenizer and related classes, which add BOS unless add_bos is false
 };
 
-// Reads tokenizer_config.json, special_tokens_map.json and added_tokens.json of the folder, as
-// far as they are there. Throws LoadError naming file and key.
+// Reads those of tokenizer_config.json, special_tokens_map.json and added_tokens.json that exist in
+// the folder. Throws a LoadError that names file and key.
 TokenizerConfig read_tokenizer_config(const std::string& model_dir);
 
 }  // namespace skiff

@@ -1,5 +1,5 @@
-// text/tokenizer_data_testing.h -- for tests: the tokenizer files of real models, which lie
-// beside the project, and what tests/text says that they must give.
+// text/tokenizer_data_testing.h -- for tests: the tokenizer files of real models, which lie beside
+// the project, and the results that tests/text expects from them.
 #pragma once
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -31,7 +31,7 @@ inline std::string unzipped(const std::filesystem::path& path) {
   return out;
 }
 
-// A file, or what is packed in the file of the same name with ".gz".
+// Reads a file, or the file of the same name with ".gz" appended, decompressed.
 inline std::string contents(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return unzipped(path.string() + ".gz");
   std::ifstream in(path, std::ios::binary);
@@ -69,7 +69,8 @@ inline std::string rank_file_of(const std::string& tokenizer_json) {
   return out;
 }
 
-// Fills `folder` as "files" of a vectors file says; false if the data is not there.
+// Fills `folder` with the "files" that a vectors file lists; returns false if the data is not
+// there.
 inline bool gather(const Json& files, const TempFolder& folder) {
   constexpr std::string_view kRanks = "ranks:";
   for (const auto& [name, value] : files.items()) {
@@ -83,7 +84,7 @@ inline bool gather(const Json& files, const TempFolder& folder) {
   return true;
 }
 
-// Loads tests/text/vectors/NAME.json and its tokenizer, or skips, saying so.
+// Loads tests/text/vectors/NAME.json and its tokenizer, or skips the test with a message.
 class RealTokenizer : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

@@ -1,7 +1,7 @@
-// Real tokenizers and small ones of every kind (tests/text/made) against digests of what the
-// reference packages make of more than a thousand hard strings and of real texts
-// (tests/text/digests.json, written by tools/text/make_vectors.py, which says what a digest is).
-// To see single mismatches run tools/text/compare_tokenizers.py.
+// Compares real tokenizers and small ones of every kind (tests/text/made) with digests of the
+// reference packages' results on more than a thousand hard strings and on real texts
+// (tests/text/digests.json, written by tools/text/make_vectors.py, which says what a digest is). To
+// see single mismatches run tools/text/compare_tokenizers.py.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -58,7 +58,7 @@ void expect_digests(const Tokenizer& tokenizer, const Json& expected) {
   }
 }
 
-// How many tokens the beginning of a real text gives, and their digest.
+// The number of tokens of a real text's beginning, and their digest.
 Json digest_of_text(const Tokenizer& tokenizer, const std::string& name) {
   constexpr size_t kBytes = 200'000;
   std::string text = contents(kData / "text" / name).substr(0, kBytes);
@@ -77,7 +77,7 @@ std::string from_hex(const std::string& hex) {
   return out;
 }
 
-// Texts that are no UTF-8, as the library takes them.
+// Texts that are not UTF-8, as the library accepts them.
 uint32_t digest_of_lone_bytes(const Tokenizer& tokenizer) {
   Digest digest;
   for (const Json& hex : digests_of("lone bytes"))
@@ -89,8 +89,8 @@ bool equal_but_for_a_space(const std::string& stream, const std::string& decoded
   return stream == decoded || stream == " " + decoded;
 }
 
-// After every token the stream is the beginning of the text, and where a character ends it is what
-// decoding the tokens so far gives. (Inside a character formats differ in their U+FFFD.)
+// After every token the streamed text is a prefix of the whole text; where a character ends, it
+// equals the decoded tokens so far. (Inside a character formats differ in their U+FFFD.)
 void expect_streams_equal_decoding(const Tokenizer& tokenizer) {
   const auto& strings = hard_strings();
   for (size_t i = 0; i < strings.size(); i += 9) {

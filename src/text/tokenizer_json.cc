@@ -62,7 +62,7 @@ class Builder {
       if (!parts_.written[id].empty()) ids_.add(parts_.written[id], static_cast<int32_t>(id));
   }
 
-  // The file's own added tokens, then what the configuration knows beyond them.
+  // Adds the file's own added tokens, then those that only the configuration names.
   void read_added() {
     const std::string where = where_ + ": added_tokens";
     for (const Json& entry : file_.get<Json::array_t>("added_tokens", {}))

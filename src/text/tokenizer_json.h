@@ -11,19 +11,19 @@
 namespace skiff {
 
 // `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error
-// (kInvalid: broken; kUnsupported: a kind of step that is not ours); memory stays within a small
-// multiple of their size. `config` adds tokens, and its add_bos and add_eos, where given, replace
-// the post_processor.
+// (kInvalid: broken; kUnsupported: a kind of step that Skiff does not have); memory stays within a
+// small multiple of their size. `config` adds tokens, and its add_bos and add_eos, where given,
+// replace the post_processor.
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(std::string_view bytes,
                                                         const TokenizerConfig& config,
                                                         const std::string& where);
 
-// The older pair of files, vocab.json and merges.txt, as the tokenizer.json that they mean.
+// Converts the older pair of files, vocab.json and merges.txt, into the equivalent tokenizer.json.
 // Throws LoadError if tokenizer_class is neither GPT2Tokenizer (or absent) nor Qwen2Tokenizer.
 Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
                                         const TokenizerConfig& config);
 
-// The same from a parsed file; throws LoadError.
+// Builds the tokenizer from a parsed file; throws LoadError.
 std::unique_ptr<Tokenizer> make_json_tokenizer(const Json& file, const TokenizerConfig& config,
                                                const std::string& where);
 

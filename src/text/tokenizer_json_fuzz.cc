@@ -1,4 +1,5 @@
-// Any bytes as tokenizer.json: refused, or a tokenizer that encodes and decodes.
+// Takes any bytes as tokenizer.json: they are refused, or give a tokenizer that encodes and
+// decodes.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -77,7 +77,7 @@ TEST(TokenizerJson, RefusesWithFileAndKey) {
   EXPECT_THAT(refusal("[]"), HasSubstr("expected a JSON object"));
 }
 
-// Repeated growth would make exponentially much of a short text.
+// Repeated growth would make an exponentially long text of a short one.
 TEST(TokenizerJson, RefusesNormalizersThatExplode) {
   Json steps = Json::array();
   for (int i = 0; i < 30; ++i)
@@ -149,7 +149,8 @@ TEST(TokenizerConfig, DecidesAboutBosAndEos) {
   EXPECT_EQ(tokenizer_of(file, config)->encode("a", {}), (Ids{261, 'a', 257}));
   EXPECT_EQ(tokenizer_of(file, config)->encode("a", {.add_special = false}), Ids{'a'});
   config.add_bos = config.add_eos = {};
-  config.tokenizer_class = "LlamaTokenizerFast";  // puts BOS unless something says otherwise
+  config.tokenizer_class =
+      "LlamaTokenizerFast";  // adds BOS unless the configuration says otherwise
   EXPECT_EQ(tokenizer_of(file, config)->encode("a", {}), (Ids{261, 'a'}));
   config.add_bos = false;
   EXPECT_EQ(tokenizer_of(file, config)->encode("a", {}), Ids{'a'});

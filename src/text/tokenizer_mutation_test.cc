@@ -1,4 +1,5 @@
-// Damaged tokenizer files: refused with one line, or they work. The fuzz target looks further.
+// Damaged tokenizer files are refused with one line, or they work. The fuzz target explores more of
+// them.
 #include <gtest/gtest.h>
 
 #include <chrono>

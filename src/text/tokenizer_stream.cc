@@ -8,8 +8,8 @@
 namespace skiff {
 namespace {
 
-// Handles the events inside model.vocab and model.merges and passes all others on. Every method
-// says false to give up.
+// Handles the events inside model.vocab and model.merges and forwards all others. A method returns
+// false to stop parsing.
 class Handler {
  public:
   Handler(const JsonLimits& limits, size_t max_keys) : builder_(limits.max_depth, max_keys) {}
@@ -117,12 +117,12 @@ class Handler {
   JsonBuilder<Json> builder_;
   TokenizerStream out_;
   At at_ = At::kElsewhere;
-  int depth_ = 0;       // containers open, less those that are handled here
+  int depth_ = 0;       // open containers, without those that are handled here
   bool model_ = false;  // the container at depth 2 is the object "model"
   bool seen_vocab_ = false, seen_merges_ = false;
-  std::string key_;      // the last one outside the vocabulary
-  std::string name_;     // the last one inside
-  std::string pair_[2];  // of a merge written as an array
+  std::string key_;      // the last key outside the vocabulary
+  std::string name_;     // the last key inside the vocabulary
+  std::string pair_[2];  // the two tokens of a merge written as an array
   size_t parts_ = 0;
 };
 

@@ -14,8 +14,8 @@ struct TokenizerStream {
   BpeLists lists;
 };
 
-// Under the limits of parse_json. nullopt if the file is broken or unusual in any way: then
-// parse_json and read_bpe_lists, which are slower, say what it is or make sense of it.
+// Applies the limits of parse_json. Returns nullopt if the file is broken or unusual in any way;
+// the slower parse_json and read_bpe_lists then read it or report what is wrong.
 std::optional<TokenizerStream> stream_tokenizer_json(std::string_view bytes);
 
 }  // namespace skiff

@@ -16,7 +16,7 @@ std::vector<std::pair<std::string, int32_t>> sorted_vocab(const TokenIndex& voca
   return out;
 }
 
-// What is streamed is what the whole value holds.
+// The streamed lists equal those of the whole JSON value.
 void expect_equal(const TokenizerStream& stream, Json whole) {
   const BpeLists lists = read_bpe_lists(Fields(whole, "t").child("model"));
   EXPECT_EQ(sorted_vocab(stream.lists.vocab), sorted_vocab(lists.vocab));

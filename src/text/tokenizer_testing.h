@@ -86,7 +86,7 @@ inline std::vector<int32_t> encode_plainly(const Tokenizer& tokenizer, std::stri
   return tokenizer.encode(text, {.add_special = false, .parse_special = true});
 }
 
-// A folder that vanishes with the test.
+// A folder that is removed at the end of the test.
 class TempFolder {
  public:
   TempFolder() {

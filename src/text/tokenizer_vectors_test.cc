@@ -1,5 +1,5 @@
-// The tokenizers of real models against what the reference implementations make of some three
-// hundred hard strings (tests/text, written by tools/text/make_vectors.py).
+// Compares the tokenizers of real models with the reference implementations on about three hundred
+// hard strings (tests/text, written by tools/text/make_vectors.py).
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -34,7 +34,7 @@ void expect_vectors(const Tokenizer& tokenizer, const Json& vectors) {
   }
 }
 
-// Random tokens stream as valid text.
+// Random tokens are streamed as valid text.
 void expect_valid_streams(const Tokenizer& tokenizer) {
   std::mt19937 random(29);
   for (int trial = 0; trial < 200; ++trial) {
@@ -80,7 +80,7 @@ Json tokenizer_files(const char* folder, const std::vector<const char*>& names) 
   return files;
 }
 
-// The two forms of one vocabulary are one tokenizer.
+// Both files of one vocabulary give the same tokenizer.
 TEST(RealTokenizers, SpecialTextAcrossFormats) {
   const TempFolder json, model;
   const bool found = gather(tokenizer_files("llama-2-7b", {"tokenizer.json"}), json) &&

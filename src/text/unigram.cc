@@ -11,7 +11,7 @@
 namespace skiff {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the least likely piece
+constexpr double kUnknownPenalty = 10;  // subtracted from the score of the least likely piece
 
 std::vector<std::pair<std::string, int32_t>> entries_of(const std::vector<Unigram::Piece>& pieces) {
   std::vector<std::pair<std::string, int32_t>> out;
@@ -21,9 +21,9 @@ std::vector<std::pair<std::string, int32_t>> entries_of(const std::vector<Unigra
   return out;
 }
 
-// The reference reads a number as its decimal digits times or over a power of ten: two roundings,
-// where the nearest double takes one. The last bit decides between segmentations that would be
-// equally good.
+// The reference computes a number as its decimal digits times, or divided by, a power of ten, which
+// rounds twice where the nearest double rounds once. The last bit decides between segmentations
+// that would be equally good.
 double rounded_twice(double value) {
   std::array<char, 32> text;
   const char* end =
@@ -38,7 +38,7 @@ double rounded_twice(double value) {
   }
   int power = 0;
   std::from_chars(at[1] == '+' ? at + 2 : at + 1, end, power);
-  exponent += power + 1;  // one digit stands before the point
+  exponent += power + 1;  // one digit stands before the decimal point
   const double scale = std::pow(10.0, std::abs(exponent));
   const auto significand = static_cast<double>(digits);
   return std::copysign(exponent < 0 ? significand / scale : significand * scale, value);
@@ -53,7 +53,7 @@ Unigram::Piece read_piece(const Json& entry, const std::string& where) {
 
 }  // namespace
 
-// The best way to get to a place: the piece that ends there.
+// The best segmentation up to a position: its score and the piece that ends there.
 struct Unigram::Step {
   size_t begin = 0;
   int32_t token = kNowhere;
@@ -91,7 +91,7 @@ std::vector<Unigram::Step> Unigram::best_path(std::string_view word) const {
   for (size_t at = 0, next = 0; at < word.size(); at = next) {
     utf8_next(word, &next);
     const double so_far = best[at].score;
-    bool known = false;  // the character alone
+    bool known = false;  // whether the character alone is a piece
     trie_.prefixes(word.substr(at), [&](size_t length, int32_t token) {
       offer(at, at + length, token, so_far + scores_[static_cast<size_t>(token)]);
       known |= length == next - at;
@@ -103,7 +103,7 @@ std::vector<Unigram::Step> Unigram::best_path(std::string_view word) const {
 
 void Unigram::encode(std::string_view word, std::vector<int32_t>& out) const {
   const std::vector<Step> best = best_path(word);
-  std::vector<std::pair<size_t, int32_t>> path;  // where each piece begins
+  std::vector<std::pair<size_t, int32_t>> path;  // where each piece begins, and its id
   for (size_t end = word.size(); end > 0; end = best[end].begin)
     path.emplace_back(best[end].begin, best[end].token);
   std::reverse(path.begin(), path.end());
@@ -114,7 +114,8 @@ void Unigram::encode(std::string_view word, std::vector<int32_t>& out) const {
       ++i;
       continue;
     }
-    while (i < path.size() && path[i].second == unk_) ++i;  // unknown characters in a row are one
+    while (i < path.size() && path[i].second == unk_)
+      ++i;  // consecutive unknown characters become one token
     unknown(word.substr(begin, (i < path.size() ? path[i].first : word.size()) - begin), out);
   }
 }

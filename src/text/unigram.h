@@ -21,12 +21,13 @@ class Unigram {
     std::string text;
     double score = 0;  // a log-probability
   };
-  // `unk` is the id of the unknown token or -1, without which unknown characters vanish. With
-  // byte_fallback unknown characters become tokens <0x00>..<0xFF> where all those are there.
+  // `unk` is the id of the unknown token, or -1, and then unknown characters are dropped. With
+  // byte_fallback unknown characters become tokens <0x00>..<0xFF>, if all of those exist.
   Unigram(const std::vector<Piece>& pieces, int32_t unk, bool byte_fallback);
 
-  // Appends the tokens of `word` (valid UTF-8), in O(n) of its length for bounded pieces. Of
-  // equally good segmentations the one whose last piece is the longest is taken, and so on.
+  // Appends the tokens of `word` (valid UTF-8), in time linear in its length for pieces of bounded
+  // length. Among equally good segmentations it takes the one whose last piece is the longest, and
+  // so on.
   void encode(std::string_view word, std::vector<int32_t>& out) const;
   std::optional<int32_t> find(std::string_view piece) const;
 

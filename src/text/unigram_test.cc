@@ -29,7 +29,8 @@ double score_of(const std::vector<Unigram::Piece>& pieces, const Ids& ids) {
   return sum;
 }
 
-// The best of all ways to cut `text` into pieces, by trying each; -inf if there is none.
+// Returns the best score over all ways to cut `text` into pieces, by trying each; -inf if there is
+// none.
 double best_score(const std::vector<Unigram::Piece>& pieces, std::string_view text) {
   std::vector<double> best(text.size() + 1, -INFINITY);
   best[0] = 0;
@@ -66,7 +67,8 @@ TEST(Unigram, FindsTheBestSegmentation) {
 TEST(Unigram, UnknownCharacters) {
   const std::vector<Unigram::Piece> pieces = {
       {"<unk>", 0}, {"a", -1}, {"<0xC3>", -9}, {"<0xA9>", -9}};
-  EXPECT_EQ(encoded(Unigram(pieces, 0, false), "aéxa"), (Ids{1, 0, 1}));  // one for a run
+  EXPECT_EQ(encoded(Unigram(pieces, 0, false), "aéxa"),
+            (Ids{1, 0, 1}));  // one token for consecutive unknown characters
   EXPECT_EQ(encoded(Unigram(pieces, 0, true), "aéa"), (Ids{1, 2, 3, 1}));
   EXPECT_EQ(encoded(Unigram(pieces, 0, true), "aéx"), (Ids{1, 0}));  // x has no byte token
   EXPECT_EQ(encoded(Unigram(pieces, -1, false), "aéa"), (Ids{1, 1}));

@@ -1,4 +1,4 @@
-// text/utf8_fast.h -- decoding in the inner loops, for text that is known to be valid UTF-8.
+// text/utf8_fast.h -- decodes text that is known to be valid UTF-8, for inner loops.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace skiff {
 
-// The code point at `*at` (< text.size()), advancing it. Of other bytes it makes any value, but
-// never reads or steps past the end.
+// Returns the code point at `*at` (< text.size()) and advances it. For invalid bytes the value is
+// arbitrary, but nothing is read past the end.
 inline char32_t utf8_take(std::string_view text, size_t* at) {
   const auto* p = reinterpret_cast<const uint8_t*>(text.data()) + *at;
   const size_t left = text.size() - *at;

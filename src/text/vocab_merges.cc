@@ -13,7 +13,7 @@ constexpr const char* kQwen2Words =
 
 constexpr size_t kMaxMerges = 64u << 20;  // bytes
 
-// One "left right" per line below an optional line "#version: ...".
+// The file has one "left right" per line, below an optional line "#version: ...".
 Json read_merges(const std::string& path) {
   std::istringstream in(read_regular_file(path, kMaxMerges));
   Json merges = Json::array();
@@ -56,7 +56,7 @@ Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
   file["model"] = {{"type", "BPE"},
                    {"vocab", read_json_file((dir / "vocab.json").string())},
                    {"merges", read_merges((dir / "merges.txt").string())}};
-  const char* end_of_text = "<|endoftext|>";  // GPT-2's only special token, named in no file
+  const char* end_of_text = "<|endoftext|>";  // GPT-2's only special token, which no file names
   const auto& vocab = file["model"]["vocab"];
   if (!qwen2 && vocab.is_object() && vocab.contains(end_of_text))
     file["added_tokens"] =

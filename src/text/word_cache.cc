@@ -5,8 +5,8 @@
 namespace skiff {
 namespace {
 
-// The head of a slot, from its lowest bit: being written 1, kind 1, size of the word 6 (0: free),
-// number of tokens 3, sequence number 53.
+// The bits of a slot's head, from the lowest: 1 while being written, 1 for the kind, 6 for the size
+// of the word (0: free), 3 for the number of tokens, 53 for the sequence number.
 constexpr uint64_t kBusy = 1, kKind = 2, kTag = 0xFF;
 constexpr int kSizeAt = 2, kCountAt = 8, kSequenceAt = 11;
 

@@ -1,4 +1,4 @@
-// text/word_cache.h -- remembers the tokens of words already encoded. Bounded, without locks.
+// text/word_cache.h -- a bounded, lock-free cache of the tokens of words already encoded.
 #pragma once
 #include <array>
 #include <atomic>
@@ -9,15 +9,15 @@
 
 namespace skiff {
 
-// A direct-mapped table: a word takes the place of another that falls on its slot. A slot is one
-// cache line, guarded by a sequence number (Boehm 2012, "Can Seqlocks Get Along with Programming
-// Language Memory Models?"): a reader who meets a writer sees a miss. Safe from any thread.
+// A direct-mapped table: a word replaces the one that occupied its slot. A slot is one cache line,
+// guarded by a sequence number (Boehm 2012, "Can Seqlocks Get Along with Programming Language
+// Memory Models?"): a reader who meets a writer sees a miss. Safe from any thread.
 class WordCache {
  public:
-  static constexpr size_t kMaxWord = 32, kMaxTokens = 6;  // longer words hardly come again
+  static constexpr size_t kMaxWord = 32, kMaxTokens = 6;  // longer words rarely repeat
 
-  // A word of 1 to kMaxWord bytes, ready to look up. `kind` (0 or 1) keeps two meanings of one
-  // text apart.
+  // A lookup key: a word of 1 to kMaxWord bytes. `kind` (0 or 1) distinguishes two meanings of the
+  // same text.
   class Key {
    public:
     Key(std::string_view word, unsigned kind);
@@ -30,9 +30,10 @@ class WordCache {
   };
 
   WordCache() : slots_(kSlots) {}
-  // Appends the tokens of the word to `out` and says true, or says false.
+  // Appends the tokens of the word to `out` and returns true, or returns false if it is not cached.
   bool find(const Key& key, std::vector<int32_t>& out) const;
-  // Forgotten if there are more than kMaxTokens or another thread writes there.
+  // Stores the tokens of the word. Does nothing if there are more than kMaxTokens or another thread
+  // writes to the slot.
   void store(const Key& key, const int32_t* tokens, size_t count);
 
  private:

@@ -27,15 +27,15 @@ class Scanner {
   }
   uint8_t class_of(char32_t c) const { return classes_.of(c); }
 
-  // Is there a character with one of the classes?
+  // Returns whether the character at `where` has one of the classes.
   bool any(size_t where, uint8_t mask) const {
     return where < text_.size() && (class_of(at(where).code) & mask) != 0;
   }
-  // Is there a character with none of the classes?
+  // Returns whether there is a character at `where` and it has none of the classes.
   bool none(size_t where, uint8_t mask) const {
     return where < text_.size() && (class_of(at(where).code) & mask) == 0;
   }
-  // The end of the characters in a row that `wanted` wants, at most `most` of them.
+  // Returns the end of the run of characters for which `wanted` is true, at most `most` of them.
   template <class Wanted>
   size_t run_if(size_t where, Wanted wanted, size_t most = SIZE_MAX) const {
     for (; where < text_.size() && most > 0; --most) {
@@ -58,7 +58,7 @@ class Scanner {
   std::string_view text_;
 };
 
-// \s+(?!\S)|\s+ : the last of several spaces is left to the word after them.
+// \s+(?!\S)|\s+ : the last of several spaces belongs to the word after them.
 size_t spaces(const Scanner& s, size_t at) {
   size_t end = at, last = at;
   while (s.any(end, kSpace)) {
@@ -68,7 +68,7 @@ size_t spaces(const Scanner& s, size_t at) {
   return end == s.size() || last == at ? end : last;
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ : white space up to its last line break goes first.
+// \s*[\r\n]+|\s+(?!\S)|\s+ : white space up to its last line break is matched first.
 size_t spaces_by_line(const Scanner& s, size_t at) {
   size_t end = at, last = at, line = at;
   while (s.any(end, kSpace)) {
@@ -99,7 +99,8 @@ size_t contraction(const Scanner& s, size_t at) {
   return both ? second.next : at;
 }
 
-// Each pattern: the end of the match that begins at a position, or the position if none does.
+// Each pattern returns the end of the match that begins at a position, or the position if none
+// does.
 
 struct Gpt2 {
   static size_t match(const Scanner& s, size_t at) {
@@ -112,7 +113,7 @@ struct Gpt2 {
   }
 };
 
-// cl100k of GPT-4 and what came of it: Llama 3 and GLM-4 (3 digits), Qwen 2 (1 digit).
+// cl100k of GPT-4 and the patterns derived from it: Llama 3 and GLM-4 (3 digits), Qwen 2 (1 digit).
 template <size_t kDigits>
 struct Cl100k {
   static size_t match(const Scanner& s, size_t at) {
@@ -129,13 +130,13 @@ struct Cl100k {
   }
 };
 
-// o200k of GPT-4o: words begin with capitals and go on without.
+// o200k of GPT-4o: words begin with capitals and continue in lower case.
 struct O200k {
   static constexpr uint8_t kHead = kUpper | kCaseless | kMark, kTail = kLower | kCaseless | kMark;
 
   // HEAD*TAIL+ ; `at` if there is none.
   static size_t small(const Scanner& s, size_t at) {
-    size_t head = at, tail = at;  // tail: behind the last character of HEAD* that is TAIL as well
+    size_t head = at, tail = at;  // tail: end of the last character of HEAD* that is also in TAIL
     while (s.any(head, kHead)) {
       const auto c = s.at(head);
       head = c.next;
@@ -170,7 +171,7 @@ struct O200k {
   }
 };
 
-// The three steps of DeepSeek V3 and R1; the last one's words.
+// The three patterns of DeepSeek V3 and R1, with the words of the last one.
 struct DeepSeek {
   static bool is_ascii_letter(char32_t c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
@@ -198,9 +199,9 @@ struct ChineseAndKana {
   }
 };
 
-template <size_t kMost>
+template <size_t kMaxCount>
 struct Numbers {
-  static size_t match(const Scanner& s, size_t at) { return s.run(at, kNumber, kMost); }
+  static size_t match(const Scanner& s, size_t at) { return s.run(at, kNumber, kMaxCount); }
 };
 
 template <class Pattern>

@@ -1,5 +1,5 @@
-// text/word_pattern.h -- the split patterns of well-known tokenizers, matched by hand. They give
-// the words that TextRegex gives, several times faster.
+// text/word_pattern.h -- the split patterns of well-known tokenizers, matched by hand-written code.
+// They give the same words as TextRegex, several times faster.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -14,14 +14,15 @@ class WordPattern {
  public:
   struct Piece {
     size_t end;
-    bool match;  // else what lies before the next match, or before the end
+    bool match;  // false: the text before the next match or the end
   };
 
-  // The pattern with exactly this text, as a tokenizer file writes it; nullopt: not one of ours.
+  // Returns the pattern with exactly this text, as a tokenizer file writes it; nullopt if there is
+  // no hand-written code for it.
   static std::optional<WordPattern> find(std::string_view regex);
 
-  // The piece of `text` (valid UTF-8) that begins at `at`, where a piece before ended; at <
-  // text.size(). A gap is followed by a match or the end.
+  // Returns the piece of `text` (valid UTF-8) that begins at `at` < text.size(), where the piece
+  // before it ended. A gap is followed by a match or the end.
   Piece next(std::string_view text, size_t at) const { return next_(*classes_, text, at); }
 
  private:

@@ -53,7 +53,7 @@ std::vector<Found> by_regex(TextRegex::Scan& scan, std::string_view text) {
   return matches;
 }
 
-// Characters that patterns treat differently, and any others.
+// Draws characters that patterns treat differently, and arbitrary ones.
 char32_t hard_character(std::mt19937& random) {
   constexpr std::u32string_view kCommon =
       U"  \t\n\r\u0085\u00A0\u2028\u3000\u200B\u180E''sStTmMdDrReEvVlLaZ\u017F\u212A019\u0663\u00BD"

@@ -1,4 +1,4 @@
-// text/word_rules.h -- the pre-tokenizers of tokenizer.json that are no more than a pattern.
+// text/word_rules.h -- the pre-tokenizers of tokenizer.json that consist of patterns only.
 #pragma once
 #include <string_view>
 
@@ -10,10 +10,10 @@ namespace skiff {
 struct WordRule {
   std::string_view type, pattern;
   SplitBehavior behavior;
-  bool invert;  // the words are what matches
+  bool invert;  // the matches are the words, not the separators
 };
 
-// The characters of words are those of UTS #18 here, not the dialect's \w.
+// Word characters are those of UTS #18 here, not the regex dialect's \w.
 constexpr WordRule kWordRules[] = {
     {"Whitespace",
      R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}]+|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}\s]+)",

@@ -39,7 +39,7 @@ constexpr BuiltinTemplate kBaichuan2{"Baichuan2 chat", R"({%- for turn in messag
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<reserved_107>' -}}{%- endif -%})"};
 
-// Unlike its successor, it saw an EOS behind every reply.
+// Unlike its successor, this model was trained with an EOS behind every reply.
 constexpr BuiltinTemplate kBaichuan1{"Baichuan chat", R"({%- for turn in messages -%}
   {%- if turn.role == 'system' -%}
     {%- if not loop.first -%}{{- raise_exception('a system message must come first') -}}{%- endif -%}
@@ -99,7 +99,7 @@ std::string text_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The last part of the path, or, in the cache of a model hub, the part that names the model.
+// Returns the last part of the path or, in the cache of a model hub, the part that names the model.
 std::string folder_name(const std::string& dir) {
   std::error_code failed;
   fs::path path = fs::canonical(dir, failed);

@@ -1,5 +1,5 @@
 // text/chat/builtin_templates.h -- chat templates of families that were published without one, and
-// when to believe that a model is one of them. A wrong template is worse than none, so each needs a
+// the rules that recognise such a model. A wrong template is worse than none, so each rule needs a
 // sign that the model was trained to chat.
 #pragma once
 #include <string>
@@ -10,11 +10,11 @@
 namespace skiff {
 
 struct BuiltinTemplate {
-  std::string_view family;  // as told to the user
+  std::string_view family;  // the name that messages show
   std::string_view text;
 };
 
-// What the choice is made from.
+// The facts about a model folder from which a template is chosen.
 struct ModelHints {
   // Folder, config.json's _name_or_path and tokenizer_config.json's name_or_path, in lower case.
   std::string names;
@@ -24,9 +24,10 @@ struct ModelHints {
   bool has_role_tokens = false;  // the tokenizer adds <|user|>
 };
 
-// Missing and unreadable files count as files that say nothing.
+// Missing and unreadable files count as empty ones.
 ModelHints read_model_hints(const std::string& model_dir, const Json& tokenizer_config);
 
+// Selects the template by these rules:
 //   Llama 2       "llama" with 32000 tokens and "chat" in a name
 //   Baichuan 2, 1 "baichuan" (more than 100000 tokens: 2) and "chat" in a name or a user token
 //   ChatGLM2      "chatglm" and "chatglm2" in a name

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model folder of the given name inside a folder of its own.
+// Makes a model folder of the given name inside a temporary folder.
 class ModelFolder {
  public:
   ModelFolder(const std::string& name, const std::string& config) {

@@ -49,14 +49,14 @@ constexpr std::string_view kReserved[] = {"messages",
                                           "caller",
                                           "varargs",
                                           "kwargs"};
-// These are fields of a Conversation, and nobody may set them twice.
+// These are fields of a Conversation, so chat_template_kwargs must not set them.
 constexpr size_t kFields = 4;
 
 Error invalid(std::string what, std::string field = "chat_template") {
   return {Code::kInvalid, std::move(what), std::move(field)};
 }
 
-// A template that does not parse is an error when it is asked for, not before.
+// A template that does not parse causes an error only when it is used.
 using Templates = std::map<std::string, Result<Template>, std::less<>>;
 
 std::string names_of(const Templates& templates) {
@@ -105,7 +105,7 @@ class JinjaChatTemplate : public ChatTemplate {
           "continue_final_message and add_generation_prompt exclude each other: the reply either "
           "continues the last message or opens a new one",
           "continue_final_message");
-    // Conversations are large: they are not copied.
+    // Conversations are large, so they are not copied.
     static const OrderedJson null;
     const OrderedJson generates = conversation.add_generation_prompt;
     std::vector<Template::Variable> variables;
@@ -129,7 +129,7 @@ class JinjaChatTemplate : public ChatTemplate {
   }
 
   Templates templates_;
-  std::string main_;  // a key of templates_
+  std::string main_;  // the default template, a key of templates_
   OrderedJson special_;
   Clock clock_;
   std::string_view family_;
@@ -145,7 +145,7 @@ Templates parsed(const std::vector<NamedTemplate>& sources) {
   return out;
 }
 
-// Those that are used unasked must parse.
+// Templates that are used by default must parse.
 Result<std::unique_ptr<ChatTemplate>> build(Templates templates, const std::string& choice,
                                             OrderedJson special, Clock clock,
                                             std::string_view family = {}) {
@@ -163,7 +163,7 @@ Result<std::unique_ptr<ChatTemplate>> build(Templates templates, const std::stri
       std::move(templates), std::move(main), std::move(special), std::move(clock), family));
 }
 
-// Broken templates do not matter where another one is given.
+// Broken templates do not matter if --chat-template names another one.
 std::vector<NamedTemplate> read_own(const std::string& dir, const Json& config, bool forgive) try {
   return read_templates(dir, config);
 } catch (const LoadError&) {

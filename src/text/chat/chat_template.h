@@ -1,4 +1,5 @@
-// text/chat/chat_template.h -- a conversation to the prompt text that its model was trained on.
+// text/chat/chat_template.h -- renders a conversation as the prompt text that its model was trained
+// on.
 #pragma once
 #include <ctime>
 #include <functional>
@@ -18,8 +19,8 @@ namespace skiff {
 struct Conversation {
   OrderedJson messages = OrderedJson::array();
   OrderedJson tools = nullptr;
-  // chat_template_kwargs: more variables for the template. Must not hold messages, tools,
-  // add_generation_prompt or continue_final_message; may replace special tokens.
+  // chat_template_kwargs: more variables for the template. They must not hold messages, tools,
+  // add_generation_prompt or continue_final_message; they may replace special tokens.
   OrderedJson kwargs = OrderedJson::object();
   bool add_generation_prompt = true;
   // The prompt ends inside the last message, whose text the reply continues; excludes
@@ -33,20 +34,21 @@ struct Conversation {
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
-  // kInvalid for what the template itself refuses (raise_exception) or cannot render, and for a
-  // final message that cannot be continued.
+  // Returns kInvalid for a conversation that the template refuses (raise_exception) or cannot
+  // render, and for a final message that cannot be continued.
   virtual Result<std::string> render(const Conversation& conversation) const = 0;
-  // With the template that `choice` names among the model's, or else is. Special tokens stay.
+  // Returns this template with another text: the model's template that `choice` names, or else
+  // `choice` itself. Special tokens stay.
   virtual Result<std::string> render_with(const std::string& choice,
                                           const Conversation& conversation) const;
-  // The family that a built-in template is for; empty if the template came from a file or text.
+  // Returns the family of a built-in template; empty if the template came from a file or text.
   virtual std::string_view builtin_family() const { return {}; }
 };
 
-// Variables that a stranger's chat_template_kwargs must not set: what the server sets itself,
+// Variables that a client's chat_template_kwargs must not set: those that the server sets itself,
 // special tokens, functions of the language, and options of the call that would set them.
 std::span<const std::string_view> reserved_template_variables();
-// The first of them that `kwargs` holds; `documents` is none.
+// Returns the first of these names that `kwargs` holds; `documents` is not among them.
 std::optional<std::string_view> find_reserved_variable(const OrderedJson& kwargs);
 
 // The templates of the folder, from the first of these that exist: chat_template.jinja ("default")
@@ -62,8 +64,8 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& mode
                                                          const std::string& override_text = "",
                                                          const std::string& config_dir = "");
 
-// For tests and tools: any template text, with `special` as extra variables. `clock` is what
-// strftime_now() tells, the system's if empty.
+// For tests and tools: makes a ChatTemplate of any text, with `special` as extra variables. `clock`
+// is the clock of strftime_now(); the system's if empty.
 Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
                                                          std::function<std::time_t()> clock = {});
 

@@ -1,4 +1,4 @@
-// text/chat/chat_template_continue.h -- a rendered conversation cut inside its last message.
+// text/chat/chat_template_continue.h -- cuts a rendered conversation inside its last message.
 #pragma once
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace skiff {
 
-// `rendered` up to the end of the last message's text (of its last text part, if its content is a
-// list). White space around the text counts only where the template kept it. kInvalid if the last
-// message has no text or the template changed it.
+// Returns `rendered` up to the end of the last message's text (its last text part, if the content
+// is a list). White space around the text counts only where the template kept it. Returns kInvalid
+// if the last message has no text or the template changed it.
 Result<std::string> cut_in_final_message(std::string rendered, const OrderedJson& messages);
 
 }  // namespace skiff

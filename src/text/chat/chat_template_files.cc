@@ -21,7 +21,7 @@ bool is_file(const fs::path& path) {
 
 std::string read_text(const fs::path& path) { return read_regular_file(path.string(), kMaxFile); }
 
-// A text, or a list of {"name", "template"}.
+// The value is a text, or a list of {"name", "template"}.
 std::vector<NamedTemplate> from_json(const Json& value, const std::string& where) {
   std::vector<NamedTemplate> out;
   if (value.is_string() && value != "") out.push_back({"default", value.get<std::string>(), where});
@@ -52,7 +52,7 @@ std::vector<NamedTemplate> from_jinja_files(const fs::path& dir) {
   return out;
 }
 
-// Roles of the object that are texts, or objects whose "content" is the text.
+// Reads the roles of the object whose values are texts, or objects whose "content" is the text.
 void add_special_tokens(OrderedJson& out, const Json& object) {
   for (const auto& [key, value] : object.items()) {
     if (out.contains(key)) continue;

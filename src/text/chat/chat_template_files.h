@@ -1,4 +1,4 @@
-// text/chat/chat_template_files.h -- where the texts of chat templates are found.
+// text/chat/chat_template_files.h -- finds the texts of chat templates.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -12,16 +12,17 @@ namespace skiff {
 struct NamedTemplate {
   std::string name;  // "default", "tool_use", ...
   std::string text;
-  std::string where;  // for messages
+  std::string where;  // the source, for messages
 };
 
-// tokenizer_config.json, an empty object if there is none. Throws LoadError.
+// Reads tokenizer_config.json; returns an empty object if there is none. Throws LoadError.
 Json read_template_config(const std::filesystem::path& dir);
-// The folder's templates, none if it has none; see load_chat_template. Throws LoadError.
+// Returns the folder's templates, if it has any; see load_chat_template. Throws LoadError.
 std::vector<NamedTemplate> read_templates(const std::filesystem::path& dir, const Json& config);
-// kNotFound if `text` is neither a template nor a file.
+// Returns kNotFound if `text` is neither a template nor a file.
 Result<NamedTemplate> read_override(const std::string& text);
-// Written forms by role, and additional_special_tokens. Throws LoadError.
+// Returns the written forms of special tokens by role, and additional_special_tokens. Throws
+// LoadError.
 OrderedJson read_special_tokens(const std::filesystem::path& dir, const Json& config);
 
 }  // namespace skiff

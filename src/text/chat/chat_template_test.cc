@@ -242,7 +242,7 @@ std::string fnv1a(const std::string& bytes) {
   return fmt::format("{:016x}", h);
 }
 
-// Real models' templates, judged by length and hash of what Python's jinja2 makes of them.
+// Compares real models' templates with the length and hash of what Python's jinja2 renders.
 class RealTemplates {
  public:
   RealTemplates()
@@ -252,7 +252,7 @@ class RealTemplates {
   bool present() const { return fs::exists(data_ / "chat_templates"); }
   const OrderedJson& rows() const { return sums_["sums"]; }
 
-  // Empty if right, else what is wrong.
+  // Returns what is wrong; empty if nothing is.
   std::string check(const OrderedJson& row) {
     const auto made = compiled(row[0].get<std::string>());
     const bool refused = row[3].is_null();

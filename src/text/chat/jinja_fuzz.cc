@@ -1,5 +1,5 @@
-// Any bytes as a template, over variables of every type, and the prompt cut inside a message: no
-// crash, and no more time and memory than the limits allow.
+// Renders any bytes as a template, with variables of every type, and cuts the prompt inside a
+// message. Nothing may crash or take more time or memory than the limits allow.
 #include "text/chat/fuzz_check_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
-// Mutations of real chat templates: libFuzzer's own, and pieces of other templates and of the
-// language put in, exchanged or repeated. The templates are those of the reference data where it
-// lies beside the source, else the built-in ones.
+// Renders mutations of real chat templates: libFuzzer's own, and pieces of other templates and of
+// the language that are inserted, exchanged or repeated. The templates are those of the reference
+// data where it lies beside the source, else the built-in ones.
 //   tools/fuzz.sh 1200 template_fuzz
 #include <cstring>
 #include <filesystem>
@@ -17,7 +17,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
 
-// What makes values, repeats work, or refers to what was made before.
+// Pieces of the language that make values, repeat work, or refer to earlier values.
 constexpr std::string_view kPieces[] = {"{% set ns = namespace(x=[1]) %}",
                                         "{% for i in range(100000) %}",
                                         "{% endfor %}",
@@ -101,19 +101,19 @@ std::string mutated(std::string text, std::mt19937& random) {
   if (text.size() < 8) text = seed;
   const size_t at = below(text.size() + 1);
   switch (below(6)) {
-    case 0: {  // a stretch of another template
+    case 0: {  // inserts a part of another template
       const size_t from = below(seed.size());
       return text.insert(at, seed, from, below(400));
     }
     case 1:  // in the place of a stretch of this one
       return text.replace(at, below(100), seed, below(seed.size()), below(100));
-    case 2: {  // a stretch of this one again
+    case 2: {  // repeats a part of this template
       const std::string again = text.substr(at, below(200));
       return text.insert(below(text.size() + 1), again);
     }
     case 3:
       return text.erase(at, below(60));
-    default: {  // a piece of the language, in front of a tag's end more often than elsewhere
+    default: {  // inserts a piece of the language, mostly in front of a tag's end
       const size_t end = below(2) ? text.find(below(2) ? " }}" : " %}", at) : at;
       return text.insert(end == text.npos ? at : end, kPieces[below(std::size(kPieces))]);
     }
@@ -122,7 +122,7 @@ std::string mutated(std::string text, std::mt19937& random) {
 
 }  // namespace
 
-// Without a corpus libFuzzer begins with inputs of a few bytes, which would cut the templates.
+// Without a corpus libFuzzer starts with inputs of a few bytes, which would truncate the templates.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   static std::string whole = "-len_control=0";
   static std::vector<char*> arguments(*argv, *argv + *argc);

@@ -46,7 +46,7 @@ struct Compare {
 };
 struct Conditional {
   ExprPtr condition, yes, no;
-};  // `no` may be absent: undefined
+};  // `no` may be absent; the value is then undefined
 struct Attribute {
   ExprPtr object;
   std::string name;
@@ -65,7 +65,7 @@ struct Filter {
   ExprPtr input;
   std::string name;
   CallArgs args;
-};  // no input: that of the block
+};  // without an input, the input of the enclosing block is used
 struct Test {
   ExprPtr input;
   std::string name;
@@ -82,16 +82,16 @@ struct DictDisplay {
 
 struct Expr {
   int line = 0;
-  int height = 1;  // of the tree, bounded by the parser
+  int height = 1;  // height of the tree, bounded by the parser
   std::variant<Literal, Name, Unary, Binary, Concat, Compare, Conditional, Attribute, Index, Slice,
                Call, Filter, Test, ListDisplay, DictDisplay>
       node;
 };
 
-// What an assignment writes to: a name, an attribute of a namespace, or several of these.
+// What an assignment writes to: a name, an attribute of a namespace, or a tuple of these.
 struct Target {
   std::string name;
-  std::string attribute;      // of the namespace `name`, if not empty
+  std::string attribute;      // attribute of the namespace `name`, if not empty
   std::vector<Target> parts;  // a tuple, if is_tuple
   bool is_tuple = false;
 };
@@ -147,8 +147,8 @@ struct WithBlock {
   std::vector<std::pair<Target, ExprPtr>> bindings;
   Body body;
 };
-// In place, as there is no inheritance. Not scoped: of the names around it, it sees the
-// template's outermost ones only.
+// A block is rendered in place, because inheritance is not supported. It sees only the template's
+// outermost names, not those of the scopes around it.
 struct Block {
   Body body;
   bool scoped = false;

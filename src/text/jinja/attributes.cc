@@ -19,7 +19,7 @@ Value no_attribute(Interpreter& in, const Value& object, std::string_view name) 
       fmt::format("'{}' has no attribute '{}'", object_name(object), excerpt(name)));
 }
 
-// Neither an item nor an attribute named `name`: none.
+// Returns an attribute of the object itself, not one of its items; undefined if there is none.
 Value own_attribute(Interpreter& in, const Value& object, const std::string& name) {
   if (object.is_undefined()) fail("{}", object.undefined_reason());
   if (name.size() > kMaxName) return no_attribute(in, object, name);

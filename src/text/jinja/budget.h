@@ -1,4 +1,4 @@
-// text/jinja/budget.h -- what one rendering may spend, and how it gives up.
+// text/jinja/budget.h -- the limits of one rendering, and the exception that ends it.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,11 +12,11 @@ namespace skiff::jinja {
 
 struct Limits {
   uint64_t steps = 10'000'000;    // nodes evaluated, items visited, 64-byte pieces of text read
-  uint64_t bytes = 256ull << 20;  // of all texts and lists made, whether or not still alive
-  uint64_t value = 64ull << 20;   // of one text or list
-  size_t output = 64ull << 20;    // bytes of the whole text
-  int depth = 150;                // of values that hold one another
-  // Real time from the start of the rendering. Steps differ in what they cost, so this is what
+  uint64_t bytes = 256ull << 20;  // total of all texts and lists made, alive or not
+  uint64_t value = 64ull << 20;   // limit for one text or list
+  size_t output = 64ull << 20;    // bytes of the rendered text
+  int depth = 150;                // nesting depth of values
+  // Limit on real time from the start of the rendering. Steps differ in cost, so this limit is what
   // bounds the time of a worker.
   std::chrono::nanoseconds time = std::chrono::seconds(1);
 };
@@ -40,7 +40,7 @@ class Budget {
     steps_ = n > UINT64_MAX - steps_ ? UINT64_MAX : steps_ + n;
     if (steps_ >= next_look_) look();
   }
-  // To be called before the memory is taken.
+  // Must be called before the memory is allocated.
   void make(uint64_t n) {
     if (n > limits_.value) fail("the template makes a value of more than {} bytes", limits_.value);
     step(1 + n / 64);
@@ -57,7 +57,7 @@ class Budget {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24);
-  // Steps between two looks at the clock. A charge of more steps looks at it at once.
+  // Steps between two readings of the clock. A charge of more steps reads it at once.
   static constexpr uint64_t kBetweenLooks = 1024;
 
   void look() {

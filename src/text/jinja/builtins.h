@@ -22,7 +22,7 @@ struct TestEntry {
   TestFunction function;
 };
 
-// One table per file.
+// Each file has one table.
 std::span<const FilterEntry> text_filters();
 std::span<const FilterEntry> layout_filters();
 std::span<const FilterEntry> markup_filters();
@@ -30,19 +30,19 @@ std::span<const FilterEntry> sequence_filters();
 std::span<const FilterEntry> grouping_filters();
 std::span<const FilterEntry> selection_filters();
 std::span<const FilterEntry> value_filters();
-std::array<std::span<const FilterEntry>, 7> filter_tables();  // all of them
-// Fails if there is no such filter or test.
+std::array<std::span<const FilterEntry>, 7> filter_tables();  // the tables of all files
+// Throws if there is no such filter or test.
 Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args);
 bool apply_test(Interpreter& in, const std::string& name, const Value& input, const Args& args);
 bool has_filter(std::string_view name);
 bool has_test(std::string_view name);
 std::span<const TestEntry> all_tests();
 
-// range, dict, namespace, ...; undefined if there is no such function.
+// Returns range, dict, namespace, ...; undefined if there is no such function.
 Value global_function(Budget& budget, const std::string& name);
 std::span<const std::pair<std::string_view, Value (*)(Interpreter&, Args)>> global_functions();
 
-// A method of a text, list or dict as a value; none if the type has no method of that name.
+// Returns a method of a text, list or dict as a value; None if the type has no method of that name.
 Value method_of(Interpreter& in, const Value& self, const std::string& name);
 Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args);
 bool has_text_method(std::string_view name);
@@ -60,16 +60,16 @@ struct Builtin : Callable {
   Value run(Interpreter& in, Args args) override { return function(in, std::move(args)); }
 };
 
-// Arguments by parameter name, in the order of `names`; a null pointer for those not given.
-// Fails for too many, unknown or doubled arguments.
+// Binds arguments to parameters in the order of `names`; a parameter without an argument is a null
+// pointer. Throws for too many, unknown or repeated arguments.
 class Bound {
  public:
   Bound(std::string_view function, const Args& args, std::initializer_list<std::string_view> names);
   const Value* operator[](size_t i) const { return values_[i]; }
   const Value& need(size_t i) const;
-  const std::string& text(size_t i) const;                 // fails unless it is a text
-  std::string text(size_t i, std::string fallback) const;  // fallback also for None
-  int64_t integer(size_t i, int64_t fallback) const;       // fallback also for None
+  const std::string& text(size_t i) const;                 // throws unless it is a text
+  std::string text(size_t i, std::string fallback) const;  // None gives the fallback, too
+  int64_t integer(size_t i, int64_t fallback) const;       // None gives the fallback, too
   bool flag(size_t i, bool fallback) const;
 
  private:
@@ -78,20 +78,22 @@ class Bound {
   std::vector<const Value*> values_;
 };
 
-// Argument i: a text, or a number of blanks.
+// Returns argument i as an indent: a text, or a number of blanks.
 std::string blanks_or_text(Interpreter& in, const Bound& bound, size_t i, int64_t fallback);
 Value urlize(Interpreter& in, const Value& input, Args args);
 std::string escaped(Budget& budget, std::string_view text);  // & < > ' " as HTML
-// text % args and text.format(args).
+// Implement text % args and text.format(args).
 std::string percent_format(Budget& budget, const std::string& text, const Value& args);
 std::string brace_format(Interpreter& in, const Value& text, const Args& args);
-// The item or attribute at a dotted path: what map(attribute=...) and sort(attribute=...) read.
+// Returns the item or attribute at a dotted path, as map(attribute=...) and sort(attribute=...)
+// read it.
 Value attribute_path(Interpreter& in, const Value& item, const Value& path);
 Value generator(Interpreter& in, Values items);
-// What sorting and grouping compare: texts in lower case unless case matters.
+// Returns the key by which sorting and grouping compare: texts are in lower case unless case
+// matters.
 Value folded(Budget& budget, const Value& value, bool case_sensitive);
-// Stable; `keys[i]` is what item i is ordered by. As lists, keys that are equal are not asked for
-// their order.
+// Sorts stably; `keys[i]` is the key of item i. As in a comparison of lists, equal keys need no
+// order between them.
 Values sorted(Interpreter& in, const Values& items, const std::vector<Values>& keys, bool reverse,
               bool as_lists = false);
 

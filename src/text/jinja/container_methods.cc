@@ -1,5 +1,5 @@
-// Methods of dict and list. Those that would change the object are refused, as in Jinja's
-// immutable sandbox.
+// Implements the methods of dict and list. Those that would change the object are refused, as in
+// Jinja's immutable sandbox.
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,4 @@
-// Python's two ways to put values into a text: '%s' % x and '{}'.format(x).
+// Implements Python's two ways to format values: '%s' % x and '{}'.format(x).
 #include <algorithm>
 #include <cmath>
 
@@ -41,7 +41,7 @@ class Percent {
     return seq && seq->form == Seq::Form::kTuple ? seq : nullptr;
   }
 
-  // What could be indexed by a key, so that it may go unused.
+  // Returns whether the value could be indexed by a key; such an argument may stay unused.
   bool is_mapping() const {
     const Seq* seq = args_.as_seq();
     return args_.as_dict() || args_.is_undefined() ||
@@ -91,7 +91,7 @@ class Percent {
     spec.fill = "0";
   }
 
-  // A number in the text, or the next argument for '*'.
+  // Reads a number from the text, or from the next argument for '*'.
   int64_t number() {
     if (peek() != '*') return static_cast<int64_t>(format_number(text_, &at_));
     ++at_;
@@ -228,7 +228,7 @@ class Braces {
   }
 
  private:
-  // Of the '}' that belongs to the '{' before `at`.
+  // Returns the position of the '}' that belongs to the '{' before `at`.
   static size_t closing(std::string_view text, size_t at) {
     int open = 1;
     for (; at < text.size(); ++at) {
@@ -239,7 +239,7 @@ class Braces {
     fail("expected '}}' before end of string");
   }
 
-  // name!conversion:spec; the spec may hold fields itself.
+  // A field is name!conversion:spec; the spec may contain fields.
   std::string field(std::string_view field, int nesting) {
     in_.budget().step();
     size_t split = 0;
@@ -261,7 +261,8 @@ class Braces {
     return markup_ && nesting == 0 && !value.is_markup() ? escaped(in_.budget(), text) : text;
   }
 
-  // name, 0, or empty (the next one), with .attributes and [items].
+  // The name is a keyword, an index, or empty (the next argument), followed by .attributes and
+  // [items].
   Value lookup(std::string_view field) {
     const size_t end = std::min(field.find_first_of(".["), field.size());
     Value value = argument(field.substr(0, end));

@@ -57,7 +57,8 @@ std::string without_trailing_zeros(std::string text) {
   return text;
 }
 
-// No type but a precision: as 'g', but with a digit behind the point and exponents earlier.
+// Without a type but with a precision: like 'g', but with at least one digit behind the point and
+// an exponent from 10^(precision - 1) on.
 std::string short_float(double magnitude, int precision) {
   if (!std::isfinite(magnitude)) return fmt::format("{}", magnitude);
   precision = std::clamp(precision, 1, kMaxPrecision);
@@ -148,7 +149,8 @@ FormatSpec parse_format_spec(std::string_view text) {
   if (next() == '#') spec.alternate = true, ++at;
   if (next() == '0') {
     if (!filled) spec.fill = "0";
-    if (!filled && !spec.align) spec.align = '0';  // '=' for numbers, the default for texts
+    if (!filled && !spec.align)
+      spec.align = '0';  // a leading 0 means '=' for numbers and the default for texts
     ++at;
   }
   spec.width = format_number(text, &at);

@@ -1,4 +1,4 @@
-// Functions that every template sees.
+// Implements the functions that every template sees.
 #include <ctime>
 
 #include "text/jinja/builtins.h"
@@ -38,7 +38,7 @@ void put(Interpreter& in, Pairs& items, Value key, Value value) {
   items.emplace_back(std::move(key), std::move(value));
 }
 
-// The pairs of dict(...) and namespace(...).
+// Collects the pairs of dict(...) and namespace(...).
 Pairs pairs_of(Interpreter& in, const Args& args) {
   if (args.positional.size() > 1) fail("dict() takes at most 1 positional argument");
   Pairs items;

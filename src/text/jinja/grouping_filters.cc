@@ -1,4 +1,4 @@
-// Filters that make lists of lists.
+// Implements the filters that make lists of lists.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -6,7 +6,7 @@
 namespace skiff::jinja {
 namespace {
 
-// Pairs of a key and the items that share it; a pair also knows them as .grouper and .list.
+// Makes pairs of a key and the items that share it; a pair also has them as .grouper and .list.
 Value groupby(Interpreter& in, const Value& input, Args args) {
   const Bound bound("groupby", args, {"attribute", "default", "case_sensitive"});
   const Values items = iterate(in.budget(), input);

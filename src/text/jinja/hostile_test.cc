@@ -1,5 +1,5 @@
-// Templates that are meant to crash, stall or fill a server: whatever they do is charged, so that
-// steps, bytes or the deadline end it.
+// Tests templates that are meant to crash or stall a server or to exhaust its memory. All their
+// work is charged, so the limit on steps, bytes or time ends them.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <time.h>
@@ -36,7 +36,7 @@ Result<std::string> render(const std::string& text, const Limits& limits = witho
       OrderedJson::object(), [] { return std::time_t{0}; }, limits);
 }
 
-// Of this thread, so a busy machine is no failure.
+// Counts the time of this thread only, so a busy machine causes no failure.
 double processor_seconds(const std::function<void()>& work) {
   const auto now = [] {
     timespec t{};
@@ -48,7 +48,7 @@ double processor_seconds(const std::function<void()>& work) {
   return now() - start;
 }
 
-// The most resident memory of the process while `work` ran, above that at its start.
+// Returns the peak resident memory of the process while `work` ran, above that at its start.
 double peak_megabytes(const std::function<void()>& work) {
   const auto status = [](const std::string& field) {
     std::ifstream in("/proc/self/status");
@@ -73,7 +73,7 @@ std::string repeated(const std::string& piece, int n) {
   return out;
 }
 
-// Each builds a chain of references that is destroyed, compared or called by recursion.
+// Each template builds a chain of references that is destroyed, compared or called by recursion.
 TEST(HostileTemplates, ChainsDoNotOverflowTheStack) {
   const std::vector<std::string> chains = {
       "{% set ns=namespace(j='x') %}{% for k in range(3) %}{% for i in range(100000) %}"
@@ -108,7 +108,7 @@ TEST(HostileTemplates, LoopChangedAnswersAfterItsLoop) {
   EXPECT_EQ(*text, "TrueFalseTrueFalse");
 }
 
-// The leak checker of a sanitizer build looks at this one as well.
+// The leak checker of a sanitizer build checks this test, too.
 TEST(HostileTemplates, LoopChangedCalledWithItselfIsFreed) {
   const std::string leak =
       "{% set ns=namespace() %}{% for x in ['A'*6000000] %}{% set ns.c=loop.changed %}{% endfor %}"
@@ -123,7 +123,7 @@ TEST(HostileTemplates, LoopChangedCalledWithItselfIsFreed) {
   EXPECT_LT(in_use(), before + (6 << 20));
 }
 
-// Each took more memory than the limit of bytes allows, up to twenty times as much.
+// Each of these templates once took up to twenty times the memory that the limit on bytes allows.
 TEST(HostileTemplates, MemoryIsCharged) {
   const std::vector<std::string> hungry = {
       "{% set d={'A'*15000000:1} %}{% for i in range(30) %}{% set n=namespace(d) %}{% endfor %}",
@@ -144,12 +144,13 @@ TEST(HostileTemplates, MemoryIsCharged) {
   Limits limits = without_deadline();
   limits.bytes = 64 << 20;
   limits.value = 16 << 20;
-  if (kSanitized) return;  // their allocators keep what is freed
+  if (kSanitized) return;  // sanitizers' allocators keep freed memory
   for (const std::string& text : hungry)
     EXPECT_LT(peak_megabytes([&] { (void)render(text, limits); }), 160) << text;
 }
 
-// Each did work for which it was not charged. Here only the steps end it, not the deadline.
+// Each of these templates once did work for which it was not charged. Here only the limit on steps
+// may end it, not the deadline.
 TEST(HostileTemplates, WorkIsCharged) {
   const std::string big = "{% set b='a'*2000000 %}{% for i in range(100000) %}";
   Limits limits = without_deadline();
@@ -186,7 +187,7 @@ TEST(HostileTemplates, WorkIsCharged) {
   }
 }
 
-// Each was quadratic in one text.
+// Each of these once took time quadratic in the length of one text.
 TEST(HostileTemplates, OneCallIsLinear) {
   for (const char* text :
        {"{{ {'a'*4000000:1} | xmlattr | length }}",
@@ -259,8 +260,8 @@ TEST(HostileTemplates, NamesAndArgumentListsAreBounded) {
   EXPECT_FALSE(render("{{ dict(" + numbered("a", "=1,", 1001) + ") | length }}"));
 }
 
-// What every function of a table is tried with: that each is charged in proportion to what it is
-// given, so that a new one cannot be forgotten.
+// The arguments with which every function of a table is called, to check that each is charged in
+// proportion to its arguments; a new function cannot be forgotten.
 struct Work {
   uint64_t steps;
   double seconds;
@@ -334,7 +335,7 @@ TEST(HostileTemplates, EveryBuiltinIsChargedForItsInputAndItsArguments) {
   EXPECT_GT(functions, 100);
 }
 
-// Whatever is quadratic in one text takes several seconds here.
+// A function that is quadratic in one text takes several seconds here.
 TEST(HostileTemplates, EveryBuiltinIsFastOnHardTexts) {
   constexpr size_t kBytes = 96 << 10;
   for (const char* piece :

@@ -8,7 +8,7 @@ namespace {
 
 // Real templates stay below 300, recursive ones that print schemas of tools included.
 constexpr int kMaxNesting = 3000;
-// Scopes are destroyed by recursion. Closures could chain more of them than are ever active.
+// Scopes are destroyed by recursion, and closures could chain more of them than are ever active.
 constexpr int kMaxScopes = 1500;
 
 struct Macro : Callable {
@@ -93,7 +93,7 @@ void Interpreter::keep(const std::shared_ptr<Loop>& loop) {
 
 Interpreter::Door::Door(Interpreter& in, const Value* input, const Args& args)
     : deeper_(in, kCall) {
-  constexpr uint64_t kResult = 64;  // bytes of a small result
+  constexpr uint64_t kResult = 64;  // bytes charged for a small result
   in.budget().make(kResult + bytes_of(args));
   in.budget().step(steps_to_read(args) + (input ? steps_to_read(*input) : 0));
 }
@@ -110,7 +110,7 @@ void Interpreter::write(std::string_view text) {
   out_->append(text);
 }
 
-// `flow`, if asked for, is how the body ended.
+// `flow`, if not null, receives how the body ended.
 std::string Interpreter::captured(const Body& body, Flow* flow) {
   struct Redirect {
     Redirect(std::string*& o, std::string* to) : out(o), outer(std::exchange(o, to)) {}
@@ -196,7 +196,7 @@ void Interpreter::loop_over(const ForStatement& node, const Value& iterable, int
   execute(node.otherwise);
 }
 
-// Of blocks, whose results Jinja does not turn into texts.
+// Writes the result of a block's filters, which Jinja does not convert to text.
 void Interpreter::write_text(const Value& value) {
   if (!value.is_text()) fail("a block gives {} instead of a text", type_name(value));
   write(*value.as_text());

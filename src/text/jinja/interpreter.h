@@ -1,4 +1,5 @@
-// text/jinja/interpreter.h -- walks the tree of a template and writes its text. One per rendering.
+// text/jinja/interpreter.h -- evaluates the tree of a template and writes its text. One per
+// rendering.
 #pragma once
 #include <ctime>
 #include <functional>
@@ -18,12 +19,12 @@ struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> variables;
   int depth = 0;  // number of parents
-  // Both charge for the names that they pass: a template may define very many.
+  // Both functions charge for the names that they pass, because a template may define very many.
   const Value* find(Budget& budget, const std::string& name) const;  // here or in a parent
   void set(Budget& budget, const std::string& name, Value value);    // here
 };
 
-// Everything here throws TemplateError; line() then tells where.
+// Every function may throw TemplateError; line() is then the line of the error.
 class Interpreter {
  public:
   Interpreter(const Limits& limits, Clock clock);
@@ -36,7 +37,7 @@ class Interpreter {
   std::string run(const Body& body);
   int line() const { return line_; }
 
-  // For filters, methods and macros.
+  // The functions below are for filters, methods and macros.
   Budget& budget() { return budget_; }
   std::time_t now() const { return clock_(); }
   Value call(const Value& callee, Args args);
@@ -47,12 +48,13 @@ class Interpreter {
   std::string run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                        const Value& iterable, int nesting);
   std::shared_ptr<Namespace> make_namespace();
-  // Keeps a loop until the end of the rendering, because its `last_seen` may lead back to it.
+  // Keeps a loop alive until the end of the rendering, because its `last_seen` may refer back to
+  // it.
   void keep(const std::shared_ptr<Loop>& loop);
 
-  // Held while a filter, a test or a callable runs: every call of one passes here, so none can
-  // forget to charge for what it is given. Charges for reading the input and the arguments, for
-  // the copies of the arguments, and counts the nesting.
+  // Lives while a filter, a test or a callable runs. Every call of one constructs it, so none can
+  // be forgotten: it charges for reading the input and the arguments and for the copies of the
+  // arguments, and counts the nesting.
   struct Door;
 
  private:
@@ -113,10 +115,10 @@ class Interpreter {
   Clock clock_;
   std::shared_ptr<Scope> root_, scope_;
   std::string* out_ = nullptr;
-  Value block_input_;  // of {% filter %} and {% set | %}
+  Value block_input_;  // input of the filters in {% filter %} and {% set | %}
   int line_ = 0;
   int depth_ = 0;
-  // What may refer to itself in a circle, emptied at the end.
+  // Objects that may form reference cycles; they are emptied at the end.
   std::vector<std::shared_ptr<Namespace>> namespaces_;
   std::vector<std::shared_ptr<Scope>> closures_;
   std::vector<std::shared_ptr<Loop>> loops_;

@@ -1,5 +1,5 @@
-// The language, against outputs made by Python's jinja2 (tools/text/render_templates.py), and
-// what keeps a rendering bounded.
+// Compares the language with outputs of Python's jinja2 (tools/text/render_templates.py), and tests
+// the bounds of a rendering.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -61,7 +61,7 @@ std::string unzipped(const std::string& path) {
   return out;
 }
 
-// Templates from a grammar of the whole language (tools/text/jinja_grammar.py).
+// Renders templates from a grammar of the whole language (tools/text/jinja_grammar.py).
 TEST(Jinja, AgreesWithPythonOnRandomTemplates) {
   setenv("TZ", "UTC", 1);
   tzset();
@@ -91,7 +91,7 @@ TEST(Jinja, ErrorsNameTheLine) {
   EXPECT_EQ(rendered("x\n{{ 'a }}"), "ERROR line 2: a string is not closed with '");
 }
 
-// JSON has integers that only an unsigned number holds.
+// JSON may have integers that only an unsigned number can hold.
 TEST(Jinja, IntegersAboveTheSignedOnes) {
   const OrderedJson n = OrderedJson::parse(R"({"u": 18446744073709551615, "h": 9223372036854775808,
                                               "m": 9223372036854775807})");
@@ -105,14 +105,14 @@ TEST(Jinja, IntegersAboveTheSignedOnes) {
   EXPECT_EQ(rendered("{{ m | round(-19) }}", n), refused);
 }
 
-// Seconds of processor time, which the thread sanitizer multiplies.
+// Limits in seconds of processor time, which the thread sanitizer multiplies.
 #ifdef __SANITIZE_THREAD__
 constexpr int kPatience = 50;
 #else
 constexpr int kPatience = 5;
 #endif
 
-// Each would run or grow without end, or overflow the stack.
+// Without bounds, each of these would run or grow without end, or overflow the stack.
 TEST(Jinja, HostileTemplatesEnd) {
   const std::string deep_list =
       "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}"
@@ -216,7 +216,7 @@ TEST(Jinja, KeepsTheOrderOfKeys) {
   EXPECT_EQ(rendered("{{ v | tojson }}", {{"v", *parsed}}), R"({"z": 1, "a": {"y": 2, "b": 3}})");
 }
 
-// Bytes of the cases shuffled about: whatever comes out, nothing may crash or hang.
+// Shuffles the bytes of the test cases; no result may crash or hang.
 TEST(Jinja, MutatedTemplatesAreSafe) {
   const OrderedJson file = read_ordered(SKIFF_SOURCE_DIR "/tests/text/jinja_cases.json");
   std::vector<std::string> texts;

@@ -1,4 +1,4 @@
-// Filters that lay out text: lines, widths, units.
+// Implements the filters that lay out text: lines, widths, units.
 #include <algorithm>
 #include <cmath>
 

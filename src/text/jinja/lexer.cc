@@ -27,7 +27,7 @@ std::string normalized(const std::string& source) {
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-// Bytes of the name at the start of the text; 0 if there is none.
+// Returns the length of the name at the start of the text; 0 if there is none.
 size_t name_length(std::string_view text) {
   size_t n = 0;
   for (size_t next = 0; next < text.size(); n = next) {
@@ -120,7 +120,7 @@ class Lexer {
   }
   void skip_space() { advance(rest().size() - strip(rest(), Side::kLeft).size()); }
 
-  // Text up to the next tag, and that tag.
+  // Reads the text up to the next tag, and that tag.
   void data() {
     size_t open = at_;
     for (;; ++open) {
@@ -150,14 +150,14 @@ class Lexer {
       tag(Kind::kBlockBegin, Kind::kBlockEnd, "%}");
   }
 
-  // lstrip_blocks: blanks between the start of the line and the tag go.
+  // lstrip_blocks: removes blanks between the start of the line and the tag.
   std::string_view without_indent(std::string_view text) const {
     const size_t line = text.rfind('\n') + 1;
     if (line == 0 && !line_starting_) return text;
     return strip(text.substr(line), Side::kLeft).empty() ? text.substr(0, line) : text;
   }
 
-  // Eats "-%}" and white space, "+%}", or "%}" and one newline (trim_blocks; not after "}}").
+  // Consumes "-%}" and white space, "+%}", or "%}" and one newline (trim_blocks; not after "}}").
   bool end_of_tag(std::string_view end) {
     const char sign = peek();
     if ((sign == '-' || (sign == '+' && end != "}}")) && source_.substr(at_ + 1).starts_with(end)) {
@@ -184,7 +184,7 @@ class Lexer {
     fail("a comment is not closed with #}}");
   }
 
-  // {% raw %} ... {% endraw %}; false, nothing eaten, if this is another tag.
+  // Reads {% raw %} ... {% endraw %}; returns false and consumes nothing if this is another tag.
   bool raw() {
     const size_t start = at_;
     if (!raw_tag("raw", false)) return false;
@@ -208,7 +208,7 @@ class Lexer {
     fail("{{% raw %}} is not closed with {{% endraw %}}");
   }
 
-  // "  NAME  %}" at the cursor; moves it, without counting lines, if it is there.
+  // Consumes "  NAME  %}" at the cursor, without counting lines, and returns whether it was there.
   bool raw_tag(std::string_view name, bool trim) {
     std::string_view text = strip(rest(), Side::kLeft);
     if (!text.starts_with(name)) return false;
@@ -252,8 +252,8 @@ class Lexer {
     operator_token(open);
   }
 
-  // Where a number may have no other digit than zeros, 012 is two of them. After a dot, as in
-  // x.0.1, there are no fractions.
+  // A number that begins with 0 has only zeros, so 012 is two numbers. After a dot, as in x.0.1,
+  // there are no fractions.
   void number() {
     size_t n = 1;
     Kind kind = Kind::kInteger;

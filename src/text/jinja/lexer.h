@@ -1,5 +1,5 @@
-// text/jinja/lexer.h -- template text to tokens, with trim_blocks and lstrip_blocks on, as chat
-// templates are written for.
+// text/jinja/lexer.h -- splits template text into tokens, with trim_blocks and lstrip_blocks on, as
+// chat templates expect.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,7 +25,8 @@ struct Token {
   int line = 1;
 };
 
-// Ends with a kEnd token. Throws TemplateError, its text without the line, after setting *line.
+// The result ends with a kEnd token. Sets *line and throws a TemplateError, whose text lacks the
+// line, on an error.
 std::vector<Token> tokenize(std::string source, int* line);
 
 }  // namespace skiff::jinja

@@ -6,7 +6,7 @@
 namespace skiff::jinja {
 namespace {
 
-// loop.cycle and loop.changed.
+// Implements loop.cycle and loop.changed.
 struct LoopMethod : Callable {
   LoopMethod(std::shared_ptr<Loop> l, bool c) : loop(std::move(l)), cycle(c) {
     depth = loop->depth + 1;

@@ -1,4 +1,4 @@
-// Filters that know HTML or URLs.
+// Implements the filters for HTML and URLs.
 #include <algorithm>
 #include <charconv>
 
@@ -112,7 +112,7 @@ std::string with_single_blanks(std::string_view text) {
   return out;
 }
 
-// What lies between `begin` and `end` goes, both included; what is never closed stays.
+// Removes everything from `begin` to `end`, both included; an unclosed part stays.
 std::string without(std::string_view text, std::string_view begin, std::string_view end) {
   std::string out;
   while (!text.empty()) {
@@ -125,8 +125,8 @@ std::string without(std::string_view text, std::string_view begin, std::string_v
   return out.append(text);
 }
 
-// The character that "#39" or "amp" stands for; 0 if unknown. HTML 5 has 2000 names; these are
-// the ones of XML and the blank that does not break.
+// Returns the character that "#39" or "amp" stands for; 0 if unknown. HTML 5 has 2000 names; known
+// here are those of XML and the no-break space.
 char32_t entity(std::string_view name) {
   constexpr std::pair<std::string_view, char32_t> kNames[] = {
       {"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"nbsp", 0xa0}};

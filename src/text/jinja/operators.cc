@@ -1,4 +1,4 @@
-// Arithmetic as Python does it, on 64-bit integers: an overflow is an error.
+// Implements Python's arithmetic on 64-bit integers, where an overflow is an error.
 #include <cmath>
 
 #include "text/jinja/builtins.h"
@@ -77,7 +77,7 @@ Value integers(BinaryOp op, int64_t a, int64_t b) {
   return out;
 }
 
-// The quotient is derived from the rest, which fmod gives exactly: 1.0 // 0.1 is 9.0.
+// The quotient is derived from the remainder, which fmod computes exactly: 1.0 // 0.1 is 9.0.
 struct FloatDivision {
   double quotient, rest;
 };

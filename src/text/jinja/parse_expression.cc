@@ -173,7 +173,7 @@ ExprPtr Parser::product() {
   }
 }
 
-// Left-associative, as in Jinja.
+// The operator is left-associative, as in Jinja.
 ExprPtr Parser::power() {
   ExprPtr left = unary();
   while (is_op("**")) {
@@ -321,7 +321,7 @@ ExprPtr Parser::subscript(ExprPtr object) {
   return finish(line, height, std::move(node));
 }
 
-// object[key, key ...], read up to the first comma.
+// Parses object[key, key ...], read up to the first comma.
 ExprPtr Parser::index(int line, ExprPtr object, ExprPtr key) {
   ListDisplay tuple{{}, true};
   int height = key->height;

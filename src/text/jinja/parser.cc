@@ -60,7 +60,7 @@ Body Parser::parse() {
   return all;
 }
 
-// Statements up to a block that begins with one of `ends`; the cursor is then at that word.
+// Parses statements up to a block that begins with one of `ends`; the cursor is then at that word.
 Body Parser::body(std::initializer_list<std::string_view> ends) {
   const Nested nested(*this);
   Body out;
@@ -97,7 +97,8 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
   }
 }
 
-// A body with names of its own: what it misuses is not excused by an `if` around it.
+// Parses a body in which an unknown filter or test is an error even if an `if` encloses the
+// statement.
 Body Parser::inner_body(std::initializer_list<std::string_view> ends) {
   const size_t before = unknown_.size();
   Body out = body(ends);
@@ -105,7 +106,7 @@ Body Parser::inner_body(std::initializer_list<std::string_view> ends) {
   return out;
 }
 
-// "%}" and then the body.
+// Parses "%}" and the body after it.
 Body Parser::block_body(std::initializer_list<std::string_view> ends) {
   skip_op(":");
   expect(Kind::kBlockEnd, "'%}'");
@@ -129,7 +130,7 @@ Statement Parser::statement() {
   if (skip_word("continue")) return jump_statement(false);
   if (skip_word("autoescape")) return autoescape_statement();
   if (skip_word("block")) return block_statement();
-  if (skip_word("generation")) {  // marks what a trainer learns; here only its body counts
+  if (skip_word("generation")) {  // marks text for training; only its body matters here
     WithBlock node{{}, block_body({"endgeneration"})};
     finish_block("endgeneration");
     return {0, std::move(node)};
@@ -269,7 +270,7 @@ Statement Parser::call_statement() {
   return {0, std::move(node)};
 }
 
-// name(args) | name ...; the first filter has no input.
+// Parses name(args) | name ...; the first filter has no input.
 ExprPtr Parser::filter_chain() {
   skip_op("|");
   return filters(filter(nullptr));

@@ -1,4 +1,4 @@
-// text/jinja/parser.h -- tokens to a tree. Recursive descent with bounded depth.
+// text/jinja/parser.h -- parses tokens into a tree, by recursive descent with bounded depth.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -12,10 +12,10 @@
 
 namespace skiff::jinja {
 
-// Of one macro or call. Real templates have a dozen.
+// Limit on the arguments of one macro or call. Real templates have a dozen.
 inline constexpr size_t kMaxArguments = 1000;
 
-// Throws TemplateError; line() tells where.
+// Throws TemplateError; line() is then the line of the error.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -94,7 +94,7 @@ class Parser {
   void expect(Token::Kind kind, std::string_view what);
   std::string expect_name();
   [[noreturn]] void fail_here(std::string_view wanted) const;
-  // Held while a nested construct is parsed.
+  // Lives while a nested construct is parsed.
   struct Nested {
     explicit Nested(Parser& parser);
     ~Nested() { --parser.depth_; }
@@ -106,9 +106,9 @@ class Parser {
   int depth_ = 0;
   int loops_ = 0;                         // enclosing for statements of this macro
   std::vector<MacroDefinition*> macros_;  // enclosing, innermost last
-  std::set<std::string> blocks_;          // names taken
-  // Filters and tests that there are not, seen since the enclosing body or condition began. Below
-  // an `if` they only matter when they are reached, elsewhere they are refused at once.
+  std::set<std::string> blocks_;          // names already used
+  // Unknown filters and tests seen since the enclosing body or condition began. Inside an `if` they
+  // only matter when they are reached; elsewhere they are refused at once.
   std::vector<std::string> unknown_;
 };
 

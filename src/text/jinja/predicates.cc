@@ -1,4 +1,4 @@
-// What may follow `is`.
+// Implements the tests that may follow `is`.
 #include <algorithm>
 #include <cmath>
 
@@ -88,7 +88,7 @@ constexpr TestEntry kTests[] = {
     {"ge", [](In& in, const V& v, const A& a) { return compare(in.budget(), v, only(a)) >= 0; }},
 };
 
-// Other names of the comparisons; all are usable as select("==", 1).
+// Other names of the comparisons; all can be used as in select("==", 1).
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"==", "eq"}, {"equalto", "eq"}, {"!=", "ne"},          {"<", "lt"}, {"lessthan", "lt"},
     {"<=", "le"}, {">", "gt"},       {"greaterthan", "gt"}, {">=", "ge"}};

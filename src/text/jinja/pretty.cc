@@ -13,7 +13,7 @@ constexpr int kWidth = 80;
 
 int width_of(std::string_view text) { return static_cast<int>(count_characters(text)); }
 
-// By type where values have no order between them.
+// Orders by type where two values have no order.
 bool stands_before(Budget& budget, const Value& a, const Value& b) {
   double unused;
   const bool numbers = is_number(a, &unused) && is_number(b, &unused);
@@ -21,7 +21,7 @@ bool stands_before(Budget& budget, const Value& a, const Value& b) {
   return std::string_view(type_name(a)) < type_name(b);
 }
 
-// The value with the keys of every dict in order.
+// Returns the value with the keys of every dict sorted.
 Value with_sorted_keys(Budget& budget, const Value& value) {
   if (const Dict* dict = value.as_dict()) {
     Pairs items;
@@ -39,7 +39,7 @@ Value with_sorted_keys(Budget& budget, const Value& value) {
   return Value::seq(budget, seq->form, std::move(items));
 }
 
-// Runs of characters that are no white space, each with the white space behind it.
+// Splits into runs without white space, each with the white space behind it.
 std::vector<std::string> words_of(Budget& budget, std::string_view line) {
   std::vector<std::string> words;
   bool in_blank = true;
@@ -72,7 +72,8 @@ class Pretty {
  public:
   explicit Pretty(Budget& budget) : budget_(budget) {}
 
-  // `indent`: the column; `allowance`: what must still fit behind the value on its last line.
+  // `indent` is the column; `allowance` is the number of characters that must still fit behind the
+  // value on its last line.
   void add(const Value& value, int indent, int allowance, int level) {
     const std::string plain = repr(budget_, value);
     if (width_of(plain) <= kWidth - indent - allowance) return write(plain);
@@ -128,7 +129,7 @@ class Pretty {
     write(end);
   }
 
-  // Cut at line ends and between words; Python joins literals that stand side by side.
+  // Cuts at line ends and between words; Python joins adjacent literals.
   void add_text(const std::string& text, int indent, int allowance, int level) {
     const bool outermost = level == 1;
     indent += outermost;

@@ -1,5 +1,5 @@
-// text/jinja/pretty.h -- a value over several lines of at most 80 characters, as Python's pprint
-// lays it out, with sorted keys.
+// text/jinja/pretty.h -- formats a value on lines of at most 80 characters, as Python's pprint
+// does, with sorted keys.
 #pragma once
 #include <string>
 

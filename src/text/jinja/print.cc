@@ -147,7 +147,8 @@ std::string repr(Budget& budget, const Value& value) {
   return printer.take();
 }
 
-// The shortest digits that read back, laid out as Python does: exponents below -4 and from 16 on.
+// Prints the shortest digits that read back as the same number, laid out as in Python: with an
+// exponent below -4 or from 16 on.
 std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

@@ -6,14 +6,15 @@
 namespace skiff::jinja {
 namespace {
 
-// Up to this product of lengths the quadratic search of the standard library is fast enough.
+// Up to this product of lengths, the standard library's quadratic search is fast enough.
 constexpr size_t kSmall = 1 << 20;
 
 bool is_small(std::string_view text, std::string_view part) {
   return part.size() < 2 || text.size() <= kSmall / part.size();
 }
 
-// borders[i]: the longest proper prefix of the first i characters that also ends them.
+// borders[i] is the length of the longest proper prefix of the first i characters that is also
+// their suffix.
 template <class Iterator>
 std::vector<uint32_t> borders_of(Iterator part, size_t n) {
   std::vector<uint32_t> borders(n + 1, 0);
@@ -26,7 +27,7 @@ std::vector<uint32_t> borders_of(Iterator part, size_t n) {
   return borders;
 }
 
-// The end of the first occurrence, counted from `text`; 0 if there is none.
+// Returns the end of the first occurrence, counted from `text`; 0 if there is none.
 template <class Iterator>
 size_t end_of_first(Iterator text, size_t size, Iterator part, size_t n) {
   const auto borders = borders_of(part, n);

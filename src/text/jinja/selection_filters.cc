@@ -1,4 +1,5 @@
-// map, select, reject, selectattr, rejectattr: filters that apply others to each item.
+// Implements map, select, reject, selectattr and rejectattr, which apply other filters or tests to
+// each item.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -18,7 +19,7 @@ Value map_attribute(Interpreter& in, const Value& input, const Args& args) {
   return generator(in, std::move(out));
 }
 
-// The name of a filter or test, taken from the front of the arguments.
+// Removes the name of a filter or test from the front of the arguments.
 std::string take_name(Args& args, const char* what) {
   if (args.positional.empty() || !args.positional[0].is_text())
     fail("{} needs the name of one", what);
@@ -27,7 +28,7 @@ std::string take_name(Args& args, const char* what) {
   return name;
 }
 
-// None, like all that is false, counts as empty here, as it does in Jinja.
+// None and every other false value counts as empty here, as in Jinja.
 Value map(Interpreter& in, const Value& input, Args args) {
   if (!truthy(input)) return generator(in, {});
   const bool by_attribute = std::any_of(args.named.begin(), args.named.end(),

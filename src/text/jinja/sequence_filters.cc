@@ -1,4 +1,4 @@
-// Filters over lists, dicts and whatever else can be iterated.
+// Implements the filters over lists, dicts and other iterable values.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -8,7 +8,7 @@
 namespace skiff::jinja {
 namespace {
 
-constexpr size_t kKeyBytes = 64;  // of the list of one key
+constexpr size_t kKeyBytes = 64;  // bytes charged for the list of one key
 
 Value size(Interpreter& in, const Value& input, Args args) {
   Bound("length", args, {});
@@ -66,7 +66,7 @@ Value reverse(Interpreter& in, const Value& input, Args) {
   return Value(std::move(text), input.is_markup());
 }
 
-// The values at "a.b,c" of an item, or the item itself.
+// Returns the values at "a.b,c" of an item, or the item itself.
 Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, bool case_sensitive) {
   if (!attribute || attribute->is_none()) return {folded(in.budget(), item, case_sensitive)};
   if (!attribute->is_text())

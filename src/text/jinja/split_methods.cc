@@ -1,4 +1,4 @@
-// The methods of str that cut a text into pieces.
+// Implements the methods of str that split a text.
 #include <algorithm>
 
 #include "base/utf8.h"
@@ -9,7 +9,7 @@
 namespace skiff::jinja {
 namespace {
 
-// [begin, end) of each run of characters that are not white space.
+// Returns [begin, end) of each run of characters that are not white space.
 std::vector<std::pair<size_t, size_t>> words(Budget& budget, std::string_view text) {
   std::vector<std::pair<size_t, size_t>> out;
   bool inside = false;
@@ -26,8 +26,8 @@ std::vector<std::pair<size_t, size_t>> words(Budget& budget, std::string_view te
   return out;
 }
 
-// At most `limit` splits (negative: all), counted from the left or from the right. What is left
-// over keeps its inner and far white space.
+// Makes at most `limit` splits (negative: all), counted from the left or from the right. The
+// unsplit rest keeps its inner white space and that at its far end.
 Value split_at_space(const TextSelf& self, int64_t limit, bool from_right) {
   const auto found = words(self.in.budget(), self.text);
   const size_t n = found.size();

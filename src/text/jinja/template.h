@@ -16,12 +16,12 @@ namespace skiff::jinja {
 // Immutable after parse; safe from any thread.
 class Template {
  public:
-  // At most 1 MiB. kInvalid: "line N: what".
+  // The text has at most 1 MiB. Returns kInvalid with "line N: what" on an error.
   static Result<Template> parse(const std::string& text);
-  // `variables` is an object. `clock` answers strftime_now(), in local time.
+  // `variables` is an object. `clock` is the time for strftime_now(), in local time.
   Result<std::string> render(const OrderedJson& variables, const Clock& clock,
                              const Limits& limits = {}) const;
-  // The last of several with the same name counts.
+  // The last of several members with the same name counts.
   struct Variable {
     std::string name;
     const OrderedJson* value;

@@ -1,4 +1,4 @@
-// Filters from text to text.
+// Implements the filters from text to text.
 #include <algorithm>
 
 #include "base/utf8.h"
@@ -12,12 +12,12 @@ namespace {
 using namespace std::string_view_literals;
 constexpr size_t npos = std::string_view::npos;
 
-// The input as str(), still markup if it was.
+// Returns the input as str(); markup stays markup.
 Value soft(Interpreter& in, const Value& input) {
   return input.is_text() ? input : Value(to_text(in.budget(), input));
 }
 
-// A method of str applied to the input, which need not be a text yet.
+// Applies a method of str to the input, which is converted to text first.
 template <const char* const& name>
 Value method(Interpreter& in, const Value& input, Args args) {
   return call_text_method(in, soft(in, input), name, std::move(args));
@@ -30,7 +30,7 @@ Value trim(Interpreter& in, const Value& input, Args args) {
   return call_text_method(in, soft(in, input), "strip", std::move(args));
 }
 
-// Jinja's idea of a title: words begin after white space and opening brackets or hyphens.
+// Implements Jinja's title, where words begin after white space, opening brackets and hyphens.
 Value title(Interpreter& in, const Value& input, Args args) {
   Bound("title", args, {});
   const std::string text = to_text(in.budget(), input);
@@ -38,7 +38,8 @@ Value title(Interpreter& in, const Value& input, Args args) {
   for (size_t at = 0; at < text.size();) {
     in.budget().step();
     const auto is_break = [](char32_t c) { return is_space(c) || U"-({[<"sv.find(c) != npos; };
-    // The end of the characters from `begin` that are breaks, or are none.
+    // Returns the end of the run from `begin` of characters that are breaks, or of those that are
+    // not.
     const auto run = [&](size_t begin, bool breaks) {
       for (size_t next = begin; next < text.size(); begin = next)
         if (is_break(utf8_next(text, &next)) != breaks) return begin;

@@ -1,4 +1,4 @@
-// text/jinja/text_method.h -- what the files that implement methods of str share.
+// text/jinja/text_method.h -- shared by the files that implement methods of str.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace skiff::jinja {
 
-// The text that a method was called on. Results keep being markup if it was.
+// The text that a method was called on. Results of methods on markup are markup.
 struct TextSelf {
   Interpreter& in;
   const Value& value;
@@ -21,7 +21,7 @@ struct TextSelf {
   }
 };
 
-// split, rsplit, splitlines, partition, rpartition.
+// The methods split, rsplit, splitlines, partition and rpartition.
 Value split_text(const TextSelf& self, const Args& args);
 Value rsplit_text(const TextSelf& self, const Args& args);
 Value split_lines(const TextSelf& self, const Args& args);

@@ -1,4 +1,4 @@
-// The methods of Python's str that templates call.
+// Implements the methods of Python's str that templates call.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -40,8 +40,8 @@ Value all_are(const TextSelf& self, const Args& args) {
   return is_all(self.text, wanted);
 }
 
-// The characters [start, end) of the text, as the optional arguments of find() and others say;
-// `offset` becomes the index of the first. None if they begin behind the text.
+// Returns the characters [start, end) of the text by the optional arguments of find() and others;
+// `offset` becomes the index of the first one. Returns nullopt if the range begins behind the text.
 std::optional<std::string_view> window(const TextSelf& self, const Bound& bound, int64_t* offset) {
   if (!bound[1] && !bound[2]) return *offset = 0, self.text;
   const auto n = static_cast<int64_t>(count_characters(self.text));
@@ -100,7 +100,7 @@ Value count(const TextSelf& self, const Args& args) {
   }
 }
 
-// A copy of `to` before every character and at the end.
+// Puts a copy of `to` before every character and at the end.
 std::string interleaved(const TextSelf& self, const std::string& to, int64_t left) {
   std::string out;
   std::string_view rest = self.text;
@@ -166,7 +166,7 @@ Value justified(const TextSelf& self, const Args& args) {
   bound.need(0);
   const int64_t padding = std::max<int64_t>(0, bound.integer(0, 0) - n);
   self.in.budget().make_many(static_cast<uint64_t>(padding), fill.size());
-  // Python puts the odd one of center() left if the width is odd.
+  // Python's center() puts the extra character of an odd padding on the left if the width is odd.
   const int64_t left =
       left_share == 1 ? padding / 2 + (padding & (padding + n) & 1) : padding * left_share / 2;
   std::string out;
@@ -224,7 +224,7 @@ Value expandtabs(const TextSelf& self, const Args& args) {
   return self.result(std::move(out));
 }
 
-// A dict from code points to texts, code points or None.
+// The table is a dict from code points to texts, code points or None.
 Value translate(const TextSelf& self, const Args& args) {
   const Bound bound("translate", args, {"table"});
   const Dict* table = bound.need(0).as_dict();

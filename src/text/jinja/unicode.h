@@ -5,13 +5,14 @@
 
 namespace skiff::jinja {
 
-// The beginning of a text, for messages; ends with a whole character.
+// Returns the beginning of a text, for messages; it ends with a whole character.
 std::string_view excerpt(std::string_view text, size_t max_bytes = 80);
 
-// Bytes of the first character; 1 for a byte that starts none. `text` is not empty.
+// Returns the bytes of the first character; 1 for a byte that starts none. `text` must not be
+// empty.
 size_t character_length(std::string_view text);
 size_t count_characters(std::string_view text);
-// Byte offset of character `n`; text.size() if there are fewer.
+// Returns the byte offset of character `n`; text.size() if there are fewer characters.
 size_t character_offset(std::string_view text, size_t n);
 
 bool is_space(char32_t c);      // str.isspace
@@ -23,7 +24,7 @@ bool continues_identifier(char32_t c);
 enum class Side { kLeft, kRight, kBoth };
 std::string_view strip(std::string_view text, Side side, std::string_view set = {});
 
-// One character to one; of what Unicode calls special casing only sharp s to SS.
+// Maps each character to one character; of Unicode's special casing it applies only sharp s to SS.
 std::string to_lower(std::string_view text);
 std::string to_upper(std::string_view text);
 std::string case_folded(std::string_view text);
@@ -31,7 +32,8 @@ std::string swap_case(std::string_view text);
 std::string capitalize(std::string_view text);
 // str.title: letters after a non-letter become upper case.
 std::string title_words(std::string_view text);
-// Every character holds the property; no character does so for kPrintable and kAscii only.
+// The properties that is_all() tests for every character. An empty text has kPrintable and kAscii
+// only.
 enum class Class {
   kAlpha,
   kDecimal,

@@ -1,4 +1,4 @@
-// The filter that turns addresses in a text into HTML links.
+// Implements the filter that turns addresses in a text into HTML links.
 #include <algorithm>
 #include <set>
 
@@ -59,7 +59,7 @@ bool is_ip4(View host) {
          std::all_of(parts.begin(), parts.end(), [](View part) { return is_digits(part, 3); });
 }
 
-// In brackets, of three to eight groups.
+// Accepts an IPv6 address in brackets with three to eight groups.
 bool is_ip6(View host) {
   if (!host.starts_with('[') || !host.ends_with(']')) return false;
   const auto parts = parts_of(host.substr(1, host.size() - 2), ':');
@@ -69,7 +69,7 @@ bool is_ip6(View host) {
          });
 }
 
-// `host` with a scheme in front, or the "www." that stands for one.
+// Accepts a host name that follows a scheme, or the "www." that stands for one.
 bool is_host(View host) {
   const auto parts = parts_of(host, '.');
   return is_top_level(parts.back()) && std::all_of(parts.begin(), parts.end() - 1, is_label);
@@ -189,7 +189,7 @@ void check_scheme(View scheme) {
   if (!valid) fail("urlize: '{}' is not a valid URI scheme prefix", excerpt(scheme));
 }
 
-// The words of rel in order, with the policy's own.
+// Returns the sorted words of rel, with those of the policy added.
 std::string rel_words(Budget& budget, const std::string& given, bool nofollow) {
   std::set<std::string> words = {"noopener"};
   if (nofollow) words.insert("nofollow");
@@ -228,7 +228,7 @@ Value urlize(Interpreter& in, const Value& input, Args args) {
   std::string out;
   size_t start = 0;
   const auto flush = [&](size_t end) {
-    // The parts of an address, its copies, and a look for each scheme.
+    // Charges for the parts of an address, its copies, and a comparison with each scheme.
     in.budget().make(24 * (end - start) + style.attributes.size());
     in.budget().step(style.schemes.size() * (1 + (end - start) / 64));
     if (end > start) out += one_word(View(text).substr(start, end - start), style);

@@ -20,7 +20,7 @@ bool both_numbers(const Value& a, const Value& b, double* x, double* y) {
   return is_number(a, x) && is_number(b, y);
 }
 
-constexpr uint64_t kTextHead = 64;  // bytes that a text takes besides its own
+constexpr uint64_t kTextHead = 64;  // bytes that a text takes in addition to its content
 
 int sign(auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; }
 

@@ -25,7 +25,7 @@ struct Undefined {
 struct None {};
 struct Text {
   std::string bytes;    // UTF-8
-  bool markup = false;  // made by `safe` or `escape`: adding to it escapes the other side
+  bool markup = false;  // made by `safe` or `escape`; concatenation escapes the other operand
 };
 
 using Values = std::vector<Value>;
@@ -33,7 +33,8 @@ struct Seq {
   enum class Form { kList, kTuple, kGenerator, kView, kRange };
   Form form = Form::kList;
   Values items;
-  std::string label = {};  // of views, ranges and groups: "dict_keys", "range(0, 3)", kGroupLabel
+  std::string label =
+      {};  // label of views, ranges and groups: "dict_keys", "range(0, 3)", kGroupLabel
   int depth = 1;
 };
 
@@ -64,8 +65,8 @@ class Value {
   Value(std::shared_ptr<Loop> l) : v_(std::move(l)) {}
 
   static Value undefined(std::string why);
-  // The only way to a value that can be called: charges the budget and refuses one that is nested
-  // deeper than it allows, because values are destroyed and compared by recursion.
+  // The only way to make a callable value: charges the budget and refuses a value nested deeper
+  // than it allows, because values are destroyed and compared by recursion.
   static Value callable(Budget& budget, std::shared_ptr<Callable> callable);
   // An integer in (INT64_MAX, UINT64_MAX], as JSON may hold: printed and compared, but arithmetic
   // refuses it as it refuses every result that does not fit into 64 signed bits.
@@ -94,7 +95,7 @@ class Value {
   Loop* as_loop() const { return get<Loop>(); }
   const std::shared_ptr<Loop>& loop() const { return std::get<std::shared_ptr<Loop>>(v_); }
   const std::string& undefined_reason() const;
-  const void* identity() const;  // of what is held by reference; else nullptr
+  const void* identity() const;  // address of the object that is held by reference; else nullptr
   int depth() const;
 
  private:
@@ -117,16 +118,16 @@ struct Args {
 };
 
 class Interpreter;
-// The values that it holds count in `depth`, as in Value::depth. What it holds beyond them, the
-// Interpreter must keep alive and empty at its end (see ~Interpreter).
+// The values that it holds count in `depth`, as in Value::depth. Everything else that it holds must
+// be kept alive by the Interpreter and emptied at its end (see ~Interpreter).
 struct Callable {
   virtual ~Callable() = default;
-  // Charges for the arguments, and for what bound_to() says, before they are looked at.
+  // Charges for the arguments and for the value of bound_to() before they are read.
   Value call(Interpreter& in, Args args);
   virtual std::string repr() const = 0;
-  // Empty if it has no such attribute.
+  // Returns nullopt if there is no such attribute.
   virtual std::optional<Value> attribute(Budget& budget, const std::string& name) const;
-  // The value that a method belongs to and may read.
+  // Returns the value that a method belongs to and may read; nullptr for other callables.
   virtual const Value* bound_to() const { return nullptr; }
   int depth = 1;
 
@@ -138,31 +139,33 @@ struct Callable {
 // attributes of namespaces.
 inline constexpr size_t kMaxName = 1024;
 
-// The steps that it takes to look at every character or item of a value once, but not into the
-// items.
+// Returns the steps for reading every character or item of a value once, without the contents of
+// the items.
 uint64_t steps_to_read(const Value& value);
 uint64_t steps_to_read(const Args& args);
-// The bytes of a copy of the arguments.
+// Returns the bytes of a copy of the arguments.
 uint64_t bytes_of(const Args& args);
 
-// Python's name of the type, for messages.
+// Returns Python's name of the type, for messages.
 const char* type_name(const Value& value);
 bool truthy(const Value& value);
 bool equal(Budget& budget, const Value& a, const Value& b);
-// <0, 0, >0; fails for types that Python does not order.
+// Returns <0, 0 or >0; throws for types that Python does not order.
 int compare(Budget& budget, const Value& a, const Value& b);
-// int, bool as int; not the wide ones.
+// Sets *out for an int, or for a bool as an int; returns false for all else, also for integers
+// above INT64_MAX.
 bool is_integral(const Value& value, int64_t* out);
 bool is_number(const Value& value, double* out);
-// nullptr if there is no such key.
+// Returns nullptr if there is no such key.
 const Value* find(Budget& budget, const Dict& dict, const Value& key);
 const Value* find(Budget& budget, const Dict& dict, std::string_view key);
-// The items that a `for` would visit; a generator is used up. Fails if there is no iterating it.
+// Returns the items that a `for` would visit; a generator is used up. Throws if the value cannot be
+// iterated.
 Values iterate(Budget& budget, const Value& value);
-// len(); false if the value has none.
+// Computes len(); returns false if the value has none.
 bool length(Budget& budget, const Value& value, int64_t* out);
 bool contains(Budget& budget, const Value& container, const Value& item);
-// Key of a dict: fails for lists and dicts, as Python does.
+// Checks a key of a dict: throws for lists and dicts, as Python does.
 void check_hashable(Budget& budget, const Value& key);
 
 }  // namespace skiff::jinja

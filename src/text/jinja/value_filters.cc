@@ -1,4 +1,4 @@
-// Filters on single values, and the table of all filters.
+// Implements the filters on single values, and the table of all filters.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -128,13 +128,13 @@ Value rounded(Interpreter&, const Value& input, Args args) {
   if (is_integral(input, &i) && precision >= 0) return i;
   if (input.as_wide() && precision >= 0) return input;
   if (std::isnan(d) || std::isinf(d)) return d;
-  // Decimal digits of the exact value, ties to even: what Python's round() gives.
+  // Rounds the decimal digits of the exact value, ties to even, as Python's round() does.
   if (precision >= 0) return std::strtod(fmt::format("{:.{}f}", d, precision).c_str(), nullptr);
   const double result = std::nearbyint(d * scale) / scale;
   return is_integral(input, &i) ? Value(truncated(result).value()) : Value(result);
 }
 
-// As Hugging Face defines it: keys in order, nothing escaped that JSON does not need escaped.
+// As Hugging Face defines it: keys keep their order, and only what JSON requires is escaped.
 Value tojson(Interpreter& in, const Value& input, Args args) {
   const Bound bound("tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;

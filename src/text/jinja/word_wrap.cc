@@ -10,7 +10,7 @@ namespace {
 
 bool is_blank(char32_t c) { return (c >= 9 && c <= 13) || c == ' '; }
 
-// The characters of a line, their byte offsets, and what may stand beside a hyphen.
+// The characters of a line, their byte offsets, and the rules for breaking at hyphens.
 class Line {
  public:
   explicit Line(std::string_view text) {
@@ -31,7 +31,7 @@ class Line {
                        std::string_view("!\"'&.,?").find(static_cast<char>(characters[i])) !=
                            std::string_view::npos);
   }
-  // Two or more hyphens at `i` with a word behind them: a dash. Its length, or 0.
+  // Returns the length of the dash at `i` (two or more hyphens with a word behind them), or 0.
   size_t dash(size_t i) const {
     size_t n = 0;
     while (is(i + n, '-')) ++n;
@@ -49,7 +49,7 @@ class Line {
   }
 };
 
-// Whether a word may be cut behind the hyphen at `i`.
+// Returns whether a word may be cut behind the hyphen at `i`.
 bool may_cut_behind(const Line& line, size_t start, size_t i) {
   if (!line.is(i, '-') || i <= start || i < 2) return false;
   const bool behind_letters = line.letter(i - 1) && line.letter(i - 2);
@@ -81,7 +81,7 @@ struct Chunk {
   size_t size() const { return end - begin; }
 };
 
-// How much of a word that is longer than a line still goes on this one.
+// Returns how much of a word that is longer than a line still fits on this one.
 size_t cut_of_long_word(const Line& line, Chunk word, size_t room, const WrapStyle& style) {
   if (!style.break_on_hyphens || word.size() <= room) return room;
   for (size_t i = word.begin + room; i-- > word.begin;) {
@@ -110,7 +110,7 @@ std::vector<std::string_view> wrapped(Budget& budget, std::string_view text,
     if (!lines.empty() && line.blank(chunks.back().begin)) chunks.pop_back();
     if (chunks.empty()) break;
     const size_t begin = chunks.back().begin;
-    size_t end = begin, last = begin;  // of the line, of the chunk that ends it
+    size_t end = begin, last = begin;  // end of the line, and of the chunk that ends it
     const auto take = [&](size_t to) { last = end, end = to; };
     while (!chunks.empty() && end - begin + chunks.back().size() <= style.width) {
       take(chunks.back().end);

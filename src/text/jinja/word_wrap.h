@@ -1,4 +1,4 @@
-// text/jinja/word_wrap.h -- lines of bounded width, cut where Python's textwrap cuts them.
+// text/jinja/word_wrap.h -- breaks text into lines of bounded width, where Python's textwrap does.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -13,7 +13,7 @@ struct WrapStyle {
   bool break_on_hyphens = true;
 };
 
-// Pieces of one line of text, without the white space where it was cut.
+// Returns the pieces of one line of text, without the white space where it was cut.
 std::vector<std::string_view> wrapped(Budget& budget, std::string_view line,
                                       const WrapStyle& style);
 
