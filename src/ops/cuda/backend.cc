@@ -30,7 +30,7 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
 namespace cuda {
 namespace {
 
-// Sums of products that still wait for their bias: more rows than fit are done in pieces.
+// Scratch for f32 sums before a bias is added; GEMMs with more rows are done in pieces.
 constexpr size_t kBiasScratch = size_t{256} << 20;
 
 int64_t bias_rows(const Tensor& out) {
@@ -45,7 +45,7 @@ size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols()) * bytes
 
 size_t pitch(const Tensor& t) { return static_cast<size_t>(t.row_stride) * bytes(t.dtype); }
 
-Parcel parcel_of(const Tensor& to, const Tensor& from) {
+SmallCopy small_copy(const Tensor& to, const Tensor& from) {
   SKIFF_CHECK(to.dtype == from.dtype && bytes(to.dtype) % 4 == 0);
   SKIFF_CHECK_EQ(to.rows(), from.rows());
   SKIFF_CHECK_EQ(to.cols(), from.cols());
@@ -57,7 +57,8 @@ Parcel parcel_of(const Tensor& to, const Tensor& from) {
           .from_pitch = static_cast<int64_t>(pitch(from))};
 }
 
-// Whether a kernel may write there. Drawn tokens go home that way; what is larger is copied.
+// Whether a kernel may write x to `out` directly. Sampled tokens go to the host that way; larger
+// tensors are copied.
 bool is_small_and_pinned(const Tensor& out, const Tensor& x) {
   constexpr size_t kSmall = 16384;
   if (out.device != Device{} || x.device == Device{} || bytes(x.dtype) % 4 != 0 ||
@@ -82,8 +83,9 @@ CudaOps::CudaOps(const CudaOptions& options)
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
-      notes_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
-      sampling_(notes_.data(), {.portable = options.portable, .shared = options.shared_memory}) {}
+      sampling_memory_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
+      sampling_(sampling_memory_.data(),
+                {.portable = options.portable, .shared = options.shared_memory}) {}
 
 cudaStream_t CudaOps::stream() {
   one_row_.start(stream_.get());
@@ -113,8 +115,8 @@ uint64_t CudaOps::stamp() {
 
 void CudaOps::bind_thread() { check(cudaSetDevice(options_.device), "choosing a device"); }
 
-// Kernels share work out by the number of multiprocessors, and cuBLASLt changes its algorithms with
-// its version.
+// The order of additions depends on the number of multiprocessors, and cuBLASLt's algorithms on its
+// version.
 std::string CudaOps::arithmetic() const {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, options_.device), "asking what the device is");
@@ -149,10 +151,10 @@ bool CudaOps::adopt_tuning(std::span<const std::byte> tuning) {
   return tuned && products_.adopt(*tuned);
 }
 
-// Bytes as they are.
+// Copies without conversion.
 void CudaOps::move(Tensor out, Tensor x) {
   if (out.elements() == 0) return;
-  if (is_small_and_pinned(out, x)) return fetch(parcel_of(out, x), stream());
+  if (is_small_and_pinned(out, x)) return fetch(small_copy(out, x), stream());
   if (out.contiguous() && x.contiguous()) {
     check(cudaMemcpyAsync(out.data, x.data, row_bytes(x) * static_cast<size_t>(x.rows()),
                           cudaMemcpyDefault, stream()),
@@ -164,7 +166,7 @@ void CudaOps::move(Tensor out, Tensor x) {
         "copying rows");
 }
 
-// Dtypes change on the device; what lies on the host takes a detour, which only start-up does.
+// Conversions run on the device, so host tensors go through a temporary; only start-up needs that.
 void CudaOps::copy(Tensor out, Tensor x) {
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), x.cols());
@@ -225,11 +227,11 @@ Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* o
 
 void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
   live_ = batch.row_start.as<int32_t>() + batch.num_seqs;
-  parcels_.clear();
+  copies_.clear();
   for (const Arrival& arrival : arrivals)
-    if (arrival.to) parcels_.push_back(parcel_of(arrival.to, arrival.from));
-  attention_.plan_step(batch, parcels_, stream());
-  deliver(parcels_, stream());
+    if (arrival.to) copies_.push_back(small_copy(arrival.to, arrival.from));
+  attention_.plan_step(batch, copies_, stream());
+  deliver(copies_, stream());
   done();
 }
 

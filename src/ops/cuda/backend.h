@@ -72,30 +72,31 @@ class CudaOps final : public Ops {
                 Tensor logits, Tensor chosen) override;
 
  private:
-  // For what is to be started now: behind all that was asked for before.
+  // The stream, after the gathered operations have been started on it.
   cudaStream_t stream();
-  // join() offers an operation on one row. True: it will be done together with its neighbours.
+  // join() offers an operation to one_row_. Returns true if it joined the gathered operations.
   template <class F>
   bool gathered(F join);
   void move(Tensor out, Tensor x);
   const float* speeds_of(const Rope& rope);
-  void done();  // with an operation
+  // Called after each operation: waits for it where options_.synchronous.
+  void done();
 
   CudaOptions options_;
   Device device_;
   Stream stream_;
-  Buffer scratch_;  // of products
+  Buffer scratch_;  // for GEMMs
   DenseProducts products_;
   Buffer row_scratch_;
-  OneRow one_row_;               // operations that were asked for and wait to be started together
-  Buffer plans_, pinned_plans_;  // of attention
+  OneRow one_row_;               // gathers operations on one row
+  Buffer plans_, pinned_plans_;  // for attention
   Attention attention_;
-  std::vector<Parcel> parcels_;  // of the step that begins
-  Buffer notes_;                 // of sampling
+  std::vector<SmallCopy> copies_;  // the copies of begin_step()
+  Buffer sampling_memory_;
   Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   bool rehearsing_ = false;
-  const int32_t* live_ = nullptr;  // how many rows of this step are no padding
+  const int32_t* live_ = nullptr;  // number of non-padding rows of this step, on the device
 };
 
 }  // namespace skiff::cuda

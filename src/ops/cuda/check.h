@@ -1,4 +1,4 @@
-// ops/cuda/check.h -- what becomes of CUDA's error codes.
+// ops/cuda/check.h -- CUDA error codes as exceptions.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -7,16 +7,17 @@
 
 namespace skiff::cuda {
 
-// The device or its context is lost, or we misuse it: nothing on it can be trusted any more.
+// The device or its context is lost, or was misused: nothing on it can be trusted any more.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws DeviceError with CUDA's name and text of the error and what was being done; where the
-// device is out of memory, OutOfDeviceMemory (tensor/device_memory.h).
+// Throws DeviceError with CUDA's name and text of the error and with what was being done, or
+// OutOfDeviceMemory (tensor/device_memory.h) where the device is out of memory.
 void check(cudaError_t error, const char* doing);
 
-int attribute(cudaDeviceAttr which);  // of the current device
+// An attribute of the current device.
+int attribute(cudaDeviceAttr which);
 
 }  // namespace skiff::cuda

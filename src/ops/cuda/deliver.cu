@@ -1,5 +1,5 @@
-// Units of 16 or 4 bytes, of all parcels one after the other; a thread takes some at a time, so
-// that many reads are on their way over the bus at once.
+// All copies are one list of units of 16 or 4 bytes. A thread loads several units before it stores
+// them, so that many reads are in flight over the bus.
 #include <algorithm>
 
 #include "ops/cuda/align.h"
@@ -9,13 +9,13 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kMost = 16;  // parcels of a launch
-constexpr int kThreads = 256, kUnits = 4, kMostBlocks = 128;
+constexpr int kMaxCopies = 16;  // in one launch
+constexpr int kThreads = 256, kUnits = 4, kMaxBlocks = 128;
 
-struct Parcels {
-  Parcel parcel[kMost];
-  unsigned end[kMost];  // units of the parcels up to this one
-  bool wide[kMost];     // units are of 16 bytes
+struct SmallCopies {
+  SmallCopy copy[kMaxCopies];
+  unsigned end[kMaxCopies];  // units of all copies up to and including this one
+  bool wide[kMaxCopies];     // units of 16 bytes, else of 4
   int count;
 };
 
@@ -25,23 +25,23 @@ struct Unit {
   bool wide = false;
 };
 
-__device__ Unit find(const Parcels& all, unsigned unit) {
+__device__ Unit find(const SmallCopies& all, unsigned unit) {
   unsigned begin = 0;
   for (int p = 0; p < all.count; ++p) {
     if (unit < all.end[p]) {
-      const Parcel& parcel = all.parcel[p];
+      const SmallCopy& copy = all.copy[p];
       const unsigned size = all.wide[p] ? 16 : 4;
-      const unsigned per_row = static_cast<unsigned>(parcel.row_bytes) / size;
+      const unsigned per_row = static_cast<unsigned>(copy.row_bytes) / size;
       const unsigned row = (unit - begin) / per_row, at = (unit - begin) % per_row * size;
-      return {static_cast<char*>(parcel.to) + row * parcel.to_pitch + at,
-              static_cast<const char*>(parcel.from) + row * parcel.from_pitch + at, all.wide[p]};
+      return {static_cast<char*>(copy.to) + row * copy.to_pitch + at,
+              static_cast<const char*>(copy.from) + row * copy.from_pitch + at, all.wide[p]};
     }
     begin = all.end[p];
   }
   return {};
 }
 
-// The host changes what it sends between steps: nothing of it may come from a cache.
+// The host rewrites the source between steps, so it must not be read from a cache.
 __device__ uint4 read(const Unit& unit) {
   if (unit.wide) return __ldcv(static_cast<const uint4*>(unit.from));
   return {unit.from ? __ldcv(static_cast<const unsigned*>(unit.from)) : 0, 0, 0, 0};
@@ -58,7 +58,8 @@ __device__ void write(const Unit& unit, uint4 value) {
 // are triggered only after the stores, because later kernels may read parts of the destination
 // before their own wait. Without `ahead`, for copies to the host, no kernel reads the destination.
 template <bool ahead>
-__global__ void __launch_bounds__(kThreads) deliver_kernel(const __grid_constant__ Parcels all) {
+__global__ void __launch_bounds__(kThreads)
+    deliver_kernel(const __grid_constant__ SmallCopies all) {
   if (!ahead) {
     let_next_start();
     wait_for_previous();
@@ -83,24 +84,24 @@ __global__ void __launch_bounds__(kThreads) deliver_kernel(const __grid_constant
   __threadfence();
 }
 
-bool wide(const Parcel& p) {
+bool wide(const SmallCopy& p) {
   return p.row_bytes % 16 == 0 && is_aligned(p.to, p.to_pitch) && is_aligned(p.from, p.from_pitch);
 }
 
 template <bool ahead>
-void start(std::span<const Parcel> parcels, cudaStream_t stream) {
-  Parcels all{};
+void start(std::span<const SmallCopy> copies, cudaStream_t stream) {
+  SmallCopies all{};
   int64_t units = 0;
-  for (const Parcel& p : parcels) {
+  for (const SmallCopy& p : copies) {
     if (p.rows == 0 || p.row_bytes == 0) continue;
     const bool is_wide = wide(p);
     units += p.rows * p.row_bytes / (is_wide ? 16 : 4);
-    all.parcel[all.count] = p;
+    all.copy[all.count] = p;
     all.wide[all.count] = is_wide;
     all.end[all.count++] = static_cast<unsigned>(units);
   }
   if (all.count == 0) return;
-  const int64_t blocks = std::clamp<int64_t>((units + kThreads - 1) / kThreads, 1, kMostBlocks);
+  const int64_t blocks = std::clamp<int64_t>((units + kThreads - 1) / kThreads, 1, kMaxBlocks);
   launch(deliver_kernel<ahead>,
          {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .stream = stream},
          all);
@@ -108,11 +109,11 @@ void start(std::span<const Parcel> parcels, cudaStream_t stream) {
 
 }  // namespace
 
-void deliver(std::span<const Parcel> parcels, cudaStream_t stream) {
-  for (size_t i = 0; i < parcels.size(); i += kMost)
-    start<true>(parcels.subspan(i, std::min<size_t>(kMost, parcels.size() - i)), stream);
+void deliver(std::span<const SmallCopy> copies, cudaStream_t stream) {
+  for (size_t i = 0; i < copies.size(); i += kMaxCopies)
+    start<true>(copies.subspan(i, std::min<size_t>(kMaxCopies, copies.size() - i)), stream);
 }
 
-void fetch(const Parcel& parcel, cudaStream_t stream) { start<false>({&parcel, 1}, stream); }
+void fetch(const SmallCopy& copy, cudaStream_t stream) { start<false>({&copy, 1}, stream); }
 
 }  // namespace skiff::cuda

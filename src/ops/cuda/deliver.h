@@ -1,7 +1,7 @@
-// ops/cuda/deliver.h -- few bytes between the host's page-locked memory and the device, moved by a
-// kernel in place of copies. A copy in a stream of kernels costs two changes of engine, several
-// microseconds each time; a kernel reads and writes such memory in place, and any number of pieces
-// with one launch. It is in no captured graph: the launch depends on sizes.
+// ops/cuda/deliver.h -- small copies between page-locked host memory and the device by a kernel. A
+// cudaMemcpyAsync between kernels costs several microseconds to switch to a copy engine and back; a
+// kernel reads and writes page-locked memory in place, and makes any number of copies in one
+// launch. It is never part of a captured graph, because the launch depends on sizes.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -10,18 +10,18 @@
 
 namespace skiff::cuda {
 
-// Rows of bytes, less than 4 GB in all; everything is a multiple of 4. Rows may lie apart.
-struct Parcel {
+// A strided copy of less than 4 GB. Addresses, sizes and pitches are multiples of 4 bytes.
+struct SmallCopy {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t rows = 0, row_bytes = 0;
   int64_t to_pitch = 0, from_pitch = 0;  // bytes from one row to the next
 };
 
-// To the device from page-locked memory, which the host has filled: what is read is fetched while
-// the kernel before this one still runs. What was written before may be overwritten then.
-void deliver(std::span<const Parcel> parcels, cudaStream_t stream);
-// To page-locked memory from the device.
-void fetch(const Parcel& parcel, cudaStream_t stream);
+// Copies to the device from page-locked memory that the host has filled. The source is loaded
+// before griddepcontrol.wait.
+void deliver(std::span<const SmallCopy> copies, cudaStream_t stream);
+// Copies from the device to page-locked memory.
+void fetch(const SmallCopy& copy, cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -16,16 +16,16 @@ struct DeviceFacts {
   bool mps = false;              // other processes' kernels run beside ours (CUDA MPS)
 };
 
-// Why this build cannot compute on the device: one line with the way out; empty where it can.
-// `architectures`: those that the kernels were compiled for, as CMake names them.
+// Why this build cannot compute on the device, in one line that says what to do; empty where it
+// can. `architectures`: the ones that the kernels were compiled for, as CMake names them.
 std::string refusal(const DeviceFacts& device, std::string_view architectures);
 
-// Whether the kernels of wgmma, TMA and most of Hopper's shared memory (attention, streamed
-// products, one_row) run there; elsewhere the portable ones do.
+// Whether the kernels that need wgmma, TMA and most of Hopper's shared memory (attention, streamed
+// GEMMs, one_row) run on the device; other devices run the portable kernels.
 bool runs_hopper_kernels(const DeviceFacts& device);
 
-// Whether operations on one row may become one kernel. Its blocks wait for each other, so all
-// multiprocessors must be its own: under MPS another process's kernel may hold some of them.
+// Whether operations on one row may be fused into one kernel. Its blocks wait for each other, so it
+// needs all multiprocessors at once: under MPS another process's kernel may occupy some of them.
 bool may_gather(const DeviceFacts& device);
 
 }  // namespace skiff::cuda

@@ -1,17 +1,17 @@
-// ops/cuda/launch.cuh -- starting kernels, and the two calls by which neighbours overlap.
+// ops/cuda/launch.cuh -- kernel launches, and the two calls by which successive kernels overlap.
 //
 // Every kernel here is launched with programmatic dependent launch (on Hopper and later): its
-// blocks may start while the kernel before it drains. So every thread that reads or writes what
-// another kernel touches calls wait_for_previous() first (weights, which nobody writes, may be
-// fetched before it), and every kernel calls it somewhere, even if it needs nothing: the guarantee
-// is handed on from kernel to kernel. CUDA programming guide, "Programmatic Dependent Launch and
-// Synchronization".
+// blocks may start while the previous kernel drains. So every thread calls wait_for_previous()
+// before it reads or writes memory that another kernel touches (weights, which no kernel writes,
+// may be loaded earlier), and every kernel calls it somewhere, even if it needs nothing: only then
+// does waiting for one kernel mean waiting for all kernels before it. CUDA programming guide,
+// "Programmatic Dependent Launch and Synchronization".
 //
-// A small kernel calls let_next_start() first of all, so that the next one fetches its weights
-// while this one still waits: the next then waits for this one, and this one ends only after it has
-// waited itself. What lies before a kernel's wait may therefore run beside any kernel of the stream
-// since the last that let its next start only after its own wait; a kernel that reads there what
-// another wrote says which that must be (StreamedProducts::grouped, start_prefill's `beside`).
+// A small kernel calls let_next_start() first of all, so that the next one loads its weights while
+// this one still waits. Code before a kernel's wait may therefore run beside every earlier kernel
+// of the stream, back to the last one that triggered its successor only after its own wait. A
+// kernel that reads another kernel's output there says which one that must be
+// (StreamedProducts::grouped, start_prefill's `beside`).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -28,7 +28,7 @@ struct Launch {
   unsigned cluster = 1;  // blocks along x that share a cluster
 };
 
-// Devices before Hopper know nothing of it: there, kernels follow each other.
+// Devices before Hopper do not have it: there, kernels run one after the other.
 inline bool kernels_overlap() {
   static const bool overlap = attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
   return overlap;
@@ -56,7 +56,7 @@ void launch(void (*kernel)(P...), const Launch& how, A&&... args) {
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 }
 
-// More than 48 KB of dynamic shared memory must be asked for once per kernel.
+// More than 48 KB of dynamic shared memory must be allowed once per kernel.
 template <class... P>
 void allow_shared(void (*kernel)(P...), size_t bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -64,14 +64,14 @@ void allow_shared(void (*kernel)(P...), size_t bytes) {
         "asking for shared memory");
 }
 
-// Returns once all kernels before this one in the stream are done and their writes are seen.
+// Returns once all earlier kernels of the stream are complete and their writes are visible.
 __device__ __forceinline__ void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The next kernel may start once every block has said so or ended.
+// The next kernel may start once every block has called this or ended.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -1,5 +1,5 @@
-// ops/cuda/stream.h -- the queue of work of one device, with marks and recordings. Driven by one
-// thread.
+// ops/cuda/stream.h -- the stream of one device, with marks (events) and recordings (graphs).
+// Driven by one thread.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -18,14 +18,16 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  // As Ops::mark and Ops::wait say. Events are reused: an old mark is waited for by a newer one.
+  // As Ops::mark and Ops::wait say. Events are reused: waiting for an old mark waits for a newer
+  // one.
   uint64_t mark();
   void wait(uint64_t mark);
   // As Ops::stamp and Ops::seconds_between say.
   uint64_t stamp();
   double seconds_between(uint64_t from, uint64_t to) const;
-  // As Ops::replay says. The first time work is done as it comes, so that all that happens once
-  // (loading kernels, choosing algorithms, filling tables) is over; the second time it is recorded.
+  // As Ops::replay says. The first call runs the work without capture, so that one-time work
+  // (loading kernels, choosing algorithms, filling tables) is done; the second call captures a
+  // graph.
   void replay(uint64_t key, const std::function<void()>& work);
 
  private:

@@ -1,5 +1,5 @@
-// ops/cuda/attention/args.h -- batches and caches as plain pointers: what kernels are given. Kept
-// free of the headers that nvcc cannot read.
+// ops/cuda/attention/args.h -- batches and caches as plain pointers, the form in which kernels get
+// them.
 #pragma once
 #include <cstdint>
 

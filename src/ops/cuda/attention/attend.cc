@@ -48,7 +48,7 @@ AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const Ra
           .page_shift = static_cast<int>(std::bit_width(static_cast<unsigned>(kv.page_size))) - 1};
 }
 
-// What the kernels that read the cache through the copy engine take.
+// Whether the kernels that read the cache by TMA take the shapes.
 bool has_fast_kernels(const AttendArgs& a) {
   const bool aligned = is_aligned(a.q, 2 * a.q_stride) && is_aligned(a.out, 2 * a.out_stride);
   const int page = a.cache.page_size;
@@ -90,8 +90,8 @@ Attention::~Attention() {
   for (cudaEvent_t event : ended_) cudaEventDestroy(event);
 }
 
-// A plan of one kind of layer, in pinned memory, and where it is to go.
-Parcel Attention::make(size_t index, const RaggedBatch& batch) {
+// Makes the plan of one kind of layer in pinned memory; returns its copy to the device.
+SmallCopy Attention::make(size_t index, const RaggedBatch& batch) {
   Planned& p = planned_[index];
   std::byte* host = pinned_ + (static_cast<size_t>(buffer_) * kMaxShapes + index) * layout_.bytes();
   const size_t used = make_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host);
@@ -105,18 +105,18 @@ Parcel Attention::make(size_t index, const RaggedBatch& batch) {
           .from_pitch = bytes};
 }
 
-void Attention::plan_step(const RaggedBatch& batch, std::vector<Parcel>& parcels,
+void Attention::plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies,
                           cudaStream_t stream) {
   check(cudaEventRecord(ended_[static_cast<size_t>(buffer_)], stream), "recording an event");
   buffer_ ^= 1;
   check(cudaEventSynchronize(ended_[static_cast<size_t>(buffer_)]), "waiting for a step");
-  for (size_t i = 0; i < planned_.size(); ++i) parcels.push_back(make(i, batch));
+  for (size_t i = 0; i < planned_.size(); ++i) copies.push_back(make(i, batch));
 }
 
 void Attention::begin_step(const RaggedBatch& batch, cudaStream_t stream) {
-  std::vector<Parcel> parcels;
-  plan_step(batch, parcels, stream);
-  deliver(parcels, stream);
+  std::vector<SmallCopy> copies;
+  plan_step(batch, copies, stream);
+  deliver(copies, stream);
 }
 
 // The plan of a kind of layer; made now if this is the first such layer.
@@ -133,7 +133,7 @@ size_t Attention::plan_for(const PlanShape& shape, const RaggedBatch& batch, cud
       planned_[index] = {shape};
       check(cudaStreamSynchronize(stream), "waiting until a plan's memory is free");
     }
-    const Parcel plan = make(index, batch);
+    const SmallCopy plan = make(index, batch);
     deliver({&plan, 1}, stream);
   }
   planned_[index].captured |= capturing(stream);

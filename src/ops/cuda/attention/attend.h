@@ -13,13 +13,13 @@
 
 namespace skiff::cuda {
 
-// Ops::gqa_attend. Sequences with few rows go to a split-KV kernel, the others to a prefill kernel,
-// whatever those do not take (f32, odd head sizes or pages) to a generic one.
+// Ops::gqa_attend. Sequences with few rows go to a split-KV kernel, the others to a prefill kernel;
+// a generic kernel takes what these do not (f32, odd head sizes or pages).
 //
-// What a row's result depends on, bit for bit. Always: its position, its query, its context. In the
-// generic and prefill kernels nothing else. In the split-KV kernel also on where its context is cut
+// In the generic and prefill kernels a row's result depends, bit for bit, on its position, its
+// query and its context only. In the split-KV kernel it also depends on where its context is cut
 // into shares, which follows from the lengths of all sequences of the step. The same step gives the
-// same bits every time: no order of arrival enters any result.
+// same bits every time: no result depends on the order in which blocks arrive.
 //
 // Graphs. In a step where every sequence has at most one row, the launches depend on the spec, on
 // num_seqs and on num_tokens only; lengths are read from device memory that begin_step() fills, in
@@ -32,13 +32,13 @@ class Attention {
   struct Limits {
     int max_seqs = 0, max_tokens = 0;
   };
-  // What an Attention needs of memory, the device's and pinned memory of the host, aligned to 256.
+  // The memory that an Attention needs, on the device and pinned on the host, aligned to 256 bytes.
   struct Bytes {
     size_t device = 0, pinned = 0;
   };
   static Bytes bytes(const Limits& limits);
 
-  // Any contents will do; the memory must outlive the object. `portable`: as on a device before
+  // The memory need not be cleared, and must outlive the object. `portable`: as on a device before
   // Hopper.
   Attention(const Limits& limits, std::byte* device, std::byte* pinned, cudaStream_t stream,
             bool portable = false);
@@ -46,11 +46,11 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Plans the step for every kind of layer seen so far; the caller then delivers what is added to
-  // `parcels`, on that stream. May run ahead of the device by one step: waits for the end of the
-  // last but one.
-  void plan_step(const RaggedBatch& batch, std::vector<Parcel>& parcels, cudaStream_t stream);
-  // Both.
+  // Plans the step for every kind of layer seen so far; the caller then makes the copies that are
+  // added to `copies`, on that stream (deliver()). The host may be one step ahead of the device:
+  // this waits for the end of the last step but one.
+  void plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies, cudaStream_t stream);
+  // plan_step() and its copies.
   void begin_step(const RaggedBatch& batch, cudaStream_t stream);
   // Padding rows of `out` become zeros. `batch` is begin_step's.
   void attend(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
@@ -63,12 +63,12 @@ class Attention {
     bool captured = false;  // a graph reads this plan's memory
   };
   size_t plan_for(const PlanShape& shape, const RaggedBatch& batch, cudaStream_t stream);
-  Parcel make(size_t index, const RaggedBatch& batch);
+  SmallCopy make(size_t index, const RaggedBatch& batch);
   std::byte* device_plan(size_t index) const { return plans_ + index * layout_.bytes(); }
 
   PlanLayout layout_;
   int processors_;
-  bool hopper_;  // else all goes to the generic kernel
+  bool hopper_;  // if not, the generic kernel does everything
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;
@@ -77,8 +77,8 @@ class Attention {
   std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
 };
 
-// The generic kernel alone: any mixture of f32 and bf16, any head_dim that is an even number up to
-// 256, any page size and window; f32 throughout.
+// The generic kernel alone: any mixture of f32 and bf16, any even head_dim up to 256, any page size
+// and window; f32 throughout.
 void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,
                         const RaggedBatch& batch, const KvLayer& kv, cudaStream_t stream);
 

@@ -1,6 +1,6 @@
-// One block per row and head. Its warps take blocks of 32 positions in turn, cut at absolute
-// positions; within a block a lane owns a key while scores are made and a stripe of dimensions
-// while values are added. Online softmax: Milakov and Gimelshein 2018.
+// Attention without tensor cores. There is one thread block per row and head. Its warps take blocks
+// of 32 positions in turn, cut at absolute positions; a lane owns one key for the scores and a
+// stripe of dimensions for the values. Online softmax: Milakov and Gimelshein 2018.
 #include <cmath>
 
 #include "ops/cuda/attention/attend_kernels.h"

@@ -20,9 +20,9 @@ struct AttendArgs {
   int page_shift = 0;            // log2 of the page size, where that is a power of two
 };
 
-// Any mixture of f32 and bf16, any head_dim that is an even number up to 256, any page size and
-// window; f32 throughout. A row's result depends on its position, its query and its context only,
-// bit for bit. Padding rows get zeros.
+// Any mixture of f32 and bf16, any even head_dim up to 256, any page size and window; f32
+// throughout. A row's result depends on its position, its query and its context only, bit for bit.
+// Padding rows get zeros.
 void start_generic(const AttendArgs& args, cudaStream_t stream);
 
 // A plan (plan.h) in device memory.
@@ -32,10 +32,10 @@ struct PlanArgs {
   const DecodeShare* shares;
 };
 
-// The shares of the plan, bf16 throughout, head_dim 64, 128 or 256, pages of a power of two
-// from 16 on; zeros to padding rows. The maps show the caches of keys and values in boxes of
-// (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of decode_part_bytes()
-// per block, `arrived` a zero per block, which is zero again afterwards.
+// Computes the shares of the plan: bf16 throughout, head_dim 64, 128 or 256, page sizes that are
+// powers of two from 16 on. Padding rows get zeros. The maps describe the caches of keys and values
+// in boxes of (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of
+// decode_part_bytes() per block, `arrived` one counter per block, zero before and afterwards.
 struct DecodeArgs {
   AttendArgs args;
   PlanArgs plan;
@@ -49,9 +49,9 @@ int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
 void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream);
 
-// The first `count` prefill tiles of a plan; shapes as for decoding. Weights of values are rounded
-// to bf16. `beside`: the kernel before this one in the stream is the same step's start_decode, and
-// need not be waited for.
+// Computes the first `count` prefill tiles of a plan; shapes as for decoding. Probabilities are
+// rounded to bf16. `beside`: the previous kernel of the stream is the same step's start_decode,
+// which need not be waited for.
 struct PrefillArgs {
   AttendArgs args;
   const PrefillTile* tiles;

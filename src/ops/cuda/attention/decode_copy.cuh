@@ -26,7 +26,7 @@ __device__ void prefetch_queries(const DecodeArgs& d, const Run& run) {
 // Whether positions [0, end) of a share's sequence were stored by earlier steps: this step adds at
 // most as many positions as all shares of the sequence have rows.
 __device__ inline bool is_old(const DecodeShare& s, int end) {
-  return end <= s.kv_len - kPackedRows * kMostShares;
+  return end <= s.kv_len - kPackedRows * kMaxShares;
 }
 
 // The TMA producer, run by a whole warp without divergence. Tiles that earlier steps stored are

@@ -1,4 +1,4 @@
-// ops/cuda/attention/maps.h -- what the copy engine must know of a cache.
+// ops/cuda/attention/maps.h -- tensor maps (TMA) of the KV cache.
 #pragma once
 #include <cuda.h>
 

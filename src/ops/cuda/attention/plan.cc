@@ -7,7 +7,7 @@
 namespace skiff::cuda {
 namespace {
 
-// Writes shares and prefill tiles as they come, up to what the layout has room for.
+// Appends shares and prefill tiles, up to the capacity of the layout.
 struct Writer {
   const PlanShape& shape;
   const PlanLayout& layout;
@@ -29,7 +29,7 @@ struct Writer {
   // Cut from the end, so that the piece with the longest context is full.
   void add(int seq, int row, int rows, int kv_len) {
     const int per_share = std::max(1, kPackedRows / shape.group);
-    if (rows <= per_share * kMostShares) {
+    if (rows <= per_share * kMaxShares) {
       for (int r = 0; r < rows; r += per_share) {
         const int n = std::min(per_share, rows - r);
         add_share(seq, row + r, n, kv_len - rows + r + n);
@@ -44,7 +44,7 @@ struct Writer {
   }
 };
 
-// Where each block's run begins.
+// Finds the share in which each block begins.
 void deal(const PlanHead& head, const DecodeShare* shares, int kv_heads, int blocks,
           int32_t* block_share) {
   int share = 0;
@@ -62,7 +62,7 @@ void deal(const PlanHead& head, const DecodeShare* shares, int kv_heads, int blo
 PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens) {
   // A group of 9 to 16 leaves one row to a share; one of 16 leaves 8 rows to a prefill tile.
   return {.blocks = blocks,
-          .max_shares = std::min(max_seqs * kMostShares, std::max(max_tokens, 1)),
+          .max_shares = std::min(max_seqs * kMaxShares, std::max(max_tokens, 1)),
           .max_prefill_tiles = max_tokens / 8 + max_seqs};
 }
 

@@ -1,11 +1,12 @@
-// ops/cuda/attention/plan.h -- who attends to what in a step: a pure function of lengths. No CUDA.
+// ops/cuda/attention/plan.h -- which block attends to which part of which context in a step: a pure
+// function of lengths, without CUDA.
 //
-// Decoding reads the cache once and is done when the last byte has come, so every block should get
-// the same number of bytes. A sequence's context is cut into tiles of kTile positions (at absolute
+// Decoding reads the cache once and ends with the last byte, so every block should read the same
+// number of bytes. A sequence's context is cut into tiles of kTile positions (at absolute
 // positions); all tiles of all kv heads of all decoding sequences, in the order (sequence, head,
-// tile), make one line, and block b takes tiles [b * per_block, (b+1) * per_block) of it. A head
-// whose tiles fall to several blocks is put together by the one that finishes last, always in the
-// order of the tiles. Equal shares: as in FlashMLA's scheduler and HPC-Ops' decode attention.
+// tile), make one list, and block b takes its tiles [b * per_block, (b+1) * per_block). A head
+// whose tiles go to several blocks is reduced by the block that finishes last, always in the order
+// of the tiles. Equal shares as in FlashMLA's scheduler and HPC-Ops' decode attention.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,44 +15,44 @@
 namespace skiff::cuda {
 
 constexpr int kTile = 64;          // positions
-constexpr int kPackedRows = 16;    // query vectors of one kv head that a decoding block works on
-constexpr int kPrefillRows = 128;  // the same of a prefilling block
-constexpr int kMostShares = 4;     // a sequence of more shares than this is prefilled
+constexpr int kPackedRows = 16;    // query vectors of one kv head in a decode block
+constexpr int kPrefillRows = 128;  // query vectors of one kv head in a prefill block
+constexpr int kMaxShares = 4;      // a sequence that needs more shares goes to the prefill kernel
 
 // Layers with the same PlanShape share one plan.
 struct PlanShape {
   int kv_heads = 0;
   int group = 0;   // query heads per kv head
   int window = 0;  // 0: all
-  int blocks = 0;  // that share the tiles; at most the layout's
+  int blocks = 0;  // of the decode kernel; at most the layout's
   bool operator==(const PlanShape&) const = default;
 };
 
 // Some rows of one sequence, few enough for kPackedRows, and the tiles that they see.
 struct DecodeShare {
-  int32_t seq, row, rows;     // row: the first, of the batch
+  int32_t seq, row, rows;     // `row` is the first, as an index into the batch
   int32_t kv_len;             // context of the last row
   int32_t first_tile, tiles;  // tiles >= 1
-  int32_t base;               // tiles, over all heads, of the shares before this one
+  int32_t base;               // number of tiles, over all heads, of earlier shares
 };
 
 // Some packed rows of one sequence: packed row i is query head i % group of row i / group.
 struct PrefillTile {
   int32_t seq;
-  int32_t row, rows;  // of the batch; rows * group <= kPrefillRows
+  int32_t row, rows;  // `row` indexes the batch; rows * group <= kPrefillRows
   int32_t kv_len;     // context of the last row
 };
 
 struct PlanHead {
-  int32_t total;      // tiles on the line
+  int32_t total;      // number of tiles of all shares and heads
   int32_t per_block;  // >= 1
   int32_t shares, prefill_tiles;
   int32_t rows_end;  // rows from here on are padding
   int32_t unused[3];
 };
 
-// A plan as it lies in memory: head, the share in which each block's run begins, shares, prefill
-// tiles (those with most work first).
+// The memory of a plan: head, the share in which each block begins, shares, prefill tiles (those
+// with most work first).
 struct PlanLayout {
   int blocks = 0, max_shares = 0, max_prefill_tiles = 0;
 

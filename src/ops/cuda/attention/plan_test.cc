@@ -19,7 +19,7 @@ struct Step {
   }
 };
 
-// A plan, read the way that the kernels read it.
+// A plan, read as the kernels read it.
 struct Plan {
   Plan(const PlanShape& shape, const Step& step, int blocks = 264)
       : layout(plan_layout(blocks, static_cast<int>(step.kv_len.size()), step.row_start.back())),
@@ -63,7 +63,7 @@ void expect_covers(const Plan& plan, const Step& step, const PlanShape& shape) {
   EXPECT_EQ(plan.head->rows_end, step.row_start.back());
 }
 
-// Shares lie end to end on the line, and each block's first tile lies in the share it names.
+// The tiles of the shares follow each other, and each block's first tile is in the share it names.
 void expect_line(const Plan& plan, const PlanShape& shape) {
   int at = 0;
   for (const DecodeShare& s : plan.shares) {

@@ -1,8 +1,8 @@
 // Attention of many rows. A block takes 128 packed rows (row and head of a group) of one kv head
-// and walks back over their context in tiles. One warp feeds the copy engine; two warpgroups
-// multiply, 64 rows each, taking turns at the tensor cores, so that one's softmax hides behind the
-// other's products, and within each the scores of the next tile are made while values of this one
-// are added. The schedule is that of Shah et al. 2024, "FlashAttention-3".
+// and walks back over their context in tiles. One warp is the TMA producer. Two consumer warpgroups
+// have 64 rows each and take turns at the tensor cores, so that the softmax of one hides behind the
+// GEMMs of the other; within each, the scores of the next tile are computed while the values of
+// this one are added. The schedule is that of Shah et al. 2024, "FlashAttention-3".
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@ constexpr int kGroupThreads = 128;
 constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kRowsOfGroup = kPrefillRows / kGroups;
-// Named barriers: one per warpgroup for itself, one per warpgroup for its turn.
+// Named barriers: each warpgroup has one for itself and one for its turn at the tensor cores.
 constexpr int kOwnBarrier = 1, kTurnBarrier = 3;
 
 template <int kDim>
-constexpr int kKeys = kDim == 256 ? 64 : 128;  // of a tile
+constexpr int kKeys = kDim == 256 ? 64 : 128;  // positions of a tile
 
 template <int kDim>
 constexpr int kStages = kDim == 64    ? 5
@@ -41,7 +41,7 @@ struct Shared {
   uint64_t v_full[kStages<kDim>], v_empty[kStages<kDim>];
 };
 
-// What a block works on, and the context that any of its rows sees.
+// The work of a block, and the context that its rows see.
 struct Work {
   PrefillTile tile;
   int head, seen, first, end;  // tiles of keys [first, end)
@@ -56,7 +56,7 @@ struct Work {
   }
 };
 
-// A place in a ring of stages, and the parity of the round.
+// A stage of a ring, and the parity of its barriers' phase in this round.
 template <int kStages>
 struct Ring {
   int stage = 0;
@@ -69,7 +69,7 @@ struct Ring {
   }
 };
 
-// Run by a whole warp, all of whose threads go the same way; lane i knows the page of the i-th box.
+// The TMA producer, run by a whole warp without divergence; lane i knows the page of the i-th box.
 template <int kDim>
 __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtensorMap& k,
                            const CUtensorMap& v, Shared<kDim>& shared) {
@@ -78,7 +78,7 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
   const int page_size = p.args.cache.page_size, page_shift = p.args.page_shift;
   const int box = min(page_size, kTile), boxes = kKeys<kDim> / box;
   const int32_t* pages = p.args.rows.pages + work.tile.seq * p.args.rows.pages_stride;
-  // Boxes that no row sees lie outside the cache, and so are filled with zeros.
+  // Boxes that no row sees get page -1, outside of the cache, so TMA fills them with zeros.
   const auto look_up = [&](int tile) {
     const int t = tile * kKeys<kDim> + lane * box;
     const bool any = tile >= work.first && t < work.tile.kv_len && t + box > work.seen;
@@ -114,7 +114,7 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
          shared_address(&shared.v_empty[i]), v_ring.phase, tile, page);
     v_ring.advance();
   };
-  // In the order of use: keys go one tile ahead of values.
+  // Loads follow the order of use: keys are one tile ahead of values.
   int page = look_up(work.end - 1), next = look_up(work.end - 2);
   copy_keys(work.end - 1, page);
   for (int tile = work.end - 1; tile >= work.first; --tile) {
@@ -126,8 +126,8 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
   }
 }
 
-// Byte `chunk` * 16 of a row of the queries' memory.
-__device__ __forceinline__ int place(int row, int chunk) {
+// The offset of 16-byte chunk `chunk` of a row of queries, in the 128-byte swizzle.
+__device__ __forceinline__ int swizzled_offset(int row, int chunk) {
   return (chunk / 8 * kPrefillRows + row) * 128 + ((chunk % 8) ^ (row % 8)) * 16;
 }
 
@@ -140,7 +140,7 @@ __device__ T* packed_row(const PrefillArgs& p, const Work& work, T* base, int64_
          static_cast<int64_t>(work.head * group + i % group) * kDim;
 }
 
-// Rows [64 * group, ...) of the queries, by the warpgroup that will multiply them.
+// Loads rows [64 * group, 64 * group + 64) of the queries; each warpgroup loads its own rows.
 template <int kDim>
 __device__ void load_queries(const PrefillArgs& p, const Work& work, int group, uint8_t* q) {
   const auto* from = static_cast<const __nv_bfloat16*>(p.args.q);
@@ -150,13 +150,13 @@ __device__ void load_queries(const PrefillArgs& p, const Work& work, int group, 
     const int row = group * kRowsOfGroup + i / (kDim / 8), chunk = i % (kDim / 8);
     const auto* at = packed_row<kDim>(p, work, from, p.args.q_stride, row);
     const uint4 value = at ? *reinterpret_cast<const uint4*>(at + chunk * 8) : uint4{};
-    *reinterpret_cast<uint4*>(q + place(row, chunk)) = value;
+    *reinterpret_cast<uint4*>(q + swizzled_offset(row, chunk)) = value;
   }
   fence_async();
   named_sync(kOwnBarrier + group, kGroupThreads);
 }
 
-// Values beyond the context, in the page that holds its end, may be anything.
+// Clears values past the context: the page that holds its end may hold any bits there.
 template <int kDim>
 __device__ void clear_tail(int group, int begin, uint8_t* v) {
   for (int i = static_cast<int>(threadIdx.x) % kGroupThreads;
@@ -168,12 +168,12 @@ __device__ void clear_tail(int group, int begin, uint8_t* v) {
   named_sync(kOwnBarrier + group, kGroupThreads);
 }
 
-// The softmax so far of the two rows of a thread, lane / 4 and lane / 4 + 8 of its warp's 16.
+// The online softmax of a thread's two rows: lane / 4 and lane / 4 + 8 of its warp's 16.
 struct Softmax {
   float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, keep[2];
   int limit[2];  // the last position that the row sees
 
-  // Scores become weights; keep[] is what earlier sums are worth now.
+  // Turns scores into probabilities; keep[] becomes the factor that rescales earlier sums.
   template <int n>
   __device__ __forceinline__ void step(float (&s)[n], float scale_log2, int t0, bool edge,
                                        int window) {
@@ -248,7 +248,7 @@ __device__ void write_rows(const PrefillArgs& p, const Work& work, int group, ui
     const float scale = 1 / sum;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      *reinterpret_cast<uint32_t*>(rows + place(row + 8 * half, n) + lane % 4 * 4) =
+      *reinterpret_cast<uint32_t*>(rows + swizzled_offset(row + 8 * half, n) + lane % 4 * 4) =
           pack_bf16(o[n * 4 + 2 * half] * scale, o[n * 4 + 2 * half + 1] * scale);
     }
   }
@@ -259,7 +259,8 @@ __device__ void write_rows(const PrefillArgs& p, const Work& work, int group, ui
     const int r = group * kRowsOfGroup + i / (kDim / 8), chunk = i % (kDim / 8);
     auto* at = packed_row<kDim>(p, work, out, p.args.out_stride, r);
     if (at)
-      *reinterpret_cast<uint4*>(at + chunk * 8) = *reinterpret_cast<uint4*>(rows + place(r, chunk));
+      *reinterpret_cast<uint4*>(at + chunk * 8) =
+          *reinterpret_cast<uint4*>(rows + swizzled_offset(r, chunk));
   }
 }
 
@@ -277,7 +278,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
   }
   load_queries<kDim>(p, work, group, shared.q);
   const uint64_t q = wgmma_operand(shared_address(shared.q) + group * kRowsOfGroup * 128);
-  // Whether some row does not see all of a tile.
+  // Whether a tile needs a mask, because some row does not see all of it.
   const int all_see = work.tile.kv_len - work.tile.rows;
   const auto edge = [&](int tile) {
     return (tile + 1) * kTileKeys - 1 > all_see ||
@@ -344,7 +345,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
   wgmma_commit();
   wgmma_wait<0>();
   settle(o);
-  if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);  // the turn left over
+  if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);  // consumes the last turn
   write_rows<kDim>(p, work, group, shared.q, o, softmax);
 }
 
@@ -352,7 +353,7 @@ template <int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ PrefillArgs p, const __grid_constant__ CUtensorMap k,
                    const __grid_constant__ CUtensorMap v) {
-#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention uses it nowhere else
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention launches it nowhere else
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
   if (threadIdx.x == 0) {
@@ -369,7 +370,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (!p.beside) wait_for_previous();
   let_next_start();
-  // The compiler cannot see that a warp's threads agree on this, unless it is told.
+  // The shuffle shows the compiler that the value is the same in all threads of a warp.
   const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
   if (group == kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");

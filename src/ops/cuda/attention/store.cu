@@ -1,6 +1,6 @@
-// A block takes some heads of one row. Sines and cosines are worked out once per block; then a
-// group of lanes takes a head, each lane `kPairs` pairs of it at a time, so that a pair's two
-// halves meet in one thread's registers and memory is touched in vectors.
+// A block takes some heads of one row. It computes sines and cosines once; then a group of lanes
+// takes a head, each lane `kPairs` rotary pairs of it at a time, so that the two halves of a pair
+// are in one thread's registers and memory is accessed in vectors.
 #include <algorithm>
 
 #include "ops/cuda/align.h"
@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 constexpr int kMaxHead = 256;
 constexpr int kNarrowRows = 512;  // below this a row is shared by several blocks
 
-// Where the i-th pair of a head lies. Past the rotated ones, pairs are neighbours.
+// The two elements of the i-th pair of a head. Past the rotated ones, pairs are neighbours.
 struct Pair {
   int a, b;
 };
@@ -25,7 +25,7 @@ __device__ Pair pair_of(int i, int rope_dim, bool interleaved) {
   return i < rope_dim / 2 && !interleaved ? Pair{i, i + rope_dim / 2} : Pair{2 * i, 2 * i + 1};
 }
 
-// What one lane holds of a head: kPairs pairs, as they lie in memory.
+// The kPairs pairs of a head that one lane holds, unconverted.
 template <class T, int kPairs>
 struct Held {
   Pack<T, kPairs> a, b;
@@ -86,9 +86,9 @@ __device__ Held<T, kPairs> load_biased(const float* sums, const float* bias, Pai
   return converted<T>(x);
 }
 
-// A group of lanes asks for kAhead heads at once. kPairs 4 takes a head of 8n elements with rope
-// over 8n of them: one held piece per lane. kPairs 1 takes any even head and rope: up to four
-// pieces per lane of a whole warp.
+// A group of lanes loads kAhead heads at once. kPairs = 4 takes head sizes and rotary dimensions
+// that are multiples of 8, one Held per lane. kPairs = 1 takes any even ones, up to four Held per
+// lane of a whole warp.
 template <class T, class C, int kPairs, int kAhead>
 __global__ void __launch_bounds__(kThreads)
     store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   };
-  // Whatever can be asked for is asked for before anything is waited for.
+  // Loads that do not depend on another kernel come before the wait.
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
   if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
   if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
-  // All lanes of a warp go round together, for the sum of squares.
+  // All lanes of a warp run the same iterations, because the sum of squares needs shuffles.
   for (int base = first_head; base < end_head; base += kAhead * groups) {
     if (base > first_head) fetch(base + group);
 #pragma unroll
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
         }
         if (!value || p.sums) write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
         if (h >= p.heads) {
-          // The cache gets what the row holds: rounded to activations first.
+          // The cache gets the rounded activation, as it stands in the row.
           const int kv_head = value ? h - p.heads - p.kv_heads : h - p.heads;
           C* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
           write(converted<C>(x[j][u]), to + cache.in_page(position, kv_head), at);

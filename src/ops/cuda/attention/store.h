@@ -8,7 +8,7 @@
 
 namespace skiff::cuda {
 
-// What a product with a bias has left to do: rows of sums f32, and the bias that they have not met.
+// The f32 sums of a GEMM, and the bias that is still to be added.
 struct Biased {
   Tensor sums, bias;
 };

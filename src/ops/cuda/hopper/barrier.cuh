@@ -1,5 +1,5 @@
-// ops/cuda/hopper/barrier.cuh -- barriers in shared memory, and what else orders the threads of a
-// block and the copy engine. PTX ISA, "mbarrier", "fence", "elect.sync".
+// ops/cuda/hopper/barrier.cuh -- barriers in shared memory (mbarrier), and the fences between the
+// threads of a block, TMA and the tensor cores. PTX ISA, "mbarrier", "fence", "elect.sync".
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
-// After barrier_init, before anybody (the copy engine too) uses the barrier.
+// Must come after barrier_init and before any thread, or TMA, uses the barrier.
 __device__ __forceinline__ void barrier_init_done() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -34,8 +34,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-// True in one thread of a whole warp, which the compiler then knows to be alone there: around the
-// copy engine's instructions this saves a loop over threads that do not exist.
+// True in one thread of a converged warp. The compiler then knows that a single thread runs the
+// branch, and needs no loop over active threads around TMA instructions.
 __device__ __forceinline__ bool elected() {
   uint32_t yes;
   asm volatile(
@@ -56,8 +56,7 @@ __device__ __forceinline__ void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Ordinary writes to shared memory before this are seen by the copy engine and the matrix units
-// after it.
+// Makes this thread's earlier writes to shared memory visible to TMA and wgmma (the async proxy).
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,5 +1,5 @@
-// ops/cuda/hopper/copy.cuh -- the engine that copies boxes of tensors to shared memory and counts
-// their bytes at a barrier (barrier_expect). PTX ISA, "cp.async.bulk.tensor".
+// ops/cuda/hopper/copy.cuh -- TMA loads: boxes of tensors are copied to shared memory, and their
+// bytes are counted at a barrier (barrier_expect). PTX ISA, "cp.async.bulk.tensor".
 #pragma once
 #include <cuda.h>
 
@@ -10,7 +10,7 @@ namespace skiff::cuda {
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
 }
-// The box of a paged cache at (dim, head, position in page, page) comes to shared memory.
+// Loads the box of a paged cache at (dim, head, position in page, page).
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, uint32_t barrier,
                                          int dim, int head, int position, int page) {
   asm volatile(
@@ -21,7 +21,7 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, ui
       : "memory");
 }
 
-// What to do with a line of the L2 once it has been read.
+// The eviction priority of a line in the L2 once it has been read.
 enum class Keep : uint64_t { kFirstToGo = 0x12f0000000000000, kNormal = 0x1000000000000000 };
 
 __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap& map, uint32_t barrier,

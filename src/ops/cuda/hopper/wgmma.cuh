@@ -2,7 +2,7 @@
 // sums. PTX ISA, "Asynchronous warpgroup level matrix instructions".
 //
 // Operands in shared memory lie in rows of 64 elements (128 bytes), in the 128-byte swizzle that
-// the tensor copy engine writes, starting on 1024 bytes; 8 rows are an atom. Thread t of the
+// TMA writes, aligned to 1024 bytes; 8 rows are a swizzle atom. Thread t of the
 // warpgroup holds, of D[64][N], d[4 * j + 2 * h + i] = D[16 * (t / 32) + t % 32 / 4 + 8 * h]
 // [8 * j + 2 * (t % 4) + i].
 #pragma once
@@ -21,11 +21,11 @@ __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address, uint3
 // The operand 16 elements further along the rows.
 constexpr uint64_t kWgmmaStep = 32 >> 4;
 
-// Registers written before this may be used by products after it.
+// Registers written before this may be operands of wgmmas after it.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Ends a group of products; wgmma_wait<n> returns once all but the last n groups are done.
+// Ends a group of wgmmas; wgmma_wait<n> returns once all but the last n groups are complete.
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -34,8 +34,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Products run on while the compiler looks elsewhere: what they read or write goes through here
-// after the wait, so that no use of it moves up.
+// wgmma is asynchronous, which the compiler does not know: registers that it reads or writes pass
+// through here after the wait, so that the compiler moves no use of them above it.
 template <int n>
 __device__ __forceinline__ void settle(float (&x)[n]) {
 #pragma unroll

@@ -13,7 +13,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAtOnce = 8;  // copies of a token that combine_kernel asks for together
+constexpr int kAtOnce = 8;  // copies of a token that combine_kernel loads together
 
 struct Gather {
   char* to;
@@ -26,9 +26,9 @@ struct Gather {
   int experts, top_k, rows_per_job;
 };
 
-// One block: thread e knows how many jobs expert e needs; a scan tells where they go.
+// Run by one block: thread e counts the jobs of expert e, and a prefix sum gives their places.
 __device__ void make_jobs(const Gather& g) {
-  __shared__ int before[kMostExperts];
+  __shared__ int before[kMaxExperts];
   for (int e = threadIdx.x; e < g.experts; e += kThreads)
     before[e] = (g.start[e + 1] - g.start[e] + g.rows_per_job - 1) / g.rows_per_job;
   __syncthreads();
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
        at += static_cast<int>(gridDim.y) * kThreads * kWide) {
     float sum[kWide] = {};
     for (int first = 0; first < c.top_k; first += kAtOnce) {
-      // All that the copies need is asked for before any of it is used.
+      // All loads are issued before the first result is used.
       float w[kAtOnce], v[kAtOnce][kWide] = {};
       int from[kAtOnce];
 #pragma unroll
@@ -145,7 +145,7 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
                     .experts = static_cast<int>(routing.expert_start.elements()) - 1,
                     .top_k = static_cast<int>(routing.expert.cols()),
                     .rows_per_job = to.rows_per_job};
-  SKIFF_CHECK(g.experts <= kMostExperts, "{} experts; at most {}", g.experts, kMostExperts);
+  SKIFF_CHECK(g.experts <= kMaxExperts, "{} experts; at most {}", g.experts, kMaxExperts);
   const Launch how = {static_cast<unsigned>(1 + routing.expert.elements()), kThreads, 0, stream};
   if (is_aligned(g.x, g.x_stride_bytes) && is_aligned(g.to, g.row_bytes))
     launch(gather_kernel<uint4>, how, g);

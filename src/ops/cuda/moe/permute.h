@@ -1,5 +1,5 @@
-// ops/cuda/moe/permute.h -- around the products of a mixture of experts: rows to where their
-// expert's product finds them together, and back.
+// ops/cuda/moe/permute.h -- the steps around the grouped GEMMs of a mixture of experts: rows are
+// gathered by expert, gated, and combined by token.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -9,7 +9,7 @@
 namespace skiff::cuda {
 
 // gathered[i] = x[order[i] / K] for every copy i of a live row; position[order[i]] = i; and the
-// jobs, of at most `rows_per_job` rows each, by expert. Room: plan_jobs() jobs, copies positions.
+// list of jobs of at most `rows_per_job` rows, by expert. `jobs` has room for plan_jobs() of them.
 struct Permutation {
   Tensor gathered;    // [copies, hidden], dtype of x
   int32_t* position;  // [copies]
@@ -24,7 +24,7 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
 void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream);
 
 // out[t] = sum over k in order of weight[t, k] * outer[position[t * K + k]]; outer f32; out f32 or
-// bf16. `position` null: the copies lie in their own order. Copies with expert -1 count nothing.
+// bf16. `position` null: the copies are not permuted. Copies with expert -1 add nothing.
 void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
              cudaStream_t stream);
 

@@ -7,8 +7,8 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // tokens of a block of the first kernel
-// What one block chooses and sorts: a bit of a word for each token, a warp for each.
+constexpr int kWarps = 4;  // of a block of top_k_kernel; a warp takes a token
+// The limits of route_kernel's single block: a warp and a bit of a 32-bit word for each token.
 constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
 
 template <int kSlots>
@@ -21,16 +21,16 @@ __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constan
   if (t < c.tokens) top_k.choose(t, c.expert + first, c.weight + first);
 }
 
-// Few tokens: one block chooses and sorts, a warp a token. An expert is chosen by a token once at
-// most, so that the copies of an expert are in the order of their tokens, and a copy comes behind
-// as many as earlier tokens have chosen the same.
+// For few tokens: one block does top-k and sorts, with a warp for each token. A token chooses an
+// expert at most once, so the rank of a copy within its expert is the number of earlier tokens that
+// chose the same expert.
 template <int kSlots>
 __global__ void __launch_bounds__(kTogetherTokens * 32)
     route_kernel(const __grid_constant__ RouteArgs c, int32_t* order, int32_t* start) {
   let_next_start();
   __shared__ int32_t expert[kTogetherCopies];
-  __shared__ unsigned tokens_of[kMostExperts];
-  __shared__ int32_t first_of[kMostExperts];
+  __shared__ unsigned tokens_of[kMaxExperts];
+  __shared__ int32_t first_of[kMaxExperts];
   const int all = c.top_k + c.always, experts = c.experts + c.always, copies = c.tokens * all;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
@@ -64,7 +64,8 @@ struct Sums {
   int less, equal;
 };
 
-// Sums over the threads before this one (equal) and over all (less, equal), in one pass.
+// Returns `less` summed over all threads and `equal` summed over the threads before this one;
+// *total gets both sums over all threads.
 __device__ Sums block_scan(Sums v, Sums* shared, Sums* total) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const int before = warp_prefix_sum(v.equal, lane), less = warp_sum(v.less);
@@ -91,8 +92,8 @@ __device__ void for_each_copy(const int32_t* expert, int begin, int end, F f) {
   for (; i < end; ++i) f(i, expert[i]);
 }
 
-// Block e finds the copies of expert e: each thread looks at its own run of `run` copies, so the
-// order within an expert is that of the copies, and where the expert starts is the number of
+// A stable counting sort: block e finds the copies of expert e. Each thread scans its own run of
+// `run` copies, so copies keep their order within an expert; the expert starts at the number of
 // copies of lower experts.
 __global__ void sort_kernel(int32_t* order, int32_t* start, const int32_t* expert, int copies,
                             int run) {
@@ -119,7 +120,7 @@ __global__ void sort_kernel(int32_t* order, int32_t* start, const int32_t* exper
   });
 }
 
-// f(kernel made for at least so many experts)
+// Calls f with the number of experts per lane that the kernel is compiled for.
 template <class F>
 void for_experts(int experts, F f) {
   if (experts <= 64)
@@ -127,7 +128,7 @@ void for_experts(int experts, F f) {
   else if (experts <= 128)
     f(std::integral_constant<int, 4>());
   else
-    f(std::integral_constant<int, kMostExperts / 32>());
+    f(std::integral_constant<int, kMaxExperts / 32>());
 }
 
 void sort(const Routing& routing, int experts, cudaStream_t stream) {
@@ -142,8 +143,8 @@ void sort(const Routing& routing, int experts, cudaStream_t stream) {
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream) {
-  SKIFF_CHECK(router.experts >= 1 && router.always >= 0 && router.total() <= kMostExperts,
-              "{} + {} experts; at most {}", router.experts, router.always, kMostExperts);
+  SKIFF_CHECK(router.experts >= 1 && router.always >= 0 && router.total() <= kMaxExperts,
+              "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
   SKIFF_CHECK(router.top_k >= 1 && router.top_k <= router.experts, "top_k {} of {} experts",
               router.top_k, router.experts);
   SKIFF_CHECK_EQ(logits.cols(), router.experts);

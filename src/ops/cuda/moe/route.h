@@ -1,4 +1,5 @@
-// ops/cuda/moe/route.h -- who computes what in a mixture of experts.
+// ops/cuda/moe/route.h -- the router of a mixture of experts: top-k gating, and the copies of rows
+// sorted by expert.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -6,13 +7,13 @@
 
 namespace skiff::cuda {
 
-constexpr int kMostExperts = 512;
+constexpr int kMaxExperts = 512;
 
 // Fills the tensors of `routing` as Ops::route says. logits [T, experts] f32, bias [experts] f32
-// or empty; router.total() <= kMostExperts. `live`: device pointer to the number of non-padding
-// rows; null: all are. Padding rows get expert -1 with weight 0 and no place in `order`, whose
-// entries from expert_start[total] on are unspecified. Scores that are no numbers are
-// chosen last. One kernel for few tokens, else two; nothing depends on the values but the time.
+// or empty; router.total() <= kMaxExperts. `live`: device pointer to the number of non-padding
+// rows; null: all are. Padding rows get expert -1 with weight 0 and no entry in `order`, whose
+// entries from expert_start[total] on are unspecified. NaN scores are chosen last. One kernel for
+// few tokens, else two; launches do not depend on values.
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// ops/cuda/moe/top_k.cuh -- the experts of one token, chosen by one warp.
+// ops/cuda/moe/top_k.cuh -- top-k gating: the experts of one token, chosen by one warp.
 #pragma once
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/warp.cuh"
@@ -15,23 +15,23 @@ struct RouteArgs {
   const int32_t* live;
 };
 
-// Greater for a greater score; above 0, and least for no number at all.
+// An integer that orders like the score: above 0, and least for NaN.
 __device__ inline unsigned rank_of(float score) {
   const unsigned b = __float_as_uint(score);
   return isnan(score) ? 1u : (b & 0x80000000u) ? ~b : b | 0x80000000u;
 }
 
-// The work of a warp for a token; lane l holds experts l, l + 32, ... kSlots of them.
+// The work of a warp for a token; lane l holds kSlots experts: l, l + 32, ...
 template <int kSlots>
 class TopK {
  public:
-  // What nobody writes is fetched ahead of wait_for_previous().
+  // The bias, which no kernel writes, is loaded before wait_for_previous().
   __device__ explicit TopK(const RouteArgs& c) : c_(c), lane_(threadIdx.x % 32) {
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) bias_[i] = c.bias && is(i) ? c.bias[expert_of(i)] : 0.0f;
   }
 
-  // The token's choice goes to expert [per token] and weight [per token].
+  // Writes the token's choice to expert [per token] and weight [per token].
   __device__ void choose(int token, int32_t* expert, float* weight) {
     const int all = c_.top_k + c_.always;
     if (c_.live && token >= *c_.live) {
@@ -75,8 +75,8 @@ class TopK {
     for (int i = 0; i < kSlots; ++i) p_[i] /= total;
   }
 
-  // Fills place_ with what each expert is chosen as, -1 where it is not. Returns the sum of the
-  // chosen probabilities.
+  // Fills place_ with the rank at which each expert is chosen, -1 where it is not. Returns the sum
+  // of the chosen probabilities.
   __device__ float find_best() {
     unsigned rank[kSlots];
 #pragma unroll

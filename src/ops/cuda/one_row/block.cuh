@@ -1,23 +1,24 @@
-// ops/cuda/one_row/block.cuh -- what all warps of a block of a segment know: its share of every
-// product, what lies in shared memory, and how blocks hand over to each other.
+// ops/cuda/one_row/block.cuh -- what all warps of a segment's block share: its part of every GEMV,
+// the layout of shared memory, and the grid-wide barriers (hand-overs).
 #pragma once
 #include "ops/cuda/one_row/ring.cuh"
 #include "ops/cuda/one_row/segment.h"
 
 namespace skiff::cuda::segment {
 
-// Warps that multiply; then one that fills the ring.
+// The consumer warps multiply; one producer warp fills the ring.
 constexpr int kWarps = 8, kReaders = kWarps * 32, kThreads = kReaders + 32;
-// Some registers are left over: the small kernel that comes next, which may start early,
-// needs them. With fewer than these this one would spill (2 % of a step, measured).
+// The launch bound leaves some registers to the small kernel that comes next and may start early.
+// With a tighter bound this kernel would spill (2 % of a step, measured).
 constexpr int kThreadsWorth = 384;
-constexpr int kGroup = 4;  // weight rows that a warp meets with one x; gated: two gates, two ups
-constexpr int kBatchValues = 128;  // sums of weight rows that are finished together
+constexpr int kGroup =
+    4;  // weight rows that a warp multiplies at a time; gated: two gates, two ups
+constexpr int kBatchValues = 128;  // weight rows whose partial sums are reduced together
 constexpr int kPartialBytes = 2 * kBatchValues * kWarps * 4;
-// As much as leaves small kernels a corner to run in.
+// Leaves shared memory for a small kernel on the same multiprocessor.
 constexpr int kSegmentShared = 212 * 1024;
-// A hand-over takes microseconds: better no answer than a device that never comes back.
-constexpr int kMostPolls = 1 << 22;
+// A hand-over takes microseconds; a trap after seconds is better than a device that hangs.
+constexpr int kMaxPolls = 1 << 22;
 
 struct Span {
   int begin, end;
@@ -29,7 +30,7 @@ __device__ inline Span share_of(const SegmentShares& shares, int turn) {
   return {begin, begin + shares.each + (block < shares.more)};
 }
 
-// The groups of weight rows that this block has in a product, in the order of the ring.
+// The groups of weight rows of a GEMV that belong to this block, in the order of the ring.
 class Groups {
  public:
   __device__ explicit Groups(const SegmentProduct& p) : wide_(p.gated ? kGroup / 2 : kGroup) {
@@ -45,12 +46,13 @@ class Groups {
   int wide_, first_, stop_;
 };
 
-struct Outputs {  // of a group
+// The output features of a group.
+struct Outputs {
   int first, count;
 };
 
 struct Shared {
-  uint4 words[sizeof(Segment) / 16];  // of the segment, where all find it fast
+  uint4 words[sizeof(Segment) / 16];  // a copy of the segment
   RingBarriers ring;
   int item_bytes[kRingItems];
   Outputs outputs[2][kBatchValues / kGroup];
@@ -60,8 +62,8 @@ struct Shared {
   __device__ const Segment& segment() const { return *reinterpret_cast<const Segment*>(words); }
 };
 
-// Hand-overs. A counter's top bit turns when the last block arrives, and the rest is zero again:
-// nobody has to clear it. What a block has written is seen by those who waited for it.
+// Hand-overs. A counter's top bit flips when the last block arrives, and its other bits are zero
+// again, so it need not be cleared. A block's writes are visible to the blocks that have waited.
 __device__ inline unsigned* counter(const Segment& s, int which) {
   return s.counters + which * kCounterStride;
 }
@@ -74,7 +76,7 @@ __device__ inline void poll(const Segment& s, const Shared& shared, int which) {
                  : "=r"(now)
                  : "l"(counter(s, which))
                  : "memory");
-    if (++polls == kMostPolls) __trap();
+    if (++polls == kMaxPolls) __trap();
   } while (((before ^ now) & 0x80000000u) == 0);
 }
 

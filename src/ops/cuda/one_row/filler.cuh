@@ -1,4 +1,4 @@
-// ops/cuda/one_row/filler.cuh -- the warp of a segment that fetches weights.
+// ops/cuda/one_row/filler.cuh -- the producer warp of a segment, which loads weights.
 #pragma once
 #include "ops/cuda/one_row/block.cuh"
 
@@ -10,7 +10,8 @@ __device__ inline void fetch_to_cache(const void* from, int bytes) {
                : "memory");
 }
 
-// One warp: all weights of this block, step by step; each lane copies one row of a group.
+// Run by one warp. It loads all weights of this block, step by step; a lane copies a row of a
+// group.
 class Filler {
  public:
   __device__ Filler(char* memory, Shared& shared)
@@ -31,7 +32,7 @@ class Filler {
     const int units = p.units, item_units = p.item_units;
     const int64_t in = int64_t{units} * kUnit;
     const bool gated = p.gated;
-    // Of a gated product lanes 0 and 1 have gates, 2 and 3 the ups that belong to them.
+    // In a gated GEMV lanes 0 and 1 copy gate rows, lanes 2 and 3 the matching up rows.
     const int row = gated ? lane_ % 2 : lane_;
     const __nv_bfloat16* mine = p.weight + (row + (gated && lane_ >= 2 ? p.features : 0)) * in;
     for (Groups g(p); g.next();) {
@@ -46,8 +47,8 @@ class Filler {
       }
     }
   }
-  // What the next kernel of this kind will read first goes to the second-level cache: the memory
-  // works on while attention follows this kernel.
+  // Prefetches the weights that the next segment reads first into the L2, so that the memory stays
+  // busy during the attention kernel in between.
   __device__ void fetch_soon() {
     if (!s_.soon) return;
     const Span mine = share_of(s_.soon_shares, 0);

@@ -10,12 +10,12 @@ namespace skiff::cuda {
 namespace {
 
 constexpr size_t kCounterBytes = kSegmentHandOvers * kCounterStride * sizeof(unsigned);
-constexpr int kMostXBytes = 120 << 10;  // so that the ring keeps as much again
+constexpr int kMaxXBytes = 120 << 10;  // leaves about half of shared memory to the ring
 // Per block: bytes in flight, and bytes that are prefetched for the next segment.
 constexpr int kOnWayBytes = 96 << 10, kSoonBytes = 128 << 10;
 
 int item_units(int units) {
-  if (units <= kMostUnits) return units;
+  if (units <= kMaxUnits) return units;
   const int items = (units + 7) / 8;
   return (units + items - 1) / items;
 }
@@ -41,7 +41,7 @@ OneRow::OneRow(void* scratch, bool gathers) : scratch_(scratch) {
 
 bool OneRow::takes_row(const Tensor& x) const {
   return blocks_ > 0 && x.dtype == DType::kBF16 && x.rows() == 1 && x.cols() % kUnit == 0 &&
-         is_aligned(x) && x.cols() * 2 <= kMostXBytes;
+         is_aligned(x) && x.cols() * 2 <= kMaxXBytes;
 }
 
 SegmentShares OneRow::shares(int64_t things) const {
@@ -85,7 +85,7 @@ void* OneRow::copy_of(int step) {
   return p.copy;
 }
 
-// A step that has x as its input and no product yet; null: x comes from elsewhere.
+// A step that has x as its input and no GEMV yet; null where x is no output of this segment.
 SegmentStep* OneRow::step_that_has(const Tensor& x) {
   if (segment_.steps == kSegmentSteps) return nullptr;
   const int cols = static_cast<int>(x.cols());
@@ -138,7 +138,7 @@ bool OneRow::gated_linear(const Tensor& out, const Tensor& x, const Linear& w, A
 
 bool OneRow::add_norm(const Tensor& out, const Tensor& residual, const Tensor& delta,
                       const Norm& norm) {
-  if (!takes_row(out) || out.cols() > kMostNormCols || !is_aligned(residual) ||
+  if (!takes_row(out) || out.cols() > kMaxNormCols || !is_aligned(residual) ||
       !is_aligned(norm.weight.data) || segment_.steps == kSegmentSteps)
     return false;
   // delta must come from this segment; otherwise blocks would read and write the residual without
@@ -177,7 +177,7 @@ void OneRow::soon(const Linear& w) {
   segment_.soon_in = static_cast<int>(w.weight.cols());
 }
 
-// The last sum goes where the caller keeps it, once all blocks have read what was there.
+// Writes the last residual sum to the caller's tensor, once all blocks have read the old one.
 void OneRow::settle_residual() {
   if (norm_steps_ == 0) return;
   SegmentStep& step = segment_.step[last_norm_];

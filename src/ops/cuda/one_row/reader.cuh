@@ -1,4 +1,4 @@
-// ops/cuda/one_row/reader.cuh -- the warps of a segment that multiply, and do all else.
+// ops/cuda/one_row/reader.cuh -- the consumer warps of a segment: norms, GEMVs and their epilogues.
 #pragma once
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/launch.cuh"
@@ -10,7 +10,7 @@
 
 namespace skiff::cuda::segment {
 
-// Sums over the lanes; lane l ends up with value l / (32 / N), in sum[0].
+// Sums each of N values over the lanes; lane l gets the sum of value l / (32 / N), in sum[0].
 template <int N, int kMask = 16>
 __device__ inline void add_lanes(float (&sum)[N]) {
   const bool upper = threadIdx.x % 32 & kMask;
@@ -60,7 +60,7 @@ class Reader {
 
   __device__ void sync() { named_sync(1, kReaders); }
 
-  // Norm weights lie in memory that nobody has read for long, and all blocks want them at once.
+  // Prefetches norm weights into the L2: they are cold, and all blocks need them at the same time.
   __device__ void fetch_norms() {
     for (int i = 0; i < s_.steps; ++i) {
       const float* norm = s_.step[i].norm;
@@ -70,7 +70,7 @@ class Reader {
     }
   }
 
-  // As they are before this block arrives, so before their top bits turn.
+  // Reads the counters before this block arrives, so before their top bits can flip.
   __device__ void read_counters() {
     if (thread_ < kSegmentHandOvers) shared_.before[thread_] = __ldcg(counter(s_, thread_));
     sync();
@@ -96,7 +96,7 @@ class Reader {
     sync();
   }
 
-  // What other blocks wrote while this kernel ran is read past the first-level cache.
+  // Loads through the L2, because other blocks wrote the row while this kernel ran.
   __device__ void take_row(const SegmentStep& step) {
     constexpr int kAtOnce = 4;
     const int pieces = step.cols / 8;
@@ -117,9 +117,9 @@ class Reader {
     }
   }
 
-  // Every block for itself; each writes its share of what leaves the kernel.
+  // Every block computes the whole norm; each writes its part of the outputs that leave the kernel.
   __device__ void norm(const SegmentStep& step) {
-    constexpr int kWide = 4, kPieces = kMostNormCols / (kReaders * kWide);
+    constexpr int kWide = 4, kPieces = kMaxNormCols / (kReaders * kWide);
     const Span mine = share_of(step.shares, 0);
     float4 v[kPieces], w[kPieces];
     const auto for_each_piece = [&](auto f) {
@@ -174,8 +174,9 @@ class Reader {
     sync();
   }
 
-  // Warps share a group's units. Which warp begins goes round, so that none has more to do; what is
-  // added to what does not: sums of units u, u + 8, ... first, then those of u = 0, 1, ... 7.
+  // The units of a group are dealt to the warps. The first warp rotates from group to group, so
+  // that the load is even; the order of additions is fixed all the same: first units u, u + 8, ...
+  // of each warp, then the sums for u = 0, 1, ... 7.
   __device__ void product(const SegmentProduct& p) {
     const int all_units = p.units, item_units = p.item_units;
     const __nv_bfloat16* x = x_ + lane_ * 8;
@@ -206,10 +207,10 @@ class Reader {
     if (groups > 0) finish(p, groups);
   }
 
-  // A unit of four weight rows by x. Lane l takes inputs 8l to 8l + 7 of each; so lanes 4g to
-  // 4g + 3 hold, as row g of a tensor core's left matrix and column g of the right one, the same
-  // 32 inputs: their part of the dot product comes out as element (g, g). All else that comes out
-  // means nothing. Two weight rows fill the 16 rows on the left.
+  // Multiplies a unit of four weight rows by x. Lane l loads inputs 8l to 8l + 7 of each, so lanes
+  // 4g to 4g + 3 hold the same 32 inputs as row g of the mma's A and as column g of its B: their
+  // part of the dot product is element (g, g) of the result, whose other elements are not used. Two
+  // weight rows fill the 16 rows of A.
   __device__ void meet(float (&part)[kGroup / 2][4], const char* weights, int row_bytes,
                        const __nv_bfloat16* x) {
     uint4 w[kGroup];
@@ -239,8 +240,8 @@ class Reader {
     return partial_ + (batch_ * kWarps + part) * kBatchValues;
   }
 
-  // The parts of some groups' sums become outputs. The next batch has partials of its own: a warp
-  // comes back to these only when all have passed another sync().
+  // Reduces the partial sums of a batch of groups to outputs. The next batch has partial sums of
+  // its own: a warp reuses these only after all warps have passed another sync().
   __device__ void finish(const SegmentProduct& p, int groups) {
     sync();
     const int parts = min(kWarps, p.units), wide = kGroup >> p.gated;  // outputs of a group

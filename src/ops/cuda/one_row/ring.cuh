@@ -11,8 +11,8 @@ struct RingBarriers {
   uint64_t full[kRingItems], empty[kRingItems];
 };
 
-// The producer's side; the lanes of its warp run together. The bytes in flight are bounded by what
-// keeps the memory busy: other requests of the multiprocessor would queue behind more.
+// The producer's side; the lanes of its warp run together. The bytes in flight are limited to what
+// keeps the memory busy: more would delay the multiprocessor's other requests.
 class RingFiller {
  public:
   __device__ RingFiller(char* memory, int bytes, int max_bytes_in_flight, RingBarriers* barriers,

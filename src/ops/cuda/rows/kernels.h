@@ -1,4 +1,4 @@
-// ops/cuda/rows/kernels.h -- the launches behind rows.h, free of headers that nvcc cannot read.
+// ops/cuda/rows/kernels.h -- the launches behind rows.h, on plain pointers.
 #pragma once
 #include <cuda_runtime.h>
 

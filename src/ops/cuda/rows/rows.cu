@@ -10,7 +10,7 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kVector = 4;  // elements at a time, where everything is aligned for it
+constexpr int kVector = 4;  // elements per access where operands are aligned
 
 // Whether rows can be read `vector` elements at a time; true for a matrix that is not there.
 bool aligned(const Matrix& m, int vector = kVector) {
@@ -42,8 +42,8 @@ Launch rows_by_columns(int rows, int cols, int vector, cudaStream_t stream) {
           .stream = stream};
 }
 
-// f(column) for every N-th column of this thread's row, under rows_by_columns(). Rows may be wider
-// than a grid: a stack of experts that is converted has a whole expert in each.
+// Calls f(column) for every N-th column of this thread's row, under rows_by_columns(). Rows may be
+// wider than a grid: when a stack of experts is converted, a row is a whole expert.
 template <int N, class F>
 __device__ __forceinline__ void for_columns(int cols, F f) {
   const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
@@ -77,7 +77,7 @@ __global__ void add_kernel(Matrix out, Matrix x, int cols) {
   });
 }
 
-// What is rounded to bf16 need not be exact to the last bit of f32.
+// The fast exponential is accurate enough for results in bf16.
 template <class T>
 __device__ __forceinline__ float silu_for(float x) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) return silu_fast(x);
@@ -110,7 +110,7 @@ __device__ float block_sum(float x) {
   return warp_sum(lane < warps ? partial[lane] : 0);
 }
 
-// One block for each row, which waits in shared memory for its norm.
+// One block for each row, which it keeps in shared memory while it computes the norm.
 template <class T, int N>
 __global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
                                 float eps, int cols) {

@@ -1,5 +1,5 @@
-// ops/cuda/rows/rows.h -- Ops' operations on rows, on a stream; contracts in ops/ops.h. Nothing is
-// allocated and nobody waits. A launch depends on shapes only.
+// ops/cuda/rows/rows.h -- Ops' operations on rows, on a stream; contracts in ops/ops.h. They
+// allocate nothing and do not wait. A launch depends on shapes only.
 #pragma once
 #include <cuda_runtime.h>
 
