@@ -19,14 +19,15 @@ using Clock = std::chrono::steady_clock;
 
 // Returns the bytes that a step of `rows` decodes reads: the weights, and the keys and values of
 // `context` tokens for each row.
-double step_bytes(const ModelSpec& spec, DType dtype, int rows, double context) {
+double step_bytes(const ModelSpec& spec, const Precision& precision, int rows, double context) {
   const auto kv = static_cast<double>(kv_elements(spec));
-  return (touched_parameters(spec, rows) + rows * context * kv) * static_cast<double>(bytes(dtype));
+  return touched_parameters(spec, rows) * static_cast<double>(bytes(precision.weights.dtype)) +
+         rows * context * kv * static_cast<double>(bytes(precision.kv.dtype));
 }
 
 // The device that an engine with this config computes on.
 double memory_bandwidth(const EngineConfig& config) {
-  const Device device = device_of(config);
+  const Device device = device_named(config.device).memory();
   return device == Device{} ? measured_read_bandwidth(config.threads)
                             : measured_copy_bandwidth(device);
 }
@@ -122,7 +123,8 @@ class Bench {
     check(seconds > 0 && timed.at_first_end > timed.at_all_first,
           "the requests never decode all together: raise --output-len");
     const double per_second = tokens / seconds, steps = per_second / batch_;
-    const double moved = step_bytes(spec, llm_->config().dtype, batch_, input_ + output_ / 2.0);
+    const double moved =
+        step_bytes(spec, llm_->resolved().precision, batch_, input_ + output_ / 2.0);
     fmt::print("time to first    {:.2f} ms, {:.2f} ms for all {} of {} tokens: {:.0f} tokens/s\n",
                timed.first_token * 1e3, timed.all_first * 1e3, batch_, input_,
                static_cast<double>(batch_) * input_ / timed.all_first);
@@ -161,7 +163,7 @@ class Bench {
     const double out = static_cast<double>(count) * output_,
                  in = static_cast<double>(count) * input_;
     fmt::print("requests         {} of {} + {} tokens, at most {} at a time: {:.2f} s\n", count,
-               input_, output_, llm_->config().max_num_seqs, timed.seconds);
+               input_, output_, llm_->resolved().limits.max_seqs, timed.seconds);
     fmt::print(
         "throughput       {:.2f} requests/s, {:.1f} output tokens/s, {:.1f} tokens/s in all\n",
         static_cast<double>(count) / timed.seconds, out / timed.seconds,

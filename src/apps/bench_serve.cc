@@ -142,7 +142,7 @@ int bench_simulate(const Args& args) {
   setup.limits.max_rows = given("max-num-batched-tokens", 8192);
   setup.limits.max_logit_rows = setup.limits.max_seqs;
   setup.limits.policy.row_context = doubling_context(model.spec);
-  const int long_prompt = std::max(setup.limits.max_context / 25, 512);
+  const int long_prompt = default_long_prompt(setup.limits.max_context);
   if (args.text("sim-policy") == "fifo")
     setup.limits.policy = {.ageing = 0,
                            .long_yields = 0,

@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "base/load_error.h"
+#include "engine/backend.h"
 #include "engine/resolve.h"
 #include "model/memory_plan.h"
 
@@ -59,7 +60,7 @@ void print_text(const Args& args, const std::string& folder) {
 
 int run_inspect(const Args& args) {
   const std::string folder = model_folder(args);
-  EngineConfig config = engine_config(args, folder);
+  const EngineConfig config = engine_config(args, folder);
   const ModelConfig model = read_model_config(folder, config.config_name);
   const ModelSpec& spec = model.spec;
   fmt::print("architecture     {}\n", spec.arch);
@@ -74,14 +75,14 @@ int run_inspect(const Args& args) {
   for (Token id : model.generation.eos) ends += fmt::format("{}{}", ends.empty() ? "" : ", ", id);
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
-  config = resolved(config, spec);
+  const Resolved resolved = resolve(config, model);
   fmt::print(
       "\nMemory plan for --dtype {}, --max-model-len {}, --max-num-seqs {}, "
       "--max-num-batched-tokens {}\n",
-      name(config.dtype), config.max_model_len, config.max_num_seqs, config.max_num_batched_tokens);
+      name(resolved.precision.act), resolved.limits.max_context, resolved.limits.max_seqs,
+      resolved.limits.max_rows);
   std::fflush(stdout);
-  fmt::print("{}",
-             plan_memory(spec, memory_request(config, spec, *make_ops(config, spec))).table());
+  fmt::print("{}", plan_memory(spec, memory_request(resolved, spec, *make_ops(resolved))).table());
   return 0;
 }
 

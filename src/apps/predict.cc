@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/queue.h"
 #include "base/utf8.h"
+#include "engine/backend.h"
 #include "engine/resolve.h"
 #include "model/single.h"
 
@@ -133,18 +134,18 @@ void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const 
 
 void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig& model,
                  const std::vector<Token>& tokens) {
-  const EngineConfig sized = resolved(config, model.spec);
-  const auto ops = make_ops(sized, model.spec);
-  plan_memory(model.spec, memory_request(sized, model.spec, *ops));  // refuses before loading
-  const LoadedModel loaded = load_model(config.model, model,
-                                        {.precision = uniform_precision(config.dtype),
-                                         .format = config.load_format,
-                                         .dummy_seed = config.seed},
+  const Resolved resolved = resolve(config, model);
+  const auto ops = make_ops(resolved);
+  plan_memory(model.spec, memory_request(resolved, model.spec, *ops));  // refuses before loading
+  const LoadedModel loaded = load_model(resolved.model.folder, model,
+                                        {.precision = resolved.precision,
+                                         .format = resolved.model.format,
+                                         .dummy_seed = resolved.model.seed},
                                         *ops);
   const int length = static_cast<int>(tokens.size());
   const int asked = static_cast<int>(args.integer("chunk-size"));
   const int chunk = asked > 0 ? std::min(asked, length) : std::min(length, 512);
-  SingleSequence sequence(loaded, *ops, config.dtype, length, chunk);
+  SingleSequence sequence(loaded, *ops, resolved.precision.act, length, chunk);
   NpyWriter out(args.text("dump-logits"), length, model.spec.vocab);
   for (int begin = 0; begin < length; begin += chunk)
     out.append(sequence.forward(std::span(tokens).subspan(
@@ -182,7 +183,7 @@ std::vector<Answer> generate(const std::vector<Item>& items, const EngineConfig&
   Queue<std::vector<Event>> events;
   const auto llm = Llm::start(config, [&](std::vector<Event> e) { events.push(std::move(e)); });
   for (size_t i = 0; i < items.size(); ++i) {
-    const auto room = static_cast<size_t>(llm->config().max_model_len);
+    const auto room = static_cast<size_t>(llm->resolved().limits.max_context);
     if (items[i].tokens.size() >= room)
       fail_load("prompt {} has {} tokens; with --max-model-len {} a prompt may have at most {}",
                 i + 1, items[i].tokens.size(), room, room - 1);

@@ -16,6 +16,7 @@
 #include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "engine/resolved.h"
 #include "serve/http/host_list.h"
 #include "serve/server.h"
 #include "serve/service/engine_service.h"
@@ -47,31 +48,31 @@ constexpr std::chrono::seconds kMaxStopping{10};
 
 // The label values are those of vLLM and FastDeploy.
 std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
-  const EngineConfig& engine = llm.config();
+  const Resolved& engine = llm.resolved();
   const auto truth = [](bool value) { return value ? "True" : "False"; };
-  return {{"block_size", fmt::format("{}", engine.block_size)},
-          {"cache_dtype", std::string(name(engine.dtype))},
-          {"enable_prefix_caching", truth(engine.prefix_caching)},
+  return {{"block_size", fmt::format("{}", engine.cache.block_size)},
+          {"cache_dtype", std::string(name(engine.precision.kv.dtype))},
+          {"enable_prefix_caching", truth(engine.cache.prefix_caching)},
           {"gpu_memory_utilization", fmt::format("{}", engine.memory_utilization)},
           {"kvcache_storage_backend", args.text("kvcache-storage-backend")},
-          {"max_model_len", fmt::format("{}", engine.max_model_len)},
+          {"max_model_len", fmt::format("{}", engine.limits.max_context)},
           {"num_cpu_blocks", fmt::format("{}", llm.memory().host_slots)},
           {"num_gpu_blocks", fmt::format("{}", llm.memory().blocks)},
           {"num_gpu_blocks_override", args.text("num-gpu-blocks-override")},
-          {"swap_space", fmt::format("{}", engine.swap_space_gb)}};
+          {"swap_space", fmt::format("{}", args.number("swap-space"))}};
 }
 
 ServiceConfig service_config(const Args& args, const std::string& name, const Llm& llm,
                              const Tokenizer& tokenizer) {
   ServiceConfig config;
   config.model_name = name;
-  config.max_model_len = llm.config().max_model_len;
+  config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
   config.eos = eos_tokens(llm.model(), &tokenizer);
   config.max_logprobs = static_cast<int>(args.integer("max-logprobs"));
   if (!args.on("enable-logprob")) config.max_logprobs = 0;
   config.max_reply_logprobs = args.integer("max-reply-logprobs");
-  config.max_num_seqs = llm.config().max_num_seqs;
+  config.max_num_seqs = llm.resolved().limits.max_seqs;
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
                       .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),
@@ -138,7 +139,7 @@ Progress loading_progress(const Args& args, Server& server) {
 
 // All settings except secrets.
 OrderedJson config_info(const Args& args, const Llm& llm) {
-  const EngineConfig& engine = llm.config();
+  const Resolved& engine = llm.resolved();
   OrderedJson parameters = OrderedJson::object();
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
@@ -146,14 +147,14 @@ OrderedJson config_info(const Args& args, const Llm& llm) {
           flag.name != "api-key")
         parameters[std::string(flag.name)] = args.text(flag.name);
   return {{"version", SKIFF_VERSION},
-          {"model", engine.model},
+          {"model", engine.model.folder},
           {"architecture", llm.model().spec.arch},
-          {"device", engine.device},
-          {"dtype", name(engine.dtype)},
-          {"max_model_len", engine.max_model_len},
-          {"max_num_seqs", engine.max_num_seqs},
-          {"max_num_batched_tokens", engine.max_num_batched_tokens},
-          {"block_size", engine.block_size},
+          {"device", name(engine.device)},
+          {"dtype", name(engine.precision.act)},
+          {"max_model_len", engine.limits.max_context},
+          {"max_num_seqs", engine.limits.max_seqs},
+          {"max_num_batched_tokens", engine.limits.max_rows},
+          {"block_size", engine.cache.block_size},
           {"num_blocks", llm.memory().blocks},
           {"threads", engine.threads},
           {"parameters", std::move(parameters)}};

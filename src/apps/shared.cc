@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/graph_flags.h"
@@ -13,12 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-DType compute_dtype(const std::string& wanted, const std::string& folder,
-                    const std::string& config_name) {
-  if (wanted == "float32") return DType::kF32;
-  if (wanted == "bfloat16") return DType::kBF16;
-  const std::string stored = read_model_config(folder, config_name).dtype;
-  return stored == "bfloat16" || stored == "float16" ? DType::kBF16 : DType::kF32;
+// None for "auto".
+std::optional<DType> dtype_named(const std::string& word) {
+  if (word == "float32") return DType::kF32;
+  if (word == "bfloat16") return DType::kBF16;
+  return std::nullopt;
 }
 
 void read_tiers(const Args& args, EngineConfig& config) {
@@ -65,7 +65,7 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
   config.model = folder;
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
-  config.dtype = compute_dtype(args.text("dtype"), folder, config.config_name);
+  config.dtype = dtype_named(args.text("dtype"));
   read_graphs(args, config);
   config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
   config.max_num_batched_tokens = static_cast<int>(args.integer("max-num-batched-tokens"));

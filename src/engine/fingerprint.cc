@@ -29,7 +29,7 @@ struct File {
   struct stat info {};
 };
 
-// Whole if it is short.
+// The size, time and sampled bytes of a file: all of its bytes if it is short.
 std::string samples_of(const std::string& path) {
   const File file(path);
   const off_t stride = file.info.st_size <= kStride ? kPage : kStride;
@@ -56,17 +56,29 @@ std::vector<std::string> weight_files(const std::string& dir) {
   return paths;
 }
 
+std::string text_of(const WeightFormat& format) {
+  const auto part = [](std::optional<DType> dtype) { return dtype ? name(*dtype) : "none"; };
+  return fmt::format("{} block {}x{} scale {} zero {}", name(format.dtype), format.block_out,
+                     format.block_in, part(format.scale), part(format.zero));
+}
+
+std::string text_of(const Precision& precision) {
+  return fmt::format("weights {} activations {} kv {}", text_of(precision.weights),
+                     name(precision.act), name(precision.kv.dtype));
+}
+
 }  // namespace
 
-BlockKey fingerprint_of(const EngineConfig& config, const Arithmetic& arithmetic) {
-  std::string text =
-      fmt::format("skiff {} build {} computes on {} dtype {} block {}\n", config.version,
-                  arithmetic.build, arithmetic.backend, name(config.dtype), config.block_size);
-  text += samples_of((fs::path(config.model) / config.config_name).string());
-  if (config.load_format == LoadFormat::kDummy)
-    text += fmt::format("dummy weights of seed {}\n", config.seed);
+BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic) {
+  const ModelSource& model = resolved.model;
+  std::string text = fmt::format("skiff {} build {} computes on {} {} block {}\n",
+                                 resolved.cache.version, arithmetic.build, arithmetic.backend,
+                                 text_of(resolved.precision), resolved.cache.block_size);
+  text += samples_of((fs::path(model.folder) / model.config_name).string());
+  if (model.format == LoadFormat::kDummy)
+    text += fmt::format("dummy weights of seed {}\n", model.seed);
   else
-    for (const std::string& path : weight_files(config.model)) text += samples_of(path);
+    for (const std::string& path : weight_files(model.folder)) text += samples_of(path);
   return sha256(std::as_bytes(std::span(text)));
 }
 

@@ -1,20 +1,24 @@
 // engine/fingerprint.h -- what keys and values depend on besides the tokens.
 #pragma once
-#include "engine/llm.h"
+#include <string>
+#include <string_view>
+
+#include "engine/resolved.h"
 #include "kv/block_key.h"
 
 namespace skiff {
 
-// What computes them. Two of these that differ give different bits, or may.
+// What computes keys and values. Two that differ give different bits, or may.
 struct Arithmetic {
   std::string backend;  // Ops::arithmetic()
   std::string build;    // sources_digest()
 };
 
-// SHA-256 of the arithmetic, the engine's version, dtype, block size, the model's configuration,
-// and its weights by name, size, time of change and samples of their bytes (a page in every MiB).
-// Weights that differ elsewhere only, with the same times, look alike. Throws LoadError.
-BlockKey fingerprint_of(const EngineConfig& config, const Arithmetic& arithmetic);
+// SHA-256 of the arithmetic, the engine's version, precision, block size, the model's
+// configuration, and its weights by name, size, time of change and samples of their bytes (a page
+// in every MiB). Weights that differ elsewhere only, with the same times, have the same
+// fingerprint. Throws LoadError.
+BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic);
 
 // SHA-256 of the sources, the compilers and their flags that decide what a kernel computes: two
 // builds of one version differ in it where their arithmetic may. Made by cmake/sources_digest.cmake

@@ -12,7 +12,6 @@
 #include "engine/resolve.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
-#include "tensor/device_memory.h"
 
 namespace skiff {
 namespace {
@@ -22,8 +21,8 @@ namespace fs = std::filesystem;
 class FingerprintTest : public testing::Test {
  protected:
   FingerprintTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    config_.model = folder_.path();
-    config_.version = "1.0";
+    const EngineConfig config{.model = folder_.path(), .version = "1.0"};
+    resolved_ = resolve(config, read_model_config(config.model));
     write("a.safetensors", std::string(5000, 'x'));
   }
   void write(const std::string& name, const std::string& bytes) const {
@@ -31,7 +30,7 @@ class FingerprintTest : public testing::Test {
     std::ofstream(path) << bytes;
     fs::last_write_time(path, kThen);
   }
-  BlockKey now() const { return fingerprint_of(config_, arithmetic_); }
+  BlockKey now() const { return fingerprint_of(resolved_, arithmetic_); }
   // Whether the fingerprint is another one after `change`.
   bool tells(const std::function<void()>& change) {
     const BlockKey before = now();
@@ -41,21 +40,38 @@ class FingerprintTest : public testing::Test {
 
   static constexpr fs::file_time_type kThen{std::chrono::hours(1000)};
   DummyFolder folder_;
-  EngineConfig config_;
+  Resolved resolved_;
   Arithmetic arithmetic_{.backend = "cpu avx2", .build = "b"};
 };
 
 TEST_F(FingerprintTest, IsOfAllThatKeysAndValuesDependOn) {
   EXPECT_EQ(now(), now());
-  EXPECT_TRUE(tells([&] { config_.version.push_back('1'); }));
-  EXPECT_TRUE(tells([&] { config_.dtype = DType::kBF16; }));
-  EXPECT_TRUE(tells([&] { config_.block_size = 32; }));
+  EXPECT_TRUE(tells([&] { resolved_.cache.version.push_back('1'); }));
+  EXPECT_TRUE(tells([&] { resolved_.cache.block_size = 32; }));
   EXPECT_TRUE(tells([&] { arithmetic_.backend.push_back('x'); }));
   EXPECT_TRUE(tells([&] { arithmetic_.build.push_back('c'); }));
   EXPECT_TRUE(tells([&] {
-    config_.config_name.assign("other.json");
+    resolved_.model.config_name.assign("other.json");
     write("other.json", "{}");
   }));
+}
+
+TEST_F(FingerprintTest, IsOfThePrecision) {
+  Precision& precision = resolved_.precision;
+  EXPECT_TRUE(tells([&] { precision.act = DType::kBF16; }));
+  EXPECT_TRUE(tells([&] { precision.kv.dtype = DType::kBF16; }));
+  EXPECT_TRUE(tells([&] { precision.weights.dtype = DType::kBF16; }));
+  EXPECT_TRUE(tells([&] { precision.weights.block_out = 128; }));
+  EXPECT_TRUE(tells([&] { precision.weights.block_in = 128; }));
+  EXPECT_TRUE(tells([&] { precision.weights.scale = DType::kF32; }));
+  EXPECT_TRUE(tells([&] { precision.weights.zero = DType::kU8; }));
+}
+
+// Settings that bits do not depend on leave the cache's file in use.
+TEST_F(FingerprintTest, IsOfNothingElse) {
+  EXPECT_FALSE(tells([&] { resolved_.limits.max_seqs += 1; }));
+  EXPECT_FALSE(tells([&] { resolved_.cache.host_slots += 1; }));
+  EXPECT_FALSE(tells([&] { resolved_.threads += 1; }));
 }
 
 TEST_F(FingerprintTest, IsOfTheWeightFiles) {
@@ -66,8 +82,8 @@ TEST_F(FingerprintTest, IsOfTheWeightFiles) {
   EXPECT_TRUE(tells([&] { write("a.safetensors", std::string(5000, 'y')); })) << "contents";
   EXPECT_TRUE(tells([&] { fs::rename(file, fs::path(folder_.path()) / "b.safetensors"); }));
   EXPECT_TRUE(tells([&] { write("c.safetensors", "more"); })) << "another file";
-  EXPECT_TRUE(tells([&] { config_.load_format = LoadFormat::kDummy; }));
-  EXPECT_TRUE(tells([&] { config_.seed = 1; }));
+  EXPECT_TRUE(tells([&] { resolved_.model.format = LoadFormat::kDummy; }));
+  EXPECT_TRUE(tells([&] { resolved_.model.seed = 1; }));
 }
 
 TEST_F(FingerprintTest, BackendsNameTheirInstructionSet) {
@@ -82,20 +98,6 @@ TEST_F(FingerprintTest, BackendsNameTheirInstructionSet) {
 TEST_F(FingerprintTest, TheBuildsSourcesHaveADigest) {
   EXPECT_EQ(sources_digest().size(), 64u);
   EXPECT_EQ(sources_digest().find_first_not_of("0123456789abcdef"), std::string_view::npos);
-}
-
-// What is cached, and shown, is of the device that computes and not of the word that chose it.
-TEST_F(FingerprintTest, TheDeviceIsResolvedFirst) {
-  ModelSpec spec;
-  spec.max_context = 100;
-  const auto device = [&](const char* wanted) {
-    return resolved({.device = wanted, .max_model_len = 50}, spec).device;
-  };
-  EXPECT_EQ(device("cpu"), "cpu");
-  EXPECT_EQ(device("reference"), "reference");
-  EXPECT_EQ(device("auto"), num_cuda_devices() > 0 ? "cuda:0" : "cpu");
-  EXPECT_EQ(device("cuda:3"), "cuda:3");
-  EXPECT_EQ(device("cuda"), "cuda:0");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "engine/backend.h"
 #include "engine/device_runner.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
@@ -36,24 +36,7 @@ Event refusal(SeqId id) {
   return {.seq = id, .finish = Finish::kExhausted, .why = "the engine has stopped"};
 }
 
-// What one sequence takes at least: known before the device is asked.
-std::string least_need(const EngineConfig& config, const ModelSpec& spec) {
-  const Limits limits = limits_of(config, spec);
-  const auto plain = make_reference_ops();  // keeps weights as they are
-  const MemoryPlan plan = plan_memory(spec, {.ops = *plain,
-                                             .compute = config.dtype,
-                                             .block_size = config.block_size,
-                                             .max_rows = limits.max_rows,
-                                             .max_logit_rows = limits.max_logit_rows,
-                                             .max_seqs = 1,
-                                             .max_model_len = limits.max_context,
-                                             .available = std::numeric_limits<size_t>::max()});
-  return fmt::format("the model needs {:.3f} GiB for one sequence of --max-model-len {}",
-                     static_cast<double>(plan.total()) / static_cast<double>(size_t{1} << 30),
-                     limits.max_context);
-}
-
-// `planned` is the memory plan, or the least need where planning had not finished.
+// `planned` is the memory plan, or the minimum need if planning had not finished.
 [[noreturn]] void fail_memory(const EngineConfig& config, const OutOfDeviceMemory& error,
                               const std::string& planned) {
   fail_load(
@@ -64,15 +47,15 @@ std::string least_need(const EngineConfig& config, const ModelSpec& spec) {
       error.what(), config.memory_utilization, planned);
 }
 
-// What comes of loading, in the order of loading.
+// What start-up makes, in this order.
 struct Loaded {
-  // `planned` is set to what is known so far of the memory that it takes, for fail_memory().
-  Loaded(EngineConfig wanted, std::string& planned);
-  void open_tiers();
+  // Sets `planned` to what is known so far of the memory that is needed, for fail_memory().
+  Loaded(const EngineConfig& config, std::string& planned);
+  void open_tiers(const EngineConfig& config);
 
   Ledger ledger;
   ModelConfig model;
-  EngineConfig config;
+  Resolved resolved;
   std::unique_ptr<Ops> ops;
   MemoryPlan memory;
   LoadedModel weights;
@@ -82,14 +65,13 @@ struct Loaded {
   std::unique_ptr<BlockStore> store;  // null: there is no file
 };
 
-Loaded::Loaded(EngineConfig wanted, std::string& planned) {
-  model = read_model_config(wanted.model, wanted.config_name);
-  config = resolved(std::move(wanted), model.spec);
+Loaded::Loaded(const EngineConfig& config, std::string& planned)
+    : model(read_model_config(config.model, config.config_name)), resolved(resolve(config, model)) {
+  const ModelSpec& spec = model.spec;
   ledger.close("config");
-  planned = least_need(config, model.spec);
-  ops = make_ops(config, model.spec);
-  memory = plan_memory(model.spec, memory_request(config, model.spec, *ops));
-  config.num_blocks_override = memory.blocks;
+  planned = minimum_need(resolved, spec);
+  ops = make_ops(resolved);
+  memory = plan_memory(spec, memory_request(resolved, spec, *ops));
   planned = memory.table();
   if (!config.quiet) {
     spdlog::info("memory plan\n{}", memory.table());
@@ -97,38 +79,41 @@ Loaded::Loaded(EngineConfig wanted, std::string& planned) {
     spdlog::info("Reset block num, the total_block_num:{}", memory.blocks);
   }
   ledger.close("plan");
-  weights = load_model(config.model, model,
-                       {.precision = uniform_precision(config.dtype),
-                        .format = config.load_format,
-                        .dummy_seed = config.seed,
+  weights = load_model(resolved.model.folder, model,
+                       {.precision = resolved.precision,
+                        .format = resolved.model.format,
+                        .dummy_seed = resolved.model.seed,
                         .progress = progress_bar(config)},
                        *ops);
   ledger.close("load");
-  kv.emplace(model.spec, memory.blocks, config.block_size, config.dtype, ops->device());
+  kv.emplace(spec, memory.blocks, resolved.cache.block_size, resolved.precision.kv.dtype,
+             ops->device());
   ledger.close("kv");
   if (memory.host_slots == 0) return;
-  open_tiers();
+  open_tiers(config);
   ledger.close("tiers");
 }
 
-void Loaded::open_tiers() {
+void Loaded::open_tiers(const EngineConfig& config) {
+  const CacheSettings& cache = resolved.cache;
   const BlockKey fingerprint = fingerprint_of(
-      config, {.backend = ops->arithmetic(), .build = std::string(sources_digest())});
-  tiers = {.spill = config.swap_space_gb > 0,
+      resolved, {.backend = ops->arithmetic(), .build = std::string(sources_digest())});
+  tiers = {.spill = cache.spill,
            .fingerprint = std::string(fingerprint.begin(), fingerprint.end())};
-  if (!config.storage_path.empty())
-    store = BlockStore::open({.dir = config.storage_path,
-                              .max_bytes = static_cast<uint64_t>(config.storage_gb * kBytesPerGb),
+  if (!cache.storage_path.empty())
+    store = BlockStore::open({.dir = cache.storage_path,
+                              .max_bytes = cache.storage_bytes,
                               .payload = memory.kv_block,
-                              .block_size = config.block_size,
+                              .block_size = cache.block_size,
                               .fingerprint = fingerprint});
   if (store) tiers.file_records = store->num_records();
   if (store && !config.quiet)
-    spdlog::info("{}: {} of at most {} blocks of {} tokens are there", config.storage_path,
-                 store->found().size(), store->num_records(), config.block_size);
+    spdlog::info("{}: {} of at most {} blocks of {} tokens are there", cache.storage_path,
+                 store->found().size(), store->num_records(), cache.block_size);
   if (!store && !tiers.spill) return;
   tiers.host_slots = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_slots, config.block_size, config.dtype, ops->device());
+  host = HostBlocks(model.spec, tiers.host_slots, cache.block_size, resolved.precision.kv.dtype,
+                    ops->device());
 }
 
 class LocalLlm final : public Llm {
@@ -137,7 +122,7 @@ class LocalLlm final : public Llm {
   ~LocalLlm() override { stop(/*drain=*/false); }
 
   const ModelConfig& model() const override { return loaded_.model; }
-  const EngineConfig& config() const override { return loaded_.config; }
+  const Resolved& resolved() const override { return loaded_.resolved; }
   const MemoryPlan& memory() const override { return loaded_.memory; }
   bool batch_invariant() const override { return loaded_.ops->batch_invariant(); }
   void submit(NewSequence sequence) override;
@@ -154,7 +139,7 @@ class LocalLlm final : public Llm {
 
   Loaded loaded_;
   Sink sink_;
-  Limits limits_;
+  std::function<void(const std::string& why)> failed_;
   CacheIndex cache_;
   Scheduler scheduler_;
   StepExecutor executor_;
@@ -173,23 +158,23 @@ class LocalLlm final : public Llm {
 LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
     : loaded_(config, planned),
       sink_(std::move(sink)),
-      limits_(limits_of(loaded_.config, loaded_.model.spec)),
-      cache_(loaded_.memory.blocks, loaded_.config.block_size, loaded_.config.prefix_caching,
-             random_seed(), loaded_.tiers,
+      failed_(config.failed),
+      cache_(loaded_.memory.blocks, loaded_.resolved.cache.block_size,
+             loaded_.resolved.cache.prefix_caching, random_seed(), loaded_.tiers,
              loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
-      scheduler_(limits_, cache_),
-      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.config.dtype, limits_,
-                &loaded_.host, capture_sizes(loaded_.config, loaded_.ops->device())),
+      scheduler_(loaded_.resolved.limits, cache_),
+      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.resolved.precision.act,
+                loaded_.resolved.limits, &loaded_.host, loaded_.resolved.captures),
       runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
       engine_(
           scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-          static_cast<size_t>(loaded_.config.steps_in_flight), tiers_.get()) {
+          static_cast<size_t>(loaded_.resolved.steps_in_flight), tiers_.get()) {
   publish_stats();
   loaded_.ledger.close("engine");
   executor_.warm_up(loaded_.memory.blocks);
   loaded_.ledger.close("warm-up");
-  if (!loaded_.config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
+  if (!config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
   thread_ = std::thread([this] { serve_or_fail(); });
 }
 
@@ -201,7 +186,7 @@ std::unique_ptr<TierThread> LocalLlm::start_tiers() {
   };
   return std::make_unique<TierThread>(
       work, [this](int slot) { return loaded_.host.slot(slot); }, inbox_,
-      TierThread::Patience{.answer = loaded_.config.storage_wait});
+      TierThread::Patience{.answer = loaded_.resolved.cache.storage_wait});
 }
 
 void LocalLlm::submit(NewSequence sequence) {
@@ -247,7 +232,7 @@ void LocalLlm::serve_or_fail() {
   try {
     return serve();
   } catch (const std::exception& error) {
-    if (loaded_.config.failed) loaded_.config.failed(error.what());
+    if (failed_) failed_(error.what());
     spdlog::critical("the engine has failed: {}", error.what());
   }
   spdlog::shutdown();

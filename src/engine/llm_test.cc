@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -13,10 +12,9 @@
 #include <thread>
 
 #include "base/load_error.h"
-#include "base/processors.h"
 #include "engine/model_testing.h"
 #include "engine/random_case_testing.h"
-#include "engine/resolve.h"
+#include "engine/resolved.h"
 #include "ops/cpu/cpu_features.h"
 #include "store/temp_dir_testing.h"
 
@@ -107,9 +105,8 @@ TEST_F(LlmTest, AFailingEngineTellsWhyAndEndsTheProcess) {
 
 TEST_F(LlmTest, AnswersResolvesAndCounts) {
   auto llm = Llm::start(config_, ear_.sink());
-  EXPECT_EQ(llm->config().max_model_len, 256);
-  EXPECT_EQ(llm->config().max_num_batched_tokens, 512);
-  EXPECT_EQ(llm->config().num_blocks_override, llm->memory().blocks);
+  EXPECT_EQ(llm->resolved().limits.max_context, 256);
+  EXPECT_EQ(llm->resolved().limits.max_rows, 512);
   EXPECT_GT(llm->memory().blocks, 0);
   for (SeqId id = 1; id <= 20; ++id) llm->submit(request(id, 10, 12));
   ASSERT_TRUE(ear_.wait_for_ends(20));
@@ -357,62 +354,6 @@ TEST_F(LlmTest, EvictedBlocksComeBackFromHostMemory) {
   EXPECT_EQ(ear_.of(4).tokens, ear_.of(1).tokens);
   EXPECT_EQ(llm->stats().tiers.host_tokens, 192u);
   EXPECT_GT(llm->memory().host(), 0u);
-}
-
-TEST(Resolve, ThreadsFollowTheAffinityMask) {
-  cpu_set_t before, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  ModelSpec spec;
-  spec.max_context = 1024;
-  EXPECT_EQ(resolved({}, spec).threads, 1);
-  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
-}
-
-TEST(Resolve, ZerosBecomeNumbers) {
-  ModelSpec spec;
-  spec.max_context = 131072;
-  EXPECT_EQ(resolved({}, spec).max_model_len, 32768);
-  EXPECT_EQ(resolved({}, spec).max_num_batched_tokens, 8192);
-  EXPECT_EQ(resolved({}, spec).threads, usable_processors());
-  EXPECT_EQ(resolved({.threads = 7}, spec).threads, 7);
-  EXPECT_EQ(resolved({.max_model_len = 1000}, spec).max_num_batched_tokens, 1000);
-  EXPECT_EQ(resolved({.max_model_len = 100}, spec).max_num_batched_tokens, 512);
-  EXPECT_EQ(
-      resolved({.max_model_len = 1000, .chunked_prefill = false}, spec).max_num_batched_tokens,
-      1008);
-  EXPECT_EQ(resolved({.max_model_len = 100000}, spec).max_model_len, 100000);
-}
-
-// taskset, or the processors that a container is given.
-TEST(Resolve, ThreadsFollowAffinity) {
-  ModelSpec spec;
-  spec.max_context = 100;
-  int threads = 0;
-  std::thread([&] {
-    cpu_set_t all, one;
-    sched_getaffinity(0, sizeof all, &all);
-    CPU_ZERO(&one);
-    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
-      if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    threads = resolved({}, spec).threads;
-  }).join();
-  EXPECT_EQ(threads, 1);
-}
-
-TEST(Resolve, AContextWithoutRoomForOutputIsRefused) {
-  ModelSpec spec;
-  spec.max_context = 1;
-  try {
-    resolved({.model = "m"}, spec);
-    FAIL();
-  } catch (const LoadError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("m/config.json: max_position_embeddings is 1"));
-  }
 }
 
 }  // namespace

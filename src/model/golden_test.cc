@@ -169,11 +169,13 @@ TEST(GoldenRouters, StayFloat32) {
   const std::string name = "ernie45_moe_bf16_f32gate";
   const auto ops = make_cpu_ops(1);
   const LoadedModel model = load(name, *ops, DType::kBF16);
-  EXPECT_EQ(model.weights.layers[0].gate_up.weight.dtype, DType::kBF16);
-  for (size_t i = 1; i < model.weights.layers.size(); ++i) {
-    EXPECT_EQ(model.weights.layers[i].router.weight.dtype, DType::kF32);
-    EXPECT_EQ(model.weights.layers[i].router_bias.dtype, DType::kF32);
-    EXPECT_EQ(model.weights.layers[i].expert_down.weight.dtype, DType::kBF16);
+  const std::vector<LayerWeights>& layers = model.weights.layers;
+  EXPECT_EQ(std::get<DenseWeights>(layers[0].ffn).gate_up.weight.dtype, DType::kBF16);
+  for (size_t i = 1; i < layers.size(); ++i) {
+    const auto& moe = std::get<MoeWeights>(layers[i].ffn);
+    EXPECT_EQ(moe.router.weight.dtype, DType::kF32);
+    EXPECT_EQ(moe.router_bias.dtype, DType::kF32);
+    EXPECT_EQ(moe.down.weight.dtype, DType::kBF16);
   }
 }
 

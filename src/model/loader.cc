@@ -9,12 +9,6 @@
 namespace skiff {
 namespace {
 
-// What a weight is kept in.
-WeightFormat kept_format(const Slot& slot, const Precision& precision) {
-  if (slot.kind == Slot::kLinear && !slot.wide) return precision.weights;
-  return {.dtype = slot.dtype(precision.act)};
-}
-
 // Moves plain values into the form and the memory that the machine computes with.
 class Placer {
  public:
@@ -23,7 +17,7 @@ class Placer {
 
   void place(const Slot& slot, Tensor weight, Tensor bias) {
     const Slot::Place place = slot.place(model_.weights);
-    const WeightFormat keep = kept_format(slot, precision_);
+    const WeightFormat keep = slot.kept(precision_);
     switch (slot.kind) {
       case Slot::kTable:
       case Slot::kVector:
@@ -40,7 +34,7 @@ class Placer {
   }
   // A head that shares the embedding's values still gets a form of its own to multiply with.
   void place_tied_head(const Slot& head) {
-    model_.weights.head = prepared({.weight = model_.weights.embed}, kept_format(head, precision_));
+    model_.weights.head = prepared({.weight = model_.weights.embed}, head.kept(precision_));
   }
 
  private:

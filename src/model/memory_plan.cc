@@ -13,15 +13,15 @@ namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
 
-size_t slot_bytes(const Slot& slot, DType compute, const Ops& ops) {
-  const DType dtype = slot.dtype(compute);
-  if (slot.kind == Slot::kLinear) return ops.prepared_bytes(slot.shape(), {.dtype = dtype});
-  return static_cast<size_t>(slot.elements()) * bytes(dtype);
+size_t slot_bytes(const Slot& slot, const Precision& precision, const Ops& ops) {
+  const WeightFormat format = slot.kept(precision);
+  if (slot.kind == Slot::kLinear) return ops.prepared_bytes(slot.shape(), format);
+  return byte_size(format.dtype, slot.elements());
 }
 
-size_t weight_bytes(const ModelSpec& spec, DType compute, const Ops& ops) {
+size_t weight_bytes(const ModelSpec& spec, const Precision& precision, const Ops& ops) {
   size_t sum = 0;
-  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, compute, ops);
+  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, precision, ops);
   return sum;
 }
 
@@ -72,11 +72,11 @@ std::string MemoryPlan::table() const {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   MemoryPlan plan{
       .parameters = parameter_count(spec), .available = request.available, .about = request.about};
-  plan.weights = weight_bytes(spec, request.compute, request.ops);
-  plan.activations = Decoder::arena_bytes(spec, request.compute, request.max_rows,
+  plan.weights = weight_bytes(spec, request.precision, request.ops);
+  plan.activations = Decoder::arena_bytes(spec, request.precision.act, request.max_rows,
                                           request.max_logit_rows, request.ops);
   plan.scratch = request.scratch;
-  plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.compute);
+  plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.precision.kv.dtype);
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;
   plan.host_slots = request.host_slots;

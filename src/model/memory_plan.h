@@ -4,12 +4,14 @@
 
 #include "arch/spec.h"
 #include "ops/ops.h"
+#include "tensor/tensor.h"
+#include "weights/format.h"
 
 namespace skiff {
 
 struct MemoryRequest {
-  const Ops& ops;               // that will compute: it states the sizes of weights and activations
-  DType compute = DType::kF32;  // of weights, activations and KV
+  const Ops& ops;  // computes the steps, and so states the sizes of weights and activations
+  Precision precision;
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;

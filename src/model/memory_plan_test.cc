@@ -55,10 +55,11 @@ TEST(MemoryPlan, WeightsAreWhatLoadingTakes) {
     const ModelConfig config = read_model_config(dir);
     for (const auto& ops : {make_reference_ops(), make_cpu_ops(1)}) {
       for (const DType compute : {DType::kF32, DType::kBF16}) {
-        const MemoryPlan plan =
-            plan_memory(config.spec, {.ops = *ops, .compute = compute, .available = 64 * kMiB});
-        const LoadedModel model =
-            load_model(dir, config, {.compute = compute, .progress = {}}, *ops);
+        const MemoryPlan plan = plan_memory(
+            config.spec,
+            {.ops = *ops, .precision = uniform_precision(compute), .available = 64 * kMiB});
+        const LoadedModel model = load_model(
+            dir, config, {.precision = uniform_precision(compute), .progress = {}}, *ops);
         EXPECT_EQ(plan.weights, model.bytes) << name << " on " << ops->name();
       }
     }

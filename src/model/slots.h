@@ -39,6 +39,11 @@ struct Slot {
   DType dtype(DType compute) const {
     return wide || kind == kNorm || kind == kVector ? DType::kF32 : compute;
   }
+  // The format in which the backend keeps the weight.
+  WeightFormat kept(const Precision& precision) const {
+    if (kind == kLinear && !wide) return precision.weights;
+    return {.dtype = dtype(precision.act)};
+  }
   // `weights` come from empty_weights() of the slot's spec.
   Place place(ModelWeights& weights) const { return find(weights, static_cast<size_t>(layer)); }
 };

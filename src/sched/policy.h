@@ -1,6 +1,7 @@
 // sched/policy.h -- who goes before whom, in numbers. Every preference here is bounded, so that
 // nobody waits for ever.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 namespace skiff {
@@ -30,5 +31,9 @@ struct Policy {
   // never more than the sequence can still use.
   double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };
+
+// Policy::long_prompt where nobody sets it: four per cent, as FastDeploy has it, but no chunks so
+// small that they waste the device.
+constexpr int default_long_prompt(int max_context) { return std::max(max_context / 25, 512); }
 
 }  // namespace skiff

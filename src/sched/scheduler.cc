@@ -8,9 +8,8 @@ namespace skiff {
 namespace {
 
 Limits resolved(Limits limits) {
-  // Four per cent, as FastDeploy has it, but no chunks so small that they waste the device.
   if (limits.policy.long_prompt == 0)
-    limits.policy.long_prompt = std::max(limits.max_context / 25, 512);
+    limits.policy.long_prompt = default_long_prompt(limits.max_context);
   return limits;
 }
 

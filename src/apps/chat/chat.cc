@@ -9,6 +9,7 @@
 #include "apps/commands.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "engine/resolved.h"
 #include "serve/service/engine_service.h"
 
 namespace skiff {
@@ -45,7 +46,7 @@ std::string folder_name(const std::string& folder) {
 
 ServiceConfig service_config(const Llm& llm, const Tokenizer& tokenizer) {
   ServiceConfig config;
-  config.max_model_len = llm.config().max_model_len;
+  config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
   config.eos = eos_tokens(llm.model(), &tokenizer);
   return config;

@@ -1,0 +1,86 @@
+#include "engine/backend.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/step_executor.h"
+#include "tensor/device_memory.h"
+
+namespace skiff {
+namespace {
+
+constexpr double kGiB = size_t{1} << 30;
+
+// Less what is in use already, by this process or by another.
+double share_of_device(const DeviceMemory& memory, double utilization) {
+  const double used = static_cast<double>(memory.total - memory.free);
+  return std::max(0.0, static_cast<double>(memory.total) * utilization - used);
+}
+
+std::string about(Device device, const DeviceMemory& memory, double utilization) {
+  return fmt::format(
+      "--gpu-memory-utilization {} of the {:.3f} GiB of CUDA device {}, less {:.3f} GiB in use "
+      "already",
+      utilization, static_cast<double>(memory.total) / kGiB, device.index,
+      static_cast<double>(memory.total - memory.free) / kGiB);
+}
+
+}  // namespace
+
+std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
+  switch (resolved.device.kind) {
+    case ComputeDevice::kReference:
+      return make_reference_ops();
+    case ComputeDevice::kCpu:
+      return make_cpu_ops(resolved.threads);
+    case ComputeDevice::kCuda:
+      break;
+  }
+  return make_cuda_ops({.device = resolved.device.index,
+                        .max_seqs = resolved.limits.max_seqs,
+                        .max_rows = resolved.limits.max_rows,
+                        .graphs = resolved.graphs,
+                        .gather = resolved.gather});
+}
+
+MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
+  const Limits& limits = resolved.limits;
+  const double utilization = resolved.memory_utilization;
+  const bool on_host = ops.device() == Device{};
+  // --gpu-memory-utilization is a fraction of the device's whole memory, as in vLLM; on the CPU it
+  // is a fraction of the memory that is free now.
+  const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
+  const double available = on_host ? static_cast<double>(available_memory()) * utilization
+                                   : share_of_device(memory, utilization);
+  return {.ops = ops,
+          .precision = resolved.precision,
+          .block_size = resolved.cache.block_size,
+          .max_rows = limits.max_rows,
+          .max_logit_rows = limits.max_logit_rows,
+          .max_seqs = limits.max_seqs,
+          .max_model_len = limits.max_context,
+          .num_blocks_override = resolved.cache.num_blocks.value_or(0),
+          .host_slots = resolved.cache.host_slots,
+          .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act, limits,
+                                                 resolved.cache.block_size, ops),
+          .on_host = on_host,
+          .available = static_cast<size_t>(available),
+          .about = on_host ? "" : about(ops.device(), memory, utilization)};
+}
+
+std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
+  const Limits& limits = resolved.limits;
+  const auto plain = make_reference_ops();  // keeps weights as they are stored
+  const MemoryPlan plan = plan_memory(spec, {.ops = *plain,
+                                             .precision = resolved.precision,
+                                             .block_size = resolved.cache.block_size,
+                                             .max_rows = limits.max_rows,
+                                             .max_logit_rows = limits.max_logit_rows,
+                                             .max_seqs = 1,
+                                             .max_model_len = limits.max_context,
+                                             .available = std::numeric_limits<size_t>::max()});
+  return fmt::format("the model needs {:.3f} GiB for one sequence of --max-model-len {}",
+                     static_cast<double>(plan.total()) / kGiB, limits.max_context);
+}
+
+}  // namespace skiff

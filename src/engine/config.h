@@ -1,0 +1,56 @@
+// engine/config.h -- what a user asks an engine for. engine/resolve.h makes a Resolved of it and of
+// the model; nothing after that reads this.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "model/loader.h"
+
+namespace skiff {
+
+struct EngineConfig {
+  std::string model;  // a folder
+  std::string config_name = "config.json";
+  std::string device = "auto";  // auto (cuda where there is one, else cpu) | cpu | cuda | cuda:N |
+                                // reference
+  bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
+  bool fuse_single_row = true;  // CudaOptions::gather, for models without experts
+  std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the usual ones
+  std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
+                                   // floats, else float32
+  LoadFormat load_format = LoadFormat::kAuto;
+  uint64_t seed = 0;  // of dummy weights
+  int threads = 0;    // 0: one per processor that this process may use
+  int max_num_seqs = 8;
+  int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
+                                   // (not chunked: max_model_len + max_num_seqs)
+  int max_model_len = 0;           // 0: what the model supports, at most 32768
+  int block_size = 64;
+  int num_blocks_override = 0;  // 0: from the memory plan
+  double memory_utilization = 0.9;
+  bool prefix_caching = true;
+  bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
+                                // batched tokens allow (see sched/scheduler.h)
+  int priority_ageing = 1000;   // see sched/policy.h
+  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // the same
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
+  int long_prompt = 0;       // tokens above which a prompt is long; 0: 4 % of the context
+  int steps_in_flight = 2;   // 1: wait for each step
+  double swap_space_gb = 0;  // host memory for blocks that the device has no room for
+  std::string storage_path;  // a folder for blocks that survive a restart; empty: none
+  double storage_gb = 0;     // most bytes of it
+  double storage_wait = 2;   // seconds that a block of it is waited for before it is computed
+  std::string version;       // of the engine: blocks of another are not used
+  bool quiet = false;        // no progress bar, plan or ledger on stderr
+  // Called on the engine's thread, with the reason, when the engine cannot go on, as when its
+  // device is lost; not expected to return. Null: the reason is logged and the process ends with
+  // code 1.
+  std::function<void(const std::string& why)> failed;
+  Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
+};
+
+}  // namespace skiff

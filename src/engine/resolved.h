@@ -1,0 +1,67 @@
+// engine/resolved.h -- how a model runs in this process. resolve() makes it once, from what a user
+// asked for and what the model is; memory plan, backend, cache, scheduler and server read it and
+// never the wish behind it. No value stands for "automatic".
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/loader.h"
+#include "sched/scheduler.h"
+#include "weights/format.h"
+
+namespace skiff {
+
+// The backend that computes and, for CUDA, the device that it computes on.
+struct ComputeDevice {
+  enum Kind { kReference, kCpu, kCuda };
+  Kind kind = kCpu;
+  int8_t index = 0;  // of the CUDA device
+
+  // Where its tensors lie.
+  Device memory() const { return kind == kCuda ? Device{Device::kCuda, index} : Device{}; }
+  bool operator==(const ComputeDevice&) const = default;
+};
+
+// "reference", "cpu" or "cuda:N".
+inline std::string name(const ComputeDevice& device) {
+  if (device.kind == ComputeDevice::kCuda) return "cuda:" + std::to_string(device.index);
+  return device.kind == ComputeDevice::kReference ? "reference" : "cpu";
+}
+
+struct ModelSource {
+  std::string folder, config_name;
+  LoadFormat format = LoadFormat::kAuto;
+  uint64_t seed = 0;  // of dummy weights
+};
+
+// Blocks of keys and values, on the device and below it.
+struct CacheSettings {
+  int block_size = 64;
+  std::optional<int> num_blocks;  // none: as many as the memory plan finds room for
+  bool prefix_caching = true;
+  bool spill = false;          // blocks evicted from the device stay in host memory
+  int host_slots = 0;          // blocks of host memory; 0: there are no lower tiers
+  std::string storage_path;    // the folder of the cache's file; empty: there is none
+  uint64_t storage_bytes = 0;  // the file's maximum
+  double storage_wait = 2;     // seconds that a block of the file is waited for
+  std::string version;         // of the engine: blocks of another are not used
+};
+
+struct Resolved {
+  ModelSource model;
+  ComputeDevice device;
+  int threads = 1;      // that compute, where the host does
+  bool graphs = false;  // decode steps are recorded and replayed, where the device can
+  bool gather = false;  // CudaOptions::gather
+  Precision precision;
+  Limits limits;  // with the scheduler's policy
+  CacheSettings cache;
+  std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
+                              // limits.max_seqs, unless that is above 1024. Empty: none is recorded
+  int steps_in_flight = 2;
+  double memory_utilization = 0.9;  // see memory_request()
+};
+
+}  // namespace skiff
