@@ -8,7 +8,7 @@ namespace {
 
 KvShape kv(const Gqa& m) { return {.tensors = 2, .kv_heads = m.kv_heads, .head_dim = m.head_dim}; }
 
-// A multiplication and an addition per element of each head, for the score and for the value.
+// Score and value each take a multiplication and an addition per element of every head.
 double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
 
 double weights(const Gqa& m, double hidden, int /*rows*/) {
@@ -17,7 +17,7 @@ double weights(const Gqa& m, double hidden, int /*rows*/) {
 
 double weights(const Dense& f, double hidden, int /*rows*/) { return 3.0 * hidden * f.width; }
 
-// How many experts `rows` tokens are expected to choose among them, if all are as likely.
+// The expected number of experts that `rows` tokens choose, if every expert is equally likely.
 double chosen_experts(const Router& router, int rows) {
   const double share = static_cast<double>(router.top_k) / router.experts;
   return router.experts * (1 - std::pow(1 - share, rows));

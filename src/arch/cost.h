@@ -7,26 +7,27 @@
 
 namespace skiff {
 
-// What the KV cache holds of one token in one layer: `tensors` (keys and values: 2) of
-// [kv_heads, head_dim] elements each.
+// The KV cache holds this of each token in one layer: `tensors` of [kv_heads, head_dim] elements,
+// which are 2 where keys and values are kept apart.
 struct KvShape {
   int tensors = 0, kv_heads = 0, head_dim = 0;
 };
 KvShape kv_shape(const Layer& layer);
-// The elements of a KvShape, of one layer and of all.
+// The number of elements that the KV cache holds of one token, in one layer or in all.
 int64_t kv_elements(const Layer& layer);
 int64_t kv_elements(const ModelSpec& spec);
 
-// Floating-point operations that attention does for one row and one position that it looks at.
+// The number of floating-point operations that attention does for one row and one position that
+// the row attends to, in one layer or in all.
 double attention_flops(const Layer& layer);
 double attention_flops(const ModelSpec& spec);
 
-// Weights that one token is multiplied by: of a mixture of experts only the chosen ones; the head,
-// but no row of the embedding.
+// The number of weights that one token is multiplied by. A mixture of experts counts only the
+// chosen ones; the head counts, the embedding does not.
 double active_parameters(const ModelSpec& spec);
 
-// Weights that `rows` tokens in one step are multiplied by: of the experts, as many as the tokens
-// are expected to choose together.
+// The number of weights that `rows` tokens in one step are multiplied by. A mixture of experts
+// counts as many as the tokens are expected to choose together.
 double touched_parameters(const ModelSpec& spec, int rows);
 
 // The number of positions at which a row's attention costs as much arithmetic as all its weights.

@@ -1,4 +1,4 @@
-// arch/spec.h -- what a decoder is, as data. Includes nothing of ours.
+// arch/spec.h -- what a decoder is, as data. It includes no other header of this project.
 #pragma once
 #include <string>
 #include <variant>
@@ -6,15 +6,15 @@
 
 namespace skiff {
 
-// Llama 3.1's frequency-dependent stretch: wavelengths longer than original_ctx / low_factor are
-// slowed by `factor`, those shorter than original_ctx / high_factor kept, the rest blended.
+// Llama 3.1 scales rope by frequency: wavelengths above original_ctx / low_factor are stretched by
+// `factor`, those below original_ctx / high_factor are kept, and those between are interpolated.
 struct Llama3Scaling {
   float factor = 8, low_factor = 1, high_factor = 4;
   int original_ctx = 8192;
   bool operator==(const Llama3Scaling&) const = default;
 };
 struct LinearScaling {
-  float factor = 1;  // positions divided by it
+  float factor = 1;  // positions are divided by it
   bool operator==(const LinearScaling&) const = default;
 };
 using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling>;
@@ -27,7 +27,7 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// Token mixers. A flag lives in the one kind that means something by it.
+// Token mixers. A flag belongs to the only kind that it has a meaning for.
 struct Gqa {
   int heads = 0, kv_heads = 0, head_dim = 0;
   Rope rope;
@@ -41,7 +41,7 @@ struct Router {
   int experts = 0, top_k = 0;
   bool renorm = true;  // chosen weights are divided by their sum
   bool bias = false;   // a correction bias takes part in choosing, not in weighing
-  int always = 0;      // experts behind those, which every token has besides, with weight 1
+  int always = 0;      // experts after the routed ones that every token uses, with weight 1
 
   int total() const { return experts + always; }
   int per_token() const { return top_k + always; }
@@ -55,8 +55,8 @@ struct Dense {
 };
 struct Moe {
   Router router;
-  int width = 0;         // of each expert, Router::always among them
-  int shared_width = 0;  // one always-on expert of another width, beside the mixture; 0: none
+  int width = 0;         // of each expert, also of those always on
+  int shared_width = 0;  // of one more expert that every token uses, with weight 1; 0: none
   Act act = Act::kSilu;
 };
 
@@ -76,8 +76,8 @@ struct ModelSpec {
   std::vector<Layer> layers;
 };
 
-// Rotation speed of each pair, in radians per position: dim/2 values, computed in float as the
-// published implementations do.
+// The angle by which each pair of dimensions turns from one position to the next, in radians: dim /
+// 2 values, computed in float as the published implementations do.
 std::vector<float> rope_frequencies(const Rope& rope);
 
 }  // namespace skiff

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/batch_builder.h"
+#include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
 #include "sample/sampler.h"

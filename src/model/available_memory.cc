@@ -12,7 +12,7 @@ namespace {
 std::optional<size_t> read_number(const std::string& path) {
   std::ifstream in(path);
   size_t value = 0;
-  if (in >> value) return value;  // "max" is not a number: no bound
+  if (in >> value) return value;  // "max", which is no number, stands for no bound
   return std::nullopt;
 }
 
@@ -28,7 +28,7 @@ size_t read_entry(const std::string& path, const std::string& key) {
 
 constexpr size_t kNoBound = std::numeric_limits<size_t>::max();
 
-// What a control group leaves: its limit less what is used and cannot be dropped.
+// The bytes that a control group leaves: its limit less what is used and cannot be dropped.
 size_t group_room(const std::string& dir, const char* limit, const char* used,
                   const char* droppable) {
   const auto max = read_number(dir + limit), now = read_number(dir + used);
@@ -37,7 +37,8 @@ size_t group_room(const std::string& dir, const char* limit, const char* used,
   return *max - std::min(*max, held);
 }
 
-// The group of this process and all groups above it; version 2 has one line "0::/path".
+// The least that the groups of this process leave, of cgroups version 1 and of version 2, where
+// each group above counts too and /proc/self/cgroup has the line "0::/path".
 size_t cgroup_room() {
   size_t room = group_room("/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
                            "/memory.usage_in_bytes", "total_inactive_file");

@@ -1,3 +1,5 @@
+#include "model/config.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -5,8 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "model/family.h"
-#include "model/loader.h"
+#include "model/registry.h"
 #include "weights/name_list.h"
 
 namespace skiff {
@@ -39,7 +40,7 @@ int32_t token_id(const Json& value, const Fields& config, std::string_view key) 
   return *id;
 }
 
-// An id or a list of ids; negative ones mean "none".
+// The value is an id or a list of ids; negative ones stand for "none" and are left out.
 std::vector<int32_t> token_ids(const Fields& config, const std::string& key) {
   if (!config.has(key)) return {};
   const Json& value = config.json().at(key);
@@ -49,7 +50,7 @@ std::vector<int32_t> token_ids(const Fields& config, const std::string& key) {
   return ids;
 }
 
-// Puts the ids of `config` ahead of those known already, each once.
+// Puts the ids of `config` before those that are known already, each id once.
 void add_eos(const Fields& config, std::vector<int32_t>& eos) {
   std::vector<int32_t> all = token_ids(config, "eos_token_id");
   all.insert(all.end(), eos.begin(), eos.end());

@@ -1,11 +1,12 @@
 // What each family assumes where config.json does not have a key: the defaults of the configuration
 // classes of Hugging Face transformers 5.23 (models/*/configuration_*.py).
+#include "model/config.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "model/family.h"
 #include "model/model_testing.h"
 
 namespace skiff {

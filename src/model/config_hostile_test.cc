@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "model/family.h"
 #include "model/model_testing.h"
+#include "model/registry.h"
 #include "model/single.h"
 
 namespace skiff {

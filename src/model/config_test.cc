@@ -1,8 +1,9 @@
 // config.json in all its spellings, and what we refuse.
+#include "model/config.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/family.h"
 #include "model/memory_plan.h"
 #include "model/model_testing.h"
 

@@ -15,8 +15,8 @@ Tensor Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, A
   Tensor residual = arena.take(DType::kF32, {batch.num_tokens, spec_.hidden});
   Tensor x = arena.take(act_, {batch.num_tokens, spec_.hidden});
   const size_t mark = arena.mark();
-  Delta delta;  // empty ahead of the first layer
-  // Adds what the last block left and frees its scratch: x is all that the next block reads.
+  Delta delta;  // empty before the first layer
+  // Adds the delta of the block before and frees its scratch: the next block reads only x.
   const auto next = [&](const Norm& norm) {
     settle(x, residual, delta, norm);
     arena.rewind(mark);
@@ -102,7 +102,7 @@ Tensor Decoder::dense(const DenseWeights& w, int width, Act act, Tensor x, Arena
 
 namespace {
 
-// What a block takes from the arena itself, apart from what its operations take.
+// Bytes that the decoder itself takes from the arena for a block; its operations take more.
 struct OwnBytes {
   const ModelSpec& spec;
   DType act;

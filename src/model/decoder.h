@@ -9,14 +9,14 @@
 
 namespace skiff {
 
-// What a block adds to the residual. A sum still owed over a group is left to whoever adds it,
-// so that the reduction can fuse with the norm that follows.
+// What a block adds to the residual. Where `owed` is set, `rows` is one rank's part of a sum over
+// that group. The caller reduces it, so that the reduction can fuse with the norm that follows.
 struct Delta {
   Tensor rows;
   Communicator* owed = nullptr;
 };
 
-// Holds no state between steps. Weights, spec, ops and mesh must outlive it.
+// A Decoder holds no state between steps. Weights, spec, ops and mesh must outlive it.
 class Decoder {
  public:
   // `act`: dtype of activations, kF32 or kBF16; the residual stream is always f32.
@@ -26,12 +26,12 @@ class Decoder {
   // (one KvLayer per layer). Ops::begin_step(batch) has been called.
   Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // The most that forward() takes from its arena with `ops`, logits included.
+  // The most bytes that forward() takes from its arena with `ops`, logits included.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
                             const Ops& ops);
 
  private:
-  // The mixer or feed-forward block of a layer: the overload of its kind does it.
+  // Each calls the overload for the kind of that layer.
   Delta mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
   Delta mix(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
             const KvLayer& kv, Arena& arena);

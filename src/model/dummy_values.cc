@@ -12,10 +12,10 @@
 namespace skiff {
 namespace {
 
-// A prime, so that the rows of a matrix start at different places of the pool.
+// The pool has a prime size, so that the rows of a matrix start at different places of it.
 constexpr size_t kPool = 524'287;
 
-// Box and Muller's normal pairs.
+// Draws normal values in pairs by the method of Box and Muller.
 std::vector<float> normal_pool(uint64_t seed) {
   std::vector<float> pool(kPool + 1);
   for (size_t i = 0; i < pool.size(); i += 2) {
@@ -37,7 +37,7 @@ uint64_t key_of(const Slot& slot, uint64_t salt) {
   return key;
 }
 
-// The pool again and again, from its element `start`, however large.
+// Repeats the pool from its element `start` on; `start` may lie beyond its end.
 template <class T>
 void fill_from(T* dst, size_t n, const std::vector<float>& pool, size_t start, float mean,
                float deviation) {

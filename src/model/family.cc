@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMaxContext = 1 << 27, kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 10;
 
-// A number that angles are divided by: with these bounds every angle is finite in float.
+// Reads a number that angles are divided by; within the bounds every angle is finite in float.
 float rope_number(const Fields& config, std::string_view key) {
   if (!config.has(key)) fail_load("{}: missing key \"{}\"", config.where(), key);
   return static_cast<float>(get_number(config, key, 0, 1e-3, 1e12));
@@ -34,7 +34,7 @@ RopeScaling read_scaling(const Fields& config, const Fields& rope, int max_conte
   return s;
 }
 
-// "rope_parameters" holds all of it in newer files; older ones have "rope_theta" beside
+// Newer files hold everything about rope in "rope_parameters"; older ones have "rope_theta" beside
 // "rope_scaling".
 Rope read_rope(const Fields& config, int head_dim, int max_context, double default_theta) {
   const Fields rope = config.child(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
@@ -98,7 +98,7 @@ void check_act(const Fields& config) {
 
 std::optional<int> int_in(const Json& value, int min, int max) {
   if (!value.is_number_integer()) return std::nullopt;
-  // Above 2^63 get<int64_t> would wrap around.
+  // get<int64_t>() would wrap around from 2^63 on.
   if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT_MAX}) return std::nullopt;
   const auto number = value.get<int64_t>();
   if (number < min || number > max) return std::nullopt;

@@ -9,7 +9,7 @@
 namespace skiff {
 namespace {
 
-// Moves plain values into the form and the memory that the machine computes with.
+// Puts plain values into the form and the memory that the backend computes with.
 class Placer {
  public:
   Placer(LoadedModel& model, const Precision& precision, Ops& ops)
@@ -32,7 +32,7 @@ class Placer {
         return;
     }
   }
-  // A head that shares the embedding's values still gets a form of its own to multiply with.
+  // The head shares the embedding's values but is prepared apart, as a weight to multiply by.
   void place_tied_head(const Slot& head) {
     model_.weights.head = prepared({.weight = model_.weights.embed}, head.kept(precision_));
   }
@@ -48,7 +48,7 @@ class Placer {
     Buffer buffer(ops_.device(), byte_size(dtype, values.elements()));
     const Tensor out = buffer.view(dtype, {values.dim[0], values.dim[1]});
     ops_.copy(out, values.reshaped({values.dim[0], values.dim[1]}));
-    ops_.wait(ops_.mark());  // the values may be forgotten
+    ops_.wait(ops_.mark());  // the caller may overwrite the values now
     keep(std::move(buffer));
     return out;
   }
@@ -69,7 +69,7 @@ std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& o
   return stored_values(dir, spec, slots);
 }
 
-// A few threads read as fast as memory or a disk gives; more would only take cores from others.
+// A few threads read as fast as the memory or the disk allows; more would only occupy cores.
 int readers(int wanted) {
   constexpr int kMaxReaders = 8;
   if (wanted > 0) return wanted;

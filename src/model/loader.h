@@ -1,34 +1,16 @@
-// model/loader.h -- from a model folder to weights ready to run. Everything here throws
-// LoadError with one line that names the file, tensor or key and the way out.
+// model/loader.h -- loads the weights of a model folder in the form that a backend computes with.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "base/progress.h"
+#include "model/config.h"
 #include "model/decoder.h"
+#include "model/weights.h"
+#include "ops/ops.h"
 #include "weights/format.h"
 
 namespace skiff {
-
-// generation_config.json, falling back to config.json. Values absent there keep the default.
-struct GenerationDefaults {
-  std::vector<int32_t> eos;  // any of these ends a reply; the ids of both files
-  int32_t bos = -1;
-  bool do_sample = true;  // false: temperature defaults to 0
-  float temperature = 1, top_p = 1, min_p = 0, repetition = 1;
-  int top_k = 0;
-  int max_new_tokens = 0;  // 0: no recommendation
-};
-
-struct ModelConfig {
-  ModelSpec spec;
-  GenerationDefaults generation;
-  std::string dtype;  // as config.json names it; empty if it does not
-};
-
-// config.json (or `config_name`) and generation_config.json alone: cheap.
-ModelConfig read_model_config(const std::string& dir,
-                              const std::string& config_name = "config.json");
 
 enum class LoadFormat {
   kAuto,   // safetensors of the folder
@@ -40,8 +22,8 @@ struct LoadOptions {
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
   Progress progress;                     // bytes; may be empty
-  int threads = 0;                       // that read; 0: one per core, at most 8
-  size_t chunk_bytes = size_t{8} << 20;  // that each reads at a time
+  int threads = 0;                       // threads that read; 0: one per core, at most 8
+  size_t chunk_bytes = size_t{8} << 20;  // bytes that each thread reads at a time
 };
 
 struct LoadedModel {
@@ -51,8 +33,8 @@ struct LoadedModel {
   size_t bytes = 0;             // of all buffers
 };
 
-// Every tensor of the checkpoint is consumed and every slot filled, or LoadError names those
-// that are not.
+// Throws a LoadError of one line, which names the file or the tensors, where anything fails: every
+// slot must be filled, and every tensor of the checkpoint must be used.
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops);
 

@@ -1,4 +1,4 @@
-// model/memory_plan.h -- what a model will take, before anything is loaded.
+// model/memory_plan.h -- how much memory a model will take, computed before anything is loaded.
 #pragma once
 #include <string>
 
@@ -10,19 +10,19 @@
 namespace skiff {
 
 struct MemoryRequest {
-  const Ops& ops;  // computes the steps, and so states the sizes of weights and activations
+  const Ops& ops;  // the backend to plan for; it states the sizes of weights and activations
   Precision precision;
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;
   int max_seqs = 8;
   int max_model_len = 2048;
-  int num_blocks_override = 0;  // > 0: exactly so many blocks
+  int num_blocks_override = 0;  // > 0: exactly this number of blocks
   int host_slots = 0;           // blocks in the host tier of the prefix cache
-  size_t scratch = 0;           // bytes that steps need besides activations: of backend and sampler
-  bool on_host = true;          // the device is the host: both tiers come out of one memory
-  size_t available = 0;         // bytes of the device's memory that this process may use
-  std::string about;            // where that number comes from, for people; may be empty
+  size_t scratch = 0;           // bytes that backend and sampler work with besides activations
+  bool on_host = true;   // the device is the host, so that its memory holds the host tier too
+  size_t available = 0;  // bytes of the device's memory that this process may use
+  std::string about;     // where `available` comes from, for the table; may be empty
 };
 
 struct MemoryPlan {
@@ -37,12 +37,12 @@ struct MemoryPlan {
   std::string table() const;  // a few aligned lines for people
 };
 
-// Enough blocks for max_seqs sequences of max_model_len if memory allows, never less than one
-// sequence. Throws LoadError, holding the table and the flags to change, when it cannot fit.
+// Plans enough blocks for max_seqs sequences of max_model_len if memory allows, and at least enough
+// for one. Throws a LoadError with the table and the flags to change where that does not fit.
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 size_t parameter_count(const ModelSpec& spec);
-// Memory that this process could still take: MemAvailable, bounded by its cgroup.
+// The bytes of memory that this process could still take: MemAvailable, bounded by its cgroup.
 size_t available_memory();
 
 }  // namespace skiff

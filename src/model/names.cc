@@ -1,4 +1,4 @@
-#include "model/family.h"
+#include "model/names.h"
 
 namespace skiff {
 namespace {
@@ -30,7 +30,7 @@ constexpr NameRule kTorch[] = {
     {"expert_down", "model.layers.{}.mlp.experts.down_proj"},
 };
 
-// Fused projections under the model's own prefix, every linear weight [in, out].
+// Paddle fuses projections, has a prefix of its own and stores every linear weight as [in, out].
 constexpr NameRule kPaddle[] = {
     {"embed", "ernie.embed_tokens", Layout::kPaddle},
     {"norm", "ernie.norm", Layout::kPaddle},

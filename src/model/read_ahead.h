@@ -1,4 +1,4 @@
-// model/read_ahead.h -- threads that do jobs ahead of one who takes them in order.
+// model/read_ahead.h -- threads that do jobs ahead of a consumer that takes them in order.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace skiff {
 
-// next() and give_back() are called by one thread.
+// One thread, the consumer, calls next() and give_back().
 class ReadAhead {
  public:
-  // Does jobs 0 .. jobs - 1 by calling `work` on `threads` threads, several at a time and in no
-  // certain order, but none before job - window was given back.
+  // Calls work(job) for jobs 0 to jobs - 1 on `threads` threads, in any order; a job begins only
+  // after the job `window` places before it was given back.
   ReadAhead(size_t jobs, int threads, size_t window, std::function<void(size_t job)> work);
   ~ReadAhead();  // waits for jobs that have begun
-  // Returns when the next job is done. What its work has thrown is thrown here: the first failure
-  // in the order of jobs, whichever thread failed first.
+  // Returns when the next job is done, and throws what its work has thrown: failures come in the
+  // order of jobs.
   void next();
-  // The oldest job taken and not given back: what it has filled may be filled again.
+  // Gives the oldest job taken back: what its work has filled may be filled again.
   void give_back();
 
  private:
@@ -34,7 +34,7 @@ class ReadAhead {
   const std::function<void(size_t job)> work_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by mutex_.
+  // mutex_ guards these.
   std::vector<Job> jobs_;
   size_t begun_ = 0, returned_ = 0;
   bool stopped_ = false;

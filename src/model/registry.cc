@@ -1,4 +1,4 @@
-#include "model/family.h"
+#include "model/registry.h"
 
 namespace skiff {
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
 #include "ops/upload.h"

@@ -13,7 +13,7 @@ constexpr bool is_kind_of(std::type_identity<std::variant<Kinds...>>) {
   return (std::is_same_v<T, Kinds> || ...);
 }
 
-// The part of a model's weights that is a T: the model itself, a layer, or a layer's kind.
+// Returns the part of a model's weights that is a T: all of it, a layer, or one of its blocks.
 template <class T>
 T& part(ModelWeights& weights, size_t layer) {
   if constexpr (std::is_same_v<T, ModelWeights>) {
@@ -29,7 +29,7 @@ T& part(ModelWeights& weights, size_t layer) {
   }
 }
 
-// The member that a path of member pointers leads to.
+// Follows a path of member pointers to its end.
 template <auto First, auto... Rest>
 auto& follow(auto& from) {
   if constexpr (sizeof...(Rest) == 0)
@@ -125,7 +125,7 @@ class SlotList {
   }
 
  private:
-  // The weights of a gated feed-forward block that lie in the member at the end of Holder.
+  // Adds the weights of a gated feed-forward block; the path Holder leads to its DenseWeights.
   template <auto... Holder>
   void gated(int64_t width, bool bias) {
     linear<Holder..., &DenseWeights::gate_up>("gate_up", {width, width}, spec_.hidden, bias);

@@ -1,5 +1,5 @@
-// model/slots.h -- every weight that a ModelSpec asks for, as one list: the loader fills it, the
-// memory plan counts it.
+// model/slots.h -- every weight of a ModelSpec, as one list: the loader fills it, the memory plan
+// counts it.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,19 +11,19 @@
 
 namespace skiff {
 
-// Where a weight goes and its exact shape.
+// A Slot says where a weight goes and its exact shape.
 struct Slot {
   enum Kind { kTable, kNorm, kLinear, kVector } kind = kLinear;
   // The member that the weight becomes: a Linear or a Norm of that kind, a Tensor of the others.
   using Place = std::variant<Linear*, Norm*, Tensor*>;
-  // Finds the place in the weights of the spec's kinds; the layer counts only inside of layers.
+  // Finds the place in `weights`; slots outside of the layers ignore `layer`.
   Place (*find)(ModelWeights& weights, size_t layer) = nullptr;
-  std::string_view name;  // what NameRules know the weight by
+  std::string_view name;  // the name that NameRules have for it
   int layer = -1;         // -1: outside of the layers
   int64_t experts = 0;    // > 0: a stack [experts, out, in]
-  // The last `always` experts of a stack are slices of one wide weight, the checkpoint's shared
-  // expert, which NameRules know as `shared_name`: equal runs of the rows of each part, or of the
-  // columns.
+  // The last `always` experts of a stack are equal slices of one wide weight, the checkpoint's
+  // shared expert, whose name in NameRules is `shared_name`. It is cut along the rows of each part
+  // or along the columns.
   int64_t always = 0;
   std::string_view shared_name;
   enum Slices { kRows, kColumns } slices = kRows;
@@ -35,7 +35,7 @@ struct Slot {
 
   WeightShape shape() const { return {.experts = experts, .out = out, .in = in, .bias = bias}; }
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
-  // What the weight is kept in where activations are `compute`.
+  // The dtype that the weight is kept in, where activations are `compute`.
   DType dtype(DType compute) const {
     return wide || kind == kNorm || kind == kVector ? DType::kF32 : compute;
   }
@@ -44,15 +44,15 @@ struct Slot {
     if (kind == kLinear && !wide) return precision.weights;
     return {.dtype = dtype(precision.act)};
   }
-  // `weights` come from empty_weights() of the slot's spec.
+  // `weights` must come from empty_weights() of the slot's spec.
   Place place(ModelWeights& weights) const { return find(weights, static_cast<size_t>(layer)); }
 };
 
 // The wide weight of which the last `always` experts of `stack` are slices.
 Slot shared_slot(const Slot& stack);
 
-// In the order in which they are loaded. A tied head is listed too (it is prepared from the
-// embedding's values), see is_tied_head().
+// The slots are in the order in which they are loaded. A tied head is among them, although it is
+// prepared from the embedding's values: see is_tied_head().
 std::vector<Slot> slots_of(const ModelSpec& spec);
 bool is_tied_head(const Slot& slot, const ModelSpec& spec);
 

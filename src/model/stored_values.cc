@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "base/load_error.h"
-#include "model/family.h"
+#include "model/registry.h"
 #include "model/sources.h"
 #include "model/values.h"
 #include "tensor/convert.h"

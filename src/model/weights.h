@@ -35,7 +35,7 @@ using GqaWeights = Weights<Gqa>;
 using DenseWeights = Weights<Dense>;
 using MoeWeights = Weights<Moe>;
 
-// Of the kinds that the Layer of the same number has.
+// The mixer and the feed-forward weights are of the same kinds as those of the layer in the spec.
 struct LayerWeights {
   Norm mixer_norm, ffn_norm;
   std::variant<GqaWeights> mixer;
@@ -49,7 +49,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
 };
 
-// Weights of the kinds that `spec` has, all of them empty.
+// Returns empty weights of the kinds that `spec` has.
 ModelWeights empty_weights(const ModelSpec& spec);
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// ERNIE 4.5, dense: rope turns neighbouring pairs. Torch and Paddle checkpoints spell the
+// ERNIE 4.5, dense: rope rotates neighbouring dimensions. Torch and Paddle checkpoints spell the
 // architecture differently.
 #include "model/family.h"
 

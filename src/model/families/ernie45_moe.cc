@@ -1,6 +1,6 @@
 // ERNIE 4.5's mixtures of experts (21B-A3B, 300B-A47B): a correction bias takes part in choosing
-// experts, and a checkpoint stores its shared experts as one wide dense block, which is the sum of
-// as many experts of the routed width.
+// experts. A checkpoint stores all shared experts as one wide dense block, which equals the sum of
+// that number of experts of the routed width.
 #include "model/family.h"
 
 namespace skiff {

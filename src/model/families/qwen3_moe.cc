@@ -23,8 +23,8 @@ std::vector<int> dense_layers(const Fields& config) {
 ModelSpec describe(const Fields& config) {
   ModelSpec spec = llama_like(config, {.max_context = 32768, .kv_heads = 4});
   const bool bias = config.get<bool>("attention_bias", false);
-  // Unlike Qwen2 and Qwen3, the window is on every layer: max_window_layers and layer_types do not
-  // count.
+  // Unlike in Qwen2 and Qwen3 every layer has the window: transformers ignores max_window_layers
+  // and layer_types here.
   const int window = qwen_window(config);
   for_each_gqa(spec, [&](Gqa& m) {
     m.qk_norm = true;

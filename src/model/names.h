@@ -1,0 +1,27 @@
+// model/names.h -- which checkpoint tensors fill which slot.
+#pragma once
+#include <string_view>
+#include <vector>
+
+namespace skiff {
+
+// How a checkpoint stores a linear weight: torch as [out, in], Paddle as [in, out].
+enum class Layout { kTorch, kPaddle };
+
+// Names the checkpoint tensors that fill a slot. `pattern` has {} for the layer and, for experts, a
+// second {} for the expert; an expert slot whose pattern has only one {} is a single tensor
+// [experts, out, in]. Patterns joined by '|' are stacked along the output axis (q|k|v, gate|up). A
+// pattern names a tensor, or a module whose tensors are PATTERN.weight and, where the spec has one,
+// PATTERN.bias. A slot may have several rules: they are tried in order, and the first whose tensors
+// are all present wins. The rule that fills "embed" decides the layout; rules of the other layout
+// are ignored.
+struct NameRule {
+  std::string_view slot;     // Slot::name: "embed", "qkv", ...
+  std::string_view pattern;  // "model.layers.{}.self_attn.q_proj|...k_proj|...v_proj"
+  Layout layout = Layout::kTorch;
+};
+
+// The tensor names that nearly every family shares, in torch and in Paddle spelling.
+std::vector<NameRule> hf_names();
+
+}  // namespace skiff
