@@ -23,7 +23,7 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-// `pattern` with its {} replaced by the numbers, from the left.
+// Replaces each {} of `pattern` by a number, from the left.
 std::string filled(std::string_view pattern, std::initializer_list<int64_t> numbers) {
   std::string name(pattern);
   for (int64_t n : numbers)
@@ -36,7 +36,7 @@ bool per_expert(std::string_view pattern) {
   return first != pattern.npos && pattern.find("{}", first + 2) != pattern.npos;
 }
 
-// Names of the modules that a rule stacks into a slot.
+// Lists the modules that a rule stacks into a slot.
 std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   std::vector<std::string> names;
   const auto patterns = split(rule.pattern);
@@ -46,7 +46,7 @@ std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   return names;
 }
 
-// All of a tensor. A stack of experts counts as rows.
+// A piece that is the whole tensor. The experts of a stack count as rows.
 Piece whole_piece(const StoredTensor& t, bool transposed) {
   const auto& shape = t.entry->shape;
   int64_t elements = 1;
@@ -56,7 +56,7 @@ Piece whole_piece(const StoredTensor& t, bool transposed) {
   return {.tensor = &t, .rows = elements / cols, .cols = cols};
 }
 
-// Part of an axis.
+// A part of an axis.
 struct Range {
   int64_t begin = 0, count = 0;
 };

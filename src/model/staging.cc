@@ -5,7 +5,7 @@
 namespace skiff {
 namespace {
 
-// More pieces than threads, so that nobody waits for the copy of the oldest.
+// Pieces of the ring beyond one per thread, so that no thread waits for the oldest copy.
 constexpr size_t kSpare = 3;
 
 bool is_whole(const Slot& slot) { return slot.kind == Slot::kNorm || slot.kind == Slot::kVector; }
@@ -49,7 +49,7 @@ void Staging::add_chunks(size_t slot, size_t bytes) {
     chunks_.push_back({slot, /*bias=*/false, first, std::min(most, rows - first)});
 }
 
-// Of the slot's memory, as rows.
+// The part of the slot's memory that a chunk fills, as rows.
 Tensor Staging::place_of(const Chunk& chunk) const {
   const Slot& slot = slots_[chunk.slot];
   if (chunk.bias) return bias_.view(DType::kF32, {1, slot.out});
@@ -89,7 +89,7 @@ void Staging::fill_here(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) ahead.next();
 }
 
-// One copy is always on its way while the next piece is waited for.
+// One copy is always in flight while the next piece is waited for.
 void Staging::bring(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     ahead_->next();

@@ -1,5 +1,5 @@
-// model/staging.h -- the values of one slot after the other, read by several threads, where Ops
-// takes them up.
+// model/staging.h -- brings the values of one slot after the other to the memory of Ops, read by
+// several threads.
 #pragma once
 #include <vector>
 
@@ -28,7 +28,7 @@ class Staging {
   Plain take(size_t slot);
 
  private:
-  // What one thread reads at once: rows of a weight, or a bias.
+  // The unit of work of a reading thread: rows of a weight, or a bias.
   struct Chunk {
     size_t slot;
     bool bias;
@@ -47,8 +47,8 @@ class Staging {
   const int threads_;
   std::vector<Chunk> chunks_;
   size_t taken_ = 0;
-  Buffer weight_, bias_;  // where Ops computes; of the largest slot
-  // For a device: the ring, and the mark of the last copy from it.
+  Buffer weight_, bias_;  // on the device of Ops, as large as the largest slot needs
+  // Only for a device: the page-locked ring, and the mark of the last copy from it.
   std::vector<Buffer> ring_;
   uint64_t copied_ = 0;
   bool copying_ = false;

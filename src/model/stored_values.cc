@@ -35,8 +35,8 @@ void copy_plain(D* dst, const std::byte* src, int64_t n) {
   }
 }
 
-// dst [rows, cols] from src [cols, rows], whose own rows lie `pitch` elements apart, in tiles that
-// stay in the first cache.
+// Transposes src [cols, rows], whose own rows lie `pitch` elements apart, to dst [rows, cols], in
+// tiles that stay in the L1 cache.
 template <class D, class S>
 void copy_transposed(D* dst, const std::byte* src, int64_t pitch, int64_t rows, int64_t cols) {
   constexpr int64_t kTile = 32;
@@ -82,8 +82,8 @@ void copy_as(D* dst, const Piece& piece, bool transposed) {
   }
 }
 
-// The pages of what was read may go. Rows of a transposed piece lie all over its tensor: they go
-// with the last.
+// Releases the pages of what was read. The rows of a transposed piece are spread over the whole
+// tensor, which is released with the last of them.
 void release(const Piece& part, bool transposed) {
   const StoredTensor& tensor = *part.tensor;
   const auto& shape = tensor.entry->shape;
@@ -97,8 +97,8 @@ void release(const Piece& part, bool transposed) {
                                             byte_size(dtype, part.rows * shape.back())));
 }
 
-// Elements [begin, end) of the pieces, one after the other. Pieces that are cut have rows of
-// `cols`.
+// Writes elements [begin, end) of the stacked pieces. A piece of which only a part is asked for
+// has rows of `cols`.
 template <class D>
 void stack(D* dst, std::span<const Piece> pieces, bool transposed, int64_t cols, int64_t begin,
            int64_t end) {

@@ -14,11 +14,11 @@ namespace skiff {
 class Values {
  public:
   virtual ~Values() = default;
-  virtual DType dtype(size_t slot) const = 0;  // of the weight; biases are f32
+  virtual DType dtype(size_t slot) const = 0;  // that fill() writes; biases are f32
   virtual bool has_bias(size_t slot) const = 0;
-  virtual size_t bytes(size_t slot) const = 0;  // where they come from
-  // Rows [first, first + rows) of the weight, seen as [experts * out, in], one after the other in
-  // dtype(). Norms and vectors are asked for whole.
+  virtual size_t bytes(size_t slot) const = 0;  // of the tensors they are read from
+  // Writes rows [first, first + rows) of the weight, seen as [experts * out, in], one after the
+  // other in dtype(). Norms and vectors are asked for whole.
   virtual void fill(size_t slot, int64_t first, int64_t rows, std::byte* to) const = 0;
   virtual void fill_bias(size_t slot, float* to) const = 0;  // [out]
 };

@@ -33,7 +33,7 @@ inline F16 from_float<F16>(float x) {
   return to_f16(x);
 }
 
-// dst gets src's values; shapes equal; float dtypes kF32, kF16, kBF16 in any pairing.
+// Writes src's values to dst. Their shapes are equal, their dtypes any of kF32, kF16 and kBF16.
 void convert(Tensor dst, Tensor src);
 
 }  // namespace skiff

@@ -14,7 +14,7 @@ struct OutOfDeviceMemory : LoadError {
 };
 
 struct DeviceMemory {
-  size_t free = 0, total = 0;  // bytes; free for anybody who asks now
+  size_t free = 0, total = 0;  // bytes; `free` counts for all processes
 };
 
 int num_cuda_devices();  // 0 where there is no CUDA, no driver or no device

@@ -12,7 +12,7 @@ void check(cudaError_t error, const char* doing) {
             cudaGetErrorString(error));
 }
 
-// Out of memory is an answer; the runtime keeps it as its last error unless told otherwise.
+// Running out of memory is a valid answer, so it is cleared from the runtime's last error.
 std::byte* null_if_full(cudaError_t error, void*& data, const char* doing) {
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();

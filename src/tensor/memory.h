@@ -15,8 +15,8 @@ class Buffer {
   Buffer() = default;
   Buffer(Device device, size_t bytes);
   // Host memory that devices copy from and to while they work (see tensor/device_memory.h). They
-  // can also read and write it in place, slowly. There is less of it: not for what is large and
-  // long-lived.
+  // can also read and write it in place, slowly. The system has little of it, so large and
+  // long-lived data belongs elsewhere.
   static Buffer pinned(size_t bytes);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -40,7 +40,7 @@ class Arena {
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);  // CHECKs that it fits
   static size_t size_of(DType dtype, int64_t elements);  // bytes that take() uses for such a tensor
   void reset() { used_ = 0; }
-  // Give back everything taken since mark() said `used`.
+  // Gives back everything that was taken since mark() returned `used`.
   size_t mark() const { return used_; }
   void rewind(size_t used) { used_ = used; }
   size_t peak() const { return peak_; }

@@ -34,7 +34,7 @@ struct F16 {
   uint16_t bits;
 };
 
-// What DType means in C++. Unlisted types have no plain host form.
+// The C++ type of each DType. A dtype that is not listed has no plain host form.
 template <class T>
 inline constexpr bool is_element = false;
 template <class T>
@@ -54,8 +54,8 @@ SKIFF_ELEMENT(uint8_t, kU8)
 #undef SKIFF_ELEMENT
 
 // dim[0] is rows: the ragged token axis wherever there is one. Every row is contiguous. Where
-// elements are smaller than a byte, what a view begins with must begin a byte: row_range() and
-// col_range() CHECK that.
+// elements are smaller than a byte, a view must begin at the beginning of a byte: row_range()
+// and col_range() CHECK that.
 struct Tensor {
   void* data = nullptr;
   std::array<int64_t, 4> dim{0, 1, 1, 1};

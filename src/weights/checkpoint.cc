@@ -16,7 +16,7 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr size_t kMaxShards = 4096;
 
-// weight_map of an index: tensor -> shard. A shard is a file beside the index, nothing else.
+// Reads the weight_map of an index, tensor to shard. A shard must be a file beside the index.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const Json index = read_json_file(path, {.max_bytes = kMaxSafetensorsHeader, .max_depth = 4});
   const auto map = Fields(index, path).need<std::map<std::string, std::string>>("weight_map");

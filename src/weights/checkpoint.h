@@ -11,7 +11,7 @@
 
 namespace skiff {
 
-// A tensor in a mapped file. `bytes` may start at any address: copy, do not cast.
+// A tensor in a mapped file. `bytes` may start at any address: values must be copied out.
 struct StoredTensor {
   const TensorEntry* entry = nullptr;
   std::span<const std::byte> bytes;

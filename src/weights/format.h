@@ -1,4 +1,4 @@
-// weights/format.h -- how numbers are stored, as data: of a weight, of the KV cache, of a step.
+// weights/format.h -- how the numbers of weights, KV cache and activations are stored, as data.
 #pragma once
 #include <optional>
 #include <string>
@@ -21,7 +21,7 @@ struct WeightFormat {
   bool operator==(const WeightFormat&) const = default;
 };
 
-// For messages: "bfloat16", or "int8 with a float32 scale for each 1 x 128".
+// Words for messages: "bfloat16", or "int8 with a float32 scale for each 1 x 128".
 std::string describe(const WeightFormat& format);
 
 // The elements of the KV cache.

@@ -11,10 +11,10 @@ enum class Packing : uint8_t {
 };
 
 // `weight` keeps its logical shape whatever the packing: [out, in], or [experts, out, in] for a
-// stack of experts. A shape alone does not tell a stack with in = 1 from a matrix.
+// stack of experts. A stack with in = 1 and a matrix have the same shape: `experts` decides.
 struct Linear {
   Tensor weight;
-  Tensor scale, zero;   // the blocks' own, as `format` says; empty when it has none
+  Tensor scale, zero;   // one of each block, as `format` says; empty when it has none
   Tensor bias;          // [out] f32; empty when none
   WeightFormat format;  // as prepare() leaves it; not needed where plain values have no scale
   Packing packing = Packing::kPlain;
@@ -22,7 +22,7 @@ struct Linear {
 };
 
 struct Norm {
-  Tensor weight;  // [dim] f32; empty: no norm here
+  Tensor weight;  // [dim] f32; empty where there is no norm
   float eps = 1e-6f;
 };
 

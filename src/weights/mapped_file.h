@@ -15,7 +15,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // These bytes will not be read again soon: their pages may leave this process.
+  // Lets the pages of these bytes leave the process, because they will not be read again soon.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace skiff {
 
-// The elements with ", " between, "..." after the first `max_shown`.
+// Joins the elements with ", " and puts "..." after the first `max_shown`.
 template <class Range>
 std::string name_list(const Range& range, size_t max_shown = 16) {
   std::string out;

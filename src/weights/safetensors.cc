@@ -167,7 +167,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
 Error invalid(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
-// Bytes that dtype x shape takes; nothing when it is not a whole number of bytes below 2^60.
+// Returns the bytes of dtype x shape, or nothing if they are not a whole number below 2^60.
 std::optional<uint64_t> byte_count(const TensorEntry& t) {
   constexpr uint64_t kMax = uint64_t{1} << 60;
   uint64_t elements = 1;
@@ -181,7 +181,7 @@ std::optional<uint64_t> byte_count(const TensorEntry& t) {
   return elements * bits / 8;
 }
 
-// The data section is covered exactly once.
+// Checks that the tensors cover the data section exactly once.
 Status check_ranges(std::vector<TensorEntry>& tensors, uint64_t data_bytes) {
   std::ranges::sort(tensors, [](const TensorEntry& a, const TensorEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

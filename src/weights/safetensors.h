@@ -1,5 +1,5 @@
-// weights/safetensors.h -- what a safetensors file says it holds, checked before anything is
-// believed. Format: huggingface.co/docs/safetensors: u64 little-endian header length, a JSON
+// weights/safetensors.h -- the header of a safetensors file, checked before any of it is
+// used. Format: huggingface.co/docs/safetensors: u64 little-endian header length, a JSON
 // header {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}, then the data.
 #pragma once
 #include <cstddef>
@@ -33,10 +33,10 @@ struct SafetensorsHeader {
 // gaps or do not end with the file. Nothing is allocated in proportion to a number in the file.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file);
 
-// Bits of one element; 0 for a name that the format does not have.
+// The bits of one element; 0 for a name that the format does not have.
 int safetensors_bits(std::string_view dtype);
-// The same dtype under our name; empty for those that no DType stands for. The format has none for
-// kI4 and kU4, which checkpoints pack into wider integers.
+// The DType of that name, where there is one. The format has no names for kI4 and kU4, which
+// checkpoints pack into wider integers.
 std::optional<DType> dtype_of_safetensors(std::string_view dtype);
 
 }  // namespace skiff

@@ -21,7 +21,7 @@ inline std::string f32_bytes(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// A header of `length` (its true length unless told otherwise) and the data.
+// A file of this header, with its true length ahead of it, and this data.
 inline std::string safetensors_file(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   std::string file(sizeof(length), '\0');

@@ -15,13 +15,13 @@
 
 namespace skiff::cpu {
 
-// Rows as a product reads them.
+// The left operand of a GEMM.
 struct Operand {
   const void* data = nullptr;
   int64_t stride = 0;  // elements
 };
 
-// Rows [row, row + rows) of an operand meet one expert of a weight.
+// Rows [row, row + rows) of an operand are multiplied by one expert of a weight.
 struct Group {
   int64_t row = 0, rows = 0;
   int64_t expert = 0;
@@ -75,13 +75,13 @@ class CpuOps final : public HostOps {
     });
   }
 
-  static constexpr int64_t kRowBlock = 128;  // rows of a product's task: they and a block of panels
+  static constexpr int64_t kRowBlock = 128;  // rows of a GEMM's task: they and a block of panels
                                              // share a cache
   static constexpr int kWidestTask = 8;      // panels
   static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
 
-  // `rows` rows of a product's left side in the form that its kernel reads: row r of `x`, or row
-  // (*pick)(r) of it. Few rows that have that form already stay where they lie.
+  // The left operand in the dtype and stride that the GEMM kernel reads: `rows` rows, each row r of
+  // `x`, or its row (*pick)(r). A few rows that are right already are not copied.
   Operand operand(const Tensor& x, int64_t rows, const PanelShape& shape,
                   const std::function<int64_t(int64_t)>* pick);
   // CHECKs that prepare() made `w`.

@@ -10,7 +10,7 @@ namespace skiff::cpu {
 namespace {
 
 constexpr int64_t kTasksPerThread = 8;
-constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied apart, see operand_stride
+constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied to operand_stride()
 
 struct Task {
   const Group* group;
@@ -19,7 +19,7 @@ struct Task {
   int panels;
 };
 
-// Row blocks that meet the same panels follow each other.
+// Cuts a GEMM into tasks. Row blocks that read the same panels follow each other.
 std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width, int64_t row_block) {
   std::vector<Task> tasks;
   for (const Group& group : groups)
@@ -30,7 +30,7 @@ std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width, 
   return tasks;
 }
 
-// Weights are read from front to back: fewer, larger pages make that cheaper. A refusal is fine.
+// Weights are streamed from front to back, which huge pages make cheaper. A refusal is harmless.
 void ask_for_huge_pages(const Buffer& buffer) {
   constexpr uintptr_t kHuge = uintptr_t{2} << 20;
   const auto begin = round_up(reinterpret_cast<uintptr_t>(buffer.data()), kHuge);
@@ -85,8 +85,8 @@ DType CpuOps::operand_dtype(const PanelShape& shape) const {
   return shape.dtype == DType::kBF16 && kernels_.bf16_operand ? DType::kBF16 : DType::kF32;
 }
 
-// One cache line more than the row, so that equal columns of neighbouring rows do not compete
-// for the same few lines of a cache when the row's length is a power of two.
+// Rows are padded by a cache line, so that equal columns of neighbouring rows do not compete for
+// the same cache sets when the length of a row is a power of two.
 int64_t CpuOps::operand_stride(const PanelShape& shape) const {
   return round_up(shape.k(), 32) + 32;
 }

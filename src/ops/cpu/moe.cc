@@ -17,7 +17,7 @@ void softmax(const float* x, std::vector<float>& p) {
     p[e] = static_cast<float>(std::exp(static_cast<double>(x[e]) - best) / total);
 }
 
-// Counting sort of copies by expert; stable.
+// Sorts copies by expert: a stable counting sort.
 void sort_by_expert(const Routing& r, int experts) {
   const int64_t copies = r.order.elements();
   const int32_t* expert = r.expert.as<int32_t>();
@@ -80,8 +80,8 @@ struct CpuOps::ExpertCall {
   Act act;
 };
 
-// Tokens [begin, end): copies sorted by expert go through both products, then each token
-// collects its own.
+// Computes tokens [begin, end): their copies, sorted by expert, go through both GEMMs, then each
+// token sums its own.
 void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
   const PanelShape up = PanelShape::of(call.gate_up);
   const PanelShape down = PanelShape::of(call.down);

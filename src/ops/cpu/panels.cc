@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kChunk = 512;  // inputs staged at a time
 
-// kPanel rows of a chunk in the packed dtype, padded with zeros.
+// A chunk of kPanel rows in the packed dtype, padded with zeros.
 struct Stage {
   alignas(64) std::byte rows[kPanel][kChunk * 4];
 };

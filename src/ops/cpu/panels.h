@@ -5,7 +5,7 @@
 //   f32:  [out/16][in][16]             line i is input i;
 //   bf16: [out/16][in/2][16][2]        line i is inputs 2i and 2i+1 of each output, in filled up
 //                                      with zeros to a multiple of 32.
-// The bf16 order is the one that VDPBF16PS and, in groups of 16 lines, TDPBF16PS read. A product
+// The bf16 order is the one that VDPBF16PS and, in groups of 16 lines, TDPBF16PS read. A GEMM
 // walks every panel once from front to back. Experts of a stack follow each other, each a weight
 // of its own.
 #pragma once

@@ -5,10 +5,10 @@
 
 namespace skiff::cpu {
 
-// n values from src (f32, f16 or bf16) to dst (f32 or bf16), each rounded once at most.
+// Copies n values from src (f32, f16 or bf16) to dst (f32 or bf16), each rounded once at most.
 void copy_row(const Kernels& k, void* dst, DType to, const void* src, DType from, int64_t n);
 
-// First byte of row r.
+// The first byte of row r.
 std::byte* row_data(const Tensor& t, int64_t r);
 
 }  // namespace skiff::cpu

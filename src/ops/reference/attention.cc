@@ -8,7 +8,7 @@
 namespace skiff::reference {
 namespace {
 
-// Rows of a cache layer seen as [num_pages * page_size, kv_heads * head_dim].
+// The rows of a cache layer, seen as [num_pages * page_size, kv_heads * head_dim].
 Tensor flat(Tensor cache) {
   return cache.reshaped({cache.dim[0] * cache.dim[1], cache.dim[2] * cache.dim[3]});
 }
@@ -32,7 +32,7 @@ std::span<float> head_of(std::vector<float>& row, int head, int head_dim) {
                                 static_cast<size_t>(head_dim));
 }
 
-// The weighted mean of values that one query head sees; keys and values are its own rows.
+// Attention of one query head: the weighted mean of the values of the rows that it attends to.
 std::vector<double> attend(std::span<const float> q, const std::vector<std::vector<float>>& keys,
                            const std::vector<std::vector<float>>& values) {
   std::vector<double> score;

@@ -10,7 +10,7 @@ namespace skiff::reference {
 std::vector<float> load_row(Tensor t, int64_t row);
 void store_row(Tensor t, int64_t row, std::span<const float> values);  // rounds once
 void store(Tensor t, int64_t row, int64_t col, double value);          // rounds once
-// [rows, cols] of the bytes behind row `index` of a [n, rows, cols] stack.
+// The view [rows, cols] of entry `index` of a stack [n, rows, cols].
 Tensor stack_entry(Tensor stack, int64_t index);
 
 }  // namespace skiff::reference

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// A row of logits in which NaN, which has no place in an order, counts as impossible.
+// Loads a row of logits with -inf in place of NaN, which has no place in an order.
 std::vector<float> load_logits(Tensor logits, int64_t row) {
   std::vector<float> x = load_row(logits, row);
   for (float& v : x) v = std::isnan(v) ? kMinusInfinity : v;
@@ -27,7 +27,7 @@ std::vector<int32_t> by_falling_logit(const std::vector<float>& x) {
   return ids;
 }
 
-// How the draw of one row is to be made.
+// The sampling parameters of one row.
 struct Draw {
   float temperature, top_p, min_p;
   int32_t top_k;
@@ -43,7 +43,7 @@ Draw draw_of(const SampleBatch& batch, int64_t r) {
                                   static_cast<uint64_t>(batch.draw.as<int64_t>()[r]))};
 }
 
-// The length of the kept prefix of `p` (probabilities or multiples of them, falling).
+// The number of tokens that min_p, top_k and top_p keep of `p` (falling, up to a common factor).
 size_t kept(const std::vector<double>& p, const Draw& draw) {
   size_t n = 0;
   while (n < p.size() && p[n] > 0 && p[n] >= draw.min_p * p[0]) ++n;
