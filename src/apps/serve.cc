@@ -188,7 +188,7 @@ bool drain(const Args& args, Server& server, SignalGuard& guard) {
 // start-up.
 void fit_open_files(HttpConfig* http) {
   const uint64_t limit = raise_open_file_limit();
-  const int fit = connections_that_fit(http->max_connections, http->probe_places, limit);
+  const int fit = connections_that_fit(http->max_connections, http->max_probe_connections, limit);
   if (fit < http->max_connections)
     spdlog::warn(
         "--max-connections {} does not fit the open-file limit of {}: {} connections are taken; "

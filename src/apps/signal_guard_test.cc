@@ -39,7 +39,7 @@ TEST_F(SignalGuardTest, TheSecondSignalEndsAProcessWhoseWorkersHang) {
     catch_signals();
     std::atomic<bool> cut_off{false}, busy{false};
     SignalGuard guard(kExitCutOff, [&] { cut_off = true; });
-    Echo server(local_config(), [&](HttpRequest, std::shared_ptr<HttpReply>) {
+    Echo server(local_http_config(), [&](HttpRequest, std::shared_ptr<HttpReply>) {
       busy = true;
       hang();
     });

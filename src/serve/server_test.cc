@@ -1,5 +1,4 @@
-// Who may use a server, and its way up and down. Item numbers are those of the list of known
-// attacks.
+// Access control, start-up and shutdown of a server.
 #include "serve/server.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +19,7 @@ namespace {
 
 ServerConfig echo_server() {
   ServerConfig config;
-  config.http = local_config();
+  config.http = local_http_config();
   config.model_names = {"echo"};
   config.access_log = false;
   return config;
@@ -32,8 +31,8 @@ ServerConfig locked() {
   return config;
 }
 
-struct Running {
-  explicit Running(ServerConfig config) : server(std::move(config), echo.service) {
+struct RunningServer {
+  explicit RunningServer(ServerConfig config) : server(std::move(config), echo.service) {
     server.start();
   }
   ClientResponse call(const std::string& method, const std::string& path,
@@ -49,7 +48,7 @@ struct Running {
   Server server;
 };
 
-// Takes as long as it is told to, within bounds: a test that fails should not hang.
+// Renders until `over` is set, at most 15 s, so that a test that fails does not hang.
 struct SlowTemplate : PlainTemplate {
   Result<std::string> render(const Conversation& conversation) const override {
     busy = true;
@@ -76,7 +75,7 @@ void expect_401(const ClientResponse& response) {
   EXPECT_EQ(response.status, 401);
   ASSERT_TRUE(response.headers.contains("www-authenticate"));
   EXPECT_EQ(response.headers.at("www-authenticate"), "Bearer");
-  if (response.body.empty()) return;  // of HEAD
+  if (response.body.empty()) return;  // HEAD
   const Json error = response.json()["error"];
   EXPECT_EQ(error["type"], "authentication_error");
   EXPECT_EQ(error["code"], "invalid_api_key");
@@ -87,7 +86,7 @@ void expect_401(const ClientResponse& response) {
 const char kGood[] = "Authorization: Bearer second-key\r\n";
 
 TEST(ServerTest, Item54EveryRouteWantsAKey) {
-  Running server(locked());
+  RunningServer server(locked());
   const std::pair<const char*, const char*> routes[] = {{"POST", "/v1/chat/completions"},
                                                         {"POST", "/v1/completions"},
                                                         {"GET", "/v1/models"},
@@ -105,7 +104,7 @@ TEST(ServerTest, Item54EveryRouteWantsAKey) {
 }
 
 TEST(ServerTest, Item54NoSpellingGetsAroundTheKey) {
-  Running server(locked());
+  RunningServer server(locked());
   for (const char* path :
        {"//v1/models", "/v1//models", "/v1/../v1/models", "/live/../v1/models", "/health/",
         "/v1%2fmodels", "/%76%31/models", "/V1/models", "/v1/models?x=/health", "/v1/models/",
@@ -117,22 +116,23 @@ TEST(ServerTest, Item54NoSpellingGetsAroundTheKey) {
     }
     expect_401(server.raw("GET " + std::string(path) + " HTTP/1.0\r\n\r\n"));
   }
-  // A wrong method on an open route is no open route.
+  // An open route is not open for other methods.
   expect_401(server.call("POST", "/health"));
   expect_401(server.call("OPTIONS", "/health", "Origin: http://a\r\n"));
 }
 
 TEST(ServerTest, ProbesAreOpen) {
-  Running server(locked());
+  RunningServer server(locked());
   for (const char* path : {"/live", "/health", "/ping", "http://localhost/health", "/%68ealth"}) {
     EXPECT_EQ(server.call("GET", path).status, 200) << path;
     EXPECT_EQ(server.call("HEAD", path).status, 200) << path;
   }
 }
 
-// One worker thread, and it is busy: orchestrators must not take that for death.
+// Probes are answered while the only worker is busy, so that orchestrators do not restart the
+// server.
 TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.worker_threads = 1;
   std::atomic<bool> busy{false}, over{false};
   HttpServer server(config, {.handler =
@@ -158,7 +158,7 @@ TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
 }
 
 TEST(ServerTest, KeysAreReadAsClientsSendThem) {
-  Running server(locked());
+  RunningServer server(locked());
   for (const char* headers :
        {"Authorization: Bearer first-key\r\n", "authorization: bearer second-key\r\n",
         "Authorization: BEARER   first-key  \r\n", "X-API-Key: first-key\r\n",
@@ -173,7 +173,7 @@ TEST(ServerTest, KeysAreReadAsClientsSendThem) {
 }
 
 TEST(ServerTest, StrangersAreRefusedBeforeTheirBodyIsRead) {
-  Running server(locked());
+  RunningServer server(locked());
   TestClient client(server.server.port());
   client.send_raw(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
@@ -202,7 +202,7 @@ TEST(ServerTest, KeyFilesAreChecked) {
 }
 
 TEST(ServerTest, ReloadReplacesKeysOrNothing) {
-  Running server(locked());
+  RunningServer server(locked());
   EXPECT_FALSE(server.server.reload({}));
   EXPECT_EQ(server.call("GET", "/v1/models", kGood).status, 200);
   EXPECT_TRUE(server.server.reload({"third-key"}));
@@ -211,7 +211,7 @@ TEST(ServerTest, ReloadReplacesKeysOrNothing) {
 }
 
 TEST(ServerTest, Item56HostsOfALoopbackServer) {
-  Running server(echo_server());
+  RunningServer server(echo_server());
   const auto with_host = [&](const std::string& host) {
     return server.raw("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   };
@@ -241,7 +241,7 @@ TEST(ServerTest, Item56HostsOfALoopbackServer) {
 }
 
 TEST(ServerTest, Item56CrossOriginIsOffByDefault) {
-  Running server(echo_server());
+  RunningServer server(echo_server());
   const auto response = server.call("GET", "/v1/models", "Origin: https://evil.example\r\n");
   EXPECT_FALSE(response.headers.contains("access-control-allow-origin"));
   EXPECT_EQ(server
@@ -256,7 +256,7 @@ const char kPrompt[] = R"({"prompt":"ab","max_tokens":1})";
 TEST(ServerTest, PagesOfOtherOriginsAreRefused) {
   ServerConfig config = echo_server();
   config.cors_origins = {"https://chat.example"};
-  Running server(config);
+  RunningServer server(config);
   const auto post = [&](const std::string& headers) {
     return server.call("POST", "/v1/completions", "Content-Type: application/json\r\n" + headers,
                        kPrompt);
@@ -284,7 +284,7 @@ TEST(ServerTest, PagesOfOtherOriginsAreRefused) {
   EXPECT_THAT(post("Origin: https://evil.example\r\n").body,
               testing::HasSubstr("https://evil.example"));
   EXPECT_EQ(server.echo.engine.seen().size(), 7u);
-  // Following a link does nothing that could do harm, and probes answer anybody.
+  // Following a link does no harm, and probes answer anybody.
   EXPECT_EQ(server.call("GET", "/v1/models", "Sec-Fetch-Site: cross-site\r\n").status, 200);
   EXPECT_EQ(server.call("GET", "/v1/models", "Origin: https://evil.example\r\n").status, 403);
   EXPECT_EQ(server.call("GET", "/health", "Origin: https://evil.example\r\n").status, 200);
@@ -293,15 +293,15 @@ TEST(ServerTest, PagesOfOtherOriginsAreRefused) {
 TEST(ServerTest, AnOriginThatMayDoAnything) {
   ServerConfig config = echo_server();
   config.cors_origins = {"*"};
-  Running server(config);
+  RunningServer server(config);
   for (const char* headers :
        {"Origin: https://any.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"})
     EXPECT_EQ(server.call("POST", "/v1/completions", headers, kPrompt).status, 200) << headers;
 }
 
-// What a page may send without asking first is never work.
+// A request that a page may send without preflight never causes work.
 TEST(ServerTest, PostsAreJson) {
-  Running server(echo_server());
+  RunningServer server(echo_server());
   const auto status = [&](const std::string& type, const char* path = "/v1/completions") {
     return server.call("POST", path, "Content-Type: " + type + "\r\n", kPrompt).status;
   };
@@ -323,7 +323,7 @@ TEST(ServerTest, PostsAreJson) {
 }
 
 TEST(ServerTest, ProbesTakeNoBody) {
-  Running server(locked());
+  RunningServer server(locked());
   for (const auto& [method, path] : {std::pair<const char*, const char*>{"GET", "/live"},
                                      {"GET", "/health"},
                                      {"GET", "/ping"},
@@ -344,7 +344,7 @@ TEST(ServerTest, ProbesTakeNoBody) {
   }
 }
 
-// All workers are busy for long; what is cheap has its answer all the same.
+// While all workers are busy, cheap requests are still answered.
 TEST(ServerTest, ReadersDoNotQueueBehindWork) {
   ServerConfig config = echo_server();
   config.http.worker_threads = 1;
@@ -365,8 +365,7 @@ TEST(ServerTest, ReadersDoNotQueueBehindWork) {
   EXPECT_EQ(worker.response().status, 200);
 }
 
-// As many tokens wait as may, to the very last: no template is rendered any more, least of all on
-// a thread of the network.
+// When the queue is exactly full no template is rendered, least of all on an I/O thread.
 TEST(ServerTest, AFullQueueRefusesBeforeTheTextIsRead) {
   ServiceConfig bounds = echo_config();
   bounds.admission.waiting_tokens = 20;
@@ -375,7 +374,7 @@ TEST(ServerTest, AFullQueueRefusesBeforeTheTextIsRead) {
   Server server(echo_server(), slow.service);
   server.start();
   TestClient first(server.port());
-  first.send("POST", "/v1/completions", Json{{"prompt", std::string(19, 'a')}}.dump());  // and <s>
+  first.send("POST", "/v1/completions", Json{{"prompt", std::string(19, 'a')}}.dump());  // plus <s>
   ASSERT_TRUE(eventually([&] { return slow.engine.running() == 1; }));
   std::vector<std::unique_ptr<TestClient>> crowd;
   for (int i = 0; i < 4; ++i) {
@@ -394,7 +393,7 @@ TEST(ServerTest, CrossOriginForSome) {
   ServerConfig config = locked();
   config.cors_origins = {"https://chat.example"};
   config.cors_credentials = true;
-  Running server(config);
+  RunningServer server(config);
   const std::string asks =
       "Access-Control-Request-Method: POST\r\n"
       "Access-Control-Request-Headers: authorization, content-type\r\n";
@@ -411,7 +410,7 @@ TEST(ServerTest, CrossOriginForSome) {
   EXPECT_EQ(no.status, 403);
   EXPECT_FALSE(no.headers.contains("access-control-allow-origin"));
   EXPECT_EQ(no.headers.at("vary"), "Origin");
-  // Errors can be read by the page too, also those that no handler makes.
+  // The page can read errors, too, also those made without a handler.
   for (const char* path : {"/v1/models", "/%00"})
     EXPECT_EQ(server.call("GET", path, "Origin: https://chat.example\r\n")
                   .headers.at("access-control-allow-origin"),
@@ -422,7 +421,7 @@ TEST(ServerTest, Item56CredentialsNeverGoWithAnyOrigin) {
   ServerConfig config = echo_server();
   config.cors_origins = {"*"};
   {
-    Running server(config);
+    RunningServer server(config);
     const auto response = server.call("GET", "/v1/models", "Origin: https://a\r\n");
     EXPECT_EQ(response.headers.at("access-control-allow-origin"), "*");
     EXPECT_FALSE(response.headers.contains("access-control-allow-credentials"));
@@ -446,7 +445,7 @@ TEST(ServerTest, LoadingIsLiveAndNotReady) {
   expect_401(client.call("GET", "/v1/models"));
   EXPECT_EQ(client.call("GET", "/v1/models", "", kGood).status, 503);
   EXPECT_EQ(client.call("POST", "/v1/completions", "{}", kGood).status, 503);
-  // The answer to a body that was not read closes the connection.
+  // Answering before the body was read closes the connection.
   EchoService echo;
   server.open(echo.service, {{"answer", 42}});
   TestClient later(server.port());
@@ -480,7 +479,7 @@ TEST(ServerTest, OpeningUnderLoadNeverGivesAWrongAnswer) {
 }
 
 TEST(ServerTest, DrainingAnswersReadersAndRefusesWork) {
-  Running server(echo_server());
+  RunningServer server(echo_server());
   server.echo.engine.hold = true;
   TestClient client(server.server.port());
   client.send("POST", "/v1/completions", R"({"prompt":"ab","stream":true})");

@@ -1,5 +1,5 @@
-// serve/http/access_log.h -- one line a request: who, what, how it went. No text of users: neither
-// queries nor headers nor bodies.
+// serve/http/access_log.h -- one line for each request: client, request, status and times. It holds
+// no text of users: neither queries nor headers nor bodies.
 #pragma once
 #include <string>
 
@@ -8,9 +8,11 @@
 
 namespace skiff {
 
-// Fields are name=value without spaces inside, and nothing in them is a client's to forge.
+// Fields are name=value without spaces inside; what clients send is escaped, so they cannot forge
+// fields.
 std::string access_line(const HttpRecord& record);
-// Probes and scrapes that succeed come every few seconds and say nothing: they are debug.
+// Probes and scrapes that succeed arrive every few seconds and carry no information: their level is
+// debug.
 spdlog::level::level_enum access_level(const HttpRecord& record);
 void log_access(const HttpRecord& record);
 

@@ -9,8 +9,8 @@ struct Kind {
   const char* code;
 };
 
-// Clients choose their exception by status, and whether to try again (408, 409, 429, 5xx); agents
-// match on codes.
+// Clients choose their exception and whether to retry by the status (408, 409, 429, 5xx are
+// retried); programs match on codes.
 constexpr Kind kKinds[] = {{400, "invalid_request_error", "invalid_request"},
                            {401, "authentication_error", "invalid_api_key"},
                            {403, "permission_error", "permission_denied"},

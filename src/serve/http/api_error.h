@@ -18,19 +18,19 @@ struct ApiError {
   HttpHeaders headers = {};
 };
 
-// The client should come again, here or elsewhere, after so many seconds.
+// Adds Retry-After: the client should try again, here or elsewhere, after `seconds`.
 ApiError retry_later(ApiError error, int seconds);
 
-// Type and code follow from the status where nothing better is known.
+// Type and code follow from the status.
 ApiError api_error(int status, std::string message);
-// `input_field` is what this endpoint calls its input: "messages" or "prompt". Error::field may be
-// "input" or "input_length" as Service::prepare says; kNotFound with a field is a field that is
-// missing from the body.
+// `input_field` is the endpoint's name for its input: "messages" or "prompt". Error::field may be
+// "input" or "input_length" as in Service::prepare; kNotFound with a field means that the body
+// lacks that field.
 ApiError api_error(const Error& error, const std::string& input_field);
 
 Json error_json(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
-// Any Json of ours as bytes: invalid UTF-8 can never make it throw.
+// Serializes Json; invalid UTF-8 is replaced and never makes it throw.
 std::string json_text(const Json& json);
 HttpResponse json_response(const Json& json);
 

@@ -1,4 +1,4 @@
-// The table of errors: status, type and code, as clients and agents match on them.
+// Errors: the status, type and code that clients and programs match on.
 #include "serve/http/api_error.h"
 
 #include <gmock/gmock.h>
@@ -37,20 +37,20 @@ TEST(OpenAiError, TypesAndCodesFollowTheStatus) {
 }
 
 TEST(OpenAiError, FailuresOfRequestsNameTheField) {
-  const auto told = [](Code code, const char* field) {
+  const auto shown = [](Code code, const char* field) {
     const ApiError error = api_error(Error{code, "why", field}, "messages");
     return fmt::format("{} {} {} {}", error.status, error.type, error.param, error.code);
   };
-  EXPECT_EQ(told(Code::kInvalid, "n"), "400 invalid_request_error n invalid_value");
-  EXPECT_EQ(told(Code::kUnsupported, "n"), "400 invalid_request_error n unsupported_value");
-  EXPECT_EQ(told(Code::kNotFound, "messages"),
+  EXPECT_EQ(shown(Code::kInvalid, "n"), "400 invalid_request_error n invalid_value");
+  EXPECT_EQ(shown(Code::kUnsupported, "n"), "400 invalid_request_error n unsupported_value");
+  EXPECT_EQ(shown(Code::kNotFound, "messages"),
             "400 invalid_request_error messages missing_required_parameter");
-  EXPECT_EQ(told(Code::kInvalid, "input"), "400 invalid_request_error messages invalid_value");
-  EXPECT_EQ(told(Code::kInvalid, "input_length"),
+  EXPECT_EQ(shown(Code::kInvalid, "input"), "400 invalid_request_error messages invalid_value");
+  EXPECT_EQ(shown(Code::kInvalid, "input_length"),
             "400 invalid_request_error messages context_length_exceeded");
-  EXPECT_EQ(told(Code::kExhausted, ""), "429 rate_limit_error  rate_limit_exceeded");
-  EXPECT_EQ(told(Code::kCancelled, ""), "503 unavailable_error  unavailable");
-  EXPECT_EQ(told(Code::kInternal, ""), "500 server_error  internal_error");
+  EXPECT_EQ(shown(Code::kExhausted, ""), "429 rate_limit_error  rate_limit_exceeded");
+  EXPECT_EQ(shown(Code::kCancelled, ""), "503 unavailable_error  unavailable");
+  EXPECT_EQ(shown(Code::kInternal, ""), "500 server_error  internal_error");
 }
 
 TEST(OpenAiError, BytesThatAreNoTextCannotBreakAnAnswer) {

@@ -9,8 +9,8 @@ namespace skiff {
 namespace {
 
 constexpr int kMaxDigits = 16;
-// What chunks may take besides the body: a chunk of one byte takes five, so more than this is
-// extensions or trailers that nobody needs.
+// Bounds on the bytes of chunk framing: a chunk of one byte needs five of them, so more than this
+// is extensions or trailers that nobody needs.
 constexpr uint64_t kMaxFraming = 64u << 10;
 constexpr uint64_t kFramingFactor = 8;
 

@@ -1,5 +1,5 @@
-// serve/http/body.h -- the body of a request: of a given length, or chunked (RFC 9112, sections 6.2
-// and 7.1). Extensions and trailers are read past and dropped.
+// serve/http/body.h -- the body of a request, with a Content-Length or chunked (RFC 9112,
+// sections 6.2 and 7.1). Chunk extensions and trailers are parsed and dropped.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@ namespace skiff {
 
 class BodyReader {
  public:
-  // refuse_fields() has found nothing to refuse in `request`.
+  // refuse_fields() has refused nothing in `request`.
   BodyReader(const HttpRequest& request, size_t max_body);
 
-  // Takes from `bytes` what belongs to the body; returns how much. Constant memory besides the
-  // body; how the bytes were cut makes no difference.
+  // Consumes the part of `bytes` that belongs to the body and returns its size. Needs constant
+  // memory besides the body; how the stream was cut into pieces makes no difference.
   size_t take(std::string_view bytes);
   bool done() const { return state_ == State::kDone; }
   const HttpRefusal& refusal() const { return refusal_; }  // status 0: none
   std::string& body() { return body_; }
-  uint64_t wire() const { return body_.size() + framing_; }  // bytes taken
+  uint64_t wire() const { return body_.size() + framing_; }  // bytes consumed
 
  private:
   enum class State {
@@ -46,7 +46,7 @@ class BodyReader {
   const size_t max_body_;
   bool chunked_ = false;
   State state_ = State::kDone;
-  uint64_t left_ = 0;  // bytes of the body, or of the chunk
+  uint64_t left_ = 0;  // bytes left of the body, or of the chunk
   int digits_ = 0;
   uint64_t framing_ = 0;
   std::string body_;

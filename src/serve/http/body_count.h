@@ -1,5 +1,5 @@
-// serve/http/body_count.h -- how much memory the bodies of requests take together. Private to the
-// HTTP server.
+// serve/http/body_count.h -- how much memory the bodies of all requests use together. Private to
+// the HTTP server.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace skiff {
 
-// The share of one body in the sum, for as long as this lives. It goes with the body from the
-// connection to the request, so that a body counts until it is freed, whoever has left by then.
+// Adds the size of one body to the sum for as long as this lives. It moves with the body from the
+// connection to the request, so that a body counts until it is freed, even if the client has left.
 class BodyCount {
  public:
   using Sum = std::atomic<int64_t>;
@@ -19,7 +19,7 @@ class BodyCount {
   BodyCount(const BodyCount&) = delete;
   BodyCount& operator=(const BodyCount&) = delete;
 
-  // Sets the share of this body to `bytes`. Returns the sum of all shares.
+  // Sets the size of this body to `bytes`. Returns the sum of all bodies.
   int64_t set(size_t bytes) {
     const auto now = static_cast<int64_t>(bytes);
     const int64_t more = now - std::exchange(bytes_, now);

@@ -43,23 +43,23 @@ class TestClient {
   ~TestClient() { hang_up(); }
   TestClient(const TestClient&) = delete;
 
-  // Without a word: under TLS too.
+  // Closes the socket without close_notify, under TLS too.
   void hang_up() {
     if (tls_) SSL_free(tls_);
     tls_ = nullptr;
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  // Nothing more to send, but still listening.
+  // Ends the sending side; the client still reads.
   void half_close() {
     if (tls_)
       SSL_shutdown(tls_);
     else
       shutdown(fd_, SHUT_WR);
   }
-  // Only under TLS: the server said that it would send nothing more.
+  // Only under TLS: whether the server has sent close_notify.
   bool got_close_notify() const { return (SSL_get_shutdown(tls_) & SSL_RECEIVED_SHUTDOWN) != 0; }
-  // Only under TLS: the name that the server's certificate bears.
+  // Only under TLS: the name in the server's certificate.
   std::string certificate_name() const {
     X509* leaf = SSL_get1_peer_certificate(tls_);
     char name[100] = "";
@@ -168,7 +168,7 @@ inline ClientResponse post_once(uint16_t port, const std::string& path, const Js
   return TestClient(port).post(path, body);
 }
 
-// The JSON of each event; "[DONE]" as that string, comments left out.
+// The JSON of each event without comments; "[DONE]" as that string.
 inline std::vector<Json> sse_events(const std::string& body) {
   std::vector<Json> events;
   for (size_t at = 0; at < body.size();) {
@@ -181,6 +181,13 @@ inline std::vector<Json> sse_events(const std::string& body) {
     events.push_back(event == "data: [DONE]" ? Json("[DONE]") : Json::parse(event.substr(6)));
   }
   return events;
+}
+
+// Whether the condition comes true within five seconds.
+inline bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 500 && !holds(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return holds();
 }
 
 }  // namespace skiff

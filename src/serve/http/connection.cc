@@ -16,18 +16,18 @@ namespace {
 using ErrorCode = boost::system::error_code;
 
 constexpr size_t kReadSize = 16u << 10;
-// Pipelined bytes that may wait for the reply before them.
+// Bytes of pipelined requests that are read before the current reply is complete.
 constexpr size_t kMaxAhead = 64u << 10;
 // After an early refusal the client may still be sending; closing at once would reset the
 // connection and lose the answer, so this much is read and dropped first.
 constexpr size_t kMaxDiscard = 64u << 20;
 constexpr double kLingerSeconds = 3;
-// How often a connection looks, while its reply is under way, for what no read can tell it.
-constexpr double kLookSeconds = 1;
-// What a request of a method without content may bring all the same.
+// Interval of check_reply(), in seconds.
+constexpr double kCheckSeconds = 1;
+// Bytes of body that a request of a method without content may have.
 constexpr size_t kMaxIdleBody = 4u << 10;
 
-// What the handler holds; the last one to go answers if nobody did.
+// The handler's handle. The end of the last one answers 500 if the handler has not answered.
 class ReplyHandle : public HttpReply {
  public:
   explicit ReplyHandle(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
@@ -43,7 +43,7 @@ class ReplyHandle : public HttpReply {
   const std::shared_ptr<HttpExchange> exchange_;
 };
 
-// On any thread of ours; whatever is thrown ends this one request.
+// Calls the handler, on an I/O thread or a worker; whatever it throws ends this request alone.
 void answer(const HttpHooks& hooks, const std::shared_ptr<HttpExchange>& exchange) noexcept try {
   auto request = exchange->unpark();
   if (!request) return;  // the client left while the request waited for a worker
@@ -75,8 +75,8 @@ std::string sane_request_id(std::string_view given) {
   return fmt::format("{:016x}{:016x}", random(), random());
 }
 
-// What Asio calls: on the strand, with this connection alive. Where memory runs out, or a hook
-// throws, only this connection ends.
+// Wraps a handler for Asio, which calls it on the strand while it keeps this connection alive. If
+// memory runs out or a hook throws, only this connection ends.
 template <class Work>
 auto HttpConnection::guarded(Work work) {
   return [self = shared_from_this(), work = std::move(work)](auto... arguments) mutable {
@@ -91,20 +91,20 @@ auto HttpConnection::guarded(Work work) {
 void HttpConnection::broken(const char* why) noexcept {
   try {
     spdlog::error("a connection was closed: {}", escaped(why));
-  } catch (...) {  // the log wants memory as well
+  } catch (...) {  // logging may need memory, too
   }
   try {
     shut();
-  } catch (...) {  // what comes first in shut() does not throw
+  } catch (...) {  // the first statements of shut() do not throw
   }
 }
 
 HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket,
-                               std::string client, HttpPlace place)
+                               std::string client, ConnectionKind kind)
     : core_(std::move(core)),
       stream_(std::move(socket), core_->tls_now().get()),
       client_(std::move(client)),
-      place_(place),
+      kind_(kind),
       deadline_(stream_.executor()),
       write_deadline_(stream_.executor()),
       fresh_(kReadSize),
@@ -113,7 +113,7 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket sock
 
 HttpConnection::~HttpConnection() {
   set_open(false);
-  core_->places.leave(this);
+  core_->connections.remove(this);
 }
 
 void HttpConnection::start() {
@@ -155,9 +155,9 @@ void HttpConnection::handshake() {
   }));
 }
 
-// Bytes that came early are looked at before the socket is.
+// Bytes that were read ahead are parsed before the socket is read again.
 void HttpConnection::next_request() {
-  core_->places.rest(this);
+  core_->connections.set_idle(this);
   head_.emplace(core_->config.max_header, core_->config.max_fields);
   request_ = {};
   record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
@@ -174,7 +174,7 @@ void HttpConnection::read() {
                     guarded([this](ErrorCode error, size_t bytes) { on_read(error, bytes); }));
 }
 
-// The client's end of file while a reply is under way means that nobody waits for it any more.
+// End of file while a reply is under way means that the client has left.
 void HttpConnection::on_read(ErrorCode error, size_t bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
@@ -205,7 +205,7 @@ void HttpConnection::feed() {
   read();
 }
 
-// True unless the head was refused; the state tells whether it is complete.
+// False if the head was refused. Complete heads move the state to kBody.
 bool HttpConnection::take_head() {
   if (!head_->look(view(in_))) {
     name_request();
@@ -215,20 +215,21 @@ bool HttpConnection::take_head() {
   if (head_->size() == 0) return true;
   in_.consume(head_->size());
   const bool named = name_request();
-  if (!core_->places.work(this)) {
+  if (!core_->connections.set_busy(this)) {
     shut();
     return false;
   }
   if (!named)
     fail(400, "the path of the request is not valid");
-  else if (place_ == HttpPlace::kProbe && lane() != HttpLane::kIo)
+  else if (kind_ == ConnectionKind::kProbe && lane() != HttpLane::kIo)
     fail(503, "every connection that the server may have is in use; try again later");
   else
     return judge_head();
   return false;
 }
 
-// What is known of the head; enough for the record even if it is refused.
+// Copies what is known of the head, for the log even if the head is refused. False if the target is
+// not valid.
 bool HttpConnection::name_request() {
   request_ = std::move(head_->request());
   const std::string& target = head_->target();
@@ -250,7 +251,7 @@ bool HttpConnection::judge_head() {
   body_.emplace(request_, body_limit());
   if (body_->done()) return true;
   set_open(true);
-  if (core_->draining) {  // begin_drain() may have looked before this head came
+  if (core_->draining) {  // begin_drain() may have run before this head arrived
     fail(503, "the server is shutting down");
     return false;
   }
@@ -265,7 +266,7 @@ bool HttpConnection::judge_head() {
   return true;
 }
 
-// GET and its kin have no content by their nature; some clients send a little all the same.
+// GET, HEAD and the like have no content by definition; some clients send a little all the same.
 size_t HttpConnection::body_limit() const {
   const bool has_content =
       request_.method == "POST" || request_.method == "PUT" || request_.method == "PATCH";
@@ -283,7 +284,7 @@ void HttpConnection::say_continue() {
                 }));
 }
 
-// True once the body is complete; otherwise it was refused, or more has been asked for.
+// True once the body is complete; otherwise it was refused, or another read is under way.
 bool HttpConnection::take_body() {
   in_.consume(body_->take(view(in_)));
   if (body_->refusal().status != 0)
@@ -297,7 +298,8 @@ bool HttpConnection::take_body() {
   return false;
 }
 
-// What the body takes, which is more than its bytes while it grows.
+// Counts the memory of the body: its capacity, which exceeds its size while it grows. False if all
+// bodies together exceed the limit.
 bool HttpConnection::count_body() {
   if (body_->body().empty()) return true;
   if (!counted_) counted_ = std::make_shared<BodyCount>(core_->body_bytes);
@@ -314,13 +316,13 @@ void HttpConnection::dispatch() {
   state_ = State::kBusy;
   self_ = shared_from_this();
   set_open(true);
-  arm(kLookSeconds);
+  arm(kCheckSeconds);
   exchange_ = std::make_shared<HttpExchange>(
       core_, weak_from_this(),
       ReplyFraming{
           .head = request_.method == "HEAD",
           .chunked = head_->minor() == 1,
-          .keep_alive = place_ == HttpPlace::kOrdinary && keeps_alive(request_, head_->minor()),
+          .keep_alive = kind_ == ConnectionKind::kOrdinary && keeps_alive(request_, head_->minor()),
           .request_id = request_.request_id,
           .extra = extra_headers()});
   auto refused = core_->hooks.refuse ? core_->hooks.refuse(request_) : std::nullopt;
@@ -377,7 +379,7 @@ void HttpConnection::reply_done() {
   const bool keep = exchange_->keep_alive();
   exchange_->close(/*complete=*/true);
   exchange_.reset();
-  out_ = {};  // the connection may stay open for long
+  out_ = {};  // an idle connection keeps no buffer
   const auto self = std::exchange(self_, nullptr);
   if (state_ == State::kBusy) set_open(false);
   if (!keep) return linger();
@@ -396,14 +398,14 @@ void HttpConnection::fail(int status, const std::string& why) {
   fail(core_->hooks.failure(status, why));
 }
 
-// An answer to a request that no handler sees; the connection does not survive it.
+// Answers a request that never reaches a handler, then closes the connection.
 void HttpConnection::fail(HttpResponse response) {
   if (exchange_ || state_ == State::kClosed) return;
   state_ = State::kLinger;
-  core_->places.rest(this);
+  core_->connections.set_idle(this);
   body_.reset();
   counted_.reset();
-  arm(kLookSeconds);
+  arm(kCheckSeconds);
   if (request_.request_id.empty()) {
     request_.request_id = sane_request_id("");
     record_.request_id = request_.request_id;
@@ -415,10 +417,10 @@ void HttpConnection::fail(HttpResponse response) {
   exchange_->send(std::move(response));
 }
 
-// The peer may still be sending; its bytes are dropped until it has read the answer.
+// Ends the sending side and drops what the peer still sends, so that it can read the answer.
 void HttpConnection::linger() {
   state_ = State::kLinger;
-  core_->places.rest(this);
+  core_->connections.set_idle(this);
   arm(kLingerSeconds);
   in_.consume(in_.size());
   stream_.finish(guarded([this](ErrorCode) {
@@ -436,14 +438,15 @@ void HttpConnection::discard() {
                     guarded([this](ErrorCode error, size_t bytes) { on_read(error, bytes); }));
 }
 
-// In an order such that nothing that throws keeps the place, or the generation, alive.
+// The order matters: nothing that may throw comes before the connection leaves the table and its
+// generation is cancelled.
 void HttpConnection::shut() {
   if (state_ == State::kClosed) return;
   const auto self = std::exchange(self_, nullptr);
   state_ = State::kClosed;
   stream_.close();
   set_open(false);
-  core_->places.leave(this);
+  core_->connections.remove(this);
   const auto exchange = std::exchange(exchange_, nullptr);
   if (exchange) exchange->close(/*complete=*/false);
   deadline_.cancel();
@@ -463,7 +466,7 @@ double HttpConnection::seconds_since(Clock::time_point begin) const {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Seconds until the deadline that the minimum rate of bodies implies for the bytes there are.
+// Seconds until the deadline that the minimum body rate implies for the bytes received so far.
 double HttpConnection::body_allowance() const {
   const HttpConfig& config = core_->config;
   const double earned =
@@ -471,16 +474,16 @@ double HttpConnection::body_allowance() const {
   return std::min(config.body_seconds, earned) - seconds_since(body_began_);
 }
 
-// Ends a reply that nobody waits for any more, or that nobody can complete. A client that leaves
-// is found by the read under way, but there is none while kMaxAhead bytes are pipelined.
-void HttpConnection::look() {
+// Closes the connection if its client has left or its reply cannot be completed. The read under way
+// would notice a client that leaves, but there is none while kMaxAhead bytes are pipelined.
+void HttpConnection::check_reply() {
   const bool left = state_ == State::kBusy && stream_.peer_left();
   if (left || exchange_->given_up()) return shut();
-  arm(kLookSeconds);
+  arm(kCheckSeconds);
 }
 
 void HttpConnection::on_deadline() {
-  if (exchange_) return look();
+  if (exchange_) return check_reply();
   if (state_ == State::kBody && body_allowance() > 0) return arm(body_allowance());
   if (state_ == State::kHeader || state_ == State::kBody)
     return fail(408, "the request did not arrive in time");

@@ -12,7 +12,7 @@ namespace skiff {
 namespace {
 
 constexpr std::string_view kAny = "*";
-constexpr size_t kMaxAsked = 1024;  // bytes of a list of header names
+constexpr size_t kMaxAsked = 1024;  // bytes of the list of requested header names
 
 bool has(const std::vector<std::string>& list, std::string_view value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -48,7 +48,7 @@ bool is_origin(const std::string& text) {
   });
 }
 
-// The host and port that an origin of http or https names, as a Host header would.
+// Host and port of an http or https origin, in the form of a Host header.
 std::string authority_of(std::string_view origin) {
   std::string text = lower_case(origin);
   for (const auto& [scheme, port] :
@@ -61,8 +61,8 @@ std::string authority_of(std::string_view origin) {
   return {};
 }
 
-// The page came from the host and port that the request was sent to. A proxy may have taken TLS
-// off on the way, so the scheme does not count.
+// Whether the page came from the host and port that the request was sent to. A proxy may have
+// terminated TLS on the way, so the scheme does not count.
 bool is_own_origin(std::string_view origin, const HttpRequest& request) {
   const std::string_view host =
       request.authority.empty() ? request.header("host") : std::string_view(request.authority);
@@ -144,7 +144,7 @@ HttpHeaders Cors::headers(const HttpRequest& request) const {
     out.emplace_back("Access-Control-Expose-Headers", "x-request-id, retry-after");
     return out;
   }
-  // "*" would not cover Authorization, so any header is allowed by its name.
+  // "*" would not cover Authorization, so each requested header is allowed by its name.
   const std::string_view asked = request.header("access-control-request-headers");
   const bool echo = has(config_.headers, kAny) && are_names(asked);
   out.emplace_back("Access-Control-Allow-Methods", has(config_.methods, kAny)

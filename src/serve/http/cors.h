@@ -1,6 +1,6 @@
-// serve/http/cors.h -- which web pages of other origins may use the server: those of the origins
-// that are named (the CORS protocol of the Fetch standard), and no others. Without origins nothing
-// is added to any response.
+// serve/http/cors.h -- which web pages of other origins may use the server (the CORS protocol of
+// the Fetch standard): those of the configured origins. Without origins no header is added to any
+// response.
 #pragma once
 #include <optional>
 #include <string>
@@ -27,15 +27,15 @@ class Cors {
   // `config` has been checked.
   explicit Cors(CorsConfig config) : config_(std::move(config)) {}
 
-  // The answer to a preflight request, without its headers(); nothing if it is none, or CORS is
-  // off.
+  // Returns the answer to a preflight request, without headers(); nothing for other requests, or if
+  // CORS is off.
   std::optional<HttpResponse> preflight(const HttpRequest& request) const;
-  // The 403 for a request that a page of another origin made, unless that origin is allowed. The
-  // Same Origin Policy keeps such a page from reading the answer, not from having work done.
-  // Browsers name the origin of every POST across origins; a request without Origin is no page's
-  // unless Sec-Fetch-Site says so, and reading (GET, HEAD) does no harm then.
+  // Returns the 403 for a request from a page of another origin, unless that origin is allowed. The
+  // same-origin policy keeps such a page from reading the answer, not from causing work. Browsers
+  // send Origin with every cross-origin POST; a request without Origin comes from a page only if
+  // Sec-Fetch-Site says so, and then reading (GET, HEAD) does no harm.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
-  // What the response to `request` carries besides.
+  // Headers to add to the response to `request`.
   HttpHeaders headers(const HttpRequest& request) const;
 
  private:

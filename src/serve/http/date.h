@@ -9,7 +9,7 @@ namespace skiff {
 // "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, section 5.6.7).
 std::string http_date(std::time_t seconds);
 
-// The date of now, formatted once a second. Thread-safe.
+// The current date, formatted at most once a second. Thread-safe.
 class HttpClock {
  public:
   std::string date();

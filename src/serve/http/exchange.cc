@@ -1,3 +1,5 @@
+#include "serve/http/exchange.h"
+
 #include <fmt/format.h>
 #include <boost/beast/http/status.hpp>
 
@@ -14,7 +16,8 @@ HttpExchange::HttpExchange(std::shared_ptr<HttpCore> core, std::weak_ptr<HttpCon
       framing_(std::move(framing)),
       keep_alive_(framing_.keep_alive) {}
 
-// The client may be slow, or never read at all.
+// Counts the reply until it has been sent: a client may be slow, or never read at all. False if
+// there is no room for it.
 bool HttpExchange::hold(const HttpResponse& response) {
   const auto ticket =
       core_->held.hold(static_cast<int64_t>(response.body.size()), [connection = connection_] {
@@ -124,7 +127,7 @@ std::optional<HttpRequest> HttpExchange::unpark() {
   return std::exchange(parked_, std::nullopt);
 }
 
-// Several parts appended before the connection wakes leave in one write.
+// Parts that are appended before the connection wakes are sent in one write.
 void HttpExchange::wake() {
   auto connection = connection_.lock();
   if (!connection) return;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kVersion = "HTTP/1.";
 
-constexpr size_t kMaxLengthDigits = 19;  // what a uint64_t holds, whatever they are
+constexpr size_t kMaxLengthDigits = 19;  // any number of 19 digits fits a uint64_t
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -134,7 +134,7 @@ std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) 
   const std::string coding = lower_case(request.header("content-encoding"));
   if (!coding.empty() && coding != "identity")
     return HttpRefusal{415, "Content-Encoding is not supported; send the body as it is"};
-  if (minor == 0) return std::nullopt;  // where expectations are not known, and to be ignored
+  if (minor == 0) return std::nullopt;  // HTTP/1.0 has no expectations, so they are ignored
   const std::string_view expect = request.header("expect");
   if (!expect.empty() && lower_case(expect) != "100-continue")
     return HttpRefusal{417, "the only expectation that is understood is 100-continue"};
@@ -167,7 +167,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// "http://host/path" (absolute form) and "/path" name the same thing; "*" is OPTIONS' own.
+// "http://host/path" (absolute form) and "/path" name the same resource; "*" is for OPTIONS.
 bool split_target(std::string_view target, HttpRequest* request) {
   if (target.empty()) return false;
   if (target[0] != '/' && target != "*") {

@@ -7,7 +7,8 @@
 namespace skiff {
 namespace {
 
-// The end of the head, or minus the status of the refusal, when bytes come in pieces.
+// Parses bytes that arrive in pieces. Returns the end of the head, or minus the status of the
+// refusal.
 int found(const std::string& bytes, std::mt19937& random, size_t most) {
   HeadReader scan(200, 3);
   for (size_t at = 0; at < bytes.size() && scan.size() == 0;) {

@@ -1,4 +1,4 @@
-// serve/http/held.h -- bytes of whole replies that wait for their clients to read them. Private to
+// serve/http/held.h -- bytes of whole replies that clients have not read yet. Private to
 // the HTTP server.
 #pragma once
 #include <chrono>
@@ -10,20 +10,21 @@
 
 namespace skiff {
 
-// Streams have a bound each (HttpConfig::max_unsent); whole replies have this one together, since a
-// client may ask for many large ones and read none. Thread-safe.
+// Each stream has its own bound (HttpConfig::max_unsent); whole replies share this one, because a
+// client may request many large replies and read none. Thread-safe.
 class HeldReplies {
  public:
   using Clock = std::chrono::steady_clock;
-  // Smaller replies are not counted: connections bound them well enough.
+  // Smaller replies are not counted: the number of connections bounds them well enough.
   static constexpr int64_t kSmall = 64 << 10;
-  // One that has waited so long may be dropped for another.
+  // A reply that has waited this long may be dropped for another.
   static constexpr std::chrono::seconds kPatience{10};
 
   explicit HeldReplies(int64_t most) : most_(most) {}
 
   // Counts a reply until release(). If there is no room, replies that have waited longer than
-  // kPatience make some, longest first: their `drop` is called. Nothing if that is not enough.
+  // kPatience are dropped, longest first: their `drop` is called. Nothing if that does not make
+  // enough room.
   std::optional<uint64_t> hold(int64_t bytes, std::function<void()> drop,
                                Clock::time_point now = Clock::now());
   // A second release of one ticket does nothing.
@@ -37,7 +38,8 @@ class HeldReplies {
     Clock::time_point since;
     std::function<void()> drop;
   };
-  // With mutex_ held: those to be dropped so that `bytes` fit; nothing if they cannot.
+  // Returns the replies that must be dropped for `bytes` to fit; nothing if they cannot fit. With
+  // mutex_ held.
   std::optional<std::list<Held>> make_room(int64_t bytes, Clock::time_point now);
 
   const int64_t most_;

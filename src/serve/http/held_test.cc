@@ -43,9 +43,9 @@ TEST(HeldReplies, SmallOnesAlwaysPass) {
   EXPECT_EQ(held.bytes(), 0);
 }
 
-// A hundred clients ask for large replies and read none of them.
+// A hundred clients request large replies and read none of them.
 TEST(HeldReplies, UnreadRepliesHaveABoundTogether) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.max_held = 64 * kMiB;
   Echo server(config, [](HttpRequest, std::shared_ptr<HttpReply> reply) {
     reply->send(plain(200, std::string(16 * kMiB, 'x')));
@@ -63,7 +63,7 @@ TEST(HeldReplies, UnreadRepliesHaveABoundTogether) {
   }
   EXPECT_EQ(served, 4);
   EXPECT_EQ(refused, 8);
-  // What was read, or given up, makes room.
+  // A reply that was read or dropped makes room.
   EXPECT_EQ(clients.size(), 12u);
   clients.clear();
   EXPECT_TRUE(eventually([&] {

@@ -12,7 +12,8 @@
 namespace skiff {
 namespace {
 
-// "Name.", "name:8000", "[::1]:8000" and "[::1]" without port, brackets and last dot.
+// Strips port, brackets and last dot: "Name.", "name:8000", "[::1]:8000" and "[::1]" become "name"
+// and "::1".
 std::string host_of(std::string_view authority) {
   if (authority.starts_with('[')) {
     const size_t end = authority.find(']');

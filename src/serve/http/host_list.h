@@ -1,6 +1,6 @@
-// serve/http/host_list.h -- the names by which a server may be called. A page whose name resolves
-// to 127.0.0.1 after it was loaded (DNS rebinding) is of the same origin as a local server, and
-// only the Host header gives it away.
+// serve/http/host_list.h -- the host names that a server answers to. After DNS rebinding (the name
+// of a loaded page resolves to 127.0.0.1) the page has the same origin as a local server, and only
+// the Host header reveals it.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,12 +14,13 @@ namespace skiff {
 // Immutable.
 class HostList {
  public:
-  // `bound` is the address that the server listens on. `names` are those that it answers to besides
-  // localhost and loopback addresses; "*" is any. Without names every host may call unless `bound`
-  // is of the loopback, which then allows itself only.
+  // `bound` is the address that the server listens on. `names` are the names that it answers to
+  // besides localhost and loopback addresses; "*" stands for any. Without names every name is
+  // allowed, unless `bound` is a loopback address: then only loopback names are.
   HostList(const std::string& bound, const std::vector<std::string>& names);
 
-  // The 403 for another name. A request that names no host at all is not a browser's, and passes.
+  // Returns the 403 for any other name. A request that names no host does not come from a browser,
+  // and passes.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
 
  private:

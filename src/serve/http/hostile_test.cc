@@ -1,5 +1,5 @@
-// What no honest client sends. Each refusal is an OpenAI error with its four keys, comes soon, and
-// costs no more memory than the limits say. Item numbers are those of the list of known attacks.
+// Requests that only attackers or broken clients send. Each refusal is an OpenAI error with its
+// four keys, is quick, and uses no more memory than the limits allow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -24,14 +24,14 @@ double seconds_since(Clock::time_point begin) {
 }
 
 struct Hostile {
-  explicit Hostile(HttpConfig config = local_config())
+  explicit Hostile(HttpConfig config = local_http_config())
       : server(config, {.handler = echo, .failure = [](int status, const std::string& why) {
                           return error_response(api_error(status, why));
                         }}) {
     server.start();
   }
   TestClient client() const { return TestClient(server.port()); }
-  // The status of the answer to `bytes`, after which the connection must have been closed.
+  // Returns the status of the answer to `bytes`. The connection must be closed after it.
   int refusal(std::string_view bytes) const {
     TestClient sender = client();
     sender.send_raw(bytes);
@@ -126,7 +126,7 @@ TEST(HttpHostileTest, MethodsThatActOnOtherHostsAre405) {
 }
 
 TEST(HttpHostileTest, Item30HeadersAreBounded) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.max_header = 2000;
   Hostile server(config);
   EXPECT_EQ(server.refusal(post("A: " + std::string(2000, 'x'))), 431);
@@ -139,7 +139,7 @@ TEST(HttpHostileTest, Item30HeadersAreBounded) {
 }
 
 TEST(HttpHostileTest, Item36BodiesAreBounded) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.max_body = 1000;
   Hostile server(config);
   EXPECT_EQ(server.client().call("POST", "/", std::string(1000, 'x')).status, 200);
@@ -166,14 +166,14 @@ TEST(HttpHostileTest, ChunkNonsenseIs400) {
     SCOPED_TRACE(testing::PrintToString(chunks.substr(0, 50)));
     EXPECT_EQ(server.refusal(post("Transfer-Encoding: chunked\r\n", chunks)), 400);
   }
-  // Extensions and trailers that are long in sum though not each.
+  // Extensions and trailers that are short each and long in sum.
   std::string wasteful;
   for (int i = 0; i < 100; ++i) wasteful += "1;" + std::string(1000, 'e') + "\r\nx\r\n";
   EXPECT_EQ(server.refusal(post("Transfer-Encoding: chunked\r\n", wasteful)), 400);
 }
 
 TEST(HttpHostileTest, TrailersAreNoHeaders) {
-  HttpServer server(local_config(),
+  HttpServer server(local_http_config(),
                     {.handler =
                          [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
                            reply->send(plain(200, std::string(request.header("authorization"))));
@@ -201,7 +201,8 @@ TEST(HttpHostileTest, Item37AMillionChunksOfOneByte) {
   TestClient client = server.client();
   client.send_raw(post("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n"));
   EXPECT_EQ(client.response().body.size(), 1000000u + 8);
-  // Linear: some 100 ns a chunk. Sanitizers are slower, and quadratic would take minutes.
+  // Linear parsing takes some 100 ns for each chunk, more under sanitizers; quadratic parsing would
+  // take minutes.
   EXPECT_LT(static_cast<double>(cpu()) - before, 10);
 }
 
@@ -221,7 +222,7 @@ TEST(HttpHostileTest, Item41Http2IsRefusedAndOthersDoNotWait) {
   TestClient honest = server.client();
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   std::string frames;
-  for (int i = 0; i < 1000; ++i)  // HEADERS and RST_STREAM, again and again
+  for (int i = 0; i < 1000; ++i)  // HEADERS and RST_STREAM, repeated
     frames += std::string("\0\0\1\1\4\0\0\0\1\x82\0\0\4\3\0\0\0\0\1\0\0\0\0", 23);
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(server.refusal(preface + frames), 400);
@@ -232,14 +233,14 @@ TEST(HttpHostileTest, Item41Http2IsRefusedAndOthersDoNotWait) {
 }
 
 TEST(HttpHostileTest, Item42SlowHeadersAndBodiesTimeOut) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.header_seconds = config.body_seconds = 0.3;
   Hostile server(config);
   TestClient header = server.client(), body = server.client();
   body.send_raw(post("Content-Length: 100\r\n"));
   const auto begin = Clock::now();
   header.send_raw("GET / HTTP/1.1\r\n");
-  // A byte now and then does not move the deadline.
+  // Single bytes that trickle in do not extend the deadline.
   for (int i = 0; i < 10; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     header.send_raw("x");
@@ -251,7 +252,7 @@ TEST(HttpHostileTest, Item42SlowHeadersAndBodiesTimeOut) {
 }
 
 TEST(HttpHostileTest, Item42ABodyMustKeepItsRate) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.body_grace = 0.2;
   config.body_rate = 10000;
   Hostile server(config);
@@ -259,7 +260,7 @@ TEST(HttpHostileTest, Item42ABodyMustKeepItsRate) {
   slow.send_raw(post("Content-Length: 10000\r\n"));
   quick.send_raw(post("Content-Length: 12000\r\n"));
   const auto begin = Clock::now();
-  // 20 bytes each 10 ms are 2 kB/s, 400 are 40 kB/s and outlive the grace.
+  // 20 bytes every 10 ms are 2 kB/s; 400 are 40 kB/s, enough after the grace period.
   for (int i = 0; i < 30; ++i) {
     slow.send_raw(std::string(20, 'x'));
     quick.send_raw(std::string(400, 'x'));
@@ -271,7 +272,7 @@ TEST(HttpHostileTest, Item42ABodyMustKeepItsRate) {
 }
 
 TEST(HttpHostileTest, ManyConnectionsBeyondTheLimitAreDropped) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.max_connections = 3;
   Hostile server(config);
   std::vector<std::unique_ptr<TestClient>> crowd;
@@ -295,9 +296,9 @@ TEST(HttpHostileTest, BodiesWithoutUseAreSmall) {
   }
 }
 
-// Requests whose clients have left, behind a worker that is busy.
+// Requests whose clients left while they waited for a busy worker.
 TEST(HttpHostileTest, BodiesOfThoseWhoLeftAreFreed) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.worker_threads = 1;
   config.max_bodies = 3 << 20;
   std::atomic<bool> over{false};
@@ -321,7 +322,7 @@ TEST(HttpHostileTest, BodiesOfThoseWhoLeftAreFreed) {
     client.hang_up();
     EXPECT_TRUE(eventually([&] { return server.open_requests() == 1; })) << i;
   }
-  // Were the ten still counted, this one would be refused.
+  // If the ten were still counted, this one would be refused.
   TestClient honest(server.port());
   honest.send("POST", "/", std::string(1 << 20, 'x'));
   EXPECT_TRUE(eventually([&] { return server.open_requests() == 2; }));
@@ -331,9 +332,9 @@ TEST(HttpHostileTest, BodiesOfThoseWhoLeftAreFreed) {
   EXPECT_EQ(handled, 2);
 }
 
-// The handler holds on to a body whose client has left: it counts for as long.
+// A body counts as long as a handler keeps it, even if its client has left.
 TEST(HttpHostileTest, ABodyCountsAsLongAsItLives) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.max_bodies = 3 << 20;
   std::mutex mutex;
   std::vector<HttpRequest> kept;
@@ -352,7 +353,7 @@ TEST(HttpHostileTest, ABodyCountsAsLongAsItLives) {
   int refused = 0;
   for (int i = 0; i < 4; ++i) refused += upload() == 503;
   EXPECT_GE(refused, 2);
-  EXPECT_EQ(TestClient(server.port()).call("GET", "/").status, 200);  // brings no body
+  EXPECT_EQ(TestClient(server.port()).call("GET", "/").status, 200);  // the request has no body
   {
     std::lock_guard lock(mutex);
     kept.clear();
@@ -360,15 +361,16 @@ TEST(HttpHostileTest, ABodyCountsAsLongAsItLives) {
   EXPECT_EQ(upload(), 200);
 }
 
-// The undefined-behaviour sanitizer looks at an object's type through a pipe, and takes a process
-// without descriptors for one with broken objects.
+// The undefined-behaviour sanitizer reads an object's type through a pipe, and without free
+// descriptors it reports broken objects.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kDescriptorsCanRunOut = false;
 #else
 constexpr bool kDescriptorsCanRunOut = true;
 #endif
 
-// Descriptors run out: one line in the log, not ten a second, and service again afterwards.
+// When descriptors run out the log gets one line, not ten each second, and the server recovers
+// afterwards.
 TEST(HttpHostileTest, NoDescriptorLeftIsSaidOnce) {
   if (!kDescriptorsCanRunOut) GTEST_SKIP() << "this sanitizer needs descriptors";
   Hostile server;
@@ -380,7 +382,7 @@ TEST(HttpHostileTest, NoDescriptorLeftIsSaidOnce) {
   const int lowest_free = dup(fd);
   close(lowest_free);
   tight.rlim_cur = static_cast<rlim_t>(lowest_free);
-  testing::internal::CaptureStdout();  // where the log of a test goes
+  testing::internal::CaptureStdout();  // the log of a test goes there
   setrlimit(RLIMIT_NOFILE, &tight);
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,5 +1,5 @@
-// Arbitrary bytes, in arbitrary pieces, through the connection that serves. Checked besides the
-// sanitizers: every byte that comes back is a reply, and the pieces make no difference to the
+// Sends arbitrary bytes in arbitrary pieces through a connection. Besides the sanitizers it checks
+// that every byte that comes back belongs to a reply, and that the pieces make no difference to the
 // requests that the handler sees.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,18 +39,18 @@ class Harness {
     core_ = std::make_shared<HttpCore>(config, std::move(hooks));
   }
 
-  // `cuts` says how long the pieces are, over and over; no cuts: all at once.
-  // Gives what the handler was given, in order.
+  // `cuts` has the lengths of the pieces, used cyclically; without cuts all bytes are sent at once.
+  // Returns the requests that the handler saw, in order.
   std::string run(std::string_view bytes, std::string_view cuts) {
     seen_.clear();
     int ends[2];
     SKIFF_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     StreamSocket socket(net::make_strand(net::any_io_executor(core_->io.get_executor())),
                         net::ip::tcp::v4(), ends[0]);
-    const std::optional<HttpPlace> place = core_->places.make_room();
-    SKIFF_CHECK(place.has_value(), "a connection that has ended keeps its place");
-    auto connection = std::make_shared<HttpConnection>(core_, std::move(socket), "fuzz", *place);
-    core_->places.enter(connection, *place);
+    const std::optional<ConnectionKind> kind = core_->connections.make_room();
+    SKIFF_CHECK(kind.has_value(), "a connection that has ended still counts");
+    auto connection = std::make_shared<HttpConnection>(core_, std::move(socket), "fuzz", *kind);
+    core_->connections.add(connection, *kind);
     const std::weak_ptr<HttpConnection> alive = connection;
     connection->start();
     connection.reset();
@@ -75,7 +75,7 @@ class Harness {
   }
 
  private:
-  // Runs what can run: I/O, then the handler, until nothing is left but waiting.
+  // Runs I/O and handlers until both only wait.
   void settle(int fd, std::string* out) {
     for (size_t ran = 1; ran > 0;) {
       core_->io.restart();
@@ -93,13 +93,13 @@ class Harness {
   }
 
   std::shared_ptr<HttpCore> core_;
-  std::string seen_;  // by the worker and this thread in turn
+  std::string seen_;  // written by the worker, read by this thread, in turn
 };
 
 }  // namespace
 }  // namespace skiff
 
-// Input: a count of cuts, the cuts, the bytes.
+// The input is a count of cuts, the cuts, the bytes.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static skiff::Harness harness;
   if (size < 2) return 0;

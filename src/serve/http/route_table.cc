@@ -15,15 +15,15 @@ bool matches(const std::string& pattern, const std::string& path) {
   return path.size() > prefix && path.compare(0, prefix, pattern, 0, prefix) == 0;
 }
 
-// Whoever may call an open route is anybody, so its bodies would be anybody's use of our memory.
+// Anybody may call an open route, so its bodies would let anybody use the server's memory.
 std::optional<HttpResponse> refuse_content(const HttpRequest& request) {
   if (!announces_body(request)) return std::nullopt;
   return error_response(api_error(
       413, fmt::format("{} takes no body; send the request without one", escaped(request.path))));
 }
 
-// A web page of another origin may send three media types without asking for leave first, and JSON
-// is none of them. A request without any is no such page's either: see Cors::refuse().
+// A web page of another origin may send three media types without a CORS preflight, and JSON is
+// none of them. A request without a media type does not come from such a page: see Cors::refuse().
 std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
   const std::string_view given = request.header("content-type");
   const std::string type = lower_case(trimmed(given.substr(0, given.find(';'))));

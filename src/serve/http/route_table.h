@@ -10,11 +10,12 @@
 
 namespace skiff {
 
-// Who may call a route of a server that has API keys. Open routes are the probes.
+// Which requests may call a route of a server that has API keys: those with a key, or all. Open
+// routes are the probes.
 enum class Access { kKey, kOpen };
 
-// The handler of an open route must not wait for anything; that of a GET may take about a
-// millisecond; that of a POST reads JSON and may take its time.
+// The handler of an open route must not wait for anything; the handler of a GET may take about a
+// millisecond; the handler of a POST runs on a worker and may take longer.
 struct Route {
   std::string method;
   std::string path;  // exact, or a prefix if it ends in '*'
@@ -25,8 +26,8 @@ struct Route {
   std::function<std::optional<HttpResponse>()> refuse_when_full = nullptr;
 };
 
-// Stands before every answer of a table: a response refuses the request. What matches no route,
-// by path or by method, is judged as kKey, so that no spelling of a path gets around a key.
+// Called before a table answers anything: a response refuses the request. A request that matches no
+// route, by path or by method, is judged as kKey, so that no spelling of a path bypasses the key.
 using Guard = std::function<std::optional<HttpResponse>(const HttpRequest&, Access)>;
 
 class RouteTable {
@@ -34,12 +35,12 @@ class RouteTable {
   explicit RouteTable(std::vector<Route> routes, Guard guard = nullptr)
       : routes_(std::move(routes)), guard_(std::move(guard)) {}
 
-  // What dispatch() would answer without calling a handler: the guard's refusal, 404 for an unknown
-  // path, 405 for a known one with another method, 413 for a probe with a body, 415 for a POST that
-  // is not JSON. Looks at the head only. HEAD is answered by GET's handler.
+  // Returns what dispatch() would answer without calling a handler: the guard's refusal, 404 for an
+  // unknown path, 405 for a known path with another method, 413 for a probe with a body, 415 for a
+  // POST that is not JSON. Reads the head only. The handler of GET answers HEAD.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   HttpLane lane(const HttpRequest& request) const;
-  // What the route's own refuse_when_full says.
+  // The answer of the route's own refuse_when_full; nothing if it has none.
   std::optional<HttpResponse> refuse_when_full(const HttpRequest& request) const;
   void dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const;
 

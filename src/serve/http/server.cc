@@ -38,19 +38,19 @@ std::string address(const net::ip::tcp::endpoint& peer) {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-// Says the same kind of thing once in a while, however often it happens. Thread-safe.
-class Complaint {
+// Logs one kind of warning at most every 10 seconds. Thread-safe.
+class RateLimitedWarning {
  public:
-  void say(const std::string& what) {
+  void log(const std::string& what) {
     std::lock_guard lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) {
-      ++unsaid_;
+      ++suppressed_;
       return;
     }
     next_ = now + kEvery;
-    if (const int unsaid = std::exchange(unsaid_, 0))
-      spdlog::warn("{} (and {} more times since the last such line)", what, unsaid);
+    if (const int suppressed = std::exchange(suppressed_, 0))
+      spdlog::warn("{} (and {} more times since the last such line)", what, suppressed);
     else
       spdlog::warn("{}", what);
   }
@@ -59,7 +59,7 @@ class Complaint {
   static constexpr std::chrono::seconds kEvery{10};
   std::mutex mutex_;
   std::chrono::steady_clock::time_point next_{};  // guarded by mutex_
-  int unsaid_ = 0;                                // guarded by mutex_
+  int suppressed_ = 0;                            // guarded by mutex_
 };
 
 }  // namespace
@@ -88,7 +88,7 @@ struct HttpServer::Impl {
   net::ip::tcp::acceptor acceptor;
   net::steady_timer retry;
   std::atomic<bool> accepting{false};  // an accept, or the pause before one, is under way
-  Complaint complaint;
+  RateLimitedWarning warning;
   uint16_t port = 0;
   std::vector<std::thread> threads;
   bool stopped = false;
@@ -108,8 +108,9 @@ void HttpServer::Impl::listen() {
   port = acceptor.local_endpoint().port();
 }
 
-// On the acceptor's strand, as all up to stop_accepting(): `accepting` is set behind the call, so
-// that it stays false if the call throws, and before what the call starts can come to an end.
+// Runs on the acceptor's strand, as all functions up to stop_accepting() do. `accepting` is set
+// after the call, so that it stays false if the call throws; the completion handler, on the same
+// strand, cannot run before that.
 void HttpServer::Impl::accept() {
   acceptor.async_accept(net::any_io_executor(core->io.get_executor()),
                         [this](ErrorCode error, net::ip::tcp::socket socket) {
@@ -124,18 +125,18 @@ void HttpServer::Impl::accepted(ErrorCode error, net::ip::tcp::socket socket) {
   try {
     admit(std::move(socket));
   } catch (const std::exception& e) {
-    complaint.say(fmt::format("cannot take a connection: {}", e.what()));
+    warning.log(fmt::format("cannot take a connection: {}", e.what()));
   }
   accept();
 }
 
-// Out of file descriptors, most likely: a connection must end before another can begin.
+// Most likely the process is out of file descriptors: a connection must end before another begins.
 void HttpServer::Impl::pause(const ErrorCode& error) {
-  complaint.say(
+  warning.log(
       fmt::format("cannot accept a connection: {}; raise the open-file limit "
                   "(ulimit -n) or lower --max-connections",
                   error.message()));
-  core->places.put_out_one();
+  core->connections.evict_one();
   retry.expires_after(kAcceptPause);
   retry.async_wait([this](ErrorCode cancelled) {
     accepting = false;
@@ -148,20 +149,20 @@ void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
   ErrorCode error;
   const auto peer = socket.remote_endpoint(error);
   if (error) return;
-  const auto place = core->places.make_room();
-  if (!place) return;
+  const auto kind = core->connections.make_room();
+  if (!kind) return;
   const auto native = socket.release(error);
   if (error) return;
   StreamSocket stream(net::make_strand(net::any_io_executor(core->io.get_executor())),
                       peer.protocol(), native);
-  auto connection =
-      std::make_shared<HttpConnection>(core, std::move(stream), address(peer), *place);
-  core->places.enter(connection, *place);
+  auto connection = std::make_shared<HttpConnection>(core, std::move(stream), address(peer), *kind);
+  core->connections.add(connection, *kind);
   connection->start();
 }
 
-// One thread of the network. Connections end by themselves where memory runs out (see
-// HttpConnection::guarded); what Asio itself throws comes here, and may have lost the accept.
+// The loop of one I/O thread. A connection that runs out of memory ends by itself (see
+// HttpConnection::guarded); an exception of Asio's own arrives here, and the accept under way may
+// be lost with it, so it is started again.
 void HttpServer::Impl::run() {
   for (;;) try {
       if (!accepting)
@@ -171,7 +172,7 @@ void HttpServer::Impl::run() {
       core->io.run();
       return;
     } catch (const std::exception& e) {
-      complaint.say(fmt::format("an I/O thread goes on after: {}", e.what()));
+      warning.log(fmt::format("an I/O thread goes on after: {}", e.what()));
       std::this_thread::sleep_for(kAcceptPause);
     }
 }
@@ -186,7 +187,7 @@ HttpServer::~HttpServer() { stop(); }
 
 uint16_t HttpServer::port() const { return impl_->port; }
 
-// The accept under way, then the connections, keep the threads in run(); see stop().
+// First the accept under way, then the connections keep the threads in run(); see stop().
 void HttpServer::start() {
   impl_->accept();
   for (int i = 0; i < impl_->core->config.io_threads; ++i)
@@ -195,7 +196,7 @@ void HttpServer::start() {
 
 void HttpServer::begin_drain() {
   if (impl_->core->draining.exchange(true)) return;
-  for (const auto& connection : impl_->core->places.all()) connection->refuse_upload();
+  for (const auto& connection : impl_->core->connections.all()) connection->refuse_upload();
 }
 
 Status HttpServer::reload_tls() {
@@ -221,12 +222,12 @@ void HttpServer::Impl::stop_accepting() {
 
 int HttpServer::open_requests() const { return impl_->core->open_requests; }
 
-int HttpServer::connections() const { return static_cast<int>(impl_->core->places.size()); }
+int HttpServer::connections() const { return static_cast<int>(impl_->core->connections.size()); }
 
 void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
   impl_->stop_accepting();
-  for (const auto& connection : impl_->core->places.all()) connection->close();
+  for (const auto& connection : impl_->core->connections.all()) connection->close();
   {
     std::lock_guard lock(impl_->core->mutex);
     impl_->core->stopped = true;

@@ -20,19 +20,20 @@ struct HttpRequest {
   std::string method;     // "GET"
   std::string path;       // percent-decoded, without the query
   std::string query;      // as sent
-  std::string authority;  // of an absolute target ("http://HOST/path"), which overrules Host
+  std::string authority;  // from an absolute target ("http://HOST/path"), which overrides Host
   HttpHeaders headers;    // names in lower case; trailers of a chunked body are not among them
   std::string body;
-  std::string request_id;  // x-request-id if it was sane, else one of ours
-  // While it lives, `body` counts among the bodies in memory (HttpConfig::max_bodies): whoever
-  // keeps the body keeps this.
+  std::string request_id;  // x-request-id of the client if it is valid, else a random one
+  // While this lives, `body` counts among the bodies in memory (HttpConfig::max_bodies). Keep it as
+  // long as the body.
   std::shared_ptr<const void> counted;
 
   // Empty if absent.
   std::string_view header(std::string_view lower_case_name) const;
 };
 
-// `given` if it is 1 to 128 harmless characters, else a random name: it goes into headers and logs.
+// Returns `given` if it is 1 to 128 characters that are safe in headers and logs, else a random
+// name.
 std::string sane_request_id(std::string_view given);
 
 struct HttpResponse {
@@ -42,88 +43,93 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// The way back to one client, for one request. Thread-safe. Exactly one of send() or
+// The reply to one request. Thread-safe. Exactly one of send() or
 // begin_stream() .. end_stream() is called; dropping the last reference before that answers 500.
-// Nothing throws: where memory runs out the connection is closed.
+// No function throws: if memory runs out the connection is closed.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
   virtual void send(HttpResponse response) = 0;
   // `head.body` is the first part of a chunked body.
   virtual void begin_stream(HttpResponse head) = 0;
-  // Parts that are ready together leave together. False once the client is gone, or was dropped
-  // because more than HttpConfig::max_unsent bytes wait for it.
+  // Parts that are ready at the same time are sent together. False once the client has left, or was
+  // disconnected because more than HttpConfig::max_unsent bytes wait for it.
   virtual bool write(std::string part) = 0;
   virtual void end_stream() = 0;
-  // Called once if the client goes away before the reply is complete: at once if it has gone.
-  // Runs on an I/O thread; must be quick.
+  // `closed` is called once if the client leaves before the reply is complete, at once if it has
+  // left already. It runs on an I/O thread and must be quick.
   virtual void on_close(std::function<void()> closed) = 0;
-  // Runs `job` on a worker thread, for what takes longer than the caller's thread has time for.
-  // Dropped if the server has stopped. `job` must not throw.
+  // Runs `job` on a worker thread, for work that is too long for the caller's thread. The job is
+  // dropped if the server has stopped; it must not throw.
   virtual void on_worker(std::function<void()> job) = 0;
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpReply>)>;
 
-// What every request leaves behind when its reply has left or its client has gone.
+// The log entry of a request, made when its reply has been sent or its client has left.
 struct HttpRecord {
-  std::string method, target;  // as sent, without the query; "-" if no head could be read
+  std::string method,
+      target;  // as the client sent them, without the query; "-" if no head could be read
   std::string request_id, client;
-  int status = 0;      // 0: the client went before a reply began
+  int status = 0;      // 0: the client left before a reply began
   uint64_t sent = 0;   // bytes of the reply, head and framing included
   double seconds = 0;  // since the first byte of the request
   bool complete = false;
 };
 
-// Where the handler of a request runs.
+// The thread on which the handler of a request runs.
 enum class HttpLane {
-  kIo,     // on an I/O thread: probes, which must have an answer whatever else goes on
-  kQuick,  // on a thread of its own, beside the workers: what takes about a millisecond
-  kWork,   // on a worker: everything else
+  kIo,     // an I/O thread: for probes, which must be answered under any load
+  kQuick,  // a thread of its own beside the workers: for what takes about a millisecond
+  kWork,   // a worker: for everything else
 };
 
-// What the server asks of those who use it. All but `handler` and `failure` may be empty. The hooks
-// but `handler` run on I/O threads and must be quick.
+// Callbacks of the server's user. All but `handler` and `failure` may be empty. All but `handler`
+// run on I/O threads and must be quick.
 struct HttpHooks {
   HttpHandler handler;
-  // The response to a request that never reaches the handler (400, 413, 431 ...).
+  // Makes the response to a request that never reaches the handler (400, 413, 431 ...).
   std::function<HttpResponse(int status, const std::string& why)> failure;
-  // Sees a request whose head is there and whose body is not; a response refuses it before the
-  // body is read.
+  // Called with a request whose head has been read and whose body has not; a response refuses it
+  // before the body is read.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> early;
-  // Sees every complete request; a response answers it in the handler's place, without a worker.
+  // Called with every complete request; a response answers it in the handler's place, without a
+  // worker.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> refuse;
-  // Looks at the head only. A probe place (HttpConfig::probe_places) serves kIo alone.
+  // May read the head only. A probe connection (HttpConfig::max_probe_connections) serves kIo
+  // alone.
   std::function<HttpLane(const HttpRequest&)> lane;
-  // What the response to this request carries beside its own headers.
+  // Headers of the response to this request besides its own.
   std::function<HttpHeaders(const HttpRequest&)> headers;
   std::function<void(const HttpRecord&)> record;
 };
 
 struct HttpConfig {
-  std::string host = "0.0.0.0";  // a name or an address; IPv6 with or without brackets
+  std::string host = "0.0.0.0";  // name or address; IPv6 with or without brackets
   uint16_t port = 8000;          // 0: any free port
   int io_threads = 2;
-  int worker_threads = 2;                 // where handlers run
+  int worker_threads = 2;                 // threads that run handlers
   size_t max_body = 16u << 20;            // bytes
-  int64_t max_bodies = int64_t{1} << 30;  // bytes of all bodies in memory; more is answered 503
+  int64_t max_bodies = int64_t{1} << 30;  // bytes of all bodies in memory; then 503
   size_t max_header = 16u << 10;          // bytes
   int max_fields = 100;                   // header fields of a request
-  size_t max_unsent = 4u << 20;           // bytes of a stream that a slow client may let pile up
-  // When so many are open the one that has been silent longest makes room. If each has a request
-  // under way, `probe_places` more may come, but only to ask for probes.
+  size_t max_unsent = 4u << 20;  // unsent bytes of one stream; a slower client is disconnected
+  // When max_connections are open, the one that has been idle longest is closed for another. If
+  // each of them has a request under way, `max_probe_connections` more are accepted, for probes
+  // alone.
   int max_connections = 4096;
-  int probe_places = 16;
+  int max_probe_connections = 16;
   double header_seconds = 30;   // from the first byte of a request to the end of its header
   double body_seconds = 120;    // from there to the end of its body
-  double body_rate = 1024;      // bytes a second that a body must average ...
-  double body_grace = 10;       // ... after so many seconds
-  double idle_seconds = 180;    // a kept-alive connection without a request
-  double write_seconds = 120;   // one write without progress
+  double body_rate = 1024;      // average bytes per second below which a body is too slow ...
+  double body_grace = 10;       // ... after this many seconds
+  double idle_seconds = 180;    // lifetime of a kept-alive connection without a request
+  double write_seconds = 120;   // longest time of one write without progress
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
 
-  // Bytes of whole replies that wait to be read, of all connections; see serve/http/held.h.
+  // Bytes of whole replies that clients have not read yet, over all connections; see
+  // serve/http/held.h.
   int64_t max_held = int64_t{1} << 30;
 };
 
@@ -137,13 +143,13 @@ class HttpServer {
   uint16_t port() const;
   void start();
   // Answers everything with "connection: close" from now on, and uploads under way with 503.
-  // Connections are still taken, so that probes get an answer and not a refusal.
+  // Connections are still accepted, so that probes get an answer and not a refusal.
   void begin_drain();
-  // Requests whose body or reply is not complete. A refused upload is one until its sender has
-  // hung up, for at most 3 s: closing first would take the answer away.
+  // Requests whose body or reply is not complete. A refused upload counts until its sender has
+  // closed the connection, for at most 3 s: closing it earlier could destroy the answer.
   int open_requests() const;
   int connections() const;
-  // Reads the TLS files again, for connections to come. On an error the old ones stay in use.
+  // Reads the TLS files again, for later connections. On an error the old ones stay in use.
   // Any thread.
   Status reload_tls();
   // Closes everything and ends the threads. Idempotent. Not from a handler.

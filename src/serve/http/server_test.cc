@@ -1,4 +1,4 @@
-// The HTTP layer alone, over TCP and over TLS: framing, keep-alive, pipelining, going away.
+// The HTTP layer alone, over TCP and TLS: framing, keep-alive, pipelining, clients that leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using Over = TestClient::Over;
 
 class HttpServerTest : public testing::TestWithParam<Over> {
  protected:
-  HttpConfig local() { return local_config(GetParam()); }
+  HttpConfig local() { return local_http_config(GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, HttpServerTest, testing::Values(Over::kTcp, Over::kTls),
@@ -64,7 +64,7 @@ TEST_P(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
            " HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
            body;
   }
-  // In uneven pieces, so that requests are cut anywhere.
+  // Sends uneven pieces, so that requests are cut anywhere.
   for (size_t at = 0, step = 1; at < all.size(); at += step, step = step * 7 % 1009 + 1)
     client.send_raw(std::string_view(all).substr(at, step));
   for (int i = 0; i < 40; ++i) {
@@ -161,8 +161,8 @@ TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
   busy.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
   TestClient first = server.client(), second = server.client();
   EXPECT_EQ(second.call("GET", "/").status, 200);
-  EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been silent longer
-  first.send_raw("GET / HT");                     // a part of a head is no request
+  EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been idle longer
+  first.send_raw("GET / HT");                     // a part of a head is not a request
   TestClient third = server.client();
   EXPECT_EQ(third.call("GET", "/").status, 200);
   EXPECT_FALSE(second.fill());
@@ -173,11 +173,11 @@ TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
   EXPECT_LE(server.server.connections(), 3);
 }
 
-// Every place has a request under way: the owner's probe still has an answer.
+// Every connection has a request under way: a probe is still answered.
 TEST_P(HttpServerTest, PlacesAreKeptForProbes) {
   HttpConfig config = local();
   config.max_connections = 2;
-  config.probe_places = 2;
+  config.max_probe_connections = 2;
   HttpServer server(config,
                     {.handler = echo, .failure = plain, .lane = [](const HttpRequest& request) {
                        return request.path == "/live" ? HttpLane::kIo : HttpLane::kWork;
@@ -256,7 +256,7 @@ TEST_P(HttpServerTest, AClosingClientIsNoticedWhileItsReplyRuns) {
   }
 }
 
-// So much is pipelined behind the request that the server does not read the client's end.
+// So many bytes are pipelined behind the request that the server does not read the end of file.
 TEST_P(HttpServerTest, PipelinedBytesDoNotHideALeaver) {
   std::mutex mutex;
   std::shared_ptr<HttpReply> held;
@@ -281,7 +281,7 @@ TEST_P(HttpServerTest, PipelinedBytesDoNotHideALeaver) {
   held.reset();
 }
 
-// What a hook throws, as where memory runs out, ends one connection and not the server.
+// A hook that throws, for want of memory for instance, ends one connection and not the server.
 TEST_P(HttpServerTest, AThrowOnAnIoThreadEndsOneConnection) {
   std::atomic<bool> armed{false};
   const auto bomb = [&armed](const HttpRequest& request, const char* path) {
@@ -346,7 +346,7 @@ TEST_P(HttpServerTest, AReaderThatStopsReadingIsDropped) {  // item 42: slow rea
   std::atomic<bool> dropped{false};
   Echo server(config, [&](HttpRequest, std::shared_ptr<HttpReply> reply) {
     reply->begin_stream(plain(200, ""));
-    // The kernel's buffers take some of it; far from all.
+    // The kernel's buffers take a small part of it.
     for (int i = 0; i < 1000 && !dropped; ++i) dropped = !reply->write(std::string(100000, 'x'));
     reply->end_stream();
   });
@@ -401,13 +401,14 @@ TEST_P(HttpServerTest, AnUploadUnderWayIsToldOfTheEnd) {
   const auto response = upload.response();
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(response.headers.at("connection"), "close");
-  EXPECT_EQ(server.server.open_requests(), 1);  // the answer must not be reset away
+  EXPECT_EQ(server.server.open_requests(), 1);  // a reset must not destroy the answer
   upload.hang_up();
   EXPECT_TRUE(eventually([&] { return server.server.open_requests() == 0; }));
   EXPECT_EQ(idle.call("GET", "/").status, 200);
 }
 
-// Whether the end came first or the head did: an upload is told before its body has come.
+// An upload is refused before its body has arrived, whether the drain began before or after its
+// head.
 TEST_P(HttpServerTest, AnUploadThatBeginsAfterTheEndIsTold) {
   Echo server(local());
   TestClient idle = server.client(), upload = server.client();

@@ -18,7 +18,7 @@
 
 namespace skiff {
 
-// A folder that goes with its owner.
+// A folder that is removed with its owner.
 struct TestFolder {
   TestFolder() {
     char name[] = "/tmp/skiff_test_XXXXXX";
@@ -29,7 +29,8 @@ struct TestFolder {
   std::string path;
 };
 
-// Writes a self-signed certificate for `name` that ends in `days` (of the past, if negative).
+// Writes a self-signed certificate for `name` that expires in `days`, or has expired if that is
+// negative.
 inline void make_certificate(const std::string& certificate, const std::string& key,
                              const std::string& name, int days = 1) {
   EVP_PKEY* pair = EVP_EC_gen("P-256");
@@ -53,7 +54,7 @@ inline void make_certificate(const std::string& certificate, const std::string& 
   EVP_PKEY_free(pair);
 }
 
-inline HttpConfig local_config(TestClient::Over over = TestClient::Over::kTcp) {
+inline HttpConfig local_http_config(TestClient::Over over = TestClient::Over::kTcp) {
   static const TestFolder folder;
   HttpConfig config;
   config.host = "127.0.0.1";
@@ -86,7 +87,7 @@ inline void echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 }
 
 struct Echo {
-  explicit Echo(HttpConfig config = local_config(), HttpHandler handler = echo)
+  explicit Echo(HttpConfig config = local_http_config(), HttpHandler handler = echo)
       : over(config.tls_key.empty() ? TestClient::Over::kTcp : TestClient::Over::kTls),
         server(config, {.handler = std::move(handler), .failure = plain}) {
     server.start();
@@ -96,11 +97,5 @@ struct Echo {
   const TestClient::Over over;
   HttpServer server;
 };
-
-inline bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 500 && !holds(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return holds();
-}
 
 }  // namespace skiff

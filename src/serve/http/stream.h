@@ -1,5 +1,5 @@
-// serve/http/stream.h -- a TCP connection, plain or under TLS, behind one set of operations. All
-// are called on the socket's strand; `done` is called there too. Private to the HTTP server.
+// serve/http/stream.h -- a TCP connection, plain or under TLS, behind one interface. All functions
+// are called on the socket's strand, which also calls `done`. Private to the HTTP server.
 #pragma once
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/buffer.hpp>
@@ -22,7 +22,7 @@ using StreamSocket = net::basic_stream_socket<net::ip::tcp, net::strand<net::any
 
 class HttpStream {
  public:
-  // No context: plain.
+  // Without a context the connection is plain TCP.
   HttpStream(StreamSocket socket, net::ssl::context* context) : socket_(std::move(socket)) {
     if (context) tls_ = std::make_unique<net::ssl::stream<StreamSocket&>>(socket_, *context);
   }
@@ -33,7 +33,7 @@ class HttpStream {
   StreamSocket& socket() { return socket_; }
   bool secure() const { return tls_ != nullptr; }
 
-  // Only if secure(), first of all.
+  // Must be the first operation, and only if secure().
   template <class Done>
   void handshake(Done done) {
     tls_->async_handshake(net::ssl::stream_base::server, std::move(done));
@@ -45,7 +45,7 @@ class HttpStream {
     else
       socket_.async_read_some(to, std::move(done));
   }
-  // All of it, or an error.
+  // Writes all of it, or fails.
   template <class Buffers, class Done>
   void write(const Buffers& from, Done done) {
     if (tls_)
@@ -53,7 +53,7 @@ class HttpStream {
     else
       net::async_write(socket_, from, std::move(done));
   }
-  // Tells the peer that nothing more will come. Under TLS that is close_notify, and `done` comes
+  // Signals the end of the stream to the peer. Under TLS that is close_notify, and `done` is called
   // with the peer's answer to it, or with whatever it sends instead.
   template <class Done>
   void finish(Done done) {
@@ -62,12 +62,12 @@ class HttpStream {
     net::post(executor(),
               [done = std::move(done)]() mutable { done(boost::system::error_code{}); });
   }
-  // The end of what TCP sends.
+  // Shuts down the sending side of the socket.
   void end() {
     boost::system::error_code ignored;
     socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
   }
-  // Bytes as they come from the wire: to be dropped, after finish().
+  // Reads raw bytes, TLS or not, that are to be dropped after finish().
   template <class Done>
   void read_wire(net::mutable_buffer to, Done done) {
     socket_.async_read_some(to, std::move(done));
@@ -76,15 +76,15 @@ class HttpStream {
     boost::system::error_code ignored;
     socket_.close(ignored);
   }
-  // The peer has ended or reset the connection, though bytes that it sent before may not have been
-  // read yet.
+  // Whether the peer has closed or reset the connection. Bytes that it sent before may still be
+  // unread.
   bool peer_left() {
     tcp_info info{};
     socklen_t size = sizeof info;
     if (getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
     return info.tcpi_state != TCP_ESTABLISHED;
   }
-  // The failure is of TLS: the bytes below may still flow.
+  // Whether the error is one of TLS, so that TCP below it may still work.
   static bool only_tls(const boost::system::error_code& error) {
     return error.category() == net::error::get_ssl_category();
   }

@@ -19,7 +19,7 @@ Error refusal(const char* flag, const std::string& file, const std::string& why)
   return {Code::kInvalid, fmt::format("--{} {}: {}", flag, file, why), flag};
 }
 
-// OpenSSL's last word on it.
+// The last error of OpenSSL, as text.
 std::string reason() {
   const char* text = ERR_reason_error_string(ERR_peek_last_error());
   return text ? text : "it cannot be used";
@@ -27,7 +27,7 @@ std::string reason() {
 
 bool readable(const std::string& file) { return std::ifstream(file, std::ios::binary).good(); }
 
-// Instead of a question on the terminal that nobody will answer.
+// Refuses encrypted keys. OpenSSL's default would ask for the password on the terminal.
 int no_password(char*, int, int, void*) { return -1; }
 
 void warn_about_dates(const SSL_CTX* context, const std::string& file) {

@@ -10,9 +10,9 @@
 
 namespace skiff {
 
-// TLS 1.2 and 1.3. An error names the file and what is wrong with it: unreadable, not PEM, a key
-// that wants a password or belongs to another certificate. One that has expired, or is not valid
-// yet, is only warned about: clients say so themselves.
+// Allows TLS 1.2 and 1.3. An error names the file and its fault: unreadable, not PEM, a key that
+// needs a password or belongs to another certificate. A certificate that has expired or is not
+// valid yet only causes a warning, because clients report it themselves.
 Result<std::shared_ptr<boost::asio::ssl::context>> load_tls(const std::string& certificate,
                                                             const std::string& key);
 

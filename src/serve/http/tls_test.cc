@@ -1,4 +1,4 @@
-// TLS's own: files, reload, handshakes that do not come, ends that say so.
+// What only TLS has: files, reload, handshakes that never come, close_notify.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Files : TestFolder {
 };
 
 HttpConfig with(const Files& files) {
-  HttpConfig config = local_config();
+  HttpConfig config = local_http_config();
   config.tls_certificate = files.certificate;
   config.tls_key = files.key;
   return config;
@@ -66,18 +66,18 @@ TEST(HttpTlsTest, ReloadServesNewConnections) {
 }
 
 TEST(HttpTlsTest, PlainHttpIsClosedAtOnce) {
-  Echo server(local_config(Over::kTls));
+  Echo server(local_http_config(Over::kTls));
   TestClient plain_client(server.port(), Over::kTcp);
   const auto begin = std::chrono::steady_clock::now();
   plain_client.send("GET", "/");
-  while (plain_client.fill()) {  // at most an alert
+  while (plain_client.fill()) {  // the server sends at most an alert
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
   EXPECT_TRUE(eventually([&] { return server.server.connections() == 0; }));
 }
 
 TEST(HttpTlsTest, HandshakesHaveADeadline) {
-  HttpConfig config = local_config(Over::kTls);
+  HttpConfig config = local_http_config(Over::kTls);
   config.header_seconds = 0.2;
   Echo server(config);
   TestClient silent(server.port(), Over::kTcp);
@@ -87,7 +87,7 @@ TEST(HttpTlsTest, HandshakesHaveADeadline) {
 }
 
 TEST(HttpTlsTest, TheEndIsAnnounced) {
-  HttpConfig config = local_config(Over::kTls);
+  HttpConfig config = local_http_config(Over::kTls);
   config.idle_seconds = 0.2;
   Echo server(config);
   TestClient asked = server.client(), idle = server.client(), refused = server.client();

@@ -1,9 +1,7 @@
 // serve/openai/server_testing.h -- a whole server on a free port, with an engine that repeats its
 // prompt, for tests.
 #pragma once
-#include <functional>
 #include <string>
-#include <thread>
 
 #include "serve/http/client_testing.h"
 #include "serve/server.h"
@@ -38,13 +36,5 @@ struct TestServer {
   EchoService echo;
   Server server;
 };
-
-inline bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 500; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
 
 }  // namespace skiff

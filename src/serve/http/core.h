@@ -1,0 +1,57 @@
+// serve/http/core.h -- what all connections of a server share. Private to the HTTP server.
+#pragma once
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "serve/http/body_count.h"
+#include "serve/http/connection_table.h"
+#include "serve/http/date.h"
+#include "serve/http/held.h"
+#include "serve/http/server.h"
+#include "serve/http/stream.h"
+
+namespace skiff {
+
+// Outlives the connections: each holds a reference.
+struct HttpCore {
+  HttpCore(HttpConfig config, HttpHooks hooks)
+      : config(std::move(config)),
+        hooks(std::move(hooks)),
+        workers(static_cast<size_t>(this->config.worker_threads)),
+        connections(this->config.max_connections, this->config.max_probe_connections),
+        held(this->config.max_held) {}
+
+  std::shared_ptr<net::ssl::context> tls_now() const {
+    std::lock_guard lock(mutex);
+    return tls;
+  }
+  // A job posted after workers.join() would keep this alive for ever, so it is dropped.
+  void work(std::function<void()> job) {
+    std::lock_guard lock(mutex);
+    if (!stopped) net::post(workers, std::move(job));
+  }
+
+  const HttpConfig config;
+  const HttpHooks hooks;
+  net::io_context io;
+  net::thread_pool workers, quick{1};
+  ConnectionTable connections;
+  HttpClock clock;
+  HeldReplies held;
+  bool stopped = false;  // guarded by mutex; no more jobs for the workers
+  std::atomic<int> open_requests{0};
+  const std::shared_ptr<BodyCount::Sum> body_bytes = std::make_shared<BodyCount::Sum>(0);
+  std::atomic<bool> draining{false};
+  mutable std::mutex mutex;
+  std::shared_ptr<net::ssl::context> tls;  // guarded by mutex; null without TLS
+};
+
+}  // namespace skiff
