@@ -1,4 +1,4 @@
-// Names, types and bounds of what /metrics tells: dashboards are made for them.
+// Names, types and bounds of /metrics, which dashboards rely on.
 #include "serve/service/metrics.h"
 
 #include <gmock/gmock.h>
@@ -193,7 +193,7 @@ TEST(MetricsTest, EachRefusalCountsForItsReason) {
               i + 1);
 }
 
-// What the engine counts is told once, however often it is asked for.
+// Counts of the engine are added once, however often they are scraped.
 TEST(MetricsTest, StepsAreFollowed) {
   Metrics metrics = make_metrics();
   Metrics::Now now;
@@ -298,7 +298,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-// What the dashboard and the alerts ask Prometheus for.
+// The queries of the dashboard and of the alerts.
 void find_queries(const Json& node, std::vector<std::string>& out) {
   if (node.is_object() && node.contains("expr")) out.push_back(node["expr"].get<std::string>());
   if (node.is_structured())

@@ -1,4 +1,4 @@
-// POST /tokenize and /detokenize in vLLM's shapes: what a prompt becomes, and back.
+// POST /tokenize and /detokenize in vLLM's shapes: the tokens of a prompt, and the text of tokens.
 #include "serve/openai/body.h"
 #include "serve/openai/logprobs.h"
 #include "serve/openai/prompt.h"
@@ -13,12 +13,12 @@ Error invalid(std::string field, std::string what) {
   return Error{Code::kInvalid, std::move(what), std::move(field)};
 }
 
-// Reads optional fields of one body and keeps the first thing that is wrong.
-class Reader {
+// Reads optional fields of one body and keeps the first error.
+class OptionalFields {
  public:
-  explicit Reader(const OrderedJson& body) : body_(body) {}
+  explicit OptionalFields(const OrderedJson& body) : body_(body) {}
 
-  // Calls `read(value)`, which gives a MaybeProblem, if the field is there.
+  // Calls `read(value)`, which returns a MaybeProblem, if the field is present.
   template <class Read>
   void field(const char* name, Read read) {
     const auto found = body_.find(name);
@@ -48,18 +48,18 @@ struct TokenizeCall {
 std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& call) {
   Conversation conversation;
   std::optional<bool> prompt_asked;
-  Reader reader(body);
-  reader.field("add_generation_prompt", [&](const OrderedJson& value) {
+  OptionalFields fields(body);
+  fields.field("add_generation_prompt", [&](const OrderedJson& value) {
     return read_boolean(value, prompt_asked.emplace());
   });
-  reader.boolean("continue_final_message", conversation.continue_final_message);
-  reader.boolean("add_special_tokens", call.request.template_special);
-  reader.boolean("parse_special_tokens", call.request.message_special);
-  reader.string("chat_template", call.request.chat_template);
-  reader.field("chat_template_kwargs",
+  fields.boolean("continue_final_message", conversation.continue_final_message);
+  fields.boolean("add_special_tokens", call.request.template_special);
+  fields.boolean("parse_special_tokens", call.request.message_special);
+  fields.string("chat_template", call.request.chat_template);
+  fields.field("chat_template_kwargs",
                [&](const OrderedJson& value) { return read_template_kwargs(value, conversation); });
-  reader.field("tools", [&](const OrderedJson& value) { return read_tools(value, conversation); });
-  if (reader.error()) return reader.error();
+  fields.field("tools", [&](const OrderedJson& value) { return read_tools(value, conversation); });
+  if (fields.error()) return fields.error();
   auto messages = read_message_list(body.at("messages"));
   if (!messages) return messages.error();
   conversation.messages = std::move(*messages);
@@ -70,12 +70,12 @@ std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& ca
 }
 
 std::optional<Error> read_text(const OrderedJson& body, TokenizeCall& call) {
-  Reader reader(body);
+  OptionalFields fields(body);
   std::string text;
-  reader.string("prompt", text);
-  reader.boolean("add_special_tokens", call.request.add_special);
+  fields.string("prompt", text);
+  fields.boolean("add_special_tokens", call.request.add_special);
   call.request.input = std::move(text);
-  return reader.error();
+  return fields.error();
 }
 
 Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
@@ -86,15 +86,15 @@ Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
   if (chat && body.contains("prompt") && !body.at("prompt").is_null())
     return invalid("prompt", "only one of prompt and messages can be given");
   TokenizeCall call;
-  Reader reader(body);
-  reader.string("model", call.model);
-  reader.boolean("return_token_strs", call.token_strings);
-  if (reader.error()) return *reader.error();
+  OptionalFields fields(body);
+  fields.string("model", call.model);
+  fields.boolean("return_token_strs", call.token_strings);
+  if (fields.error()) return *fields.error();
   if (auto error = chat ? read_conversation(body, call) : read_text(body, call)) return *error;
   return call;
 }
 
-// Without a tree: there may be millions of tokens.
+// Writes without a Json tree: there may be millions of tokens.
 HttpResponse tokens_response(const ProtocolContext& context, const std::vector<Token>& tokens,
                              bool strings) {
   HttpResponse response;
@@ -126,11 +126,11 @@ HttpResponse tokenize(const ProtocolContext& context, const OrderedJson& body) {
   return tokens_response(context, *tokens, call->token_strings);
 }
 
-// A token of two digits may stand for a hundred bytes, so the text is bounded and not the list: as
-// that of /tokenize is.
+// Bounds the text and not the list, as /tokenize does: a token of two digits may stand for a
+// hundred bytes.
 std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& service) {
   const Tokenizer& tokenizer = service.tokenizer();
-  const size_t most = Service::most_text(service.max_model_len());
+  const size_t most = Service::max_text(service.max_model_len());
   size_t bytes = 0;
   for (Token token : tokens) {
     if (token >= tokenizer.vocab_size())
@@ -149,11 +149,11 @@ HttpResponse detokenize(const ProtocolContext& context, const OrderedJson& body)
   if (!body.is_object()) return refuse(invalid("", "the body must be a JSON object"));
   std::string model;
   std::optional<std::vector<Token>> tokens;
-  Reader reader(body);
-  reader.string("model", model);
-  reader.field("tokens",
+  OptionalFields fields(body);
+  fields.string("model", model);
+  fields.field("tokens",
                [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
-  if (reader.error()) return refuse(*reader.error());
+  if (fields.error()) return refuse(*fields.error());
   if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
   if (auto error = check_model(context.admission, model)) return error_response(*error);
   const Tokenizer& tokenizer = context.service.tokenizer();

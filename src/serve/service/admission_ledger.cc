@@ -1,4 +1,4 @@
-#include "serve/service/admission.h"
+#include "serve/service/admission_ledger.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,41 +7,41 @@
 
 namespace skiff {
 
-void Admission::opened(Time now) {
+void AdmissionLedger::opened(Time now) {
   ++open_;
   requests_.set_busy(now, true);
 }
 
-void Admission::closed(Time now) {
+void AdmissionLedger::closed(Time now) {
   SKIFF_CHECK(--open_ >= 0);
   requests_.drained(now, 1);
   requests_.set_busy(now, open_ > 0);
 }
 
-void Admission::waits(Time now, int64_t tokens) {
+void AdmissionLedger::waits(Time now, int64_t tokens) {
   ++waiting_;
   waiting_tokens_ += tokens;
   queue_.set_busy(now, true);
 }
 
-void Admission::admitted(Time now, int64_t tokens) {
+void AdmissionLedger::admitted(Time now, int64_t tokens) {
   queue_.drained(now, static_cast<double>(tokens));
   leave(now, tokens);
 }
 
-void Admission::gave_up(Time now, int64_t tokens) { leave(now, tokens); }
+void AdmissionLedger::gave_up(Time now, int64_t tokens) { leave(now, tokens); }
 
-void Admission::leave(Time now, int64_t tokens) {
+void AdmissionLedger::leave(Time now, int64_t tokens) {
   waiting_tokens_ -= tokens;
   SKIFF_CHECK(--waiting_ >= 0 && waiting_tokens_ >= 0);
   queue_.set_busy(now, waiting_ > 0);
 }
 
-int Admission::retry_seconds(Time now) {
+int AdmissionLedger::retry_seconds(Time now) {
   const double seconds = waiting_ > 0
                              ? queue_.seconds_for(now, static_cast<double>(waiting_tokens_))
                              : requests_.seconds_for(now, 1);
-  return static_cast<int>(std::ceil(std::clamp(seconds, 1.0, double{kMostRetrySeconds})));
+  return static_cast<int>(std::ceil(std::clamp(seconds, 1.0, double{kMaxRetrySeconds})));
 }
 
 }  // namespace skiff

@@ -1,5 +1,5 @@
-// serve/service/admission.h -- what waits for a place in the batch: how much, how long it may, and
-// when those who are turned away should come again.
+// serve/service/admission_ledger.h -- accounting of what waits for a place in the batch: how much,
+// for how long it may, and after what time refused clients should retry.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,42 +9,42 @@
 namespace skiff {
 
 struct AdmissionLimits {
-  int64_t waiting_tokens = 0;   // prompt tokens that may wait; 0: any number
-  double waiting_seconds = -1;  // a request may wait so long; negative: for ever
-  double request_seconds = 0;   // a request may take so long from end to end; 0: for ever
+  int64_t waiting_tokens = 0;   // prompt tokens that may wait at a time; 0: any number
+  double waiting_seconds = -1;  // longest wait of a request; negative: unbounded
+  double request_seconds = 0;   // longest time of a request from end to end; 0: unbounded
 };
 
-// The book of it. Knows no requests, only their sizes. Not thread-safe.
-class Admission {
+// Counts sizes only and knows no requests. Not thread-safe.
+class AdmissionLedger {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Retry-After is in [1, 60] seconds: less than a second cannot be said, and a client that is
-  // asked to wait for more than a minute goes elsewhere for good.
-  static constexpr int kMostRetrySeconds = 60;
+  // Bound on Retry-After, in seconds; the least is 1, because it is a whole number. A client that
+  // is asked to wait for more than a minute gives up.
+  static constexpr int kMaxRetrySeconds = 60;
 
-  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
+  explicit AdmissionLedger(const AdmissionLimits& limits) : limits_(limits) {}
 
   const AdmissionLimits& limits() const { return limits_; }
-  // Whether a request with `tokens` prompt tokens may join those that wait. The first to wait
-  // always may, so that no size is refused for ever; the bound is then exceeded by that one.
+  // Whether a request with `tokens` prompt tokens may join those that wait. The first one always
+  // may, even beyond the bound, so that no size is refused for ever.
   bool has_room(int64_t tokens) const {
     return limits_.waiting_tokens == 0 || waiting_tokens_ == 0 ||
            waiting_tokens_ + tokens <= limits_.waiting_tokens;
   }
   bool is_full() const { return !has_room(1); }
 
-  // A request has come; it has ended, for whatever reason.
+  // A request arrived; a request ended, for any reason.
   void opened(Time now);
   void closed(Time now);
-  // A sequence waits; it got its place; it was given up while it waited.
+  // A sequence began to wait; it entered the batch; it was dropped while it waited.
   void waits(Time now, int64_t tokens);
   void admitted(Time now, int64_t tokens);
   void gave_up(Time now, int64_t tokens);
 
   int64_t waiting_tokens() const { return waiting_tokens_; }
   int waiting() const { return waiting_; }
-  // For Retry-After: until what waits now has drained, at the rate at which it did lately; where
-  // nothing waits, until a request ends.
+  // Value of Retry-After: the time until the queue has drained at its recent rate or, if nothing
+  // waits, until a request ends.
   int retry_seconds(Time now);
 
  private:

@@ -1,19 +1,19 @@
-#include "serve/service/admission.h"
+#include "serve/service/admission_ledger.h"
 
 #include <gtest/gtest.h>
 
 namespace skiff {
 namespace {
 
-using Time = Admission::Time;
+using Time = AdmissionLedger::Time;
 
 Time at(double seconds) {
   return Time{} +
          std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
 }
 
-TEST(Admission, TheFirstToWaitAlwaysMay) {
-  Admission book({.waiting_tokens = 100});
+TEST(AdmissionLedger, TheFirstToWaitAlwaysMay) {
+  AdmissionLedger book({.waiting_tokens = 100});
   EXPECT_TRUE(book.has_room(1000));
   book.opened(at(0));
   book.waits(at(0), 60);
@@ -30,47 +30,47 @@ TEST(Admission, TheFirstToWaitAlwaysMay) {
   EXPECT_TRUE(book.has_room(1000));
 }
 
-TEST(Admission, WithoutABoundThereIsAlwaysRoom) {
-  Admission book({});
+TEST(AdmissionLedger, WithoutABoundThereIsAlwaysRoom) {
+  AdmissionLedger book({});
   book.waits(at(0), int64_t{1} << 40);
   EXPECT_TRUE(book.has_room(int64_t{1} << 40));
   EXPECT_FALSE(book.is_full());
 }
 
 // 100 tokens a second leave the queue; 1,000 wait, so ten seconds.
-TEST(Admission, RetryAfterFollowsTheMeasuredRate) {
-  Admission book({.waiting_tokens = 1});
+TEST(AdmissionLedger, RetryAfterFollowsTheMeasuredRate) {
+  AdmissionLedger book({.waiting_tokens = 1});
   for (int i = 0; i < 20; ++i) book.waits(at(0), 100);
   for (int i = 1; i <= 10; ++i) book.admitted(at(i), 100);
   EXPECT_NEAR(book.retry_seconds(at(10)), 10, 1);
-  // A rate that is ten times as high shows within the time in which older ones fade.
+  // A rate ten times as high dominates within the fading time of older ones.
   for (int i = 0; i < 500; ++i) book.waits(at(10), 100);
   for (int i = 1; i <= 500; ++i) book.admitted(at(10 + 0.1 * i), 100);
   EXPECT_EQ(book.retry_seconds(at(60)), 2);
 }
 
-TEST(Admission, RetryAfterStaysBetweenASecondAndAMinute) {
-  Admission book({});
+TEST(AdmissionLedger, RetryAfterStaysBetweenASecondAndAMinute) {
+  AdmissionLedger book({});
   EXPECT_EQ(book.retry_seconds(at(0)), 1);
   for (int i = 0; i < 1000; ++i) book.waits(at(0), 1000);
   EXPECT_EQ(book.retry_seconds(at(0)), 1);  // nothing is known yet
   EXPECT_EQ(book.retry_seconds(at(20)),
-            15);  // as long as nothing has moved, faded: 30 (1 - 1/e^(2/3))
+            15);  // the time without progress, faded: 30 (1 - 1/e^(2/3))
   book.admitted(at(20), 1000);
   EXPECT_EQ(book.retry_seconds(at(20)), 60);
 }
 
-TEST(Admission, IdleTimeSaysNothingOfTheRate) {
-  Admission book({});
+TEST(AdmissionLedger, IdleTimeSaysNothingOfTheRate) {
+  AdmissionLedger book({});
   book.waits(at(0), 100);
   book.admitted(at(1), 100);
   for (int i = 0; i < 20; ++i) book.waits(at(5000), 100);
   EXPECT_NEAR(book.retry_seconds(at(5000)), 20, 1);
 }
 
-// Nothing waits, and still no request more is let in: then the next end counts.
-TEST(Admission, WithoutAQueueTheEndsOfRequestsCount) {
-  Admission book({});
+// Nothing waits, but concurrency is exhausted: the time until a request ends counts.
+TEST(AdmissionLedger, WithoutAQueueTheEndsOfRequestsCount) {
+  AdmissionLedger book({});
   for (int i = 0; i < 4; ++i) {
     book.opened(at(0));
     book.waits(at(0), 10);

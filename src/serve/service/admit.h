@@ -54,7 +54,7 @@ class AdmissionControl {
   AdmissionControl(int max_concurrency, std::vector<std::string> model_names, Service& service);
 
   std::variant<Ticket, AdmissionRefusal> admit();
-  // The refusal for want of room that admit() would give now, if any. Takes no ticket and is quick:
+  // The refusal for lack of room that admit() would give now, if any. Takes no ticket and is quick:
   // it is asked on I/O threads.
   std::optional<AdmissionRefusal> refuse_when_full();
   // The empty name and "default" stand for the first of the server's names.

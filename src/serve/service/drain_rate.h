@@ -1,5 +1,4 @@
-// serve/service/drain_rate.h -- how fast something that waits gets done, measured only while it
-// waits.
+// serve/service/drain_rate.h -- how fast a backlog drains, measured only while there is one.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -7,15 +6,15 @@
 
 namespace skiff {
 
-// A mean over about the last 30 seconds in which there was a backlog: older ones fade
-// exponentially. Times without a backlog do not count, since they say nothing of how fast one
-// drains; so the rate of the last rush is still known when the next begins. Not thread-safe.
+// An exponentially fading mean over about the last 30 seconds with a backlog. Times without a
+// backlog do not count, because they do not show how fast one drains; so the rate of the last
+// backlog is still known when the next begins. Not thread-safe.
 class DrainRate {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr double kFadeSeconds = 30;
 
-  // From now on there is a backlog, or none.
+  // Says whether there is a backlog from now on.
   void set_busy(Time now, bool busy) {
     advance(now);
     busy_ = busy;
@@ -24,8 +23,8 @@ class DrainRate {
     advance(now);
     amount_ += amount;
   }
-  // How long it takes to drain `amount`. Where nothing has been drained yet, as long as has been
-  // waited already: the best guess from no event in a time.
+  // Seconds to drain `amount`. If nothing has been drained yet, the time that the backlog has
+  // lasted: the best guess without an event.
   double seconds_for(Time now, double amount) {
     advance(now);
     return amount_ > 0 ? amount * seconds_ / amount_ : seconds_;

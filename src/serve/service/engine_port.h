@@ -1,11 +1,11 @@
-// serve/service/engine_port.h -- what the service needs of an engine; a test can be one too.
+// serve/service/engine_port.h -- what the service needs from an engine; tests implement it, too.
 #pragma once
 #include "engine/llm.h"
 #include "message/request.h"
 
 namespace skiff {
 
-// Safe from any thread. Events come back through the queue that the service was given.
+// Thread-safe. Events come back through the queue that the service was given.
 class EnginePort {
  public:
   virtual ~EnginePort() = default;

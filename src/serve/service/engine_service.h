@@ -1,33 +1,18 @@
-// serve/service/engine_service.h -- the Service over an engine: requests become sequences, one
+// serve/service/engine_service.h -- the Service over an engine. Requests become sequences; one
 // output thread turns the engine's events into text.
 #pragma once
-#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "serve/service/admission.h"
 #include "serve/service/engine_port.h"
 #include "serve/service/event_queue.h"
 #include "serve/service/service.h"
+#include "serve/service/service_config.h"
 
 namespace skiff {
-
-struct ServiceConfig {
-  std::string model_name;     // label of the metrics
-  int max_model_len = 0;      // tokens, prompt and output together
-  int vocab_size = 0;         // of the model's logits; 0: the tokenizer's
-  std::vector<Token> eos;     // any of these ends a reply
-  int max_logprobs = 20;      // refuse more best tokens than this per position; -1: any number
-  int max_num_seqs = 0;       // of the engine, for the metrics
-  double stuck_seconds = 30;  // without progress while work waits: unhealthy
-  // The seed of requests that give none starts here; 0: from the system's entropy.
-  uint64_t seed = 0;
-  AdmissionLimits admission;
-  // The replies to one call may hold no more log-probabilities than this; 0: any number.
-  int64_t max_reply_logprobs = int64_t{4} << 20;
-  std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
-};
 
 // The engine's sink pushes into the queue; its close() ends the service's output thread.
 //
@@ -44,7 +29,7 @@ class EngineService : public Service {
   Result<std::vector<Prepared>> prepare_all(Request common,
                                             std::vector<PromptInput> prompts) const override;
   Result<std::vector<Token>> tokenize(const Request& request) const override;
-  RequestId start(Prepared request, Sink sink) override;
+  RequestId start(Prepared prepared, Sink sink) override;
   std::optional<Overload> overloaded(std::span<const Prepared> requests) override;
   bool queue_full() const override;
   int refused(Refusal reason) override;
@@ -55,7 +40,7 @@ class EngineService : public Service {
   ServiceLoad load() const override;
   std::string metrics() const override;
 
-  // Cancels what runs and ends the output thread. Idempotent.
+  // Cancels all requests and ends the output thread. Idempotent.
   void stop();
 
  private:

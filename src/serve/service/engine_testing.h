@@ -57,8 +57,8 @@ class ByteTokenizer : public Tokenizer {
   std::vector<std::string> pieces_;
 };
 
-// "role:content;" for each message, and the tools and variables if there are any; the last ';' is
-// left out where the final message is continued. Refuses the role "bad".
+// Renders "role:content;" for each message, and the tools and variables if there are any, without
+// the last ';' if the final message is continued. Refuses the role "bad".
 class PlainTemplate : public ChatTemplate {
  public:
   Result<std::string> render(const Conversation& conversation) const override {
@@ -76,8 +76,8 @@ class PlainTemplate : public ChatTemplate {
   }
 };
 
-// Repeats the prompt's bytes (BOS left out), rotated by the seed unless greedy, then </s>; with
-// `</s>` not among the stop tokens it repeats for ever. One token per sequence and turn.
+// Repeats the prompt's bytes without BOS, rotated by the seed unless greedy, then </s>; if </s> is
+// not a stop token, it repeats them for ever. It makes one token per sequence and turn.
 class EchoEngine : public EnginePort {
  public:
   explicit EchoEngine(std::shared_ptr<EventQueue> events) : events_(std::move(events)) {

@@ -29,8 +29,8 @@ void merge(Event& to, Event& from) {
 
 void EventQueue::put(Event event) {
   if (merging_) {
-    const auto [place, is_new] = places_.try_emplace(event.seq, pending_.size());
-    if (!is_new) return merge(pending_[place->second], event);
+    const auto [found, is_new] = index_.try_emplace(event.seq, pending_.size());
+    if (!is_new) return merge(pending_[found->second], event);
   }
   pending_.push_back(std::move(event));
 }
@@ -76,13 +76,13 @@ size_t EventQueue::size() const {
 std::vector<Event> EventQueue::wait_until(Time end) {
   std::unique_lock lock(mutex_);
   const auto ready = [this] { return closed_ || woken_ || !pending_.empty(); };
-  // A wait until the end of time overflows in some libraries.
+  // wait_until(Time::max()) overflows in some standard libraries.
   if (end == Time::max())
     changed_.wait(lock, ready);
   else
     changed_.wait_until(lock, end, ready);
   woken_ = merging_ = false;
-  places_.clear();
+  index_.clear();
   return std::exchange(pending_, {});
 }
 

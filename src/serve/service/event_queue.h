@@ -1,4 +1,4 @@
-// serve/service/event_queue.h -- events of the engine on their way to the output thread.
+// serve/service/event_queue.h -- the queue of events from the engine to the output thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -10,17 +10,18 @@
 
 namespace skiff {
 
-// One producer that must never wait, the step loop, and one consumer. If the consumer falls behind,
-// events of one sequence become one event, tokens end to end: a reader that is late gets larger
-// pieces, and the queue holds at most `merge_above` events and one for each sequence under way.
-// Thread-safe.
+// One producer, the step loop, which must never wait, and one consumer. If the consumer falls
+// behind, the events of a sequence are merged into one that has all tokens in order: a late reader
+// gets larger pieces, and the queue holds at most `merge_above` events plus one for each sequence
+// under way. Thread-safe.
 class EventQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   explicit EventQueue(size_t merge_above = 4096) : merge_above_(merge_above) {}
 
-  // Never waits for the consumer. Events of one sequence stay in order; those of others may pass.
+  // Never waits for the consumer. Events of one sequence stay in order; events of different
+  // sequences may be reordered.
   void push(std::vector<Event> events);
   // Makes a wait under way return.
   void wake();
@@ -28,8 +29,8 @@ class EventQueue {
   void close();
   bool closed() const;
   size_t size() const;
-  // All that is there, once there is something; nothing at `end`, after wake(), or when the queue
-  // is closed and empty.
+  // Waits for events and returns all of them; none at `end`, after wake(), or when the queue is
+  // closed and empty.
   std::vector<Event> wait_until(Time end);
 
  private:
@@ -39,7 +40,7 @@ class EventQueue {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Event> pending_;
-  std::unordered_map<SeqId, size_t> places_;  // in pending_; filled only while merging
+  std::unordered_map<SeqId, size_t> index_;  // into pending_; filled only while merging
   bool merging_ = false, woken_ = false, closed_ = false;
 };
 

@@ -46,8 +46,8 @@ TEST(EventQueue, WaitsEndByTimeByWakingAndByClosing) {
   EXPECT_EQ(queue.wait_until(kForEver).size(), 1u);
 }
 
-// The consumer sleeps through 1,000 steps of 64 sequences: one event each is left, and nothing of
-// what it says is lost.
+// The consumer sleeps through 1,000 steps of 64 sequences: one event for each sequence is left, and
+// no token is lost.
 TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
   constexpr int kSequences = 64, kSteps = 1000;
   EventQueue queue(/*merge_above=*/100);
@@ -86,7 +86,7 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
   }
 }
 
-// Whenever the consumer comes, each sequence's tokens are there once, in order.
+// Whenever the consumer reads, each sequence's tokens arrive once and in order.
 TEST(EventQueue, NothingIsLostOrTurnedAroundHoweverLateTheConsumer) {
   for (const size_t merge_above : {0, 1, 7, 1000}) {
     EventQueue queue(merge_above);

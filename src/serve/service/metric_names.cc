@@ -7,7 +7,7 @@ namespace {
 
 using Names = std::multimap<std::string, std::string>;
 
-// The same in both.
+// Names that FastDeploy and vLLM share.
 constexpr const char* kSame[] = {"num_requests_running",
                                  "num_requests_waiting",
                                  "request_success_total",

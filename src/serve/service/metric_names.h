@@ -1,5 +1,4 @@
-// serve/service/metric_names.h -- bounds of histograms, and the other names under which the same
-// numbers are told.
+// serve/service/metric_names.h -- bounds of histograms, and aliases of metrics.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,15 +8,15 @@
 
 namespace skiff {
 
-// FastDeploy's bounds are among each of them; the tails are longer, so that a slow reply is still
-// told apart from a very slow one.
+// Each list contains FastDeploy's bounds; the tails are longer, so that slow replies are
+// distinguished from very slow ones.
 const std::vector<double>& first_token_bounds();
 const std::vector<double>& token_bounds();
 const std::vector<double>& latency_bounds();
 const std::vector<double>& count_bounds();
 
-// Names for vLLM's dashboards; and "_total" behind FastDeploy's counters that its lists write
-// without, as Python's Prometheus client puts it there.
+// Names that vLLM's dashboards use, and FastDeploy's counters with "_total", which Python's
+// Prometheus client appends to their names.
 std::vector<std::string> aliases_of(const std::string& name);
 
 // Values of the labels finished_reason and reason.

@@ -24,13 +24,13 @@ using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// To what somebody else has counted.
+// Raises the counter to a value that is counted elsewhere.
 void raise(Counter& counter, double value) {
   if (const double more = value - counter.Value(); more > 0) counter.Increment(more);
 }
 void raise(Counter& counter, uint64_t value) { raise(counter, static_cast<double>(value)); }
 
-// A histogram that follows one that is kept elsewhere.
+// A histogram that mirrors one that is kept elsewhere.
 struct Follower {
   Histogram& histogram;
   std::vector<uint64_t> counts = {};
@@ -98,7 +98,7 @@ struct Metrics::Impl {
 
   prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
   prometheus::Labels labels;
-  std::mutex text_mutex;  // text() compares before it adds
+  std::mutex text_mutex;  // serializes text(), which computes differences
 
   Counter& received = counter("requests_number", "Requests received");
   Counter& prompt = counter("prompt_tokens_total", "Prompt tokens of admitted sequences");
@@ -330,7 +330,7 @@ void Metrics::Impl::set_process() {
 
 namespace {
 
-// The same numbers by other names. vLLM has a label for each of its engines; there is one here.
+// Adds the metrics under their aliases. vLLM labels each of its engines; here there is one.
 void add_aliases(std::vector<prometheus::MetricFamily>& families) {
   const size_t own = families.size();
   for (size_t i = 0; i < own; ++i)

@@ -1,5 +1,4 @@
-// serve/service/metrics.h -- what Prometheus scrapes: FastDeploy's names, and vLLM's for the same
-// numbers.
+// serve/service/metrics.h -- the metrics for Prometheus, under FastDeploy's names and vLLM's.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,10 +11,10 @@
 
 namespace skiff {
 
-// Safe from any thread. Seconds are of a steady clock.
+// Thread-safe. Seconds are differences of a steady clock.
 class Metrics {
  public:
-  // `cache_info` are the labels of cache_config_info.
+  // `cache_info` has the labels of cache_config_info.
   Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info);
   ~Metrics();
 
@@ -29,16 +28,16 @@ class Metrics {
     int generated;
   };
   void sequence_ended(const Ended& ended);
-  // `longest` is the most tokens that one of its sequences has.
+  // `longest` is the number of tokens of its longest sequence.
   void request_ended(bool success, double since_arrival, int longest);
   void refused(Refusal reason);
 
-  // What is so at the time of a scrape.
+  // The state at the time of a scrape.
   struct Now {
     EngineStats engine;
     int max_sequences = 0;
-    int64_t waiting_tokens = 0;  // of prompts without a place in the batch
-    int64_t queued_events = 0;   // between engine and output thread
+    int64_t waiting_tokens = 0;  // prompt tokens of sequences that wait for a place in the batch
+    int64_t queued_events = 0;   // events between engine and output thread
   };
   // Text format 0.0.4.
   std::string text(const Now& now);

@@ -9,7 +9,7 @@
 namespace skiff {
 namespace {
 
-constexpr float kGreedyBelow = 1e-6f;  // logits divided by less would overflow
+constexpr float kGreedyBelow = 1e-6f;  // dividing logits by less could overflow
 
 Error invalid(std::string field, std::string what) {
   return Error{Code::kInvalid, std::move(what), std::move(field)};
@@ -70,8 +70,8 @@ std::vector<Token> encode(const Request& request, const std::string& text,
   return context.special->encode(context.tokenizer, text, options);
 }
 
-// Far more text than the context can hold is refused before time is spent on it. Normalization
-// may shrink text (NFC by a factor of 3 at most), hence the 4.
+// Refuses text that is far too long for the context before it is tokenized. Normalization may
+// shrink text (NFC by a factor of 3 at most), hence the factor 4.
 Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareContext& context) {
   if (has_tokens(request) || request.truncate_prompt != 0) return prompt_tokens(request, context);
   auto text = prompt_text(request, context);
@@ -82,7 +82,7 @@ Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareC
   return encode(request, *text, context);
 }
 
-// Tokens at the end are kept.
+// Keeps the tokens at the end.
 void truncate(std::vector<Token>& prompt, const Request& request, const PrepareContext& context) {
   int keep = request.truncate_prompt;
   if (keep == 0) return;
@@ -108,7 +108,8 @@ std::optional<Error> check_lengths(const Request& request, size_t prompt,
   return std::nullopt;
 }
 
-// EOS ends a reply unless ignore_eos; an id that the client named itself is a stop_reason.
+// EOS ends a reply unless ignore_eos is set; a token that the client itself asked to stop at
+// becomes the stop_reason.
 void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
   if (request.ignore_eos) return;
   std::vector<Token> stops = request.stop.tokens.all(), added;
@@ -121,7 +122,7 @@ void resolve_eos(const Request& request, const PrepareContext& context, Prepared
   prepared.eos = std::move(added);
 }
 
-// All of it but the prompt, and max_tokens as the request has it.
+// Everything but the prompt; max_tokens is not resolved yet.
 Prepared common_part(const Request& request, const PrepareContext& context) {
   Prepared prepared;
   prepared.params = request.params;
@@ -139,7 +140,8 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   return prepared;
 }
 
-// The prompt as it will run: request.input, then what was begun, cut where the request says so.
+// The prompt as the engine gets it: request.input, then request.begun, truncated if the request
+// says so.
 Result<std::vector<Token>> whole_prompt(const Request& request, const PrepareContext& context) {
   auto prompt = bounded_tokens(request, context);
   if (!prompt) return prompt.error();
@@ -160,13 +162,14 @@ size_t longest_piece(const Tokenizer& tokenizer) {
   return longest;
 }
 
-// Tokenizing costs time in proportion to the text, on a thread that others wait for. What a context
-// can hold many times over is tokenized all the same, to be counted or cut; a megabyte always is.
+// Tokenizing takes time in proportion to the text, on a thread that other requests wait for, so
+// Service::max_text() bounds it. Text that exceeds the context many times is still tokenized, to be
+// counted or truncated.
 Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context) {
   if (has_tokens(request)) return std::get<std::vector<Token>>(request.input);
   auto text = prompt_text(request, context);
   if (!text) return text.error();
-  const size_t most = Service::most_text(context.config.max_model_len);
+  const size_t most = Service::max_text(context.config.max_model_len);
   if (text->size() > most)
     return invalid("input_length",
                    fmt::format("the prompt has {} bytes of text, at most {} are tokenized",

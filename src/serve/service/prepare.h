@@ -1,8 +1,8 @@
-// serve/service/prepare.h -- checks a Request and turns it into tokens and resolved parameters:
-// pure, so that every refusal can be tested without an engine.
+// serve/service/prepare.h -- checks a Request and turns it into tokens and resolved parameters.
+// These are pure functions, so every refusal is tested without an engine.
 #pragma once
-#include "serve/service/engine_service.h"
 #include "serve/service/service.h"
+#include "serve/service/service_config.h"
 #include "serve/service/special_text.h"
 
 namespace skiff {
@@ -15,13 +15,13 @@ struct PrepareContext {
   const SpecialText* special = nullptr;         // null: messages may spell special tokens
 };
 
-// Service::prepare_all. params.seed stays as given.
+// Does what Service::prepare_all does, except that params.seed stays as given.
 Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
                                                const PrepareContext& context);
-// The same for one prompt, which is request.input.
+// The same for one prompt, request.input.
 Result<Prepared> prepare_request(Request request, const PrepareContext& context);
 
-// Service::tokenize.
+// Does what Service::tokenize does.
 Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context);
 
 size_t longest_piece(const Tokenizer& tokenizer);

@@ -6,11 +6,10 @@
 namespace skiff {
 namespace {
 
-// Bounds on what costs time per token or memory per request.
+// Bounds on lists that cost time per token or memory per request.
 constexpr size_t kMaxStopStrings = 64, kMaxStopBytes = 1024, kMaxStopTokens = 1024;
 constexpr size_t kMaxBadWords = 1024, kMaxBadWordTokens = 64;
-// About as many as fit into what a slow reader of a stream may let pile up
-// (HttpConfig::max_unsent).
+// About as many as fit the unsent bytes that a stream may have (HttpConfig::max_unsent).
 constexpr int64_t kMaxStreamedLogprobs = 32768;
 
 Error invalid(std::string field, std::string what) {
@@ -53,16 +52,16 @@ std::optional<Error> check_logprobs(const char* field, int wanted, const Prepare
 
 std::optional<Error> check_numbers(const Request& request) {
   const SamplingParams& p = request.params;
-  constexpr double kHuge = 1e6, kMostTokens = 2147483647;
+  constexpr double kHuge = 1e6, kMaxTokens = 2147483647;
   for (auto& error :
        {check_range("temperature", p.temperature, 0, kHuge), check_range("top_p", p.top_p, 0, 1),
         check_range("min_p", p.min_p, 0, 1), check_range("presence_penalty", p.presence, -2, 2),
         check_range("frequency_penalty", p.frequency, -2, 2),
         check_range("repetition_penalty", p.repetition, 1e-6f, kHuge),
-        check_range("top_k", p.top_k, -1, kMostTokens),
+        check_range("top_k", p.top_k, -1, kMaxTokens),
         check_range("n", request.n, 1, Service::kMaxN),
-        check_range("max_tokens", request.stop.max_tokens, 0, kMostTokens),
-        check_range("min_tokens", p.min_tokens, 0, kMostTokens)})
+        check_range("max_tokens", request.stop.max_tokens, 0, kMaxTokens),
+        check_range("min_tokens", p.min_tokens, 0, kMaxTokens)})
     if (error) return error;
   return std::nullopt;
 }
@@ -121,7 +120,7 @@ LogprobCount count_logprobs(const std::vector<Prepared>& calls, int vocab) {
   return count;
 }
 
-// The factors of the product, as the client knows them.
+// The factors of the product, under the client's names for them.
 std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int vocab) {
   int64_t tokens = 0;
   for (const Prepared& one : calls)
@@ -169,7 +168,7 @@ std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool stream
   if (streamed) {
     if (count.prompts > kMaxStreamedLogprobs)
       return invalid("prompt_logprobs",
-                     fmt::format("a stream would tell {} log-probabilities of its prompts in one "
+                     fmt::format("a stream would send {} log-probabilities of its prompts in one "
                                  "event: {}; at most {} are possible. Ask for fewer, or without "
                                  "stream.",
                                  count.prompts, factors(calls, true, vocab), kMaxStreamedLogprobs));

@@ -58,7 +58,6 @@ TEST_F(Prepare, ABegunReplyFollowsThePrompt) {
   EXPECT_EQ(prompt_of(request), "completion_token_ids");
 }
 
-// serving.md 4.2, 29.
 TEST_F(Prepare, Item29PromptsWithoutTokensAreRefused) {
   EXPECT_EQ(prompt_of(of("")), "input");
   Request request = of("");
@@ -131,7 +130,7 @@ TEST_F(Prepare, NearlyGreedyIsGreedyAndTopKIsAVocabulary) {
   EXPECT_EQ(prepare(request)->params.top_k, 258);
 }
 
-// The bound as documented, which no float equals.
+// The documented bound, which no float equals.
 TEST_F(Prepare, TheSmallestRepetitionPenaltyIsAccepted) {
   Request request = of("ab");
   request.params.repetition = 1e-6f;
@@ -140,7 +139,7 @@ TEST_F(Prepare, TheSmallestRepetitionPenaltyIsAccepted) {
   EXPECT_EQ(prompt_of(request), "repetition_penalty");
 }
 
-// serving.md 4.2, 28 and 36: counts are capped before they are multiplied.
+// Counts are bounded before they are multiplied.
 TEST_F(Prepare, Item28And36CountsAreCapped) {
   Request request = of("ab");
   for (int n : {0, -1, Service::kMaxN + 1, 2147483647}) {

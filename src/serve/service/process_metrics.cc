@@ -17,10 +17,10 @@ int count_open_fds() {
   int count = 0;
   while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
   closedir(folder);
-  return count - 1;  // the folder's own
+  return count - 1;  // without the descriptor of the folder itself
 }
 
-// Seconds since 1970 at which the machine started.
+// Unix time at which the machine started.
 double boot_time() {
   std::ifstream file("/proc/stat");
   std::string line;
@@ -29,7 +29,8 @@ double boot_time() {
   return 0;
 }
 
-// /proc/self/stat behind the program's name, which may hold anything: field 3 comes first.
+// Parses /proc/self/stat after the program's name, which may contain any character; field 3 is
+// next.
 void read_stat(ProcessUse& use) {
   std::ifstream file("/proc/self/stat");
   std::string line;

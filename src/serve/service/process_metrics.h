@@ -1,14 +1,14 @@
-// serve/service/process_metrics.h -- what this process costs the machine, by the names that
-// Prometheus' own clients use.
+// serve/service/process_metrics.h -- the resources that this process uses, for the metrics that
+// Prometheus' own clients have.
 #pragma once
 #include <cstdint>
 
 namespace skiff {
 
-// What /proc/self says; 0 where it says nothing.
+// Values from /proc/self; 0 where it has none.
 struct ProcessUse {
   double resident_bytes = 0, virtual_bytes = 0;
-  double cpu_seconds = 0;    // of all threads, user and system
+  double cpu_seconds = 0;    // user and system time of all threads
   double start_seconds = 0;  // Unix time
   int threads = 0, open_fds = 0;
   double max_fds = 0;

@@ -1,5 +1,5 @@
-// serve/service/service.h -- the engine as front ends see it: text or tokens in, text and tokens
-// out. No JSON of a protocol, no HTTP and no tensor on either side.
+// serve/service/service.h -- the engine as protocols see it: text or tokens in, text and tokens
+// out. It knows no protocol's JSON, no HTTP and no tensors.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -18,37 +18,36 @@
 
 namespace skiff {
 
-// Tokens are taken as they are; a string is a raw prompt; a conversation goes through the model's
-// chat template.
+// Tokens are used as given; a string is a raw prompt; a conversation goes through the model's chat
+// template.
 using PromptInput = std::variant<std::vector<Token>, std::string, Conversation>;
 
 struct Request {
   PromptInput input;
   std::string chat_template;  // replaces the model's own for this request, if not empty
-  SamplingParams params;      // `seed` is ignored unless seed_given
-  bool seed_given = false;    // otherwise every request draws its own
-  StopRule stop{.max_tokens = 0,
-                .tokens = {}};            // max_tokens 0: what the context leaves; clipped to that
+  SamplingParams params;      // `seed` counts only if seed_given
+  bool seed_given = false;    // otherwise every request gets a seed of its own
+  // max_tokens 0: as many as the context leaves, which is also the bound.
+  StopRule stop{.max_tokens = 0, .tokens = {}};
   std::vector<std::string> stop_strings;  // empty ones are ignored
   bool include_stop = false;              // the stop string or token is part of the text
   bool ignore_eos = false;                // else the model's EOS tokens are added to stop.tokens
-  bool skip_special = true;               // special tokens leave no text
-  bool add_special = true;                // a raw prompt gets BOS, where the tokenizer adds one
-  bool template_special = false;          // the same for a conversation, whose template has it
-  bool message_special = false;           // what users and tools wrote may spell special tokens
-  std::vector<Token> begun;               // a reply begun elsewhere, put behind the prompt
-  int truncate_prompt = 0;                // keep the last so many tokens; -1: what leaves room for
-                                          // max_tokens; 0: refuse what is too long
-  std::vector<std::string> bad_words;     // added to params.bad_words, with and without a space
-  bool streamed = false;                  // pieces leave as they come, so that none of them pile up
-  int n = 1;                              // sequences; number i draws with seed + i
-  int priority = 0;                       // lower first
-  CacheSharing cache;                     // of the prefix cache
-  double timeout_seconds = 0;             // end to end; 0: as long as the service allows, which is
-                                          // also the most
+  bool skip_special = true;               // special tokens add no text
+  bool add_special = true;                // a raw prompt gets BOS if the tokenizer adds one
+  bool template_special = false;          // the same for a conversation, whose template has BOS
+  bool message_special = false;           // messages of users and tools may spell special tokens
+  std::vector<Token> begun;               // the beginning of a reply, appended to the prompt
+  int truncate_prompt = 0;  // number of tokens at the end to keep; -1: as many as leave room for
+                            // max_tokens; 0: a prompt that is too long is refused
+  std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
+  bool streamed = false;               // pieces are sent as they arrive, so none accumulate
+  int n = 1;                           // sequences; number i draws with seed + i
+  int priority = 0;                    // lower first
+  CacheSharing cache;                  // use of the prefix cache
+  double timeout_seconds = 0;          // end to end, at most what the service allows; 0: that
 };
 
-// Why a request that is well formed was not, or not fully, served.
+// Why a well-formed request was not served, or not completely.
 enum class Refusal {
   kConcurrency,    // too many requests under way
   kWaitingTokens,  // too many prompt tokens wait
@@ -60,25 +59,26 @@ enum class Refusal {
 constexpr int kRefusals = 6;
 
 struct Usage {
-  int prompt = 0, cached = 0, completion = 0;  // tokens; completion is of all n sequences so far
+  int prompt = 0, cached = 0;  // tokens
+  int completion = 0;          // tokens that all n sequences have generated so far
 };
 
 // A piece of one of the n sequences. Pieces of one sequence arrive in order.
 struct Reply {
   int index = 0;              // 0 .. n-1
-  std::string text;           // certain by now: whole characters, no beginning of a stop string
-  std::vector<Token> tokens;  // may run ahead of the text
-  std::vector<PositionLogprobs> logprobs;         // one per token, if asked for
-  std::vector<PositionLogprobs> prompt_logprobs;  // with the first piece that has tokens: all
-                                                  // positions 1.. of the prompt
-  Finish finish = Finish::kNone;                  // the last piece of this sequence
-  std::variant<std::monostate, std::string, Token> stop_reason;  // the stop string or stop token
-                                                                 // found; EOS leaves it empty
-  std::string why;                                               // with Finish::kExhausted
-  Refusal refusal = Refusal::kNeverFits;                         // the same
-  int retry_seconds = 0;  // with a refusal that another try may get around; else 0
+  std::string text;           // final text: whole characters, no beginning of a stop string
+  std::vector<Token> tokens;  // may be ahead of the text
+  std::vector<PositionLogprobs> logprobs;  // one per token, if asked for
+  // For positions 1.. of the prompt, if asked for; set in the first piece that has tokens.
+  std::vector<PositionLogprobs> prompt_logprobs;
+  Finish finish = Finish::kNone;  // set in the last piece of this sequence
+  // The stop string or stop token that was found; empty for EOS.
+  std::variant<std::monostate, std::string, Token> stop_reason;
+  std::string why;                        // set with Finish::kExhausted
+  Refusal refusal = Refusal::kNeverFits;  // set with Finish::kExhausted
+  int retry_seconds = 0;                  // set with a refusal that may not repeat; else 0
   Usage usage;
-  bool last = false;  // all n sequences have ended; nothing comes after this
+  bool last = false;  // all n sequences have ended; this is the last piece
 };
 
 // A request that has been checked, templated and tokenized, ready to run.
@@ -87,7 +87,7 @@ struct Prepared {
   SamplingParams params;  // seed and bad_words resolved
   StopRule stop;          // max_tokens and EOS resolved
   StopStrings stop_strings;
-  SharedList<Token> eos;  // those of stop.tokens that are no stop_reason
+  SharedList<Token> eos;  // stop.tokens that set no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
   CacheSharing cache;
@@ -98,7 +98,7 @@ using RequestId = uint64_t;
 
 // A queue that is full.
 struct Overload {
-  std::string why;  // with the numbers
+  std::string why;  // one line with the numbers
   int retry_seconds = 1;
 };
 
@@ -111,19 +111,20 @@ struct ServiceLoad {
 // All methods are safe from any thread.
 class Service {
  public:
-  // On an output thread, one call at a time for one request; must be quick and must not throw.
+  // Called on an output thread, one call at a time for each request; must be quick and must not
+  // throw.
   using Sink = std::function<void(Reply)>;
 
-  // What a sane limit on Request::n is; more is kInvalid.
+  // Bound on Request::n; more is kInvalid.
   static constexpr int kMaxN = 128;
-  // Bytes of text that are turned into tokens, or tokens into text, for their own sake.
-  static constexpr size_t most_text(int max_model_len) {
+  // Bound on the bytes of text that are tokenized, or decoded from tokens, without generating.
+  static constexpr size_t max_text(int max_model_len) {
     return std::max<size_t>(1 << 20, 64 * static_cast<size_t>(max_model_len));
   }
 
   virtual ~Service() = default;
 
-  // Templating and tokenizing happen here, on the caller's thread. Error::field is "input" for a
+  // Applies the template and tokenizes, on the caller's thread. Error::field is "input" for a
   // prompt that cannot be used, "input_length" for one that does not fit the context, else the
   // name that OpenAI's API has for the offending value (temperature, n, logit_bias, ...).
   Result<Prepared> prepare(Request request) const {
@@ -133,25 +134,25 @@ class Service {
     if (!prepared) return prepared.error();
     return std::move(prepared->front());
   }
-  // The same for several prompts (at least one) of one call that are alike in everything else:
-  // `common.input` is not looked at. Its lists are checked once and shared by all results.
+  // The same for one or more prompts that share all other options; `common.input` is ignored. The
+  // lists of `common` are checked once and shared by all results.
   virtual Result<std::vector<Prepared>> prepare_all(Request common,
                                                     std::vector<PromptInput> prompts) const = 0;
-  // The prompt's tokens as prepare() would find them, also where they are too many for the context
-  // (to 64 bytes of text for each of its positions, or a megabyte). Nothing else is checked.
+  // Returns the prompt's tokens as prepare() would, even if the context is too short for them;
+  // max_text() bounds the text. Nothing else is checked.
   virtual Result<std::vector<Token>> tokenize(const Request& request) const = 0;
-  // Never blocks. `sink` may be called before this returns. A service that is stopping answers
-  // through the sink, with Finish::kExhausted for every sequence.
+  // Starts the sequences without blocking. `sink` may be called before this returns. A service that
+  // is stopping answers through the sink, with Finish::kExhausted for every sequence.
   virtual RequestId start(Prepared request, Sink sink) = 0;
-  // Nothing if all of these may be started now; else they were counted as refused. Two callers at
-  // the same time may both be let in where there is room for one.
+  // Nothing if all of these may be started now; otherwise they are counted as refused. Two
+  // concurrent callers may both pass where there is room for one.
   virtual std::optional<Overload> overloaded(std::span<const Prepared> requests) = 0;
-  // True if any request would be refused so.
+  // True if overloaded() would refuse any request.
   virtual bool queue_full() const = 0;
-  // Counts a refusal that the caller decided on; when to come again, in seconds.
+  // Counts a refusal that the caller decided on. Returns after how many seconds to retry.
   virtual int refused(Refusal reason) = 0;
-  // Stops the sequences at once and frees what they hold. The sink is not called any more, except
-  // for a call that is under way on the output thread. Unknown ids are ignored.
+  // Stops the sequences at once and frees their resources. The sink is not called again, except for
+  // a call that is under way on the output thread. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
 
   Result<RequestId> submit(Request request, Sink sink) {
@@ -162,7 +163,7 @@ class Service {
 
   virtual const Tokenizer& tokenizer() const = 0;
   virtual int max_model_len() const = 0;
-  // ok, or why requests would not be answered now.
+  // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
   virtual ServiceLoad load() const = 0;
   // Prometheus text format 0.0.4.

@@ -8,7 +8,7 @@
 namespace skiff {
 namespace {
 
-// Between two noncharacters, which no text for interchange has, a number drawn at start.
+// A random number between two noncharacters, which do not occur in text for interchange.
 std::string random_mark() {
   std::random_device device;
   const uint64_t number = (uint64_t{device()} << 32) ^ device();
@@ -36,8 +36,8 @@ SpecialText::SpecialText(const Tokenizer& tokenizer) : mark_(random_mark()) {
   }
 }
 
-// After its first character a spelling is cut, and behind its end, so that no other one can begin
-// inside it; what follows the cut may hold a shorter one.
+// A spelling gets a mark after its first character and one after its end, so that no other spelling
+// can begin inside it and go on behind it. The rest of it may contain a shorter spelling.
 void SpecialText::append_marked(std::string_view text, std::string& out) const {
   std::vector<TextSegment> segments;
   special_.split(text, /*parse_special=*/true, segments);

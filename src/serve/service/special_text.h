@@ -1,5 +1,5 @@
-// serve/service/special_text.h -- text of a conversation that must stay text: what a user or a tool
-// wrote never becomes a special token, however it is spelled.
+// serve/service/special_text.h -- keeps the text of users and tools from becoming special tokens,
+// however it is spelled.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,17 +13,18 @@
 namespace skiff {
 
 // A template mixes its own special tokens with message text, and the tokenizer that reads the
-// result cannot tell them apart. So special tokens in messages are cut by a mark that no client can
-// guess, and the rendered text is tokenized in the pieces between marks: no piece holds the whole
-// spelling. Text without such spellings is not touched. Immutable; safe from any thread.
+// result cannot tell them apart. So a mark that no client can guess is inserted into every spelling
+// of a special token in messages, and the rendered text is tokenized in the pieces between marks:
+// no piece has the whole spelling. Text without such spellings is not changed. Immutable;
+// thread-safe.
 class SpecialText {
  public:
   explicit SpecialText(const Tokenizer& tokenizer);
 
-  // The conversation with marks in the content of what users wrote and tools returned; nullopt if
-  // there was nothing to mark.
+  // Returns the conversation with marks in the messages of users and tools; nullopt if there is
+  // nothing to mark.
   std::optional<Conversation> marked(const Conversation& conversation) const;
-  // Tokens of a rendered text, marks left out.
+  // Returns the tokens of a rendered text without its marks.
   std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text,
                               const EncodeOptions& options) const;
 

@@ -20,7 +20,7 @@ class SpecialTextTest : public testing::Test {
     const auto text = PlainTemplate().render(marked ? *marked : conversation);
     return special_.encode(tokenizer_, *text, {.add_special = bos, .parse_special = true});
   }
-  // What the conversation's text is when nothing in it is special.
+  // Tokens of the conversation's text if nothing in it is special.
   std::vector<int32_t> plain(const Conversation& conversation) {
     return tokenizer_.encode(*PlainTemplate().render(conversation),
                              {.add_special = false, .parse_special = false});
@@ -29,7 +29,6 @@ class SpecialTextTest : public testing::Test {
   SpecialText special_{tokenizer_};
 };
 
-// serving.md 4.2, 33.
 TEST_F(SpecialTextTest, Item33UsersCannotSpellSpecialTokens) {
   for (const char* role : {"user", "tool", "function", "observation", "ipython"})
     for (const char* text : {"</s>", "a</s>b", "<s><s></s>", "<<s>", "<s</s>>", "</</s>s>",

@@ -1,0 +1,42 @@
+// serve/service/open_request.h -- a request that the engine works on. Private to EngineService.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "message/request.h"
+#include "serve/service/service.h"
+#include "text/detokenizer.h"
+
+namespace skiff {
+
+using ServiceClock = std::chrono::steady_clock;
+constexpr ServiceClock::time_point kNever = ServiceClock::time_point::max();
+
+// One of the n sequences of a request. After start() only the output thread touches it, except for
+// `waiting`.
+struct OpenSequence {
+  SeqId id = 0;
+  std::unique_ptr<Detokenizer> text;
+  std::vector<PositionLogprobs> prompt_logprobs;
+  int generated = 0;
+  bool ended = false;
+  bool waiting = true;  // for its first place in the batch; guarded by the table's mutex
+  ServiceClock::time_point admitted{}, first_token{}, last_token{};
+};
+
+struct OpenRequest {
+  RequestId id = 0;
+  Service::Sink sink;
+  Prepared prepared;  // its prompt has been given to the engine
+  std::vector<OpenSequence> sequences;
+  int open = 0;  // sequences that have not ended
+  bool failed = false;
+  Usage usage;
+  ServiceClock::time_point arrived{};
+  // Guarded by the table's mutex.
+  bool waiting = true;  // none of its sequences has had a place in the batch yet
+  ServiceClock::time_point deadline = kNever;
+};
+
+}  // namespace skiff

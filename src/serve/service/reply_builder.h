@@ -1,0 +1,29 @@
+// serve/service/reply_builder.h -- from an event of the engine to a piece of a reply: text, stop
+// strings, usage, and the metrics of both. Private to EngineService.
+#pragma once
+#include "message/request.h"
+#include "serve/service/engine_port.h"
+#include "serve/service/metrics.h"
+#include "serve/service/open_request.h"
+
+namespace skiff {
+
+// For the output thread alone.
+class ReplyBuilder {
+ public:
+  ReplyBuilder(EnginePort& engine, Metrics& metrics) : engine_(engine), metrics_(metrics) {}
+
+  // Advances the sequence by the event. The reply is empty if nothing of it can be shown yet.
+  Reply build(OpenRequest& request, OpenSequence& sequence, Event& event);
+
+ private:
+  void append_tokens(const OpenRequest& request, OpenSequence& sequence, Event& event,
+                     Reply& reply);
+  void measure_tokens(const OpenRequest& request, OpenSequence& sequence, int count);
+  void end(OpenRequest& request, OpenSequence& sequence, Reply& reply);
+
+  EnginePort& engine_;
+  Metrics& metrics_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,173 @@
+#include "serve/service/request_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace skiff {
+
+RequestTable::Added RequestTable::add(const std::shared_ptr<OpenRequest>& request) {
+  std::lock_guard lock(mutex_);
+  if (stopped_) return Added::kNo;
+  requests_.emplace(request->id, request);
+  ledger_.opened(request->arrived);
+  for (size_t i = 0; i < request->sequences.size(); ++i) {
+    ledger_.waits(request->arrived, request->usage.prompt);
+    sequences_.emplace(request->sequences[i].id, SequenceRef{request, i});
+  }
+  set_deadline(*request);
+  const bool next = request->deadline != kNever && deadlines_.begin()->second == request->id;
+  return next ? Added::kNextDeadline : Added::kYes;
+}
+
+std::optional<RequestTable::SequenceRef> RequestTable::find(const Event& event) {
+  std::lock_guard lock(mutex_);
+  const auto found = sequences_.find(event.seq);
+  if (found == sequences_.end()) return std::nullopt;
+  const SequenceRef& ref = found->second;
+  if (event.admitted) admit(*ref.request, ref.request->sequences[ref.index]);
+  return ref;
+}
+
+void RequestTable::admit(OpenRequest& request, OpenSequence& sequence) {
+  if (!std::exchange(sequence.waiting, false)) return;
+  ledger_.admitted(ServiceClock::now(), request.usage.prompt);
+  if (std::exchange(request.waiting, false)) set_deadline(request);
+}
+
+bool RequestTable::remove_ended(const SequenceRef& sequence) {
+  const OpenRequest& request = *sequence.request;
+  std::lock_guard lock(mutex_);
+  if (!requests_.contains(request.id)) return false;
+  if (request.sequences[sequence.index].ended)
+    sequences_.erase(request.sequences[sequence.index].id);
+  if (request.open == 0) take(request.id);
+  return true;
+}
+
+RequestTable::Removed RequestTable::remove(RequestId id) {
+  std::lock_guard lock(mutex_);
+  return take(id);
+}
+
+RequestTable::Removed RequestTable::take(RequestId id) {
+  Removed removed;
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return removed;
+  removed.request = std::move(found->second);
+  requests_.erase(found);
+  OpenRequest& request = *removed.request;
+  const Time now = ServiceClock::now();
+  for (size_t i = 0; i < request.sequences.size(); ++i) {
+    OpenSequence& sequence = request.sequences[i];
+    if (std::exchange(sequence.waiting, false)) ledger_.gave_up(now, request.usage.prompt);
+    if (sequences_.erase(sequence.id) > 0) removed.running.push_back(i);
+  }
+  deadlines_.erase({request.deadline, request.id});
+  ledger_.closed(now);
+  return removed;
+}
+
+// Seconds from end to end; 0: any number.
+double RequestTable::seconds_allowed(const OpenRequest& request) const {
+  const double limit = ledger_.limits().request_seconds, asked = request.prepared.timeout_seconds;
+  if (limit == 0 || asked == 0) return std::max(limit, asked);
+  return std::min(limit, asked);
+}
+
+void RequestTable::set_deadline(OpenRequest& request) {
+  const auto after = [&](double seconds) {
+    return request.arrived + std::chrono::duration_cast<ServiceClock::duration>(
+                                 std::chrono::duration<double>(seconds));
+  };
+  deadlines_.erase({request.deadline, request.id});
+  request.deadline = kNever;
+  if (const double allowed = seconds_allowed(request); allowed > 0)
+    request.deadline = after(allowed);
+  if (const double wait = ledger_.limits().waiting_seconds; request.waiting && wait >= 0)
+    request.deadline = std::min(request.deadline, after(wait));
+  if (request.deadline != kNever) deadlines_.emplace(request.deadline, request.id);
+}
+
+RequestTable::Time RequestTable::next_deadline() const {
+  std::lock_guard lock(mutex_);
+  return deadlines_.empty() ? kNever : deadlines_.begin()->first;
+}
+
+std::optional<RequestTable::Expired> RequestTable::remove_expired(Time now) {
+  std::lock_guard lock(mutex_);
+  if (deadlines_.empty() || deadlines_.begin()->first > now) return std::nullopt;
+  Expired expired{.removed = take(deadlines_.begin()->second), .end = {}};
+  const OpenRequest& request = *expired.removed.request;
+  expired.end = end_of(request, seconds(now - request.arrived), now);
+  return expired;
+}
+
+Reply RequestTable::end_of(const OpenRequest& request, double waited, Time now) {
+  Reply end;
+  end.finish = Finish::kExhausted;
+  end.usage = request.usage;
+  const double allowed = seconds_allowed(request);
+  if (allowed > 0 && waited >= allowed) {
+    end.refusal = Refusal::kTimeout;
+    end.why = fmt::format(
+        "the request was not done within its timeout of {} s; {} tokens were "
+        "generated",
+        allowed, request.usage.completion);
+    return end;
+  }
+  end.refusal = Refusal::kWaitingTime;
+  end.retry_seconds = ledger_.retry_seconds(now);
+  end.why = fmt::format(
+      "the request waited {} s, the most it may, without getting a place; {} "
+      "others with {} prompt tokens wait",
+      ledger_.limits().waiting_seconds, ledger_.waiting(), ledger_.waiting_tokens());
+  return end;
+}
+
+std::optional<std::vector<RequestId>> RequestTable::stop() {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(stopped_, true)) return std::nullopt;
+  std::vector<RequestId> open;
+  for (const auto& [id, request] : requests_) open.push_back(id);
+  return open;
+}
+
+bool RequestTable::stopped() const {
+  std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
+std::optional<Overload> RequestTable::overload(std::span<const Prepared> prompts) {
+  int64_t tokens = 0;
+  for (const Prepared& prepared : prompts)
+    tokens += int64_t{prepared.n} * static_cast<int64_t>(prepared.prompt.size());
+  std::lock_guard lock(mutex_);
+  if (ledger_.has_room(std::max<int64_t>(tokens, 1))) return std::nullopt;
+  const auto waiting =
+      fmt::format("Too many requests wait: they have {} prompt tokens", ledger_.waiting_tokens());
+  const int64_t bound = ledger_.limits().waiting_tokens;
+  return Overload{.why = prompts.empty()
+                             ? fmt::format("{}, not below the bound of {}", waiting, bound)
+                             : fmt::format("{}; with the {} of this one that is more than the "
+                                           "bound of {}",
+                                           waiting, tokens, bound),
+                  .retry_seconds = ledger_.retry_seconds(ServiceClock::now())};
+}
+
+bool RequestTable::queue_full() const {
+  std::lock_guard lock(mutex_);
+  return ledger_.is_full();
+}
+
+int RequestTable::retry_seconds() {
+  std::lock_guard lock(mutex_);
+  return ledger_.retry_seconds(ServiceClock::now());
+}
+
+int64_t RequestTable::waiting_tokens() const {
+  std::lock_guard lock(mutex_);
+  return ledger_.waiting_tokens();
+}
+
+}  // namespace skiff

@@ -1,0 +1,29 @@
+// serve/service/service_config.h -- the configuration of a service over an engine.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "message/request.h"
+#include "serve/service/admission_ledger.h"
+
+namespace skiff {
+
+struct ServiceConfig {
+  std::string model_name;     // label of the metrics
+  int max_model_len = 0;      // tokens, prompt and output together
+  int vocab_size = 0;         // size of the model's logits; 0: the tokenizer's
+  std::vector<Token> eos;     // any of these ends a reply
+  int max_logprobs = 20;      // most log-probabilities per position; -1: any number
+  int max_num_seqs = 0;       // the engine's, for the metrics
+  double stuck_seconds = 30;  // time without progress while work waits that counts as unhealthy
+  // The seeds of requests that give none are counted up from here; 0: from a random number.
+  uint64_t seed = 0;
+  AdmissionLimits admission;
+  // Most log-probabilities that the replies to one call may hold together; 0: any number.
+  int64_t max_reply_logprobs = int64_t{4} << 20;
+  std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
+};
+
+}  // namespace skiff
