@@ -7,7 +7,7 @@ namespace skiff {
 std::variant<OrderedJson, ApiError> read_body(const HttpRequest& request) {
   JsonLimits limits;
   limits.max_bytes = request.body.size();  // bounded by HttpConfig::max_body
-  limits.wide = "logit_bias";              // up to one key for each token of a vocabulary
+  limits.wide = "logit_bias";              // may have one key for each token of a vocabulary
   if (request.body.empty()) {
     ApiError error = api_error(400, "the body is empty; send a JSON object");
     error.code = "invalid_json";
@@ -47,7 +47,7 @@ std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request&
   const auto refusal = [](const char* field, std::string why) {
     return api_error({Code::kUnsupported, std::move(why), field}, "messages");
   };
-  // Without a brace it is no program but the name of one of the model's own templates.
+  // A template without a brace is the name of one of the model's own templates.
   if (!policy.trust_chat_template && request.chat_template.find('{') != std::string::npos)
     return refusal("chat_template",
                    "This server does not run chat templates that come with a request. Leave out "

@@ -1,5 +1,5 @@
-// serve/openai/body.h -- what the OpenAI routes do before they know what is asked: bytes to JSON,
-// and whether the model is ours.
+// serve/openai/body.h -- what all OpenAI routes share: the body as JSON, and checks of model,
+// policy and unknown fields.
 #pragma once
 #include <optional>
 #include <variant>
@@ -13,20 +13,20 @@
 
 namespace skiff {
 
-// The body as JSON; keys keep their order, because a template prints tools as the client wrote
-// them. The route table has refused other media types.
+// Parses the body as JSON. Keys keep their order, because a template prints tools as the client
+// wrote them. The route table has refused other media types.
 std::variant<OrderedJson, ApiError> read_body(const HttpRequest& request);
 
-// 503, 429 with Retry-After, or 404 with the code model_not_found.
+// The refusal as 503, as 429 with Retry-After, or as 404 with the code model_not_found.
 ApiError api_error(const AdmissionRefusal& refusal);
 
-// A 404 unless the server goes by that name.
+// A 404 unless the server has a model of that name.
 std::optional<ApiError> check_model(const AdmissionControl& admission, const std::string& name);
 
-// A 400 for what the operator does not let requests decide (serve/service/request_policy.h).
+// A 400 for options that the operator does not leave to requests (serve/service/request_policy.h).
 std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request& request);
 
-// Unknown fields are told to the log (level debug), or refused if the server is strict about them.
+// Logs unknown fields (level debug), or refuses them if the server is configured so.
 std::optional<ApiError> check_unknown(const ProtocolConfig& config,
                                       const std::vector<std::string>& fields);
 

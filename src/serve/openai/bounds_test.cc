@@ -1,4 +1,4 @@
-// What one request may cost: memory, and the time of those who wait beside it.
+// Bounds on the memory of one request, and on the time that others wait for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ int64_t resident_bytes() {
   return int64_t{resident} * sysconf(_SC_PAGESIZE);
 }
 
-// Lists of a request that has 2048 prompts: held once, not once for each prompt.
+// The lists of a request with 2048 prompts are stored once, not once for each prompt.
 TEST(OpenAiBounds, ListsAreSharedByAllPromptsOfACall) {
   std::vector<std::string> stops;
   for (int i = 0; i < 60; ++i) stops.push_back(std::string(1000, static_cast<char>('a' + i % 26)));
@@ -49,7 +49,7 @@ TEST(OpenAiBounds, LogprobsOfAReplyHaveABound) {
   struct Case {
     Json body;
     const char* field;
-    std::vector<const char*> told;
+    std::vector<const char*> parts;
   };
   const std::vector<std::string> prompts(512, "ab");
   const Case cases[] = {
@@ -62,7 +62,7 @@ TEST(OpenAiBounds, LogprobsOfAReplyHaveABound) {
         {"prompt_logprobs", 20}},
        "prompt_logprobs",
        {"n (16)", "--max-reply-logprobs"}},
-      // A stream tells those of a prompt in one event.
+      // A stream sends the log-probabilities of a prompt in one event.
       {{{"prompt", std::vector<std::string>(8, std::string(400, 'x'))},
         {"max_tokens", 1},
         {"stream", true},
@@ -83,7 +83,7 @@ TEST(OpenAiBounds, LogprobsOfAReplyHaveABound) {
     ASSERT_EQ(response.status, 400) << response.body;
     const Json error = response.json()["error"];
     EXPECT_EQ(error["param"], c.field);
-    for (const char* part : c.told)
+    for (const char* part : c.parts)
       EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(part));
   }
 }
@@ -121,7 +121,7 @@ TEST(OpenAiBounds, ALargeReplyDoesNotSilenceOthers) {
   EXPECT_EQ(whole["choices"][127]["logprobs"]["content"].size(), 250u);
 }
 
-// An engine that has no memory for the third sequence.
+// An engine that runs out of memory at the third sequence.
 class FailingEngine : public EnginePort {
  public:
   void submit(NewSequence sequence) override {
@@ -147,21 +147,21 @@ TEST(OpenAiBounds, NothingRunsOnWhenAStartFails) {
   }
 }
 
-// Memory that runs out while one reply is made is that reply's trouble alone.
+// If memory runs out while one reply is made, that reply alone fails.
 TEST(OpenAiBounds, ASinkThatFailsEndsItsRequestAlone) {
   EchoService echo;
-  std::atomic<int> told{0}, cancelled{0};
+  std::atomic<int> delivered{0}, cancelled{0};
   Request request;
   request.input = std::string("abc");
   request.ignore_eos = true;
   const auto failing = echo.service.submit(request, [&](Reply reply) {
-    ++told;
+    ++delivered;
     if (reply.finish == Finish::kNone) throw std::bad_alloc();
     cancelled += reply.finish == Finish::kCancelled;
   });
   ASSERT_TRUE(failing);
   EXPECT_TRUE(eventually([&] { return cancelled == 1 && echo.engine.running() == 0; }));
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(delivered, 2);
   std::atomic<bool> finished{false};
   request.ignore_eos = false;
   ASSERT_TRUE(echo.service.submit(request, [&](Reply reply) {

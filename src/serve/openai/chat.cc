@@ -6,7 +6,7 @@
 namespace skiff {
 namespace {
 
-// vLLM's place for them.
+// vLLM puts the prompt's ids beside the choices.
 std::string prompt_ids_beside(const PromptInfo& prompt) {
   std::string out = R"(,"prompt_token_ids":)";
   JsonWriter json(out);
@@ -61,7 +61,7 @@ class ChatWriter : public ChoiceWriter {
   }
 
  private:
-  // Nearly all events of nearly all streams.
+  // The common event of a stream: text alone.
   std::string plain(std::string_view text) const {
     std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", index_);
     append_json_string(out, text);
@@ -99,7 +99,7 @@ class ChatWriter : public ChoiceWriter {
     return out;
   }
 
-  // FastDeploy's names: ids, and beside them the text that they stand for.
+  // Writes ids and, under FastDeploy's names, the text that they stand for.
   void write_ids(const std::string& which, const std::vector<Token>& tokens,
                  JsonWriter& json) const {
     json.key(which + "_token_ids");

@@ -21,7 +21,7 @@ TEST(OpenAiChat, ChatAnswersInOnePiece) {
   EXPECT_TRUE(choice["stop_reason"].is_null());
   EXPECT_TRUE(choice["logprobs"].is_null());
   EXPECT_EQ(json["usage"]["prompt_tokens"], 8);
-  EXPECT_EQ(json["usage"]["completion_tokens"], 9);  // with </s>
+  EXPECT_EQ(json["usage"]["completion_tokens"], 9);  // </s> counts
   EXPECT_EQ(json["usage"]["total_tokens"], 17);
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
 }

@@ -1,4 +1,4 @@
-// What clients of the OpenAI protocol and of vLLM count on, over real sockets.
+// What clients of the OpenAI protocol and of vLLM rely on, over real sockets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(OpenAiClients, OnlyIncludeUsageSwitchesUsageOn) {
     }
 }
 
-// Python's json.dumps writes such escapes for strings that hold half of a pair.
+// Python's json.dumps writes such escapes for strings with half of a surrogate pair.
 TEST(OpenAiClients, ALoneSurrogateIsAReplacementCharacter) {
   TestServer server;
   const auto text = [&](const std::string& escaped) {
@@ -49,7 +49,7 @@ TEST(OpenAiClients, ALoneSurrogateIsAReplacementCharacter) {
   EXPECT_EQ(text(R"(\udc00\ud83d)"), "\uFFFD\uFFFD");
   EXPECT_EQ(text(R"(\ud83d\ud83d\udea2)"), "\uFFFD🚢");
   EXPECT_EQ(text(R"(\ud83d\udea2)"), "🚢");
-  EXPECT_EQ(text(R"(\\ud800)"), R"(\ud800)");  // no escape of a character
+  EXPECT_EQ(text(R"(\\ud800)"), R"(\ud800)");  // not an escape of a character
 }
 
 TEST(OpenAiClients, AnErrorInAStreamIsFollowedByDone) {
@@ -64,8 +64,8 @@ TEST(OpenAiClients, AnErrorInAStreamIsFollowedByDone) {
   EXPECT_EQ(events[events.size() - 2]["error"]["code"], "timeout");
 }
 
-// vLLM's names beside FastDeploy's: the prompt's ids on the response of a chat and on each choice
-// of completions, the reply's on each choice.
+// vLLM's names beside FastDeploy's: a chat has the prompt's ids on the response, completions have
+// them on each choice; the reply's ids are on each choice.
 TEST(OpenAiClients, TokenIdsHaveVllmsNamesToo) {
   TestServer server;
   const Json chat = server.chat({{"return_token_ids", true}}).json();
@@ -135,7 +135,7 @@ TEST(OpenAiClients, TemplatesOfRequestsAreRefusedUnlessTrusted) {
     ASSERT_EQ(refused.status, 400) << path;
     EXPECT_EQ(refused.json()["error"]["param"], "chat_template");
     EXPECT_THAT(message_of(refused), HasSubstr("--trust-request-chat-template"));
-    // Values for the operator's own template are no template.
+    // Variables for the operator's own template are allowed.
     EXPECT_EQ(post_once(server.port(), path,
                         {{"messages", messages}, {"chat_template_kwargs", {{"k", "{{ 1 }}"}}}})
                   .status,
@@ -163,8 +163,8 @@ std::string salt_of(TestServer& server, const std::string& headers, const Json& 
   return server.echo.engine.seen().back().cache.salt;
 }
 
-// The time to a first token tells whether a prefix was cached: one key's owner must not learn of
-// another's prompts by it.
+// The time to the first token reveals whether a prefix was cached: the owner of one key must not
+// learn the prompts of another.
 TEST(OpenAiClients, EachOfSeveralKeysHasItsOwnCache) {
   ServerConfig config = local_config();
   config.api_keys = {"first-key", "second-key"};
@@ -178,9 +178,9 @@ TEST(OpenAiClients, EachOfSeveralKeysHasItsOwnCache) {
   EXPECT_EQ(salt_of(server, first), one);
   EXPECT_EQ(salt_of(server, "x-api-key: first-key\r\n"), one);
   for (const std::string& salt : {one, two}) EXPECT_THAT(salt, testing::Not(HasSubstr("key")));
-  // The key that does not open the server does not choose the cache either.
+  // A key that does not open the server does not select the cache either.
   EXPECT_EQ(salt_of(server, "Authorization: Bearer second\r\nx-api-key: first-key\r\n"), one);
-  // A client's own salt divides what its key has, and reaches nobody else's.
+  // A client's own salt divides the cache of its key, and reaches no other key's.
   const Json own{{"cache_salt", "s"}};
   EXPECT_NE(salt_of(server, first, own), one);
   EXPECT_NE(salt_of(server, first, own), salt_of(server, second, own));
@@ -198,8 +198,8 @@ TEST(OpenAiClients, OneKeyOrNoneLeavesTheCacheAsItIs) {
   }
 }
 
-// Tokens wait for an event to fill, and for a stop string that may be complete with the next one;
-// when time runs out they are still the client's.
+// Tokens wait for a full event, and for a stop string that the next one may complete; when time
+// runs out the client still gets them.
 TEST(OpenAiClients, ATimeoutTellsWhatWasHeldBack) {
   TestServer server;
   server.echo.engine.turn_microseconds = 10000;
@@ -225,10 +225,10 @@ TEST(OpenAiClients, ATimeoutTellsWhatWasHeldBack) {
     }
     ASSERT_FALSE(error.is_null()) << response.body;
     EXPECT_EQ(error["code"], "timeout");
-    // Of all n together, as the message counts them: one byte is one token.
-    const std::string told = error["message"];
-    EXPECT_THAT(told, HasSubstr(fmt::format("; {} tokens were generated",
-                                            texts[0].size() + texts[1].size())));
+    // The message counts the tokens of all n together; one byte is one token.
+    const std::string message = error["message"];
+    EXPECT_THAT(message, HasSubstr(fmt::format("; {} tokens were generated",
+                                               texts[0].size() + texts[1].size())));
     EXPECT_GT(texts[0].size(), 4u);
   }
 }

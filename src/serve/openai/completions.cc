@@ -45,7 +45,7 @@ class CompletionWriter : public ChoiceWriter {
            !call_.discard_output && !wants_logprobs();
   }
 
-  // Nothing that a client would see in it: no event is due.
+  // Whether the piece has nothing for the client, so that no event is due.
   bool is_empty(const Reply& reply, bool first) const {
     const bool text = (first && call_.echo && !prompt_.echo.empty()) ||
                       (!call_.discard_output && !reply.text.empty());
@@ -54,14 +54,14 @@ class CompletionWriter : public ChoiceWriter {
            !(first && call_.prompt_logprobs);
   }
 
-  // Nearly all events of nearly all streams.
+  // The common event of a stream: text alone.
   std::string plain(std::string_view text) const {
     std::string out = fmt::format(R"({{"index":{},"text":)", index_);
     append_json_string(out, text);
     return out += R"(,"logprobs":null,"finish_reason":null})";
   }
 
-  // Ids, and by FastDeploy's names the text that they stand for.
+  // Writes ids and, under FastDeploy's names, the text that they stand for.
   void write_ids(const Reply& reply, bool first, JsonWriter& json) const {
     const auto put = [&](const std::string& which, const std::vector<Token>& tokens) {
       json.key(which + "_token_ids");

@@ -12,13 +12,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The name in the reply.
+// The model's name in the reply.
 std::string model_of(const ProtocolContext& context, const std::string& asked) {
   return asked.empty() || asked == "default" ? context.config.model_names.front() : asked;
 }
 
-// Of what took too long. Trying the same again would take as long again, where it ran; where it
-// waited, the load may be less by then.
+// The error for a request that ran out of time. If it was running, a retry would take as long
+// again; if it was waiting, the load may be lower by then.
 ApiError too_late(const Reply& reply) {
   const bool waited = reply.refusal == Refusal::kWaitingTime;
   ApiError error = api_error(waited ? 429 : 504, reply.why);
@@ -29,8 +29,9 @@ ApiError too_late(const Reply& reply) {
   return error;
 }
 
-// The engine itself queues what must wait and refuses only what can never run, so trying again
-// would not help; unless it is going down, and another server may take the request.
+// The error for a request that the engine ended. The engine queues what must wait and refuses only
+// what can never run, so a retry would not help, unless the server goes down: then another server
+// may take the request.
 ApiError why_ended(const ProtocolContext& context, const Reply& reply) {
   if (reply.finish == Finish::kCancelled)
     return api_error(503, "the request was cancelled by the server");
@@ -42,7 +43,7 @@ ApiError why_ended(const ProtocolContext& context, const Reply& reply) {
                    reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
 
-// What every JSON object of one generation begins with.
+// The beginning of every JSON object of one generation.
 std::string envelope_head(const std::string& id, const char* object, int64_t created,
                           const std::string& model) {
   std::string head = R"({"id":)";
@@ -52,8 +53,8 @@ std::string envelope_head(const std::string& id, const char* object, int64_t cre
   return head += R"(,"choices":[)";
 }
 
-// A field that fills an event up to a multiple of this many bytes, since the sizes of encrypted
-// events tell how long their tokens are.
+// A field that pads an event to a multiple of kEventSize bytes, because the sizes of encrypted
+// events reveal the lengths of their tokens.
 constexpr size_t kEventSize = 64;
 std::string obfuscation(size_t size) {
   constexpr std::string_view kField = R"(,"obfuscation":"")";
@@ -61,11 +62,11 @@ std::string obfuscation(size_t size) {
                      kEventSize - (size + kField.size()) % kEventSize);
 }
 
-// Replies of more bytes than this are written on a worker: the thread that all streams wait for
-// writes a megabyte in some milliseconds.
+// Larger replies, in bytes, are serialized on a worker: a megabyte takes the output thread
+// milliseconds, and all streams wait for that thread.
 constexpr size_t kLargeReply = 1 << 20;
 
-// Bytes of JSON, about.
+// Approximate bytes of JSON for each entry.
 constexpr size_t kLogprobSize = 128, kTokenIdSize = 8;
 
 size_t logprobs_size(const std::vector<PositionLogprobs>& positions) {
@@ -120,7 +121,7 @@ void Generation::start(std::vector<Prepared> prompts) {
   try {
     start_all(std::move(prompts));
   } catch (...) {
-    cancel();  // what was started would run on for nobody
+    cancel();  // the sequences that were started have no reader
     throw;
   }
 }
@@ -176,7 +177,7 @@ void Generation::open() {
                         .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
 }
 
-// False once nobody reads.
+// False once the client has left.
 bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage) {
   last_write_ = Clock::now();
   std::string event;
@@ -236,8 +237,8 @@ void Generation::finish() {
   reply_->end_stream();
 }
 
-// Once done_ is set nothing else touches the writers, so a worker needs no lock for them, and
-// whoever waits for the lock meanwhile (see tick()) need not wait for it.
+// Once done_ is set nothing else uses the writers, so a worker needs no lock for them, and threads
+// that need the lock meanwhile (see tick()) do not wait for the worker.
 void Generation::send_whole() {
   if (size_ <= kLargeReply) {
     ticket_.release();
@@ -256,7 +257,7 @@ void Generation::send_whole() {
   });
 }
 
-// The n likeliest of the sequences drawn, likeliest first, by the numbers of their writers.
+// The writers of the n likeliest sequences of a prompt, likeliest first.
 std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
   const size_t first = prompt * static_cast<size_t>(drawn_);
   std::vector<size_t> order;
@@ -269,7 +270,7 @@ std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
   return order;
 }
 
-// Each writer is freed once its choice is written, so that the reply is not in memory twice.
+// Frees each writer once its choice is written, so that the reply is not in memory twice.
 std::string Generation::whole() {
   std::string body = envelope_head(id_, shape_.object(), created_, model_);
   JsonWriter choices(body);
@@ -284,8 +285,8 @@ std::string Generation::whole() {
   return body += R"(,"usage":)" + json_text(usage_json(usage())) + "}";
 }
 
-// Tokens that waited for an event to fill are sent first. Once a stream is open its status cannot
-// change any more: the error is then an event, followed by [DONE] as clients expect.
+// Sends tokens that waited for a full event first. Once a stream is open its status cannot change:
+// the error is then an event, followed by [DONE] as clients expect.
 void Generation::fail(const ApiError& error) {
   done_ = true;
   ticket_.release();
@@ -348,7 +349,7 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
     common.n = call.best_of;
     common.params.logprobs = std::max(common.params.logprobs, 0);
   }
-  // A conversation may be megabytes and is not asked for again; a text is, by echo.
+  // The prompts may be megabytes, so they are moved; only echo needs their text again.
   if (!call.echo) return service.prepare_all(std::move(common), std::exchange(call.prompts, {}));
   return service.prepare_all(std::move(common), call.prompts);
 }
@@ -358,7 +359,7 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
 void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
               std::shared_ptr<HttpReply> reply) {
   const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
-  auto admitted = context.admission.admit();  // before the request's text is looked at
+  auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<AdmissionRefusal>(&admitted))
     return refuse(api_error(*refused));
   const auto json = read_body(request);
@@ -374,7 +375,7 @@ void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, 
   auto prompts = prepare_all(context.service, *call);
   if (!prompts) {
     ApiError error = api_error(prompts.error(), input);
-    // Chat splits what the service calls logprobs into a flag and a count.
+    // In a chat the count is top_logprobs; logprobs is a flag.
     if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
     return refuse(error);
   }

@@ -1,5 +1,5 @@
-// serve/openai/generation.h -- one generation request of the OpenAI API under way: n choices of one
-// or more prompts, streamed or gathered.
+// serve/openai/generation.h -- a generation request of the OpenAI API under way: n choices for each
+// prompt, streamed or in one reply.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -14,14 +14,14 @@
 
 namespace skiff {
 
-// How likely a reply is, by the mean over its tokens, as best_of compares replies.
+// The log-probability of a reply; best_of compares the mean over its tokens.
 struct Likelihood {
   double sum = 0;
   int tokens = 0;
   double mean() const { return tokens > 0 ? sum / tokens : 0; }
 };
 
-// Lives as long as the service may call back. Thread-safe.
+// The service's sink keeps it alive. Thread-safe.
 class Generation : public OpenGeneration, public std::enable_shared_from_this<Generation> {
  public:
   Generation(ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call, std::string id,
@@ -52,25 +52,25 @@ class Generation : public OpenGeneration, public std::enable_shared_from_this<Ge
   const OpenAiCall call_;
   const std::string id_, model_;
   const int64_t created_;
-  const int drawn_;         // sequences of each prompt, of which n are told
-  const std::string head_;  // of each event of a stream, up to its choices
+  const int drawn_;         // sequences that are sampled for each prompt; n of them are returned
+  const std::string head_;  // JSON of each event of a stream, up to its choices
   const std::shared_ptr<HttpReply> reply_;
   Ticket ticket_;
   std::vector<PromptInfo> prompts_;
 
   std::mutex mutex_;                                    // guards the rest
-  std::vector<std::unique_ptr<ChoiceWriter>> writers_;  // drawn_ of each prompt
-  std::vector<Reply> held_;              // of each writer: what waits until an event is full
-  std::vector<Likelihood> likelihoods_;  // of each writer
+  std::vector<std::unique_ptr<ChoiceWriter>> writers_;  // drawn_ for each prompt
+  std::vector<Reply> held_;              // for each writer: what waits until an event is full
+  std::vector<Likelihood> likelihoods_;  // for each writer
   std::vector<Usage> usages_;
   std::vector<RequestId> requests_;
-  size_t size_ = 0;  // of the whole reply, about
+  size_t size_ = 0;  // approximate bytes of the whole reply
   size_t ended_ = 0;
   bool opened_ = false, done_ = false;
   std::chrono::steady_clock::time_point last_write_;
 };
 
-// The handler of both endpoints.
+// Handles a request of either endpoint.
 void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
               std::shared_ptr<HttpReply> reply);
 

@@ -4,87 +4,87 @@
 namespace skiff {
 namespace {
 
-MaybeProblem read_tool_choice(const OrderedJson& value, OpenAiCall& call) {
+MaybeProblem read_tool_choice(const OrderedJson& value, CallDraft& draft) {
   if (value == "auto") return std::nullopt;
   if (value == "none") {
-    call.use_tools = false;
+    draft.use_tools = false;
     return std::nullopt;
   }
   if (value != "required" && !value.is_object())
-    return Problem{"must be \"auto\" or \"none\", but is " + told(value)};
+    return Problem{"must be \"auto\" or \"none\", but is " + described(value)};
   return Problem{"must be \"auto\" or \"none\": a tool call cannot be forced yet",
                  Code::kUnsupported};
 }
 
-MaybeProblem read_reasoning_effort(const OrderedJson& value, OpenAiCall& call) {
+MaybeProblem read_reasoning_effort(const OrderedJson& value, CallDraft& draft) {
   for (const char* known : {"none", "minimal", "low", "medium", "high", "xhigh", "max"})
     if (value == known) {
-      call.reasoning_effort = known;
+      draft.reasoning_effort = known;
       return std::nullopt;
     }
   return Problem{"must be one of none, minimal, low, medium, high, xhigh, max, but is " +
-                 told(value)};
+                 described(value)};
 }
 
-// An empty one would share with everybody who gave none, which is not what it is for.
-MaybeProblem read_cache_salt(const OrderedJson& value, OpenAiCall& call) {
+// An empty salt is refused: it would share the cache with all requests without a salt.
+MaybeProblem read_cache_salt(const OrderedJson& value, CallDraft& draft) {
   constexpr size_t kMost = 1024;
   std::string salt;
   if (auto problem = read_string(value, salt)) return problem;
   if (salt.empty() || salt.size() > kMost)
     return Problem{fmt::format("must have 1 to {} bytes, but has {}", kMost, salt.size())};
-  call.request.cache.salt = std::move(salt);
+  draft.call.request.cache.salt = std::move(salt);
   return std::nullopt;
 }
 
-MaybeProblem read_documents(const OrderedJson& value, OpenAiCall& call) {
-  if (!value.is_array()) return Problem{"must be a list of objects, but is " + told(value)};
+MaybeProblem read_documents(const OrderedJson& value, CallDraft& draft) {
+  if (!value.is_array()) return Problem{"must be a list of objects, but is " + described(value)};
   for (const OrderedJson& document : value)
     if (!document.is_object())
-      return Problem{"must be a list of objects, but holds " + told(document)};
-  call.documents = value;
+      return Problem{"must be a list of objects, but holds " + described(document)};
+  draft.documents = value;
   return std::nullopt;
 }
 
-void set_truncation(OpenAiCall& call, int64_t most) {
-  call.request.truncate_prompt = static_cast<int>(most);
+void set_truncation(CallDraft& draft, int64_t most) {
+  draft.call.request.truncate_prompt = static_cast<int>(most);
 }
 
-MaybeProblem read_truncation(const OrderedJson& value, OpenAiCall& call) {
+MaybeProblem read_truncation(const OrderedJson& value, CallDraft& draft) {
   if (value == 0) return Problem{"must be -1 or at least 1, but is 0"};
-  return integer_field(-1, kMostTokens, set_truncation)(value, call);
+  return integer_field(-1, kMaxTokens, set_truncation)(value, draft);
 }
 
 }  // namespace
 
-#define SET(target) [](OpenAiCall& call, auto value) { (target) = std::move(value); }
+#define SET(target) [](CallDraft& draft, auto value) { (target) = std::move(value); }
 
 std::vector<Field> input_fields() {
   using enum Scope;
   return {
-      {"model", kBoth, string_field(SET(call.model))},
+      {"model", kBoth, string_field(SET(draft.call.model))},
       {"prompt_token_ids", kBoth, read_prompt_token_ids},
-      {"completion_token_ids", kBoth, token_ids_field(SET(call.request.begun))},
+      {"completion_token_ids", kBoth, token_ids_field(SET(draft.call.request.begun))},
       {"truncate_prompt_tokens", kBoth, read_truncation},
       {"cache_salt", kBoth, read_cache_salt},
-      {"cache_prompt", kBoth, boolean_field(SET(call.request.cache.share))},
-      {"add_special_tokens", kCompletions, boolean_field(SET(call.request.add_special))},
-      {"add_special_tokens", kChat, boolean_field(SET(call.request.template_special))},
-      {"parse_special_tokens", kChat, boolean_field(SET(call.request.message_special))},
+      {"cache_prompt", kBoth, boolean_field(SET(draft.call.request.cache.share))},
+      {"add_special_tokens", kCompletions, boolean_field(SET(draft.call.request.add_special))},
+      {"add_special_tokens", kChat, boolean_field(SET(draft.call.request.template_special))},
+      {"parse_special_tokens", kChat, boolean_field(SET(draft.call.request.message_special))},
       {"tools", kChat,
-       [](const OrderedJson& v, OpenAiCall& call) { return read_tools(v, call.conversation); }},
+       [](const OrderedJson& v, CallDraft& draft) { return read_tools(v, draft.conversation); }},
       {"tool_choice", kChat, read_tool_choice},
-      {"chat_template", kChat, string_field(SET(call.request.chat_template))},
+      {"chat_template", kChat, string_field(SET(draft.call.request.chat_template))},
       {"chat_template_kwargs", kChat,
-       [](const OrderedJson& v, OpenAiCall& call) {
-         return read_template_kwargs(v, call.conversation);
+       [](const OrderedJson& v, CallDraft& draft) {
+         return read_template_kwargs(v, draft.conversation);
        }},
       {"documents", kChat, read_documents},
       {"reasoning_effort", kChat, read_reasoning_effort},
-      {"add_generation_prompt", kChat, boolean_field(SET(call.add_generation_prompt))},
+      {"add_generation_prompt", kChat, boolean_field(SET(draft.add_generation_prompt))},
       {"continue_final_message", kChat,
-       boolean_field(SET(call.conversation.continue_final_message))},
-      {"disable_chat_template", kChat, boolean_field(SET(call.raw_chat))},
+       boolean_field(SET(draft.conversation.continue_final_message))},
+      {"disable_chat_template", kChat, boolean_field(SET(draft.raw_chat))},
   };
 }
 #undef SET

@@ -11,10 +11,10 @@
 namespace skiff {
 namespace {
 
-// OpenAI's "very unlikely", since JSON has no infinity.
+// OpenAI's value for "very unlikely", because JSON has no infinity.
 double finite(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
 
-// Begins an entry of a chat, {token, logprob, bytes, and leaves the object open.
+// Writes {token, logprob, bytes of a chat's entry and leaves the object open.
 void open_chat_entry(const TokenLogprob& entry, const Tokenizer& tokenizer, JsonWriter& json) {
   json.open_object().key("token").string(token_text(tokenizer, entry.token));
   json.key("logprob").number(finite(entry.logprob)).key("bytes").open_array();
@@ -55,7 +55,8 @@ void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const T
   json.close_array().key("refusal").null().close_object();
 }
 
-// Two tokens may have one text, and the likelier one is written. The chosen one always is.
+// Two tokens may have the same text: only the likelier one is written. The chosen token is always
+// written.
 void CompletionLogprobs::write_top(const PositionLogprobs& position, JsonWriter& json) const {
   std::unordered_set<std::string> written;
   json.open_object();

@@ -8,33 +8,34 @@
 
 namespace skiff {
 
-// A token's text; bytes that are no UTF-8 by themselves are written \xNN.
+// A token's text. If it is not valid UTF-8, bytes that are not printable ASCII become \xNN.
 std::string token_text(const Tokenizer& tokenizer, Token token);
 
-// {content: [{token, logprob, bytes, top_logprobs}], refusal}.
+// Writes {content: [{token, logprob, bytes, top_logprobs}], refusal}.
 void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer,
                          JsonWriter& json);
 
-// {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by piece.
+// Writes {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by
+// piece.
 class CompletionLogprobs {
  public:
-  // `with_top` false: top_logprobs is null, as when logprobs is 0.
+  // If `with_top` is false, top_logprobs is null, as OpenAI does if logprobs is 0.
   CompletionLogprobs(const Tokenizer& tokenizer, bool with_top)
       : tokenizer_(tokenizer), with_top_(with_top) {}
-  // The first token of a prompt, which nothing predicts.
+  // Adds the first token of a prompt, which has no log-probability.
   void add_unpredicted(Token token) { added_.push_back({token, nullptr}); }
-  // Borrowed until it is written.
+  // Borrows `position` until write().
   void add(const PositionLogprobs& position) {
     added_.push_back({position.chosen.token, &position});
   }
   bool empty() const { return added_.empty(); }
-  // What was added since the last call. Offsets go on counting.
+  // Writes what was added since the last call. Offsets continue.
   void write(JsonWriter& json);
 
  private:
   struct Added {
     Token token;
-    const PositionLogprobs* position;  // null: not predicted
+    const PositionLogprobs* position;  // null: no log-probability
   };
   void write_top(const PositionLogprobs& position, JsonWriter& json) const;
 
@@ -44,7 +45,8 @@ class CompletionLogprobs {
   std::vector<Added> added_;
 };
 
-// vLLM's prompt_logprobs: null for the first position, then {id: {logprob, rank, decoded_token}}.
+// Writes vLLM's prompt_logprobs: null for the first position, then {id: {logprob, rank,
+// decoded_token}}.
 void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
                            const Tokenizer& tokenizer, JsonWriter& json);
 

@@ -1,5 +1,5 @@
-// Any bytes as the body of a request: parsed, read and prepared without a crash, and whatever is
-// prepared keeps the limits that the engine relies on.
+// Any bytes as the body of a request are parsed and prepared without a crash, and prepared requests
+// keep the limits that the engine relies on.
 #include "serve/openai/params.h"
 #include "serve/service/engine_testing.h"
 #include "serve/service/prepare.h"

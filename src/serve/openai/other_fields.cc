@@ -1,6 +1,5 @@
-// Fields that clients send and that change nothing here, and fields that would change something if
-// we could do it: those are refused by name, so that nobody believes in an effect that is not
-// there.
+// Fields that clients send and that have no effect here, and fields whose effect is not
+// implemented: those are refused by name, so that no client relies on an effect that is not there.
 #include "serve/openai/fields.h"
 
 namespace skiff {
@@ -8,9 +7,9 @@ namespace {
 
 template <class Kind>
 FieldReader without_effect(bool (OrderedJson::*is_kind)() const noexcept, Kind kind) {
-  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
     if ((value.*is_kind)()) return std::nullopt;
-    return Problem{fmt::format("must be {}, but is {}", kind, told(value))};
+    return Problem{fmt::format("must be {}, but is {}", kind, described(value))};
   };
 }
 
@@ -18,27 +17,27 @@ FieldReader ignored_string() { return without_effect(&OrderedJson::is_string, "a
 FieldReader ignored_boolean() { return without_effect(&OrderedJson::is_boolean, "true or false"); }
 FieldReader ignored_object() { return without_effect(&OrderedJson::is_object, "an object"); }
 
-// `what` it belongs to. False is what not asking for it looks like.
+// `what` names the missing feature. The value false asks for nothing and is accepted.
 FieldReader not_yet(const char* what) {
-  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
     if (value == false) return std::nullopt;
     return Problem{fmt::format("is not supported yet ({}); leave it out", what),
                    Code::kUnsupported};
   };
 }
 
-// OpenAI's older name for something that has a newer one.
+// An older name of OpenAI's API, which has a newer one.
 FieldReader superseded_by(const char* newer) {
-  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
     if (value == false) return std::nullopt;
     return Problem{fmt::format("is not supported; use \"{}\", which has replaced it", newer),
                    Code::kUnsupported};
   };
 }
 
-// A switch of which one position is what this server always does.
+// A switch of which this server supports one position.
 FieldReader always(bool position, const char* why) {
-  return [=](const OrderedJson& value, OpenAiCall&) -> MaybeProblem {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
     bool given = false;
     if (auto problem = read_boolean(value, given)) return problem;
     if (given == position) return std::nullopt;
@@ -46,29 +45,29 @@ FieldReader always(bool position, const char* why) {
   };
 }
 
-MaybeProblem read_metadata(const OrderedJson& value, OpenAiCall&) {
-  if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
+MaybeProblem read_metadata(const OrderedJson& value, CallDraft&) {
+  if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
   if (value.contains("raw_request"))
     return Problem{"must not hold \"raw_request\": metadata sets no parameters"};
   return std::nullopt;
 }
 
-MaybeProblem read_response_format(const OrderedJson& value, OpenAiCall&) {
+MaybeProblem read_response_format(const OrderedJson& value, CallDraft&) {
   const auto type = value.is_object() ? value.find("type") : value.end();
   if (!value.is_object() || type == value.end() || !type->is_string())
     return Problem{"must be an object with a \"type\""};
   if (*type == "text") return std::nullopt;
   return Problem{
       fmt::format("of type {} is not supported yet (structured output); only \"text\" is",
-                  told(*type)),
+                  described(*type)),
       Code::kUnsupported};
 }
 
-MaybeProblem read_modalities(const OrderedJson& value, OpenAiCall&) {
-  if (!value.is_array()) return Problem{"must be a list, but is " + told(value)};
+MaybeProblem read_modalities(const OrderedJson& value, CallDraft&) {
+  if (!value.is_array()) return Problem{"must be a list, but is " + described(value)};
   for (const OrderedJson& one : value)
     if (one != "text")
-      return Problem{fmt::format("holds {}; only \"text\" is supported", told(one)),
+      return Problem{fmt::format("holds {}; only \"text\" is supported", described(one)),
                      Code::kUnsupported};
   return std::nullopt;
 }
@@ -78,7 +77,7 @@ MaybeProblem read_modalities(const OrderedJson& value, OpenAiCall&) {
 std::vector<Field> other_fields() {
   using enum Scope;
   return {
-      // Without effect.
+      // Fields without effect.
       {"user", kBoth, ignored_string()},
       {"metadata", kBoth, read_metadata},
       {"store", kChat, ignored_boolean()},
@@ -95,11 +94,13 @@ std::vector<Field> other_fields() {
       {"trace_context", kBoth, without_effect(&OrderedJson::is_structured, "an object")},
       {"spaces_between_special_tokens", kBoth, ignored_boolean()},
       {"detokenize", kBoth, always(true, "replies are text")},
-      {"include_logprobs_decode_token", kBoth, always(true, "log-probabilities tell the text")},
-      {"return_tokens_as_token_ids", kBoth, always(false, "log-probabilities tell the text")},
-      {"use_beam_search", kBoth, always(false, "replies are drawn, not searched for")},
+      {"include_logprobs_decode_token", kBoth,
+       always(true, "log-probabilities contain the text of tokens")},
+      {"return_tokens_as_token_ids", kBoth,
+       always(false, "log-probabilities contain the text of tokens")},
+      {"use_beam_search", kBoth, always(false, "replies are sampled, there is no beam search")},
       {"echo", kChat, always(false, "only /v1/completions echoes")},
-      // Log-probabilities are those of the model, before temperature and top_p.
+      // Log-probabilities are the model's, before temperature and top_p.
       {"temp_scaled_logprobs", kBoth, not_yet("log-probabilities after temperature")},
       {"top_p_normalized_logprobs", kBoth, not_yet("log-probabilities after top_p")},
       {"include_draft_logprobs", kBoth, not_yet("log-probabilities of drafts")},
@@ -124,7 +125,7 @@ std::vector<Field> other_fields() {
       {"suffix", kCompletions, not_yet("filling in the middle")},
       {"disaggregate_info", kBoth, not_yet("prefill and decode on different servers")},
       {"kv_transfer_params", kBoth, not_yet("prefill and decode on different servers")},
-      {"allowed_token_ids", kBoth, not_yet("drawing from a list of tokens")},
+      {"allowed_token_ids", kBoth, not_yet("sampling from a list of tokens")},
       {"logits_processors", kBoth, not_yet("processors of the client's own")},
   };
 }

@@ -3,61 +3,62 @@
 namespace skiff {
 namespace {
 
-// What every log-probability count means by -1: the whole vocabulary.
+// In every count of log-probabilities -1 stands for the whole vocabulary.
 int logprob_count(int64_t x) { return x < 0 ? kAllLogprobs : static_cast<int>(x); }
 
-MaybeProblem read_stream_options(const OrderedJson& value, OpenAiCall& call) {
-  if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
-  call.has_stream_options = true;
-  for (const auto& [key, target] : {std::pair{"include_usage", &call.include_usage},
-                                    std::pair{"continuous_usage_stats", &call.continuous_usage},
-                                    std::pair{"include_obfuscation", &call.obfuscate}}) {
+MaybeProblem read_stream_options(const OrderedJson& value, CallDraft& draft) {
+  if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
+  draft.has_stream_options = true;
+  for (const auto& [key, target] :
+       {std::pair{"include_usage", &draft.call.include_usage},
+        std::pair{"continuous_usage_stats", &draft.call.continuous_usage},
+        std::pair{"include_obfuscation", &draft.call.obfuscate}}) {
     const auto found = value.find(key);
     if (found == value.end() || found->is_null()) continue;
     if (auto problem = read_boolean(*found, *target))
       return Problem{fmt::format("{} {}", key, problem->what)};
   }
-  // As in vLLM: who did not ask for usage must not meet a chunk that has it.
-  call.continuous_usage = call.continuous_usage && call.include_usage;
+  // As in vLLM, usage appears in a chunk only if include_usage is set.
+  draft.call.continuous_usage = draft.call.continuous_usage && draft.call.include_usage;
   return std::nullopt;
 }
 
 template <class Set>
 FieldReader most_tokens_field(int64_t low, Set set) {
-  return [=](const OrderedJson& value, OpenAiCall& call) -> MaybeProblem {
+  return [=](const OrderedJson& value, CallDraft& draft) -> MaybeProblem {
     int64_t most = 0;
-    if (auto problem = read_integer(value, low, kMostTokens, most)) {
+    if (auto problem = read_integer(value, low, kMaxTokens, most)) {
       if (as_integer(value))
-        problem->what =
-            fmt::format("can be defined [{}, max_model_len), but now it's {}.", low, told(value));
+        problem->what = fmt::format("can be defined [{}, max_model_len), but now it's {}.", low,
+                                    described(value));
       return problem;
     }
-    set(call, static_cast<int>(most));
+    set(draft, static_cast<int>(most));
     return std::nullopt;
   };
 }
 
-void set_max_completion_tokens(OpenAiCall& call, int most) {
-  call.has_max_completion_tokens = true;
-  call.request.stop.max_tokens = most;
+void set_max_completion_tokens(CallDraft& draft, int most) {
+  draft.has_max_completion_tokens = true;
+  draft.call.request.stop.max_tokens = most;
 }
 
-// The older name; the newer one wins, wherever it stands.
-void set_max_tokens(OpenAiCall& call, int most) {
-  if (!call.has_max_completion_tokens) call.request.stop.max_tokens = most;
+// The older name. max_completion_tokens takes precedence, in whatever order they come.
+void set_max_tokens(CallDraft& draft, int most) {
+  if (!draft.has_max_completion_tokens) draft.call.request.stop.max_tokens = most;
 }
 
-// Completions may ask for no output at all: the prompt is echoed and scored.
-void set_completion_max_tokens(OpenAiCall& call, int most) {
-  if (call.has_max_completion_tokens) return;
-  call.discard_output = most == 0;
-  call.request.stop.max_tokens = most == 0 ? 1 : most;
+// With max_tokens 0 a completion has no output: the prompt is only echoed and scored.
+void set_completion_max_tokens(CallDraft& draft, int most) {
+  if (draft.has_max_completion_tokens) return;
+  draft.call.discard_output = most == 0;
+  draft.call.request.stop.max_tokens = most == 0 ? 1 : most;
 }
 
 }  // namespace
 
 #define SET(target)                                                \
-  [](OpenAiCall& call, auto value) {                               \
+  [](CallDraft& draft, auto value) {                               \
     (target) = static_cast<std::decay_t<decltype(target)>>(value); \
   }
 
@@ -68,33 +69,34 @@ std::vector<Field> output_fields() {
       {"max_tokens", kCompletions, most_tokens_field(0, set_completion_max_tokens)},
       {"max_completion_tokens", kBoth, most_tokens_field(1, set_max_completion_tokens)},
       {"stop", kBoth,
-       [](const OrderedJson& value, OpenAiCall& call) {
-         return read_strings(value, call.request.stop_strings);
+       [](const OrderedJson& value, CallDraft& draft) {
+         return read_strings(value, draft.call.request.stop_strings);
        }},
-      {"stop_token_ids", kBoth, token_ids_field(SET(call.request.stop.tokens))},
-      {"include_stop_str_in_output", kBoth, boolean_field(SET(call.request.include_stop))},
-      {"skip_special_tokens", kBoth, boolean_field(SET(call.request.skip_special))},
-      {"logprobs", kChat, boolean_field(SET(call.logprobs))},
+      {"stop_token_ids", kBoth, token_ids_field(SET(draft.call.request.stop.tokens))},
+      {"include_stop_str_in_output", kBoth, boolean_field(SET(draft.call.request.include_stop))},
+      {"skip_special_tokens", kBoth, boolean_field(SET(draft.call.request.skip_special))},
+      {"logprobs", kChat, boolean_field(SET(draft.call.logprobs))},
       {"top_logprobs", kChat,
        integer_field(-1, kAllLogprobs,
-                     [](OpenAiCall& call, int64_t x) { call.top_logprobs = logprob_count(x); })},
+                     [](CallDraft& draft, int64_t x) { draft.top_logprobs = logprob_count(x); })},
       {"logprobs", kCompletions,
-       integer_field(
-           -1, kAllLogprobs,
-           [](OpenAiCall& call, int64_t x) { call.request.params.logprobs = logprob_count(x); })},
+       integer_field(-1, kAllLogprobs,
+                     [](CallDraft& draft, int64_t x) {
+                       draft.call.request.params.logprobs = logprob_count(x);
+                     })},
       {"prompt_logprobs", kBoth,
        integer_field(-1, kAllLogprobs,
-                     [](OpenAiCall& call, int64_t x) {
-                       call.request.params.prompt_logprobs = logprob_count(x);
+                     [](CallDraft& draft, int64_t x) {
+                       draft.call.request.params.prompt_logprobs = logprob_count(x);
                      })},
-      {"stream", kBoth, boolean_field(SET(call.stream))},
+      {"stream", kBoth, boolean_field(SET(draft.call.stream))},
       {"stream_options", kBoth, read_stream_options},
       {"max_streaming_response_tokens", kBoth,
-       integer_field(1, kMostTokens, SET(call.max_streaming_tokens))},
-      {"echo", kCompletions, boolean_field(SET(call.echo))},
-      {"return_token_ids", kBoth, boolean_field(SET(call.return_token_ids))},
-      {"timeout", kBoth, number_field(0.001, 604800, SET(call.request.timeout_seconds))},
-      {"request_id", kBoth, string_field(SET(call.request_id))},
+       integer_field(1, kMaxTokens, SET(draft.call.max_streaming_tokens))},
+      {"echo", kCompletions, boolean_field(SET(draft.call.echo))},
+      {"return_token_ids", kBoth, boolean_field(SET(draft.call.return_token_ids))},
+      {"timeout", kBoth, number_field(0.001, 604800, SET(draft.call.request.timeout_seconds))},
+      {"request_id", kBoth, string_field(SET(draft.call.request_id))},
   };
 }
 #undef SET

@@ -19,15 +19,15 @@ FieldTable table_of(Scope scope) {
   return table;
 }
 
-// Parts of the body that are read after all fields, because those say how.
+// The input is read after all fields, because they affect how it is read.
 bool is_input(Endpoint endpoint, std::string_view name) {
   return name == (endpoint == Endpoint::kChat ? "messages" : "prompt");
 }
 
 void note_unknown(OpenAiCall& call, const std::string& name) {
-  constexpr size_t kMostNames = 16, kMostBytes = 64;
-  if (call.unknown_fields.size() < kMostNames)
-    call.unknown_fields.push_back(name.substr(0, kMostBytes));
+  constexpr size_t kMaxNames = 16, kMaxBytes = 64;
+  if (call.unknown_fields.size() < kMaxNames)
+    call.unknown_fields.push_back(name.substr(0, kMaxBytes));
 }
 
 Error invalid(std::string field, std::string what) {
@@ -44,13 +44,14 @@ std::optional<Error> check_choices(OpenAiCall& call) {
   return std::nullopt;
 }
 
-std::optional<Error> check_logprobs(OpenAiCall& call, Endpoint endpoint) {
+std::optional<Error> check_logprobs(CallDraft& draft, Endpoint endpoint) {
+  OpenAiCall& call = draft.call;
   SamplingParams& params = call.request.params;
   if (endpoint == Endpoint::kChat) {
-    // Zero is what some clients send for "none".
-    if (call.top_logprobs > 0 && !call.logprobs)
+    // Some clients send zero for "none".
+    if (draft.top_logprobs > 0 && !call.logprobs)
       return invalid("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true.");
-    if (call.logprobs) params.logprobs = std::max(call.top_logprobs, 0);
+    if (call.logprobs) params.logprobs = std::max(draft.top_logprobs, 0);
   }
   call.prompt_logprobs = params.prompt_logprobs != kNoLogprobs;
   if (call.echo && params.logprobs != kNoLogprobs && params.prompt_logprobs == kNoLogprobs)
@@ -58,15 +59,16 @@ std::optional<Error> check_logprobs(OpenAiCall& call, Endpoint endpoint) {
   return std::nullopt;
 }
 
-std::optional<Error> check_combinations(OpenAiCall& call, Endpoint endpoint) {
-  if (call.has_stream_options && !call.stream)
+std::optional<Error> check_combinations(CallDraft& draft, Endpoint endpoint) {
+  OpenAiCall& call = draft.call;
+  if (draft.has_stream_options && !call.stream)
     return invalid("stream_options", "Stream options can only be defined when `stream=True`.");
   if (call.discard_output && !call.echo)
     return invalid("max_tokens", "max_tokens must be at least 1, unless echo is true");
   if (call.request_id.size() > 256)
     return invalid("request_id", "request_id is longer than 256 bytes");
   if (auto error = check_choices(call)) return error;
-  return check_logprobs(call, endpoint);
+  return check_logprobs(draft, endpoint);
 }
 
 void set_defaults(Request& request, const SamplingDefaults& defaults) {
@@ -78,7 +80,7 @@ void set_defaults(Request& request, const SamplingDefaults& defaults) {
   params.repetition = defaults.repetition;
 }
 
-// A maximum that the model's folder recommends gives way to the minimum that a request asks for.
+// The min_tokens of a request overrides a lower maximum of the model's generation_config.json.
 void set_default_length(OpenAiCall& call, const SamplingDefaults& defaults) {
   int& most = call.request.stop.max_tokens;
   if (most == 0 && !call.discard_output && defaults.max_tokens > 0)
@@ -97,22 +99,23 @@ const Field* find_field(Endpoint endpoint, std::string_view name) {
 
 Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
                                      const SamplingDefaults& defaults) {
-  if (!body.is_object()) return invalid("", "the body must be a JSON object, but is " + told(body));
-  OpenAiCall call;
-  set_defaults(call.request, defaults);
+  if (!body.is_object())
+    return invalid("", "the body must be a JSON object, but is " + described(body));
+  CallDraft draft;
+  set_defaults(draft.call.request, defaults);
   for (const auto& [name, value] : body.items()) {
     const Field* field = find_field(endpoint, name);
-    if (!field && !is_input(endpoint, name)) note_unknown(call, name);
+    if (!field && !is_input(endpoint, name)) note_unknown(draft.call, name);
     if (!field || value.is_null()) continue;
-    if (auto problem = field->read(value, call))
+    if (auto problem = field->read(value, draft))
       return Error{problem->code, fmt::format("{} {}", name, problem->what), name};
   }
-  set_default_length(call, defaults);
-  if (auto error = check_combinations(call, endpoint)) return *error;
+  set_default_length(draft.call, defaults);
+  if (auto error = check_combinations(draft, endpoint)) return *error;
   if (auto error =
-          endpoint == Endpoint::kChat ? read_messages(body, call) : read_prompt(body, call))
+          endpoint == Endpoint::kChat ? read_messages(body, draft) : read_prompt(body, draft))
     return *error;
-  return call;
+  return std::move(draft.call);
 }
 
 }  // namespace skiff

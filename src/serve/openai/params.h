@@ -1,5 +1,6 @@
-// serve/openai/params.h -- the body of a chat or completions request to a Request. The fields are
-// in the tables of openai_fields.h; null means absent, and unknown fields are ignored by name.
+// serve/openai/params.h -- the body of a chat or completions request becomes an OpenAiCall. The
+// fields are in the tables of serve/openai/fields.h; null means absent, and unknown fields are
+// collected by name.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,40 +16,30 @@ namespace skiff {
 
 enum class Endpoint { kChat, kCompletions };
 
-// What one request body asks for.
+// A parsed request body.
 struct OpenAiCall {
   std::string model;
-  Request request;                                // everything but `input`, which prompts has
-  std::vector<decltype(Request::input)> prompts;  // chat: one; not empty
-  // Sequences to draw for each prompt, >= request.n: the n of the highest mean log-probability
-  // are the choices. Equal to n in a stream.
+  Request request;                   // `input` is not used: the call may have several prompts
+  std::vector<PromptInput> prompts;  // not empty; a chat has one
+  // Sequences that are sampled for each prompt, >= request.n: the n with the highest mean
+  // log-probability become the choices. Equal to n in a stream.
   int best_of = 0;
   bool stream = false;
   bool include_usage = false, continuous_usage = false;
-  bool has_stream_options = false;
   bool logprobs = false;        // chat
   bool echo = false;            // completions
-  bool discard_output = false;  // max_tokens 0 with echo: the prompt alone
+  bool discard_output = false;  // max_tokens is 0, with echo: only the prompt is returned
   bool return_token_ids = false;
-  int max_streaming_tokens = 1;  // >= 1: tokens that one event of a stream may gather
-  bool obfuscate = false;        // pad events, so that their sizes do not tell what is in them
-  bool prompt_logprobs = false;  // asked for by name, not only through echo
-  std::string request_id;        // the client's name for it; may be empty
-  // Fields that the API does not have, as the body names them (the first few, shortened).
+  int max_streaming_tokens = 1;  // tokens that one event of a stream may hold; >= 1
+  bool obfuscate = false;        // pad events, so that their sizes do not reveal their tokens
+  bool prompt_logprobs = false;  // the field was given; echo alone does not set it
+  std::string request_id;        // the client's name for the request; may be empty
+  // Names of fields that the API does not have (the first few, shortened).
   std::vector<std::string> unknown_fields;
-
-  // While parsing; folded into the above.
-  Conversation conversation;
-  std::vector<std::vector<Token>> prompt_token_ids;
-  OrderedJson documents;
-  std::string reasoning_effort;
-  std::optional<bool> add_generation_prompt;
-  bool raw_chat = false;  // disable_chat_template
-  bool has_max_completion_tokens = false, use_tools = true;
-  int top_logprobs = kNoLogprobs;
 };
 
-// Error::field is the name of the offending field; Code::kNotFound is a field that must be there.
+// Error::field is the name of the offending field; Code::kNotFound means that a required field is
+// missing.
 Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
                                      const SamplingDefaults& defaults);
 

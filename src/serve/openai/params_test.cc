@@ -1,4 +1,4 @@
-// Every field of a request body: what it becomes, and which values are refused.
+// Every field of a request body: its effect, and which values are refused.
 #include "serve/openai/params.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ std::string refused_field(Endpoint endpoint, const std::string& fields) {
   return call ? "none" : call.error().field;
 }
 
-// serving.md 4.2, 31: every integer option gets the same odd values.
+// Every integer option gets the same odd values.
 TEST(OpenAiParams, Item31IntegersHaveOneReader) {
   struct Case {
     const char* name;
@@ -178,7 +178,7 @@ TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
   }
 }
 
-// serving.md 4.2, 18: fields that nobody knows are kept by name, so that they can be told.
+// Unknown fields are kept by name, so that they can be reported.
 TEST(OpenAiParams, Item18UnknownFieldsAreNamed) {
   EXPECT_THAT(chat(R"("frobnicate":1,"user":"u","echoo":null)").unknown_fields,
               testing::ElementsAre("frobnicate", "echoo"));

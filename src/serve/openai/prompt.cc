@@ -29,16 +29,16 @@ Result<std::string> text_of_part(const OrderedJson& part, size_t index) {
   if (*type != "text" && *type != "refusal")
     return Error{Code::kUnsupported,
                  fmt::format("{}.content has a part of type {}; only \"text\" is supported",
-                             place(index), told(*type)),
+                             place(index), described(*type)),
                  "messages"};
   const auto words = part.find(type->get_ref<const std::string&>());
   if (words == part.end() || !words->is_string())
     return invalid("messages", fmt::format("{}.content has a part of type {} without such a string",
-                                           place(index), told(*type)));
+                                           place(index), described(*type)));
   return words->get<std::string>();
 }
 
-// Text parts become one string, a line each: that is what most templates expect.
+// Joins text parts with newlines into one string, which most templates expect.
 std::optional<Error> flatten_content(OrderedJson& message, size_t index) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null() || content->is_string()) return std::nullopt;
@@ -55,9 +55,10 @@ std::optional<Error> flatten_content(OrderedJson& message, size_t index) {
   return std::nullopt;
 }
 
-// OpenAI's, and what templates of some families have for the results of tools: "observation" (GLM,
-// ERNIE), "ipython" (Llama); "model" is Gemma's assistant. A misspelt role would only leave the
-// message out of most templates, or open a turn that the model has never seen.
+// OpenAI's roles, and those that templates of some families use for the results of tools:
+// "observation" (GLM, ERNIE), "ipython" (Llama); "model" is Gemma's assistant. Other roles are
+// refused, because most templates silently skip such a message or open a turn that the model was
+// not trained on.
 constexpr std::array<std::string_view, 9> kRoles{"system",      "developer", "user",
                                                  "assistant",   "tool",      "function",
                                                  "observation", "ipython",   "model"};
@@ -71,12 +72,12 @@ std::optional<Error> check_role(const OrderedJson& message, size_t index) {
   std::string roles;
   for (const std::string_view known : kRoles) (roles += roles.empty() ? "" : ", ") += known;
   return invalid("messages", fmt::format("{}.role must be one of {}, but is {}", place(index),
-                                         roles, told(*role)));
+                                         roles, described(*role)));
 }
 
 std::optional<Error> check_message(OrderedJson& message, size_t index) {
   if (!message.is_object())
-    return invalid("messages", place(index) + " must be an object, but is " + told(message));
+    return invalid("messages", place(index) + " must be an object, but is " + described(message));
   if (auto error = check_role(message, index)) return error;
   if (!message.contains("content")) {
     if (!message.contains("tool_calls") && message["role"] != "assistant")
@@ -86,34 +87,34 @@ std::optional<Error> check_message(OrderedJson& message, size_t index) {
   return flatten_content(message, index);
 }
 
-void finish_conversation(OpenAiCall& call, OrderedJson messages) {
-  Conversation& conversation = call.conversation;
+void finish_conversation(CallDraft& draft, OrderedJson messages) {
+  Conversation& conversation = draft.conversation;
   conversation.messages = std::move(messages);
   conversation.add_generation_prompt =
-      call.add_generation_prompt.value_or(!conversation.continue_final_message);
-  if (!call.use_tools) conversation.tools = nullptr;
-  if (!call.documents.is_null()) conversation.kwargs["documents"] = std::move(call.documents);
-  if (!call.reasoning_effort.empty() && !conversation.kwargs.contains("reasoning_effort"))
-    conversation.kwargs["reasoning_effort"] = call.reasoning_effort;
-  call.prompts.emplace_back(std::move(conversation));
+      draft.add_generation_prompt.value_or(!conversation.continue_final_message);
+  if (!draft.use_tools) conversation.tools = nullptr;
+  if (!draft.documents.is_null()) conversation.kwargs["documents"] = std::move(draft.documents);
+  if (!draft.reasoning_effort.empty() && !conversation.kwargs.contains("reasoning_effort"))
+    conversation.kwargs["reasoning_effort"] = draft.reasoning_effort;
+  draft.call.prompts.emplace_back(std::move(conversation));
 }
 
-std::optional<Error> take_token_ids(OpenAiCall& call, const char* input) {
-  for (auto& ids : call.prompt_token_ids) {
+std::optional<Error> take_token_ids(CallDraft& draft, const char* input) {
+  for (auto& ids : draft.prompt_token_ids) {
     if (ids.empty()) return invalid("prompt_token_ids", "prompt_token_ids has an empty list");
-    call.prompts.emplace_back(std::move(ids));
+    draft.call.prompts.emplace_back(std::move(ids));
   }
-  if (call.prompts.size() * static_cast<size_t>(call.best_of) > kMaxPrompts)
+  if (draft.call.prompts.size() * static_cast<size_t>(draft.call.best_of) > kMaxPrompts)
     return invalid(input, fmt::format("there are {} prompts; times n (or best_of) that is more "
                                       "than {}",
-                                      call.prompts.size(), kMaxPrompts));
+                                      draft.call.prompts.size(), kMaxPrompts));
   return std::nullopt;
 }
 
 }  // namespace
 
 MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation) {
-  if (!value.is_array()) return Problem{"must be a list, but is " + told(value)};
+  if (!value.is_array()) return Problem{"must be a list, but is " + described(value)};
   if (value.size() > kMaxTools)
     return Problem{fmt::format("has {} entries, at most {} are allowed", value.size(), kMaxTools)};
   for (const OrderedJson& tool : value) {
@@ -122,14 +123,14 @@ MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation) {
         !function->contains("name") || !function->at("name").is_string())
       return Problem{
           "must be a list of {\"type\": \"function\", \"function\": {\"name\": ...}}, but holds " +
-          told(tool)};
+          described(tool)};
   }
   if (!value.empty()) conversation.tools = value;
   return std::nullopt;
 }
 
 MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conversation) {
-  if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
+  if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
   if (value.size() > kMaxKwargs)
     return Problem{fmt::format("has {} entries, at most {} are allowed", value.size(), kMaxKwargs)};
   if (const auto reserved = find_reserved_variable(value))
@@ -138,12 +139,12 @@ MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conver
   return std::nullopt;
 }
 
-MaybeProblem read_prompt_token_ids(const OrderedJson& value, OpenAiCall& call) {
-  call.prompt_token_ids.clear();
+MaybeProblem read_prompt_token_ids(const OrderedJson& value, CallDraft& draft) {
+  draft.prompt_token_ids.clear();
   const bool lists = value.is_array() && !value.empty() && value.front().is_array();
-  if (value.is_array() && value.empty()) return std::nullopt;  // as if it were not there
+  if (value.is_array() && value.empty()) return std::nullopt;  // an empty list counts as absent
   for (const OrderedJson& one : lists ? value : OrderedJson::array({value})) {
-    auto& ids = call.prompt_token_ids.emplace_back();
+    auto& ids = draft.prompt_token_ids.emplace_back();
     if (auto problem = read_token_ids(one, ids)) return problem;
   }
   return std::nullopt;
@@ -175,11 +176,11 @@ std::optional<Error> check_continuation(const Conversation& conversation,
   return std::nullopt;
 }
 
-std::optional<Error> read_messages(const OrderedJson& body, OpenAiCall& call) {
-  if (!call.prompt_token_ids.empty()) {
-    if (call.prompt_token_ids.size() > 1)
+std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
+  if (!draft.prompt_token_ids.empty()) {
+    if (draft.prompt_token_ids.size() > 1)
       return invalid("prompt_token_ids", "prompt_token_ids of a chat is one list of token ids");
-    return take_token_ids(call, "prompt_token_ids");
+    return take_token_ids(draft, "prompt_token_ids");
   }
   const auto messages = body.find("messages");
   if (messages == body.end() || messages->is_null()) return missing("messages");
@@ -187,54 +188,55 @@ std::optional<Error> read_messages(const OrderedJson& body, OpenAiCall& call) {
     std::vector<Token> tokens;
     if (auto problem = read_token_ids(*messages, tokens))
       return invalid("messages", "messages " + problem->what);
-    call.prompts.emplace_back(std::move(tokens));
+    draft.call.prompts.emplace_back(std::move(tokens));
     return std::nullopt;
   }
   auto checked = read_message_list(*messages);
   if (!checked) return checked.error();
-  if (call.raw_chat) {
+  if (draft.raw_chat) {
     const OrderedJson& content = checked->front()["content"];
-    call.prompts.emplace_back(content.is_string() ? content.get<std::string>() : std::string());
+    draft.call.prompts.emplace_back(content.is_string() ? content.get<std::string>()
+                                                        : std::string());
     return std::nullopt;
   }
-  finish_conversation(call, std::move(*checked));
-  const Conversation& conversation = std::get<Conversation>(call.prompts.back());
-  return check_continuation(conversation, call.add_generation_prompt);
+  finish_conversation(draft, std::move(*checked));
+  const Conversation& conversation = std::get<Conversation>(draft.call.prompts.back());
+  return check_continuation(conversation, draft.add_generation_prompt);
 }
 
-std::optional<Error> read_prompt(const OrderedJson& body, OpenAiCall& call) {
-  if (!call.prompt_token_ids.empty()) return take_token_ids(call, "prompt_token_ids");
+std::optional<Error> read_prompt(const OrderedJson& body, CallDraft& draft) {
+  if (!draft.prompt_token_ids.empty()) return take_token_ids(draft, "prompt_token_ids");
   const auto prompt = body.find("prompt");
   if (prompt == body.end() || prompt->is_null()) return missing("prompt");
   if (prompt->is_string()) {
-    call.prompts.emplace_back(prompt->get<std::string>());
+    draft.call.prompts.emplace_back(prompt->get<std::string>());
     return std::nullopt;
   }
   if (!prompt->is_array() || prompt->empty())
     return invalid("prompt",
                    "prompt must be a string, a list of strings, a list of token ids, or a list of "
                    "such lists, and not empty, but is " +
-                       told(*prompt));
+                       described(*prompt));
   if (prompt->front().is_number()) {
     std::vector<Token> tokens;
     if (auto problem = read_token_ids(*prompt, tokens))
       return invalid("prompt", "prompt " + problem->what);
-    call.prompts.emplace_back(std::move(tokens));
+    draft.call.prompts.emplace_back(std::move(tokens));
     return std::nullopt;
   }
-  if (prompt->size() * static_cast<size_t>(call.best_of) > kMaxPrompts)
+  if (prompt->size() * static_cast<size_t>(draft.call.best_of) > kMaxPrompts)
     return invalid("prompt",
                    fmt::format("prompt has {} entries; times n (or best_of) that is more than {}",
                                prompt->size(), kMaxPrompts));
   for (const OrderedJson& one : *prompt) {
     if (one.is_string()) {
-      call.prompts.emplace_back(one.get<std::string>());
+      draft.call.prompts.emplace_back(one.get<std::string>());
       continue;
     }
     std::vector<Token> tokens;
     if (auto problem = read_token_ids(one, tokens))
       return invalid("prompt", "each entry of prompt that is no string " + problem->what);
-    call.prompts.emplace_back(std::move(tokens));
+    draft.call.prompts.emplace_back(std::move(tokens));
   }
   return std::nullopt;
 }

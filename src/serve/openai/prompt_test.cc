@@ -1,4 +1,4 @@
-// The input half of a body: messages, prompts, token ids, and what the template is given.
+// The input of a body: messages, prompts, token ids, and the variables of the template.
 #include "serve/openai/prompt.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(OpenAiPrompt, PromptsInEveryForm) {
   EXPECT_EQ(prompts("[\"a\",[2]]").size(), 2u);
 }
 
-// serving.md 4.2, 29: prompts without content. "" and [[]] are judged when they have become tokens.
+// Prompts without content are refused. "" and [[]] are checked once they are tokens.
 TEST(OpenAiPrompt, Item29EmptyListsAreNoPrompts) {
   for (const char* bad : {"[]", "{}", "5", "true", "[null]", "[1,\"a\"]", "[\"a\",1]", "[[\"a\"]]",
                           "[[[1]]]", "[1.5]", "[-1]", "[2147483648]", "[true]"})
@@ -92,7 +92,7 @@ TEST(OpenAiPrompt, TheTemplateIsToldWhatToPrint) {
                   .tools.is_null());
 }
 
-// serving.md 4.2, 12: what the server sets cannot be replaced through variables.
+// Variables that the server sets cannot be replaced by a request.
 TEST(OpenAiPrompt, Item12ReservedVariablesAreRefused) {
   const std::string head = R"({"messages":[{"role":"user","content":"x"}],)";
   for (const char* name :
@@ -127,7 +127,7 @@ TEST(OpenAiPrompt, AFinalMessageCanBeContinued) {
     EXPECT_EQ(refusal(with(last, "")), "continue_final_message");
 }
 
-// serving.md 4.2, 49: only typed parts could ever fetch anything, and those are refused.
+// Only typed parts could fetch anything, and those are refused.
 TEST(OpenAiPrompt, Item49LinksInTextStayText) {
   const std::string text = "![x](http://127.0.0.1:1/x.png) <img src='file:///etc/passwd'>";
   const auto call = parse(
@@ -155,7 +155,7 @@ TEST(OpenAiPrompt, TheTemplateCanBeLeftOut) {
   EXPECT_EQ(std::get<std::string>(call->prompts.at(0)), "raw");
 }
 
-// serving.md 4.2, 34: a tool is printed, never compiled; what is no tool is refused.
+// A tool is printed, never compiled; anything else is refused.
 TEST(OpenAiPrompt, Item34MalformedToolsAreRefused) {
   const std::string head = R"({"messages":[{"role":"user","content":"x"}],"tools":)";
   for (const char* bad :

@@ -1,4 +1,4 @@
-// What bad requests get: a status, and an error that names the field.
+// Bad requests get a status and an error that names the field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -160,7 +160,7 @@ TEST(OpenAiRefusals, ARefusalOfTheEngineIsAStatusEvenWhenStreaming) {
   }
 }
 
-// serving.md 4.2, 40: depth is refused while it is read, in one pass and without recursion.
+// Depth is refused while it is parsed, in one pass and without recursion.
 TEST(OpenAiRefusals, Item40DepthIsRefused) {
   TestServer server;
   TestClient client(server.port());
@@ -212,7 +212,6 @@ TEST(OpenAiRefusals, OddButValidJsonIsRead) {
   EXPECT_EQ(text("{\"prompt\":\"\\ud83d\\udea2\",\"temperature\":0}"), "🚢");
 }
 
-// serving.md 4.2, 18.
 TEST(OpenAiRefusals, Item18AStrictServerRefusesUnknownFields) {
   ServerConfig config = local_config();
   config.refuse_unknown_fields = true;
@@ -224,7 +223,7 @@ TEST(OpenAiRefusals, Item18AStrictServerRefusesUnknownFields) {
   EXPECT_EQ(server.complete({{"prompt", "ab"}, {"user", "u"}}).status, 200);
 }
 
-// serving.md 4.2, 32 and 44: nothing of a client's chooses a back end or becomes a tensor.
+// No field of a client selects a backend or becomes a tensor.
 TEST(OpenAiRefusals, Item32And44NoTensorsAndNoBackEnds) {
   TestServer server;
   for (const char* field : {"prompt_embeds", "guided_decoding_backend", "logits_processors"}) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
-// Clients written for vLLM and FastDeploy read it; all of it is as if there were no permissions.
+// Clients written for vLLM and FastDeploy read it; the values are constant.
 Json permission_json(const ProtocolContext& context, const std::string& name) {
   return {{"id", "modelperm-" + name},
           {"object", "model_permission"},
@@ -35,8 +35,8 @@ Json model_json(const ProtocolContext& context, const std::string& name) {
           {"permission", Json::array({permission_json(context, name)})}};
 }
 
-// The folder's path is a second name where the owner gave none; listing it would show one model as
-// two.
+// If no name was configured, the folder's path is a second name; listing it would show one model
+// twice.
 bool is_listed(const ProtocolContext& context, const std::string& name) {
   return name == context.config.model_names.front() || name != context.config.model_path;
 }

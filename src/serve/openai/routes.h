@@ -1,4 +1,4 @@
-// serve/openai/routes.h -- the routes of the OpenAI protocol and of its neighbours.
+// serve/openai/routes.h -- the routes of the OpenAI protocol.
 #pragma once
 #include <vector>
 
@@ -8,9 +8,10 @@
 
 namespace skiff {
 
-// /v1/chat/completions, /v1/completions, /v1/models. `keys` separate the prefix caches of clients.
+// Routes /v1/chat/completions, /v1/completions and /v1/models. `keys` separate the prefix caches of
+// clients.
 std::vector<Route> openai_routes(ProtocolContext& context, const ApiKeys& keys);
-// /tokenize, /detokenize, also under /v1
+// Routes /tokenize and /detokenize, with and without /v1.
 std::vector<Route> tokenize_routes(ProtocolContext& context);
 
 }  // namespace skiff

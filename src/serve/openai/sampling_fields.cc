@@ -6,21 +6,21 @@
 namespace skiff {
 namespace {
 
-MaybeProblem read_bad_tokens(const OrderedJson& value, OpenAiCall& call) {
+MaybeProblem read_bad_tokens(const OrderedJson& value, CallDraft& draft) {
   constexpr const char* kKind = "must be a list of token ids, or of lists of them";
   if (!value.is_array()) return Problem{kKind};
-  std::vector<std::vector<Token>> words = call.request.params.bad_words;
+  std::vector<std::vector<Token>> words = draft.call.request.params.bad_words;
   for (const OrderedJson& item : value) {
     std::vector<Token> word;
     if (read_token_ids(item.is_array() ? item : OrderedJson::array({item}), word))
-      return Problem{fmt::format("{}, but holds {}", kKind, told(item))};
+      return Problem{fmt::format("{}, but holds {}", kKind, described(item))};
     words.push_back(std::move(word));
   }
-  call.request.params.bad_words = std::move(words);
+  draft.call.request.params.bad_words = std::move(words);
   return std::nullopt;
 }
 
-// Digits from end to end: no sign, space, NUL or fraction, and one spelling for each token.
+// Accepts digits only: no sign, space, NUL or fraction, and one spelling for each token.
 std::optional<Token> token_of_key(const std::string& key) {
   if (key.empty() || key[0] == '-' || (key[0] == '0' && key.size() > 1)) return std::nullopt;
   Token id = 0;
@@ -30,32 +30,32 @@ std::optional<Token> token_of_key(const std::string& key) {
   return id;
 }
 
-MaybeProblem read_logit_bias(const OrderedJson& value, OpenAiCall& call) {
+MaybeProblem read_logit_bias(const OrderedJson& value, CallDraft& draft) {
   if (!value.is_object())
-    return Problem{"must be an object from token id to bias, but is " + told(value)};
-  std::vector<std::pair<Token, float>> biases = call.request.params.logit_bias;
+    return Problem{"must be an object from token id to bias, but is " + described(value)};
+  std::vector<std::pair<Token, float>> biases = draft.call.request.params.logit_bias;
   biases.reserve(biases.size() + value.size());
   for (const auto& [key, bias] : value.items()) {
     const auto id = token_of_key(key);
-    if (!id) return Problem{"must have token ids as keys, but has " + told(OrderedJson(key))};
+    if (!id) return Problem{"must have token ids as keys, but has " + described(OrderedJson(key))};
     double x = 0;
     if (auto problem = read_number(bias, -100, 100, x))
       return Problem{fmt::format("of token {} {}", *id, problem->what)};
     biases.emplace_back(*id, static_cast<float>(x));
   }
-  call.request.params.logit_bias = std::move(biases);
+  draft.call.request.params.logit_bias = std::move(biases);
   return std::nullopt;
 }
 
-MaybeProblem read_processor_args(const OrderedJson& value, OpenAiCall& call) {
-  if (!value.is_object()) return Problem{"must be an object, but is " + told(value)};
+MaybeProblem read_processor_args(const OrderedJson& value, CallDraft& draft) {
+  if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
   for (const auto& [key, args] : value.items()) {
     if (args.is_null()) continue;
     if (key != "logit_bias")
       return Problem{fmt::format("has {}, which is not supported yet; only \"logit_bias\" is",
-                                 told(OrderedJson(key))),
+                                 described(OrderedJson(key))),
                      Code::kUnsupported};
-    if (auto problem = read_logit_bias(args, call))
+    if (auto problem = read_logit_bias(args, draft))
       return Problem{"logit_bias " + problem->what, problem->code};
   }
   return std::nullopt;
@@ -64,7 +64,7 @@ MaybeProblem read_processor_args(const OrderedJson& value, OpenAiCall& call) {
 }  // namespace
 
 #define SET(target)                                                \
-  [](OpenAiCall& call, auto value) {                               \
+  [](CallDraft& draft, auto value) {                               \
     (target) = static_cast<std::decay_t<decltype(target)>>(value); \
   }
 
@@ -73,31 +73,33 @@ std::vector<Field> sampling_fields() {
   constexpr int64_t kSeedMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kSeedMax = std::numeric_limits<int64_t>::max();
   return {
-      {"temperature", kBoth, number_field(0, 1e6, SET(call.request.params.temperature))},
-      {"top_p", kBoth, number_field(0, 1, SET(call.request.params.top_p))},
-      {"top_k", kBoth, integer_field(-1, kMostTokens, SET(call.request.params.top_k))},
-      {"min_p", kBoth, number_field(0, 1, SET(call.request.params.min_p))},
-      {"repetition_penalty", kBoth, number_field(1e-6, 1e6, SET(call.request.params.repetition))},
-      {"presence_penalty", kBoth, number_field(-2, 2, SET(call.request.params.presence))},
-      {"frequency_penalty", kBoth, number_field(-2, 2, SET(call.request.params.frequency))},
+      {"temperature", kBoth, number_field(0, 1e6, SET(draft.call.request.params.temperature))},
+      {"top_p", kBoth, number_field(0, 1, SET(draft.call.request.params.top_p))},
+      {"top_k", kBoth, integer_field(-1, kMaxTokens, SET(draft.call.request.params.top_k))},
+      {"min_p", kBoth, number_field(0, 1, SET(draft.call.request.params.min_p))},
+      {"repetition_penalty", kBoth,
+       number_field(1e-6, 1e6, SET(draft.call.request.params.repetition))},
+      {"presence_penalty", kBoth, number_field(-2, 2, SET(draft.call.request.params.presence))},
+      {"frequency_penalty", kBoth, number_field(-2, 2, SET(draft.call.request.params.frequency))},
       {"seed", kBoth,
        integer_field(kSeedMin, kSeedMax,
-                     [](OpenAiCall& call, int64_t seed) {
-                       call.request.params.seed = static_cast<uint64_t>(seed);
-                       call.request.seed_given = true;
+                     [](CallDraft& draft, int64_t seed) {
+                       draft.call.request.params.seed = static_cast<uint64_t>(seed);
+                       draft.call.request.seed_given = true;
                      })},
-      {"n", kBoth, integer_field(1, Service::kMaxN, SET(call.request.n))},
-      {"best_of", kBoth, integer_field(1, Service::kMaxN, SET(call.best_of))},
-      {"min_tokens", kBoth, integer_field(0, kMostTokens, SET(call.request.params.min_tokens))},
-      {"ignore_eos", kBoth, boolean_field(SET(call.request.ignore_eos))},
+      {"n", kBoth, integer_field(1, Service::kMaxN, SET(draft.call.request.n))},
+      {"best_of", kBoth, integer_field(1, Service::kMaxN, SET(draft.call.best_of))},
+      {"min_tokens", kBoth,
+       integer_field(0, kMaxTokens, SET(draft.call.request.params.min_tokens))},
+      {"ignore_eos", kBoth, boolean_field(SET(draft.call.request.ignore_eos))},
       {"bad_words", kBoth,
-       [](const OrderedJson& value, OpenAiCall& call) {
-         return read_strings(value, call.request.bad_words);
+       [](const OrderedJson& value, CallDraft& draft) {
+         return read_strings(value, draft.call.request.bad_words);
        }},
       {"bad_words_token_ids", kBoth, read_bad_tokens},
       {"logit_bias", kBoth, read_logit_bias},
       {"logits_processors_args", kBoth, read_processor_args},
-      {"priority", kBoth, integer_field(-kMostTokens, kMostTokens, SET(call.request.priority))},
+      {"priority", kBoth, integer_field(-kMaxTokens, kMaxTokens, SET(draft.call.request.priority))},
   };
 }
 #undef SET

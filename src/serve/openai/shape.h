@@ -1,4 +1,4 @@
-// serve/openai/shape.h -- what tells the chat endpoint's JSON from the completions endpoint's.
+// serve/openai/shape.h -- the differences between the JSON of the chat and completions endpoints.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace skiff {
 
-// What the replies to one prompt share.
+// Data that all choices of one prompt share.
 struct PromptInfo {
   std::vector<Token> tokens;
-  std::string echo;  // the text that echo puts first
+  std::string echo;  // the text that echo returns first
 };
 
 // One event of a stream, as JSON text.
@@ -22,14 +22,15 @@ struct ChoiceEvent {
   std::string beside = {};  // members of the event beside "choices", each with a comma before it
 };
 
-// One choice: the JSON of its pieces as they come, or of all of them at the end. Not thread-safe.
+// Writes the JSON of one choice: for each piece of a stream, or once for the whole reply. Not
+// thread-safe.
 class ChoiceWriter {
  public:
   virtual ~ChoiceWriter() = default;
-  // What a stream sends for this piece: none, one or two events.
+  // Returns the events of a stream for this piece: none, one or two.
   virtual std::vector<ChoiceEvent> stream(Reply reply) = 0;
   virtual void gather(Reply reply) = 0;
-  // The choice of all that was gathered, under this index.
+  // Writes the choice from all gathered pieces, under this index.
   virtual void whole(int index, JsonWriter& json) = 0;
 };
 
@@ -39,8 +40,8 @@ class OpenAiShape {
   virtual const char* id_prefix() const = 0;
   virtual const char* object() const = 0;
   virtual const char* chunk_object() const = 0;
-  // Members of a whole reply beside "choices", each with a comma before it. `prompts` as they were
-  // asked for.
+  // Returns the members of a whole reply beside "choices", each with a comma before it. `prompts`
+  // are in the order of the request.
   virtual std::string beside(const OpenAiCall& call, const std::vector<PromptInfo>& prompts) const {
     static_cast<void>(call), static_cast<void>(prompts);
     return {};
@@ -54,12 +55,12 @@ class OpenAiShape {
 const OpenAiShape& chat_shape();
 const OpenAiShape& completions_shape();
 
-// "stop", "length", or null while it goes on, as JSON.
+// Returns "stop", "length", or null while the choice goes on, as JSON.
 std::string_view finish_reason(Finish finish);
 void write_stop_reason(const Reply& reply, JsonWriter& json);
 void write_token_ids(const std::vector<Token>& tokens, JsonWriter& json);
 Json usage_json(const Usage& usage);
-// What comes later goes behind what came before.
+// Appends a later piece to `whole`.
 void append(Reply& whole, Reply piece);
 
 }  // namespace skiff

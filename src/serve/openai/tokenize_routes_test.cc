@@ -68,7 +68,7 @@ TEST_F(Tokenize, LongerThanTheContextIsStillCounted) {
   EXPECT_EQ(post("/tokenize", {{"prompt", std::string(5000, 'x')}}).json()["count"], 5001);
 }
 
-// Replies are bounded by the text that they hold: one id may stand for many bytes.
+// The text of a reply is bounded, because one id may stand for many bytes.
 TEST_F(Tokenize, TextOfTokensHasABound) {
   const auto detokenize = [&](size_t count) {
     return post("/detokenize", {{"tokens", std::vector<int>(count, 'x')}});

@@ -1,4 +1,4 @@
-// Many clients, slow ones, those that hang up, and a server that goes down.
+// Many clients, slow clients, clients that hang up, and a server that shuts down.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(OpenAiTraffic, SlowReadersAreDropped) {
   server.echo.engine.turn_microseconds = 1;
   server.echo.engine.hold = true;
   TestClient client(server.port());
-  // Each token carries every log-probability that is allowed, so that socket buffers fill.
+  // Each token has as many log-probabilities as allowed, so that socket buffers fill.
   Json body{{"prompt", {"abc", "def"}},
             {"n", 64},
             {"ignore_eos", true},

@@ -6,18 +6,18 @@
 namespace skiff {
 namespace {
 
-constexpr size_t kMaxTold = 40;  // bytes
+constexpr size_t kMaxShown = 40;  // bytes
 
 Problem must_be(const std::string& kind, const OrderedJson& value) {
-  return {fmt::format("must be {}, but is {}", kind, told(value))};
+  return {fmt::format("must be {}, but is {}", kind, described(value))};
 }
 
 }  // namespace
 
-std::string told(const OrderedJson& value) {
+std::string described(const OrderedJson& value) {
   if (value.is_array()) return fmt::format("a list of {}", value.size());
   if (value.is_object()) return "an object";
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxTold)
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxShown)
     return fmt::format("a string of {} bytes", value.get_ref<const std::string&>().size());
   return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -28,7 +28,7 @@ std::optional<int64_t> as_integer(const OrderedJson& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double x = value.get<double>();
-  constexpr double kExact = 9007199254740992;  // 2^53: doubles beyond it skip integers
+  constexpr double kExact = 9007199254740992;  // 2^53: beyond it doubles skip integers
   if (std::trunc(x) != x || std::abs(x) > kExact) return std::nullopt;
   return static_cast<int64_t>(x);
 }
@@ -36,7 +36,8 @@ std::optional<int64_t> as_integer(const OrderedJson& value) {
 MaybeProblem read_integer(const OrderedJson& value, int64_t low, int64_t high, int64_t& out) {
   if (!value.is_number()) return must_be("an integer", value);
   const auto x = as_integer(value);
-  // What is a number but no int64 is told with the range: it may be an integer too large for one.
+  // A number that is no int64 gets the message with the range: it may be an integer that is too
+  // large.
   if (!x || *x < low || *x > high)
     return must_be(fmt::format("an integer in [{}, {}]", low, high), value);
   out = *x;
@@ -74,7 +75,7 @@ MaybeProblem read_strings(const OrderedJson& value, std::vector<std::string>& ou
   std::vector<std::string> strings;
   for (const OrderedJson& item : value) {
     if (!item.is_string())
-      return Problem{fmt::format("must be {}, but holds {}", kind, told(item))};
+      return Problem{fmt::format("must be {}, but holds {}", kind, described(item))};
     strings.push_back(item.get<std::string>());
   }
   out = std::move(strings);
@@ -91,7 +92,7 @@ MaybeProblem read_token_ids(const OrderedJson& value, std::vector<Token>& out) {
       return Problem{
           fmt::format("must be a list of token ids, which are integers in [0, 2147483647], "
                       "but holds {}",
-                      told(item))};
+                      described(item))};
     ids.push_back(static_cast<Token>(*id));
   }
   out = std::move(ids);

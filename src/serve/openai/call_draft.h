@@ -1,0 +1,31 @@
+// serve/openai/call_draft.h -- an OpenAiCall while its fields are read. Fields come in any order,
+// so what only makes sense together is kept here until all of them have been read.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "serve/openai/params.h"
+#include "text/chat/chat_template.h"
+
+namespace skiff {
+
+struct CallDraft {
+  OpenAiCall call;
+
+  // The prompt of a chat, less its messages.
+  Conversation conversation;
+  OrderedJson documents;
+  std::string reasoning_effort;
+  std::optional<bool> add_generation_prompt;
+  bool use_tools = true;
+  bool raw_chat = false;  // disable_chat_template
+  std::vector<std::vector<Token>> prompt_token_ids;
+
+  int top_logprobs = kNoLogprobs;
+  bool has_stream_options = false;
+  bool has_max_completion_tokens = false;
+};
+
+}  // namespace skiff
