@@ -7,7 +7,8 @@
 namespace skiff {
 namespace {
 
-// FastDeploy's "load" is this list; the numbers beside it are what others call load.
+// FastDeploy's /load returns this list of routes; other servers' /load returns the numbers beside
+// it.
 Json v1_routes(const std::vector<Route>& routes) {
   std::map<std::string, Json> methods;
   for (const Route& route : routes)

@@ -1,4 +1,4 @@
-// What the server tells about itself: models, health, metrics, load, configuration.
+// What the server says about itself: models, health, metrics, load, configuration.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

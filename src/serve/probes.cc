@@ -7,14 +7,14 @@ namespace {
 
 HttpResponse fine() { return {.status = 200, .body = "", .content_type = ""}; }
 
-// Liveness: the process answers, and its engine does not hang. To start it anew would help nobody
-// while it loads or drains.
+// Liveness: the process answers, and its engine does not hang. A server that loads or drains is
+// alive: restarting it would not help.
 HttpResponse live(const ServerContext& context) {
   if (context.stalled) return unavailable("the engine hangs");
   return fine();
 }
 
-// Readiness: a request would be served.
+// Readiness: a new request would be served.
 HttpResponse health(const ServerContext& context) {
   if (context.protocol->admission.draining()) return unavailable("the server is shutting down");
   if (context.stalled) return unavailable("the engine hangs");

@@ -14,7 +14,7 @@ std::vector<Route> probe_routes(ServerContext& context);
 // The same probes before there is a service; `progress` says how far loading has come.
 std::vector<Route> boot_routes(std::function<std::string()> progress);
 
-// 503 with a Retry-After long enough for another server to be asked first.
+// A 503 whose Retry-After leaves time to ask another server first.
 HttpResponse unavailable(const std::string& why);
 
 }  // namespace skiff

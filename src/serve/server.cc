@@ -46,7 +46,7 @@ CorsConfig cors_of(const ServerConfig& config) {
 }
 
 // The routes of one time of the server's life. A request keeps those that it came to.
-struct Routing {
+struct ActiveRoutes {
   std::shared_ptr<ServerContext> context;  // null while loading
   RouteTable table;
 };
@@ -59,7 +59,7 @@ struct Server::Impl {
         keys(config.api_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routing(std::make_shared<Routing>(Routing{
+        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
             nullptr,
             RouteTable(boot_routes([this] { return progress(); }), guard(/*loading=*/true))})),
         http(config.http, hooks()) {}
@@ -68,9 +68,9 @@ struct Server::Impl {
   HttpHooks hooks();
   std::optional<HttpResponse> refuse(const HttpRequest& request);
   std::string progress() const;
-  std::shared_ptr<Routing> current() const {
+  std::shared_ptr<ActiveRoutes> current() const {
     std::lock_guard lock(mutex);
-    return routing;
+    return routes;
   }
   std::vector<std::shared_ptr<OpenGeneration>> generations() const {
     const auto now = current();
@@ -87,7 +87,7 @@ struct Server::Impl {
   std::atomic<double> loaded{0};
   std::atomic<bool> draining{false};
   mutable std::mutex mutex;
-  std::shared_ptr<Routing> routing;  // guarded by mutex
+  std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
   HttpServer http;
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
@@ -99,8 +99,8 @@ std::string Server::Impl::progress() const {
   return fmt::format("the model is loading, {:.0f}% done", 100 * loaded);
 }
 
-// A stranger learns nothing of the server's state but what the probes tell, and these answer to any
-// name: orchestrators call by address.
+// Without a key nothing of the server's state is visible but the probes. These answer under any
+// host name, because orchestrators call by address.
 Guard Server::Impl::guard(bool loading) {
   return [this, loading](const HttpRequest& request, Access access) -> std::optional<HttpResponse> {
     if (access == Access::kOpen) return std::nullopt;
@@ -117,7 +117,7 @@ Guard Server::Impl::guard(bool loading) {
   };
 }
 
-// All that can be said without reading a request's text.
+// The refusals that need no parsing of the request's body.
 std::optional<HttpResponse> Server::Impl::refuse(const HttpRequest& request) {
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
@@ -179,10 +179,10 @@ void Server::open(Service& service, OrderedJson config_info) {
   auto protocol = std::make_shared<ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
   RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
-  auto routing = std::make_shared<Routing>(Routing{std::move(context), std::move(table)});
+  auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
-  SKIFF_CHECK(!impl_->routing->context, "a server is opened once");
-  impl_->routing = std::move(routing);
+  SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
+  impl_->routes = std::move(routes);
 }
 
 Status Server::reload(const std::vector<std::string>& api_keys) {
@@ -209,7 +209,7 @@ bool Server::drain(double seconds) {
   lock.unlock();
   if (finished()) return true;
   for (auto& generation : impl_->generations()) generation->cut_off();
-  // The last words still have to leave.
+  // The errors of these replies still have to be sent.
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return false;
@@ -219,7 +219,8 @@ void Server::set_stalled(bool stalled) {
   if (const auto now = impl_->current(); now->context) now->context->stalled = stalled;
 }
 
-// Takes no lock: somebody who hangs may hold it. drain() looks every few milliseconds.
+// Takes no lock, because a thread that hangs may hold it. drain() polls the flag every few
+// milliseconds.
 void Server::force() { impl_->forced = true; }
 
 void Server::stop() {
@@ -231,7 +232,7 @@ void Server::stop() {
   impl_->begin_drain();
   for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
-  // A handler may have got through between the two lines above.
+  // A handler may have started a generation between the two statements above.
   for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }

@@ -1,5 +1,5 @@
-// serve/server.h -- the HTTP server of `skiff serve`: every protocol on one port, who may use it,
-// and its way up and down. It listens before there is a model to serve:
+// serve/server.h -- the HTTP server of `skiff serve`: all protocols on one port, access control,
+// start-up and shutdown. It listens before there is a model to serve:
 //
 //   Server(config)  port bound      start()  /live 200, everything else 503 "loading"
 //   open(service)   all routes      drain()  /live 200, new work 503     stop()
@@ -17,30 +17,30 @@ namespace skiff {
 
 class Server {
  public:
-  // Binds; throws LoadError if it cannot, or if files or flags contradict each other.
+  // Binds the port. Throws LoadError if that fails, or if files or flags contradict each other.
   explicit Server(ServerConfig config);
-  // The same for a service that is there already: open() is done.
+  // The same for a service that exists already; calls open().
   Server(ServerConfig config, Service& service);
   ~Server();  // stop()
 
   uint16_t port() const;
-  // Begins to answer; returns at once.
+  // Begins to answer requests; returns at once.
   void start();
-  // What /health tells while there is no service. Any thread.
+  // Progress of loading, which /health shows until open(). Any thread.
   void set_loaded(double part);  // 0 .. 1
-  // Puts all routes in the place of "loading", for every request from now on. Once. `service` must
-  // outlive the server. `config_info`, unless null, replaces the one of the constructor.
+  // Serves all routes from now on. Called once. `service` must outlive the server. `config_info`,
+  // unless null, replaces the one of the constructor.
   void open(Service& service, OrderedJson config_info = nullptr);
-  // Takes these keys and reads the TLS files again, both or, if something is wrong with either,
-  // neither. A server that has keys is not opened to everybody by an empty list. Any thread.
+  // Replaces the keys and reads the TLS files again; if either fails, neither changes. A server
+  // that has keys refuses an empty list, which would open it to everybody. Any thread.
   Status reload(const std::vector<std::string>& api_keys);
-  // From now on /health says 503 and new work is refused; /live still says 200. Returns when every
-  // reply is complete, when `seconds` have passed (what still runs is then cancelled), or after
-  // force(). True if nothing had to be cut off.
+  // From now on /health answers 503 and new work is refused; /live still answers 200. Returns when
+  // every reply is complete, when `seconds` have passed (the rest is then cancelled), or after
+  // force(). True if no reply was cut off.
   bool drain(double seconds);
-  // Makes a drain() under way return at once. Any thread.
+  // Makes a drain() in progress return at once. Any thread.
   void force();
-  // While the engine hangs /live and /health say 503. Any thread.
+  // While the engine is stalled, /live and /health answer 503. Any thread.
   void set_stalled(bool stalled);
   void stop();
 

@@ -13,7 +13,7 @@ namespace skiff {
 struct ServerConfig : ProtocolConfig {
   HttpConfig http;
   std::string version = "0.1.0";
-  std::vector<std::string> api_keys;      // any one opens every route; empty: none is needed
+  std::vector<std::string> api_keys;      // each of them opens every route; empty: no key is needed
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
   bool cors_credentials = false;           // not with the origin "*"

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/seconds.h"
+
 namespace skiff {
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {

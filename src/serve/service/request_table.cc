@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/seconds.h"
+
 namespace skiff {
 
 RequestTable::Added RequestTable::add(const std::shared_ptr<OpenRequest>& request) {
