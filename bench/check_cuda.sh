@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The op suite's cases on this machine's GPUs, and under compute-sanitizer; spread over all GPUs, a case a process.
+# Runs the op suite's cases on all GPUs of this machine, plain and under compute-sanitizer, each in its own process.
 #   bench/check_cuda.sh OPS_TEST [PART ...]
 # OPS_TEST: the test program of src/ops, built with the cuda preset. Parts (default: all):
-#   suite      every case, as fast as they run
+#   suite      every case, without a tool
 #   memcheck   every case under memcheck
 #   racecheck  every case under racecheck but those that repeat the same kernels overlapped (cuda_in_service,
-#              cuda_one_by_one): it looks at shared memory within one kernel
-# FILTER: cases (*cuda*:OpTuning*). PER_GPU: processes on a GPU at a time (cores / GPUs, at most 16).
-# SECONDS_OF_<part>: limits (suite 240, memcheck 240, racecheck 570). SAMPLE_LAUNCHES: launches that racecheck looks at
-# in cases that draw (100). LOGS: folder for the log of each case (a temporary one).
+#              cuda_one_by_one), because racecheck only follows shared memory within one kernel
+# FILTER: cases (*cuda*:OpTuning*). PER_GPU: concurrent processes on a GPU (cores / GPUs, at most 16).
+# SECONDS_OF_<part>: limits (suite 240, memcheck 240, racecheck 570). SAMPLE_LAUNCHES: launches that racecheck checks
+# in cases that sample (100). LOGS: folder for the log of each case (a temporary one).
 set -uo pipefail
 [ $# -ge 1 ] || { sed -n '2,12s/^# *//p' "$0" >&2; exit 2; }
 nvidia-smi -L > /dev/null || { echo "no NVIDIA GPU answers: nothing would be checked" >&2; exit 2; }
@@ -19,7 +19,7 @@ per_gpu=${PER_GPU:-$((cores / gpus > 16 ? 16 : cores / gpus > 1 ? cores / gpus :
 logs=${LOGS:-$(mktemp -d)} filter=${FILTER:-*cuda*:OpTuning*} failed=0
 export test gpus logs
 
-# The cases of a filter, those first that a racecheck takes longest for.
+# Lists the cases of a filter; those for which racecheck takes longest come first.
 cases() {
   "$test" --gtest_list_tests --gtest_filter="$1" |
     awk '/^[^ ]/ {suite = $1; next} {print suite $1}' |
@@ -30,9 +30,9 @@ cases() {
     sort -s -n -k1,1 | cut -d' ' -f2
 }
 
-# One case with a tool in front ("none": without). Writes what came of it to a log whose first line says it in a word.
-# Kernels called nvjet are cuBLASLt's: racecheck reports races inside them, which are not ours to judge. Draws repeat
-# the same kernels by the thousand: racecheck looks at the first launches only.
+# Runs one case under a tool ("none": without one). The first line of its log has the outcome in a word.
+# Kernels named nvjet are cuBLASLt's; races that racecheck reports inside them are ignored. Cases that sample
+# repeat the same kernels by the thousand, so racecheck checks their first launches only.
 one_case() { # TOOL CASE
   local log="$logs/$1-${2//\//_}" begin=$SECONDS all rc ours command=()
   export CUDA_VISIBLE_DEVICES=$((SLOT % gpus))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Decode rows of docs/performance.md by two skiff programs in turn (A B A B), old beside new on one machine, in one run:
+# Measures decode rows of docs/performance.md with two skiff programs in turn (A B A B) on one machine, in one run:
 #   bench/compare_cuda.sh OLD NEW CONFIGS [ROW ...]
 # OLD and NEW: programs built with the cuda preset. CONFIGS: folder with Llama-3.1-8B, Qwen2.5-7B and
 # ERNIE-4.5-21B-A3B-PT, each with config.json; weights are random. A row is MODEL:BATCH[:INPUT:OUTPUT].
 # Where there are several GPUs, rows are spread over them; both programs meet a row on the same GPU.
-# ROUNDS: how often each has its turn (2).
+# ROUNDS: how often each program measures a row (2).
 set -uo pipefail
 [ $# -ge 3 ] || { sed -n '2,7s/^# *//p' "$0" >&2; exit 2; }
 nvidia-smi -L > /dev/null || { echo "no NVIDIA GPU answers: nothing would be measured" >&2; exit 2; }
@@ -15,7 +15,7 @@ llama=Llama-3.1-8B qwen=Qwen2.5-7B ernie=ERNIE-4.5-21B-A3B-PT
 rows=("$@") rounds=${ROUNDS:-2} gpus=$(nvidia-smi -L | wc -l) out=$(mktemp -d)
 trap 'rm -rf "$out"; kill $(jobs -p) 2>/dev/null' EXIT
 
-# one ROW PROGRAM LOG: prints "milliseconds-a-decode-step milliseconds-to-first-token"; "- -" where it failed.
+# one ROW PROGRAM LOG: prints "milliseconds-per-decode-step milliseconds-to-first-token"; "- -" if it failed.
 one() {
   local model batch input output
   IFS=: read -r model batch input output <<< "$1"
@@ -25,7 +25,7 @@ one() {
   awk '/^time to first/ {first = $4} /^decode/ {step = $2} END {print (step ? step : "-"), (first ? first : "-")}' "$3"
 }
 
-# rows_of GPU: its share of the rows, each program in turn.
+# rows_of GPU: measures the rows of this GPU with each program in turn.
 rows_of() {
   export CUDA_VISIBLE_DEVICES=$1
   local i round which
@@ -38,7 +38,7 @@ rows_of() {
   done
 }
 
-# best ROW-NUMBER PROGRAM COLUMN: the least of its rounds; "-" where one failed.
+# best ROW-NUMBER PROGRAM COLUMN: prints the least of its rounds; "-" if one failed.
 best() {
   cat "$out/row-$1-$2-"* |
     awk -v c="$3" '$c == "-" {bad = 1} NR == 1 || $c < m {m = $c} END {print (bad ? "-" : m)}'

@@ -1,4 +1,4 @@
-# The parts of bench/run_cuda.sh: each measures or checks one thing and says what it did. To be sourced.
+# The parts of bench/run_cuda.sh, which sources this file. Each function measures or checks one thing and reports it.
 # Uses $models, $build, $out (a folder for files of one part), say, failed, must and program of run_cuda.sh.
 
 llama=Llama-3.1-8B qwen=Qwen2.5-7B ernie=ERNIE-4.5-21B-A3B-PT
@@ -30,12 +30,12 @@ serving() {
   kill $server; wait $server
 }
 
-# answers DEVICE DTYPE FILE [flags]: what the demo model answers to its held-out questions.
+# answers DEVICE DTYPE FILE [flags]: writes the demo model's answers to its held-out questions.
 answers() {
   must timeout 120 "$(program skiff)" predict models/demo --data-file "$out/prompts" --dtype "$2" --device "$1" \
     --max-num-seqs 64 --output-file "$3" "${@:4}" > "$out/log" 2>&1
 }
-# same_answers MOST DTYPE [flags]: CPU against GPU; at most MOST of a hundred answers may differ.
+# same_answers MOST DTYPE [flags]: compares CPU and GPU; at most MOST of a hundred answers may differ.
 same_answers() {
   say "skiff predict models/demo --dtype $2 ${*:3}, CPU against GPU"
   answers cpu "$2" "$out/cpu" "${@:3}"
@@ -46,8 +46,8 @@ same_answers() {
   must test "$total" -gt 0 && must test $((100 * differ)) -le $(($1 * total))
 }
 
-# float32 meets the plain kernels only, and gives the CPU's answers. bfloat16 meets the fast ones; its sums round
-# differently from the CPU's, so that near ties of the small model fall either way in some answers.
+# float32 runs the plain kernels only and must give the CPU's answers. bfloat16 runs the fast ones, whose sums round
+# differently from the CPU's, so that near ties of the small model are decided differently in some answers.
 demo_answers() {
   cp tools/demo_model/*.py "$out" && (cd "$out" && python3 corpus.py --heldout)
   python3 -c 'import json, sys
@@ -81,8 +81,8 @@ profile() {
   unset CUDA_INJECTION64_PATH SKIFF_PROFILE_SECONDS SKIFF_PROFILE_AROUND
 }
 
-# Each program checks everything it will time against the formula first, says how much that was, and does not time
-# what is wrong.
+# Each program first checks everything that it will time against the formula, reports how much it checked, and does
+# not time what is wrong.
 kernels() {
   local p
   for p in "bench_attention all" bench_cuda_sampling bench_linear_products bench_moe_products bench_one_row; do

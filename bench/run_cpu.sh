@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# All CPU figures of docs/performance.md, on this machine, now. Leave it idle while this runs.
-# DATA names the folder with text/ and tokenizers/ (default ../shared/data); without it that part is left out.
+# Measures all CPU figures of docs/performance.md on this machine, which must be idle meanwhile.
+# DATA names the folder with text/ and tokenizers/ (default ../shared/data); without it, tokenizers are left out.
 #   bench/run_cpu.sh [PYTHON_WITH_TRANSFORMERS] | tee bench/results/<machine>/$(date +%F).txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skiff=build/cpu/skiff
 cmake --build build/cpu --target bench_ops >/dev/null
-echo "# $(date +%F), $(nproc) cores, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-), load $(cut -d' ' -f1 /proc/loadavg)"
+cpu=$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-)
+echo "# $(date +%F), $(nproc) cores, $cpu, load $(cut -d' ' -f1 /proc/loadavg)"
 echo "## operations"
 build/cpu/bench/bench_ops
 for model in models/demo bench/configs/ernie-4.5-0.3b bench/configs/qwen2.5-0.5b; do

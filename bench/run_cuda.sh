@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# All CUDA figures of docs/performance.md, on this machine's first GPU, now: checks first, then times.
+# Measures all CUDA figures of docs/performance.md on this machine's first GPU: checks first, then times.
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer; weights
 # are random. Parts (bench/cuda_parts.sh; default: all): checks memcheck racecheck decode prefill profile kernels
 # serve load. memcheck and racecheck use all GPUs (bench/check_cuda.sh has their settings).
-# BUILD: folder with the programs (build/cuda); missing ones are built, old ones are taken as they are.
+# BUILD: folder with the programs (build/cuda); missing ones are built, existing ones are used as they are.
 # LLAMA_REQUESTS: requests of the second load (512).
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ build=${BUILD:-build/cuda} port=${PORT:-8123} out=$(mktemp -d)
 trap 'rm -rf "$out"; kill $(jobs -p) 2>/dev/null' EXIT
 
 say() { printf '\n## [%s s] %s\n' "$SECONDS" "$*"; }
-# Noted in a file, because half of it runs in pipes.
+# Failures are recorded in a file, because much of this runs in pipes.
 failed() { echo "FAILED: $*"; touch "$out/failed"; }
 must() { "$@" || failed "$*"; }
 program() {

@@ -1,13 +1,13 @@
-// Where a program's time on a CUDA device goes: kernel by kernel, and how long nothing ran before
-// each. Needs no other profiler. Build it as a shared object and let the driver load it:
+// Reports where a program's time on a CUDA device goes: the time of each kernel, and the idle time
+// before it. Needs no other profiler. Build it as a shared object and let the driver load it:
 //
 //   g++ -std=c++20 -O2 -fPIC -shared bench/cuda_profile/profile.cc -lcupti -o profile.so
 //   CUDA_INJECTION64_PATH=$PWD/profile.so skiff bench latency ...
 //
-// Prints to stderr when the program ends. Of the recorded span, its last SKIFF_PROFILE_SECONDS
-// (default 0.5) are reported, so that loading and warming up stay out. With
-// SKIFF_PROFILE_AROUND=NAME also what ran just before and after one kernel of that name in the
-// middle of them.
+// Prints to stderr when the program ends. The report covers the last SKIFF_PROFILE_SECONDS (default
+// 0.5) of the recorded time, so that loading and warming up stay out. With
+// SKIFF_PROFILE_AROUND=NAME it also shows what ran just before and after one kernel of that name in
+// the middle of them.
 #include <cupti.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Work {
 
 struct Share {
   uint64_t count = 0, busy = 0;  // nanoseconds
-  uint64_t idle_before = 0;      // when nothing ran until one of these began
+  uint64_t idle_before = 0;      // time in which nothing ran until one of these began
 };
 
 std::mutex mutex;
@@ -64,7 +64,7 @@ void take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
   std::free(buffer);
 }
 
-// What the compiler made of a kernel's name, without its parameters.
+// Returns the demangled name of a kernel, without its parameters.
 std::string readable(const std::string& mangled) {
   size_t at = mangled.find("GLOBAL__N_");
   std::string name = mangled;
@@ -72,7 +72,7 @@ std::string readable(const std::string& mangled) {
   return name.size() > 90 ? name.substr(0, 90) : name;
 }
 
-// One of those named `name`, with its neighbours.
+// Prints one kernel named `name`, with its neighbours.
 void show_around(const char* name, size_t from) {
   constexpr size_t kBefore = 8, kAfter = 14;
   std::vector<size_t> places;

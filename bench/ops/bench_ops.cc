@@ -1,7 +1,7 @@
 // Times operations of the cpu backend against the limits of the machine, after checking each
 // result against the reference backend.
 //   bench_ops [threads]
-// One thread is timed in its own processor time, so that other jobs disturb it less.
+// A single thread is timed in its own processor time, so that other jobs disturb it less.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ double value(const Tensor& t, int64_t r, int64_t c) {
   return t.dtype == DType::kF32 ? t.row<float>(r)[c] : to_float(t.row<BF16>(r)[c]);
 }
 
-// Stops the program where `got` strays from `want` by more than a share of want's size.
+// Stops the program if `got` differs from `want` by more than a fraction of want's size.
 void check(const std::string& what, const Tensor& got, const Tensor& want, double share) {
   double worst = 0, size = 0;
   for (int64_t r = 0; r < got.rows(); ++r)
@@ -103,7 +103,7 @@ class Bench {
         dtype);
   }
 
-  // `rows` last positions of one sequence of `context`.
+  // The batch is the last `rows` positions of one sequence of `context` tokens.
   void attention(DType dtype, int rows, int context, const Gqa& spec) {
     constexpr int kPageSize = 64;
     Data data;
@@ -161,8 +161,8 @@ class Bench {
     return batch;
   }
 
-  // The best of as many runs as fit half a second, at least five: like the limits, the time of an
-  // undisturbed machine.
+  // Returns the best of as many runs as fit into half a second, at least five: like the limits, the
+  // time of an undisturbed machine.
   void time(const std::string& what, const std::function<void()>& run, Cost cost, DType dtype) {
     double seconds = INFINITY;
     const double begin = now(threads_);

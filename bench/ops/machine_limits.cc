@@ -18,7 +18,7 @@
 namespace skiff::bench {
 namespace {
 
-// Seconds that `work(thread)` takes on all threads together, the best of several times.
+// Returns the seconds that `work(thread)` takes on all threads together, the best of several runs.
 double best_seconds(int threads, const std::function<void(int)>& work) {
   double best = HUGE_VAL;
   for (int repeat = 0; repeat < 20; ++repeat) {
@@ -39,7 +39,7 @@ void use(const T& value) {
   asm volatile("" : : "r"(&value) : "memory");
 }
 
-// Four places at a time and some way ahead: one stream alone does not fill the memory channels.
+// Reads four places at a time and prefetches, because one stream does not fill the memory channels.
 double read_bandwidth(int threads) {
   constexpr size_t kBytes = size_t{1} << 30, kHugePage = size_t{2} << 20;
   constexpr size_t kStreams = 4, kAhead = 256;

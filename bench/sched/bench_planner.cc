@@ -1,5 +1,5 @@
-// What the host decides for a step, apart from any model: planning and committing with a full house
-// and a long queue, matching a long prompt, and what the prefix cache costs where it finds nothing.
+// Times the scheduler without a model: planning and committing with all sequences running and a
+// long queue, matching a long prompt, and the cost of the prefix cache where it finds nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Times {
   double plan = 0, commit = 0;
 };
 
-// Medians over decode steps of a full house, in microseconds.
+// Medians over decode steps with all sequences running, in microseconds.
 Times decode_steps(bool share_prefixes) {
   Limits limits{
       .max_seqs = kRunning, .max_rows = 8192, .max_context = 8192, .max_logit_rows = kRunning};
@@ -80,7 +80,7 @@ Times decode_steps(bool share_prefixes) {
   return {median(plans), median(commits)};
 }
 
-// Median time to match a 32K-token prompt that is all there, in microseconds.
+// Median time to match a prompt of 32K tokens that is entirely cached, in microseconds.
 double match() {
   constexpr int kTokens = 32768;
   CacheIndex cache(1024, kBlock, /*share_prefixes=*/true);

@@ -1,6 +1,6 @@
-// What the host does for a token, apart from computing it: scheduler, detokenizer, JSON, SSE, HTTP,
-// sockets. The model is null, the rest is the server that `skiff serve` runs.
-//   bench_host_path MODEL_FOLDER [CONNECTIONS] [TOKENS]     (only its tokenizer is used)
+// Times the host's work for a token without computing it: scheduler, detokenizer, JSON, SSE, HTTP,
+// sockets. The model costs nothing; the rest is the server that `skiff serve` runs.
+//   bench_host_path MODEL_FOLDER [CONNECTIONS] [TOKENS]     (uses only its tokenizer)
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -86,7 +86,7 @@ std::string body(int tokens) {
       tokens);
 }
 
-// The stream says what the null model said, one event a token.
+// Checks that the stream has the null model's text, one event per token.
 void check_stream(const Site& site, int tokens) {
   const std::string sent =
       unchunked(exchange(site.server->port(), post(body(tokens), /*keep_alive=*/false)));
@@ -115,12 +115,12 @@ void check_stream(const Site& site, int tokens) {
   fmt::print("correct: {} tokens, one event each, the text as sent\n", tokens);
 }
 
-// The client is this program again, in a process of its own.
+// The client is this program, run again in a process of its own.
 int run_client(uint16_t port, int connections, int tokens) {
   const StreamReport r =
       run_streams({.port = port, .connections = connections, .body = body(tokens)});
   SKIFF_CHECK(r.failures == 0, "{} streams failed", r.failures);
-  // Of each stream: role, end, usage and [DONE] besides the tokens.
+  // Each stream has events for role, end, usage and [DONE] in addition to the tokens.
   const uint64_t said = r.events - static_cast<uint64_t>(connections) * 4;
   SKIFF_CHECK(said == static_cast<uint64_t>(connections) * static_cast<uint64_t>(tokens),
               "{} events", r.events);

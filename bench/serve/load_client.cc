@@ -47,7 +47,7 @@ void send_all(int fd, const std::string& bytes) {
 
 void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-// One connection that reads stream after stream. An event ends with an empty line, which can stand
+// One connection that reads stream after stream. An event ends with an empty line, which occurs
 // nowhere else in the bytes; the terminating chunk ends a reply.
 struct Stream {
   int fd = -1;

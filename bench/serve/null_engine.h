@@ -1,5 +1,5 @@
-// bench/serve/null_engine.h -- the real scheduler and step loop over a model that costs nothing:
-// what remains is the host path.
+// bench/serve/null_engine.h -- the real scheduler and step loop over a model that costs nothing, so
+// that only the host's work remains.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace skiff::bench {
 
-// Says `words` over and over: the token at position p of a sequence is words[p % size].
+// A runner that repeats `words`: the token at position p of a sequence is words[p % size].
 class NullRunner : public Runner {
  public:
   using Clock = std::chrono::steady_clock;
@@ -46,7 +46,7 @@ class NullRunner : public Runner {
     return result;
   }
 
-  // While paused no step ends.
+  // No step ends while paused.
   void pause(bool paused) {
     paused_ = paused;
     paused_.notify_all();
@@ -65,7 +65,7 @@ class NullRunner : public Runner {
   Clock::time_point next_{};
 };
 
-// An engine thread like the real one's.
+// Runs the engine on a thread, as the real Llm does.
 class NullEngine : public EnginePort {
  public:
   NullEngine(const Limits& limits, std::vector<Token> words, std::shared_ptr<EventQueue> events)

@@ -1,5 +1,5 @@
-// Times tokenizers on one thread, in processor time, after checking what they give: lines here and
-// there equal the plain definition, and stay the same when decoded and encoded again.
+// Times tokenizers on one thread, in processor time, after checking sampled lines: their tokens
+// equal the plain definition, and stay the same when decoded and encoded again.
 //   bench_tokenizer DATA SOURCES [TOKENIZER...]
 // DATA holds text/ and tokenizers/NAME/; SOURCES is a folder of C++ files.
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// The best of several times; `prepare` is not timed.
+// Returns the best of several times; `prepare` is not timed.
 template <class Prepare, class Work>
 double best_seconds(Prepare&& prepare, Work&& work) {
   double best = HUGE_VAL;
@@ -67,7 +67,7 @@ void print_encode(const std::string& name, const Speed& speed) {
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = true};
 
-// Every round starts with a new tokenizer, so that no word was seen before.
+// Every round starts with a new tokenizer, so that its word cache is empty.
 Speed time_encode(const std::string& folder, const Text& text) {
   size_t tokens = 0;
   const double seconds =

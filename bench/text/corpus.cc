@@ -10,7 +10,7 @@ namespace skiff::bench {
 namespace fs = std::filesystem;
 namespace {
 
-// All sources below `folder` in the order of their names.
+// Returns all sources below `folder` in the order of their names.
 std::string read_sources(const fs::path& folder) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -24,7 +24,7 @@ std::string read_sources(const fs::path& folder) {
 }  // namespace
 
 std::string read_text(const fs::path& path) {
-  gzFile file = gzopen(path.c_str(), "rb");  // reads files that are not packed as they are
+  gzFile file = gzopen(path.c_str(), "rb");  // also reads files that are not compressed
   std::string out, chunk(1 << 20, '\0');
   if (!file) return out;
   for (int got; (got = gzread(file, chunk.data(), static_cast<unsigned>(chunk.size()))) > 0;)

@@ -1,4 +1,4 @@
-// bench/text/corpus.h -- the texts and tokenizers that the tokenizer benchmark runs on.
+// bench/text/corpus.h -- the texts and tokenizers of the tokenizer benchmark.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -10,13 +10,13 @@ struct Text {
   std::string name, bytes;
 };
 
-// English prose of two kinds, Chinese prose and this repository's C++, each once. Empty, with a
-// message, if `data` (a folder with text/) is not there.
+// Returns two English texts, a Chinese one and this repository's C++. Prints a message and returns
+// nothing if `data` (a folder with text/) is not there.
 std::vector<Text> read_corpus(const std::filesystem::path& data,
                               const std::filesystem::path& sources);
 
-// The files of `from` in a new temporary folder, those that end in .gz unpacked; removed again by
-// the destructor.
+// Copies the files of `from` into a new temporary folder and decompresses those that end in .gz;
+// the destructor removes the folder.
 class UnpackedFolder {
  public:
   explicit UnpackedFolder(const std::filesystem::path& from);

@@ -1,5 +1,5 @@
-// Attention on the device: every kernel against the formula in double, always and first; then its
-// speed, unless a check failed.
+// Measures attention on the device. Every kernel is first compared with the formula in double; its
+// speed is measured only if no check failed.
 //   attention_bench all | check | decode | prefill [part of a case's name]
 #include <fmt/format.h>
 
@@ -199,8 +199,8 @@ double rounding(DType t) { return t == DType::kBF16 ? 0x1p-8 : 0x1p-24; }
 
 using Run = std::function<void(World&)>;
 
-// Largest error in units of what the arithmetic allows: `exactness` times the weighted sum of
-// absolute values, and one rounding of the result.
+// Returns the largest error in units of the allowed one, which is `exactness` times the weighted
+// sum of absolute values, plus one rounding of the result.
 void check_attend(const std::string& what, World& w, double exactness, const Run& run,
                   size_t most_rows = 300) {
   std::vector<NaiveRow> rows = w.rows;
@@ -404,7 +404,7 @@ void check_all(Device1& dev) {
   }
   one("decode many", gqa(32, 8, 128), b, b, 64, std::vector<Piece>(200, Piece{333, 1}), 0x1p-13,
       best);
-  // What a P of bf16 adds: one rounding of every weight.
+  // A P in bf16 adds one rounding of every weight.
   const double half = 0x1p-8 + 0x1p-13;
   for (int dim : {64, 128, 256}) {
     for (int group : {1, 4, 5, 7, 16}) {
@@ -449,7 +449,7 @@ double time_layers(World& w, Device1& dev, const std::function<void(const KvLaye
   return times[times.size() / 2];
 }
 
-std::string only;  // times nothing but cases whose name holds this
+std::string only;  // only cases whose name contains this are timed
 
 void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
                  const std::vector<Piece>& pieces, int layers, bool decode, bool store = false) {

@@ -1,4 +1,5 @@
-// bench/ops/cuda/moe_products.cu -- mixture of experts on the device: right first, then how fast.
+// bench/ops/cuda/moe_products.cu -- checks the products of mixture-of-experts layers on the device,
+// then times them.
 #include <cstring>
 #include <numeric>
 #include <stdexcept>

@@ -1,6 +1,6 @@
-// bench/ops/cuda/one_row.cu -- whole layers of one sequence that sees 1024 tokens: operations
-// gathered into one kernel between two attentions, against one kernel each. Same results first,
-// then how fast.
+// bench/ops/cuda/one_row.cu -- compares whole layers of one sequence over 1024 tokens: operations
+// fused into one kernel between two attentions, and a kernel for each. It first checks that the
+// results are the same, then times both.
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -89,7 +89,7 @@ struct Model {
   }
 };
 
-// As the decoder asks for it.
+// Calls the operations in the decoder's order.
 class Run {
  public:
   Run(const Model& m, Ops& ops, int rows)
@@ -167,7 +167,7 @@ class Run {
     ops_.begin_step(batch_, {});
     ops_.replay(static_cast<uint64_t>(x.rows()), [this] { layers(); });
   }
-  // x and the residual, as they are after one more run.
+  // Returns x and the residual after one more run.
   std::vector<float> results() {
     poison(x), poison(residual);
     check(cudaDeviceSynchronize(), "poisoning");

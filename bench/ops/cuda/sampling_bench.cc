@@ -1,5 +1,5 @@
-// Sampling on a CUDA device: checked against the definition in ops/ops.h, as the CPU backend has
-// it, then timed. Limit: one read of the logits.
+// Sampling on a CUDA device: checked against the CPU backend, which follows the definition in
+// ops/ops.h, then timed. The limit is one read of the logits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace skiff {
 namespace {
 
 constexpr int kRows = 256, kVocab = 152064;
-constexpr int kSets = 3;  // of logits, taken in turns: far more than the second-level cache
+constexpr int kSets = 3;  // sets of logits, used in turns: far larger than the L2 cache
 constexpr int kRounds = 60;
-constexpr double kReadBandwidth = 4.5e12;  // of an H200, see docs/performance.md
+constexpr double kReadBandwidth = 4.5e12;  // bytes/s of an H200, see docs/performance.md
 
 struct Case {
   const char* name;
@@ -73,7 +73,7 @@ Columns columns_of(const Case& c) {
   return out;
 }
 
-// A row of each kind of draw, in turns.
+// Makes rows that cycle through the kinds of draws.
 Columns all_kinds(int rows) {
   constexpr float kTemperature[] = {0.8f, 0.3f, 1, 1.6f}, kMinP[] = {0, 0, 0.05f, 0.0005f};
   constexpr float kTopP[] = {0.95f, 1, 0.5f, 0.05f, 0.999f, 0.9f, 0.99f};
@@ -97,7 +97,7 @@ Tensor sent(Ops& ops, Tensor host, Buffer& memory) {
   return out;
 }
 
-// Rows of logits of one shape; every case takes the front.
+// Logits of one shape; every case uses the first rows.
 struct Shape {
   const char* name;
   std::function<void(std::mt19937&, float*, int)> fill;
@@ -174,7 +174,8 @@ std::vector<float> values_of(const Shape& shape, int rows) {
   return values;
 }
 
-// Seconds of a call; operation(i) is given turns.
+// Returns the seconds of a call; operation(i) is called with each of the kSets sets of logits in
+// turn.
 template <class F>
 double seconds_of(Ops& cuda, F operation) {
   for (int i = 0; i < kSets; ++i) operation(i);
@@ -219,7 +220,7 @@ void run(Ops& cuda, Ops& cpu, std::vector<float>& values, const Case& c, Columns
       100 * size / seconds / kReadBandwidth, same, c.rows);
 }
 
-// The best tokens of both must be the same; how near the logarithms are is the suite's.
+// The best tokens of both must be the same; the op suite checks how close the logarithms are.
 void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) {
   const Tensor host = host_tensor(values.data(), DType::kF32, {c.rows, c.vocab});
   std::vector<int32_t> chosen;
@@ -254,8 +255,8 @@ void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) 
       got == want && got_rank == want_rank ? "as on the CPU" : "NOT as on the CPU");
 }
 
-// What a draw of rows with lists of edits costs: `changes` entries that are new, and all that the
-// lists hold. Rows share one list, or each has its own.
+// Times a draw of rows with lists of edits, with `changes` new entries and with all entries of the
+// lists. Rows share one list, or each has its own.
 struct EditCase {
   const char* name;
   int rows, entries, changes;
@@ -320,8 +321,8 @@ void run_edits(Ops& cuda, const EditCase& c) {
 }  // namespace
 }  // namespace skiff
 
-// All shapes of rows, each with one kind of draw and with all kinds; the first one with the cases
-// above. "short": without the other shapes.
+// Times all shapes of rows, each with one kind of draw and with all kinds, and the first shape with
+// the cases above. "short" leaves the other shapes out.
 int main(int argc, char** argv) {
   using namespace skiff;
   const auto cuda = make_cuda_ops({});
