@@ -182,8 +182,10 @@ Tensor StepExecutor::forward(const BuiltStep& step) {
   ops_.begin_step(step.batch, step.arrivals);
   const auto rows = static_cast<size_t>(step.batch.num_tokens);
   const bool capture = step.decode_only && rows < captured_.size();
+  std::optional<ReplayKey> key;
+  if (capture) key = {.rows = step.batch.num_tokens};
   Tensor logits;
-  ops_.replay(capture ? rows : 0, [&] {
+  ops_.replay(key, [&] {
     arena_.reset();
     ops_.load_tokens(step.batch.tokens, last_);
     logits = decoder_.forward(step.batch, kv_, arena_);

@@ -19,7 +19,9 @@ class HostOps : public Ops {
   void wait(uint64_t) final {}
   uint64_t stamp() override;
   double seconds_between(uint64_t from, uint64_t to) override;
-  void replay(uint64_t, const std::function<void()>& work) final { work(); }
+  void replay(const std::optional<ReplayKey>&, const std::function<void()>& work) override {
+    work();
+  }
   void rehearse(const std::function<void()>& work) final { work(); }
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) final;

@@ -14,6 +14,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 
 #include "arch/spec.h"
 #include "ops/batch.h"
+#include "ops/replay_key.h"
 #include "ops/step_bounds.h"
 #include "tensor/memory.h"
 #include "weights/linear.h"
@@ -78,9 +80,10 @@ class Ops {
   virtual uint64_t stamp() = 0;
   virtual double seconds_between(uint64_t from, uint64_t to) = 0;
   // Does work(), which only calls this Ops. Where starting operations is expensive, the backend may
-  // record what work() starts and start the same again at the next call with that key, work()
-  // unasked: it must then differ in nothing that the host knows. Key 0: never recorded.
-  virtual void replay(uint64_t key, const std::function<void()>& work) = 0;
+  // record what work() starts and start the same again at the next call with that key, without
+  // calling work(): it must then differ in nothing that the host knows. Without a key, or where the
+  // backend records no step of that many rows per sequence, work() is called each time.
+  virtual void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) = 0;
 
   // Start-up. Does work() as it is, and takes its time to find out how its operations are done
   // fastest with tensors of those shapes; to be called a few times over for each kind of step.

@@ -165,7 +165,7 @@ class Run {
   }
   void replay() {
     ops_.begin_step(batch_, {});
-    ops_.replay(static_cast<uint64_t>(x.rows()), [this] { layers(); });
+    ops_.replay(ReplayKey{.rows = static_cast<int>(x.rows())}, [this] { layers(); });
   }
   // Returns x and the residual after one more run.
   std::vector<float> results() {

@@ -129,10 +129,13 @@ void CudaOps::done() {
   if (options_.synchronous) check(cudaStreamSynchronize(stream()), "waiting for an operation");
 }
 
-void CudaOps::replay(uint64_t key, const std::function<void()>& work) {
-  if (key == 0 || !options_.graphs || options_.synchronous) return work();
+// A sequence with more rows may be prefilled, by as many blocks as there are such sequences: then
+// the launches do not follow from the key.
+void CudaOps::replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) {
+  const bool recorded = key && key->rows_per_seq <= cuda::kMostShares;
+  if (!recorded || !options_.graphs || options_.synchronous) return work();
   stream();
-  stream_.replay(key, [&] {
+  stream_.replay(*key, [&] {
     work();
     stream();
   });

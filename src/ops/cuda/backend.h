@@ -36,7 +36,7 @@ class CudaOps final : public Ops {
   double seconds_between(uint64_t from, uint64_t to) override {
     return stream_.seconds_between(from, to);
   }
-  void replay(uint64_t key, const std::function<void()>& work) override;
+  void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
   std::vector<std::byte> tuning() const override { return to_bytes(products_.tuned()); }
   bool adopt_tuning(std::span<const std::byte> tuning) override;

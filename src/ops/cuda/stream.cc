@@ -51,7 +51,7 @@ double Stream::seconds_between(uint64_t from, uint64_t to) const {
   return static_cast<double>(milliseconds) / 1000;
 }
 
-void Stream::replay(uint64_t key, const std::function<void()>& work) {
+void Stream::replay(const ReplayKey& key, const std::function<void()>& work) {
   Recording& recording = recordings_[key];
   if (recording.graph == nullptr && !recording.warm) {
     recording.warm = true;

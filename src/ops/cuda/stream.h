@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
+#include <map>
+
+#include "ops/replay_key.h"
 
 namespace skiff::cuda {
 
@@ -28,7 +30,7 @@ class Stream {
   // As Ops::replay says. The first call runs the work without capture, so that one-time work
   // (loading kernels, choosing algorithms, filling tables) is done; the second call captures a
   // graph.
-  void replay(uint64_t key, const std::function<void()>& work);
+  void replay(const ReplayKey& key, const std::function<void()>& work);
 
  private:
   struct Recording {
@@ -42,7 +44,7 @@ class Stream {
   std::array<cudaEvent_t, kEvents> events_{};
   std::array<cudaEvent_t, kStamps> stamp_events_{};
   uint64_t marks_ = 0, done_ = 0, stamps_ = 0;
-  std::unordered_map<uint64_t, Recording> recordings_;
+  std::map<ReplayKey, Recording> recordings_;
 };
 
 }  // namespace skiff::cuda

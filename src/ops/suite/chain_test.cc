@@ -360,9 +360,8 @@ TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
   layer.expect_right();
   const std::vector<std::byte> want = layer.results();
   // Recorded or not, again and again, and where tensors take each other's place.
-  uint64_t key = 0;
   for (bool apart : {true, false}) {
-    ++key;
+    const ReplayKey key{.variant = apart};
     for (int i = 0; i < 4; ++i) {
       ops->replay(key, [&] { layer.work(apart); });
       EXPECT_EQ(layer.results(), want) << (apart ? "apart " : "in place ") << i;

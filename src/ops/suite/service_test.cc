@@ -52,7 +52,9 @@ class InService final : public Ops {
   double seconds_between(uint64_t from, uint64_t to) override {
     return ops_->seconds_between(from, to);
   }
-  void replay(uint64_t, const std::function<void()>& work) override { work(); }
+  void replay(const std::optional<ReplayKey>&, const std::function<void()>& work) override {
+    work();
+  }
   void rehearse(const std::function<void()>& work) override { work(); }
 
   void copy(Tensor out, Tensor x) override {
@@ -167,7 +169,7 @@ class InService final : public Ops {
     for (int time = 0; time < kTimes; ++time) {
       for (const Tensor& t : uses.out) spoil(t);
       for (const Tensor& t : uses.in) spoil(t);
-      ops_->replay(static_cast<uint64_t>(calls_), [&] {
+      ops_->replay(ReplayKey{.variant = static_cast<int>(calls_)}, [&] {
         for (size_t i = 0; i < originals.size(); ++i)
           if (originals[i]) ops_->gather_rows(uses.in[i], originals[i], every_row(originals[i]));
         op();

@@ -1,5 +1,6 @@
 // Steps of a small decoder's attention layers as an engine asks for them: batches arrive with
-// begin_step(), decodes replay what was recorded, nothing is waited for between steps. Judged by
+// begin_step(), decodes and checks of drafts replay what was recorded, nothing is waited for
+// between steps. Judged by
 // the formula on what the caches hold in the end, and by the bits of a device that waits every
 // time.
 #include <algorithm>
@@ -77,6 +78,24 @@ const StepsCase kCases[] = {
       {1, 1, 1, 1, 1, 1, 1, 1, 1},
       {1, 1, 1, 1, 0, 1, 1, 1, 1},
       {1, 1, 1, 1, 1, 1, 1, 1, 1}}},
+    {"drafts",
+     16,
+     1,
+     128,
+     0,
+     64,
+     false,
+     false,
+     {0, 60, 0, 300},
+     {{30, 3, 70, 130},
+      {3, 3, 3, 3},
+      {3, 3, 3, 3},
+      {1, 1, 1, 1},
+      {3, 3, 3, 3},
+      {1, 3, 3, 2},
+      {3, 3, 3, 3},
+      {1, 1, 1, 1},
+      {1, 1, 1, 1}}},
 };
 void PrintTo(const StepsCase& c, std::ostream* to) { *to << c.name; }
 
@@ -86,8 +105,12 @@ struct Result {
   std::vector<Tensor> qkv, seen;  // of each layer
 };
 
-bool decodes(const std::vector<int>& rows) {
-  return std::ranges::all_of(rows, [](int n) { return n <= 1; });
+// Rows of each sequence in a step that is recorded: 1 where none has more, a small number where all
+// have it. 0: the step is not recorded.
+int uniform_rows(const std::vector<int>& rows) {
+  if (std::ranges::all_of(rows, [](int n) { return n <= 1; })) return 1;
+  const int first = rows.front();
+  return first <= 4 && std::ranges::count(rows, first) == std::ssize(rows) ? first : 0;
 }
 
 class Steps {
@@ -167,7 +190,7 @@ class Steps {
   // All that a step needs of memory, so that nothing is allocated while steps run.
   struct Prepared {
     Stepped step;
-    bool decode;
+    int uniform;  // see uniform_rows()
     RaggedBatch batch;
     std::vector<Arrival> arrivals;
     std::vector<Tensor> qkv, seen;  // where its results go
@@ -221,15 +244,16 @@ class Steps {
     return host;
   }
 
-  // Decodes have two rows of padding; a single sequence has none, so that its operations may be
-  // gathered.
+  // Recorded steps are padded as by two sequences; a single sequence is not, so that its operations
+  // may be gathered.
   int64_t rows_of(const std::vector<int>& rows) const {
-    if (!decodes(rows)) return std::reduce(rows.begin(), rows.end());
-    return rows.size() == 1 ? 1 : std::ssize(rows) + 2;
+    const int uniform = uniform_rows(rows);
+    if (uniform == 0) return std::reduce(rows.begin(), rows.end());
+    return rows.size() == 1 ? uniform : (std::ssize(rows) + 2) * uniform;
   }
   Frame& frame_of(const std::vector<int>& rows) {
     const int64_t seqs = std::ssize(rows), tokens = rows_of(rows);
-    const auto [place, is_new] = frames_.try_emplace({tokens, decodes(rows)});
+    const auto [place, is_new] = frames_.try_emplace({tokens, uniform_rows(rows)});
     Frame& f = place->second;
     if (!is_new) return f;
     f.batch.tokens = take(kI32, {tokens});
@@ -260,7 +284,7 @@ class Steps {
       }
       Prepared& p = prepared.emplace_back();
       p.step = paged_.front().step(ws_, order, pieces);
-      p.decode = decodes(rows);
+      p.uniform = uniform_rows(rows);
       const RaggedBatch& host = p.step.batch;
       const Frame& f = frame_of(rows);
       p.batch = f.batch;
@@ -291,8 +315,10 @@ class Steps {
     for (const Arrival& a : p.arrivals)
       if (host) ops_.copy(a.to, a.from);
     ops_.begin_step(p.batch, host ? std::span<const Arrival>{} : p.arrivals);
-    Frame& f = frames_.at({p.batch.num_tokens, p.decode});
-    ops_.replay(p.decode ? 7 : 0, [&] { layers(f, p.batch); });
+    Frame& f = frames_.at({p.batch.num_tokens, p.uniform});
+    std::optional<ReplayKey> key;
+    if (p.uniform) key = {.rows = p.batch.num_tokens, .rows_per_seq = p.uniform};
+    ops_.replay(key, [&] { layers(f, p.batch); });
     for (size_t l = 0; l < kLayers; ++l) {
       ops_.copy(p.qkv[l], f.qkv[l].row_range(0, p.qkv[l].rows()));
       ops_.copy(p.seen[l], f.seen[l].row_range(0, p.seen[l].rows()));
@@ -329,7 +355,7 @@ class Steps {
   std::vector<Linear> project_, out_;
   Tensor table_;
   Norm norm_, q_norm_, k_norm_;
-  std::map<std::pair<int64_t, bool>, Frame> frames_;  // by rows, and whether all decode
+  std::map<std::pair<int64_t, int>, Frame> frames_;  // by rows, and uniform_rows()
 };
 
 std::vector<std::byte> all_of(const std::vector<Result>& results) {

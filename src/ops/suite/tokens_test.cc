@@ -108,7 +108,10 @@ TEST_P(OpSuite, ReplayDoesTheWorkAgain) {
   const Tensor x = ws.random(DType::kF32, {3, 40}), sum = ws.random(DType::kF32, {3, 40});
   std::vector<double> want;
   for (int i = 0; i < 120; ++i) want.push_back(at(sum, i / 40, i % 40));
-  for (uint64_t key : {0, 5, 5, 6, 5, 6}) {
+  using Key = std::optional<ReplayKey>;
+  const Key none, decodes = ReplayKey{.rows = 3}, drafts = ReplayKey{.rows = 3, .rows_per_seq = 3},
+                  other = ReplayKey{.rows = 3, .variant = 1};
+  for (const Key& key : {none, decodes, decodes, drafts, decodes, drafts, other, drafts, none}) {
     for (int i = 0; i < 120; ++i) {
       put(x, i / 40, i % 40, ws.rng.normal());
       want[static_cast<size_t>(i)] =
