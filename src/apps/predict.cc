@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/queue.h"
 #include "base/utf8.h"
+#include "comm/communicator.h"
 #include "engine/backend.h"
 #include "engine/resolve.h"
 #include "model/single.h"
@@ -145,7 +146,8 @@ void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig
   const int length = static_cast<int>(tokens.size());
   const int asked = static_cast<int>(args.integer("chunk-size"));
   const int chunk = asked > 0 ? std::min(asked, length) : std::min(length, 512);
-  SingleSequence sequence(loaded, *ops, resolved.precision.act, length, chunk);
+  Mesh mesh = make_solo_mesh();
+  SingleSequence sequence(loaded, *ops, mesh, resolved.precision.act, length, chunk);
   NpyWriter out(args.text("dump-logits"), length, model.spec.vocab);
   for (int begin = 0; begin < length; begin += chunk)
     out.append(sequence.forward(std::span(tokens).subspan(

@@ -188,7 +188,7 @@ Tensor StepExecutor::forward(const BuiltStep& step) {
   ops_.replay(key, [&] {
     arena_.reset();
     ops_.load_tokens(step.batch.tokens, last_);
-    logits = decoder_.forward(step.batch, kv_, arena_);
+    logits = decoder_.forward(step.batch, kv_, arena_).logits;
   });
   if (!capture) return logits;
   if (logits) captured_[rows] = logits;

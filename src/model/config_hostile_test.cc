@@ -150,7 +150,8 @@ std::string shape_of(const ModelSpec& spec) {
 std::vector<float> logits_of(const ModelConfig& config, Ops& ops, int tokens) {
   const LoadedModel model =
       load_model("", config, {.format = LoadFormat::kDummy, .progress = {}, .threads = 1}, ops);
-  SingleSequence sequence(model, ops, DType::kF32, tokens, tokens);
+  Mesh mesh = make_solo_mesh();
+  SingleSequence sequence(model, ops, mesh, DType::kF32, tokens, tokens);
   std::vector<int32_t> ids;
   for (int i = 0; i < tokens; ++i) ids.push_back(i % config.spec.vocab);
   const Tensor logits = sequence.forward(ids);

@@ -10,7 +10,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, M
   SKIFF_CHECK_EQ(weights.layers.size(), spec.layers.size());
 }
 
-Tensor Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena) {
+Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena) {
   SKIFF_CHECK_EQ(kv.size(), spec_.layers.size());
   Tensor residual = arena.take(DType::kF32, {batch.num_tokens, spec_.hidden});
   Tensor x = arena.take(act_, {batch.num_tokens, spec_.hidden});
@@ -36,7 +36,7 @@ Tensor Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, A
   Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.vocab});
   ops_.gather_rows(last, x, batch.out_rows);
   ops_.linear(logits, last, weights_.head);
-  return logits;
+  return {.hidden = x, .logits = logits};
 }
 
 void Decoder::settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm) {

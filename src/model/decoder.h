@@ -16,15 +16,21 @@ struct Delta {
   Communicator* owed = nullptr;
 };
 
+// What a forward pass leaves in the arena.
+struct Forward {
+  Tensor hidden;  // [batch.num_tokens, hidden] act: every row behind the last norm
+  Tensor logits;  // [batch.out_rows, vocab] f32
+};
+
 // A Decoder holds no state between steps. Weights, spec, ops and mesh must outlive it.
 class Decoder {
  public:
   // `act`: dtype of activations, kF32 or kBF16; the residual stream is always f32.
   Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Mesh& mesh, DType act);
 
-  // Logits [batch.out_rows, vocab] f32, in the arena. Writes this step's keys and values to kv
-  // (one KvLayer per layer). Ops::begin_step(batch) has been called.
-  Tensor forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
+  // Writes this step's keys and values to kv (one KvLayer per layer). Ops::begin_step(batch) has
+  // been called.
+  Forward forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
   // The most bytes that forward() takes from its arena with `ops`, logits included.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,

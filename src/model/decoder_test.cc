@@ -63,21 +63,32 @@ class Stage {
                             .host_kv_len = kv_len};
     arena_.reset();
     ops_.begin_step(batch, {});
-    const Tensor logits = decoder_.forward(batch, kv_.layers(), arena_);
-    std::vector<std::vector<float>> out;
-    for (int64_t r = 0; r < logits.rows(); ++r)
-      out.emplace_back(logits.row<float>(r), logits.row<float>(r) + logits.cols());
-    return out;
+    last_ = decoder_.forward(batch, kv_.layers(), arena_);
+    return rows_of(last_.logits);
+  }
+  // Logits of all rows of the step before.
+  std::vector<std::vector<float>> head_of_hidden() {
+    const Tensor logits = arena_.take(DType::kF32, {last_.hidden.rows(), model_.spec.vocab});
+    ops_.linear(logits, last_.hidden, model_.weights.head);
+    return rows_of(logits);
   }
   const Arena& arena() const { return arena_; }
 
  private:
+  static std::vector<std::vector<float>> rows_of(const Tensor& t) {
+    std::vector<std::vector<float>> out;
+    for (int64_t r = 0; r < t.rows(); ++r)
+      out.emplace_back(t.row<float>(r), t.row<float>(r) + t.cols());
+    return out;
+  }
+
   Ops& ops_;
   LoadedModel model_;
   Mesh mesh_;
   KvCache kv_;
   Arena arena_;
   Decoder decoder_;
+  Forward last_;
 };
 
 std::vector<int32_t> piece(const std::vector<int32_t>& from, size_t at, size_t n) {
@@ -114,6 +125,19 @@ TEST(Decoder, MixedStepEqualsTheSequencesAlone) {
     expect_near(logits[1], row_of(golden, 17), bound);
     expect_near(logits[2], row_of(golden, 76), bound);
   }
+}
+
+// Every row's hidden state is there, also where nobody wants logits.
+TEST(Decoder, LogitsAreTheHeadOfTheHiddenStates) {
+  const testing::Golden golden = testing::read_golden("qwen2");
+  const auto ops = make_cpu_ops(2);
+  Stage stage("qwen2", *ops, DType::kF32, 20, 40);
+  const std::vector<int32_t> tokens = piece(golden.prompt, 0, 20), wanted = {0, 7, 19};
+  const auto logits = stage.step({{tokens, 0, {0, 1}, wanted}});
+  const auto all = stage.head_of_hidden();
+  ASSERT_EQ(all.size(), tokens.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(logits[i], all[static_cast<size_t>(wanted[i])]) << "row " << wanted[i];
 }
 
 TEST(Decoder, TakesExactlyTheArenaThatIsPlanned) {

@@ -53,7 +53,8 @@ LoadedModel load(const std::string& name, Ops& ops, DType compute) {
 // All rows' logits, the prompt fed in pieces of these sizes, the last repeated.
 std::vector<float> run(const LoadedModel& model, Ops& ops, DType act,
                        std::span<const int32_t> tokens, std::vector<size_t> pieces) {
-  SingleSequence sequence(model, ops, act, static_cast<int>(tokens.size()),
+  Mesh mesh = make_solo_mesh();
+  SingleSequence sequence(model, ops, mesh, act, static_cast<int>(tokens.size()),
                           static_cast<int>(tokens.size()));
   std::vector<float> all;
   for (size_t i = 0; !tokens.empty(); ++i) {
@@ -139,7 +140,9 @@ TEST_P(GoldenTest, F32GreedyContinuation) {
   const Golden golden = testing::read_golden(name());
   const LoadedModel model = load(name(), *ops_, DType::kF32);
   const size_t all = golden.prompt.size() + golden.greedy.size();
-  SingleSequence sequence(model, *ops_, DType::kF32, static_cast<int>(all), static_cast<int>(all));
+  Mesh mesh = make_solo_mesh();
+  SingleSequence sequence(model, *ops_, mesh, DType::kF32, static_cast<int>(all),
+                          static_cast<int>(all));
   Tensor logits = sequence.forward(golden.prompt);
   std::vector<int32_t> said;
   while (said.size() < golden.greedy.size()) {

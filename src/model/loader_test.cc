@@ -36,7 +36,8 @@ class LoaderTest : public ::testing::Test {
   }
   std::vector<float> logits(const LoadedModel& model) {
     const std::vector<int32_t> tokens = {1, 5, 39, 7};
-    SingleSequence sequence(model, *ops_, DType::kF32, 8, 8);
+    Mesh mesh = make_solo_mesh();
+    SingleSequence sequence(model, *ops_, mesh, DType::kF32, 8, 8);
     const Tensor out = sequence.forward(tokens);
     return {out.as<float>(), out.as<float>() + out.elements()};
   }
@@ -143,7 +144,8 @@ TEST(DummyWeights, AreDrawnAlikeInPieces) {
                                           .threads = threads,
                                           .chunk_bytes = chunk},
                                          *ops);
-    SingleSequence sequence(model, *ops, DType::kF32, 8, 8);
+    Mesh mesh = make_solo_mesh();
+    SingleSequence sequence(model, *ops, mesh, DType::kF32, 8, 8);
     const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
     return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());
   };
@@ -201,7 +203,8 @@ TEST(DummyWeights, AreDeterministicAndNeverDull) {
                                             .dummy_seed = seed,
                                             .progress = {}},
                                            *ops);
-      SingleSequence sequence(model, *ops, compute, 8, 8);
+      Mesh mesh = make_solo_mesh();
+      SingleSequence sequence(model, *ops, mesh, compute, 8, 8);
       const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
       return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());
     };

@@ -18,14 +18,13 @@ std::vector<int32_t> counting(int32_t first, size_t n) {
 
 }  // namespace
 
-SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, DType act, int max_context,
-                               int max_rows)
+SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, Mesh& mesh, DType act,
+                               int max_context, int max_rows)
     : model_(model),
       ops_(ops),
-      mesh_(make_solo_mesh()),
       kv_(model.spec, pages_for(max_context), kPage, act, ops.device()),
       arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, max_rows, max_rows, ops))),
-      decoder_(model_.spec, model_.weights, ops, mesh_, act),
+      decoder_(model_.spec, model_.weights, ops, mesh, act),
       pages_(counting(0, static_cast<size_t>(pages_for(max_context)))),
       upload_(ops, (3 * static_cast<size_t>(max_rows) + pages_.size() + 3) * sizeof(int32_t) +
                        8 * kTensorAlign) {
@@ -63,7 +62,7 @@ Tensor SingleSequence::forward(std::span<const int32_t> tokens) {
   upload_.send();
   ops_.begin_step(batch, {});
   arena_.reset();
-  Tensor logits = decoder_.forward(batch, kv_.layers(), arena_);
+  Tensor logits = decoder_.forward(batch, kv_.layers(), arena_).logits;
   if (logits_.size() > 0) {
     const Tensor host = logits_.view(DType::kF32, {logits.rows(), logits.cols()});
     ops_.copy(host, logits);

@@ -14,8 +14,10 @@ namespace skiff {
 
 class SingleSequence {
  public:
-  // Room for max_context positions and chunks of at most max_rows.
-  SingleSequence(const LoadedModel& model, Ops& ops, DType act, int max_context, int max_rows);
+  // Room for max_context positions and chunks of at most max_rows. Model, ops and mesh must outlive
+  // it.
+  SingleSequence(const LoadedModel& model, Ops& ops, Mesh& mesh, DType act, int max_context,
+                 int max_rows);
   // Appends `tokens` (at most max_rows) and returns the logits of all their rows,
   // [tokens.size(), vocab], in host memory, valid until the next call.
   Tensor forward(std::span<const int32_t> tokens);
@@ -24,7 +26,6 @@ class SingleSequence {
  private:
   const LoadedModel& model_;
   Ops& ops_;
-  Mesh mesh_;
   KvCache kv_;
   Arena arena_;
   Decoder decoder_;

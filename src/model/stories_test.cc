@@ -27,7 +27,8 @@ void StoriesTest::expect_stories(std::unique_ptr<Ops> ops) const {
   for (const Json& story : expected.at("cases")) {
     const auto ids = story.at("all_ids").get<std::vector<int32_t>>();
     const size_t prompt = story.at("prompt_ids").size();
-    SingleSequence sequence(model, *ops, DType::kF32, static_cast<int>(ids.size()),
+    Mesh mesh = make_solo_mesh();
+    SingleSequence sequence(model, *ops, mesh, DType::kF32, static_cast<int>(ids.size()),
                             static_cast<int>(ids.size()));
     const Tensor logits = sequence.forward(ids);
     ASSERT_GT(story.at("top5").size(), 100u);
