@@ -6,14 +6,14 @@
 
 namespace skiff {
 
-DeviceRunner::DeviceRunner(StepExecutor& executor)
+HostRunner::HostRunner(StepExecutor& executor)
     : thread_([this, &executor] {
         pthread_setname_np(pthread_self(), "device");
         executor.bind_thread();
         while (const auto plan = plans_.pop()) results_.push(run(executor, *plan));
       }) {}
 
-DeviceRunner::Result DeviceRunner::run(StepExecutor& executor, const StepPlan& plan) {
+HostRunner::Result HostRunner::run(StepExecutor& executor, const StepPlan& plan) {
   try {
     return executor.run(plan);
   } catch (...) {
@@ -21,12 +21,12 @@ DeviceRunner::Result DeviceRunner::run(StepExecutor& executor, const StepPlan& p
   }
 }
 
-DeviceRunner::~DeviceRunner() {
+HostRunner::~HostRunner() {
   plans_.close();
   thread_.join();
 }
 
-StepResult DeviceRunner::wait(uint64_t step) {
+StepResult HostRunner::wait(uint64_t step) {
   std::optional<Result> popped = results_.pop();
   SKIFF_CHECK(popped, "step {} was not launched", step);
   if (const auto* thrown = std::get_if<std::exception_ptr>(&*popped))
@@ -36,15 +36,15 @@ StepResult DeviceRunner::wait(uint64_t step) {
   return std::move(result);
 }
 
-StepResult DirectRunner::wait(uint64_t step) {
+StepResult DeviceRunner::wait(uint64_t step) {
   StepResult result = executor_.collect();
   SKIFF_CHECK(result.step == step, "step {} was not launched next", step);
   return result;
 }
 
 std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device) {
-  if (device == Device{}) return std::make_unique<DeviceRunner>(executor);
-  return std::make_unique<DirectRunner>(executor);
+  if (device == Device{}) return std::make_unique<HostRunner>(executor);
+  return std::make_unique<DeviceRunner>(executor);
 }
 
 }  // namespace skiff

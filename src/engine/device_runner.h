@@ -11,14 +11,14 @@
 
 namespace skiff {
 
-// For an executor that computes where it is called: a thread does so, in order of launches, while
-// the caller plans. launch() and wait() are called by one thread; the thread of this object is the
-// only one that drives the executor. What a step throws, as when memory runs out, is thrown by its
+// For an executor that computes on the calling thread: a thread of this object, the only one that
+// drives the executor, computes steps in order of launches while the caller plans. launch() and
+// wait() are called by one thread. What a step throws, as when memory runs out, is thrown by its
 // wait().
-class DeviceRunner final : public Runner {
+class HostRunner final : public Runner {
  public:
-  explicit DeviceRunner(StepExecutor& executor);
-  ~DeviceRunner() override;  // computes what is launched, then ends the thread
+  explicit HostRunner(StepExecutor& executor);
+  ~HostRunner() override;  // computes what is launched, then ends the thread
   void launch(const StepPlan& plan) override { plans_.push(plan); }
   StepResult wait(uint64_t step) override;
 
@@ -32,9 +32,9 @@ class DeviceRunner final : public Runner {
 };
 
 // For an executor whose device computes by itself: no thread stands between.
-class DirectRunner final : public Runner {
+class DeviceRunner final : public Runner {
  public:
-  explicit DirectRunner(StepExecutor& executor) : executor_(executor) {}
+  explicit DeviceRunner(StepExecutor& executor) : executor_(executor) {}
   void bind_thread() override { executor_.bind_thread(); }
   void launch(const StepPlan& plan) override { executor_.launch(plan); }
   StepResult wait(uint64_t step) override;

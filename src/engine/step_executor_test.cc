@@ -134,7 +134,7 @@ TEST_F(ClockedTest, CopiesAreTimedByTheBackendsOwnClock) {
 }
 
 TEST_F(ClockedTest, WhatAStepThrowsReachesWhoWaitsForIt) {
-  DeviceRunner runner(executor_);
+  HostRunner runner(executor_);
   ops_.full = true;
   runner.launch(plan_of(1, 1, 0, 8));
   EXPECT_THROW(runner.wait(1), std::bad_alloc);
@@ -142,14 +142,14 @@ TEST_F(ClockedTest, WhatAStepThrowsReachesWhoWaitsForIt) {
 
 TEST_F(ClockedTest, TheThreadThatDrivesTheDeviceBindsIt) {
   {
-    DeviceRunner runner(executor_);
+    HostRunner runner(executor_);
     runner.launch(plan_of(1, 1, 0, 8));
     runner.wait(1);
     EXPECT_NE(ops_.bound, std::thread::id());
     EXPECT_NE(ops_.bound, std::this_thread::get_id());
   }
   ops_.bound = {};
-  DirectRunner runner(executor_);
+  DeviceRunner runner(executor_);
   CacheIndex cache(kBlocks, kBlock, false);
   Scheduler scheduler(limits_, cache);
   Queue<Command> inbox;
