@@ -1,0 +1,91 @@
+#include "arch/shard.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace skiff {
+namespace {
+
+constexpr int kMaxSize = 64;  // of the groups that a refusal names
+
+bool divides(int part, int whole) { return part > 0 && whole % part == 0; }
+
+// Says why `total` things cannot be shared out, or nothing.
+std::optional<std::string> obstacle(int total, int size, std::string_view things, size_t layer) {
+  if (divides(size, total)) return std::nullopt;
+  return fmt::format("the {} {} of layer {}", total, things, layer);
+}
+
+std::optional<std::string> obstacle(const Gqa& m, int size, size_t layer) {
+  if (auto found = obstacle(m.heads, size, "query heads", layer)) return found;
+  if (divides(m.kv_heads, size)) return std::nullopt;  // replicated
+  return obstacle(m.kv_heads, size, "key and value heads", layer);
+}
+std::optional<std::string> obstacle(const Dense& f, int size, size_t layer) {
+  return obstacle(f.width, size, "columns of the feed-forward width", layer);
+}
+std::optional<std::string> obstacle(const Moe& f, int size, size_t layer) {
+  if (auto found = obstacle(f.width, size, "columns of the experts' width", layer)) return found;
+  return obstacle(f.shared_width, size, "columns of the shared expert's width", layer);
+}
+
+std::optional<std::string> obstacle(const ModelSpec& spec, int size) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto of_kind = [&](const auto& kind) { return obstacle(kind, size, i); };
+    if (auto found = std::visit(of_kind, spec.layers[i].mixer)) return found;
+    if (auto found = std::visit(of_kind, spec.layers[i].ffn)) return found;
+  }
+  if (divides(size, spec.vocab)) return std::nullopt;
+  return fmt::format("the {} rows of the vocabulary", spec.vocab);
+}
+
+void cut(Gqa& m, int rank, int size) {
+  m.heads = share_of(m.heads, rank, size).count;
+  m.kv_heads = share_of(m.kv_heads, rank, size).count;
+  m.out_bias = m.out_bias && rank == 0;
+}
+void cut(Dense& f, int rank, int size) { f.width = share_of(f.width, rank, size).count; }
+void cut(Moe& f, int rank, int size) {
+  f.width = share_of(f.width, rank, size).count;
+  f.shared_width = share_of(f.shared_width, rank, size).count;
+}
+
+}  // namespace
+
+Share share_of(int total, int rank, int size) {
+  SKIFF_CHECK(rank >= 0 && rank < size, "rank {} of {}", rank, size);
+  if (total > 0 && total < size) {
+    SKIFF_CHECK(divides(total, size), "{} among {} ranks", total, size);
+    return {.first = rank / (size / total), .count = 1};
+  }
+  SKIFF_CHECK(divides(size, total), "{} among {} ranks", total, size);
+  return {.first = rank * (total / size), .count = total / size};
+}
+
+Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size) {
+  SKIFF_CHECK(rank >= 0 && rank < size, "rank {} of {}", rank, size);
+  if (size == 1) return spec;
+  if (const auto found = obstacle(spec, size)) {
+    std::string fitting = "1";
+    for (int n = 2; n <= kMaxSize; ++n)
+      if (!obstacle(spec, n)) fitting += fmt::format(", {}", n);
+    return Error{.code = Code::kInvalid,
+                 .what = fmt::format("{} cannot be shared out among {} ranks; sizes that fit this "
+                                     "model: {}",
+                                     *found, size, fitting)};
+  }
+  ModelSpec local = spec;
+  local.vocab = share_of(spec.vocab, rank, size).count;
+  for (Layer& layer : local.layers) {
+    const auto of_kind = [&](auto& kind) { cut(kind, rank, size); };
+    std::visit(of_kind, layer.mixer);
+    std::visit(of_kind, layer.ffn);
+  }
+  return local;
+}
+
+}  // namespace skiff
