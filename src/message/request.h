@@ -85,12 +85,14 @@ enum class Finish { kNone, kStop, kLength, kCancelled, kExhausted };
 struct TokenLogprob {
   Token token = 0;
   float logprob = 0;
+  bool operator==(const TokenLogprob&) const = default;
 };
 // One position: the token at it, that token's rank (1 = most likely), and the most likely tokens.
 struct PositionLogprobs {
   TokenLogprob chosen;
   int rank = 0;
   std::vector<TokenLogprob> top;  // best first
+  bool operator==(const PositionLogprobs&) const = default;
 };
 
 struct Event {

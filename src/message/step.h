@@ -67,6 +67,7 @@ struct StepResult {
   std::vector<std::vector<Token>> drafts;  // guesses for each span's next turn; often empty
   std::vector<std::vector<PositionLogprobs>> logprobs;         // parallel to tokens
   std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // of positions begin+1 ..
+  bool operator==(const StepResult&) const = default;
 };
 
 }  // namespace skiff

@@ -1,0 +1,253 @@
+#include "message/wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+
+namespace skiff {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+class RandomSteps {
+ public:
+  explicit RandomSteps(uint64_t seed) : rng_(seed) {}
+
+  StepPlan plan() {
+    StepPlan plan{.step = rng_(), .page_start = {0}};
+    plan.saves = list<BlockCopy>([&] { return BlockCopy{number(), number()}; });
+    plan.loads = list<BlockCopy>([&] { return BlockCopy{number(), number()}; });
+    plan.spans = list<Span>([&] { return span(); });
+    for (const Span& s : plan.spans) {
+      for (int i = 0; i < s.count; ++i) plan.tokens.push_back(below(9) ? number() : kOnDevice);
+      for (int i = below(5); i > 0; --i) plan.pages.push_back(number());
+      plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+    }
+    plan.opened = list<OpenSlot>([&] { return opened(); });
+    return plan;
+  }
+
+  StepResult result() {
+    const size_t spans = static_cast<size_t>(below(6));
+    StepResult result{.step = rng_(), .seconds = real(), .copy_seconds = real()};
+    for (size_t i = 0; i < spans; ++i) {
+      result.tokens.push_back(tokens());
+      result.drafts.push_back(tokens());
+      result.logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
+      result.prompt_logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
+    }
+    return result;
+  }
+
+  int below(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
+
+ private:
+  template <class T>
+  std::vector<T> list(const std::function<T()>& make) {
+    std::vector<T> out(static_cast<size_t>(below(6)));
+    for (T& item : out) item = make();
+    return out;
+  }
+  int number() { return static_cast<int>(rng_() >> 33); }
+  float real() { return static_cast<float>(below(2000) - 1000) / 64; }
+  std::vector<Token> tokens() {
+    return list<Token>([&] { return number(); });
+  }
+  Span span() {
+    const int count = 1 + below(9), draft = below(count);
+    const bool sample = draft > 0 || below(2);
+    return {.seq = rng_(),
+            .slot = number(),
+            .begin = below(1 << 20),
+            .count = count,
+            .draft = draft,
+            .sample = sample,
+            .prompt_logprobs = below(2) ? kNoLogprobs : number(),
+            .next = below(2) ? -1 : number()};
+  }
+  OpenSlot opened() {
+    OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
+    open.prompt_len = below(static_cast<int>(open.history.size()) + 1);
+    SamplingParams& p = open.params;
+    p = {.temperature = real(),
+         .top_p = real(),
+         .min_p = real(),
+         .top_k = number(),
+         .repetition = real(),
+         .presence = real(),
+         .frequency = real(),
+         .seed = rng_(),
+         .logprobs = number(),
+         .prompt_logprobs = number(),
+         .min_tokens = number()};
+    p.logit_bias = list<std::pair<Token, float>>([&] { return std::pair(number(), real()); });
+    p.bad_words = list<std::vector<Token>>([&] { return tokens(); });
+    return open;
+  }
+  PositionLogprobs position() {
+    const auto one = [&] { return TokenLogprob{number(), real()}; };
+    return {.chosen = one(), .rank = number(), .top = list<TokenLogprob>(one)};
+  }
+
+  std::mt19937_64 rng_;
+};
+
+Bytes bytes_of(const StepPlan& plan) {
+  Bytes out;
+  write_plan(plan, out);
+  return out;
+}
+Bytes bytes_of(const StepResult& result) {
+  Bytes out;
+  write_result(result, out);
+  return out;
+}
+std::string refusal(const Bytes& bytes) {
+  const auto plan = read_plan(bytes);
+  return plan ? "" : plan.error().what;
+}
+
+TEST(Wire, RandomStepsComeBackAsTheyWere) {
+  RandomSteps random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const StepPlan plan = random.plan();
+    const auto plan_back = read_plan(bytes_of(plan));
+    ASSERT_TRUE(plan_back) << plan_back.error().what;
+    ASSERT_EQ(*plan_back, plan);
+    const StepResult result = random.result();
+    const auto result_back = read_result(bytes_of(result));
+    ASSERT_TRUE(result_back) << result_back.error().what;
+    ASSERT_EQ(*result_back, result);
+  }
+}
+
+TEST(Wire, AStreamIsCutByHeaders) {
+  RandomSteps random(2);
+  const StepPlan plan = random.plan();
+  const StepResult result = random.result();
+  Bytes stream = bytes_of(plan);
+  const size_t first = stream.size();
+  write_result(result, stream);
+  const auto body = wire_body(std::span(stream).first(kWireHeader));
+  ASSERT_TRUE(body);
+  EXPECT_EQ(kWireHeader + *body, first);
+  const auto plan_back = read_plan(std::span(stream).first(first));
+  const auto result_back = read_result(std::span(stream).subspan(first));
+  ASSERT_TRUE(plan_back && result_back);
+  EXPECT_EQ(*plan_back, plan);
+  EXPECT_EQ(*result_back, result);
+}
+
+TEST(Wire, WhatIsCutAnywhereIsRefused) {
+  RandomSteps random(3);
+  for (int i = 0; i < 20; ++i) {
+    const StepPlan plan = random.plan();
+    const StepResult result = random.result();
+    for (Bytes whole : {bytes_of(plan), bytes_of(result)}) {
+      for (size_t size = 0; size < whole.size(); ++size) {
+        Bytes cut(whole.begin(), whole.begin() + static_cast<long>(size));
+        ASSERT_FALSE(read_plan(cut));
+        ASSERT_FALSE(read_result(cut));
+        if (size < kWireHeader) continue;
+        // The header of a shorter message, too.
+        const uint64_t body = size - kWireHeader;
+        std::memcpy(cut.data() + 8, &body, sizeof body);
+        ASSERT_FALSE(read_plan(cut));
+        ASSERT_FALSE(read_result(cut));
+      }
+      whole.push_back({});
+      ASSERT_FALSE(read_plan(whole));
+      ASSERT_FALSE(read_result(whole));
+    }
+  }
+}
+
+// Whatever becomes of the bytes, they are refused or are the one form of what was read.
+TEST(Wire, ChangedBytesAreRefusedOrMeanWhatTheySay) {
+  RandomSteps random(4);
+  int read = 0, refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Bytes bytes = bytes_of(random.plan());
+    for (int n = 1 + random.below(3); n > 0; --n) {
+      const auto at = static_cast<size_t>(random.below(static_cast<int>(bytes.size())));
+      bytes[at] ^= static_cast<std::byte>(1 << random.below(8));
+    }
+    const auto plan = read_plan(bytes);
+    ++(plan ? read : refused);
+    if (plan) {
+      ASSERT_EQ(bytes_of(*plan), bytes);
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 100);
+}
+
+TEST(Wire, RefusalsSayWhy) {
+  Bytes bytes = bytes_of(StepPlan{.page_start = {0}});
+  EXPECT_EQ(refusal(bytes), "");
+  EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
+  Bytes other = bytes;
+  other[4] = std::byte{9};
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 1"));
+  other = bytes;
+  other[0] ^= std::byte{1};
+  EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
+  other = bytes;
+  other[15] = std::byte{1};
+  EXPECT_THAT(refusal(other), HasSubstr("are more than"));
+  EXPECT_FALSE(wire_body(other));
+  // The number of saves is the first thing behind the step.
+  other = bytes;
+  std::memset(other.data() + kWireHeader + 8, 0xff, 4);
+  EXPECT_THAT(refusal(other), HasSubstr("a list is longer than the message (before byte 28)"));
+}
+
+// Parts that do not fit each other would be read out of bounds by whoever computes the step.
+TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
+  const StepPlan good{.spans = {{.slot = 1, .count = 3, .draft = 2, .sample = true}},
+                      .tokens = {1, 2, 3},
+                      .pages = {7},
+                      .page_start = {0, 1},
+                      .opened = {{.history = {1, 2}, .prompt_len = 2}}};
+  // Numbers of the good plan's bytes are replaced, since no other plan is written.
+  const Bytes bytes = bytes_of(good);
+  const size_t span = kWireHeader + 8 + 4 + 4 + 4, slot = span + 8, begin = slot + 4,
+               count = begin + 4, draft = count + 4, sample = draft + 4;
+  const auto with = [&](size_t at, int32_t value, size_t size = 4) {
+    Bytes other = bytes;
+    std::memcpy(other.data() + at, &value, size);
+    return refusal(other);
+  };
+  EXPECT_EQ(with(slot, 1), "");
+  EXPECT_THAT(with(slot, -1), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(begin, -1), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(begin, std::numeric_limits<int>::max()), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(count, 4), HasSubstr("another number of rows"));
+  EXPECT_THAT(with(count, 0), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(draft, 3), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(draft, -1), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(sample, 0, 1), HasSubstr("rows or drafts"));
+  EXPECT_THAT(with(sample, 2, 1), HasSubstr("neither 0 nor 1"));
+  const size_t tokens = sample + 1 + 4 + 4, pages = tokens + 4 + 12, start = pages + 4 + 4;
+  EXPECT_THAT(with(start + 4, 1), HasSubstr("page_start"));
+  EXPECT_THAT(with(start + 8, 2), HasSubstr("page_start"));
+  EXPECT_THAT(with(start + 8, -1), HasSubstr("page_start"));
+  EXPECT_THAT(with(start, 1), testing::Not(""));
+  Bytes other = bytes;
+  const int32_t longer = 3;  // the last number but one, before the empty list of stop tokens
+  std::memcpy(other.data() + other.size() - 8, &longer, sizeof longer);
+  EXPECT_THAT(refusal(other), HasSubstr("not in its history"));
+}
+
+TEST(WireDeathTest, APlanThatDoesNotFitIsABugOfItsWriter) {
+  EXPECT_DEATH(bytes_of(StepPlan{}), "page_start");
+  EXPECT_DEATH(bytes_of(StepResult{.tokens = {{1}}}), "not of one length");
+}
+
+}  // namespace
+}  // namespace skiff
