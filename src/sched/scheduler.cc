@@ -26,7 +26,10 @@ Scheduler::Scheduler(const Limits& limits, CacheIndex& cache)
   for (int slot = limits.max_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-Scheduler::~Scheduler() = default;
+// Each slot is free or a running sequence's.
+Scheduler::~Scheduler() {
+  SKIFF_CHECK_EQ(free_slots_.size() + running_.size(), static_cast<size_t>(limits_.max_seqs));
+}
 
 std::vector<Event> Scheduler::take_events() { return std::exchange(events_, {}); }
 

@@ -81,7 +81,6 @@ class Scheduler {
   bool awaits_answer() const { return cache_.awaits_answer(); }
   bool idle() const { return all_.empty() && !cache_.owes_saves(); }
   SchedulerStats stats() const;
-  int free_slots() const { return static_cast<int>(free_slots_.size()); }
 
  private:
   using Queue = std::map<Rank, Sequence*>;
