@@ -12,80 +12,78 @@ size_t upload_bytes(const Limits& limits, int max_pages) {
              seqs = static_cast<size_t>(limits.max_seqs),
              outs = static_cast<size_t>(limits.max_logit_rows);
   const size_t numbers = 2 * rows + 3 * seqs + 1 + outs + seqs * static_cast<size_t>(max_pages);
-  return numbers * sizeof(int32_t) + 16 * kTensorAlign;
-}
-
-void fill(Tensor to, const std::vector<int32_t>& from) {
-  std::ranges::copy(from, to.as<int32_t>());
+  return numbers * sizeof(int32_t) + 16 * kTensorAlign +
+         Sampler::column_bytes(limits.max_logit_rows);
 }
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const Limits& limits, int block_size, std::vector<int> capture_sizes,
-                           Ops& ops, size_t more)
+BatchBuilder::BatchBuilder(const Limits& limits, int block_size, Captures captures, Ops& ops)
     : block_size_(block_size),
       max_pages_(pages_for(limits.max_context, block_size)),
-      max_logit_rows_(static_cast<size_t>(limits.max_logit_rows)),
-      capture_sizes_(std::move(capture_sizes)),
-      upload_(ops, upload_bytes(limits, max_pages_) + more) {
+      max_rows_(limits.max_rows),
+      max_logit_rows_(limits.max_logit_rows),
+      captures_(std::move(captures)),
+      upload_(ops, upload_bytes(limits, max_pages_)) {
   const size_t table = static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages_);
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
 }
 
 // Two rounds of the upload on the host; on a device one of them, and the page table.
-size_t BatchBuilder::memory_bytes(const Limits& limits, int block_size, Device device,
-                                  size_t more) {
+size_t BatchBuilder::memory_bytes(const Limits& limits, int block_size, Device device) {
   const int max_pages = pages_for(limits.max_context, block_size);
-  const size_t upload = upload_bytes(limits, max_pages) + more;
+  const size_t upload = upload_bytes(limits, max_pages);
   if (device == Device{}) return 2 * upload;
   return upload + static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages) * 4;
 }
 
-// Rounds up to the next captured batch size; past the last one a step is not padded.
-int BatchBuilder::padded(int rows) const {
-  const auto size = std::ranges::lower_bound(capture_sizes_, rows);
-  return size == capture_sizes_.end() ? rows : *size;
+// Rounds up to the next captured size; past the last one a step is not padded.
+int BatchBuilder::captured_seqs(int seqs, int rows_per_seq) const {
+  if (rows_per_seq != 1 && rows_per_seq != 1 + captures_.drafts) return 0;
+  const auto size = std::ranges::lower_bound(captures_.sizes, seqs);
+  if (size == captures_.sizes.end()) return 0;
+  return *size * rows_per_seq <= std::min(max_rows_, max_logit_rows_) ? *size : 0;
 }
 
-const BuiltStep& BatchBuilder::build(const StepPlan& plan,
-                                     const std::function<void(Upload&)>& add) {
-  step_ = {.batch = {}, .arrivals = {}, .slots = {}, .decode_only = plan.only_decodes()};
-  RaggedBatch& batch = step_.batch;
-  const auto spans = static_cast<int>(plan.spans.size()),
-             rows = static_cast<int>(plan.tokens.size());
-  batch.num_seqs = step_.decode_only ? padded(spans) : spans;
-  batch.num_tokens = rows + (batch.num_seqs - spans);
+void BatchBuilder::build(const StepPlan& plan, const Sampler* sampler, StepFrame& frame) {
+  frame.clear();
+  RaggedBatch& batch = frame.batch;
+  const auto spans = static_cast<int>(plan.spans.size());
+  const int rows_per_seq = plan.rows_per_seq(), captured = captured_seqs(spans, rows_per_seq);
+  batch.num_seqs = captured > 0 ? captured : spans;
+  batch.num_tokens = static_cast<int>(plan.tokens.size()) + (batch.num_seqs - spans) * rows_per_seq;
+  if (captured > 0) frame.key = {.rows = batch.num_tokens, .rows_per_seq = rows_per_seq};
   upload_.begin();
-  add_rows(plan);
-  choose_logit_rows(plan);
+  add_rows(plan, batch);
+  choose_logit_rows(plan, sampler, frame);
   batch.out_rows = upload_.take(DType::kI32, {std::ssize(out_rows_)});
-  fill(batch.out_rows, out_rows_);
-  step_.slots = upload_.take(DType::kI32, {std::ssize(logit_rows_.slots)});
-  fill(step_.slots, logit_rows_.slots);
-  if (add) add(upload_);
+  std::ranges::copy(out_rows_, batch.out_rows.as<int32_t>());
+  frame.slots = sampled_slots(frame.rows);
+  if (sampler) frame.columns = sampler->columns(upload_, frame.rows.drawn);
   const Arrival numbers = upload_.arrival();
-  add_pages(plan);
+  add_pages(plan, batch);
   for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,
-                    &batch.out_rows, &step_.slots})
+                    &batch.out_rows, &frame.slots})
     *t = upload_.there(*t);
-  if (pages_.size() == 0) return step_;
+  if (pages_.size() == 0) return;
   const Tensor table = pages_.view(DType::kI32, {batch.num_seqs, max_pages_});
-  step_.arrivals = {numbers, Arrival{table.col_range(0, batch.pages.cols()), batch.pages}};
+  frame.arrivals = {numbers, Arrival{table.col_range(0, batch.pages.cols()), batch.pages}};
   batch.pages = table;
-  return step_;
 }
 
-void BatchBuilder::add_rows(const StepPlan& plan) {
-  RaggedBatch& batch = step_.batch;
+void BatchBuilder::add_rows(const StepPlan& plan, RaggedBatch& batch) {
   batch.tokens = upload_.take(DType::kI32, {batch.num_tokens});
   batch.positions = upload_.take(DType::kI32, {batch.num_tokens});
-  auto *tokens = batch.tokens.as<int32_t>(), *positions = batch.positions.as<int32_t>();
-  row_start_.clear();
-  kv_len_.clear();
+  batch.row_start = upload_.take(DType::kI32, {batch.num_seqs + 1});
+  batch.kv_len = upload_.take(DType::kI32, {batch.num_seqs});
+  auto *tokens = batch.tokens.as<int32_t>(), *positions = batch.positions.as<int32_t>(),
+       *row_start = batch.row_start.as<int32_t>(), *kv_len = batch.kv_len.as<int32_t>();
+  batch.host_row_start = {row_start, static_cast<size_t>(batch.num_seqs) + 1};
+  batch.host_kv_len = {kv_len, static_cast<size_t>(batch.num_seqs)};
   int row = 0;
   for (const Span& span : plan.spans) {
-    row_start_.push_back(row);
-    kv_len_.push_back(span.begin + span.count);
+    *row_start++ = row;
+    *kv_len++ = span.begin + span.count;
     for (int i = 0; i < span.count; ++i, ++row) {
       const Token token = plan.tokens[static_cast<size_t>(row)];
       tokens[row] = token == kOnDevice ? -1 - span.slot : token;
@@ -94,61 +92,88 @@ void BatchBuilder::add_rows(const StepPlan& plan) {
     batch.max_rows = std::max(batch.max_rows, span.count);
     batch.max_kv = std::max(batch.max_kv, span.begin + span.count);
   }
+  // Padding rows belong to no sequence, and padding sequences have no rows.
   std::fill(tokens + row, tokens + batch.num_tokens, 0);
   std::fill(positions + row, positions + batch.num_tokens, 0);
-  row_start_.resize(static_cast<size_t>(batch.num_seqs) + 1, row);
-  kv_len_.resize(static_cast<size_t>(batch.num_seqs), 0);
-  batch.row_start = upload_.take(DType::kI32, {std::ssize(row_start_)});
-  batch.kv_len = upload_.take(DType::kI32, {std::ssize(kv_len_)});
-  fill(batch.row_start, row_start_);
-  fill(batch.kv_len, kv_len_);
-  batch.host_row_start = row_start_;
-  batch.host_kv_len = kv_len_;
+  const int padding = batch.num_seqs - static_cast<int>(plan.spans.size());
+  std::fill_n(row_start, padding + 1, row);
+  std::fill_n(kv_len, padding, 0);
 }
 
-void BatchBuilder::add_pages(const StepPlan& plan) {
-  RaggedBatch& batch = step_.batch;
+void BatchBuilder::add_pages(const StepPlan& plan, RaggedBatch& batch) {
   const int width = pages_for(batch.max_kv, block_size_);
   batch.pages = upload_.take(DType::kI32, {batch.num_seqs, width});
   auto* to = batch.pages.as<int32_t>();
   for (size_t s = 0; s < plan.spans.size(); ++s, to += width) {
-    const int used = pages_for(kv_len_[s], block_size_);
+    const int used = pages_for(batch.host_kv_len[s], block_size_);
     const BlockId* from = plan.pages.data() + plan.page_start[s];
     std::fill(std::copy(from, from + used, to), to + width, 0);
   }
   std::fill(to, batch.pages.as<int32_t>() + batch.pages.elements(), 0);
 }
 
-LogitRows::Range BatchBuilder::take_rows(size_t span, int row, int count) {
-  const LogitRows::Range range{span, row, static_cast<int>(out_rows_.size()), count};
+// Returns the row of logits of the first.
+int BatchBuilder::want(int row, int count) {
+  const auto begin = static_cast<int>(out_rows_.size());
+  SKIFF_CHECK(begin + count <= max_logit_rows_, "{} rows of logits", begin + count);
   for (int i = 0; i < count; ++i) out_rows_.push_back(row + i);
-  SKIFF_CHECK(out_rows_.size() <= max_logit_rows_);
-  return range;
+  return begin;
 }
 
-void BatchBuilder::choose_logit_rows(const StepPlan& plan) {
+void BatchBuilder::choose_logit_rows(const StepPlan& plan, const Sampler* sampler,
+                                     StepFrame& frame) {
   out_rows_.clear();
-  logit_rows_ = {};
+  LogitRows& rows = frame.rows;
+  const std::span<const int32_t> row_start = frame.batch.host_row_start;
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     const Span& span = plan.spans[i];
     if (!span.sample) continue;
-    take_rows(i, row_start_[i + 1] - 1 - span.draft, 1);
-    logit_rows_.sampled.push_back(i);
-    logit_rows_.slots.push_back(span.slot);
+    want(row_start[i + 1] - 1 - span.draft, 1);
+    rows.drawn.push_back({.slot = span.slot});
+    rows.drawn_by.push_back(i);
   }
-  for (size_t i = 0; i < plan.spans.size(); ++i) {
-    const int draft = plan.spans[i].draft;
-    if (draft > 0) logit_rows_.drafts.push_back(take_rows(i, row_start_[i + 1] - draft, draft));
-  }
+  rows.num_sampled = rows.drawn.size();
+  choose_drafts(plan, sampler, frame);
+  for (LogitRows::Range& range : rows.by_depth) range.begin = want(range.row, range.count);
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     const Span& span = plan.spans[i];
     if (span.prompt_logprobs == kNoLogprobs) continue;
     const int count = span.count - span.sample;  // the row that samples has no known next token
-    logit_rows_.prompts.push_back(take_rows(i, row_start_[i], count));
+    rows.prompts.push_back({i, row_start[i], want(row_start[i], count), count});
   }
-  // Padding has logits too: a captured step always has as many rows of them as sequences.
-  if (!step_.decode_only) return;
-  for (int row = row_start_.back(); row < step_.batch.num_tokens; ++row) out_rows_.push_back(row);
+  // Padding has logits too: a recorded step always has as many rows of them.
+  const int padding = row_start.back();
+  if (frame.key) want(padding, frame.batch.num_tokens - padding);
+}
+
+void BatchBuilder::choose_drafts(const StepPlan& plan, const Sampler* sampler, StepFrame& frame) {
+  LogitRows& rows = frame.rows;
+  int raw = sampler ? sampler->raw_room(rows.drawn) : 0;
+  for (size_t first = 0; first < rows.num_sampled; ++first) {
+    const size_t i = rows.drawn_by[first];
+    const Span& span = plan.spans[i];
+    if (span.draft == 0) continue;
+    const int row = frame.batch.host_row_start[i + 1] - span.draft;
+    if (sampler && !sampler->draws_at_once(span.slot, span.draft, raw)) {
+      rows.by_depth.push_back({.span = i, .row = row, .count = span.draft});
+      continue;
+    }
+    auto after = static_cast<int>(first);
+    for (int d = 0; d < span.draft; ++d) {
+      rows.drawn.push_back({.slot = span.slot,
+                            .depth = d + 1,
+                            .after = after,
+                            .guess = plan.tokens[static_cast<size_t>(row + d)]});
+      rows.drawn_by.push_back(i);
+      after = want(row + d, 1);
+    }
+  }
+}
+
+Tensor BatchBuilder::sampled_slots(const LogitRows& rows) {
+  const Tensor slots = upload_.take(DType::kI32, {static_cast<int64_t>(rows.num_sampled)});
+  for (size_t i = 0; i < rows.num_sampled; ++i) slots.as<int32_t>()[i] = rows.drawn[i].slot;
+  return slots;
 }
 
 }  // namespace skiff

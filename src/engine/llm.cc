@@ -142,6 +142,7 @@ class LocalLlm final : public Llm {
   std::function<void(const std::string& why)> failed_;
   CacheIndex cache_;
   Scheduler scheduler_;
+  Mesh mesh_ = make_solo_mesh();
   StepExecutor executor_;
   std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
@@ -163,8 +164,11 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
              loaded_.resolved.cache.prefix_caching, random_seed(), loaded_.tiers,
              loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
       scheduler_(loaded_.resolved.limits, cache_),
-      executor_(loaded_.weights, *loaded_.ops, loaded_.kv->layers(), loaded_.resolved.precision.act,
-                loaded_.resolved.limits, &loaded_.host, loaded_.resolved.captures),
+      executor_(loaded_.weights, *loaded_.ops, mesh_, loaded_.kv->layers(),
+                {.act = loaded_.resolved.precision.act,
+                 .limits = loaded_.resolved.limits,
+                 .host = &loaded_.host,
+                 .captures = {.sizes = loaded_.resolved.captures}}),
       runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
       engine_(

@@ -36,8 +36,8 @@ struct Setup {
   int block_size = 16, num_blocks = 64;
   Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
   size_t depth = 1;
-  std::vector<int> capture_sizes;  // decodes are filled up to these
-  bool own_thread = true;          // the device's; else it is asked and fetched from
+  Captures captures;       // steps are filled up to these
+  bool own_thread = true;  // the device's; else it is asked and fetched from
   bool share = false;
   TierConfig tiers;
   double faults = 0;    // how often the file's jobs fail
@@ -137,8 +137,10 @@ void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
                    stored);
   Scheduler scheduler(setup.limits, cache);
-  StepExecutor executor(model.weights, *model.ops, kv.layers(), model.act, setup.limits, &host,
-                        setup.capture_sizes);
+  Mesh mesh = make_solo_mesh();
+  StepExecutor executor(
+      model.weights, *model.ops, mesh, kv.layers(),
+      {.act = model.act, .limits = setup.limits, .host = &host, .captures = setup.captures});
   const auto runner_of_device = make_runner(executor, setup.own_thread ? Device{} : kOther);
   Runner& device = *runner_of_device;
   GuessingRunner guessing(
@@ -219,7 +221,8 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.policy.max_partial = pick(0, 2);
   s.limits.policy.reserve = pick(0, 4);
   s.depth = static_cast<size_t>(pick(1, 2));
-  if (rng() % 2) s.capture_sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  if (rng() % 2) s.captures.drafts = pick(1, 3);
   s.own_thread = rng() % 2;
   s.share = rng() % 4 != 0;
   if (!s.share || rng() % 4 == 0) return s;

@@ -27,16 +27,21 @@ StepBounds bounds_of(const ModelSpec& spec, DType act, const Limits& limits) {
           .max_context = limits.max_context};
 }
 
-constexpr int kFewestTuned = 64;  // rows of prompts; decodes of fewer are rehearsed as they are
+// Steps with prompts are tuned from this many rows on; those that are recorded, as they are.
+constexpr int kMinTuned = 64;
 
-// `rows` rows, `length` to a sequence, all on the same blocks: what they hold does not matter.
-StepPlan blank_step(int rows, int length, int block_size) {
+// `rows` rows, `length` to a sequence, the last `drafts` of them guesses, all on the same blocks:
+// what they hold does not matter.
+StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
   StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(rows), 0), .page_start = {0}};
   for (int row = 0; row < rows; row += length) {
     const int count = std::min(length, rows - row);
     const auto slot = static_cast<int>(plan.spans.size());
-    plan.spans.push_back(
-        {.seq = static_cast<SeqId>(slot), .slot = slot, .count = count, .sample = count == 1});
+    plan.spans.push_back({.seq = static_cast<SeqId>(slot),
+                          .slot = slot,
+                          .count = count,
+                          .draft = drafts,
+                          .sample = count == 1 + drafts});
     for (int page = 0; page * block_size < count; ++page) plan.pages.push_back(page);
     plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
   }
@@ -45,33 +50,28 @@ StepPlan blank_step(int rows, int length, int block_size) {
 
 }  // namespace
 
-StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv,
-                           DType act, const Limits& limits, HostBlocks* host,
-                           std::vector<int> capture_sizes)
+StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, Mesh& mesh,
+                           std::span<const KvLayer> kv, Options options)
     : kv_(kv),
-      host_(host),
+      host_(options.host),
       ops_(ops),
-      limits_(limits),
-      mesh_(make_solo_mesh()),
-      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, limits.max_rows,
-                                                       limits.max_logit_rows, ops))),
-      decoder_(model.spec, model.weights, ops, mesh_, act),
-      sampler_(model.spec.vocab, limits.max_seqs, ops),
-      captured_(capture_sizes.empty() ? 0 : static_cast<size_t>(capture_sizes.back()) + 1),
-      builder_(limits, kv.front().page_size, std::move(capture_sizes), ops,
-               Sampler::column_bytes(limits.max_seqs)),
-      last_memory_(ops.device(), static_cast<size_t>(limits.max_seqs) * sizeof(Token)),
-      last_(zeroed_slots(last_memory_, limits.max_seqs, ops)) {
-  ops.reserve(bounds_of(model.spec, act, limits));
+      limits_(options.limits),
+      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
+                                                       limits_.max_logit_rows, ops))),
+      decoder_(model.spec, model.weights, ops, mesh, options.act),
+      sampler_(model.spec.vocab, limits_.max_seqs, ops, limits_.max_logit_rows),
+      builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
+      last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
+      last_(zeroed_slots(last_memory_, limits_.max_seqs, ops)) {
+  ops.reserve(bounds_of(model.spec, options.act, limits_));
 }
 
 size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const Limits& limits,
                                    int block_size, const Ops& ops) {
   return ops.scratch_bytes(bounds_of(spec, act, limits)) +
-         BatchBuilder::memory_bytes(limits, block_size, ops.device(),
-                                    Sampler::column_bytes(limits.max_seqs)) +
-         Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs) +
-         (ops.device() == Device{} ? Sampler::pinned_bytes(limits.max_seqs) : 0) +
+         BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
+         Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs, limits.max_logit_rows) +
+         (ops.device() == Device{} ? Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
 
@@ -83,27 +83,34 @@ void StepExecutor::warm_up(int blocks) {
   const auto rehearse_rows = [&](int rows) {
     rehearse(blank_step(rows, static_cast<int>(std::min<int64_t>(rows, room)), page));
   };
-  for (int rows = kFewestTuned; rows < most; rows *= 2) rehearse_rows(rows);
+  for (int rows = kMinTuned; rows < most; rows *= 2) rehearse_rows(rows);
   rehearse_rows(most);
-  // A step of decodes has a row of logits for each sequence: the head is tuned for those sizes,
-  // too.
+  // A step of decodes has one row of logits per sequence: the head is tuned for those sizes too.
   const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
-  for (int size = 2 * kFewestTuned; size < 2 * seqs; size *= 2)
+  for (int size = 2 * kMinTuned; size < 2 * seqs; size *= 2)
     rehearse(blank_step(std::min(size, seqs), 1, page));
-  for (const int size : builder_.capture_sizes()) {
-    const StepPlan plan = blank_step(size, 1, page);
-    if (size <= kFewestTuned) rehearse(plan);
-    for (int i = 0; i < 2; ++i) {  // the second one is recorded
-      forward(builder_.build(plan));
-      builder_.done_with(ops_.mark());
-    }
+  const auto& [sizes, drafts] = builder_.captures();
+  for (const int size : sizes) {
+    record(blank_step(size, 1, page));
+    if (drafts == 0 || builder_.captured_seqs(size, 1 + drafts) == 0) continue;
+    record(blank_step(size * (1 + drafts), 1 + drafts, page, drafts));
   }
   ops_.wait(ops_.mark());
   for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
 }
 
-// Whatever a request may ask of the sampler, once: a kernel that is used for the first time takes
-// memory of the device, and of that there may be none left later.
+void StepExecutor::record(const StepPlan& plan) {
+  if (std::ssize(plan.tokens) <= kMinTuned) rehearse(plan);
+  StepFrame& frame = flights_.front().frame;
+  for (int i = 0; i < 2; ++i) {  // the second one is recorded
+    builder_.build(plan, nullptr, frame);
+    forward(frame);
+    builder_.done_with(ops_.mark());
+  }
+}
+
+// Asks the sampler once for whatever a request may ask of it: a kernel that is used for the first
+// time takes memory of the device, and later there may be none left.
 void StepExecutor::rehearse_draws(int rows) {
   const int page = kv_.front().page_size;
   for (const float temperature : {0.0f, 0.7f}) {
@@ -130,12 +137,13 @@ void StepExecutor::rehearse_draws(int rows) {
 
 void StepExecutor::rehearse(const StepPlan& plan) {
   constexpr int kRounds = 2;
-  const BuiltStep& step = builder_.build(plan);
-  ops_.begin_step(step.batch, step.arrivals);
+  StepFrame& frame = flights_.front().frame;
+  builder_.build(plan, nullptr, frame);
+  ops_.begin_step(frame.batch, frame.arrivals);
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       arena_.reset();
-      decoder_.forward(step.batch, kv_, arena_);
+      decoder_.forward(frame.batch, kv_, arena_);
     });
   builder_.done_with(ops_.mark());
 }
@@ -150,130 +158,142 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
 }
 
 void StepExecutor::launch(const StepPlan& plan) {
-  SKIFF_CHECK(flights_.size() < 2, "two steps are on their way already");
-  Flight flight;
-  flight.result.step = plan.step;
-  flight.start = Clock::now();
+  SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are on their way already");
+  Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
+  flight = {.frame = std::move(flight.frame), .result = {.step = plan.step}, .start = Clock::now()};
+  flight.frame.clear();
   copy_blocks(plan, flight);
-  if (!plan.spans.empty()) {
-    for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
-    SampleBatch columns;
-    const BuiltStep& step = builder_.build(plan, [&](Upload& upload) {
-      columns = sampler_.columns(upload, builder_.logit_rows().slots);
-    });
-    const Tensor logits = forward(step);
-    const size_t spans = plan.spans.size();
-    flight.result.tokens.resize(spans);
-    flight.result.drafts.resize(spans);
-    flight.result.logprobs.resize(spans);
-    flight.result.prompt_logprobs.resize(spans);
-    report_prompts(plan, logits, flight.result);
-    sample(logits, step, columns, flight);
-    check_drafts(plan, logits, flight);
-  }
+  if (!plan.spans.empty()) compute(plan, flight);
   flight.mark = ops_.mark();
   if (!plan.spans.empty()) builder_.done_with(flight.mark);
   flight.launched = Clock::now();
-  flights_.push_back(std::move(flight));
+  ++in_flight_;
 }
 
-// A captured step keeps the addresses of its arena: the logits are where they were.
-Tensor StepExecutor::forward(const BuiltStep& step) {
-  ops_.begin_step(step.batch, step.arrivals);
-  const auto rows = static_cast<size_t>(step.batch.num_tokens);
-  const bool capture = step.decode_only && rows < captured_.size();
-  std::optional<ReplayKey> key;
-  if (capture) key = {.rows = step.batch.num_tokens};
-  Tensor logits;
-  ops_.replay(key, [&] {
+void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
+  for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
+  builder_.build(plan, &sampler_, flight.frame);
+  const Tensor logits = forward(flight.frame).logits;
+  const size_t spans = plan.spans.size();
+  flight.result.tokens.resize(spans);
+  flight.result.drafts.resize(spans);
+  flight.result.logprobs.resize(spans);
+  flight.result.prompt_logprobs.resize(spans);
+  report_prompts(plan, logits, flight);
+  sample(logits, flight);
+  check_by_depth(plan, logits, flight);
+}
+
+// A recorded step keeps the addresses of its arena: what it leaves is where it was.
+Forward StepExecutor::forward(const StepFrame& frame) {
+  ops_.begin_step(frame.batch, frame.arrivals);
+  Forward out;
+  ops_.replay(frame.key, [&] {
     arena_.reset();
-    ops_.load_tokens(step.batch.tokens, last_);
-    logits = decoder_.forward(step.batch, kv_, arena_).logits;
+    ops_.load_tokens(frame.batch.tokens, last_);
+    out = decoder_.forward(frame.batch, kv_, arena_);
   });
-  if (!capture) return logits;
-  if (logits) captured_[rows] = logits;
-  return captured_[rows];
+  if (!frame.key) return out;
+  Forward& captured = captured_[*frame.key];
+  if (out.logits) captured = out;
+  return captured;
 }
 
 StepResult StepExecutor::collect() {
-  SKIFF_CHECK(!flights_.empty(), "no step is on its way");
-  Flight flight = std::move(flights_.front());
-  flights_.pop_front();
+  SKIFF_CHECK(in_flight_ > 0, "no step is on its way");
+  Flight& flight = flights_[oldest_];
   ops_.wait(flight.mark);
   finish_draw(flight);
+  oldest_ = (oldest_ + 1) % flights_.size();
+  --in_flight_;
   if (flight.copies)
     flight.result.copy_seconds = ops_.seconds_between(flight.copies->first, flight.copies->second);
-  // On a device of its own a step begins when the one before it has ended.
+  // A device works by itself: there a step begins when the one before it has ended.
   const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
   flight.result.seconds = seconds(end - std::max(flight.start, ended_));
   ended_ = end;
   return std::move(flight.result);
 }
 
-void StepExecutor::finish_draw(Flight& flight) {
-  if (std::exchange(flight.drawn, true) || flight.sampled.empty()) return;
-  SampleOutput out = sampler_.finish(flight.draw);
-  for (size_t i = 0; i < flight.sampled.size(); ++i) gain(flight.sampled[i], out, i, flight.result);
+// Draws are finished in the order in which they were started.
+void StepExecutor::finish_earlier() {
+  if (in_flight_ == 0) return;
+  Flight& earlier = flights_[oldest_];
+  ops_.wait(earlier.mark);
+  finish_draw(earlier);
 }
 
-void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, StepResult& result) {
-  for (const LogitRows::Range& range : builder_.logit_rows().prompts) {
+void StepExecutor::finish_draw(Flight& flight) {
+  const LogitRows& rows = flight.frame.rows;
+  if (std::exchange(flight.drawn, true) || rows.drawn.empty()) return;
+  SampleOutput out = sampler_.finish(flight.frame.draw);
+  for (size_t i = 0; i < rows.drawn.size(); ++i) gain(rows.drawn_by[i], out, i, flight.result);
+}
+
+void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, Flight& flight) {
+  for (const LogitRows::Range& range : flight.frame.rows.prompts) {
     const Span& span = plan.spans[range.span];
     const auto begin = plan.tokens.begin() + range.row + 1;
     std::vector<Token> next(begin, begin + span.count - 1);
     if (!span.sample) next.push_back(span.next);
-    result.prompt_logprobs[range.span] = sampler_.prompt_logprobs(
+    flight.result.prompt_logprobs[range.span] = sampler_.prompt_logprobs(
         logits.row_range(range.begin, range.count), next, span.prompt_logprobs);
   }
 }
 
 // Where rules look at what a slot has said, the host waits for its last token here: the device has
 // this step's forward pass to do meanwhile.
-void StepExecutor::sample(Tensor logits, const BuiltStep& step, const SampleBatch& columns,
-                          Flight& flight) {
-  const LogitRows& rows = builder_.logit_rows();
-  flight.sampled = rows.sampled;
-  if (rows.sampled.empty()) return;
-  if (sampler_.needs_pending(rows.slots)) {
-    for (Flight& earlier : flights_) {
-      ops_.wait(earlier.mark);
-      finish_draw(earlier);
-    }
-  }
-  flight.draw = sampler_.start(logits, rows.slots, columns);
-  ops_.store_tokens(last_, step.slots, flight.draw.tokens);
+void StepExecutor::sample(Tensor logits, Flight& flight) {
+  StepFrame& frame = flight.frame;
+  if (frame.rows.drawn.empty()) return;
+  if (sampler_.needs_pending(frame.rows.drawn)) finish_earlier();
+  frame.draw = sampler_.start(logits, frame.rows.drawn, frame.columns);
+  ops_.store_tokens(last_, frame.slots,
+                    frame.draw.tokens.row_range(0, static_cast<int64_t>(frame.rows.num_sampled)));
 }
 
 // A draft is kept as long as it is what the sampler draws by itself in its place, so the text is
-// the one that decoding without drafts would give.
-void StepExecutor::check_drafts(const StepPlan& plan, Tensor logits, Flight& flight) {
-  const LogitRows& rows = builder_.logit_rows();
-  if (rows.drafts.empty()) return;
-  for (Flight& earlier : flights_) {
-    ops_.wait(earlier.mark);
-    finish_draw(earlier);
-  }
+// the one that decoding without drafts would give. Here are the drafts of sequences whose rules
+// must know them.
+void StepExecutor::check_by_depth(const StepPlan& plan, Tensor logits, Flight& flight) {
+  if (flight.frame.rows.by_depth.empty()) return;
+  finish_earlier();
   ops_.wait(ops_.mark());
   finish_draw(flight);
-  for (const LogitRows::Range& range : rows.drafts) {
-    const Span& span = plan.spans[range.span];
+  for (int depth = 0; draw_depth(plan, logits, depth, flight);) ++depth;
+}
+
+// Draws the next token of every sequence whose drafts are right up to the one at `depth`. False:
+// there is none.
+bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight) {
+  const std::vector<LogitRows::Range>& ranges = flight.frame.rows.by_depth;
+  const int begin = ranges.front().begin;
+  std::vector<size_t> spans;
+  std::vector<DrawRow> drawn;
+  std::vector<int32_t> from;
+  for (const LogitRows::Range& range : ranges) {
     const std::vector<Token>& got = flight.result.tokens[range.span];
-    for (int d = 0; d < range.count; ++d) {
-      if (plan.tokens[static_cast<size_t>(range.row + d)] != got.back()) break;
-      const int slot[] = {span.slot};
-      const PendingDraw draw = sampler_.start(logits.row_range(range.begin + d, 1), slot);
-      draft_slots_.reset();
-      const Tensor slots = draft_slots_.take(DType::kI32, {1});
-      *slots.as<int32_t>() = span.slot;
-      ops_.store_tokens(last_, slots, draw.tokens);
-      ops_.wait(ops_.mark());
-      SampleOutput out = sampler_.finish(draw);
-      gain(range.span, out, 0, flight.result);
-    }
+    const bool right = depth < range.count && std::ssize(got) == depth + 1 &&
+                       got.back() == plan.tokens[static_cast<size_t>(range.row + depth)];
+    if (!right) continue;
+    spans.push_back(range.span);
+    drawn.push_back({.slot = plan.spans[range.span].slot});
+    from.push_back(range.begin + depth - begin);
   }
+  if (spans.empty()) return false;
+  depth_rows_.reset();
+  const Tensor index = depth_rows_.take(DType::kI32, {std::ssize(from)});
+  std::ranges::copy(from, index.as<int32_t>());
+  // The logits of the first draw are done with, and its rows are at least as many.
+  const Tensor next = logits.row_range(0, std::ssize(from));
+  ops_.gather_rows(next, logits.row_range(begin, logits.rows() - begin), index);
+  SampleOutput out = sampler_.sample(next, drawn);
+  for (size_t i = 0; i < spans.size(); ++i) gain(spans[i], out, i, flight.result);
+  return true;
 }
 
 void StepExecutor::gain(size_t span, SampleOutput& out, size_t row, StepResult& result) {
+  if (out.tokens[row] == kNoToken) return;
   result.tokens[span].push_back(out.tokens[row]);
   if (out.logprobs[row]) result.logprobs[span].push_back(std::move(*out.logprobs[row]));
 }

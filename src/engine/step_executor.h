@@ -1,16 +1,19 @@
 // engine/step_executor.h -- planned steps through the model and the sampler.
 #pragma once
+#include <array>
 #include <chrono>
-#include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "engine/batch_builder.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
+#include "ops/pinned_arena.h"
 #include "sample/sampler.h"
 
 namespace skiff {
@@ -19,18 +22,21 @@ namespace skiff {
 // allocates only what rides home in its result. Driven by the thread that drives `ops`.
 class StepExecutor {
  public:
-  // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks
-  // have; `act` is kF32 or kBF16; `host` is needed where plans save and load blocks. Steps of
-  // decodes are filled up to `capture_sizes` and replayed (see BatchBuilder and Ops::replay).
-  StepExecutor(const LoadedModel& model, Ops& ops, std::span<const KvLayer> kv, DType act,
-               const Limits& limits, HostBlocks* host = nullptr,
-               std::vector<int> capture_sizes = {});
+  struct Options {
+    DType act = DType::kF32;  // kF32 or kBF16
+    Limits limits;
+    HostBlocks* host = nullptr;  // needed where plans save and load blocks
+    Captures captures;           // steps that are padded and replayed (see Ops::replay)
+  };
+  // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks have.
+  StepExecutor(const LoadedModel& model, Ops& ops, Mesh& mesh, std::span<const KvLayer> kv,
+               Options options);
   // Start-up, before the first step and while no block holds anything: finds out how steps are
-  // computed fastest, records those of decodes, and does once what may be asked for later. `blocks`
-  // may be written to.
+  // computed fastest, records those that are replayed, and does once what may be asked for later.
+  // `blocks` may be written to.
   void warm_up(int blocks);
-  // Asks for a step; waits only where the host must know what an earlier one has drawn. At most two
-  // steps may be on their way.
+  // Asks for a step; waits only where the host must know what an earlier one has drawn, or which
+  // drafts were kept before others are checked. At most two steps may be on their way.
   void launch(const StepPlan& plan);
   // Waits for the oldest step on its way.
   StepResult collect();
@@ -46,11 +52,10 @@ class StepExecutor {
                               int block_size, const Ops& ops);
 
  private:
-  // A step on its way.
+  // A step on its way. The memory of its frame's lists serves the next step in its place.
   struct Flight {
+    StepFrame frame;
     StepResult result;
-    PendingDraw draw;
-    std::vector<size_t> sampled;  // spans
     uint64_t mark = 0;
     std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps around saves and loads
     std::chrono::steady_clock::time_point start, launched;
@@ -59,11 +64,15 @@ class StepExecutor {
 
   void rehearse(const StepPlan& plan);
   void rehearse_draws(int rows);
+  void record(const StepPlan& plan);
   void copy_blocks(const StepPlan& plan, Flight& flight);
-  Tensor forward(const BuiltStep& step);
-  void report_prompts(const StepPlan& plan, Tensor logits, StepResult& result);
-  void sample(Tensor logits, const BuiltStep& step, const SampleBatch& columns, Flight& flight);
-  void check_drafts(const StepPlan& plan, Tensor logits, Flight& flight);
+  void compute(const StepPlan& plan, Flight& flight);
+  Forward forward(const StepFrame& frame);
+  void report_prompts(const StepPlan& plan, Tensor logits, Flight& flight);
+  void sample(Tensor logits, Flight& flight);
+  void check_by_depth(const StepPlan& plan, Tensor logits, Flight& flight);
+  bool draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight);
+  void finish_earlier();
   void finish_draw(Flight& flight);
   static void gain(size_t span, SampleOutput& out, size_t row, StepResult& result);
 
@@ -71,16 +80,16 @@ class StepExecutor {
   HostBlocks* host_;
   Ops& ops_;
   const Limits limits_;
-  Mesh mesh_;
   Arena arena_;
   Decoder decoder_;
   Sampler sampler_;
-  std::vector<Tensor> captured_;  // logits of each replayed size, by padded rows
   BatchBuilder builder_;
+  std::map<ReplayKey, Forward> captured_;  // what the recorded steps leave in the arena
   Buffer last_memory_;
-  Tensor last_;  // [max_seqs] i32, where Ops computes: what each slot sampled last
-  PinnedArena draft_slots_;
-  std::deque<Flight> flights_;
+  Tensor last_;             // [max_seqs] i32, where Ops computes: what each slot sampled last
+  PinnedArena depth_rows_;  // of logits, for the draw of one depth
+  std::array<Flight, 2> flights_;
+  size_t oldest_ = 0, in_flight_ = 0;            // of flights_
   std::chrono::steady_clock::time_point ended_;  // when the step collected last did
 };
 

@@ -46,7 +46,8 @@ void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa)
                                        {.precision = uniform_precision(act), .progress = {}}, ops);
   const Limits limits{.max_seqs = 24, .max_rows = 96, .max_context = 1100, .max_logit_rows = 24};
   KvCache kv(model.spec, kBlocks, kBlock, act, ops.device());
-  StepExecutor executor(model, ops, kv.layers(), act, limits);
+  Mesh mesh = make_solo_mesh();
+  StepExecutor executor(model, ops, mesh, kv.layers(), {.act = act, .limits = limits});
   const size_t held = ops.scratch_held();
   uint64_t step = 0;
   // Many rows of one text, of several, at its beginning and far into it; decodes of many and of
@@ -111,7 +112,7 @@ class ClockedTest : public testing::Test {
                           {.format = LoadFormat::kDummy}, ops_)),
         kv_(model_.spec, kBlocks, kBlock, DType::kF32, {}),
         host_(model_.spec, 4, kBlock, DType::kF32),
-        executor_(model_, ops_, kv_.layers(), DType::kF32, limits_, &host_) {}
+        executor_(model_, ops_, mesh_, kv_.layers(), {.limits = limits_, .host = &host_}) {}
 
   const Limits limits_{.max_seqs = 4, .max_rows = 64, .max_context = 200, .max_logit_rows = 8};
   DummyFolder folder_;
@@ -119,6 +120,7 @@ class ClockedTest : public testing::Test {
   LoadedModel model_;
   KvCache kv_;
   HostBlocks host_;
+  Mesh mesh_ = make_solo_mesh();
   StepExecutor executor_;
 };
 

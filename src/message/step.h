@@ -7,7 +7,9 @@
 namespace skiff {
 
 using BlockId = int32_t;
-constexpr Token kOnDevice = -1;  // "the token that this slot sampled last step"
+// "The token that this slot sampled last step", which had no drafts for it: how many of those were
+// kept, and so where the slot's next row stands, is known once that step's result is.
+constexpr Token kOnDevice = -1;
 
 struct Span {
   SeqId seq = 0;
@@ -48,12 +50,17 @@ struct StepPlan {
   std::vector<BlockId> pages;       // block tables of all spans, end to end
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
-  // One row for each sequence, all of which sample, and nothing more is asked about them.
-  bool only_decodes() const {
-    return std::ranges::all_of(spans, [](const Span& span) {
-      return span.count == 1 && span.sample && span.prompt_logprobs == kNoLogprobs;
+  // 1 + k where every sequence has one row and k drafts behind it, all sample, and nothing more is
+  // asked about them; 0 where they differ.
+  int rows_per_seq() const {
+    const int rows = spans.empty() ? 1 : spans.front().count;
+    const bool uniform = std::ranges::all_of(spans, [rows](const Span& span) {
+      return span.count == rows && span.draft == rows - 1 && span.sample &&
+             span.prompt_logprobs == kNoLogprobs;
     });
+    return uniform ? rows : 0;
   }
+  bool only_decodes() const { return rows_per_seq() == 1; }
   bool empty() const { return spans.empty() && saves.empty() && loads.empty(); }
   bool operator==(const StepPlan&) const = default;
 };

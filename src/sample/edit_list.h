@@ -15,8 +15,8 @@ struct Edit {
   bool operator==(const Edit&) const = default;
 };
 
-// A list that names no token twice, in any order, and what EditStore has done with it. Stays where
-// it is while an EditStore knows it; to be released there before it goes.
+// A list that names no token twice, in any order, and what EditStore has done with it. It must not
+// move while an EditStore knows it, and is released there before it is destroyed.
 class EditList {
  public:
   EditList() = default;
@@ -35,9 +35,9 @@ class EditList {
   friend class EditStore;
   std::vector<Edit> entries_;
   bool fixed_ = false;
-  std::vector<int32_t> changed_;  // indices, perhaps of entries that are no more; more than once
-  std::vector<int32_t> pages_;    // of the store; none: not there
-  std::vector<int32_t> first_;    // of a fixed list's pages, see LogitEdits
+  std::vector<int32_t> changed_;  // indices; may repeat, and may lie behind the end
+  std::vector<int32_t> pages_;    // pages of the store; empty: it is not there
+  std::vector<int32_t> first_;    // LogitEdits::first of each page of a fixed list
   uint64_t used_ = 0;             // the last draw that it took part in
 };
 

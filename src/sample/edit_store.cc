@@ -5,9 +5,9 @@
 namespace skiff {
 namespace {
 
-constexpr int kPassingPages = 64;  // for lists that are sent in pieces; the last pages
-constexpr size_t kMostChanges = 1 << 16, kMostPieces = 1 << 13;  // of an operation
-constexpr size_t kMostStaged = size_t{3} << 20;                  // bytes of a turn
+constexpr int kPassingPages = 64;  // the last ones: for lists that are sent in pieces
+constexpr size_t kMaxChanges = 1 << 16, kMaxPieces = 1 << 13;  // in one operation
+constexpr size_t kMaxStaged = size_t{3} << 20;                 // bytes in one turn
 
 int pages_for(size_t entries) {
   return static_cast<int>((entries + EditStore::kPage - 1) / EditStore::kPage);
@@ -66,10 +66,10 @@ void EditStore::add(int row, EditList& list, float divide) {
                        .first = list.fixed_ ? list.first_[p] : -1,
                        .divide = divide});
   }
-  if (pieces_.size() >= kMostPieces) apply();
+  if (pieces_.size() >= kMaxPieces) apply();
 }
 
-// Pages for all entries. False: there is no room, and the list has none.
+// Takes pages for all entries. False: there is no room, and the list is left without pages.
 bool EditStore::reserve(EditList& list) {
   list.used_ = draw_;
   const auto need = static_cast<size_t>(pages_for(list.entries().size()));
@@ -89,7 +89,7 @@ bool EditStore::reserve(EditList& list) {
   return true;
 }
 
-// A free one, or one of the list that has taken part in no draw for longest. -1: none.
+// Returns a free page, or one of the least recently used list. -1: every page is in use.
 int32_t EditStore::take_page() {
   if (free_.empty()) {
     const auto oldest = std::ranges::min_element(there_, {}, &EditList::used_);
@@ -129,7 +129,7 @@ void EditStore::send_list(EditList& list) {
 
 void EditStore::change(int32_t at, const Edit& edit) {
   changes_.push_back({at, edit});
-  if (changes_.size() >= kMostChanges) send_changes();
+  if (changes_.size() >= kMaxChanges) send_changes();
 }
 
 void EditStore::send_changes() {
@@ -179,10 +179,10 @@ void EditStore::add_in_passing(int row, const EditList& list, float divide) {
   }
 }
 
-// This turn's memory, with room for so much more; what is in use of it is waited for if need be.
+// Returns this turn's memory with room for `bytes` more, and waits for what uses it if need be.
 PinnedArena& EditStore::staging(size_t bytes) {
   PinnedArena& memory = turns_[draw_ % turns_.size()];
-  if (staged_ > 0 && staged_ + bytes > kMostStaged) {
+  if (staged_ > 0 && staged_ + bytes > kMaxStaged) {
     ops_.wait(ops_.mark());
     memory.reset();
     staged_ = 0;

@@ -1,5 +1,5 @@
 // sample/edit_store.h -- lists of edits where Ops computes: a list is sent once, and afterwards
-// only what of it has changed.
+// only those of its entries that have changed.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -25,11 +25,11 @@ class EditStore {
   EditStore(Ops& ops, int vocab, int max_slots);
   EditStore(const EditStore&) = delete;
   EditStore& operator=(const EditStore&) = delete;
-  // Of memory where Ops computes, and at most of page-locked memory for what is on its way there.
+  // Bytes taken where Ops computes, and the most page-locked bytes for what is on its way there.
   static size_t bytes(int vocab, int max_slots);
   static constexpr size_t kStagedBytes = size_t{12} << 20;
 
-  // Nothing that draws before the last two have asked for is still to be done.
+  // All that draws before the last two have asked for must be done.
   void begin(Tensor logits);
   // All edits of the list in row `row`, its logits divided by `divide` first (see LogitEdits).
   void add(int row, EditList& list, float divide = 1);
@@ -65,7 +65,7 @@ class EditStore {
   Tensor logits_;
   std::vector<Piece> pieces_;
   std::vector<Change> changes_;
-  // Of draws in turns, as much of it as a turn may hold, and what of the turn's is in use.
+  // Page-locked memory, which draws use in turns, and how many bytes of this turn are in use.
   std::array<PinnedArena, 3> turns_;
   size_t staged_ = 0;
   uint64_t sent_ = 0;

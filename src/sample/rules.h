@@ -10,18 +10,19 @@
 
 namespace skiff {
 
-// What a rule does is one of these. They come in this order whatever the table's: biases are added;
-// logits of what has been said are divided (positive) or multiplied (negative) by the product of
-// all divisors, and then what rules add for it is added; what is banned is impossible. Tokens
-// outside the vocabulary are dropped afterwards, so rules may pass on what a request says.
+// What a rule does is one of these. They are applied in this order, whatever the order of the
+// table: biases are added; logits of what has been said are divided (positive) or multiplied
+// (negative) by the product of all divisors, and then what rules add for it is added; what is
+// banned is impossible. Tokens outside the vocabulary are dropped afterwards, so rules may pass on
+// what a request says.
 struct Rule {
   std::string_view name;
-  // Of this draw.
+  // Adds what this draw must not be.
   void (*ban)(const SlotState& slot, std::vector<Token>& banned) = nullptr;
-  // Of all draws of a sequence.
+  // Adds what holds for all draws of a sequence.
   void (*bias)(const SamplingParams& params, std::vector<Edit>& biases) = nullptr;
   float (*divisor)(const SamplingParams& params) = nullptr;
-  // Of a token that has been said so often.
+  // What is added to the logit of a token that has been said `count` times.
   float (*amount)(const SamplingParams& params, const SlotState::Count& count) = nullptr;
 };
 // Their order is that of the names in the documentation.

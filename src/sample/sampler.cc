@@ -19,28 +19,28 @@ size_t raw_bytes(int vocab, int max_slots) {
 
 }  // namespace
 
-// Of one row: four f32 or i32, two i64; each array begins on a cache line.
-size_t Sampler::column_bytes(int max_slots) {
-  return static_cast<size_t>(max_slots) * 32 + 6 * kTensorAlign;
+// A row has four values of 4 bytes and two of 8; each array begins on a cache line.
+size_t Sampler::column_bytes(int max_rows) {
+  return static_cast<size_t>(max_rows) * 32 + 6 * kTensorAlign;
 }
 
-Sampler::Sampler(int vocab, int max_slots, Ops& ops)
+Sampler::Sampler(int vocab, int max_slots, Ops& ops, int max_rows)
     : vocab_(vocab),
       ops_(ops),
       edits_(ops, vocab, max_slots),
       slots_(static_cast<size_t>(max_slots)),
-      columns_(ops, column_bytes(max_slots)),
-      ids_(ops.device(), static_cast<size_t>(max_slots) * sizeof(Token)),
+      columns_(ops, column_bytes(std::max(max_slots, max_rows))),
+      ids_(ops.device(), static_cast<size_t>(std::max(max_slots, max_rows)) * sizeof(Token)),
       raw_(ops.device(), raw_bytes(vocab, max_slots)) {}
 
-size_t Sampler::bytes(Device device, int vocab, int max_slots) {
+size_t Sampler::bytes(Device device, int vocab, int max_slots, int max_rows) {
   return EditStore::bytes(vocab, max_slots) + raw_bytes(vocab, max_slots) +
-         static_cast<size_t>(max_slots) * sizeof(Token) +
-         (device == Device{} ? 0 : column_bytes(max_slots));
+         static_cast<size_t>(max_rows) * sizeof(Token) +
+         (device == Device{} ? 0 : column_bytes(max_rows));
 }
 
-size_t Sampler::pinned_bytes(int max_slots) {
-  return EditStore::kStagedBytes + 2 * column_bytes(max_slots);
+size_t Sampler::pinned_bytes(int max_rows) {
+  return EditStore::kStagedBytes + 2 * column_bytes(max_rows);
 }
 
 void Sampler::Slot::accept(Token token) {
@@ -63,7 +63,7 @@ void Sampler::close(std::optional<Slot>& slot) {
   slot.reset();
 }
 
-// The list of a slot that asks for the same, or a new one.
+// Returns the list of a slot that asks for the same, or a new one.
 std::shared_ptr<EditList> Sampler::share_biases(const SamplingParams& params) {
   std::vector<Edit> biases = biases_of(params, vocab_);
   if (biases.empty()) return nullptr;
@@ -90,40 +90,58 @@ Sampler::Slot& Sampler::slot(int index) {
   return const_cast<Slot&>(std::as_const(*this).slot(index));
 }
 
-bool Sampler::needs_pending(std::span<const int> slots) const {
-  return std::ranges::any_of(slots, [this](int i) {
-    const Slot& s = slot(i);
+bool Sampler::needs_pending(std::span<const DrawRow> rows) const {
+  return std::ranges::any_of(rows, [this](const DrawRow& row) {
+    const Slot& s = slot(row.slot);
     return s.pending > 0 && s.state.looks_back();
   });
 }
 
-PendingDraw Sampler::start(Tensor logits, std::span<const int> slots) {
-  columns_.begin();
-  const SampleBatch batch = columns(columns_, slots);
-  columns_.send();
-  return start(logits, slots, batch);
+int Sampler::raw_room(std::span<const DrawRow> firsts) const {
+  const auto kept = std::ranges::count_if(firsts, [this](const DrawRow& row) {
+    return slot(row.slot).state.params().logprobs != kNoLogprobs;
+  });
+  return static_cast<int>(std::ssize(slots_) - kept);
 }
 
-PendingDraw Sampler::start(Tensor logits, std::span<const int> slots, const SampleBatch& columns) {
-  const auto rows = static_cast<int64_t>(slots.size());
-  SKIFF_CHECK(rows <= logits.rows(), "{} slots, {} rows", rows, logits.rows());
+// Rules that do not look back say the same of every row of the slot.
+bool Sampler::draws_at_once(int index, int guesses, int& raw) const {
+  const SlotState& state = slot(index).state;
+  if (state.looks_back()) return false;
+  if (state.params().logprobs == kNoLogprobs) return true;
+  if (guesses > raw) return false;
+  raw -= guesses;
+  return true;
+}
+
+PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> rows) {
+  columns_.begin();
+  const SampleBatch batch = columns(columns_, rows);
+  columns_.send();
+  return start(logits, rows, batch);
+}
+
+PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
+                           const SampleBatch& columns) {
+  const auto rows = static_cast<int64_t>(draw_rows.size());
+  SKIFF_CHECK(rows <= logits.rows(), "{} rows to draw, {} rows of logits", rows, logits.rows());
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
-  SKIFF_CHECK(!needs_pending(slots), "a draw before the one that it depends on is finished");
+  SKIFF_CHECK(!needs_pending(draw_rows), "a draw before the one that it depends on is finished");
   turn_ = (turn_ + 1) % turns_.size();
   turns_[turn_].reset();
   logits = logits.row_range(0, rows);
-  PendingDraw draw{.slots = {slots.begin(), slots.end()}};
+  PendingDraw draw{.rows = {draw_rows.begin(), draw_rows.end()}};
   // The rules edit in place, while log-probabilities are of the raw logits and of a token not yet
   // drawn. Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
   std::vector<Tensor> raw;
   int64_t saved = 0;
-  const bool edits = edits_any(slots);
-  for (auto& [top, group] : logprob_groups(slots)) {
+  const bool edits = edits_any(draw_rows);
+  for (auto& [top, group] : logprob_groups(draw_rows)) {
     const bool as_they_are = !edits && std::ssize(group) == rows;
     raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
     draw.logprobs.push_back({.rows = std::move(group), .top = top});
   }
-  if (edits) edit(logits, slots);
+  if (edits) edit(logits, draw_rows);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
   ops_.sample(draw.tokens, logits, columns);
@@ -136,28 +154,38 @@ PendingDraw Sampler::start(Tensor logits, std::span<const int> slots, const Samp
     look_up(turns_[turn_], group, raw[g]);
   }
   ops_.copy(draw.host_tokens, draw.tokens);
-  for (const int i : slots) ++slot(i).pending;
+  for (const DrawRow& row : draw_rows) {
+    Slot& s = slot(row.slot);
+    ++(row.depth > 0 ? s.guessed : s.pending);
+  }
   return draw;
 }
 
 SampleOutput Sampler::finish(const PendingDraw& draw) {
   const Token* tokens = draw.host_tokens.as<Token>();
-  SampleOutput out{.tokens = {tokens, tokens + draw.slots.size()}};
-  out.logprobs.resize(draw.slots.size());
+  SampleOutput out{.tokens = {tokens, tokens + draw.rows.size()}};
+  out.logprobs.resize(draw.rows.size());
+  for (size_t r = 0; r < draw.rows.size(); ++r) count(draw.rows[r], out, out.tokens[r]);
   for (const PendingLogprobs& group : draw.logprobs) {
     std::vector<PositionLogprobs> found = read(group);
-    for (size_t i = 0; i < found.size(); ++i)
-      out.logprobs[static_cast<size_t>(group.rows[i])] = std::move(found[i]);
-  }
-  for (size_t r = 0; r < draw.slots.size(); ++r) {
-    slot(draw.slots[r]).accept(out.tokens[r]);
-    --slot(draw.slots[r]).pending;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const auto row = static_cast<size_t>(group.rows[i]);
+      if (out.tokens[row] != kNoToken) out.logprobs[row] = std::move(found[i]);
+    }
   }
   return out;
 }
 
-SampleOutput Sampler::sample(Tensor logits, std::span<const int> slots) {
-  const PendingDraw draw = start(logits, slots);
+// Counts what a row has drawn into its slot, or makes it kNoToken. Rows before it are counted.
+void Sampler::count(const DrawRow& row, const SampleOutput& out, Token& token) {
+  Slot& s = slot(row.slot);
+  --(row.depth > 0 ? s.guessed : s.pending);
+  if (row.after >= 0 && out.tokens[static_cast<size_t>(row.after)] != row.guess) token = kNoToken;
+  if (token != kNoToken) s.accept(token);
+}
+
+SampleOutput Sampler::sample(Tensor logits, std::span<const DrawRow> rows) {
+  const PendingDraw draw = start(logits, rows);
   ops_.wait(ops_.mark());
   return finish(draw);
 }
@@ -177,21 +205,21 @@ std::vector<PositionLogprobs> Sampler::prompt_logprobs(Tensor logits, std::span<
 
 int Sampler::clamp_top(int n) const { return std::clamp(n, 0, vocab_); }
 
-Sampler::Groups Sampler::logprob_groups(std::span<const int> slots) const {
+Sampler::Groups Sampler::logprob_groups(std::span<const DrawRow> rows) const {
   Groups groups;
-  for (size_t r = 0; r < slots.size(); ++r) {
-    const int n = slot(slots[r]).state.params().logprobs;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const int n = slot(rows[r].slot).state.params().logprobs;
     if (n >= 0) groups[clamp_top(n)].push_back(static_cast<int32_t>(r));
   }
   return groups;
 }
 
-// Copies of those rows, behind the `saved` that raw_ holds already.
+// Copies those rows behind the `saved` rows that raw_ holds already.
 Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved) {
   const size_t row = static_cast<size_t>(vocab_) * sizeof(float);
-  const size_t need = static_cast<size_t>(logits.rows()) * row;
-  SKIFF_CHECK(need <= raw_.size(), "{} rows of logits to keep", logits.rows());
   const auto n = std::ssize(rows);
+  SKIFF_CHECK(static_cast<size_t>(saved + n) * row <= raw_.size(), "{} rows of logits to keep",
+              saved + n);
   const Tensor out = raw_.view(DType::kF32, {n, vocab_}, static_cast<size_t>(saved) * row);
   const Tensor index = turns_[turn_].take(DType::kI32, {n});
   fill(index, rows);
@@ -200,43 +228,46 @@ Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_
   return out;
 }
 
-bool Sampler::edits_any(std::span<const int> slots) {
-  return std::ranges::any_of(
-      slots, [this](int i) { return slot(i).biases || !slot(i).edits.list().empty(); });
+bool Sampler::edits_any(std::span<const DrawRow> rows) {
+  return std::ranges::any_of(rows, [this](const DrawRow& row) {
+    Slot& s = slot(row.slot);
+    return s.biases || !s.edits.list().empty();
+  });
 }
 
 // Biases come before what depends on what has been said.
-void Sampler::edit(Tensor logits, std::span<const int> slots) {
+void Sampler::edit(Tensor logits, std::span<const DrawRow> rows) {
   edits_.begin(logits);
-  for (size_t r = 0; r < slots.size(); ++r) {
-    Slot& s = slot(slots[r]);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Slot& s = slot(rows[r].slot);
     if (s.biases) edits_.add(static_cast<int>(r), *s.biases);
   }
   edits_.apply();
-  for (size_t r = 0; r < slots.size(); ++r) {
-    Slot& s = slot(slots[r]);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Slot& s = slot(rows[r].slot);
     edits_.add(static_cast<int>(r), s.edits.list(), s.edits.divisor());
   }
   edits_.apply();
 }
 
-SampleBatch Sampler::columns(Upload& upload, std::span<const int> slots) const {
-  const auto rows = std::ssize(slots);
+SampleBatch Sampler::columns(Upload& upload, std::span<const DrawRow> draw_rows) const {
+  const auto rows = std::ssize(draw_rows);
   SampleBatch batch{.temperature = upload.take(DType::kF32, {rows}),
                     .top_p = upload.take(DType::kF32, {rows}),
                     .min_p = upload.take(DType::kF32, {rows}),
                     .top_k = upload.take(DType::kI32, {rows}),
                     .seed = upload.take(DType::kI64, {rows}),
                     .draw = upload.take(DType::kI64, {rows})};
-  for (size_t r = 0; r < slots.size(); ++r) {
-    const Slot& s = slot(slots[r]);
+  for (size_t r = 0; r < draw_rows.size(); ++r) {
+    const Slot& s = slot(draw_rows[r].slot);
+    SKIFF_CHECK(s.guessed == 0, "slot {} has guesses in a draw that is pending", draw_rows[r].slot);
     const SamplingParams& params = s.state.params();
     batch.temperature.as<float>()[r] = params.temperature;
     batch.top_p.as<float>()[r] = params.top_p;
     batch.min_p.as<float>()[r] = params.min_p;
     batch.top_k.as<int32_t>()[r] = params.top_k;
     batch.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
-    batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending;
+    batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending + draw_rows[r].depth;
   }
   for (Tensor* t :
        {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
@@ -244,7 +275,7 @@ SampleBatch Sampler::columns(Upload& upload, std::span<const int> slots) const {
   return batch;
 }
 
-// Log-probabilities of group.tokens under `logits`, with the best of each row.
+// Asks for the log-probabilities of group.tokens under `logits`, and for the best of each row.
 void Sampler::look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits) {
   const auto rows = logits.rows();
   group.logprob = memory.take(DType::kF32, {rows});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 namespace skiff {
 namespace {
@@ -23,6 +24,13 @@ std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
     out.push_back(static_cast<float>(8 * uniform_draw(key, static_cast<uint64_t>(i)) - 3));
   }
   return out;
+}
+
+// The next token of each slot.
+std::vector<DrawRow> next_of(const std::vector<int>& slots) {
+  std::vector<DrawRow> rows;
+  for (const int slot : slots) rows.push_back({.slot = slot});
+  return rows;
 }
 
 class SamplerTest : public testing::Test {
@@ -45,7 +53,7 @@ class SamplerTest : public testing::Test {
       logits.insert(logits.end(), row.begin(), row.end());
       slots.push_back(r->slot);
     }
-    SampleOutput out = sampler.sample(rows_of(logits), slots);
+    SampleOutput out = sampler.sample(rows_of(logits), next_of(slots));
     for (size_t i = 0; i < running.size(); ++i) running[i]->history.push_back(out.tokens[i]);
     return out;
   }
@@ -110,7 +118,7 @@ TEST_F(SamplerTest, DrawsAreNumberedByOutput) {
     }
     std::vector<float> logits(kVocab, 1.5f);
     const std::vector<int> slots = {0};
-    history.push_back(sampler.sample(rows_of(logits), slots).tokens[0]);
+    history.push_back(sampler.sample(rows_of(logits), next_of(slots)).tokens[0]);
     EXPECT_EQ(history.back(),
               static_cast<Token>(kVocab * uniform_draw(12345, static_cast<uint64_t>(i))));
   }
@@ -264,7 +272,7 @@ TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
 TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
   Sampler sampler(kVocab, 1, *ops);
   std::vector<float> logits(kVocab, 0);
-  const std::vector<int> slots = {0};
+  const std::vector<DrawRow> slots = next_of({0});
   const auto waits = [&](const SamplingParams& params) {
     sampler.open({.slot = 0, .params = params, .history = {1}, .prompt_len = 1});
     const PendingDraw draw = sampler.start(rows_of(logits), slots);
@@ -282,7 +290,7 @@ TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
   EXPECT_TRUE(waits({.min_tokens = 2}));
 }
 
-// Drafts are checked by sampling depth after depth; wrong guesses leave no trace.
+// Drafts of rules that look back are checked depth after depth.
 TEST_F(SamplerTest, ManyDepthsInOneTurnEqualManyTurns) {
   Sampler sampler(kVocab, 3, *ops), plain(kVocab, 3, *ops);
   Running a{.name = 2, .slot = 0, .history = {1}}, b{.name = 9, .slot = 2, .history = {4}};
@@ -300,6 +308,121 @@ TEST_F(SamplerTest, ManyDepthsInOneTurnEqualManyTurns) {
   for (int i = 0; i < 4; ++i) step(sampler, {&a});
   EXPECT_EQ(a.history, c.history);
   EXPECT_EQ(b.history, d.history);
+}
+
+// Rules that do not look back: biases, a banned token, min_tokens already reached.
+SamplingParams steady(uint64_t seed) {
+  return {.temperature = 1.2f,
+          .top_p = 0.97f,
+          .seed = seed,
+          .min_tokens = 1,
+          .logit_bias = {{10, 0.5f}, {20, -1}},
+          .bad_words = {{3}}};
+}
+
+// One row behind each guess, in the same draw: what is kept is what decoding says, to the last bit
+// of log-probabilities; wrong guesses, and all behind them, leave no trace.
+TEST_F(SamplerTest, GuessesInOneDrawEqualDecoding) {
+  constexpr int kSlots = 4, kOutput = 40, kMaxGuesses = 5;
+  Sampler plain(kVocab, kSlots, *ops), guessing(kVocab, kSlots, *ops, kSlots * (1 + kMaxGuesses));
+  std::vector<Running> a;
+  std::vector<std::vector<PositionLogprobs>> reports(kSlots), wants(kSlots);
+  for (int i = 0; i < kSlots; ++i) {
+    a.push_back({.name = static_cast<uint64_t>(i), .slot = kSlots - 1 - i, .history = {5, i}});
+    SamplingParams params = i == 1 ? SamplingParams{.temperature = 0} : steady(40u + i);
+    if (i == 2) params.logprobs = 3;
+    for (Sampler* s : {&plain, &guessing}) {
+      s->open(opening(a.back(), 2, params));
+      if (params.min_tokens > 0) s->accept(a.back().slot, std::vector<Token>{7});
+    }
+    a.back().history.push_back(7);
+  }
+  std::vector<Running> b = a;
+  for (int i = 0; i < kOutput + kMaxGuesses; ++i) {
+    std::vector<Running*> all;
+    for (Running& r : a) all.push_back(&r);
+    SampleOutput out = step(plain, all);
+    for (size_t s = 0; s < a.size(); ++s)
+      if (out.logprobs[s]) wants[s].push_back(*out.logprobs[s]);
+  }
+  std::mt19937_64 rng(1);
+  int kept = 0, refused = 0;
+  while (std::ranges::any_of(b, [&](const Running& r) { return r.history.size() < kOutput; })) {
+    std::vector<DrawRow> rows;
+    std::vector<size_t> owner;
+    std::vector<float> logits;
+    const auto add = [&](size_t s, const DrawRow& row, const std::vector<Token>& context) {
+      const std::vector<float> values = model(b[s].name, context);
+      logits.insert(logits.end(), values.begin(), values.end());
+      rows.push_back(row);
+      owner.push_back(s);
+    };
+    for (size_t s = 0; s < b.size(); ++s) add(s, {.slot = b[s].slot}, b[s].history);
+    int raw = guessing.raw_room(rows);
+    for (size_t s = 0; s < b.size(); ++s) {
+      const int guesses = static_cast<int>(rng() % (kMaxGuesses + 1));
+      if (!guessing.draws_at_once(b[s].slot, guesses, raw)) continue;
+      std::vector<Token> context = b[s].history;
+      int after = static_cast<int>(s);
+      for (int d = 1; d <= guesses && context.size() < a[s].history.size(); ++d) {
+        const Token guess = rng() % 4 ? a[s].history[context.size()] : Token{8};
+        context.push_back(guess);
+        add(s, {.slot = b[s].slot, .depth = d, .after = after, .guess = guess}, context);
+        after = static_cast<int>(rows.size()) - 1;
+      }
+    }
+    const PendingDraw draw = guessing.start(rows_of(logits), rows);
+    SampleOutput out = guessing.finish(draw);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      (out.tokens[r] == kNoToken ? refused : kept) += rows[r].depth > 0;
+      if (out.tokens[r] == kNoToken) {
+        EXPECT_FALSE(out.logprobs[r]);
+        continue;
+      }
+      b[owner[r]].history.push_back(out.tokens[r]);
+      if (out.logprobs[r]) reports[owner[r]].push_back(*out.logprobs[r]);
+    }
+  }
+  for (size_t s = 0; s < b.size(); ++s) {
+    a[s].history.resize(std::min(a[s].history.size(), b[s].history.size()));
+    b[s].history.resize(a[s].history.size());
+    EXPECT_EQ(a[s].history, b[s].history) << "sequence " << s;
+    ASSERT_EQ(reports[s].empty(), wants[s].empty());
+    for (size_t i = 0; i < std::min(reports[s].size(), wants[s].size()); ++i) {
+      EXPECT_EQ(reports[s][i].chosen.token, wants[s][i].chosen.token);
+      EXPECT_EQ(reports[s][i].chosen.logprob, wants[s][i].chosen.logprob);
+      EXPECT_EQ(reports[s][i].rank, wants[s][i].rank);
+    }
+  }
+  EXPECT_GT(kept, 20);
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(SamplerTest, OneDrawTakesGuessesOnlyWhereRulesDoNotNeedThem) {
+  Sampler sampler(kVocab, 3, *ops);
+  const auto at_once = [&](const SamplingParams& params, int guesses) {
+    sampler.open({.slot = 0, .params = params, .history = {1}, .prompt_len = 1});
+    int raw = sampler.raw_room(next_of({0}));
+    return sampler.draws_at_once(0, guesses, raw);
+  };
+  EXPECT_TRUE(at_once({}, 5));
+  EXPECT_TRUE(at_once({.logit_bias = {{3, 1.0f}}, .bad_words = {{3}}}, 5));
+  EXPECT_FALSE(at_once({.repetition = 1.5f}, 1));
+  EXPECT_FALSE(at_once({.min_tokens = 2}, 1));
+  EXPECT_FALSE(at_once({.bad_words = {{3, 4}}}, 1));
+  // A row of raw logits per slot is kept for log-probabilities: of three, one is the next token's.
+  EXPECT_TRUE(at_once({.logprobs = 0}, 2));
+  EXPECT_FALSE(at_once({.logprobs = 0}, 3));
+}
+
+TEST_F(SamplerTest, ADrawBehindPendingGuessesIsABug) {
+  Sampler sampler(kVocab, 1, *ops, 2);
+  sampler.open({.slot = 0, .history = {1}, .prompt_len = 1});
+  std::vector<float> logits = model(1, {}), more = model(2, {});
+  logits.insert(logits.end(), more.begin(), more.end());
+  const std::vector<DrawRow> rows = {{.slot = 0}, {.slot = 0, .depth = 1, .after = 0, .guess = 4}};
+  sampler.start(rows_of(logits), rows);
+  EXPECT_DEATH(sampler.start(rows_of(more), next_of({0})), "slot 0 has guesses in a draw");
 }
 
 TEST(SamplerDeathTest, UnopenedSlot) {

@@ -15,7 +15,7 @@ class SlotEdits {
   // `token` was the last that the slot accepted.
   void accepted(const SlotState& slot, Token token);
   EditList& list() { return list_; }
-  float divisor() const { return divisor_; }  // of the logits that the list names
+  float divisor() const { return divisor_; }  // divides the logits that the list names
 
  private:
   void refresh_bans(const SlotState& slot);
@@ -25,8 +25,8 @@ class SlotEdits {
   int vocab_;
   float divisor_;
   EditList list_;
-  std::unordered_map<Token, size_t> place_;  // in the list
-  std::vector<Token> banned_;                // rising
+  std::unordered_map<Token, size_t> place_;  // indices into the list
+  std::vector<Token> banned_;                // in rising order
 };
 
 }  // namespace skiff

@@ -10,7 +10,7 @@ SlotState::SlotState(const OpenSlot& slot) : params_(slot.params), stop_tokens_(
   const auto prompt_len = static_cast<size_t>(slot.prompt_len);
   SKIFF_CHECK(slot.prompt_len >= 0 && prompt_len <= slot.history.size(), "{} of {}",
               slot.prompt_len, slot.history.size());
-  params_.logit_bias = {};  // which is long, and kept as a list (sample/rules.h)
+  params_.logit_bias = {};  // it is long, and kept as a list (sample/rules.h)
   counting_ = params_.repetition != 1 || params_.presence != 0 || params_.frequency != 0;
   for (const std::vector<Token>& word : params_.bad_words) {
     if (!word.empty()) tail_max_ = std::max(tail_max_, word.size() - 1);

@@ -18,14 +18,14 @@ class SlotState {
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // one more output token
 
-  // May a rule of sample/rules.h look at what has been said? Then each draw must know the one
-  // before.
+  // Whether a rule of sample/rules.h may look at what has been said: then each draw must know the
+  // one before.
   bool looks_back() const;
-  const SamplingParams& params() const { return params_; }  // less logit_bias
+  const SamplingParams& params() const { return params_; }  // without logit_bias
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   const std::unordered_map<Token, Count>& counts() const { return counts_; }
   int output_count() const { return output_count_; }  // also the number of the next draw
-  // Does prompt + output end with `tokens`? Answers for up to (longest bad word - 1) tokens.
+  // Whether prompt + output end with `tokens`, which are fewer than the longest bad word has.
   bool ends_with(std::span<const Token> tokens) const;
 
  private:
