@@ -30,7 +30,8 @@ struct Arrival {
   Tensor to, from;
 };
 
-// One layer of paged cache.
+// One layer of paged cache. A page begins on a multiple of 16 bytes, and pages may lie further
+// apart than they are long: in a KvCache, by all layers of a block.
 struct KvLayer {
   Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32 or bf16
   int page_size = 0;

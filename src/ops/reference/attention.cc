@@ -8,14 +8,11 @@
 namespace skiff::reference {
 namespace {
 
-// The rows of a cache layer, seen as [num_pages * page_size, kv_heads * head_dim].
-Tensor flat(Tensor cache) {
-  return cache.reshaped({cache.dim[0] * cache.dim[1], cache.dim[2] * cache.dim[3]});
-}
-
-int64_t cache_row(const RaggedBatch& batch, const KvLayer& kv, int seq, int position) {
-  const int32_t page = batch.pages.row<int32_t>(seq)[position / kv.page_size];
-  return static_cast<int64_t>(page) * kv.page_size + position % kv.page_size;
+// [1, kv_heads * head_dim]: a position of a sequence in `cache`, the keys or values of a layer.
+Tensor cache_row(const Tensor& cache, const RaggedBatch& batch, int seq, int position) {
+  const int64_t page_size = cache.dim[1], cols = cache.dim[2] * cache.dim[3];
+  const int32_t page = batch.pages.row<int32_t>(seq)[position / page_size];
+  return cache.row_range(page, 1).col_range(position % page_size * cols, cols);
 }
 
 // Calls f(sequence, row, position) for every row of the step.
@@ -66,11 +63,10 @@ void ReferenceOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa
     }
     store_row(qkv, row, x);
     x = load_row(qkv, row);
-    const int64_t to = cache_row(batch, kv, seq, position);
     const auto kv_cols = static_cast<size_t>(spec.kv_heads * spec.head_dim);
     const auto all = std::span<const float>(x).last(2 * kv_cols);
-    store_row(flat(kv.k), to, all.first(kv_cols));
-    store_row(flat(kv.v), to, all.last(kv_cols));
+    store_row(cache_row(kv.k, batch, seq, position), 0, all.first(kv_cols));
+    store_row(cache_row(kv.v, batch, seq, position), 0, all.last(kv_cols));
   });
 }
 
@@ -83,10 +79,9 @@ void ReferenceOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const Ragge
     for (int h = 0; h < spec.heads; ++h) {
       std::vector<std::vector<float>> keys, values;
       for (int p = first; p <= position; ++p) {
-        const int64_t from = cache_row(batch, kv, seq, p);
         const int64_t col = static_cast<int64_t>(h / group) * spec.head_dim;
-        keys.push_back(load_row(flat(kv.k).col_range(col, spec.head_dim), from));
-        values.push_back(load_row(flat(kv.v).col_range(col, spec.head_dim), from));
+        keys.push_back(load_row(cache_row(kv.k, batch, seq, p).col_range(col, spec.head_dim), 0));
+        values.push_back(load_row(cache_row(kv.v, batch, seq, p).col_range(col, spec.head_dim), 0));
       }
       const std::vector<double> y = attend(head_of(queries, h, spec.head_dim), keys, values);
       for (int d = 0; d < spec.head_dim; ++d) {

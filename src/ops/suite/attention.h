@@ -16,12 +16,17 @@ struct Stepped {
   std::vector<int> seq;  // of each row, its index in the batch
 };
 
+// Where the pages of a layer lie: in memory of their own; in blocks of several layers, as in a
+// KvCache; in such blocks with a gap between them.
+enum class Pool { kApart, kBlocks, kPadded };
+constexpr Pool kPools[] = {Pool::kApart, Pool::kBlocks};
+
 // A layer's cache full of random values, the pages of each sequence scattered over it, and the
 // batch of one step. Page numbers beyond what a sequence needs are -1: nobody may follow them.
 class Paged {
  public:
   Paged(Workspace& ws, const Gqa& spec, DType cache, int page_size,
-        const std::vector<Piece>& pieces);
+        const std::vector<Piece>& pieces, Pool pool = Pool::kBlocks);
 
   // Another step on the same pages: order[i] is the sequence that comes i-th.
   Stepped step(Workspace& ws, const std::vector<size_t>& order, const std::vector<Piece>& pieces);
@@ -53,8 +58,8 @@ struct AttendCase {
   DType act, cache;
   int page_size;
   std::vector<Piece> pieces;
-  int checked_rows =
-      1 << 20;  // at most so many are compared with the formula; all are to be numbers
+  int checked_rows = 1 << 20;  // how many are compared with the formula; all are to be numbers
+  Pool pool = Pool::kBlocks;
 };
 void attend_case(Ops& ops, const AttendCase& c);
 

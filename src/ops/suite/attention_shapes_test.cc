@@ -22,7 +22,8 @@ class AttendShapes : public OpSuite {
  protected:
   bool device() const { return ops->device() != Device{}; }
   void attend(const Gqa& spec, int page_size, const std::vector<Piece>& pieces, int checked = 14) {
-    attend_case(*ops, {spec, kBF16, kBF16, page_size, pieces, checked});
+    for (const Pool pool : kPools)
+      attend_case(*ops, {spec, kBF16, kBF16, page_size, pieces, checked, pool});
   }
 };
 

@@ -59,12 +59,20 @@ double head_bound(const std::vector<double>& y, const Gqa& spec, int i) {
   return (spec.head_dim / 2 + 12) * 2 * kF32Round * length;
 }
 
-void store_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size, bool norms) {
-  SCOPED_TRACE(fmt::format("heads {}/{} dim {} rope {} act {} cache {} page {} norms {}",
+struct StoreCase {
+  DType act, cache;
+  int page_size;
+  bool norms;
+  Pool pool = Pool::kBlocks;
+};
+
+void store_case(Ops& ops, const Gqa& spec, const StoreCase& c) {
+  const auto [act, cache, page_size, norms, pool] = c;
+  SCOPED_TRACE(fmt::format("heads {}/{} dim {} rope {} act {} cache {} page {} norms {} pool {}",
                            spec.heads, spec.kv_heads, spec.head_dim, spec.rope.dim, name(act),
-                           name(cache), page_size, norms));
+                           name(cache), page_size, norms, static_cast<int>(pool)));
   Workspace ws(static_cast<uint64_t>(spec.head_dim * 100 + spec.heads));
-  Paged paged(ws, spec, cache, page_size, kMixed);
+  Paged paged(ws, spec, cache, page_size, kMixed, pool);
   const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
   const int64_t rows = paged.batch.num_tokens;
   const Tensor qkv = ws.random(act, {rows, cols}, 2), before = ws.output(act, {rows, cols});
@@ -102,6 +110,10 @@ void store_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size
       ASSERT_EQ(at(stored_v, 0, c), rounded(at(qkv, r, k_at + kv_cols), cache)) << "row " << r;
     }
   }
+}
+
+void store_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size, bool norms) {
+  for (const Pool pool : kPools) store_case(ops, spec, {act, cache, page_size, norms, pool});
 }
 
 TEST_P(OpSuite, StoreRotatesNormsAndPages) {
@@ -250,11 +262,11 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
 
 void attend_case(Ops& ops, const AttendCase& c) {
   const Gqa& spec = c.spec;
-  SCOPED_TRACE(fmt::format("heads {}/{} dim {} window {} act {} cache {} page {}", spec.heads,
-                           spec.kv_heads, spec.head_dim, spec.window, name(c.act), name(c.cache),
-                           c.page_size));
+  SCOPED_TRACE(fmt::format("heads {}/{} dim {} window {} act {} cache {} page {} pool {}",
+                           spec.heads, spec.kv_heads, spec.head_dim, spec.window, name(c.act),
+                           name(c.cache), c.page_size, static_cast<int>(c.pool)));
   Workspace ws(static_cast<uint64_t>(spec.head_dim * 100 + spec.heads + spec.window));
-  Paged paged(ws, spec, c.cache, c.page_size, c.pieces);
+  Paged paged(ws, spec, c.cache, c.page_size, c.pieces, c.pool);
   const int64_t rows = paged.batch.num_tokens, cols = spec.heads * spec.head_dim;
   // The queries lie where gqa_store leaves them: at the front of longer rows.
   const Tensor qkv = ws.random(c.act, {rows, cols + 2 * spec.kv_heads * spec.head_dim}, 1.5);
@@ -287,7 +299,13 @@ void expect_attention(const Tensor& out, const Tensor& q, const Gqa& spec, const
 
 void attend_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_size,
                  const std::vector<Piece>& pieces) {
-  suite::attend_case(ops, {spec, act, cache, page_size, pieces});
+  for (const Pool pool : kPools)
+    suite::attend_case(ops, {.spec = spec,
+                             .act = act,
+                             .cache = cache,
+                             .page_size = page_size,
+                             .pieces = pieces,
+                             .pool = pool});
 }
 
 TEST_P(OpSuite, AttendOfEveryHeadSize) {
@@ -314,6 +332,22 @@ TEST_P(OpSuite, AttendSeesOnlyItsWindow) {
   for (int window : {1, 2, 5, 63, 64, 65, 100, 1000}) {
     attend_case(*ops, gqa(2, 1, 16, window), DType::kF32, DType::kF32, 64, kMixed);
     attend_case(*ops, gqa(2, 1, 16, window), DType::kBF16, DType::kBF16, 16, kMixed);
+  }
+}
+
+// A block need not be a whole number of positions long, nor its strides those of TMA.
+TEST_P(OpSuite, PagesMayLieAnyDistanceApart) {
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const int dim : {10, 64, 128}) {
+      const Gqa spec = gqa(4, 2, dim);
+      store_case(*ops, spec, {t, t, 16, true, Pool::kPadded});
+      suite::attend_case(*ops, {.spec = spec,
+                                .act = t,
+                                .cache = t,
+                                .page_size = 16,
+                                .pieces = kMixed,
+                                .pool = Pool::kPadded});
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 namespace skiff::suite {
 
 Paged::Paged(Workspace& ws, const Gqa& spec, DType cache, int page_size,
-             const std::vector<Piece>& pieces) {
+             const std::vector<Piece>& pieces, Pool pool) {
   int total = 3;  // some pages belong to nobody
   for (const Piece& p : pieces) {
     pages_.emplace_back((p.begin + p.rows + page_size - 1) / page_size);
@@ -20,8 +20,21 @@ Paged::Paged(Workspace& ws, const Gqa& spec, DType cache, int page_size,
     }
   }
   kv.page_size = page_size;
-  kv.k = ws.random(cache, {total, page_size, spec.kv_heads, spec.head_dim});
-  kv.v = ws.random(cache, {total, page_size, spec.kv_heads, spec.head_dim});
+  const int64_t half = int64_t{page_size} * spec.kv_heads * spec.head_dim;
+  const auto pages_of = [&](const Tensor& memory, int64_t at) {
+    Tensor pages = memory.col_range(at, half);
+    pages.dim = {total, page_size, spec.kv_heads, spec.head_dim};
+    return pages;
+  };
+  if (pool == Pool::kApart) {
+    kv.k = pages_of(ws.random(cache, {total, half}), 0);
+    kv.v = pages_of(ws.random(cache, {total, half}), 0);
+  } else {
+    // Blocks of two layers, of which this one is the second.
+    const Tensor blocks = ws.random(cache, {total, 4 * half}, 1, pool == Pool::kPadded ? 8 : 0);
+    kv.k = pages_of(blocks, 2 * half);
+    kv.v = pages_of(blocks, 3 * half);
+  }
   std::vector<size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), 0);
   Stepped first = step(ws, order, pieces);
@@ -68,8 +81,7 @@ Tensor Paged::cache_row(const Tensor& cache, int seq, int position) const {
   const int32_t page =
       pages_[static_cast<size_t>(seq)][static_cast<size_t>(position / kv.page_size)];
   const int64_t cols = cache.dim[2] * cache.dim[3];
-  return cache.reshaped({cache.dim[0] * kv.page_size, cols})
-      .row_range(static_cast<int64_t>(page) * kv.page_size + position % kv.page_size, 1);
+  return cache.row_range(page, 1).col_range(position % kv.page_size * cols, cols);
 }
 
 std::vector<Tensor> Paged::written_rows() const {

@@ -128,7 +128,8 @@ class Steps {
     // Each layer has its own cache; equal seeds give all the same page table.
     for (int l = 0; l < kLayers; ++l) {
       Workspace& ws = workspaces_.emplace_back(22);
-      Paged& paged = paged_.emplace_back(ws, spec_, kBF16, c.page_size, whole);
+      Paged& paged =
+          paged_.emplace_back(ws, spec_, kBF16, c.page_size, whole, kPools[l % std::ssize(kPools)]);
       for (const Tensor& t : {paged.kv.k, paged.kv.v})
         for (int64_t r = 0; r < t.rows(); ++r)
           for (int64_t i = 0; i < t.cols(); ++i) put(t, r, i, ws_.rng.normal());
@@ -201,7 +202,7 @@ class Steps {
     for (Tensor* t : {&kv.k, &kv.v}) {
       const Tensor host = *t;
       Buffer& memory = buffers_.emplace_back(
-          ops_.device(), static_cast<size_t>(host.elements()) * bytes(host.dtype));
+          ops_.device(), static_cast<size_t>(host.rows() * host.row_stride) * bytes(host.dtype));
       t->data = memory.data();
       t->device = ops_.device();
       ops_.copy(*t, host);

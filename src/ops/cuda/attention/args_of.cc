@@ -14,6 +14,12 @@ Rows rows_of(const RaggedBatch& b) {
 
 CacheArgs cache_of(const KvLayer& kv) {
   SKIFF_CHECK(kv.k.dtype == kv.v.dtype);
+  for (const Tensor& t : {kv.k, kv.v})
+    SKIFF_CHECK(
+        (reinterpret_cast<uintptr_t>(t.data) | static_cast<size_t>(t.row_stride) * bytes(t.dtype)) %
+                16 ==
+            0,
+        "pages do not begin on 16 bytes");
   return {.k = kv.k.data,
           .v = kv.v.data,
           .k_page = kv.k.row_stride,

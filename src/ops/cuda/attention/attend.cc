@@ -48,11 +48,17 @@ AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const Ra
           .page_shift = static_cast<int>(std::bit_width(static_cast<unsigned>(kv.page_size))) - 1};
 }
 
+// TMA requires each stride to be a multiple of the one before it.
+bool suits_tma(const CacheArgs& c) {
+  const int64_t position = int64_t{c.kv_heads} * c.head_dim;
+  return c.k_page % position == 0 && c.v_page % position == 0;
+}
+
 // Whether the kernels that read the cache by TMA take the shapes.
 bool has_fast_kernels(const AttendArgs& a) {
   const bool aligned = is_aligned(a.q, 2 * a.q_stride) && is_aligned(a.out, 2 * a.out_stride);
   const int page = a.cache.page_size;
-  return a.bf16 && a.cache.bf16 && aligned && a.group <= kPackedRows &&
+  return a.bf16 && a.cache.bf16 && aligned && suits_tma(a.cache) && a.group <= kPackedRows &&
          (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && page >= 16 &&
          std::has_single_bit(static_cast<unsigned>(page));
 }
