@@ -189,7 +189,7 @@ std::unique_ptr<TierThread> LocalLlm::start_tiers() {
     return store->carry_out(job, block);
   };
   return std::make_unique<TierThread>(
-      work, [this](int slot) { return loaded_.host.slot(slot); }, inbox_,
+      work, [this](int host_block) { return loaded_.host.block(host_block); }, inbox_,
       TierThread::Patience{.answer = loaded_.resolved.cache.storage_wait});
 }
 

@@ -54,12 +54,12 @@ class FaultyTier : public TierIo {
         fails_(faults),
         rng_(seed),
         thread_(
-            work_on(std::move(store)), [&host](int slot) { return host.slot(slot); }, inbox,
-            kPatient) {}
+            work_on(std::move(store)), [&host](int host_block) { return host.block(host_block); },
+            inbox, kPatient) {}
   void start(TierJob job) override {
     if (!fails_(rng_)) return thread_.start(std::move(job));
     if (job.kind == TierJob::Kind::kRead)
-      std::ranges::generate(host_.slot(job.slot), [&] { return static_cast<std::byte>(rng_()); });
+      std::ranges::generate(host_.block(job.slot), [&] { return static_cast<std::byte>(rng_()); });
     inbox_.push(TierDone{job.id, false});
   }
 

@@ -10,34 +10,19 @@ namespace {
 
 KvShape gqa(const Layer& layer) { return kv_shape(layer); }
 
-// Keys (or values) of one block of one layer.
+// Bytes of the keys (or values) of one block of one layer.
 size_t half_block(const Layer& layer, int block_size, DType dtype) {
-  return static_cast<size_t>(block_size) * static_cast<size_t>(gqa(layer).kv_heads) *
-         static_cast<size_t>(gqa(layer).head_dim) * bytes(dtype);
-}
-
-size_t half_layer(const Layer& layer, int num_blocks, int block_size, DType dtype) {
-  return round_up(half_block(layer, block_size, dtype) * static_cast<size_t>(num_blocks),
+  return round_up(static_cast<size_t>(block_size) * static_cast<size_t>(gqa(layer).kv_heads) *
+                      static_cast<size_t>(gqa(layer).head_dim) * bytes(dtype),
                   kTensorAlign);
 }
 
-size_t all_bytes(const ModelSpec& spec, int num_blocks, int block_size, DType dtype) {
-  size_t sum = 0;
-  for (const Layer& layer : spec.layers)
-    sum += 2 * half_layer(layer, num_blocks, block_size, dtype);
-  return sum;
-}
-
-// f(one block of a layer's keys or values, its place in a slot that begins at `at`) for all layers.
-template <class F>
-void each_half(std::span<const KvLayer> layers, int block, std::byte* at, F f) {
-  for (const KvLayer& layer : layers) {
-    for (const Tensor* pages : {&layer.k, &layer.v}) {
-      const Tensor half = pages->row_range(block, 1).reshaped({1, pages->cols()});
-      f(half, host_tensor(at, half.dtype, {1, half.cols()}));
-      at += static_cast<size_t>(half.cols()) * bytes(half.dtype);
-    }
-  }
+// All layers of a block, as one row. The keys of the first layer are at its beginning.
+Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_bytes) {
+  Tensor piece = layers.front().k.row_range(block, 1);
+  SKIFF_CHECK_EQ(static_cast<size_t>(piece.row_stride) * bytes(piece.dtype), block_bytes);
+  piece.dim = {1, piece.row_stride, 1, 1};
+  return piece;
 }
 
 }  // namespace
@@ -49,39 +34,49 @@ size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, DType dty
 }
 
 KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dtype, Device device)
-    : storage_(device, all_bytes(spec, num_blocks, block_size, dtype)) {
+    : storage_(device, static_cast<size_t>(num_blocks) * bytes_per_block(spec, block_size, dtype)) {
   SKIFF_CHECK(num_blocks > 0 && block_size > 0, "{} blocks of {}", num_blocks, block_size);
+  const size_t stride = bytes_per_block(spec, block_size, dtype) / bytes(dtype);
   size_t at = 0;
   for (const Layer& layer : spec.layers) {
-    const size_t half = half_layer(layer, num_blocks, block_size, dtype);
+    const size_t half = half_block(layer, block_size, dtype);
     const auto view = [&](size_t offset) {
-      return storage_.view(
-          dtype, {num_blocks, block_size, gqa(layer).kv_heads, gqa(layer).head_dim}, offset);
+      Tensor pages =
+          storage_.view(dtype, {1, block_size, gqa(layer).kv_heads, gqa(layer).head_dim}, offset);
+      pages.dim[0] = num_blocks;
+      pages.row_stride = static_cast<int64_t>(stride);
+      return pages;
     };
     layers_.push_back({.k = view(at), .v = view(at + half), .page_size = block_size});
     at += 2 * half;
   }
 }
 
-HostBlocks::HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype, Device device)
-    : slots_(slots), block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)) {
-  const size_t size = static_cast<size_t>(slots) * block_bytes_;
+HostBlocks::HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, DType dtype,
+                       Device device)
+    : num_blocks_(num_blocks), block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)) {
+  const size_t size = static_cast<size_t>(num_blocks) * block_bytes_;
   storage_ = device == Device{} ? Buffer(Device{}, size) : Buffer::pinned(size);
 }
 
-std::span<std::byte> HostBlocks::slot(int i) const {
-  SKIFF_CHECK(i >= 0 && i < slots_, "slot {} of {}", i, slots_);
-  return {storage_.data() + static_cast<size_t>(i) * block_bytes_, block_bytes_};
+std::span<std::byte> HostBlocks::block(int host) const {
+  SKIFF_CHECK(host >= 0 && host < num_blocks_, "host block {} of {}", host, num_blocks_);
+  return {storage_.data() + static_cast<size_t>(host) * block_bytes_, block_bytes_};
 }
 
-void HostBlocks::save(Ops& ops, std::span<const KvLayer> layers, int block, int slot) const {
-  each_half(layers, block, this->slot(slot).data(),
-            [&](Tensor device, Tensor host) { ops.copy(host, device); });
+Tensor HostBlocks::view_of(int host, DType dtype) const {
+  return host_tensor(block(host).data(), dtype,
+                     {1, static_cast<int64_t>(block_bytes_ / bytes(dtype))});
 }
 
-void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int slot, int block) const {
-  each_half(layers, block, this->slot(slot).data(),
-            [&](Tensor device, Tensor host) { ops.copy(device, host); });
+void HostBlocks::save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const {
+  const Tensor piece = whole_block(layers, block, block_bytes_);
+  ops.copy(view_of(host, piece.dtype), piece);
+}
+
+void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const {
+  const Tensor piece = whole_block(layers, block, block_bytes_);
+  ops.copy(piece, view_of(host, piece.dtype));
 }
 
 }  // namespace skiff

@@ -9,6 +9,9 @@
 
 namespace skiff {
 
+// A block is one piece of memory, [layer][k|v][page_size][kv_heads][head_dim], so that moving it is
+// one copy. The keys and the values of a layer are views whose pages lie a whole block apart; each
+// page begins on a cache line.
 class KvCache {
  public:
   // Bytes of one block over all layers, keys and values.
@@ -21,24 +24,26 @@ class KvCache {
   std::vector<KvLayer> layers_;
 };
 
-// Slots of host memory for whole blocks, for what lower tiers of the cache hold. A slot has the
-// keys, then the values, of each layer in turn, without gaps. Memory that was never written to is
-// not resident.
+// Host memory for whole blocks, in the layout of KvCache, for what lower tiers of the cache hold.
+// Memory that was never written to is not resident.
 class HostBlocks {
  public:
   HostBlocks() = default;
   // For blocks of a cache on `device`.
-  HostBlocks(const ModelSpec& spec, int slots, int block_size, DType dtype, Device device = {});
-  int slots() const { return slots_; }
+  HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, DType dtype,
+             Device device = {});
+  int num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
-  std::span<std::byte> slot(int i) const;
-  // `layers` are of the spec, block size and dtype of this object, where `ops` computes; the copies
-  // are done in order with its operations.
-  void save(Ops& ops, std::span<const KvLayer> layers, int block, int slot) const;
-  void load(Ops& ops, std::span<const KvLayer> layers, int slot, int block) const;
+  std::span<std::byte> block(int host) const;
+  // `layers` are all layers of a KvCache of the same spec, block size and dtype, where `ops`
+  // computes; the copies are done in order with its operations.
+  void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
+  void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
 
  private:
-  int slots_ = 0;
+  Tensor view_of(int host, DType dtype) const;
+
+  int num_blocks_ = 0;
   size_t block_bytes_ = 0;
   Buffer storage_;
 };

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <random>
-
 #include "base/load_error.h"
 #include "model/golden_cases_testing.h"
 #include "model/kv_cache.h"
@@ -136,51 +133,6 @@ TEST(MemoryPlan, TheHostTierCounts) {
 TEST(MemoryPlan, AvailableMemoryIsPlausible) {
   EXPECT_GT(available_memory(), 16 * kMiB);
   EXPECT_LT(available_memory(), size_t{1} << 50);
-}
-
-TEST(KvCacheTest, LayersDoNotOverlap) {
-  const KvCache cache(spec(), 3, 5, DType::kBF16, Device{});
-  ASSERT_EQ(cache.layers().size(), 2u);
-  std::vector<const std::byte*> starts;
-  for (const KvLayer& layer : cache.layers()) {
-    EXPECT_EQ(layer.page_size, 5);
-    for (const Tensor& t : {layer.k, layer.v}) {
-      EXPECT_EQ(t.dim, (std::array<int64_t, 4>{3, 5, 2, 4}));
-      const auto* start = static_cast<const std::byte*>(t.data);
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(start) % kTensorAlign, 0u);
-      if (!starts.empty()) {
-        EXPECT_GE(start - starts.back(), t.elements() * 2);
-      }
-      starts.push_back(start);
-    }
-  }
-}
-
-TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
-  const KvCache cache(spec(), 4, 5, DType::kBF16, Device{});
-  const HostBlocks host(spec(), 2, 5, DType::kBF16);
-  const auto ops = make_reference_ops();
-  EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), 5, DType::kBF16));
-  std::mt19937 rng(1);
-  const auto bytes_of = [&](const Tensor& t) {
-    return std::span(static_cast<uint8_t*>(t.data), static_cast<size_t>(t.elements()) * 2);
-  };
-  std::vector<std::vector<uint8_t>> before;
-  for (const KvLayer& layer : cache.layers())
-    for (const Tensor& t : {layer.k, layer.v}) {
-      for (uint8_t& byte : bytes_of(t)) byte = static_cast<uint8_t>(rng());
-      before.emplace_back(bytes_of(t).begin(), bytes_of(t).end());
-    }
-  host.save(*ops, cache.layers(), 2, 1);
-  host.load(*ops, cache.layers(), 1, 0);
-  size_t i = 0;
-  for (const KvLayer& layer : cache.layers())
-    for (const Tensor& t : {layer.k, layer.v}) {
-      std::vector<uint8_t>& want = before[i++];
-      const auto size = static_cast<long>(want.size() / 4);
-      std::copy_n(want.begin() + 2 * size, size, want.begin());
-      EXPECT_TRUE(std::ranges::equal(bytes_of(t), want));
-    }
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "model/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "model/model_testing.h"
+
+namespace skiff {
+namespace {
+
+constexpr int kBlockSize = 5;
+
+ModelSpec spec() { return testing::TestModel("LlamaForCausalLM").config().spec; }  // [2][k|v]
+
+// The bytes of one page of a layer's keys or values.
+std::span<std::byte> page_of(const Tensor& pages, int64_t page) {
+  const size_t width = bytes(pages.dtype);
+  auto* data =
+      static_cast<std::byte*>(pages.data) + static_cast<size_t>(page * pages.row_stride) * width;
+  return {data, static_cast<size_t>(pages.cols()) * width};
+}
+
+std::vector<Tensor> halves(const KvCache& cache) {
+  std::vector<Tensor> all;
+  for (const KvLayer& layer : cache.layers()) all.insert(all.end(), {layer.k, layer.v});
+  return all;
+}
+
+// In memory: block 0 with keys and values of all layers, then block 1, without overlap.
+TEST(KvCacheTest, ABlockIsOnePiece) {
+  const KvCache cache(spec(), 3, kBlockSize, DType::kBF16, Device{});
+  ASSERT_EQ(cache.layers().size(), 2u);
+  const size_t block = KvCache::bytes_per_block(spec(), kBlockSize, DType::kBF16);
+  const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
+  const std::byte* end = begin;
+  for (int64_t b = 0; b < 3; ++b) {
+    EXPECT_EQ(page_of(cache.layers()[0].k, b).data(), begin + static_cast<size_t>(b) * block);
+    for (const Tensor& t : halves(cache)) {
+      EXPECT_EQ(t.dim, (std::array<int64_t, 4>{3, kBlockSize, 2, 4}));
+      const std::span<std::byte> page = page_of(t, b);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(page.data()) % kTensorAlign, 0u);
+      EXPECT_GE(page.data(), end);
+      end = page.data() + page.size();
+    }
+    EXPECT_LE(end, begin + static_cast<size_t>(b + 1) * block);
+  }
+  for (const KvLayer& layer : cache.layers()) EXPECT_EQ(layer.page_size, kBlockSize);
+}
+
+TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
+  const KvCache cache(spec(), 4, kBlockSize, DType::kBF16, Device{});
+  const HostBlocks host(spec(), 2, kBlockSize, DType::kBF16);
+  const auto ops = make_reference_ops();
+  EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), kBlockSize, DType::kBF16));
+  std::mt19937 rng(1);
+  std::vector<std::vector<std::byte>> before;  // [half][block]
+  for (const Tensor& t : halves(cache))
+    for (int64_t b = 0; b < 4; ++b) {
+      for (std::byte& byte : page_of(t, b)) byte = static_cast<std::byte>(rng());
+      before.emplace_back(page_of(t, b).begin(), page_of(t, b).end());
+    }
+  host.save(*ops, cache.layers(), 2, 1);
+  host.load(*ops, cache.layers(), 1, 0);
+  size_t i = 0;
+  for (const Tensor& t : halves(cache)) {
+    EXPECT_TRUE(std::ranges::equal(page_of(t, 0), before[i + 2]));
+    for (size_t b = 1; b < 4; ++b)
+      EXPECT_TRUE(std::ranges::equal(page_of(t, static_cast<int64_t>(b)), before[i + b]));
+    i += 4;
+  }
+}
+
+// Files of the cache hold what host memory holds: keys, then values, of each layer in turn, and
+// nothing between them where a half is a whole number of cache lines.
+TEST(HostBlocksTest, TheLayoutIsThatOfFiles) {
+  const int block_size = 64;
+  const KvCache cache(spec(), 2, block_size, DType::kF32, Device{});
+  const HostBlocks host(spec(), 1, block_size, DType::kF32);
+  const auto ops = make_reference_ops();
+  std::mt19937 rng(2);
+  std::vector<std::byte> want;
+  for (const Tensor& t : halves(cache)) {
+    for (std::byte& byte : page_of(t, 1)) byte = static_cast<std::byte>(rng());
+    want.insert(want.end(), page_of(t, 1).begin(), page_of(t, 1).end());
+  }
+  host.save(*ops, cache.layers(), 1, 0);
+  EXPECT_TRUE(std::ranges::equal(host.block(0), want));
+}
+
+}  // namespace
+}  // namespace skiff
