@@ -344,6 +344,28 @@ class Rig {
   Engine engine_;
 };
 
+TEST(Engine, OnlyBlocksOfTheSameExtrasAreFound) {
+  Rig rig(2);
+  SeqId id = 0;
+  const auto cached = [&](std::vector<CacheExtra> extras) {
+    NewSequence s = request(++id, 17, 2);
+    s.cache.extras = std::move(extras);
+    rig.inbox_.push(std::move(s));
+    do rig.engine_.step();
+    while (!rig.engine_.idle());
+    EXPECT_EQ(rig.listener_.of(id).finish, Finish::kLength);
+    return rig.listener_.of(id).cached;
+  };
+  const CacheExtra cat{.begin = 4, .end = 10, .identity = "cat"};
+  const CacheExtra dog{.begin = 4, .end = 10, .identity = "dog"};
+  EXPECT_EQ(cached({cat}), 0);
+  EXPECT_EQ(cached({cat}), 16);
+  EXPECT_EQ(cached({dog}), 4) << "the block before the image";
+  EXPECT_EQ(cached({{.identity = "french"}}), 0);
+  EXPECT_EQ(cached({{.identity = "french"}}), 16);
+  EXPECT_EQ(cached({}), 4);
+}
+
 TEST(Engine, ACancelFreesASequenceInFlightWithinOneStep) {
   Rig rig(2);
   rig.inbox_.push(request(1, 8, 50));

@@ -2,6 +2,7 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -15,7 +16,9 @@ BlockKey sha256(std::span<const std::byte> bytes) {
   return key;
 }
 
-// The first byte tells roots from children, the length where the fingerprint ends.
+// The first byte separates roots, children, and children with an extra; the length says where the
+// fingerprint ends. All blocks of one fingerprint have as many tokens, so the extra is what is
+// left.
 BlockKey root_key(std::string_view fingerprint, std::string_view salt) {
   const uint64_t length = fingerprint.size();
   std::vector<std::byte> text(1, std::byte{'r'});
@@ -29,11 +32,24 @@ BlockKey root_key(std::string_view fingerprint, std::string_view salt) {
   return sha256(text);
 }
 
-BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens) {
-  std::vector<std::byte> text(1 + parent.size() + tokens.size_bytes(), std::byte{'c'});
+BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens, std::string_view extra) {
+  const size_t plain = 1 + parent.size() + tokens.size_bytes();
+  std::vector<std::byte> text(plain + extra.size(), std::byte(extra.empty() ? 'c' : 'x'));
   std::memcpy(text.data() + 1, parent.data(), parent.size());
   std::memcpy(text.data() + 1 + parent.size(), tokens.data(), tokens.size_bytes());
+  std::ranges::copy(std::as_bytes(std::span(extra)), text.begin() + static_cast<long>(plain));
   return sha256(text);
+}
+
+std::string extra_of(const CacheSharing& sharing, int begin, int end) {
+  std::string text;
+  for (const CacheExtra& extra : sharing.extras) {
+    if (extra.begin >= end || extra.end <= begin) continue;
+    const int64_t head[] = {extra.begin, extra.end, std::ssize(extra.identity)};
+    text.append(reinterpret_cast<const char*>(head), sizeof head);
+    text += extra.identity;
+  }
+  return text;
 }
 
 }  // namespace skiff

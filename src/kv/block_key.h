@@ -1,10 +1,11 @@
-// kv/block_key.h -- what a full block is called outside the process that computed it.
+// kv/block_key.h -- the name of a full block, valid outside the process that computed it.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "message/request.h"
@@ -12,16 +13,20 @@
 namespace skiff {
 
 // SHA-256 of all that the keys and values of a block depend on: the model and how it is computed
-// (the fingerprint), the salt, and every token up to the block's end, chained block by block. Two
-// blocks of one key hold the same bytes; nobody can make two different ones of one key.
+// (the fingerprint), the salt, and every token and extra up to the block's end, chained block by
+// block. Two blocks of one key hold the same bytes; nobody can make two different ones of one key.
 using BlockKey = std::array<uint8_t, 32>;
 
-// What the first block of a text has for a parent.
+// The parent of a text's first block.
 BlockKey root_key(std::string_view fingerprint, std::string_view salt);
-BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens);
+BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens,
+                   std::string_view extra = {});
+// The extras that reach into positions [begin, end), as one text: two blocks after the same parent
+// agree in it exactly if they agree in those extras. Empty if there are none.
+std::string extra_of(const CacheSharing& sharing, int begin, int end);
 BlockKey sha256(std::span<const std::byte> bytes);
 
-// For hash tables. The seed hides the places from those who choose the tokens.
+// Hash tables of keys. The seed is secret, so that nobody can choose tokens whose keys collide.
 struct BlockKeyHash {
   uint64_t seed = 0;
   size_t operator()(const BlockKey& key) const {

@@ -21,7 +21,7 @@ CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint
 int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
   SKIFF_CHECK(table.blocks.empty() && table.found.empty());
   if (share_ && table.sharing.share) {
-    table.blocks = tree_.match(tokens, table.sharing.salt);
+    table.blocks = tree_.match(tokens, table.sharing);
     if (tiers_) table.found = tiers_->ready({keys_of(table, tokens), tokens, table.blocks.size()});
   }
   table.published = static_cast<int>(table.blocks.size());
@@ -34,7 +34,9 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
   for (size_t i = table.keys.size(); i < n; ++i) {
     const BlockKey parent =
         i > 0 ? table.keys[i - 1] : root_key(tiers_->fingerprint(), table.sharing.salt);
-    table.keys.push_back(child_key(parent, tokens.subspan(i * size, size)));
+    const auto begin = static_cast<int>(i * size);
+    table.keys.push_back(child_key(parent, tokens.subspan(i * size, size),
+                                   extra_of(table.sharing, begin, begin + block_size_)));
   }
   return std::span(table.keys).first(n);
 }
@@ -82,7 +84,7 @@ void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int c
     const BlockId parent = i == 0 ? PrefixTree::kRoot : table.blocks[i - 1];
     const BlockId mine = table.blocks[i];
     table.blocks[i] =
-        tree_.insert(parent, tokens.subspan(i * size, size), mine, table.sharing.salt);
+        tree_.insert(parent, tokens.subspan(i * size, size), mine, tree_.label(table.sharing, i));
     if (tiers_ && table.blocks[i] == mine)
       tiers_->published(mine, keys_of(table, tokens.first((i + 1) * size))[i]);
   }

@@ -1,4 +1,5 @@
 // Random operations on the cache index against a model that knows only strings of blocks.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -210,19 +211,92 @@ TEST(PrefixTree, ADifferentSaltSeesNothing) {
     BlockPool pool(4);
     PrefixTree tree(pool, 2, /*seed=*/5, hash);
     const Tokens ab{1, 2}, cd{3, 4}, all{1, 2, 3, 4};
-    const BlockId a = tree.insert(PrefixTree::kRoot, ab, pool.take(), "alice");
-    const BlockId b = tree.insert(a, cd, pool.take(), "alice");
-    const BlockId c = tree.insert(PrefixTree::kRoot, ab, pool.take(), "bob");
+    const CacheSharing alice{.salt = "alice", .extras = {}}, bob{.salt = "bob", .extras = {}};
+    const BlockId a = tree.insert(PrefixTree::kRoot, ab, pool.take(), tree.label(alice, 0));
+    const BlockId b = tree.insert(a, cd, pool.take(), tree.label(alice, 1));
+    const BlockId c = tree.insert(PrefixTree::kRoot, ab, pool.take(), tree.label(bob, 0));
     EXPECT_NE(a, c);
-    EXPECT_EQ(tree.match(all, "alice"), (std::vector{a, b}));
-    EXPECT_EQ(tree.match(all, "bob"), (std::vector{c}));
+    EXPECT_EQ(tree.match(all, alice), (std::vector{a, b}));
+    EXPECT_EQ(tree.match(all, bob), (std::vector{c}));
     EXPECT_TRUE(tree.match(all).empty());
     for (const BlockId id : {a, a, b, b, c, c}) tree.drop(id);
     EXPECT_EQ(tree.evict(9), 3);
     const BlockId d = tree.insert(PrefixTree::kRoot, ab, pool.take());
-    EXPECT_TRUE(tree.match(all, "alice").empty()) << "what a block once held is forgotten";
+    EXPECT_TRUE(tree.match(all, alice).empty()) << "what a block once held is forgotten";
     EXPECT_EQ(tree.match(all), (std::vector{d}));
   }
+}
+
+// An image's placeholders are the same tokens whatever the image is.
+TEST(PrefixTree, BlocksOfOtherExtrasAreOtherBlocks) {
+  for (const PrefixTree::Hash hash :
+       {PrefixTree::hash_edge,
+        +[](uint64_t, BlockId, std::span<const Token>) -> uint64_t { return 1; }}) {
+    BlockPool pool(8);
+    PrefixTree tree(pool, 2, /*seed=*/5, hash);
+    const Tokens text{1, 2}, image{9, 9}, all{1, 2, 9, 9, 1, 2};
+    const auto sharing = [](const char* digest) {
+      return CacheSharing{.salt = {}, .extras = {{.begin = 2, .end = 4, .identity = digest}}};
+    };
+    const BlockId a = tree.insert(PrefixTree::kRoot, text, pool.take());
+    const BlockId cat = tree.insert(a, image, pool.take(), tree.label(sharing("cat"), 1));
+    const BlockId dog = tree.insert(a, image, pool.take(), tree.label(sharing("dog"), 1));
+    const BlockId after = tree.insert(cat, text, pool.take(), tree.label(sharing("cat"), 2));
+    EXPECT_NE(cat, dog);
+    EXPECT_EQ(tree.match(all, sharing("cat")), (std::vector{a, cat, after}));
+    EXPECT_EQ(tree.match(all, sharing("dog")), (std::vector{a, dog}));
+    EXPECT_EQ(tree.match(all, sharing("cow")), (std::vector{a}));
+    EXPECT_EQ(tree.match(all), (std::vector{a})) << "nor is it a block of plain tokens";
+    const BlockId mine = pool.take();
+    EXPECT_EQ(tree.insert(a, image, mine, tree.label(sharing("dog"), 1)), dog);
+    for (const BlockId id : {a, a, a, a, a, cat, cat, dog, dog, dog, after, after}) tree.drop(id);
+    EXPECT_EQ(tree.evict(9), 4);
+    EXPECT_EQ(pool.num_free(), 8);
+  }
+}
+
+CacheSharing with_adapter(const char* name) { return {.salt = {}, .extras = {{.identity = name}}}; }
+// Placeholders of one image stand at positions [2, 5).
+CacheSharing with_image(const char* digest) {
+  return {.salt = {}, .extras = {{.begin = 2, .end = 5, .identity = digest}}};
+}
+
+// A sequence that has computed and published all its tokens, and is closed.
+void fill(CacheIndex& cache, const Tokens& tokens, const CacheSharing& sharing) {
+  BlockTable table;
+  table.sharing = sharing;
+  cache.open(table, tokens);
+  ASSERT_TRUE(cache.grow(table, static_cast<int>(tokens.size())));
+  cache.publish(table, tokens, static_cast<int>(tokens.size()));
+  cache.close(table);
+}
+
+int cached(CacheIndex& cache, const Tokens& tokens, const CacheSharing& sharing) {
+  BlockTable table;
+  table.sharing = sharing;
+  const int n = cache.open(table, tokens);
+  cache.close(table);
+  return n;
+}
+
+// The image reaches into the second and third block, so only the first is common to both.
+TEST(CacheIndex, BlocksAreSharedWhereTheirExtrasAgree) {
+  CacheIndex cache(20, 2, true);
+  const Tokens tokens{1, 2, 9, 9, 9, 3, 4, 5};
+  fill(cache, tokens, with_image("cat"));
+  EXPECT_EQ(cached(cache, tokens, with_image("cat")), 8);
+  EXPECT_EQ(cached(cache, tokens, with_image("dog")), 2);
+  EXPECT_EQ(cached(cache, tokens, {}), 2);
+  fill(cache, tokens, with_adapter("french"));
+  EXPECT_EQ(cached(cache, tokens, with_adapter("french")), 8);
+  EXPECT_EQ(cached(cache, tokens, with_adapter("german")), 0);
+  EXPECT_EQ(cached(cache, tokens, {}), 2) << "what the image left, and nothing of the adapter";
+  CacheSharing both = with_image("cat");
+  both.extras.push_back(with_adapter("french").extras[0]);
+  EXPECT_EQ(cached(cache, tokens, both), 2) << "the adapter's block before the image";
+  CacheSharing salted = with_image("cat");
+  salted.salt = "alice";
+  EXPECT_EQ(cached(cache, tokens, salted), 0);
 }
 
 TEST(CacheIndex, WhoDoesNotShareNeitherGivesNorTakes) {
@@ -253,12 +327,39 @@ TEST(BlockKey, DependsOnAllThatTheContentsDependOn) {
                                 child_key(root, ab),
                                 child_key(root, cd),
                                 child_key(child_key(root, ab), cd),
-                                child_key(child_key(root, cd), ab)};
-  EXPECT_EQ(keys.size(), 8u);
+                                child_key(child_key(root, cd), ab),
+                                child_key(root, ab, "cat"),
+                                child_key(root, ab, "dog"),
+                                child_key(child_key(root, ab, "cat"), cd)};
+  EXPECT_EQ(keys.size(), 11u);
   EXPECT_EQ(child_key(root, ab), child_key(root_key("model", "salt"), Tokens{1, 2}));
   const BlockKey empty = sha256({});  // FIPS 180-4
   EXPECT_EQ(empty[0], 0xe3);
   EXPECT_EQ(empty[31], 0x55);
+}
+
+// Cache files outlive builds: the key of a block without extras may not change.
+TEST(BlockKey, WithoutExtrasIsWhatItWas) {
+  const BlockKey key = child_key(root_key("model", "salt"), Tokens{1, 2, 3});
+  std::string hex;
+  for (const uint8_t byte : key) hex += fmt::format("{:02x}", byte);
+  EXPECT_EQ(hex, "2e133c147e5159a85a78f1590b1eea3bbe97affe8e6c2f9e20c69ccba5b6a82e");
+  EXPECT_EQ(extra_of({}, 0, 64), "");
+  EXPECT_EQ(extra_of(with_image("cat"), 0, 2), "");
+  EXPECT_EQ(extra_of(with_image("cat"), 5, 9), "");
+  EXPECT_NE(extra_of(with_image("cat"), 4, 9), "");
+}
+
+// Two lists of extras give one text only if they are the same list.
+TEST(BlockKey, ExtrasAreNotRunTogether) {
+  const auto text = [](std::vector<CacheExtra> extras) {
+    return extra_of({.salt = {}, .extras = std::move(extras)}, 0, 8);
+  };
+  const std::set<std::string> texts{
+      text({{.identity = "ab"}, {.identity = "c"}}), text({{.identity = "a"}, {.identity = "bc"}}),
+      text({{.identity = "abc"}}), text({{.end = 9, .identity = "abc"}}),
+      text({{.begin = 1, .identity = "abc"}})};
+  EXPECT_EQ(texts.size(), 5u);
 }
 
 // Against a list from cold to hot and a map.

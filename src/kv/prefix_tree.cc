@@ -1,5 +1,7 @@
 #include "kv/prefix_tree.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -27,34 +29,41 @@ std::span<const Token> PrefixTree::tokens(BlockId id) const {
   return std::span(tokens_).subspan(static_cast<size_t>(id) * block_size_, block_size_);
 }
 
-uint64_t PrefixTree::hash_of(BlockId parent, std::span<const Token> tokens,
-                             const std::string& salt) const {
-  const bool salted = parent == kRoot && !salt.empty();
-  return hash_(salted ? seed_ ^ std::hash<std::string>{}(salt) : seed_, parent, tokens);
+// The salt's length separates it from the extras.
+std::string PrefixTree::label(const CacheSharing& sharing, size_t i) const {
+  std::string extra =
+      extra_of(sharing, static_cast<int>(i * block_size_), static_cast<int>((i + 1) * block_size_));
+  if (i > 0 || (sharing.salt.empty() && extra.empty())) return extra;
+  return fmt::format("{} {}{}", sharing.salt.size(), sharing.salt, extra);
 }
 
-bool PrefixTree::same_salt(BlockId id, const std::string& salt) const {
-  const auto found = salts_.find(id);
-  return found == salts_.end() ? salt.empty() : found->second == salt;
+uint64_t PrefixTree::hash_of(BlockId parent, std::span<const Token> tokens,
+                             const std::string& label) const {
+  return hash_(label.empty() ? seed_ : seed_ ^ std::hash<std::string>{}(label), parent, tokens);
+}
+
+bool PrefixTree::has_label(BlockId id, const std::string& label) {
+  return node(id).labelled ? labels_.at(id) == label : label.empty();
 }
 
 BlockId PrefixTree::find(BlockId parent, std::span<const Token> tokens, uint64_t hash,
-                         const std::string& salt) {
+                         const std::string& label) {
   const auto [begin, end] = index_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     const BlockId id = it->second;
-    if (node(id).parent == parent && (parent != kRoot || same_salt(id, salt)) &&
+    if (node(id).parent == parent && has_label(id, label) &&
         std::ranges::equal(this->tokens(id), tokens))
       return id;
   }
   return kRoot;
 }
 
-std::vector<BlockId> PrefixTree::match(std::span<const Token> tokens, const std::string& salt) {
+std::vector<BlockId> PrefixTree::match(std::span<const Token> tokens, const CacheSharing& sharing) {
   std::vector<BlockId> path;
   for (BlockId at = kRoot; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
     const auto edge = tokens.first(block_size_);
-    at = find(at, edge, hash_of(at, edge, salt), salt);
+    const std::string label = this->label(sharing, path.size());
+    at = find(at, edge, hash_of(at, edge, label), label);
     if (at == kRoot) break;
     share(at);
     path.push_back(at);
@@ -63,18 +72,18 @@ std::vector<BlockId> PrefixTree::match(std::span<const Token> tokens, const std:
 }
 
 BlockId PrefixTree::insert(BlockId parent, std::span<const Token> tokens, BlockId block,
-                           const std::string& salt) {
+                           const std::string& label) {
   SKIFF_CHECK(tokens.size() == block_size_);
   SKIFF_CHECK(!node(block).known, "block {} is in the tree already", block);
-  const uint64_t hash = hash_of(parent, tokens, salt);
-  if (const BlockId known = find(parent, tokens, hash, salt); known != kRoot) {
+  const uint64_t hash = hash_of(parent, tokens, label);
+  if (const BlockId known = find(parent, tokens, hash, label); known != kRoot) {
     share(known);
     pool_.drop(block);
     return known;
   }
   if (parent != kRoot) ++node(parent).children;  // not in leaves_: the caller holds it
-  node(block) = {.parent = parent, .children = 0, .known = true, .hash = hash, .dropped = 0};
-  if (parent == kRoot && !salt.empty()) salts_.emplace(block, salt);
+  node(block) = {.parent = parent, .known = true, .labelled = !label.empty(), .hash = hash};
+  if (!label.empty()) labels_.emplace(block, label);
   std::ranges::copy(tokens, tokens_.begin() + int64_t{block} * std::ssize(tokens));
   index_.emplace(hash, block);
   pool_.share(block);
@@ -118,7 +127,7 @@ void PrefixTree::forget(BlockId id) {
   const auto [begin, end] = index_.equal_range(node(id).hash);
   index_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == id; }));
   const BlockId parent = node(id).parent;
-  if (parent == kRoot) salts_.erase(id);
+  if (node(id).labelled) labels_.erase(id);
   node(id) = {};
   --evictable_;
   pool_.drop(id);

@@ -8,13 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "kv/block_key.h"
 #include "kv/block_pool.h"
 
 namespace skiff {
 
 // A trie whose edges are whole blocks of tokens (the idea of RadixAttention, Zheng et al. 2024,
 // with the block as the unit). The tree holds one reference on each block it knows. A hash finds
-// an edge, then the tokens are compared: a hit is never a false hit.
+// an edge, then the tokens and what else an edge has (its label) are compared: a hit is never a
+// false hit.
 //
 // Whoever holds a block of the tree holds all blocks above it: match() hands out whole paths, and
 // insert() replaces a caller's block by the one that the tree already knows. So a block that only
@@ -28,23 +30,25 @@ class PrefixTree {
   using Hash = uint64_t (*)(uint64_t seed, BlockId parent, std::span<const Token> tokens);
   static uint64_t hash_edge(uint64_t seed, BlockId parent, std::span<const Token> tokens);
 
-  // The pool must outlive the tree. Any hash is right; a bad one is slow.
+  // The pool must outlive the tree. Any hash gives right answers; a bad one is slow.
   PrefixTree(BlockPool& pool, int block_size, uint64_t seed = 0, Hash hash = hash_edge);
-  // The longest known prefix of `tokens`, in whole blocks, among what was inserted with the same
-  // salt. Each block is shared to the caller.
-  std::vector<BlockId> match(std::span<const Token> tokens, const std::string& salt = {});
-  // Remember that the caller's `block` holds `tokens` (one block of them) after the path that ends
-  // in `parent`, which the caller holds. Returns the block that the caller holds from now on:
-  // `block`, or the one that the tree knew before, in exchange for it. The salt counts where the
-  // parent is the root: what lies below is told apart by its parents.
+  // What the i-th block of a text has besides its tokens: the extras that reach into it and, where
+  // it is the first, the salt. Empty if there are none.
+  std::string label(const CacheSharing& sharing, size_t i) const;
+  // Returns the longest known prefix of `tokens`, in whole blocks, among what was inserted with the
+  // labels of `sharing`. The caller gets a reference on each block.
+  std::vector<BlockId> match(std::span<const Token> tokens, const CacheSharing& sharing = {});
+  // Records that the caller's `block` holds `tokens` (one block of them) and has this label after
+  // the path that ends in `parent`, which the caller holds. Returns the block that the caller holds
+  // from now on: `block`, or the one that the tree knew before, in exchange for it.
   BlockId insert(BlockId parent, std::span<const Token> tokens, BlockId block,
-                 const std::string& salt = {});
-  // Give back one reference on any block of the pool, in the tree or not.
+                 const std::string& label = {});
+  // Gives back one reference on any block of the pool, in the tree or not.
   void drop(BlockId id);
-  // Free up to `want` blocks, the least recently dropped leaves first; `before` sees each while the
-  // tree still knows it. Returns how many.
+  // Frees up to `want` blocks, the least recently dropped leaves first, and returns how many.
+  // `before` is called with each while the tree still knows it.
   int evict(int want, const std::function<void(BlockId)>& before = {});
-  std::span<const Token> tokens(BlockId id) const;  // of a block of the tree: its own ones
+  std::span<const Token> tokens(BlockId id) const;  // the block's own tokens; it is in the tree
   int num_evictable() const { return evictable_; }
   int size() const { return static_cast<int>(index_.size()); }  // blocks known
 
@@ -52,16 +56,16 @@ class PrefixTree {
   struct Node {
     BlockId parent = kRoot;
     int children = 0;
-    bool known = false;
+    bool known = false, labelled = false;
     uint64_t hash = 0;
-    uint64_t dropped = 0;  // when the last caller let go
+    uint64_t dropped = 0;  // clock_ when the last caller dropped it
   };
 
   Node& node(BlockId id) { return nodes_[static_cast<size_t>(id)]; }
-  uint64_t hash_of(BlockId parent, std::span<const Token> tokens, const std::string& salt) const;
-  bool same_salt(BlockId id, const std::string& salt) const;
+  uint64_t hash_of(BlockId parent, std::span<const Token> tokens, const std::string& label) const;
+  bool has_label(BlockId id, const std::string& label);
   BlockId find(BlockId parent, std::span<const Token> tokens, uint64_t hash,
-               const std::string& salt);
+               const std::string& label);
   void share(BlockId id);
   void add_leaf(BlockId id);     // to leaves_, if it is a leaf that only the tree holds
   void remove_leaf(BlockId id);  // from leaves_, if it is there
@@ -73,7 +77,7 @@ class PrefixTree {
   Hash hash_;
   std::vector<Node> nodes_;                           // a block of the tree is its own node
   std::vector<Token> tokens_;                         // [num_blocks, block_size]
-  std::unordered_map<BlockId, std::string> salts_;    // of blocks below the root, if not empty
+  std::unordered_map<BlockId, std::string> labels_;   // those that are not empty
   std::unordered_multimap<uint64_t, BlockId> index_;  // hash of (parent, tokens) -> node
   std::set<std::pair<uint64_t, BlockId>> leaves_;     // evictable now, by Node::dropped
   int evictable_ = 0;                                 // nodes that only the tree holds

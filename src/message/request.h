@@ -46,10 +46,20 @@ struct StopRule {
   bool operator==(const StopRule&) const = default;
 };
 
+// Something besides tokens that the keys and values of positions [begin, end) depend on: the
+// digest of an image whose placeholders stand there, or the identity of an adapter.
+struct CacheExtra {
+  static constexpr int kToTheEnd = 1 << 30;
+  int begin = 0, end = kToTheEnd;
+  std::string identity;
+  bool operator==(const CacheExtra&) const = default;
+};
+
 // Decides which cached keys and values a sequence may reuse, and which sequences may reuse its own.
 struct CacheSharing {
   bool share = true;  // false: the sequence neither finds cached blocks nor leaves any
   std::string salt;   // sequences share blocks only if their salts are equal; "" is a salt, too
+  std::vector<CacheExtra> extras;  // blocks that they reach into are shared only where they agree
 };
 
 struct NewSequence {

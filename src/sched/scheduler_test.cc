@@ -157,6 +157,33 @@ TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
   EXPECT_GT(reads, reads_before);
 }
 
+// The same placeholder tokens: of two images nothing is shared but the block before them.
+TEST_F(Schedule, APromptFindsOnlyBlocksOfItsOwnExtras) {
+  start(limits(4, 64));
+  SeqId id = 0;
+  const auto cached = [&](std::vector<CacheExtra> extras) {
+    NewSequence s = request(++id, 0, 1);
+    for (int i = 0; i < 13; ++i) s.prompt.push_back(i < 5 || i >= 8 ? i : 99);
+    s.cache.extras = std::move(extras);
+    add(std::move(s));
+    plan();
+    const std::vector<Event> events = commit();
+    EXPECT_TRUE(events.front().admitted && events.back().finish == Finish::kLength);
+    return events.front().cached;
+  };
+  const auto image = [](const char* digest) {
+    return CacheExtra{.begin = 5, .end = 8, .identity = digest};
+  };
+  const CacheExtra adapter{.identity = "french"};
+  EXPECT_EQ(cached({image("cat")}), 0);
+  EXPECT_EQ(cached({image("cat")}), 12);
+  EXPECT_EQ(cached({image("dog")}), 4);
+  EXPECT_EQ(cached({image("dog")}), 12);
+  EXPECT_EQ(cached({adapter, image("cat")}), 0);
+  EXPECT_EQ(cached({adapter, image("cat")}), 12);
+  EXPECT_EQ(cached({}), 4);
+}
+
 TEST_F(Schedule, APromptIsNotCutWhenChunksAreOff) {
   Limits whole = limits(2, 12);
   whole.chunked_prefill = false;
