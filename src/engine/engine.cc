@@ -5,20 +5,21 @@
 namespace skiff {
 
 Engine::Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-               size_t depth, TierIo* tiers)
+               size_t depth, std::vector<TierIo*> sources)
     : scheduler_(scheduler),
       runner_(runner),
       inbox_(inbox),
       outbox_(std::move(outbox)),
       depth_(depth),
-      tiers_(tiers) {
+      sources_(std::move(sources)) {
   SKIFF_CHECK(depth >= 1);
 }
 
 void Engine::take(Command& command) {
   if (const auto* cancel = std::get_if<Cancel>(&command)) return scheduler_.cancel(cancel->id);
-  if (const auto* answer = std::get_if<TierDone>(&command)) return scheduler_.done(*answer);
-  if (const auto* state = std::get_if<TierState>(&command)) return scheduler_.tier_is(*state);
+  if (const auto* answer = std::get_if<TierDone>(&command)) return scheduler_.tiers().done(*answer);
+  if (const auto* state = std::get_if<TierState>(&command))
+    return scheduler_.tiers().source_is(*state);
   auto& sequence = std::get<NewSequence>(command);
   const SeqId id = sequence.id;
   const Status status = scheduler_.add(std::move(sequence));
@@ -26,11 +27,13 @@ void Engine::take(Command& command) {
   outbox_({{.seq = id, .finish = Finish::kExhausted, .why = status.error().what}});
 }
 
-// Work for the file's thread, and news for callers.
+// Starts the jobs of lower tiers and passes events on to callers.
 void Engine::report() {
-  for (TierJob& job : scheduler_.take_jobs()) {
-    SKIFF_CHECK(tiers_ != nullptr, "the cache has a file that nobody reads");
-    tiers_->start(std::move(job));
+  for (TierJob& job : scheduler_.tiers().take_jobs()) {
+    const auto source = static_cast<size_t>(job.source);
+    SKIFF_CHECK(source < sources_.size() && sources_[source] != nullptr,
+                "nobody moves the bytes of source {}", source);
+    sources_[source]->start(std::move(job));
   }
   outbox_(scheduler_.take_events());
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <vector>
 
 #include "base/queue.h"
 #include "base/seconds.h"
@@ -22,10 +23,10 @@ class Engine {
   using Outbox = std::function<void(std::vector<Event>)>;
 
   // depth 1: wait for each step. depth 2: plan a step while the one before it computes. All must
-  // outlive the engine; `tiers` is needed where the scheduler's cache has a file, and answers in
-  // the inbox.
+  // outlive the engine. `sources` has one for each BlockSource of the scheduler's cache, in the
+  // same order; they answer in the inbox.
   Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox, size_t depth,
-         TierIo* tiers = nullptr);
+         std::vector<TierIo*> sources = {});
 
   // One turn: takes the commands that are there, plans and launches a step, and commits the oldest
   // one in flight if `depth` are or nothing else can be done. Blocks while there is no work at all
@@ -37,7 +38,7 @@ class Engine {
     StepPlan plan = scheduler_.plan();
     const bool ran = !plan.empty();
     stalled_ = !ran && flying_.empty() && !scheduler_.idle();
-    SKIFF_CHECK(!stalled_ || scheduler_.awaits_answer(), "the scheduler is stuck");
+    SKIFF_CHECK(!stalled_ || scheduler_.tiers().awaits_answer(), "the scheduler is stuck");
     if (ran) launch(std::move(plan), begin);
     report();
     if (flying_.size() >= depth_ || (!ran && !flying_.empty())) {
@@ -94,7 +95,7 @@ class Engine {
   Queue<Command>& inbox_;
   Outbox outbox_;
   size_t depth_;
-  TierIo* tiers_;
+  std::vector<TierIo*> sources_;
   bool stalled_ = false;
   uint64_t steps_ = 0;
   StepTally tally_;

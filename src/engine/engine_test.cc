@@ -40,9 +40,11 @@ struct Setup {
   size_t depth;
   bool share, drafts;
   TierConfig tiers;
+  std::vector<int> records;  // of each source behind host memory
   FakeTierIo::Faults faults;
-  double copy_cost = 0;  // see FakeRunner
-  bool stalls = false;   // the file's disk hangs now and then
+  double copy_cost = 0;    // see FakeRunner
+  bool stalls = false;     // the disk of a source hangs now and then
+  bool restarted = false;  // the file has what the same requests left before
 };
 
 void choose_tiers(Setup& s, std::mt19937_64& rng) {
@@ -50,9 +52,10 @@ void choose_tiers(Setup& s, std::mt19937_64& rng) {
     return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
   };
   if (!s.share || rng() % 4 == 0) return;
-  s.tiers.host_slots = rng() % 2 ? pick(1, 40) : pick(2, 6);
-  s.tiers.file_records = rng() % 3 ? pick(1, 40) : 0;
-  s.tiers.spill = s.tiers.file_records == 0 || rng() % 2;
+  s.tiers.host_blocks = rng() % 2 ? pick(1, 40) : pick(2, 6);
+  if (rng() % 3) s.records.push_back(pick(1, 40));
+  if (rng() % 4 == 0) s.records.push_back(pick(1, 40));
+  s.tiers.spill = s.records.empty() || rng() % 2;
   s.tiers.saves_per_step = pick(1, 16);
   if (rng() % 2) s.faults = {.read = 0.2 * pick(0, 5), .write = 0.1 * pick(0, 5)};
   s.copy_cost = 0.3 * pick(0, 5);
@@ -88,6 +91,15 @@ Setup random_setup(std::mt19937_64& rng) {
   return s;
 }
 
+std::vector<CacheExtra> random_extras(std::mt19937_64& rng) {
+  std::vector<CacheExtra> extras;
+  const auto identity = [&] { return std::string(rng() % 2 ? "one" : "two"); };
+  if (rng() % 2) extras.push_back({.identity = identity()});
+  const int begin = static_cast<int>(rng() % 12);
+  extras.push_back({begin, begin + 1 + static_cast<int>(rng() % 6), identity()});
+  return extras;
+}
+
 std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
   std::vector<NewSequence> all;
   const size_t n = 3 + rng() % 8;
@@ -107,6 +119,7 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
     s.stop.max_tokens = 1 + static_cast<int>(rng() % 36);
     if (rng() % 2) s.stop.tokens = {5, 17};
     if (rng() % 5 == 0) s.cache.salt = rng() % 2 ? "one" : "two";
+    if (rng() % 5 == 0) s.cache.extras = random_extras(rng);
     s.cache.share = rng() % 8 != 0;
     if (priorities) s.priority = static_cast<int>(rng() % 3) - 1;
     all.push_back(std::move(s));
@@ -167,20 +180,51 @@ void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
   ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
 }
 
-// Whoever answers for the file: the fake one, or a thread with a real one.
+// The most tokens that `a` may find of what `b` left, whose text is its prompt and `output`.
+int shareable(const NewSequence& a, const NewSequence& b, const std::vector<Token>& output,
+              int block_size) {
+  if (!a.cache.share || !b.cache.share || a.cache.salt != b.cache.salt) return 0;
+  std::vector<Token> text = b.prompt;
+  text.insert(text.end(), output.begin(), output.end());
+  auto most = static_cast<int>(std::ranges::mismatch(a.prompt, text).in1 - a.prompt.begin());
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    for (const CacheExtra& extra : one->cache.extras)
+      if (std::ranges::find(other->cache.extras, extra) == other->cache.extras.end())
+        most = std::min(most, extra.begin / block_size * block_size);
+  return most;
+}
+
+void expect_own_prefix(const NewSequence& in, const std::vector<NewSequence>& requests,
+                       const Listener& listener, const Setup& setup) {
+  int most = 0;
+  for (const NewSequence& other : requests)
+    if (other.id != in.id || setup.restarted)
+      most = std::max(most, shareable(in, other, listener.of(other.id).tokens, setup.block_size));
+  ASSERT_LE(listener.of(in.id).cached, most) << "sequence " << in.id;
+}
+
+// What answers for the sources: fake ones, or a thread with a real file.
 struct Answering {
-  std::unique_ptr<TierIo> io;
+  std::vector<std::unique_ptr<TierIo>> io;
   std::function<void(bool)> between = [](bool) {};
-  std::vector<StoredBlock> stored;
+  BlockSources sources;
 };
 using MakeAnswering = std::function<Answering(FakeRunner&, Queue<Command>&)>;
 
-void check_end(CacheIndex& cache, const Scheduler& scheduler, const Setup& setup) {
+void check_end(CacheIndex& cache, Scheduler& scheduler, const Setup& setup) {
   BlockTable all;
   ASSERT_EQ(cache.num_free(), setup.num_blocks) << "a block leaked";
   ASSERT_TRUE(cache.grow(all, setup.num_blocks * setup.block_size));
   ASSERT_EQ(std::set(all.blocks.begin(), all.blocks.end()).size(), all.blocks.size());
   ASSERT_EQ(scheduler.stats().running + scheduler.stats().waiting, 0);
+  cache.close(all);
+  for (int i = 0; i < setup.limits.max_seqs; ++i)
+    ASSERT_TRUE(scheduler.add({.id = SeqId{1000} + static_cast<SeqId>(i),
+                               .prompt = {1},
+                               .params = {},
+                               .stop = {.max_tokens = 1, .tokens = {}},
+                               .cache = {}}));
+  ASSERT_EQ(std::ssize(scheduler.plan().opened), setup.limits.max_seqs) << "a slot leaked";
 }
 
 void count(const Heard& got, const NewSequence& in, const Setup& setup, int capacity, Totals& t) {
@@ -195,21 +239,24 @@ TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uin
                const MakeAnswering& make, Totals& totals) {
   std::mt19937_64 rng(~seed);
   FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
-                     seed, setup.tiers.host_slots, setup.copy_cost});
+                     seed, setup.tiers.host_blocks, setup.copy_cost});
   Queue<Command> inbox;
-  const Answering answering = make(runner, inbox);
+  Answering answering = make(runner, inbox);
+  std::vector<TierIo*> io;
+  for (const auto& one : answering.io) io.push_back(one.get());
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
-                   answering.stored);
+                   std::move(answering.sources));
   Scheduler scheduler(setup.limits, cache);
   Listener listener;
   Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, answering.io.get());
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io);
   run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng, answering.between);
 
   const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
   for (const NewSequence& in : requests) {
     const Heard& got = listener.of(in.id);
     expect_same(got, oracle(in, capacity), in);
+    expect_own_prefix(in, requests, listener, setup);
     if (testing::Test::HasFatalFailure()) return {};
     count(got, in, setup, capacity, totals);
   }
@@ -231,13 +278,22 @@ void run_case(uint64_t seed, Totals& totals) {
   const Setup setup = random_setup(rng);
   const std::vector<NewSequence> requests = random_requests(rng);
   const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
-    if (setup.tiers.file_records == 0) return {};
-    auto io = std::make_unique<FakeTierIo>(runner, inbox, setup.faults, seed);
-    const auto between = [&, file = io.get()](bool must) {
-      if (setup.stalls && rng() % 16 == 0) rng() % 2 ? file->stall() : file->recover();
-      file->answer(must + rng() % 3);
+    Answering all;
+    std::vector<FakeTierIo*> files;
+    for (size_t i = 0; i < setup.records.size(); ++i) {
+      auto io =
+          std::make_unique<FakeTierIo>(runner, inbox, setup.faults, seed + i, static_cast<int>(i));
+      files.push_back(io.get());
+      all.io.push_back(std::move(io));
+      all.sources.push_back(std::make_unique<RecordSource>(setup.records[i], seed));
+    }
+    all.between = [&, files](bool must) {
+      for (FakeTierIo* file : files) {
+        if (setup.stalls && rng() % 16 == 0) rng() % 2 ? file->stall() : file->recover();
+        file->answer(must + rng() % 3);
+      }
     };
-    return {std::move(io), between, {}};
+    return all;
   };
   add(totals.tiers, play(setup, requests, seed, make, totals));
 }
@@ -248,7 +304,7 @@ void run_file_case(uint64_t seed, Totals& totals) {
   std::mt19937_64 rng(seed);
   Setup setup = random_setup(rng);
   setup.share = true;
-  setup.tiers = {.host_slots = 2 + static_cast<int>(rng() % 20), .spill = rng() % 2 == 0};
+  setup.tiers = {.host_blocks = 2 + static_cast<int>(rng() % 20), .spill = rng() % 2 == 0};
   const std::vector<NewSequence> requests = random_requests(rng);
   const TempDir dir;
   const bool damage = rng() % 2;
@@ -259,15 +315,18 @@ void run_file_case(uint64_t seed, Totals& totals) {
   for (int life = 0; life < 2; ++life) {
     auto store = BlockStore::open(options);
     ASSERT_NE(store, nullptr);
-    setup.tiers.file_records = store->num_records();
+    setup.restarted = life > 0;
     const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
-      const std::vector<StoredBlock> stored = store->found();
-      const auto slot = [&](int i) { return std::as_writable_bytes(runner.slot(i)); };
-      const auto between = [&](bool) {
+      Answering all;
+      all.sources.push_back(
+          std::make_unique<RecordSource>(store->num_records(), seed, store->found()));
+      const auto host = [&](int i) { return std::as_writable_bytes(runner.host_block(i)); };
+      all.io.push_back(
+          std::make_unique<TierThread>(work_on(std::move(store)), host, inbox, kPatient));
+      all.between = [&](bool) {
         if (damage && rng() % 2) dir.damage(rng);
       };
-      return {std::make_unique<TierThread>(work_on(std::move(store)), slot, inbox, kPatient),
-              between, stored};
+      return all;
     };
     add(totals.on_disk, play(setup, requests, seed, make, totals));
     if (testing::Test::HasFatalFailure()) return;

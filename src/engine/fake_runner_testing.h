@@ -38,7 +38,7 @@ class FakeRunner : public Runner {
     size_t depth = 1;
     bool drafts = false;  // propose guesses, three of four right
     uint64_t seed = 1;
-    int host_slots = 0;
+    int host_blocks = 0;
     double copy_cost = 0;  // what a copied block takes, about, when computing one takes 1
   };
   struct Counts {
@@ -48,17 +48,17 @@ class FakeRunner : public Runner {
   explicit FakeRunner(const Options& options)
       : options_(options),
         memory_(static_cast<size_t>(options.num_blocks * options.block_size), 0),
-        host_(static_cast<size_t>(options.host_slots * options.block_size), 0),
+        host_(static_cast<size_t>(options.host_blocks * options.block_size), 0),
         slots_(static_cast<size_t>(options.limits.max_seqs)),
         rng_(options.seed),
         clock_(options.seed) {}
 
-  // A step is computed at once, or as late as it may be: what others do to its slots of host
-  // memory meanwhile would show.
+  // A step is computed at once, or as late as it may be: what others do to its blocks of
+  // host memory meanwhile would show.
   void launch(const StepPlan& plan) override {
     launched_.push_back(plan);
     SKIFF_CHECK(launched_.size() + results_.size() <= options_.depth, "too many steps in flight");
-    if (options_.host_slots == 0 || rng_() % 2) catch_up(plan.step);
+    if (options_.host_blocks == 0 || rng_() % 2) catch_up(plan.step);
   }
 
   StepResult wait(uint64_t step) override {
@@ -67,7 +67,7 @@ class FakeRunner : public Runner {
     return std::move(results_.extract(step).mapped());
   }
 
-  std::span<Token> slot(int i) { return part(host_, i); }
+  std::span<Token> host_block(int i) { return part(host_, i); }
   const Counts& counts() const { return counts_; }
 
  private:
@@ -85,9 +85,9 @@ class FakeRunner : public Runner {
   void run(const StepPlan& plan) {
     check_limits(plan);
     for (const BlockCopy& copy : plan.saves)
-      std::ranges::copy(part(memory_, copy.block), slot(copy.slot).begin());
+      std::ranges::copy(part(memory_, copy.block), host_block(copy.host).begin());
     for (const BlockCopy& copy : plan.loads)
-      std::ranges::copy(slot(copy.slot), part(memory_, copy.block).begin());
+      std::ranges::copy(host_block(copy.host), part(memory_, copy.block).begin());
     for (const OpenSlot& open : plan.opened) {
       counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
       slots_.at(static_cast<size_t>(open.slot)) = {open, open.history};
@@ -196,7 +196,7 @@ class FakeRunner : public Runner {
 
   Options options_;
   std::vector<Token> memory_;  // [num_blocks, block_size]
-  std::vector<Token> host_;    // [host_slots, block_size]
+  std::vector<Token> host_;    // [host_blocks, block_size]
   std::deque<StepPlan> launched_;
   std::vector<Slot> slots_;
   std::map<uint64_t, StepResult> results_;

@@ -1,5 +1,5 @@
-// engine/fake_tier_io_testing.h -- for tests: a "file" that answers when it is told to, and fails
-// as often as it is told to.
+// engine/fake_tier_io_testing.h -- for tests: a "file" that answers when a test says so, and fails
+// as often as the test wants.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -25,20 +25,21 @@ inline TierThread::Work work_on(std::unique_ptr<BlockStore> store) {
 }
 constexpr TierThread::Patience kPatient{.answer = 60, .rest = 60, .farewell = 60};
 
-// A job's slot is used until it is answered, not when it is started: whoever hands the slot to
+// A job's host block is used until the job is answered, not when it is started: whoever hands it to
 // somebody else meanwhile changes the text.
 class FakeTierIo : public TierIo {
  public:
   struct Faults {
     double read = 0, write = 0;  // how often they fail
-    double seconds = 0;          // what they take, as they tell
+    double seconds = 0;          // what they say that they took
   };
-  FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed)
-      : runner_(runner), inbox_(inbox), faults_(faults), rng_(seed) {}
+  FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed,
+             int source = 0)
+      : runner_(runner), inbox_(inbox), faults_(faults), source_(source), rng_(seed) {}
 
   void start(TierJob job) override {
     if (stalled_) return answer_late(job);
-    if (job.kind == TierJob::Kind::kRead) scramble(job.slot);
+    if (job.kind == TierJob::Kind::kRead) scramble(job.host_block);
     jobs_.push_back(std::move(job));
   }
   // Answers up to n jobs, reads and writes each in order, one kind past the other at will.
@@ -55,14 +56,14 @@ class FakeTierIo : public TierIo {
   }
   bool busy() const { return !jobs_.empty(); }
   // The disk hangs: all jobs, and those that come, are answered as late until it recovers. The job
-  // that hangs has not touched its slot, as a TierThread's does not.
+  // that hangs has not touched its host block, as a TierThread's does not.
   void stall() {
     if (std::exchange(stalled_, true)) return;
-    inbox_.push(TierState{.usable = false});
+    inbox_.push(TierState{.source = source_, .usable = false});
     for (; !jobs_.empty(); jobs_.pop_front()) answer_late(jobs_.front());
   }
   void recover() {
-    if (std::exchange(stalled_, false)) inbox_.push(TierState{.usable = true});
+    if (std::exchange(stalled_, false)) inbox_.push(TierState{.source = source_, .usable = true});
   }
 
  private:
@@ -70,27 +71,28 @@ class FakeTierIo : public TierIo {
     inbox_.push(TierDone{.job = job.id, .seconds = faults_.seconds, .late = true});
   }
   bool chance(double p) { return std::bernoulli_distribution(p)(rng_); }
-  void scramble(int slot) { std::ranges::fill(runner_.slot(slot), Token{-7}); }
+  void scramble(int host) { std::ranges::fill(runner_.host_block(host), Token{-7}); }
 
   bool write(const TierJob& job) {
-    const auto slot = runner_.slot(job.slot);
-    records_[job.record] = {job.key, {slot.begin(), slot.end()}};
+    const auto memory = runner_.host_block(job.host_block);
+    records_[job.record] = {job.key, {memory.begin(), memory.end()}};
     if (!chance(faults_.write)) return true;
     records_.erase(job.record);
     return false;
   }
   bool read(const TierJob& job) {
-    scramble(job.slot);
+    scramble(job.host_block);
     const auto found = records_.find(job.record);
     if (found == records_.end() || found->second.first != job.key || chance(faults_.read))
       return false;
-    std::ranges::copy(found->second.second, runner_.slot(job.slot).begin());
+    std::ranges::copy(found->second.second, runner_.host_block(job.host_block).begin());
     return true;
   }
 
   FakeRunner& runner_;
   Queue<Command>& inbox_;
   Faults faults_;
+  int source_;
   std::mt19937_64 rng_;
   std::deque<TierJob> jobs_;
   bool stalled_ = false;

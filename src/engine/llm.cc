@@ -20,6 +20,7 @@
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
 #include "engine/tier_thread.h"
+#include "kv/record_source.h"
 #include "model/kv_cache.h"
 #include "store/block_store.h"
 #include "tensor/device_memory.h"
@@ -61,6 +62,7 @@ struct Loaded {
   LoadedModel weights;
   std::optional<KvCache> kv;
   TierConfig tiers;
+  BlockSources sources;  // the file, if there is one
   HostBlocks host;
   std::unique_ptr<BlockStore> store;  // null: there is no file
 };
@@ -106,13 +108,15 @@ void Loaded::open_tiers(const EngineConfig& config) {
                               .payload = memory.kv_block,
                               .block_size = cache.block_size,
                               .fingerprint = fingerprint});
-  if (store) tiers.file_records = store->num_records();
+  if (store)
+    sources.push_back(
+        std::make_unique<RecordSource>(store->num_records(), random_seed(), store->found()));
   if (store && !config.quiet)
     spdlog::info("{}: {} of at most {} blocks of {} tokens are there", cache.storage_path,
                  store->found().size(), store->num_records(), cache.block_size);
   if (!store && !tiers.spill) return;
-  tiers.host_slots = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_slots, cache.block_size, resolved.precision.kv.dtype,
+  tiers.host_blocks = memory.host_slots;
+  host = HostBlocks(model.spec, tiers.host_blocks, cache.block_size, resolved.precision.kv.dtype,
                     ops->device());
 }
 
@@ -162,7 +166,7 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
       failed_(config.failed),
       cache_(loaded_.memory.blocks, loaded_.resolved.cache.block_size,
              loaded_.resolved.cache.prefix_caching, random_seed(), loaded_.tiers,
-             loaded_.store ? loaded_.store->found() : std::vector<StoredBlock>{}),
+             std::move(loaded_.sources)),
       scheduler_(loaded_.resolved.limits, cache_),
       executor_(loaded_.weights, *loaded_.ops, mesh_, loaded_.kv->layers(),
                 {.act = loaded_.resolved.precision.act,
@@ -171,9 +175,8 @@ LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
                  .captures = {.sizes = loaded_.resolved.captures}}),
       runner_(make_runner(executor_, loaded_.ops->device())),
       tiers_(start_tiers()),
-      engine_(
-          scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-          static_cast<size_t>(loaded_.resolved.steps_in_flight), tiers_.get()) {
+      engine_(scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+              static_cast<size_t>(loaded_.resolved.steps_in_flight), {tiers_.get()}) {
   publish_stats();
   loaded_.ledger.close("engine");
   executor_.warm_up(loaded_.memory.blocks);

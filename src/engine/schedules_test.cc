@@ -40,11 +40,12 @@ struct Setup {
   bool own_thread = true;  // the device's; else it is asked and fetched from
   bool share = false;
   TierConfig tiers;
+  int file_records = 0;
   double faults = 0;    // how often the file's jobs fail
   bool damage = false;  // somebody changes bytes of the file
 };
 
-// The cache's file with its thread, some of whose jobs fail: their slots then hold rubbish.
+// The cache's file with its thread, some of whose jobs fail: their host blocks then hold rubbish.
 class FaultyTier : public TierIo {
  public:
   FaultyTier(std::unique_ptr<BlockStore> store, const HostBlocks& host, Queue<Command>& inbox,
@@ -59,7 +60,8 @@ class FaultyTier : public TierIo {
   void start(TierJob job) override {
     if (!fails_(rng_)) return thread_.start(std::move(job));
     if (job.kind == TierJob::Kind::kRead)
-      std::ranges::generate(host_.block(job.slot), [&] { return static_cast<std::byte>(rng_()); });
+      std::ranges::generate(host_.block(job.host_block),
+                            [&] { return static_cast<std::byte>(rng_()); });
     inbox_.push(TierDone{job.id, false});
   }
 
@@ -117,25 +119,26 @@ using Texts = std::map<SeqId, Heard>;
 
 std::unique_ptr<BlockStore> open_store(const Setup& setup, const HostBlocks& host,
                                        const TempDir& dir) {
-  if (setup.tiers.file_records == 0) return nullptr;
+  if (setup.file_records == 0) return nullptr;
   const size_t record = (host.block_bytes() / 4096 + 2) * 4096;
-  return BlockStore::open(
-      {.dir = dir.path(),
-       .max_bytes = (static_cast<size_t>(setup.tiers.file_records) + 1) * record,
-       .payload = host.block_bytes(),
-       .block_size = setup.block_size});
+  return BlockStore::open({.dir = dir.path(),
+                           .max_bytes = (static_cast<size_t>(setup.file_records) + 1) * record,
+                           .payload = host.block_bytes(),
+                           .block_size = setup.block_size});
 }
 
 void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
          const Texts* guesses, const TempDir& dir, Listener& listener, Totals& totals) {
   KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
              model.ops->device());
-  HostBlocks host(model.weights.spec, setup.tiers.host_slots, setup.block_size, model.act);
+  HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.act);
   auto store = open_store(setup, host, dir);
-  const auto stored = store ? store->found() : std::vector<StoredBlock>{};
-  if (store) setup.tiers.file_records = store->num_records();
+  BlockSources sources;
+  if (store)
+    sources.push_back(
+        std::make_unique<RecordSource>(store->num_records(), /*seed=*/0, store->found()));
   CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
-                   stored);
+                   std::move(sources));
   Scheduler scheduler(setup.limits, cache);
   Mesh mesh = make_solo_mesh();
   StepExecutor executor(
@@ -150,8 +153,8 @@ void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_
   std::unique_ptr<TierIo> tier;
   if (store)
     tier = std::make_unique<FaultyTier>(std::move(store), host, inbox, setup.faults, rng());
-  Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, tier.get());
+  Engine engine(scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth,
+                {tier.get()});
   run_commands(engine, inbox, std::move(commands), rng, [&](bool) {
     if (setup.damage && rng() % 4 == 0) dir.damage(rng);
   });
@@ -159,10 +162,10 @@ void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_
   totals.preemptions += scheduler.stats().preemptions;
   totals.cached += scheduler.stats().cached_tokens;
   totals.evictions += cache.evictions();
-  totals.from_host += cache.tier_stats().host_tokens;
-  totals.from_file += cache.tier_stats().file_tokens;
-  totals.written += cache.tier_stats().writes;
-  totals.failed += cache.tier_stats().failures;
+  totals.from_host += cache.tiers().stats().host_tokens;
+  totals.from_file += cache.tiers().stats().file_tokens;
+  totals.written += cache.tiers().stats().writes;
+  totals.failed += cache.tiers().stats().failures;
   totals.kept += guessing.kept;
   totals.drafted += guessing.drafted;
 }
@@ -226,9 +229,9 @@ Setup random_setup(std::mt19937_64& rng) {
   s.own_thread = rng() % 2;
   s.share = rng() % 4 != 0;
   if (!s.share || rng() % 4 == 0) return s;
-  s.tiers.host_slots = pick(1, 100 / s.block_size + 1);
+  s.tiers.host_blocks = pick(1, 100 / s.block_size + 1);
   if (rng() % 3 == 0) return s;
-  s.tiers.file_records = pick(1, 160 / s.block_size + 1);
+  s.file_records = pick(1, 160 / s.block_size + 1);
   s.tiers.spill = rng() % 2;
   s.tiers.saves_per_step = pick(1, 16);
   if (rng() % 2) s.faults = 0.1 * pick(0, 5);
@@ -299,7 +302,7 @@ void check_schedules(const std::string& dir, LoadFormat format, DType act, int c
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     const Setup setup = random_setup(rng);
     const bool drafts = setup.depth == 1 && rng() % 2;
-    const int lives = setup.tiers.file_records > 0 ? 2 : 1;  // the file is found again
+    const int lives = setup.file_records > 0 ? 2 : 1;  // the file is found again
     for (int life = 0; life < lives; ++life) {
       Listener listener;
       run(*models[rng() % 3], setup, shuffled_commands(requests, 0, rng), rng,

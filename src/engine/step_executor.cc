@@ -152,8 +152,8 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
   if (plan.saves.empty() && plan.loads.empty()) return;
   SKIFF_CHECK(host_ != nullptr, "there is no host memory to copy blocks to");
   const uint64_t begin = ops_.stamp();
-  for (const BlockCopy& copy : plan.saves) host_->save(ops_, kv_, copy.block, copy.slot);
-  for (const BlockCopy& copy : plan.loads) host_->load(ops_, kv_, copy.slot, copy.block);
+  for (const BlockCopy& copy : plan.saves) host_->save(ops_, kv_, copy.block, copy.host);
+  for (const BlockCopy& copy : plan.loads) host_->load(ops_, kv_, copy.host, copy.block);
   flight.copies = {begin, ops_.stamp()};
 }
 

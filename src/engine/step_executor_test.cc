@@ -126,7 +126,7 @@ class ClockedTest : public testing::Test {
 
 TEST_F(ClockedTest, CopiesAreTimedByTheBackendsOwnClock) {
   StepPlan with = plan_of(1, 1, 0, 8), without = plan_of(2, 1, 8, 8);
-  with.saves = {{.block = 3, .slot = 1}};
+  with.saves = {{.block = 3, .host = 1}};
   executor_.launch(with);
   executor_.launch(without);
   EXPECT_EQ(ops_.stamps, 2) << "one before the copies and one behind them, where there are any";

@@ -36,8 +36,8 @@ struct TierThread::State {
     bool answered = false;  // by the watch; guarded by hand as well
   };
 
-  State(Work w, Slots s, Queue<Command>& in, const Patience& p)
-      : work(std::move(w)), slots(std::move(s)), inbox(in), patience(p) {}
+  State(Work w, HostMemory h, Queue<Command>& in, const Patience& p, int s)
+      : work(std::move(w)), host(std::move(h)), inbox(in), patience(p), source(s) {}
 
   void do_jobs();
   void keep_watch();
@@ -45,9 +45,10 @@ struct TierThread::State {
   bool finish(double seconds);  // true once the worker has ended
 
   const Work work;
-  const Slots slots;
+  const HostMemory host;
   Queue<Command>& inbox;
   const Patience patience;
+  const int source;
 
   std::mutex mutex;  // guards all below
   std::condition_variable changed;
@@ -55,15 +56,16 @@ struct TierThread::State {
   std::optional<Running> running;
   std::optional<Clock::time_point> stalled;  // since when the file is out of use
   bool ending = false;                       // no more jobs will come
-  bool left = false;  // the object is gone, and with it the inbox and the slots
+  bool left = false;  // the object is gone, and with it the inbox and the host memory
   bool worker_ended = false;
-  // Held while bytes go to or from the slot of the running job. Taken after `mutex`, or alone.
+  // Held while bytes go to or from the host block of the running job. Taken after `mutex`, or
+  // alone.
   std::mutex hand;
 
  private:
   bool next(std::unique_lock<std::mutex>& lock);
   bool carry_out(const TierJob& job);
-  void copy(const TierJob& job, bool to_slot);
+  void copy(const TierJob& job, bool to_host);
   void answer(const Asked& asked, bool ok, double seconds) {
     inbox.push(TierDone{.job = asked.job.id, .ok = ok, .seconds = seconds});
   }
@@ -88,7 +90,7 @@ void TierThread::State::add(TierJob job) {
   changed.notify_all();
 }
 
-// The worker. Takes the next job, if there is one or will be.
+// Called by the worker. Takes the next job; false once there is none and none will come.
 bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
   changed.wait(lock, [&] { return ending || !reads.empty() || !writes.empty(); });
   std::deque<Asked>& jobs = reads.empty() ? writes : reads;
@@ -99,21 +101,21 @@ bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void TierThread::State::copy(const TierJob& job, bool to_slot) {
+void TierThread::State::copy(const TierJob& job, bool to_host) {
   std::lock_guard lock(hand);
   if (running->answered) return;
-  const std::span<std::byte> slot = slots(job.slot);
-  block.resize(slot.size());
-  if (to_slot)
-    std::ranges::copy(block, slot.begin());
+  const std::span<std::byte> memory = host(job.host_block);
+  block.resize(memory.size());
+  if (to_host)
+    std::ranges::copy(block, memory.begin());
   else if (job.kind == TierJob::Kind::kWrite)
-    std::ranges::copy(slot, block.begin());
+    std::ranges::copy(memory, block.begin());
 }
 
 bool TierThread::State::carry_out(const TierJob& job) {
-  copy(job, /*to_slot=*/false);
+  copy(job, /*to_host=*/false);
   const bool ok = work(job, block);
-  if (ok && job.kind == TierJob::Kind::kRead) copy(job, /*to_slot=*/true);
+  if (ok && job.kind == TierJob::Kind::kRead) copy(job, /*to_host=*/true);
   return ok;
 }
 
@@ -135,7 +137,7 @@ void TierThread::State::do_jobs() {
   changed.notify_all();
 }
 
-// The watch, with `mutex` held.
+// Called by the watch, with `mutex` held.
 void TierThread::State::give_up_running() {
   std::lock_guard lock(hand);
   if (!std::exchange(running->answered, true)) answer_late(running->asked);
@@ -148,14 +150,14 @@ void TierThread::State::take_out_of_use(Clock::time_point now) {
       "again; "
       "it is tried again once it has answered, after {} s at the earliest",
       patience.answer, patience.rest);
-  inbox.push(TierState{.usable = false});
+  inbox.push(TierState{.source = source, .usable = false});
   give_up_running();
   for (std::deque<Asked>* jobs : {&reads, &writes})
     for (; !jobs->empty(); jobs->pop_front()) answer_late(jobs->front());
   changed.notify_all();
 }
 
-// When there is something to be done next, unless something else changes before.
+// When the watch must look next, unless something changes before.
 std::optional<Clock::time_point> TierThread::State::deadline() const {
   const auto patient = duration_of(patience.answer);
   if (stalled) {
@@ -179,7 +181,7 @@ void TierThread::State::look(Clock::time_point now) {
     if (running || now < *stalled + duration_of(patience.rest)) return;
     stalled.reset();
     spdlog::info("the cache's file is used again");
-    inbox.push(TierState{.usable = true});
+    inbox.push(TierState{.source = source, .usable = true});
     return;
   }
   if (running && now >= running->began + patient) return take_out_of_use(now);
@@ -209,7 +211,7 @@ bool TierThread::State::finish(double seconds) {
   changed.wait_for(lock, duration_of(seconds), [&] { return worker_ended || stalled; });
   left = true;
   changed.notify_all();
-  if (!running) {  // it ends, as there is nothing more that it may take
+  if (!running) {  // the worker ends, since it takes no more jobs
     changed.wait(lock, [&] { return worker_ended; });
     return true;
   }
@@ -220,8 +222,9 @@ bool TierThread::State::finish(double seconds) {
   return false;
 }
 
-TierThread::TierThread(Work work, Slots slots, Queue<Command>& inbox, const Patience& patience)
-    : state_(std::make_shared<State>(std::move(work), std::move(slots), inbox, patience)),
+TierThread::TierThread(Work work, HostMemory host, Queue<Command>& inbox, const Patience& patience,
+                       int source)
+    : state_(std::make_shared<State>(std::move(work), std::move(host), inbox, patience, source)),
       worker_([state = state_] { state->do_jobs(); }),
       watch_([state = state_] { state->keep_watch(); }) {}
 

@@ -11,31 +11,34 @@
 
 namespace skiff {
 
-// Reads go before writes: somebody waits for them. There are never more jobs than slots, since each
-// has one to itself.
+// Reads go before writes: somebody waits for them. There are never more jobs than host blocks,
+// since each has one to itself.
 //
 // Nobody waits for a disk that hangs. A read that is not done within `answer` seconds of start() is
 // answered as late. A call that takes longer than that by itself takes the whole file out of use,
-// with one warning: all jobs are answered as late, the engine is told with a TierState, and nothing
-// is tried again until the call has returned and `rest` seconds have passed. Calls work on memory
-// of this object and never on a slot, so one that returns after its job was answered changes
+// with one warning: all jobs are answered as late, the engine gets a TierState, and nothing is
+// tried again until the call has returned and `rest` seconds have passed. Calls work on memory of
+// this object and never on a host block, so one that returns after its job was answered changes
 // nothing.
 //
 // Thread-safe.
 class TierThread final : public TierIo {
  public:
-  // Reads or writes the block of a job, of Slots' size; false: it could not. Called by one thread.
+  // Reads or writes the block of a job, as large as a host block; false: it could not. Called by
+  // one thread.
   using Work = std::function<bool(const TierJob& job, std::span<std::byte> block)>;
-  using Slots = std::function<std::span<std::byte>(int slot)>;
+  using HostMemory = std::function<std::span<std::byte>(int host_block)>;
   struct Patience {
     double answer = 2;     // see above, in seconds as all of these
     double rest = 60;      // see above
-    double farewell = 10;  // the destructor lets writes go on for so long
+    double farewell = 10;  // how long the destructor lets writes go on
   };
-  // The inbox and the memory of the slots must outlive this object. `work` may outlive it: a call
-  // that never returns keeps its thread, and what `work` holds, until the process ends.
-  TierThread(Work work, Slots slots, Queue<Command>& inbox, const Patience& patience);
-  // Writes what it was asked to, within Patience, and ends the threads.
+  // The inbox and the host memory must outlive this object. `work` may outlive it: a call that
+  // never returns keeps its thread, and what `work` holds, until the process ends. `source` is the
+  // file's place among the BlockSources.
+  TierThread(Work work, HostMemory host, Queue<Command>& inbox, const Patience& patience,
+             int source = 0);
+  // Carries out the writes that were started, within Patience, and ends the threads.
   ~TierThread() override;
   void start(TierJob job) override;
 

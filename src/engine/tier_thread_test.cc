@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBlock = 16;
+constexpr int kSource = 3;
 
 // A disk that hangs in every call while its door is shut. Outlives the thread that hangs in it.
 struct Disk {
@@ -43,13 +44,13 @@ class TierThreadTest : public testing::Test {
         [disk = disk_](const TierJob& job, std::span<std::byte> block) {
           return disk->carry_out(job, block);
         },
-        [this](int slot) {
-          return std::span(memory_).subspan(static_cast<size_t>(slot) * kBlock, kBlock);
+        [this](int host_block) {
+          return std::span(memory_).subspan(static_cast<size_t>(host_block) * kBlock, kBlock);
         },
-        inbox_, patience);
+        inbox_, patience, kSource);
   }
   void ask(uint64_t id, TierJob::Kind kind) {
-    thread_->start({.id = id, .kind = kind, .slot = static_cast<int>(id), .record = 0});
+    thread_->start({.id = id, .kind = kind, .source = kSource, .host_block = static_cast<int>(id)});
   }
   Command next_command() {
     if (waiting_.empty()) waiting_ = inbox_.drain_some();
@@ -83,6 +84,7 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
     const Command told = next_command();
     if (const auto* state = std::get_if<TierState>(&told)) {
       EXPECT_FALSE(state->usable);
+      EXPECT_EQ(state->source, kSource);
       ++out_of_use;
       continue;
     }
@@ -96,8 +98,10 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
   EXPECT_EQ(disk_->calls, 1) << "nothing else is tried meanwhile";
 
   disk_->open();
-  EXPECT_TRUE(next<TierState>().usable);
-  EXPECT_EQ(memory_[kBlock], std::byte{0}) << "the slot belongs to somebody else by now";
+  const auto again = next<TierState>();
+  EXPECT_TRUE(again.usable);
+  EXPECT_EQ(again.source, kSource);
+  EXPECT_EQ(memory_[kBlock], std::byte{0}) << "the host block belongs to somebody else by now";
   ask(5, TierJob::Kind::kRead);
   EXPECT_TRUE(next<TierDone>().ok);
   EXPECT_EQ(memory_[5 * kBlock], std::byte{7});

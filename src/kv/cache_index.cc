@@ -7,22 +7,21 @@
 namespace skiff {
 
 CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed,
-                       const TierConfig& tiers, std::span<const StoredBlock> stored)
+                       const TierConfig& tiers, BlockSources sources)
     : block_size_(block_size),
       share_(share_prefixes),
       pool_(num_blocks),
-      tree_(pool_, block_size, seed) {
-  if (tiers.host_slots == 0) return;
-  SKIFF_CHECK(share_, "lower tiers hold shared prefixes");
-  tiers_.emplace(tiers, num_blocks, block_size, seed);
-  tiers_->restore(stored);
+      tree_(pool_, block_size, seed),
+      tiers_(tiers, num_blocks, block_size, seed, std::move(sources)) {
+  SKIFF_CHECK(share_ || tiers_.empty(), "lower tiers hold shared prefixes");
 }
 
 int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
   SKIFF_CHECK(table.blocks.empty() && table.found.empty());
   if (share_ && table.sharing.share) {
     table.blocks = tree_.match(tokens, table.sharing);
-    if (tiers_) table.found = tiers_->ready({keys_of(table, tokens), tokens, table.blocks.size()});
+    if (!tiers_.empty())
+      table.found = tiers_.ready({keys_of(table, tokens), tokens, table.blocks.size()});
   }
   table.published = static_cast<int>(table.blocks.size());
   return static_cast<int>(table.blocks.size() + table.found.size()) * block_size_;
@@ -33,7 +32,7 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
   const auto size = static_cast<size_t>(block_size_), n = tokens.size() / size;
   for (size_t i = table.keys.size(); i < n; ++i) {
     const BlockKey parent =
-        i > 0 ? table.keys[i - 1] : root_key(tiers_->fingerprint(), table.sharing.salt);
+        i > 0 ? table.keys[i - 1] : root_key(tiers_.fingerprint(), table.sharing.salt);
     const auto begin = static_cast<int>(i * size);
     table.keys.push_back(child_key(parent, tokens.subspan(i * size, size),
                                    extra_of(table.sharing, begin, begin + block_size_)));
@@ -42,24 +41,22 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
 }
 
 bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
-  if (!tiers_ || !table.sharing.share) return false;
+  if (tiers_.empty() || !table.sharing.share) return false;
   const bool awaited =
-      tiers_->fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
-  if (awaited) table.held_at = tiers_->answers();
+      tiers_.fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
+  if (awaited) table.held_at = tiers_.answers();
   return awaited;
 }
 
-bool CacheIndex::held(const BlockTable& table) const {
-  return tiers_ && table.held_at == tiers_->answers();
-}
+bool CacheIndex::held(const BlockTable& table) const { return table.held_at == tiers_.answers(); }
 
 void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size) {
   const std::vector<int> found = std::exchange(table.found, {});
-  for (const int slot : found) tiers_->hold(slot);
+  for (const int host : found) tiers_.hold(host);
   const bool room = grow(table, size);
   SKIFF_CHECK(room, "no room for {} tokens", size);
   const size_t here = static_cast<size_t>(table.published);
-  for (size_t i = 0; i < found.size(); ++i) tiers_->load(found[i], table.blocks[here + i]);
+  for (size_t i = 0; i < found.size(); ++i) tiers_.load(found[i], table.blocks[here + i]);
   publish(table, tokens, static_cast<int>(here + found.size()) * block_size_);
 }
 
@@ -67,9 +64,7 @@ bool CacheIndex::grow(BlockTable& table, int tokens) {
   const int need = blocks_for(tokens) - static_cast<int>(table.blocks.size());
   if (need > num_free()) return false;
   if (need > pool_.num_free()) {
-    const auto leaves = [&](BlockId id) {
-      if (tiers_) tiers_->evicted(id, tree_.tokens(id));
-    };
+    const auto leaves = [&](BlockId id) { tiers_.evicted(id, tree_.tokens(id)); };
     evictions_ += static_cast<uint64_t>(tree_.evict(need - pool_.num_free(), leaves));
   }
   for (int i = 0; i < need; ++i) table.blocks.push_back(pool_.take());
@@ -85,8 +80,8 @@ void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int c
     const BlockId mine = table.blocks[i];
     table.blocks[i] =
         tree_.insert(parent, tokens.subspan(i * size, size), mine, tree_.label(table.sharing, i));
-    if (tiers_ && table.blocks[i] == mine)
-      tiers_->published(mine, keys_of(table, tokens.first((i + 1) * size))[i]);
+    if (!tiers_.empty() && table.blocks[i] == mine)
+      tiers_.published(mine, keys_of(table, tokens.first((i + 1) * size))[i]);
   }
 }
 
@@ -95,28 +90,6 @@ void CacheIndex::close(BlockTable& table) {
   table.blocks.clear();
   table.found.clear();
   table.published = 0;
-}
-
-void CacheIndex::finish(StepPlan& plan) {
-  if (tiers_) tiers_->finish(plan, tree_);
-}
-
-void CacheIndex::committed(uint64_t step) {
-  if (tiers_) tiers_->committed(step);
-}
-
-void CacheIndex::done(const TierDone& answer) {
-  SKIFF_CHECK(tiers_, "there is no tier to answer");
-  tiers_->done(answer);
-}
-
-void CacheIndex::set_usable(bool usable) {
-  SKIFF_CHECK(tiers_, "there is no tier to use");
-  tiers_->set_usable(usable);
-}
-
-std::vector<TierJob> CacheIndex::take_jobs() {
-  return tiers_ ? tiers_->take_jobs() : std::vector<TierJob>{};
 }
 
 }  // namespace skiff

@@ -1,5 +1,5 @@
-// kv/tier_cost.h -- is it cheaper to bring a block from a lower tier, or to compute it again?
-// Decided by what both were measured to take.
+// kv/tier_cost.h -- whether it is cheaper to bring a block from a lower tier or to compute it
+// again, decided by what both were measured to take.
 #pragma once
 
 namespace skiff {
@@ -15,41 +15,35 @@ class RecentMean {
   double mean_ = 0;
 };
 
-// Seconds throughout. What was never measured costs nothing, so a tier is used until it was
-// measured to cost more than computing. Each time it is passed over for that its measured cost
-// fades a little: after some hundred times it is used, and measured, again. Not thread-safe.
+// What computing a block takes, and what copying one from host memory takes, in seconds. What was
+// never measured costs nothing, so a tier is used until it was measured to cost more than
+// computing. Each time it is passed over for that its measured cost fades a little: after some
+// hundred times it is used, and measured, again. Not thread-safe.
 class TierCost {
  public:
   explicit TierCost(int block_size) : block_size_(block_size) {}
 
   // A step computed `rows` and copied `copies` blocks from or to host memory, which took
-  // `copy_seconds` of its `seconds`; either 0: not measured. Steps with fewer rows than a block has
-  // say nothing about what computing a block would take.
+  // `copy_seconds` of its `seconds`; either may be 0: not measured. Steps with fewer rows than a
+  // block has say nothing about what computing a block would take.
   void step(int rows, int copies, double seconds, double copy_seconds) {
     if (seconds <= 0) return;
     if (rows >= block_size_) row_.add((seconds - copy_seconds) / rows);
     if (copies > 0 && copy_seconds > 0) copy_.add(copy_seconds / copies);
   }
-  // The file gave a block.
-  void read(double seconds) {
-    if (seconds > 0) read_.add(seconds);
-  }
 
-  // Is a block of host memory worth the copy?
-  bool copy_pays() { return pays(copy_.value()); }
-  // Is a block of the file worth reading it and the copy?
-  bool read_pays() { return pays(copy_.value() + read_.value()); }
-
- private:
-  bool pays(double cost) {
+  // Returns true if a block is worth `fetch_seconds`, which bring it to host memory, and the copy
+  // from there. If not, the cost of a copy has faded; that of the fetch is the caller's.
+  bool pays(double fetch_seconds = 0) {
+    const double cost = copy_.value() + fetch_seconds;
     if (row_.value() == 0 || cost <= row_.value() * block_size_) return true;
     copy_.fade();
-    read_.fade();
     return false;
   }
 
+ private:
   int block_size_;
-  RecentMean row_, copy_, read_;
+  RecentMean row_, copy_;
 };
 
 }  // namespace skiff

@@ -7,46 +7,45 @@
 
 namespace skiff {
 
-Tiers::Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t seed)
+constexpr int kNone = PlaceIndex::kNone;
+static_assert(kNone == BlockSource::kNone);
+
+Tiers::Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t seed,
+             BlockSources sources)
     : config_(config),
       block_size_(static_cast<size_t>(block_size)),
-      host_(config.host_slots, seed),
-      file_(config.file_records, seed),
-      tokens_(static_cast<size_t>(config.host_slots) * block_size_),
-      writing_(static_cast<size_t>(config.host_slots)),
-      from_file_(static_cast<size_t>(config.host_slots)),
-      blocks_(static_cast<size_t>(num_blocks)),
-      cost_(block_size) {}
-
-void Tiers::restore(std::span<const StoredBlock> oldest_first) {
-  for (const StoredBlock& stored : oldest_first) {
-    if (const int old = file_.find(stored.key); old != SlotIndex::kNone) file_.erase(old);
-    file_.assign(stored.record, stored.key);
-  }
+      host_(config.host_blocks, seed),
+      sources_(std::move(sources)),
+      tokens_(static_cast<size_t>(config.host_blocks) * block_size_),
+      host_blocks_(static_cast<size_t>(config.host_blocks)),
+      blocks_(empty() ? 0 : static_cast<size_t>(num_blocks)),
+      cost_(block_size) {
+  SKIFF_CHECK(sources_.empty() || !empty(), "sources need host memory");
+  SKIFF_CHECK(sources_.size() <= 64);
 }
 
 std::span<const Token> Tiers::slice(std::span<const Token> tokens, size_t i) const {
   return tokens.subspan(i * block_size_, block_size_);
 }
 
-std::span<const Token> Tiers::tokens_of(int slot) const {
-  return slice(tokens_, static_cast<size_t>(slot));
+std::span<const Token> Tiers::tokens_of(int host) const {
+  return slice(tokens_, static_cast<size_t>(host));
 }
 
 int Tiers::find_host(const BlockKey& key, std::span<const Token> tokens) const {
-  const int slot = host_.find(key);
-  return slot != SlotIndex::kNone && std::ranges::equal(tokens_of(slot), tokens) ? slot
-                                                                                 : SlotIndex::kNone;
+  const int host = host_.find(key);
+  return host != kNone && std::ranges::equal(tokens_of(host), tokens) ? host : kNone;
 }
 
 std::vector<int> Tiers::ready(const Text& text) {
-  std::vector<int> slots;
+  std::vector<int> found;
   for (size_t i = text.from; i < text.keys.size(); ++i) {
-    const int slot = find_host(text.keys[i], slice(text.tokens, i));
-    if (slot == SlotIndex::kNone || !host_.ready(slot)) break;
-    slots.push_back(slot);
+    const int host = find_host(text.keys[i], slice(text.tokens, i));
+    if (host == kNone || !host_.ready(host)) break;
+    found.push_back(host);
   }
-  if (slots.empty() || cost_.copy_pays()) return slots;
+  if (found.empty() || cost_.pays()) return found;
+  for (const auto& source : sources_) source->fade();
   ++stats_.recomputed;
   return {};
 }
@@ -56,124 +55,142 @@ bool Tiers::fetch(const Text& text, size_t& asked) {
   std::vector<int> found;  // pinned meanwhile: what is fetched must not push out what comes before
   for (size_t i = text.from; i < text.keys.size(); ++i) {
     const auto tokens = slice(text.tokens, i);
-    int slot = find_host(text.keys[i], tokens);
-    if (slot == SlotIndex::kNone && i >= asked) slot = read(text.keys[i], tokens);
-    if (slot == SlotIndex::kNone) break;
-    if (!host_.ready(slot)) asked = std::max(asked, i + 1);
-    awaited |= !host_.ready(slot);
-    host_.pin(slot);
-    host_.touch(slot);
-    found.push_back(slot);
+    int host = find_host(text.keys[i], tokens);
+    if (host == kNone && i >= asked) host = fetch_one(text.keys[i], tokens);
+    if (host == kNone) break;
+    if (!host_.ready(host)) asked = std::max(asked, i + 1);
+    awaited |= !host_.ready(host);
+    host_.pin(host);
+    host_.touch(host);
+    found.push_back(host);
   }
-  for (const int slot : found) host_.unpin(slot);
+  for (const int host : found) host_.unpin(host);
   return awaited;
 }
 
-// From the file, if it has the block and there is a slot for it.
-int Tiers::read(const BlockKey& key, std::span<const Token> tokens) {
-  const int record = file_.find(key);
-  if (!usable_ || record == SlotIndex::kNone || !file_.ready(record)) return SlotIndex::kNone;
-  if (!cost_.read_pays()) {
-    ++stats_.recomputed;
-    return SlotIndex::kNone;
+// The first usable source that has the block at a price below that of computing it.
+int Tiers::affordable_source(const BlockKey& key) {
+  bool refused = false;
+  for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
+    if (!source(i).usable() || !source(i).has(key)) continue;
+    if (cost_.pays(source(i).fetch_seconds())) return i;
+    source(i).fade();
+    refused = true;
   }
-  const int slot = host_.put(key);
-  if (slot == SlotIndex::kNone) {
+  stats_.recomputed += refused;
+  return kNone;
+}
+
+int Tiers::fetch_one(const BlockKey& key, std::span<const Token> tokens) {
+  const int from = affordable_source(key);
+  if (from == kNone) return kNone;
+  const int host = host_.put(key);
+  if (host == kNone) {
     ++stats_.skipped;
-    return slot;
+    return kNone;
   }
-  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * slot);
-  file_.pin(record);
-  start({.kind = TierJob::Kind::kRead, .slot = slot, .record = record, .key = key});
-  return slot;
+  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * host);
+  start({.kind = TierJob::Kind::kRead,
+         .source = from,
+         .host_block = host,
+         .record = source(from).begin_fetch(key),
+         .key = key,
+         .tokens = {}});
+  return host;
 }
 
-void Tiers::hold(int slot) {
-  host_.pin(slot);
-  now_.held.push_back(slot);
+void Tiers::hold(int host) {
+  host_.pin(host);
+  now_.held.push_back(host);
 }
 
-void Tiers::load(int slot, BlockId block) {
-  loads_.push_back({.block = block, .slot = slot});
+void Tiers::load(int host, BlockId block) {
+  loads_.push_back({.block = block, .host = host});
   ++stats_.loads;
-  char& from_file = from_file_[static_cast<size_t>(slot)];
-  (from_file ? stats_.file_tokens : stats_.host_tokens) += block_size_;
-  from_file = false;
-  host_.cool(slot);  // the device has it now; eviction will warm it up
+  const bool fetched = std::exchange(host_block(host).fetched, false);
+  (fetched ? stats_.file_tokens : stats_.host_tokens) += block_size_;
+  host_.cool(host);  // the device has it now; eviction will warm it up
 }
 
-bool Tiers::wanted_by_file(const BlockKey& key) const {
-  return has_file() && usable_ && file_.find(key) == SlotIndex::kNone;
+bool Tiers::wanted(const BlockKey& key) const {
+  return std::ranges::any_of(
+      sources_, [&](const auto& source) { return source->usable() && source->wants(key); });
 }
 
 void Tiers::published(BlockId id, const BlockKey& key) {
   OnDevice& b = block(id);
   SKIFF_CHECK(!b.pending, "block {} was not forgotten", id);
-  b = {.key = key, .pending = wanted_by_file(key)};
+  b = {.key = key, .pending = wanted(key)};
   if (!b.pending) return;
   pending_.push_back(id);
   ++num_pending_;
 }
 
 void Tiers::evicted(BlockId id, std::span<const Token> tokens) {
+  if (empty()) return;
   OnDevice& b = block(id);
   num_pending_ -= std::exchange(b.pending, false);
-  const bool to_file = wanted_by_file(b.key);
-  int slot = find_host(b.key, tokens);
-  if (slot != SlotIndex::kNone) {
-    host_.touch(slot);
-  } else if (config_.spill || to_file) {
-    slot = save(id, tokens);
-    stats_.skipped += slot == SlotIndex::kNone;
+  const bool to_source = wanted(b.key);
+  int host = find_host(b.key, tokens);
+  if (host != kNone) {
+    host_.touch(host);
+  } else if (config_.spill || to_source) {
+    host = save(id, tokens);
+    stats_.skipped += host == kNone;
   }
-  if (slot != SlotIndex::kNone && to_file) write_later(slot);
+  if (host != kNone && to_source) store_later(host);
 }
 
 int Tiers::save(BlockId id, std::span<const Token> tokens) {
-  const int slot = host_.put(block(id).key);
-  if (slot == SlotIndex::kNone) return slot;
-  now_.held.push_back(slot);
-  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * slot);
-  host_.set_ready(slot);
-  from_file_[static_cast<size_t>(slot)] = false;
-  saves_.push_back({.block = id, .slot = slot});
+  const int host = host_.put(block(id).key);
+  if (host == kNone) return kNone;
+  now_.held.push_back(host);
+  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * host);
+  host_.set_ready(host);
+  host_block(host).fetched = false;
+  saves_.push_back({.block = id, .host = host});
   ++stats_.saves;
-  return slot;
+  return host;
 }
 
-// Once the plan in the making is committed, so that the slot holds what it should.
-void Tiers::write_later(int slot) {
-  char& writing = writing_[static_cast<size_t>(slot)];
-  if (writing || !host_.ready(slot)) return;
-  writing = true;
-  ++num_writing_;
-  host_.pin(slot);
-  now_.writes.push_back(slot);
+// Gives the host block to every source that wants it, once the plan in the making is committed, so
+// that it holds what it should.
+void Tiers::store_later(int host) {
+  if (!host_.ready(host)) return;
+  for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
+    uint64_t& storing = host_block(host).storing;
+    const uint64_t bit = uint64_t{1} << i;
+    if ((storing & bit) != 0 || !source(i).usable() || !source(i).wants(host_.key(host))) continue;
+    storing |= bit;
+    ++num_storing_;
+    host_.pin(host);
+    now_.stores.push_back({.host = host, .source = i});
+  }
 }
 
 void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
-  const int most_writing = std::max(1, host_.size() / 2);  // the rest is for reads
-  for (int n = 0; n < config_.saves_per_step && num_writing_ < most_writing && num_pending_ > 0;) {
+  const int max_storing = std::max(1, host_.size() / 2);  // the rest is for fetches
+  for (int n = 0; n < config_.saves_per_step && num_storing_ < max_storing && num_pending_ > 0;) {
     const BlockId id = pending_.front();
     OnDevice& b = block(id);
-    if (b.pending && wanted_by_file(b.key)) {
+    if (b.pending && wanted(b.key)) {
       // A block that this plan loads is found here, and not saved before it is loaded.
-      int slot = find_host(b.key, tree.tokens(id));
-      if (slot == SlotIndex::kNone) {
-        slot = save(id, tree.tokens(id));
-        if (slot == SlotIndex::kNone) break;
-        host_.cool(slot);
+      int host = find_host(b.key, tree.tokens(id));
+      if (host == kNone) {
+        host = save(id, tree.tokens(id));
+        if (host == kNone) break;
+        host_.cool(host);
         ++n;
       }
-      write_later(slot);
+      store_later(host);
     }
     num_pending_ -= std::exchange(b.pending, false);
     pending_.pop_front();
   }
   plan.saves = std::exchange(saves_, {});
   plan.loads = std::exchange(loads_, {});
-  if (now_.held.empty() && now_.writes.empty()) return;
-  SKIFF_CHECK(!plan.empty() || now_.held.empty(), "slots are held by no plan");
+  if (now_.held.empty() && now_.stores.empty()) return;
+  SKIFF_CHECK(!plan.empty() || now_.held.empty(), "host blocks are held by no plan");
   now_.step = plan.empty() ? plan.step - 1 : plan.step;  // an empty one is never committed
   flights_.push_back(std::exchange(now_, {}));
   if (flights_.back().step <= committed_) committed(committed_);
@@ -184,71 +201,70 @@ void Tiers::committed(uint64_t step) {
   while (!flights_.empty() && flights_.front().step <= step) {
     const Flight flight = std::move(flights_.front());
     flights_.pop_front();
-    for (const int slot : flight.held) host_.unpin(slot);
-    for (const int slot : flight.writes) start_write(slot);
+    for (const int host : flight.held) host_.unpin(host);
+    for (const Store& store : flight.stores) start_store(store);
   }
 }
 
-void Tiers::start_write(int slot) {
-  const BlockKey& key = host_.key(slot);
-  const int record = file_.put(key);
-  if (record != SlotIndex::kNone)
-    return start({.kind = TierJob::Kind::kWrite, .slot = slot, .record = record, .key = key});
+void Tiers::start_store(const Store& store) {
+  const BlockKey& key = host_.key(store.host);
+  const int record = source(store.source).begin_store(key);
+  if (record != kNone)
+    return start({.kind = TierJob::Kind::kWrite,
+                  .source = store.source,
+                  .host_block = store.host,
+                  .record = record,
+                  .key = key,
+                  .tokens = {}});
   ++stats_.skipped;
-  writing_[static_cast<size_t>(slot)] = false;
-  --num_writing_;
-  host_.unpin(slot);
+  end_store(store);
+}
+
+void Tiers::end_store(const Store& store) {
+  host_block(store.host).storing &= ~(uint64_t{1} << store.source);
+  --num_storing_;
+  host_.unpin(store.host);
 }
 
 void Tiers::start(TierJob job) {
   job.id = ++last_job_;
   open_.emplace(job.id, job);
-  const auto tokens = tokens_of(job.slot);
+  const auto tokens = tokens_of(job.host_block);
   job.tokens.assign(tokens.begin(), tokens.end());
   jobs_.push_back(std::move(job));
 }
 
 std::vector<TierJob> Tiers::take_jobs() { return std::exchange(jobs_, {}); }
 
+void Tiers::source_is(const TierState& state) {
+  SKIFF_CHECK(state.source >= 0 && state.source < std::ssize(sources_), "there is no source {}",
+              state.source);
+  source(state.source).set_usable(state.usable);
+}
+
 void Tiers::done(const TierDone& answer) {
   const auto found = open_.find(answer.job);
   SKIFF_CHECK(found != open_.end(), "job {} was never started", answer.job);
   const TierJob job = std::move(found->second);
   open_.erase(found);
-  if ((answer.ok || answer.late) && job.kind == TierJob::Kind::kRead) cost_.read(answer.seconds);
   stats_.failures += !answer.ok;
-  if (job.kind == TierJob::Kind::kWrite)
-    wrote(job, answer.ok);
-  else
-    has_read(job, answer);
+  if (job.kind == TierJob::Kind::kRead) return has_fetched(job, answer);
+  stats_.writes += answer.ok;
+  source(job.source).end_store(job.record, answer.ok);
+  end_store({.host = job.host_block, .source = job.source});
 }
 
-void Tiers::wrote(const TierJob& job, bool ok) {
-  if (ok)
-    file_.set_ready(job.record);
-  else
-    file_.erase(job.record);
-  stats_.writes += ok;
-  file_.unpin(job.record);
-  writing_[static_cast<size_t>(job.slot)] = false;
-  --num_writing_;
-  host_.unpin(job.slot);
-}
-
-void Tiers::has_read(const TierJob& job, const TierDone& answer) {
-  const bool ok = answer.ok;
+void Tiers::has_fetched(const TierJob& job, const TierDone& answer) {
+  if (answer.ok || answer.late) source(job.source).fetch_took(answer.seconds);
   ++answers_;
-  stats_.reads += ok;
-  from_file_[static_cast<size_t>(job.slot)] = ok;
-  if (ok) {
-    host_.set_ready(job.slot);
-    file_.touch(job.record);
-  } else {
-    host_.erase(job.slot);
-    if (!answer.late) file_.erase(job.record);
-  }
-  file_.unpin(job.record);
-  host_.unpin(job.slot);
+  stats_.reads += answer.ok;
+  host_block(job.host_block).fetched = answer.ok;
+  if (answer.ok)
+    host_.set_ready(job.host_block);
+  else
+    host_.erase(job.host_block);
+  source(job.source).end_fetch(job.record, answer);
+  host_.unpin(job.host_block);
 }
 
 }  // namespace skiff

@@ -82,8 +82,10 @@ struct TierDone {
   // The job was abandoned at its time limit; a record that was to be read may still be intact.
   bool late = false;
 };
-// The cache's file is out of use because its disk does not answer, or is in use again.
+// A source of cached blocks is out of use, because its disk or its peer does not answer, or in use
+// again.
 struct TierState {
+  int source = 0;  // its place in the list of BlockSources
   bool usable = true;
 };
 using Command = std::variant<NewSequence, Cancel, TierDone, TierState>;

@@ -16,7 +16,7 @@ struct Span {
   int slot = 0;         // this sequence's row in device-side state (last token, counts)
   int begin = 0;        // first position computed this step
   int count = 0;        // rows this step: 1 a decode, 1+draft a check, more a prefill chunk
-  int draft = 0;        // the last `draft` rows are guesses to be verified
+  int draft = 0;        // the last `draft` rows are drafts to be verified
   bool sample = false;  // false for every prefill chunk but the last
   int prompt_logprobs = kNoLogprobs;  // wanted of this span's rows that lie in the prompt
   Token next = -1;                    // the known token after the last row, when sample is false
@@ -28,15 +28,15 @@ struct OpenSlot {
   int slot = 0;
   SamplingParams params;
   std::vector<Token> history;     // prompt and output so far
-  int prompt_len = 0;             // the first so many of history are the prompt
+  int prompt_len = 0;             // how many leading tokens of history are the prompt
   SharedList<Token> stop_tokens;  // for min_tokens
   bool operator==(const OpenSlot&) const = default;
 };
 
-// All layers of one block, between the device and a slot of host memory.
+// All layers of one block, between the device and a block of host memory.
 struct BlockCopy {
   BlockId block = 0;
-  int slot = 0;
+  int host = 0;
   bool operator==(const BlockCopy&) const = default;
 };
 
@@ -71,7 +71,7 @@ struct StepResult {
   uint64_t step = 0;
   double seconds = 0, copy_seconds = 0;    // all of it, and its saves and loads; 0: not measured
   std::vector<std::vector<Token>> tokens;  // what each span gained: drafts kept, then one more
-  std::vector<std::vector<Token>> drafts;  // guesses for each span's next turn; often empty
+  std::vector<std::vector<Token>> drafts;  // for each span's next turn; often empty
   std::vector<std::vector<PositionLogprobs>> logprobs;         // parallel to tokens
   std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // of positions begin+1 ..
   bool operator==(const StepResult&) const = default;

@@ -18,7 +18,7 @@ Limits resolved(Limits limits) {
 Scheduler::Scheduler(const Limits& limits, CacheIndex& cache)
     : limits_(resolved(limits)),
       cache_(cache),
-      // The last token of a sequence is never computed, so it needs no place in the cache.
+      // The last token of a sequence is never computed, so it takes no position in the cache.
       capacity_(static_cast<int>(std::min<int64_t>(
           limits.max_context, int64_t{cache.num_blocks()} * cache.block_size() + 1))) {
   SKIFF_CHECK(limits.max_seqs >= 1 && limits.max_seqs <= limits.max_logit_rows);
@@ -37,7 +37,7 @@ SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = counters_;
   stats.running = static_cast<int>(running_.size());
   stats.waiting = static_cast<int>(waiting_.size());
-  stats.tiers = cache_.tier_stats();
+  stats.tiers = cache_.tiers().stats();
   return stats;
 }
 
@@ -122,10 +122,10 @@ void Scheduler::cancel_all() {
 
 void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   SKIFF_CHECK(plan.step == result.step && plan.spans.size() == result.tokens.size());
-  cache_.committed(plan.step);
-  cache_.measured(static_cast<int>(plan.tokens.size()),
-                  static_cast<int>(plan.saves.size() + plan.loads.size()), result.seconds,
-                  result.copy_seconds);
+  cache_.tiers().committed(plan.step);
+  cache_.tiers().measured(static_cast<int>(plan.tokens.size()),
+                          static_cast<int>(plan.saves.size() + plan.loads.size()), result.seconds,
+                          result.copy_seconds);
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     Sequence& s = *all_.at(plan.spans[i].seq);
     --s.in_flight;
@@ -140,7 +140,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   SKIFF_CHECK(span.sample != gained.empty() && gained.size() <= size_t(span.draft) + 1);
   const int kept = span.sample ? static_cast<int>(gained.size()) - 1 : 0;
   const int computed = span.begin + span.count - span.draft + kept;
-  if (span.draft > 0) s.planned = computed;  // wrong guesses are overwritten by later steps
+  if (span.draft > 0) s.planned = computed;  // rejected drafts are overwritten by later steps
 
   Event event{.seq = s.id};
   for (const Token token : gained) {

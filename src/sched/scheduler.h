@@ -1,4 +1,5 @@
-// sched/scheduler.h -- who runs next. Pure host logic: no clock, device, thread or model.
+// sched/scheduler.h -- which sequences run next. Pure host logic: no clock, device, thread or
+// model.
 #pragma once
 #include <map>
 #include <memory>
@@ -43,15 +44,15 @@ struct SchedulerStats {
 // 2024). A step takes, each in order of Rank: one row of every sequence that decodes, then rows of
 // running prompts, then new sequences. So a prompt never delays a decode by more than one step.
 // New sequences start only when the blocks for all their known tokens, and a reserve for each
-// running sequence, are there. Who goes before whom, and how often at most, is Policy's.
+// running sequence, are free. Policy decides who goes before whom, and how often at most.
 //
 // When blocks run out, the sequence of the highest rank number that no step in flight names gives
 // up its blocks and waits to be computed again from the tokens that it has. Sequences that ended
 // are planned no more, and freed once no step in flight names them.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
-// that loads it. Where it must come from the file first, the sequence is passed by until the file
-// has answered; what did not come is computed.
+// that loads it. Where it must be fetched from a source first, the sequence is passed by until the
+// source has answered; what did not come is computed.
 //
 // Not thread-safe.
 class Scheduler {
@@ -66,25 +67,22 @@ class Scheduler {
   Status add(NewSequence sequence);
   void cancel(SeqId id);  // an id that is unknown or has ended is ignored
   void cancel_all();
-  // Decide one step; empty when nothing can run, which, unless idle(), happens only while a step
+  // Decides one step; empty when nothing can run, which, unless idle(), happens only while a step
   // is in flight or a tier's answer is awaited. May plan past steps still in flight. A plan may
   // have no rows, only blocks to save.
   StepPlan plan();
-  // Take in what a planned step produced. Steps are committed in the order planned.
+  // Absorbs the result of a planned step. Steps are committed in the order planned.
   void commit(const StepPlan& plan, const StepResult& result);
-  std::vector<Event> take_events();  // what callers should hear, since last asked
-  // What lower tiers should do; to be asked after plan() and commit(), and answered by done(),
-  // in any order.
-  std::vector<TierJob> take_jobs() { return cache_.take_jobs(); }
-  void done(const TierDone& answer) { cache_.done(answer); }
-  void tier_is(const TierState& state) { cache_.set_usable(state.usable); }
-  bool awaits_answer() const { return cache_.awaits_answer(); }
-  bool idle() const { return all_.empty() && !cache_.owes_saves(); }
+  std::vector<Event> take_events();  // since the last call
+  // The lower tiers of the cache: their jobs are to be taken after plan() and commit(), and
+  // answered in any order.
+  Tiers& tiers() { return cache_.tiers(); }
+  bool idle() const { return all_.empty() && !cache_.tiers().owes_saves(); }
   SchedulerStats stats() const;
 
  private:
   using Queue = std::map<Rank, Sequence*>;
-  // Prompts that are partly computed.
+  // How many prompts are partly computed.
   struct Partial {
     int all = 0, of_long = 0;
     void add(const Sequence& s) {
@@ -125,10 +123,10 @@ class Scheduler {
   Queue waiting_, running_;  // running: has a slot
   std::vector<int> free_slots_;
   std::vector<Event> events_;
-  // Wants blocks that sequences behind it have: those are not planned, so that steps in flight
-  // drain and make_room() can preempt them.
+  // The sequence that wants blocks of sequences behind it, or null. Those are not planned, so that
+  // steps in flight drain and make_room() can preempt them.
   const Sequence* holder_ = nullptr;
-  std::optional<SeqId> read_ahead_;  // for whom read_ahead() looked last
+  std::optional<SeqId> read_ahead_;  // the sequence of the last read_ahead()
   uint64_t step_ = 0, arrivals_ = 0;
   double reserve_ = 0;  // blocks for each running sequence, see Policy::reserve
   SchedulerStats counters_;

@@ -9,6 +9,8 @@
 #include <deque>
 #include <set>
 
+#include "kv/record_source.h"
+
 namespace skiff {
 namespace {
 
@@ -128,14 +130,16 @@ TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
   }
   Limits two = limits(2, 64);
   two.policy.reserve = 0;
+  BlockSources sources;
+  sources.push_back(std::make_unique<RecordSource>(32, /*seed=*/0, stored));
   cache_ = std::make_unique<CacheIndex>(
-      6, kBlock, true, 0, TierConfig{.host_slots = 2, .file_records = 32, .spill = false}, stored);
+      6, kBlock, true, 0, TierConfig{.host_blocks = 2, .spill = false}, std::move(sources));
   scheduler_ = std::make_unique<Scheduler>(two, *cache_);
   int reads = 0, reads_before = 0;
   const auto answer = [&] {
-    for (const TierJob& job : scheduler_->take_jobs()) {
+    for (const TierJob& job : scheduler_->tiers().take_jobs()) {
       reads += job.kind == TierJob::Kind::kRead && job.key == key;
-      scheduler_->done({job.id, /*ok=*/true});
+      scheduler_->tiers().done({job.id, /*ok=*/true});
     }
   };
   add(first);

@@ -1,5 +1,5 @@
-// store/block_store.h -- KV blocks in one file of a directory, for lower tiers of the cache. A
-// cache and nothing more: whatever is missing, torn, foreign or damaged is a miss.
+// store/block_store.h -- KV blocks in one file of a directory: the bytes behind a RecordSource. It
+// is only a cache: whatever is missing, torn, foreign or damaged is a miss.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -7,26 +7,28 @@
 #include <string>
 #include <vector>
 
+#include "kv/record_source.h"
 #include "kv/tiers.h"
 
 namespace skiff {
 
 struct StoreOptions {
   std::string dir;
-  uint64_t max_bytes = 0;  // of the file
+  uint64_t max_bytes = 0;  // the largest size of the file
   size_t payload = 0;      // bytes of one block
   int block_size = 0;      // tokens of one block
-  BlockKey fingerprint{};  // of all that the bytes depend on besides the key
+  BlockKey fingerprint{};  // the hash of all that the bytes depend on besides the key
 };
 
 // Layout, little-endian: a page with the header (magic, version, geometry, fingerprint, XXH3-128),
 // then records of one size, each on a page boundary: magic, XXH3-128 of the record's head, sequence
 // number, key, XXH3-128 of the payload, tokens; the payload. Both hashes must be right and key and
-// tokens must be those asked for, or the record is not there.
+// tokens must be those asked for, or the record is not there. What else a block depends on (salt,
+// extras) is compared through the key, which is a SHA-256 of it.
 //
 // The file belongs to one process at a time (flock), is made with mode 0600 in a directory of mode
-// 0700, and is never followed through a symbolic link. Who can write to it can make the model say
-// anything: the hashes are against accidents, the owner and modes against people.
+// 0700, and is never followed through a symbolic link. Whoever can write to it can make the model
+// say anything: the hashes protect against accidents, the owner and modes against people.
 //
 // Driven by one thread at a time.
 class BlockStore {
@@ -40,16 +42,16 @@ class BlockStore {
   BlockStore(const BlockStore&) = delete;
 
   int num_records() const { return num_records_; }
-  // Records whose heads are whole, oldest first.
+  // The records whose heads are whole, oldest first.
   const std::vector<StoredBlock>& found() const { return found_; }
-  // False if it could not be written, as when the disk is full; whatever the record held is then
-  // lost. The first such failure is a warning. Tried anew each time: room may come back.
+  // Returns false if the record could not be written, as when the disk is full; what it held is
+  // then lost. The first such failure is a warning. Each write is tried: room may come back.
   bool write(int record, const BlockKey& key, std::span<const Token> tokens,
              std::span<const std::byte> payload);
-  // False if this block is not there, whole; `payload` then holds anything.
+  // Returns false if the record does not hold this block, whole; `payload` then holds anything.
   bool read(int record, const BlockKey& key, std::span<const Token> tokens,
             std::span<std::byte> payload);
-  // Whichever of the two `job` asks for.
+  // Does whichever of the two `job` asks for.
   bool carry_out(const TierJob& job, std::span<std::byte> payload) {
     return job.kind == TierJob::Kind::kRead ? read(job.record, job.key, job.tokens, payload)
                                             : write(job.record, job.key, job.tokens, payload);
@@ -67,8 +69,8 @@ class BlockStore {
   const int file_;
   const uint64_t record_bytes_;
   int num_records_ = 0;
-  uint64_t sequence_ = 0;  // of the newest record
-  bool warned_ = false;    // that it cannot be written to
+  uint64_t sequence_ = 0;  // the number of the newest record
+  bool warned_ = false;    // a failed write was logged
   std::vector<StoredBlock> found_;
   std::vector<std::byte> head_;  // scratch, [head_bytes()]
 };

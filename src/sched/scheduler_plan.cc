@@ -1,4 +1,4 @@
-// The planning half of Scheduler; scheduler.cc has the rest.
+// sched/scheduler_plan.cc -- the planning half of Scheduler; scheduler.cc has the rest.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -20,7 +20,7 @@ StepPlan Scheduler::plan() {
   PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
   const uint64_t preemptions = counters_.preemptions;
   const bool roomy = continue_decodes(step) && continue_prefills(step);
-  // A step that had to push a sequence out is no time to let one in.
+  // A step that preempted a sequence admits none.
   if (roomy && holder_ == nullptr && preemptions == counters_.preemptions) admit(step);
   StepPlan plan = step.take();
   cache_.finish(plan);
@@ -99,7 +99,7 @@ bool Scheduler::wait_for_room(const Sequence& s) {
                              [](const auto& r) { return r.second->finish != Finish::kNone; });
 }
 
-// Blocks that a running sequence is sure to want, or may soon.
+// Returns how many blocks a running sequence is sure to want, or may soon.
 int Scheduler::reserve_of(const Sequence& s) const {
   const int have = static_cast<int>(s.table.blocks.size());
   const int known = std::max(0, cache_.blocks_for(s.total()) - have);
@@ -114,10 +114,10 @@ int Scheduler::reserved_blocks() const {
   return blocks;
 }
 
-// In the order of rank. One that finds no memory is passed by some that do, as Policy bounds it; a
-// long prompt that may not be cut yet is passed by all.
+// Admits waiting sequences in the order of rank. A sequence that finds no memory is overtaken by
+// some that do, as Policy bounds it; a long prompt that may not be cut yet is overtaken by all.
 void Scheduler::admit(PlanBuilder& step) {
-  constexpr size_t kMostPassed = 8, kMostSkipped = 64;  // what looking may cost in one step
+  constexpr size_t kMaxPassed = 8, kMaxSkipped = 64;  // bound the cost of one step
   std::vector<Sequence*> passed;
   size_t skipped = 0;
   int reserved = reserved_blocks();
@@ -127,7 +127,7 @@ void Scheduler::admit(PlanBuilder& step) {
     Sequence& s = *it->second;
     ++it;
     if ((s.known() > step.rows_for(s) && !may_be_partial(s, partial)) || cache_.held(s.table)) {
-      if (++skipped > kMostSkipped) return;
+      if (++skipped > kMaxSkipped) return;
       continue;
     }
     open(s);
@@ -145,7 +145,7 @@ void Scheduler::admit(PlanBuilder& step) {
     }
     close(s);
     passed.push_back(&s);
-    if (!rows || s.overtaken >= limits_.policy.max_overtakes || passed.size() > kMostPassed) return;
+    if (!rows || s.overtaken >= limits_.policy.max_overtakes || passed.size() > kMaxPassed) return;
   }
 }
 
@@ -158,7 +158,7 @@ void Scheduler::close(Sequence& s) {
   s.planned = 0;
 }
 
-// Of an opened sequence: must it wait for the file? Then it is closed.
+// Returns true if an opened sequence must wait for a source of blocks; it is then closed.
 bool Scheduler::fetch(Sequence& s) {
   const auto tokens = std::span(s.tokens).first(static_cast<size_t>(s.reusable()));
   if (!cache_.fetch(s.table, tokens)) return false;
@@ -166,9 +166,9 @@ bool Scheduler::fetch(Sequence& s) {
   return true;
 }
 
-// Who is next need not wait for the file once it is let in.
+// Fetches for the next sequence already now, so that it need not wait once it is let in.
 void Scheduler::read_ahead() {
-  if (!cache_.has_file() || waiting_.empty()) return;
+  if (!cache_.tiers().has_sources() || waiting_.empty()) return;
   Sequence& s = *waiting_.begin()->second;
   if (std::exchange(read_ahead_, s.id) == s.id) return;
   open(s);

@@ -1,0 +1,54 @@
+// kv/block_source.h -- the places behind host memory that blocks come from and go to: the cache's
+// file, and whatever else has blocks by key, such as a remote cache or the memory of a peer.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "kv/block_key.h"
+#include "kv/tier_cost.h"
+
+namespace skiff {
+
+// The index of one source: what it holds, what it should be given, and what a fetch from it was
+// measured to take. It holds numbers only. The bytes are moved by the source's TierIo
+// (engine/tier_io.h), which gets jobs from Tiers.
+//
+// A fetch or a store begins when its job is made and ends when the job is answered; several may be
+// under way at a time, but for one key never more than one. Not thread-safe.
+class BlockSource {
+ public:
+  static constexpr int kNone = -1;
+  virtual ~BlockSource() = default;
+
+  // Returns true if a fetch of the block may begin.
+  virtual bool has(const BlockKey& key) const = 0;
+  // Returns the record that the job reads: a number by which the source finds the bytes. Requires
+  // has(key).
+  virtual int begin_fetch(const BlockKey& key) = 0;
+  virtual void end_fetch(int record, const TierDone& answer) = 0;
+
+  // Returns true if a store of the block may begin; always false for a source that is only read.
+  virtual bool wants(const BlockKey& key) const = 0;
+  // Returns the record that the job writes; kNone where there is no room now. Requires wants(key).
+  virtual int begin_store(const BlockKey& key) = 0;
+  virtual void end_store(int record, bool ok) = 0;
+
+  // A source out of use is asked for nothing; what it holds is remembered.
+  bool usable() const { return usable_; }
+  void set_usable(bool usable) { usable_ = usable; }
+
+  double fetch_seconds() const { return fetch_.value(); }  // of one block, see TierCost
+  void fetch_took(double seconds) {
+    if (seconds > 0) fetch_.add(seconds);
+  }
+  void fade() { fetch_.fade(); }
+
+ private:
+  bool usable_ = true;
+  RecentMean fetch_;
+};
+
+// In the order of preference. A job names its source by the place in this list.
+using BlockSources = std::vector<std::unique_ptr<BlockSource>>;
+
+}  // namespace skiff

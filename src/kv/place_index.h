@@ -1,0 +1,57 @@
+// kv/place_index.h -- which of some numbered places holds which block, and which place is the next
+// to be used again. Serves host memory and the records of a file alike.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "kv/block_key.h"
+
+namespace skiff {
+
+// Places are numbered 0 .. size-1. Those that nobody pins stand in an LRU list from cold to hot:
+// put() takes the coldest, which is an unused one while there are any. All operations cost O(1).
+// Not thread-safe.
+class PlaceIndex {
+ public:
+  static constexpr int kNone = -1;
+  PlaceIndex(int size, uint64_t seed);
+
+  int size() const { return static_cast<int>(places_.size()) - 1; }
+  int count() const { return static_cast<int>(by_key_.size()); }  // places in use
+  int find(const BlockKey& key) const;                            // kNone if it has no place
+  const BlockKey& key(int place) const { return at(place).key; }
+  bool in_use(int place) const { return at(place).used; }
+  bool ready(int place) const { return at(place).ready; }  // its contents are there
+
+  // A place for a key that has none: the coldest, whose former key is forgotten. Pinned once, not
+  // ready. kNone if all are pinned.
+  int put(const BlockKey& key);
+  // Makes the place, which nobody pins, hold the key, ready and hot. For reading an index back.
+  void assign(int place, const BlockKey& key);
+  void set_ready(int place) { at(place).ready = true; }
+  void erase(int place);  // forgets its key
+  void pin(int place);
+  void unpin(int place);
+  bool pinned(int place) const { return at(place).pins > 0; }
+  void touch(int place);  // makes it hot, now or when it is unpinned
+  void cool(int place);   // the reverse
+
+ private:
+  struct Place {
+    BlockKey key{};
+    int before = 0, after = 0;  // in the LRU list; meaningless while pinned
+    int pins = 0;
+    bool used = false, ready = false, hot = true;
+  };
+  Place& at(int place) { return places_[static_cast<size_t>(place)]; }
+  const Place& at(int place) const { return places_[static_cast<size_t>(place)]; }
+  void join(int place);
+  void leave(int place);
+  void move(int place);
+
+  int end_;                    // sentinel of the LRU list (places_.back())
+  std::vector<Place> places_;  // [size + 1]
+  std::unordered_map<BlockKey, int, BlockKeyHash> by_key_;
+};
+
+}  // namespace skiff
