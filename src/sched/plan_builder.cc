@@ -9,8 +9,8 @@ namespace skiff {
 
 namespace {
 
-// Guesses take rows that a decode can do without: never those of another decode, at most half of
-// the rest while prompts want it, none of it when prompts cannot be cut to fit.
+// Rows that drafts may take: never those of another decode, at most half of the rest while prompts
+// want it, and none while prompts that cannot be cut to fit do.
 int draft_rows(const Limits& limits, int decodes, bool prefills) {
   const int rest = limits.max_rows - decodes;
   const int share = !prefills ? rest : limits.chunked_prefill ? rest / 2 : 0;
@@ -30,7 +30,7 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool 
 }
 
 int PlanBuilder::drafts_for(const Sequence& s) const {
-  if (s.unknown > 0) return 0;  // guesses follow a token that is not known yet
+  if (s.unknown > 0) return 0;  // drafts follow a token that is not known yet
   return std::max(
       0, std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1}));
 }

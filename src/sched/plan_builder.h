@@ -1,5 +1,5 @@
-// sched/plan_builder.h -- one StepPlan in the making, and what room it has left. Seen by this
-// room only.
+// sched/plan_builder.h -- one StepPlan in the making, and the room that it has left. Included by
+// this room only.
 #pragma once
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
@@ -13,11 +13,11 @@ class PlanBuilder {
   PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills);
 
   int rows_left() const { return rows_; }
-  // How many guesses of a sequence about to decode may be checked in this step.
+  // Returns how many drafts of a sequence about to decode may be checked in this step.
   int drafts_for(const Sequence& s) const;
-  // How many rows of a prompt to compute in this step; 0: not in this step.
+  // Returns how many rows of a prompt to compute in this step; 0: none.
   int rows_for(const Sequence& s) const;
-  // Plan rows [s.planned, s.planned + count), the last `draft` of them guesses. The sequence has a
+  // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
   // slot and blocks for them.
   void add(Sequence& s, int count, int draft);
   void open(const Sequence& s);

@@ -1,5 +1,5 @@
-// sched/policy.h -- who goes before whom, in numbers. Every preference here is bounded, so that
-// nobody waits for ever.
+// sched/policy.h -- the scheduling policy, as numbers. Every preference here is bounded, so that no
+// sequence waits for ever.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,17 +14,17 @@ struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
   int long_yields = 256;  // later short prompts that go before a long one
   int long_prompt = 0;    // a prompt of more tokens is long; 0: 4 % of the context, at least 512
-  // What long prompts may cost in one step, in rows at the beginning of a text: steps stay short
-  // for those who stream, and for short prompts that come while a step runs. 0: any number.
+  // What long prompts may cost in one step, in units of a row at position 0, so that steps stay
+  // short for sequences that decode and for short prompts that arrive meanwhile. 0: any number.
   int long_chunk = 1024;
-  // A row that looks at so many tokens costs as much as two that look at none: arithmetic of the
-  // weights over that of attention. 0: attention costs nothing.
+  // The context at which a row costs twice as much as at position 0: the FLOPs of a row in the
+  // weights over those in attention per token of context. 0: attention costs nothing.
   int row_context = 0;
   // Prompts that may be partly computed at a time, and long ones of them; 0: any number.
   int max_partial = 0;
   int max_long_partial = 1;
-  // A sequence for whose prompt there is no memory lets others that fit start before it: so many,
-  // and then none until it has started.
+  // How many others that fit may start before a sequence for whose prompt there is no memory; then
+  // none starts until it has started.
   int max_overtakes = 64;
   // Blocks kept free for each running sequence when a new one is let in, counted from the last
   // preemption and decaying with each step, down to reserve_min, which is there from the beginning;

@@ -1,5 +1,4 @@
-// sched/sequence.h -- what the scheduler remembers of one sequence. Nobody outside this room looks
-// inside.
+// sched/sequence.h -- the scheduler's state of one sequence, private to this room.
 #pragma once
 #include <utility>
 #include <vector>
@@ -9,8 +8,9 @@
 
 namespace skiff {
 
-// Who goes first: the lower number (see policy.h); of two with the same one, the later arrival,
-// since the earlier has then yielded less than it should. Kept through preemption.
+// The lower rank goes first. `first` is the number of policy.h; of two sequences with the same
+// number the later arrival goes first, since the earlier one would otherwise yield less than it
+// should. A rank is kept through preemption.
 using Rank = std::pair<int64_t, int64_t>;
 
 struct Sequence {
@@ -24,7 +24,7 @@ struct Sequence {
   int limit = 0;         // most tokens to produce: max_tokens, or what the context leaves
 
   std::vector<Token> tokens;  // prompt and output as far as the host knows
-  std::vector<Token> drafts;  // guesses of what comes after `tokens`
+  std::vector<Token> drafts;  // drafts of what comes after `tokens`
   BlockTable table;
   int slot = -1;      // -1 while waiting
   int planned = 0;    // positions that planned steps compute
@@ -41,7 +41,7 @@ struct Sequence {
   bool wants_rows() const {
     return finish == Finish::kNone && produced() + unknown < limit && left() > 0;
   }
-  // Prompt log-probabilities come from rows [0, prompt_len - 1): row r tells of token r + 1.
+  // Prompt log-probabilities come from rows [0, prompt_len - 1): row r predicts token r + 1.
   bool owes_report() const {
     return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;
   }

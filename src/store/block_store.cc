@@ -23,7 +23,7 @@ namespace skiff {
 namespace {
 
 constexpr const char* kName = "blocks.skiffkv";
-constexpr uint64_t kPage = 4096, kMostRecords = uint64_t{1} << 20;
+constexpr uint64_t kPage = 4096, kMaxRecords = uint64_t{1} << 20;
 constexpr uint32_t kVersion = 1;
 constexpr std::array<char, 8> kFileMagic{'S', 'K', 'I', 'F', 'F', 'K', 'V', '\n'};
 constexpr uint64_t kRecordMagic = 0x6b636f6c62766b73;  // "skvblock"
@@ -39,13 +39,13 @@ struct FileHead {
   uint32_t version = kVersion, block_size = 0;
   uint64_t payload = 0, record_bytes = 0, records = 0;
   BlockKey fingerprint{};
-  Hash hash{};  // of all above
+  Hash hash{};  // hashes all above
 };
 static_assert(sizeof(FileHead) == 88 && offsetof(FileHead, hash) == 72);
 
 struct RecordHead {
   uint64_t magic = kRecordMagic;
-  Hash hash{};  // of all below and the tokens
+  Hash hash{};  // hashes all below and the tokens
   uint64_t sequence = 0;
   BlockKey key{};
   Hash payload{};
@@ -158,7 +158,7 @@ BlockStore::BlockStore(const StoreOptions& options, int file)
       file_(file),
       record_bytes_(record_bytes(options)),
       num_records_(
-          static_cast<int>(std::min(kMostRecords, (options.max_bytes - kPage) / record_bytes_))),
+          static_cast<int>(std::min(kMaxRecords, (options.max_bytes - kPage) / record_bytes_))),
       head_(head_bytes()) {}
 
 BlockStore::~BlockStore() { close(file_); }
@@ -171,7 +171,8 @@ off_t BlockStore::offset_of(int record) const {
   return static_cast<off_t>(kPage + static_cast<uint64_t>(record) * record_bytes_);
 }
 
-// False if the file is none of ours, which is left as it is, or has no room for a header.
+// Returns false if the file is not a cache of blocks, which is left as it is, or if there is no
+// room for a header.
 bool BlockStore::accept_header() {
   const uint64_t size = size_of(file_);
   FileHead head;
