@@ -43,10 +43,10 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
           .max_tokens = g.max_new_tokens};
 }
 
-// The seconds within which all threads must end once the deadline has cut replies off.
+// The time in which all threads must have ended once the deadline has cut replies off.
 constexpr std::chrono::seconds kMaxStopping{10};
 
-// The label values are those of vLLM and FastDeploy.
+// As vLLM and FastDeploy label it.
 std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
   const Resolved& engine = llm.resolved();
   const auto truth = [](bool value) { return value ? "True" : "False"; };

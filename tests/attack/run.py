@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attacks a small server as a hostile client would, and tells whether it held.
+"""Attacks a small server as hostile clients would, and reports whether it survived.
 
   tests/attack/run.py                        every attack, about 15 minutes
   tests/attack/run.py --only t02,t07         these, --list names them all

@@ -1,5 +1,5 @@
-"""Clients that behave, and many that do not. Each is a coroutine that ends by itself; whatever the
-server does wrong becomes a line in `world.wrong`."""
+"""Clients that behave, and many that do not. Each is a coroutine that ends by itself and records
+each mistake of the server as a line in `world.wrong`."""
 import asyncio
 import collections
 import json
@@ -75,7 +75,7 @@ def parse(data):
 
 
 def tokens_of(body, streamed):
-    """The completion's tokens, and the error if one was told."""
+    """Returns the completion's tokens, and the error if the reply has one."""
     if not streamed:
         return json.loads(body)["choices"][0]["completion_token_ids"], None
     tokens, done = [], False
@@ -236,7 +236,7 @@ async def looks_on(world):
 
 
 async def long_stream(world, number, begun):
-    """A stream that has begun when `begun` is told so; read to its end. True if it was whole."""
+    """Reads a stream to its end; appends to `begun` once it has begun. True if it was whole."""
     reader, writer = await world.connect()
     writer.write(post({**world.bodies[number], "stream": True}))
     data = await asyncio.wait_for(reader.read(1 << 16), world.seconds(60))

@@ -52,8 +52,8 @@ def add_hooks(model, generator):
 
 @torch.no_grad()
 def bf16_rows(model, prompt, logits, draws):
-    """For each row the largest root mean square change of its logits in so many evaluations.
-    The model is of no use afterwards."""
+    """Returns for each row the largest root mean square change of its logits in `draws`
+    evaluations. The model cannot be used afterwards."""
     generator = torch.Generator().manual_seed(2)
     round_weights(model)
     model.tie_weights()

@@ -48,7 +48,7 @@ CASES = {
                      dict(paddle=True)),
     "ernie45_moe": ("Ernie4_5_MoeForCausalLM", ERNIE_MOE, dict(paddle=True, dtype="bfloat16")),
     # As published: a gate and a correction bias in float32 beside bf16 weights. Rows of the gate
-    # differ by less than bf16 can tell, so that rounding them changes most choices.
+    # differ by less than bf16 can represent, so that rounding them changes most choices.
     "ernie45_moe_bf16_f32gate": ("Ernie4_5_MoeForCausalLM", ERNIE_MOE,
                                  dict(dtype="bfloat16", float_gate=True)),
     "ernie45_moe_interval": ("Ernie4_5_MoeForCausalLM",

@@ -39,9 +39,9 @@ from cases import CASES, SMALL
 PROMPT, NEW = 83, 16
 GREEDY_MARGIN, ROUTER_MARGIN = 0.02, 2e-5
 DRAWS = 128
-# Of float_gate: the weights that all experts share, and how far one differs from another.
+# float_gate: the size of the weights that all experts share, and of their differences.
 GATE_COMMON, GATE_APART = 4.0, 0.03
-# Of the weights. Gates that are crowded take a smaller one: it must not change a choice.
+# Relative perturbation of the weights. Crowded gates take a smaller one, which must not change a choice.
 PERTURBATION, CROWDED_PERTURBATION = 2.0 ** -14, 2.0 ** -19
 
 

@@ -1,4 +1,4 @@
-// The reference for attention kernels: the formula in double, one block per row and head.
+// What the attention kernels are judged by: the formula in double, one block per row and head.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -13,7 +13,7 @@ struct NaiveRow {
 // scores: scratch of n * heads * max_kv doubles.
 void naive_attend(const cuda::AttendArgs& args, const NaiveRow* rows, int n, int max_kv,
                   double* scores, double* value, double* size);
-// Fills with approximately normal values of standard deviation `scale`.
+// Bell-shaped values of deviation `scale`.
 void fill_random(void* data, size_t elements, bool bf16, float scale, unsigned seed);
 
 }  // namespace skiff::bench

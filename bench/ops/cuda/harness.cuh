@@ -1,5 +1,5 @@
-// bench/ops/cuda/harness.cuh -- shared by the benchmarks of device products: random tensors,
-// references in double, and medians of event times.
+// bench/ops/cuda/harness.cuh -- what checks and timings of device products share: tensors of random
+// numbers, references in double, medians of events.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

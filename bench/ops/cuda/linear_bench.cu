@@ -1,4 +1,4 @@
-// bench/ops/cuda/linear_products.cu -- checks dense products (GEMM) on the device, then times them.
+// bench/ops/cuda/linear_bench.cu -- dense products on the device: right first, then how fast.
 #include <cstring>
 
 #include "harness.cuh"
@@ -9,7 +9,7 @@
 namespace skiff::cuda::bench {
 namespace {
 
-constexpr int kTrials = 40;  // algorithms of cuBLASLt that are tried
+constexpr int kTrials = 40;  // of the library's algorithms
 constexpr double kReadLimit = 4.5e12, kBf16Limit = 790e12;
 
 struct Point {
@@ -37,7 +37,7 @@ __device__ double dot(const Point& p, int r, int o, double* size) {
   return sum;
 }
 
-// Each warp checks one output, within the op suite's bounds.
+// One warp a point; the op suite's bounds.
 __global__ void check_kernel(Point p) {
   for (int64_t i = blockIdx.x; i < p.points; i += gridDim.x) {
     const int64_t all = int64_t{p.rows} * p.out_features,
@@ -148,7 +148,7 @@ void correctness(Context& c) {
     }
 }
 
-// Compares rows of a product alone and in a batch, bit for bit.
+// Rows of a product alone and in company, bit for bit.
 void invariance(Context& c) {
   const Tensor x = random(DType::kBF16, {128, 4096}, 5);
   const Linear w = {.weight = random(DType::kBF16, {6144, 4096}, 6)};

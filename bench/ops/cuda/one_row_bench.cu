@@ -1,6 +1,6 @@
-// bench/ops/cuda/one_row.cu -- compares whole layers of one sequence over 1024 tokens: operations
-// fused into one kernel between two attentions, and a kernel for each. It first checks that the
-// results are the same, then times both.
+// bench/ops/cuda/one_row_bench.cu -- whole layers of one sequence that sees 1024 tokens: operations
+// gathered into one kernel between two attentions, against one kernel each. Same results first,
+// then how fast.
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -89,7 +89,7 @@ struct Model {
   }
 };
 
-// Calls the operations in the decoder's order.
+// As the decoder asks for it.
 class Run {
  public:
   Run(const Model& m, Ops& ops, int rows)
@@ -167,7 +167,7 @@ class Run {
     ops_.begin_step(batch_, {});
     ops_.replay(ReplayKey{.rows = static_cast<int>(x.rows())}, [this] { layers(); });
   }
-  // Returns x and the residual after one more run.
+  // x and the residual, as they are after one more run.
   std::vector<float> results() {
     poison(x), poison(residual);
     check(cudaDeviceSynchronize(), "poisoning");

@@ -1,5 +1,4 @@
-// bench/ops/cuda/moe_products.cu -- checks the products of mixture-of-experts layers on the device,
-// then times them.
+// bench/ops/cuda/moe_bench.cu -- mixture of experts on the device: right first, then how fast.
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
