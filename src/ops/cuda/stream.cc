@@ -11,7 +11,7 @@ Stream::Stream(int device) {
   for (cudaEvent_t& event : events_)
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
   for (cudaEvent_t& event : stamp_events_)
-    check(cudaEventCreate(&event), "making an event that tells the time");
+    check(cudaEventCreate(&event), "making an event with a time stamp");
 }
 
 Stream::~Stream() {

@@ -16,7 +16,7 @@ struct AttendArgs {
   int64_t out_stride, q_stride;  // elements
   bool bf16;                     // out and q
   int group, head_dim, window;   // group: query heads per kv head
-  float scale;                   // of scores
+  float scale;                   // scales the scores
   int page_shift = 0;            // log2 of the page size, where that is a power of two
 };
 

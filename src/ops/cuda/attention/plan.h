@@ -24,7 +24,7 @@ struct PlanShape {
   int kv_heads = 0;
   int group = 0;   // query heads per kv head
   int window = 0;  // 0: all
-  int blocks = 0;  // of the decode kernel; at most the layout's
+  int blocks = 0;  // the decode kernel's blocks; at most the layout's
   bool operator==(const PlanShape&) const = default;
 };
 

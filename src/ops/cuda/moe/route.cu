@@ -7,7 +7,7 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // of a block of top_k_kernel; a warp takes a token
+constexpr int kWarps = 4;  // top_k_kernel has a warp for each token
 // The limits of route_kernel's single block: a warp and a bit of a 32-bit word for each token.
 constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
 

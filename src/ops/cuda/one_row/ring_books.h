@@ -39,9 +39,9 @@ struct RingCount {
 };
 
 // The producer's view. Items go from newest() through in_flight() to oldest(): their copies are
-// issued, then complete, then all consumers have released them. The parity of a barrier tells two
-// phases apart, so a slot may be waited for only until it is issued again: in_flight() never falls
-// behind oldest(), because an item that was released has arrived.
+// issued, then complete, then all consumers have released them. The parity of a barrier
+// distinguishes two phases only, so a slot may be waited for only until it is issued again:
+// in_flight() never falls behind oldest(), because an item that was released has arrived.
 class RingBooks {
  public:
   constexpr RingBooks(int bytes, int max_bytes_in_flight)

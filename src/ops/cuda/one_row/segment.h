@@ -65,7 +65,7 @@ struct alignas(16) SegmentStep {
   int wait = -1;    // the hand-over to wait for at the beginning
   int arrive = -1;  // the hand-over to arrive at in the end
   SegmentInput input = SegmentInput::kKeep;
-  int cols = 0;                        // of the input
+  int cols = 0;                        // columns of the input
   SegmentShares shares;                // the division of columns, in groups of four
   const __nv_bfloat16* row = nullptr;  // kRow
   // kNorm: residual + delta is written to residual_out unless that is null, its norm to x and out.

@@ -201,7 +201,7 @@ void start_add(Matrix out, Matrix x, int rows, int cols, cudaStream_t stream) {
 
 void start_gated_act(Matrix out, Matrix gate_up, bool gelu, int rows, int width,
                      cudaStream_t stream) {
-  constexpr int kWide = 8;  // of bf16
+  constexpr int kWide = 8;  // elements per access in bf16
   const bool wide = width % kVector == 0 && aligned(out) && aligned(gate_up);
   const bool wider = out.type == Float::kBF16 && width % kWide == 0 && aligned(out, kWide) &&
                      aligned(gate_up, kWide);

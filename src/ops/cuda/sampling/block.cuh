@@ -1,5 +1,5 @@
-// ops/cuda/sampling/block.cuh -- the order of logits, and sums over the threads of a block. Results
-// are the same in every thread and from run to run.
+// ops/cuda/sampling/block.cuh -- the order of logits, and reductions and prefix sums over the
+// threads of a block. Results are the same in every thread and from run to run.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -9,12 +9,12 @@
 
 namespace skiff::cuda {
 
-constexpr int kThreads = 512;  // of a block, where nothing else is said
+constexpr int kThreads = 512;  // the default number of threads of a block
 constexpr int kWarps = kThreads / 32;
 constexpr float kNever = -__builtin_huge_valf();
 
-// Floats in order: a > b where key(a) > key(b). NaN, which has no place in an order, counts as
-// impossible; the two zeros are one value.
+// key() orders like its float: a > b where key(a) > key(b); both zeros have one key. sane() turns
+// NaN into the logit of an impossible token.
 __device__ __forceinline__ float sane(float x) { return x != x ? kNever : x; }
 __device__ __forceinline__ uint32_t key(float x) {
   const uint32_t bits = __float_as_uint(x + 0.f);
@@ -29,7 +29,7 @@ __device__ T reduce(T x, F f) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x = f(x, __shfl_xor_sync(kAllLanes, x, step));
-  __syncthreads();  // whoever reads the last call's result is done
+  __syncthreads();  // all threads have read the last call's result
   if (lane == 0) partial[warp] = x;
   __syncthreads();
   x = partial[lane % kWarps];
@@ -61,7 +61,7 @@ __device__ T sum_before(T x) {
   return totals[warp] + upto - x;
 }
 
-// Of a warp; each x below 2^50.
+// The sum over a warp, where each x is below 2^50.
 __device__ __forceinline__ uint64_t warp_sum_units(uint64_t x) {
   constexpr int kHalf = 25;
   const auto low = static_cast<uint32_t>(x & ((1u << kHalf) - 1));
@@ -70,8 +70,8 @@ __device__ __forceinline__ uint64_t warp_sum_units(uint64_t x) {
          __reduce_add_sync(kAllLanes, low);
 }
 
-// x become their sums over the threads before this one, total those over all threads; the order of
-// additions is always the same. One barrier; another must come before the next call.
+// Turns each x into its sum over the threads before this one, and total into the sum over all
+// threads, in a fixed order of additions. Has one barrier; another must come before the next call.
 template <int kThreads, class T, int kN>
 __device__ __forceinline__ void sums_before(T (&x)[kN], T (&total)[kN]) {
   constexpr int kWarps = kThreads / 32;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void sums_before(T (&x)[kN], T (&total)[kN]) {
   }
 }
 
-// atomicAdd where `in`, else 0; the compiler would jump around it.
+// atomicAdd if `in`, else returns 0. Written in PTX, because the compiler would branch.
 __device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) {
   uint32_t before;
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&word));
@@ -108,7 +108,7 @@ __device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) 
   return before;
 }
 
-// The best logit and the first token that has it, as one number that orders like them.
+// A logit and its token as one number, which orders by logit and then puts the lower token first.
 __device__ __forceinline__ uint64_t ranked(float x, int id) {
   return uint64_t{key(x)} << 32 | (0xffffffffu - static_cast<uint32_t>(id));
 }

@@ -1,12 +1,12 @@
-// ops/cuda/sampling/by_histogram.cuh -- a draw by way of a histogram of the whole row: right for
-// every row, however its logits crowd.
+// ops/cuda/sampling/by_histogram.cuh -- top-k, top-p and min-p sampling by a histogram of the whole
+// row: correct for every row, whatever its distribution.
 #pragma once
 #include "ops/cuda/sampling/draw.cuh"
 #include "ops/cuda/sampling/place.cuh"
 
 namespace skiff::cuda {
 
-// Into the block's counts.
+// Adds the block's tokens to its histogram.
 template <bool kDrops, bool kHeld>
 __device__ void count_piece(const Line<kHeld>& line) {
   const Scale& scale = line.scale;
@@ -17,7 +17,7 @@ __device__ void count_piece(const Line<kHeld>& line) {
     uint32_t steps[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Weight w = scale.weight(v[i]);  // nonsense where out of reach
+      const Weight w = scale.weight(v[i]);  // not used where the token is out of reach
       in[i] = scale.reaches(v[i]) && (!kDrops || scale.keeps(v[i]));
       bin[i] = w.bin;
       steps[i] = w.steps;
@@ -26,7 +26,7 @@ __device__ void count_piece(const Line<kHeld>& line) {
   });
 }
 
-// The row's histogram, of what min_p leaves.
+// Makes the row's histogram of the tokens that min_p leaves.
 template <bool kHeld>
 __device__ void spread(const Line<kHeld>& line) {
   if (line.scale.drops()) {
@@ -37,8 +37,8 @@ __device__ void spread(const Line<kHeld>& line) {
   merge<kHeld>(line.s, line.counted, step_of);
 }
 
-// The mass up to the token at which the goal is reached, it included. The row's histogram is as it
-// was before.
+// The mass up to and including the token that reaches the goal. The row's histogram is the same
+// afterwards.
 template <bool kHeld>
 __device__ uint64_t mass_up_to(const Line<kHeld>& line, const Found& in, const Goal& goal) {
   const Place last = place(line, in, goal);
@@ -56,8 +56,8 @@ __device__ __noinline__ uint64_t mass_of_best(Line<kHeld> line, Goal limit) {
   return in.bin < 0 ? line.s.total.mass : mass_up_to(line, in, limit);
 }
 
-// One place after the other: where lists are too short for both. `mass` is that of the kept tokens
-// if nothing cuts them.
+// Finds the cut and the drawn token one after the other, where both do not fit into one list.
+// `mass` is the mass of the kept tokens if nothing cuts them.
 template <bool kHeld>
 __device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found cut, Goal end,
                                           uint64_t mass) {
@@ -66,8 +66,9 @@ __device__ __noinline__ int drawn_in_turn(Line<kHeld> line, Goals goals, Found c
   return place(line, find_bin(line.s, line.counted, drawn, {}), drawn).id;
 }
 
-// The bins of both places are known but for the last token's weight: what is drawn moves little
-// with it. So their tokens are listed together, and each is told its place on the line.
+// Finds the cut and the drawn token together. The mass to draw from is known up to the weight of
+// the last kept token, which moves the drawn token's bin little: so the tokens of all bins in
+// question are listed and ranked together.
 template <bool kHeld>
 __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const Draw& draw) {
   Shared& s = line.s;
@@ -97,13 +98,13 @@ __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const D
     return (bin == cut.bin || (bin >= first.bin && bin <= last.bin)) && scale.keeps(v);
   }));
   if (n > kListed) {
-    cluster_sync();  // all have read how many there are
+    cluster_sync();  // all blocks have read the number of listed tokens
     const int id = drawn_in_turn(line, goals, cut, end, kept);
     if (threadIdx.x == 0 && block_rank() == 0) *out = id;
     return;
   }
   gather<kHeld>(s, scale);
-  // The bins of what is drawn come first. Between them and the cut's lies what is not listed.
+  // The drawn token's bins come first; the tokens between them and the cut's bin are not listed.
   const uint64_t mass_between = cut.ahead.mass - (last.ahead.mass + s.mass[last.bin]);
   const uint32_t count_between =
       line.counted ? cut.ahead.count - (last.ahead.count + s.count[last.bin]) : 0;
@@ -114,7 +115,7 @@ __device__ void draw_by_histogram(int32_t* out, const Line<kHeld>& line, const D
     before.count += first.ahead.count + (beyond ? count_between : 0);
     s.lists.before[i] = before.mass;
     if (end.between(before, {before.count + 1, before.mass + weight}))
-      tell<kHeld>(s, {id_of(token), before, weight, false});
+      publish<kHeld>(s, {id_of(token), before, weight, false});
   });
   cluster_sync();
   const Goal drawn = goals.drawn(cut.bin < 0 ? kept : s.place.ahead.mass + s.place.weight);

@@ -1,31 +1,31 @@
-// ops/cuda/sampling/by_windows.cuh -- the passes over a row by way of two windows (windows.cuh):
-// what lies above them is only added up, what lies within is listed.
+// ops/cuda/sampling/by_windows.cuh -- the pass over a row by two windows (windows.cuh): the mass
+// above each window is summed, and the tokens within are listed as candidates.
 #pragma once
 #include <type_traits>
 
-#include "ops/cuda/sampling/notes.cuh"
+#include "ops/cuda/sampling/pass_result.cuh"
 
 namespace skiff::cuda {
 
-constexpr int kQueued = 16;          // a thread may meet fewer tokens than that in the windows
-constexpr uint64_t kBroken = ~0ull;  // said instead of a mass: there is NaN
+constexpr int kQueued = 16;          // a thread that finds as many candidates has lost some
+constexpr uint64_t kBroken = ~0ull;  // takes the place of a mass where there is NaN
 
 __device__ __forceinline__ int my_slot() {
   return block_rank() * kPassWarps + static_cast<int>(threadIdx.x) / 32;
 }
-// The sum of all warps' values, in every thread.
+// The sum over all slots, in every thread.
 __device__ __forceinline__ uint64_t sum_of_slots(const uint64_t (&slots)[kSlots]) {
   static_assert(kSlots == 64);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return warp_sum_units(slots[lane] + slots[lane + 32]);
 }
 
-// Mass of a row, by warps; `left` is that of the tokens that min_p leaves.
+// The mass of a row, by warps; `left` is that of the tokens that min_p leaves.
 struct Masses {
   uint64_t all[kSlots], left[kSlots];
 };
 
-// Tells all blocks the mass of the piece; with kDrops also what lies at `least` or above.
+// Writes the mass of the piece to all blocks; with kDrops also the mass of logits from `least` on.
 template <bool kDrops>
 __device__ __forceinline__ void weigh(Masses& masses, const HeldPiece& piece, const Power& power,
                                       float least) {
@@ -52,12 +52,13 @@ __device__ __forceinline__ void weigh(Masses& masses, const HeldPiece& piece, co
 
 constexpr uint32_t kQueueStep = kPassThreads * sizeof(uint16_t);
 
-// What a thread knows of its tokens, and where the next one in a window goes in its queue.
+// The sums of a thread, and the address of the next entry in its queue of candidates.
 struct Sums {
   float over_cut, over_drawn;
   uint32_t n_over_cut, queue;
 
-  // Token at + kOffset of the piece. Never a jump: in most warps some token is in a window.
+  // Adds token at + kOffset of the piece. It has no branch: in most warps some token is a
+  // candidate.
   template <bool kCounted, int kOffset>
   __device__ __forceinline__ void add(float v, float weight, const Windows& w, int at) {
     if (kCounted) n_over_cut += v > w.cut.high;
@@ -75,18 +76,18 @@ struct Sums {
   }
 };
 
-// Queues of threads: places in the piece of tokens in the windows. A thread whose queue is full
-// stays at its end, so the tokens of one more vector are written behind it, again and again.
+// Each thread's queue of candidates, as indices into the piece. A thread whose queue is full
+// overwrites the last entries, which have room for the tokens of one more vector.
 using Queues = uint16_t[kQueued + kVector][kPassThreads];
 static_assert(std::extent_v<Queues> > kQueued + kVector - 1);
-constexpr int kMostHeld = 1 << 16;  // tokens of a piece: places have 16 bits
+constexpr int kMaxHeld = 1 << 16;  // tokens of a piece: indices have 16 bits
 
 template <bool kCounted>
 __device__ __forceinline__ void look_at_all(Sums& sums, const HeldPiece& piece, const Power& power,
                                             const Windows& windows) {
   const uint32_t full = sums.queue + kQueued * kQueueStep;
   piece.each_held([&](int at, float4 v) {
-    // most tokens of most rows are less likely than what is kept
+    // Most tokens of most rows lie below the windows.
     if (fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)) < windows.cut.low) return;
     sums.add<kCounted, 0>(v.x, power.weight(v.x), windows, at);
     sums.add<kCounted, 1>(v.y, power.weight(v.y), windows, at);
@@ -96,9 +97,8 @@ __device__ __forceinline__ void look_at_all(Sums& sums, const HeldPiece& piece, 
   });
 }
 
-// Lists what lies in the windows and adds up what lies above them. Warps do not wait for each
-// other.
-__device__ inline void look_through(Queues& queues, Notes& notes, const HeldPiece& piece,
+// Lists the tokens in the windows and sums the mass above them. Warps do not wait for each other.
+__device__ inline void look_through(Queues& queues, PassResult& pass, const HeldPiece& piece,
                                     const Power& power, const Windows& windows, bool counted) {
   Sums sums{0, 0, 0, static_cast<uint32_t>(__cvta_generic_to_shared(&queues[0][threadIdx.x]))};
   const uint32_t first = sums.queue;
@@ -116,19 +116,19 @@ __device__ inline void look_through(Queues& queues, Notes& notes, const HeldPiec
   const uint32_t upto = warp_prefix_sum(n, lane);
   const uint32_t most = __reduce_max_sync(kAllLanes, n);
   const uint32_t begin = upto - n;
-  __syncwarp();  // the queues are written
+  __syncwarp();  // all lanes have written their queues
   for (uint32_t i = 0; i < most; ++i) {
     const uint32_t to = begin + i;
     if (i < n && to < kWarpRoom) {
       const int at = queues[i][threadIdx.x];
-      notes.tokens[slot][to] = ranked(piece.logit(at), piece.id(at));
+      pass.tokens[slot][to] = ranked(piece.logit(at), piece.id(at));
     }
   }
   if (lane < 31) return;
-  notes.listed[slot] = most == kQueued ? kWarpRoom + 1 : upto;
-  notes.over_cut[slot] = over_cut;
-  notes.over_drawn[slot] = over_drawn;
-  notes.n_over_cut[slot] = n_over_cut;
+  pass.listed[slot] = most == kQueued ? kWarpRoom + 1 : upto;
+  pass.over_cut[slot] = over_cut;
+  pass.over_drawn[slot] = over_drawn;
+  pass.n_over_cut[slot] = n_over_cut;
 }
 
 }  // namespace skiff::cuda

@@ -1,15 +1,14 @@
-// ops/cuda/sampling/choose.cuh -- the drawn token, among those that the pass over a row has listed.
-// One block works. The parts of the windows in which the kept tokens end and the drawn one lies are
-// guessed from rounded sums; everything is then decided by exact ones.
+// ops/cuda/sampling/choose.cuh -- chooses the token among the candidates of a row, in one block.
+// Rounded sums narrow each window down to a few of its parts; exact sums then decide.
 #pragma once
 #include "ops/cuda/sampling/by_windows.cuh"
 
 namespace skiff::cuda {
 
-constexpr int kParts = kPassThreads;   // of a window, of equal width in logits
-constexpr float kPartUnits = 0x1p20f;  // of the weight of a window's best token
-constexpr uint32_t kTokens = 8192;     // of all lists
-constexpr uint32_t kFew = 512;         // tokens that are compared each with each
+constexpr int kParts = kPassThreads;   // a window is cut into parts of equal width in logits
+constexpr float kPartUnits = 0x1p20f;  // the weight of a window's best token
+constexpr uint32_t kTokens = 8192;     // capacity of all lists together
+constexpr uint32_t kFew = 512;         // tokens that are compared pairwise
 constexpr int kSums = 7;
 
 struct Parts {
@@ -27,7 +26,7 @@ struct Parts {
   __device__ __forceinline__ uint32_t units(float weight) const {
     return static_cast<uint32_t>(__fdividef(weight, unit) * kPartUnits);
   }
-  // Of masses, for one of those.
+  // The mass of one of those units.
   __device__ double unit_mass() const {
     return static_cast<double>(unit) * static_cast<double>(kUnits / kPartUnits);
   }
@@ -35,7 +34,7 @@ struct Parts {
 
 struct ChoiceMemory {
   uint64_t tokens[kTokens];
-  // Of parts: weights in kPartUnits, rounded down, and tokens.
+  // For each part: its weight in kPartUnits, rounded down, and its number of tokens.
   uint32_t cut_mass[kParts], drawn_mass[kParts], cut_count[kParts];
   uint64_t few[kFew], mass[kFew];
   uint32_t kind[kFew];
@@ -43,31 +42,31 @@ struct ChoiceMemory {
   int limit, cut_first, cut_last, drawn_first, drawn_last;  // parts
   double left_least, left_most, kept_least, kept_most;
   uint64_t sums[kSums][kPassWarps];
-  // The mass that top_k leaves, the last kept token, the mass up to it, the drawn token; 0: not
-  // found.
+  // The mass that top_k leaves, the last kept token, the mass up to it and the drawn token; 0 where
+  // not found.
   uint64_t left, end, kept, drawn;
 };
-// What a token of the few may be.
+// The roles that one of the few tokens may have.
 constexpr uint32_t kNearCut = 1, kNearDrawn = 2, kNearLimit = 4;
 
-// All threads of a block.
+// Run by all threads of a block.
 class Chooser {
  public:
-  __device__ Chooser(ChoiceMemory& choice, const Notes& notes)
+  __device__ Chooser(ChoiceMemory& choice, const PassResult& pass)
       : s_(choice),
-        notes_(notes),
-        windows_(notes.windows),
-        power_{notes.best, notes.plan.high, notes.plan.low},
-        goals_(notes.plan.draw),
-        total_(notes.total),
-        left_(notes.left) {
-    const float lowest = notes.best - kSampleBins * notes.plan.logits_per_bin;
+        pass_(pass),
+        windows_(pass.windows),
+        power_{pass.best, pass.plan.high, pass.plan.low},
+        goals_(pass.plan.draw),
+        total_(pass.total),
+        left_(pass.left) {
+    const float lowest = pass.best - kSampleBins * pass.plan.logits_per_bin;
     cut_ = Parts(windows_.cut, power_, lowest);
     drawn_ = Parts(windows_.drawn, power_, lowest);
     limited_ = goals_.by_mass() || goals_.by_count();
   }
 
-  // False: the windows do not hold what they should.
+  // Returns false where the windows do not contain the tokens that they should.
   __device__ bool choose(int32_t* out) {
     if (threadIdx.x == 0) {
       s_.n_few = 0;
@@ -77,7 +76,7 @@ class Chooser {
     }
     s_.cut_mass[threadIdx.x] = s_.drawn_mass[threadIdx.x] = s_.cut_count[threadIdx.x] = 0;
     if (!fetch()) return false;
-    // the window of nested goals reaches to the best token
+    // The window of nested goals reaches to the best token.
     if (limited_ && !goals_.nested() && goals_.cut(left_).reached(over_cut_)) return false;
     spread();
     guess();
@@ -86,20 +85,20 @@ class Chooser {
   }
 
  private:
-  // The lists, one after the other. False: something is missing.
+  // Concatenates the lists. Returns false where one is incomplete.
   __device__ bool fetch() {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    over_cut_.mass = sum_of_slots(notes_.over_cut);
-    over_drawn_ = sum_of_slots(notes_.over_drawn);
+    over_cut_.mass = sum_of_slots(pass_.over_cut);
+    over_drawn_ = sum_of_slots(pass_.over_drawn);
     over_cut_.count =
-        __reduce_add_sync(kAllLanes, notes_.n_over_cut[lane] + notes_.n_over_cut[lane + 32]);
-    const uint2 two = reinterpret_cast<const uint2*>(notes_.listed)[lane];  // slots 2 lane, + 1
+        __reduce_add_sync(kAllLanes, pass_.n_over_cut[lane] + pass_.n_over_cut[lane + 32]);
+    const uint2 two = reinterpret_cast<const uint2*>(pass_.listed)[lane];  // slots 2 lane, + 1
     listed_ = __reduce_add_sync(kAllLanes, two.x + two.y);
     const uint32_t upto = warp_prefix_sum(two.x + two.y, lane);
     const uint32_t begin = upto - two.x - two.y;
     if (listed_ > kTokens || __any_sync(kAllLanes, max(two.x, two.y) > kWarpRoom)) return false;
     constexpr int kEach = kSlots / kPassWarps;
-    constexpr int kAtOnce = 3;  // vectors of a warp's tokens; more are rare
+    constexpr int kAtOnce = 3;  // groups of 32 tokens of a list that are loaded together
     uint64_t token[kEach][kAtOnce];
     uint32_t from[kEach], size[kEach];
 #pragma unroll
@@ -112,7 +111,7 @@ class Chooser {
 #pragma unroll
       for (int j = 0; j < kAtOnce; ++j)
         token[i][j] =
-            lane + 32 * j < static_cast<int>(size[i]) ? notes_.tokens[slot][lane + 32 * j] : 0;
+            lane + 32 * j < static_cast<int>(size[i]) ? pass_.tokens[slot][lane + 32 * j] : 0;
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -120,7 +119,7 @@ class Chooser {
       for (int j = 0; j < kAtOnce; ++j)
         if (token[i][j] > 0) s_.tokens[from[i] + lane + 32 * j] = token[i][j];
       for (uint32_t k = lane + 32 * kAtOnce; k < size[i]; k += 32)
-        s_.tokens[from[i] + k] = notes_.tokens[warp * kEach + i][k];
+        s_.tokens[from[i] + k] = pass_.tokens[warp * kEach + i][k];
     }
     __syncthreads();
     return true;
@@ -138,19 +137,19 @@ class Chooser {
     __syncthreads();
   }
 
-  // The parts in which both places must lie.
+  // Finds the parts that can contain the cut and the drawn token.
   __device__ void guess() {
     const int t = static_cast<int>(threadIdx.x);
     const uint64_t mine[3] = {s_.cut_mass[t], s_.drawn_mass[t], s_.cut_count[t]};
     uint64_t before[3] = {mine[0], mine[1], mine[2]}, all[3];
     sums_before<kPassThreads>(before, all);
 
-    // Each token's weight was rounded down by less than one, and by a little in a division.
+    // Each token's weight was rounded down by less than one unit, and has the error of a division.
     const uint64_t slack = listed_ + (all[0] >> 20) + 1, slack_drawn = listed_ + (all[1] >> 20) + 1;
     const double cut_unit = cut_.unit_mass(), drawn_unit = drawn_.unit_mass();
     const auto over = static_cast<double>(over_cut_.mass);
     if (goals_.nested()) {
-      // top_k ends in this part, or in none
+      // top_k ends in this part, or in none.
       const uint64_t mass = before[0] + mine[0], n = before[2] + mine[2];
       const bool ends = n >= goals_.count && before[2] < goals_.count;
       if (ends || (t == kParts - 1 && n < goals_.count)) {
@@ -206,7 +205,7 @@ class Chooser {
     __syncthreads();
   }
 
-  // Lists the tokens of those parts, and adds up what lies before them.
+  // Lists the tokens of those parts, and sums the mass before them.
   __device__ void gather() {
     const int cut_first = s_.cut_first, cut_last = s_.cut_last, drawn_first = s_.drawn_first,
               drawn_last = s_.drawn_last, limit = s_.limit;
@@ -253,8 +252,8 @@ class Chooser {
     }
   }
 
-  // The mass that top_k leaves: of the tokens before and with the one at which it ends, which is
-  // among the few, or of all that are listed. 0: not known.
+  // The mass that top_k leaves, up to and including its last token, which is among the few; or the
+  // mass of all listed tokens. 0 where it is not known.
   __device__ uint64_t mass_of_best(uint32_t n, const Ahead& listed) {
     for (uint32_t i = threadIdx.x; i < n; i += kPassThreads) {
       if (!(s_.kind[i] & kNearLimit)) continue;
@@ -323,7 +322,7 @@ class Chooser {
   }
 
   ChoiceMemory& s_;
-  const Notes& notes_;
+  const PassResult& pass_;
   Windows windows_;
   Power power_;
   Goals goals_;

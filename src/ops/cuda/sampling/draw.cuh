@@ -1,5 +1,5 @@
-// ops/cuda/sampling/draw.cuh -- what a row asks of its draw, and the goals on the line of falling
-// probability that follow from it.
+// ops/cuda/sampling/draw.cuh -- the sampling parameters of a row, and the goals that follow from
+// them: places among the tokens in the order of falling probability ("the line").
 #pragma once
 #include "ops/cuda/sampling/kernels.h"
 #include "ops/cuda/sampling/row.cuh"
@@ -30,20 +30,20 @@ struct Draw {
         top_k(args.top_k[r]),
         uniform(uniform_draw(static_cast<uint64_t>(args.seed[r]),
                              static_cast<uint64_t>(args.draw[r]))) {}
-  // No draw at all: the best token.
+  // Whether the best token is taken without a draw.
   __device__ bool greedy(float best) const {
     return temperature <= 0 || top_p <= 0 || !isfinite(best);
   }
 };
 
-// How much lies ahead of something on the line.
+// The number of tokens, and their mass, before a place on the line.
 struct Ahead {
   uint32_t count = 0;
   uint64_t mass = 0;
 };
 
-// Reached by the first token at which `count` tokens or `mass` have been passed, it included; with
-// `beyond`, mass must be passed and not only be reached.
+// A goal is reached by the first token that makes up `count` tokens or `mass`, itself included;
+// with `beyond` the mass must be exceeded.
 struct Goal {
   uint32_t count;
   uint64_t mass;
@@ -56,10 +56,10 @@ struct Goal {
   }
 };
 
-// Where the kept tokens end, and which mass is drawn. top_p is a part of what top_k and min_p
-// leave.
+// The goals of a draw: where the kept tokens end, and the drawn token. top_p is a fraction of the
+// mass that top_k and min_p leave.
 struct Goals {
-  uint32_t count;  // that top_k leaves
+  uint32_t count;  // top_k; all bits set where there is none
   double top_p, uniform;
   __device__ explicit Goals(const Draw& draw)
       : count(draw.top_k > 0 ? static_cast<uint32_t>(draw.top_k) : ~0u),
@@ -69,9 +69,9 @@ struct Goals {
   __device__ bool by_mass() const { return top_p < 1; }
   // The mass that top_k leaves must be found before the cut can be.
   __device__ bool nested() const { return by_count() && by_mass(); }
-  // Where top_k ends.
+  // The end of top_k.
   __device__ Goal limit() const { return {.count = count, .mass = ~0ull, .beyond = false}; }
-  // Where the kept tokens end, `left` being the mass that top_k and min_p leave.
+  // The end of the kept tokens, where `left` is the mass that top_k and min_p leave.
   __device__ Goal cut(uint64_t left) const {
     if (!by_mass()) return limit();
     return {.count = ~0u,
@@ -85,7 +85,7 @@ struct Goals {
   }
 };
 
-// Of the first block that has the best: finds its first token.
+// Run by the first block that has the greatest logit: finds the first token that has it.
 template <bool kHeld, int kN>
 __device__ void take_first(int32_t* out, const Piece<kHeld, kN>& piece, float best) {
   uint32_t first = ~0u;

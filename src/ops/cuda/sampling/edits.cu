@@ -16,7 +16,8 @@ __global__ void store_kernel(PageArgs pages, ChangeArgs changes) {
   pages.add[at] = changes.add[i];
 }
 
-// One block for each piece. No two threads meet: the pieces of a row name no token twice.
+// There is one block for each piece. Threads do not conflict: the pieces of a row name no token
+// twice.
 __global__ void edit_kernel(LogitArgs logits, PageArgs pages, EditArgs edits) {
   let_next_start();
   wait_for_previous();

@@ -2,12 +2,12 @@
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/sampling/by_histogram.cuh"
-#include "ops/cuda/sampling/notes.cuh"
+#include "ops/cuda/sampling/pass_result.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-// One row; `memory` is used by all threads of the cluster.
+// Samples one row; `memory` is the block's dynamic shared memory.
 template <bool kHeld>
 __device__ void draw_row(int32_t* out, const float* row, int vocab, const Draw& draw,
                          unsigned char* memory) {
@@ -27,7 +27,7 @@ __device__ void draw_row(int32_t* out, const float* row, int vocab, const Draw& 
   draw_by_histogram(out, line, draw);
 }
 
-// A cluster, or a block where there are none, for each row.
+// There is a cluster for each row, or a block on devices without clusters.
 template <bool kHeld>
 __global__ void __launch_bounds__(kThreads, 2)
     histogram_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args) {
@@ -39,19 +39,19 @@ __global__ void __launch_bounds__(kThreads, 2)
                   memory);
 }
 
-// Clusters share out the rows whose token is not found yet.
+// The rows whose token has not been chosen yet are divided among the clusters.
 template <bool kHeld>
 __global__ void __launch_bounds__(kThreads, 2)
-    missed_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, const Notes* notes) {
+    missed_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, const PassResult* results) {
   extern __shared__ __align__(16) unsigned char memory[];
   wait_for_previous();
   let_next_start();
   const int step = static_cast<int>(gridDim.x) / kBlocks;
   for (int r = cluster_index(); r < logits.rows; r += step) {
-    if (notes[r].done) continue;
+    if (results[r].done) continue;
     draw_row<kHeld>(out_ids + r, logits.data + r * logits.stride, logits.vocab, Draw(args, r),
                     memory);
-    cluster_sync();  // nobody looks into a peer's memory any more
+    cluster_sync();  // no block reads a peer's memory any more
   }
 }
 
@@ -65,7 +65,7 @@ void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs&
                       const SampleMeans& means, cudaStream_t stream) {
   const bool held = means.clusters && histogram_bytes(logits.vocab) <= means.shared;
   const auto kernel = held ? histogram_kernel<true> : histogram_kernel<false>;
-  if (held) allow_shared(kernel, most_shared());
+  if (held) allow_shared(kernel, max_shared());
   const unsigned each = means.clusters ? kBlocks : 1;
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(logits.rows) * each),
@@ -77,17 +77,17 @@ void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs&
 }
 
 void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
-                  const Notes* notes, const SampleMeans& means, cudaStream_t stream) {
+                  const PassResult* results, const SampleMeans& means, cudaStream_t stream) {
   const bool held = histogram_bytes(logits.vocab) <= means.shared;
   const auto kernel = held ? missed_kernel<true> : missed_kernel<false>;
-  if (held) allow_shared(kernel, most_shared());
+  if (held) allow_shared(kernel, max_shared());
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(std::min(logits.rows, means.at_once)) * kBlocks),
           .block = dim3(kThreads),
           .shared = held ? histogram_bytes(logits.vocab) : sizeof(Shared),
           .stream = stream,
           .cluster = kBlocks},
-         out_ids, logits, draw, notes);
+         out_ids, logits, draw, results);
 }
 
 }  // namespace skiff::cuda

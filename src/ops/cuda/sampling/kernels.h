@@ -1,5 +1,4 @@
-// ops/cuda/sampling/kernels.h -- the launches behind sampling.h, free of headers that nvcc cannot
-// read.
+// ops/cuda/sampling/kernels.h -- the launches behind sampling.h, on plain pointers.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -25,7 +24,7 @@ struct PageArgs {
   float* add;
   int size;
 };
-// Of EditChanges and LogitEdits.
+// The columns of EditChanges and of LogitEdits.
 struct ChangeArgs {
   const int32_t *at, *token;
   const float* add;
@@ -46,30 +45,31 @@ struct LogprobArgs {
   int top;
 };
 
-struct Notes;  // of a row, see notes.cuh
+struct PassResult;  // see pass_result.cuh
 
-// Dynamic shared memory that a block may have on the current device: between 41 and 220 KB on those
-// that there are. What is too large to be held in it is read where it is.
-size_t most_shared();
+// The dynamic shared memory that a block can have on the current device: between 41 and 220 KB on
+// today's devices. Pieces that do not fit are read from device memory.
+size_t max_shared();
 
-// What kernels may use: clusters of blocks; shared memory, at most most_shared(); the number of
-// sampled_at_once(), 0 without clusters; device memory of sample_bytes() that only one stream uses,
-// if that number is not 0.
+// The resources of kernels: whether there are clusters of blocks; shared memory, at most
+// max_shared(); sampled_at_once(), 0 without clusters; and, if that is not 0, device memory of
+// sample_bytes() that only one stream uses.
 struct SampleMeans {
   bool clusters;
   size_t shared;
   int at_once;
   void* memory;
 };
-// Rows of this vocabulary that the device has room for at a time, each with a cluster of blocks
-// that may use so much shared memory; 0: they are too long to be held.
+// The number of rows of this vocabulary whose clusters are resident on the device at a time, if a
+// block may use `shared` bytes of shared memory; 0 where a row does not fit.
 int sampled_at_once(int vocab, size_t shared);
-// A way that is right for every row; one kernel, a cluster of blocks for each row, or a block.
+// Sampling by histogram, correct for every row: one kernel with a cluster, or a block, for each
+// row.
 void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                       const SampleMeans& means, cudaStream_t stream);
-// The same for the rows whose notes say that the token is not found yet; with clusters.
+// The same for the rows whose PassResult has no token yet; needs clusters.
 void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
-                  const Notes* notes, const SampleMeans& means, cudaStream_t stream);
+                  const PassResult* pass, const SampleMeans& means, cudaStream_t stream);
 size_t sample_bytes();
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const SampleMeans& means, cudaStream_t stream);
@@ -78,7 +78,7 @@ void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs&
                  cudaStream_t stream);
 void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, const SampleMeans& means,
                     cudaStream_t stream);
-// The part of it that finds many best tokens, called by start_logprobs.
+// The part of it for more top tokens than one pass finds; called by start_logprobs.
 void start_places(const LogitArgs& logits, const LogprobArgs& args, cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -1,38 +1,39 @@
-// ops/cuda/sampling/line.cuh -- tokens of a row on the line of falling probability: a histogram of
-// them over a cluster of blocks, and the bin in which a place on the line falls.
+// ops/cuda/sampling/line.cuh -- a histogram of a row's tokens over the blocks of a cluster, in the
+// order of falling probability, and the search for the bin in which a goal is reached.
 #pragma once
 #include "ops/cuda/sampling/draw.cuh"
 #include "ops/cuda/sampling/weight.cuh"
 
 namespace skiff::cuda {
 
-constexpr int kListed = 640;                                // tokens that are ranked at once
-constexpr int kSought = 3;                                  // goals that are looked for in one go
-constexpr int kMyBins = (kBins + kThreads - 1) / kThreads;  // of a thread, neighbours
+constexpr int kListed = 640;                                // capacity of a list of tokens
+constexpr int kSought = 3;                                  // goals that one search looks for
+constexpr int kMyBins = (kBins + kThreads - 1) / kThreads;  // neighbouring bins of a thread
 static_assert(kBins % kBlocks == 0 && kBins % kMyBins == 0);
 
-// The bin in which a goal is reached, -1 for none, and what lies ahead of the bin.
+// The bin in which a goal is reached (-1: in none), and the tokens before it.
 struct Found {
   int bin;
   Ahead ahead;
 };
 
-// A token and what lies ahead of it; `weight` is its own.
+// A token, its weight and the tokens before it.
 struct Place {
   int id;
   Ahead ahead;
   uint64_t weight;
-  bool split_up;  // finding it, the row's histogram had to give way to a finer one
+  bool split_up;  // a finer histogram has overwritten the row's
 };
 
-// One block's tokens. Sums have 64 bits in two words: shared memory adds only single words fast.
+// The histogram of one block. Sums of 64 bits are two words, because atomicAdd in shared memory is
+// fast for single words only.
 struct Counts {
   uint32_t low[kBins], high[kBins], count[kBins];
 };
 struct Lists {
-  uint64_t mine[kListed];  // ranked() tokens of this block
+  uint64_t mine[kListed];  // the tokens of this block, as ranked()
   uint64_t all[kListed], weight[kListed];
-  uint64_t before[kListed];  // mass ahead of those that this block ranks
+  uint64_t before[kListed];  // mass before each token that this block ranks
 };
 
 struct alignas(16) Shared {
@@ -40,9 +41,9 @@ struct alignas(16) Shared {
     Counts counts;
     Lists lists;
   };
-  uint64_t mass[kBins];  // of the whole row
+  uint64_t mass[kBins];  // the histogram of the whole row
   uint32_t count[kBins];
-  // Told by each block to all.
+  // Written by each block to all.
   float best[kBlocks];
   uint32_t least[kBlocks], greatest[kBlocks], ties[kBlocks];
   uint32_t listed;
@@ -57,7 +58,7 @@ struct Line {
   Piece<kHeld> piece;
   Scale scale;
   Shared& s;
-  bool counted;  // goals have counts
+  bool counted;  // whether goals need counts (top_k)
 };
 
 __device__ inline void clear(Counts& c) {
@@ -66,7 +67,7 @@ __device__ inline void clear(Counts& c) {
   __syncthreads();
 }
 
-// Adds n tokens, those with in[i]; the additions are under way together.
+// Adds the tokens with in[i] to the histogram; all additions are in flight together.
 template <int kN>
 __device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], const int (&bin)[kN],
                                            const uint32_t (&steps)[kN], bool counted) {
@@ -87,7 +88,7 @@ __device__ __forceinline__ void count_into(Counts& c, const bool (&in)[kN], cons
     if (full[i]) atomicAdd(&c.high[bin[i]], 1u);
 }
 
-// The blocks' counts become mass and count of the row in every block. step(bin): as step_of.
+// Adds up the blocks' histograms; every block gets the row's. step(bin) is like step_of.
 template <bool kHeld, class F>
 __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
@@ -112,7 +113,7 @@ __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
 }
 
-// Looks for bins. All threads; the constructor has barriers.
+// The search for bins, run by all threads; the constructor has barriers.
 class Search {
  public:
   __device__ Search(Shared& shared, bool counted, Ahead start) : s_(shared) {
@@ -135,7 +136,7 @@ class Search {
     __syncthreads();
   }
   __device__ Ahead total() const { return s_.total; }
-  // found(which) after the next barrier.
+  // The result is found(which), after the next barrier.
   __device__ void seek(int which, const Goal& goal) {
     const int first = kMyBins * static_cast<int>(threadIdx.x);
     Ahead before = before_;

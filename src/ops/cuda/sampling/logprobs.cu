@@ -5,21 +5,21 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kFew = 32;  // best tokens that are found one after the other
+constexpr int kFew = 32;  // the most top tokens that are found one by one
 static_assert(kBlocks * kFew <= kThreads);
 
 struct alignas(16) Shared {
-  // Told by each block to all.
+  // Written by each block to all.
   float best[kBlocks];
   double weight[kBlocks];
   uint32_t better[kBlocks];
-  uint64_t top[kBlocks * kFew];  // told to the first block: the best of each, 0 where it has fewer
+  uint64_t top[kBlocks * kFew];  // in the first block: the top tokens of each block, or 0
 };
 
-// The piece's best tokens, best first, go to the first block. Each thread knows its own best and
-// looks for its next only when that one is taken.
+// Writes the piece's n best tokens, best first, to the first block. Each thread keeps its own best
+// token and searches for its next only when that one has been taken.
 template <bool kHeld>
-__device__ void tell_top(Shared& s, const Piece<kHeld>& piece, int n) {
+__device__ void write_top(Shared& s, const Piece<kHeld>& piece, int n) {
   const auto next = [&](uint64_t below) {
     uint64_t best = 0;
     piece.each([&](int id, float v) {
@@ -36,7 +36,7 @@ __device__ void tell_top(Shared& s, const Piece<kHeld>& piece, int n) {
   }
 }
 
-// One cluster for each row.
+// There is one cluster for each row.
 template <bool kHeld>
 __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits, LogprobArgs args) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -50,16 +50,16 @@ __global__ void __launch_bounds__(kThreads, 2) logprobs_kernel(LogitArgs logits,
   const Piece<kHeld> piece(row, logits.vocab, reinterpret_cast<float*>(memory + sizeof(Shared)));
   piece.wait();
   const float best = best_of(piece, s.best);
-  double weight = 0;  // f32 arithmetic would lose what V additions make of it
+  double weight = 0;  // in f32 the error of V additions would be too large
   uint32_t better = 0;
   piece.each([&](int, float v) {
     weight += static_cast<double>(expf(sane(v) - best));
     better += v > mine;
   });
-  tell_all(s.weight, sum(weight));
-  tell_all(s.better, sum(better));
+  broadcast(s.weight, sum(weight));
+  broadcast(s.better, sum(better));
   const int n = args.top > kFew ? 0 : args.top;
-  tell_top(s, piece, n);
+  write_top(s, piece, n);
   cluster_sync();
   if (block_rank() > 0) return;
 
@@ -91,7 +91,7 @@ void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, const Samp
   static_assert(sizeof(Shared) <= kAlwaysShared);
   const bool held = means.clusters && sizeof(Shared) + piece_bytes(logits.vocab) <= means.shared;
   const auto kernel = held ? logprobs_kernel<true> : logprobs_kernel<false>;
-  if (held) allow_shared(kernel, most_shared());
+  if (held) allow_shared(kernel, max_shared());
   const unsigned each = means.clusters ? kBlocks : 1;
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(logits.rows) * each),

@@ -1,6 +1,6 @@
-// ops/cuda/sampling/place.cuh -- the token at a place on the line, once its bin is known: the bin's
-// tokens are ranked if they are few, else split into finer bins until they are few or all alike.
-// The same in all threads of the cluster.
+// ops/cuda/sampling/place.cuh -- finds the token that reaches a goal, once its bin is known. The
+// bin's tokens are ranked if they fit into a list; otherwise the bin is split until they do, or
+// until all have the same logit. Results are the same in all threads of the cluster.
 #pragma once
 #include "ops/cuda/sampling/line.cuh"
 
@@ -16,8 +16,8 @@ struct Range {
   }
 };
 
-// Lists each block's tokens for which holds(logit), as far as there is room, and counts those of
-// the row.
+// Lists each block's tokens for which holds(logit), up to the capacity of the list, and returns the
+// number of such tokens in the row.
 template <bool kHeld, class F>
 __device__ uint32_t list(const Line<kHeld>& line, F holds) {
   Shared& s = line.s;
@@ -35,7 +35,7 @@ __device__ uint32_t list(const Line<kHeld>& line, F holds) {
   return n;
 }
 
-// Everyone's lists, at most kListed together, in every block.
+// Copies the lists of all blocks, at most kListed tokens together, to every block.
 template <bool kHeld>
 __device__ void gather(Shared& s, const Scale& scale) {
   uint32_t end[kBlocks], n = 0;
@@ -58,12 +58,12 @@ __device__ void gather(Shared& s, const Scale& scale) {
 }
 
 template <bool kHeld>
-__device__ void tell(Shared& s, const Place& place) {
+__device__ void publish(Shared& s, const Place& place) {
   for (int p = 0; p < blocks_of<kHeld>(); ++p) of_peer(s.place, p) = place;
 }
 
-// f(index, what of the list is better) for all n tokens of a list, each in one lane of
-// the cluster: blocks and warps share them out, and a warp adds up what is better than its token.
+// Calls f(index, the tokens of the list that rank before it) for each of the n tokens of a list, in
+// one lane of the cluster: the tokens are divided among blocks and warps.
 template <bool kHeld, class F>
 __device__ void rank_list(const Lists& lists, int n, F f) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -84,7 +84,7 @@ __device__ void rank_list(const Lists& lists, int n, F f) {
   }
 }
 
-// Among few tokens.
+// Finds the goal among the tokens of a list.
 template <bool kHeld>
 __device__ Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, Ahead ahead,
                                int n) {
@@ -94,20 +94,20 @@ __device__ Place place_in_list(Shared& s, const Scale& scale, const Goal& goal, 
     before.mass += ahead.mass;
     const uint64_t weight = s.lists.weight[i];
     if (goal.between(before, {before.count + 1, before.mass + weight}))
-      tell<kHeld>(s, {id_of(s.lists.all[i]), before, weight, false});
+      publish<kHeld>(s, {id_of(s.lists.all[i]), before, weight, false});
   });
   cluster_sync();
   return s.place;
 }
 
-// Among tokens of one value, which stand in the order of their ids.
+// Finds the goal among tokens with equal logits, which rank by their ids.
 template <bool kHeld>
 __device__ Place place_in_ties(const Line<kHeld>& line, const Range& range, const Goal& goal,
                                Ahead ahead, uint32_t count) {
   Shared& s = line.s;
   const float value = logit_of(uint64_t{range.low} << 32);
   const uint64_t weight = line.scale.weight(value).units();
-  uint32_t low = 0, high = count - 1;  // how many ties go before
+  uint32_t low = 0, high = count - 1;  // bounds of the token's rank among the ties
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
     if (goal.reached({ahead.count + middle + 1, ahead.mass + (middle + 1) * weight})) {
@@ -119,21 +119,21 @@ __device__ Place place_in_ties(const Line<kHeld>& line, const Range& range, cons
   uint32_t mine = 0;
   line.piece.each_of_run([&](int, float v) { mine += v == value; });
   const uint32_t ours = sum(mine);
-  tell_all(s.ties, ours);
+  broadcast(s.ties, ours);
   cluster_sync();
   uint32_t seen = sum_before(mine);
   for (int p = 0; p < block_rank(); ++p) seen += s.ties[p];
   if (seen <= low && low < seen + mine) {
     line.piece.each_of_run([&](int id, float v) {
       if (v == value && seen++ == low)
-        tell<kHeld>(s, {id, {ahead.count + low, ahead.mass + low * weight}, weight, false});
+        publish<kHeld>(s, {id, {ahead.count + low, ahead.mass + low * weight}, weight, false});
     });
   }
   cluster_sync();
   return s.place;
 }
 
-// Narrows the range to the keys that it really has.
+// Narrows the range to the least and the greatest key in it.
 template <bool kHeld>
 __device__ void tighten(const Line<kHeld>& line, Range& range) {
   Shared& s = line.s;
@@ -145,8 +145,8 @@ __device__ void tighten(const Line<kHeld>& line, Range& range) {
   });
   low = reduce(low, [](uint32_t a, uint32_t b) { return min(a, b); });
   high = reduce(high, [](uint32_t a, uint32_t b) { return max(a, b); });
-  tell_all(s.least, low);
-  tell_all(s.greatest, high);
+  broadcast(s.least, low);
+  broadcast(s.greatest, high);
   cluster_sync();
   range.low = s.least[0];
   range.high = s.greatest[0];
@@ -156,7 +156,7 @@ __device__ void tighten(const Line<kHeld>& line, Range& range) {
   }
 }
 
-// Splits a tight range into kBins parts; it becomes the one in which the goal is reached.
+// Splits a tight range into kBins parts, and narrows it to the part in which the goal is reached.
 template <bool kHeld>
 __device__ void split(const Line<kHeld>& line, Range& range, const Goal& goal, Ahead& ahead) {
   Shared& s = line.s;
@@ -176,8 +176,8 @@ __device__ void split(const Line<kHeld>& line, Range& range, const Goal& goal, A
   range.low = max(range.low, range.high - min(width - 1, range.high - range.low));
 }
 
-// The place of the goal, which is reached in this bin. A function of its own for the sake of
-// registers, with the line in its hands by value: nothing else need have an address.
+// Finds the goal, which is reached in this bin. It is not inlined, and takes `line` by value, to
+// save registers: so nothing else has its address taken.
 template <bool kHeld>
 __device__ __noinline__ Place place(Line<kHeld> line, Found in, Goal goal) {
   Range range{in.bin, 0, ~0u};

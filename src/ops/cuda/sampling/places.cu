@@ -5,7 +5,7 @@
 namespace skiff::cuda {
 namespace {
 
-// log(sum of exp) of a row, see logprobs.cu.
+// The log of the sum of exp over a row, as in logprobs.cu.
 __device__ double norm_of(const float* x, int vocab) {
   float best = kNever;
   for (int i = static_cast<int>(threadIdx.x); i < vocab; i += kThreads) best = fmaxf(best, x[i]);
@@ -17,8 +17,8 @@ __device__ double norm_of(const float* x, int vocab) {
   return static_cast<double>(best) + log(sum(weight));
 }
 
-// Many best tokens: each token counts those that are better and so knows its place. One thread for
-// each token, blocks along x; rows along y.
+// Top tokens of any number: each token counts the better ones, which gives its rank. There is a
+// thread for each token, with blocks along x and rows along y.
 __global__ void __launch_bounds__(kThreads, 1) places_kernel(LogitArgs logits, LogprobArgs args) {
   __shared__ uint64_t others[kThreads];
   wait_for_previous();

@@ -1,7 +1,7 @@
-// ops/cuda/sampling/row.cuh -- one row of logits spread over a cluster of blocks. Each block copies
-// its piece into shared memory, so that device memory is read once however often the row is gone
-// through. How a row is cut up depends on the vocabulary alone: results do not change with the
-// number of rows.
+// ops/cuda/sampling/row.cuh -- one row of logits, divided among the blocks of a cluster. Each block
+// copies its piece into shared memory, so that device memory is read once although the row is
+// passed over several times. The division depends on the vocabulary alone, so results do not change
+// with the number of rows.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -9,11 +9,11 @@
 
 namespace skiff::cuda {
 
-constexpr int kBlocks = 8;                   // of a cluster that holds a row
-constexpr int kVector = 4;                   // logits that are read together
-constexpr size_t kAlwaysShared = 40 * 1024;  // that every device has, with room for variables
+constexpr int kBlocks = 8;                   // blocks of a cluster, which holds a row
+constexpr int kVector = 4;                   // logits of one load
+constexpr size_t kAlwaysShared = 40 * 1024;  // dynamic shared memory that every device can give
 
-// Of this cluster: kBlocks, or one, which works alone, where devices have no clusters.
+// The number of blocks of this cluster: kBlocks, or one on devices without clusters.
 __device__ __forceinline__ int blocks() {
 #if __CUDA_ARCH__ >= 900
   int n;
@@ -23,12 +23,12 @@ __device__ __forceinline__ int blocks() {
   return 1;
 #endif
 }
-// Rows are held by kBlocks only.
+// The same, known at compile time for rows that are held: these always have kBlocks.
 template <bool kHeld>
 __device__ __forceinline__ int blocks_of() {
   return kHeld ? kBlocks : blocks();
 }
-// This block's place in its cluster, and its cluster's in the grid.
+// The rank of this block in its cluster, and of its cluster in the grid.
 __device__ __forceinline__ int block_rank() {
 #if __CUDA_ARCH__ >= 900
   int n;
@@ -39,7 +39,7 @@ __device__ __forceinline__ int block_rank() {
 #endif
 }
 __device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / blocks(); }
-// Before the first word to a peer, it must be known to run: everyone arrives at the start.
+// A peer's shared memory may be written only once the peer runs: all blocks arrive at the start.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -65,14 +65,15 @@ __device__ __forceinline__ T& of_peer(T& mine, int rank) {
   return mine;
 #endif
 }
-// Tells all blocks this block's value; they have it after the next cluster_sync().
+// Writes this block's value to all blocks of the cluster, which may read it after the next
+// cluster_sync().
 template <class T>
-__device__ __forceinline__ void tell_all(T (&values)[kBlocks], T mine) {
+__device__ __forceinline__ void broadcast(T (&values)[kBlocks], T mine) {
   if (static_cast<int>(threadIdx.x) < blocks())
     of_peer(values[block_rank()], static_cast<int>(threadIdx.x)) = mine;
 }
 
-// Tokens a block holds; a multiple of four, so that all pieces of a row are aligned alike.
+// The tokens of a block; a multiple of four, so that all pieces of a row have one alignment.
 __host__ __device__ constexpr int piece_size(int vocab, int pieces = kBlocks) {
   return (vocab + 4 * pieces - 1) / (4 * pieces) * 4;
 }
@@ -80,14 +81,14 @@ constexpr size_t piece_bytes(int vocab) {
   return (static_cast<size_t>(piece_size(vocab)) + 8) * sizeof(float);
 }
 
-// A block's piece of a row, in vectors of four; kNever stands where the piece has no token. Not
-// kHeld: too large for shared memory, read where it is, and vectors are those aligned in device
-// memory. Held, token i of a piece is in vector i / 4 wherever the row lies: which thread sees it
-// depends on the vocabulary alone.
+// A block's piece of a row, in vectors of four, with kNever where the piece has no token. If kHeld,
+// it is copied to shared memory, and token i of the piece is in vector i / 4 whatever the row's
+// alignment: which thread sees it depends on the vocabulary alone. Otherwise it is too large for
+// shared memory and is read from device memory in aligned vectors.
 template <bool kHeld, int kN = kThreads>
 class Piece {
  public:
-  // All threads; memory holds piece_bytes(vocab), aligned to 16. Copying only starts.
+  // Called by all threads; memory has piece_bytes(vocab), aligned to 16. Starts the copy only.
   __device__ Piece(const float* row, int vocab, float* memory) : memory_(memory) {
     const int size = piece_size(vocab, blocks_of<kHeld>());
     const int begin = min(vocab, block_rank() * size);
@@ -101,23 +102,22 @@ class Piece {
     if (kHeld) hold();
   }
 
-  // What this thread copied has arrived: all that each_vector and each_held give it of a held
-  // piece.
+  // Waits for this thread's own copies, which are what each_vector and each_held give it.
   __device__ void wait_own() const { asm volatile("cp.async.wait_all;" ::: "memory"); }
-  // Must be called before the piece is gone through in any other way.
+  // Waits for the copies of all threads, which any other access needs.
   __device__ void wait() const {
     wait_own();
     __syncthreads();
   }
 
-  // f(id of the first, the four logits) for the vectors of this thread, in any order.
+  // Calls f(id of the first, the four logits) for the vectors of this thread, in any order.
   template <class F>
   __device__ __forceinline__ void each_vector(F f) const {
 #pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x); i < vectors_; i += kN)
       f(first_id_ + 4 * i, kHeld ? reinterpret_cast<const float4*>(memory_)[i] : read(i));
   }
-  // f(id, logit); ids outside the vocabulary come with kNever.
+  // Calls f(id, logit); ids outside the vocabulary come with kNever.
   template <class F>
   __device__ __forceinline__ void each(F f) const {
     each_vector([&](int id, float4 v) {
@@ -127,7 +127,7 @@ class Piece {
       f(id + 3, v.w);
     });
   }
-  // f(id, logit) for a run of tokens with rising ids; runs rise with the threads.
+  // Calls f(id, logit) for a run of tokens with rising ids; runs rise with the threads.
   template <class F>
   __device__ void each_of_run(F f) const {
     const int run = (count_ + kN - 1) / kN;
@@ -137,13 +137,13 @@ class Piece {
   }
 
   __device__ int vectors() const { return vectors_; }
-  // Of pieces that are held.
-  // f(index of the first, the four logits) as above.
+  // The functions from here on are for held pieces only. This one calls f(index of the first token
+  // in the piece, the four logits) for the vectors of this thread.
   template <class F>
   __device__ __forceinline__ void each_held(F f) const {
     int i = static_cast<int>(threadIdx.x);
     if (i >= vectors_) return;
-    float4 coming = vector(i);  // while the one before is worked on
+    float4 coming = vector(i);  // loaded while f works on the vector before
 #pragma unroll 4
     for (;;) {
       const float4 v = coming;
@@ -207,7 +207,7 @@ class Piece {
   bool aligned_;
 };
 
-// The best of this thread's logits, NaN passed over.
+// The greatest of this thread's logits, without NaN.
 template <bool kHeld, int kN>
 __device__ float best_of_thread(const Piece<kHeld, kN>& piece) {
   float best = kNever;
@@ -216,14 +216,14 @@ __device__ float best_of_thread(const Piece<kHeld, kN>& piece) {
   return best;
 }
 
-// That of the row; bests become those of all blocks. The first thing that is said in a cluster,
-// after everyone's cluster_arrive().
+// The greatest logit of the row; `bests` gets those of all blocks. It contains the cluster_wait()
+// that belongs to the cluster_arrive() at the start of a kernel.
 template <bool kHeld, int kN>
 __device__ float best_of(const Piece<kHeld, kN>& piece, float (&bests)[kBlocks]) {
   float best = best_of_thread(piece);
   best = reduce<kN>(best, [](float a, float b) { return fmaxf(a, b); });
   cluster_wait();
-  tell_all(bests, best);
+  broadcast(bests, best);
   cluster_sync();
   for (int p = 0; p < blocks_of<kHeld>(); ++p) best = fmaxf(best, bests[p]);
   return best;

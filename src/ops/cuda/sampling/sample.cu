@@ -6,10 +6,10 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kPlans = 16;  // rows of a cluster that are looked at ahead
+constexpr int kPlans = 16;  // rows whose plans a cluster makes ahead
 
-// What blocks of a cluster tell each other, and what must outlive a row. Where a block may run
-// ahead of another by a row, things take turns.
+// The shared memory of a block: values that the blocks of a cluster exchange, and values that
+// outlive a row. Arrays of two are double buffers, because a block may be one row ahead of another.
 struct alignas(16) Memory {
   Masses mass;
   uint32_t best[2][kSlots];  // keys
@@ -18,11 +18,11 @@ struct alignas(16) Memory {
   Queues queues;
 };
 
-// Each cluster takes a row after the other, and leaves notes of it. A thread goes through the same
-// tokens in each pass, so that passes need not wait for each other, and copies the next row's while
-// others are still busy with this one.
+// Each cluster takes one row after the other, and writes its PassResult. A thread sees the same
+// tokens in each loop over a row, so that loops need no barriers in between, and it copies its
+// tokens of the next row while other threads still work on this one.
 __global__ void __launch_bounds__(kPassThreads, 2)
-    pass_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, Notes* notes) {
+    pass_kernel(int32_t* out_ids, LogitArgs logits, DrawArgs args, PassResult* results) {
   extern __shared__ __align__(16) unsigned char memory[];
   Memory& m = *reinterpret_cast<Memory*>(memory);
   float* const held = reinterpret_cast<float*>(memory + sizeof(Memory));
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kPassThreads, 2)
   for (int turn = 0; r < logits.rows; ++turn, r += step) {
     const int now = turn % 2, next = r + step;
     if (turn % kPlans == 0) {
-      __syncthreads();  // the last ones are done with
+      __syncthreads();  // all threads are done with the last plans
       const int ahead = r + static_cast<int>(threadIdx.x) * step;
       if (threadIdx.x < kPlans && ahead < logits.rows)
         m.plans[threadIdx.x] = Plan(args, ahead, logits.vocab);
@@ -55,14 +55,14 @@ __global__ void __launch_bounds__(kPassThreads, 2)
     const float best = logit_of(uint64_t{best_key} << 32);
     const Plan& plan = m.plans[turn % kPlans];
     const bool writes = threadIdx.x == 0 && block_rank() == 0;
-    clear(m.sample[1 - now]);  // which all have read
+    clear(m.sample[1 - now]);  // all blocks have read it
     if (plan.draw.greedy(best)) {
       const uint64_t have = uint64_t{__ballot_sync(kAllLanes, bests[1] == best_key)} << 32 |
                             __ballot_sync(kAllLanes, bests[0] == best_key);
       if ((__ffsll(static_cast<int64_t>(have)) - 1) / kPassWarps == block_rank())
         take_first(out_ids + r, piece, best);
       if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
-      if (writes) notes[r].done = true;
+      if (writes) results[r].done = true;
       continue;
     }
     const Power power{best, plan.high, plan.low};
@@ -80,27 +80,28 @@ __global__ void __launch_bounds__(kPassThreads, 2)
     const uint64_t left = drops ? sum_of_slots(m.mass.left) : total;
     const Windows windows =
         find_windows(m.sample[now], plan, best, weight_of(total), weight_of(left), logits.vocab);
-    look_through(m.queues, notes[r], piece, power, windows, plan.draw.top_k > 0);
+    look_through(m.queues, results[r], piece, power, windows, plan.draw.top_k > 0);
     if (next < logits.rows) piece = HeldPiece(row_of(next), logits.vocab, held);
     if (!writes) continue;
-    notes[r].total = total;
-    notes[r].left = left;
-    notes[r].plan = plan;
-    notes[r].windows = windows;
-    notes[r].best = best;
-    notes[r].done = false;
-    notes[r].broken = broken;
+    results[r].total = total;
+    results[r].left = left;
+    results[r].plan = plan;
+    results[r].windows = windows;
+    results[r].best = best;
+    results[r].done = false;
+    results[r].broken = broken;
   }
-  cluster_sync();  // nobody reads this block's memory any more
+  cluster_sync();  // no peer reads this block's memory any more
 }
 
-// One block for each row.
-__global__ void __launch_bounds__(kPassThreads, 2) choose_kernel(int32_t* out_ids, Notes* notes) {
+// There is one block for each row.
+__global__ void __launch_bounds__(kPassThreads, 2)
+    choose_kernel(int32_t* out_ids, PassResult* results) {
   extern __shared__ __align__(16) unsigned char memory[];
   ChoiceMemory& choice = *reinterpret_cast<ChoiceMemory*>(memory);
   wait_for_previous();
   let_next_start();
-  Notes& row = notes[blockIdx.x];
+  PassResult& row = results[blockIdx.x];
   if (row.done || row.broken) return;
   Chooser chooser(choice, row);
   if (chooser.choose(out_ids + blockIdx.x) && threadIdx.x == 0) row.done = true;
@@ -108,17 +109,17 @@ __global__ void __launch_bounds__(kPassThreads, 2) choose_kernel(int32_t* out_id
 
 size_t shared_bytes(int vocab) { return sizeof(Memory) + piece_bytes(vocab); }
 
-constexpr int kNotedRows = 256;  // of a launch
-// Up to so many rows a histogram is faster: its clusters have two multiprocessors' worth of threads
-// and one kernel does it all.
+constexpr int kPassRows = 256;  // the most rows of a launch
+// Up to kFewRows rows the histogram is faster: its clusters have twice the threads, and it is one
+// kernel.
 constexpr int kFewRows = 16;
 
 }  // namespace
 
 int sampled_at_once(int vocab, size_t shared) {
-  if (std::max(shared_bytes(vocab), sizeof(ChoiceMemory)) > shared || piece_size(vocab) > kMostHeld)
+  if (std::max(shared_bytes(vocab), sizeof(ChoiceMemory)) > shared || piece_size(vocab) > kMaxHeld)
     return 0;
-  allow_shared(pass_kernel, most_shared());
+  allow_shared(pass_kernel, max_shared());
   allow_shared(choose_kernel, sizeof(ChoiceMemory));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -135,17 +136,17 @@ int sampled_at_once(int vocab, size_t shared) {
   return std::max(clusters, 1);
 }
 
-size_t sample_bytes() { return kNotedRows * sizeof(Notes); }
+size_t sample_bytes() { return kPassRows * sizeof(PassResult); }
 
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const SampleMeans& means, cudaStream_t stream) {
   if (means.at_once == 0 || logits.rows <= kFewRows)
     return start_histograms(out_ids, logits, draw, means, stream);
-  auto* const notes = static_cast<Notes*>(means.memory);
-  for (int r = 0; r < logits.rows; r += kNotedRows) {
+  auto* const results = static_cast<PassResult*>(means.memory);
+  for (int r = 0; r < logits.rows; r += kPassRows) {
     LogitArgs some = logits;
     some.data += r * logits.stride;
-    some.rows = std::min(logits.rows - r, kNotedRows);
+    some.rows = std::min(logits.rows - r, kPassRows);
     const DrawArgs draws{draw.temperature + r, draw.top_p + r, draw.min_p + r,
                          draw.top_k + r,       draw.seed + r,  draw.draw + r};
     launch(pass_kernel,
@@ -154,14 +155,14 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
             .shared = shared_bytes(logits.vocab),
             .stream = stream,
             .cluster = kBlocks},
-           out_ids + r, some, draws, notes);
+           out_ids + r, some, draws, results);
     launch(choose_kernel,
            {.grid = dim3(static_cast<unsigned>(some.rows)),
             .block = dim3(kPassThreads),
             .shared = sizeof(ChoiceMemory),
             .stream = stream},
-           out_ids + r, notes);
-    start_missed(out_ids + r, some, draws, notes, means, stream);
+           out_ids + r, results);
+    start_missed(out_ids + r, some, draws, results, means, stream);
   }
 }
 

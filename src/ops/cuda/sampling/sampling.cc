@@ -51,8 +51,8 @@ size_t Sampling::bytes(bool portable) {
   return portable || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : sample_bytes();
 }
 
-// A block's own variables take some of what it may have.
-size_t most_shared() {
+// Static shared memory takes some of a block's limit.
+size_t max_shared() {
   constexpr size_t kVariables = 7 * 1024;
   return static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) - kVariables;
 }
@@ -60,7 +60,7 @@ size_t most_shared() {
 Sampling::Sampling(void* memory, const Options& options)
     : memory_(memory),
       clusters_(bytes(options.portable) > 0),
-      shared_(options.shared > 0 ? std::min(options.shared, most_shared()) : most_shared()) {}
+      shared_(options.shared > 0 ? std::min(options.shared, max_shared()) : max_shared()) {}
 
 void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
                       cudaStream_t stream) {

@@ -1,5 +1,5 @@
 // ops/cuda/sampling/sampling.h -- Ops' operations on logits, on a stream; contracts in ops/ops.h.
-// Nothing is allocated and nobody waits. Everything but the logits may lie in page-locked host
+// They allocate nothing and do not wait. All tensors but the logits may lie in page-locked host
 // memory.
 #pragma once
 #include <cuda_runtime.h>
@@ -12,13 +12,13 @@ void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_
 void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
                  cudaStream_t stream);
 
-// Of the device that is current. Where it has clusters of blocks (capability 9 on), one cluster
-// goes through a row; else, or if `portable`, one block, which is slower.
+// Sampling on the current device. On devices with clusters of blocks (capability 9 on) a cluster
+// works on a row; on others, or if `portable`, a single block, which is slower.
 class Sampling {
  public:
   struct Options {
     bool portable = false;
-    size_t shared = 0;  // bytes of shared memory that a block may use; 0: what the device has
+    size_t shared = 0;  // bytes of shared memory that a block may use; 0: all that the device has
   };
   // `memory`: bytes() of the current device, which must outlive this and be used in one stream
   // only.
@@ -32,7 +32,7 @@ class Sampling {
   void* memory_;
   bool clusters_;
   size_t shared_;
-  int vocab_ = 0, rows_at_once_ = 0;  // the number for this vocabulary
+  int vocab_ = 0, rows_at_once_ = 0;  // sampled_at_once() of this vocabulary
 };
 
 }  // namespace skiff::cuda

@@ -1,18 +1,19 @@
-// ops/cuda/sampling/weight.cuh -- weights of tokens in whole units, so that the order of additions
-// does not show. A weight is 2^-far, far = (best - logit) * log2(e) / temperature. It falls into a
-// bin by far; all bins of one power of two count their weights in the same step.
+// ops/cuda/sampling/weight.cuh -- weights (unnormalized probabilities) of tokens in fixed point, so
+// that sums do not depend on the order of additions. A weight is 2^-far, far = (best - logit) *
+// log2(e) / temperature. `far` also selects the token's bin; bins of one power of two have the same
+// step.
 #pragma once
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/sampling/block.cuh"
 
 namespace skiff::cuda {
 
-constexpr int kReach = 45;         // powers of two; what is further away weighs less than a unit
-constexpr int kBinsPerPower = 32;  // so that a bin of an even spread is sorted out at once
+constexpr int kReach = 45;         // powers of two; tokens further away weigh less than a unit
+constexpr int kBinsPerPower = 32;  // so that a bin seldom has more tokens than a list
 constexpr int kBins = kReach * kBinsPerPower;
 constexpr int kFull = 20;  // powers of two within which a weight keeps its 24 bits
 
-// Of a weight, steps of 2^step_of(bin) units; the best token weighs 2^44 units.
+// A weight is a number of steps of 2^step_of(bin) units; the best token weighs 2^44 units.
 __device__ __forceinline__ int power_of(int bin) {
   return static_cast<int>(static_cast<unsigned>(bin) / kBinsPerPower);
 }
@@ -24,7 +25,7 @@ struct Weight {
   __device__ uint64_t units() const { return uint64_t{steps} << step_of(bin); }
 };
 
-// How far below the best min_p keeps a logit, and the least that it keeps.
+// The distance below the greatest logit within which min_p keeps tokens, and the least kept logit.
 __device__ inline double kept_span(float temperature, float min_p) {
   if (!(min_p > 0)) return -static_cast<double>(kNever);
   return fmax(-log(static_cast<double>(min_p)), 0.0) * static_cast<double>(temperature);
@@ -36,7 +37,7 @@ __device__ inline float least_kept(float best, double span) {
 struct Scale {
   float best;
   float high, low;  // log2(e) / temperature in two parts
-  float least;      // what is below it is dropped by min_p
+  float least;      // min_p drops logits below it
 
   __device__ Scale(float best_logit, float temperature, float min_p) : best(best_logit) {
     const double factor = fmin(1.4426950408889634074 / static_cast<double>(temperature), 1e30);
@@ -48,7 +49,7 @@ struct Scale {
   __device__ bool reaches(float v) const { return (best - v) * high < kReach; }
   __device__ bool drops() const { return least > kNever; }
   __device__ bool keeps(float v) const { return v >= least; }
-  __device__ int bin(float v) const {  // of what is in reach
+  __device__ int bin(float v) const {  // only where reaches(v)
     return __float_as_int(__fmaf_rd((best - v) * high, kBinsPerPower, kWhole)) - kWholeBits;
   }
   __device__ Weight weight(float v) const {
@@ -61,14 +62,14 @@ struct Scale {
   }
 
  private:
-  // Added to a small number, leaves the number's whole part in the last bits.
+  // Adding it to a small number leaves the number's whole part in the last bits.
   static constexpr float kWhole = 8388608.0f;
   static constexpr int kWholeBits = 0x4b000000;
   static constexpr uint32_t kHalfBits = 0x3f000000u - 0x800000u;  // 1/2 is 2^23 steps
 };
 
-// A weight as a plain number, the best token's 1: four instructions. Impossible tokens weigh
-// nothing; NaN stays NaN.
+// Weights as floats, in four instructions. The best token weighs 1, impossible tokens 0; NaN stays
+// NaN.
 struct Power {
   float best, high, low;
   __device__ __forceinline__ float weight(float v) const {
@@ -76,15 +77,15 @@ struct Power {
     return exp2_fast(fmaf(d, high, d * low));
   }
 };
-// Sums of a thread become whole units, so that the order of all further additions does not show.
-constexpr float kUnits = 0x1p40f;  // of the best token
+// The sum of a thread is rounded to whole units, so that further additions commute exactly.
+constexpr float kUnits = 0x1p40f;  // the weight of the best token
 __device__ __forceinline__ uint64_t units_of(float mass) { return __float2ull_rz(mass * kUnits); }
 __device__ __forceinline__ double weight_of(uint64_t units) {
   return static_cast<double>(units) / static_cast<double>(kUnits);
 }
 
-// Two instructions that pass over nearly all logits outside the bins [first, last] and none inside:
-// the margin is far more than what roundings of the way to a bin can do.
+// A fast filter for the bins [first, last]: it rejects nearly all logits outside and none inside.
+// Its margin is far larger than the rounding errors of bin().
 struct Band {
   float middle = 0, half = -1;  // nothing
 

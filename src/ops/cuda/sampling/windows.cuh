@@ -1,10 +1,11 @@
-// ops/cuda/sampling/windows.cuh -- two windows of logits: one in which the kept tokens end, one in
-// which the drawn token lies, narrow enough that few tokens fall into them. They are guessed from a
-// sample of the row; whether they hold what they should is known exactly afterwards.
+// ops/cuda/sampling/windows.cuh -- two windows, that is ranges of logits: one that contains the
+// last kept token and one that contains the drawn token, both narrow enough to have few tokens.
+// They are estimated from a sample of the row; the choice of the token checks exactly whether they
+// were right.
 //
-// The total mass is exact, so a place on the line is sought by the mass behind it: where many
-// tokens share the mass, that is made of many small weights, and a sample tells it well. Where few
-// do, nothing is guessed: the window reaches to the best token.
+// The total mass is exact, so a goal is sought by the mass behind it. Where many tokens share the
+// mass, it is a sum of many small weights, which a sample estimates well. Where few tokens have it,
+// nothing is estimated: the window reaches to the best token.
 #pragma once
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/sampling/draw.cuh"
@@ -12,36 +13,37 @@
 
 namespace skiff::cuda {
 
-constexpr int kPassThreads = 256;  // of a block that goes through a row by windows
+constexpr int kPassThreads = 256;  // threads of a block of the pass
 constexpr int kPassWarps = kPassThreads / 32;
 using HeldPiece = Piece<true, kPassThreads>;
 
 constexpr int kSampleBins =
-    2 * kPassThreads;             // of equal width in logits; the last ends at the best
+    2 * kPassThreads;  // bins have equal width in logits; the last ends at the greatest logit
 constexpr int kSampledEach = 2;   // vectors that a thread samples
-constexpr float kDeviations = 5;  // of the sample's error, on each side of a window
-constexpr float kFewAbove = 16;   // sampled tokens above a window's upper end, or it has none
-constexpr float kLowest = -3.402823466e38f;           // of the tokens that are possible
+constexpr float kDeviations = 5;  // standard deviations on each side of a window
+constexpr float kFewAbove = 16;   // with fewer sampled tokens above it, a window has no upper end
+constexpr float kLowest = -3.402823466e38f;           // the least logit of a possible token
 constexpr int kNowhere = -1, kTop = kSampleBins + 1;  // edges that were not found
 
-// What is known of a draw before its logits are; made by one thread.
+// The part of a draw that does not depend on logits; made by one thread.
 struct Plan {
   Draw draw;
   float high, low;  // as in Power
-  float powers;     // of two that the sample's bins reach down from the best
+  float powers;     // the reach of the sample's bins below the greatest logit, in powers of two
   float bins_per_logit, logits_per_bin;
-  float beyond;  // mass that may lie further down
-  double span;   // of the logits that min_p keeps
+  float beyond;  // a bound of the mass below the sample's bins
+  double span;   // the range of logits that min_p keeps
 
   Plan() = default;
   __device__ Plan(const DrawArgs& args, int64_t r, int vocab) : draw(args, r) {
     const double factor = fmin(1.4426950408889634074 / static_cast<double>(draw.temperature), 1e30);
     high = __double2float_rd(factor);
-    // never zero: what is impossible is infinitely far
+    // Never zero, so that an impossible token is infinitely far.
     low = fmaxf(static_cast<float>(factor - static_cast<double>(high)), 1e-30f);
     const auto size = static_cast<float>(vocab);
-    const float behind =
-        draw.top_p < 1 ? 1 - draw.top_p : 1 - __double2float_rd(draw.uniform);  // of the mass
+    const float behind = draw.top_p < 1
+                             ? 1 - draw.top_p
+                             : 1 - __double2float_rd(draw.uniform);  // mass behind the goal
     powers = fminf(kReach, log2f(size / fmaxf(behind, 0x1p-20f)) + 7);
     if (draw.top_k > 0) powers = kReach;
     bins_per_logit = high * (kSampleBins / powers);
@@ -49,17 +51,17 @@ struct Plan {
     beyond = size * exp2f(-powers);
     span = kept_span(draw.temperature, draw.min_p);
   }
-  // Whether the mass that min_p leaves must be known beforehand.
+  // Whether the mass that min_p leaves is needed before the windows are.
   __device__ bool needs_left() const { return draw.top_p < 1 && draw.min_p > 0 && draw.top_k <= 0; }
 };
 
-// Ends are within; an upper end may be infinite.
+// Both ends belong to the window; the upper one may be infinite.
 struct Window {
   float low, high;
 };
 struct Windows {
   Window cut, drawn;
-  bool ends_there;  // what lies below the cut's window is dropped or impossible in any case
+  bool ends_there;  // all tokens below the cut's window are dropped or impossible
 };
 
 struct Sample {
@@ -74,7 +76,7 @@ __device__ inline void clear(Sample& s) {
   for (int i = 0; i < kSampleBins; i += kPassThreads) s.bins[i + threadIdx.x] = 0;
 }
 
-// Tokens for each one that is sampled.
+// The number of vectors of a thread, and the tokens that one sampled token stands for.
 __device__ __forceinline__ int vectors_each(int vocab) {
   return (piece_size(vocab) / kVector + kPassThreads - 1) / kPassThreads;
 }
@@ -83,11 +85,11 @@ __device__ __forceinline__ float sample_rate(int vocab) {
   return each <= kSampledEach ? 1.f : static_cast<float>(each) / static_cast<float>(kSampledEach);
 }
 
-// Counts some of this thread's tokens; their places depend on the vocabulary alone.
+// Samples some of this thread's tokens; which ones depends on the vocabulary alone.
 __device__ inline void take_sample(Sample& s, const HeldPiece& piece, const Plan& plan, float best,
                                    int vocab) {
   const int each = vectors_each(vocab), t = static_cast<int>(threadIdx.x);
-  int turn = t * 5 % each;  // neighbours look far apart
+  int turn = t * 5 % each;  // spreads the samples of neighbouring threads
 #pragma unroll
   for (int i = 0; i < kSampledEach; ++i) {
     const int at = t + turn * kPassThreads;
@@ -104,11 +106,11 @@ __device__ inline void take_sample(Sample& s, const HeldPiece& piece, const Plan
   }
 }
 
-// What the sample says of the tokens below an edge, weights in units of the best token's. Each
-// thread looks after two bins and the edges around them.
+// Estimates of the mass below each edge between bins, in weights of the best token. Each thread has
+// two bins and the edges around them.
 class Guess {
  public:
-  // All threads; a barrier.
+  // Called by all threads; has a barrier.
   __device__ Guess(Sample& s, const Plan& plan, int vocab) : rate_(sample_rate(vocab)) {
     const int t = static_cast<int>(threadIdx.x);
     uint2 theirs[kBlocks];
@@ -155,8 +157,7 @@ class Guess {
     }
   }
 
-  // The place that has between `least` and `most` behind it: the nearest edges that surely have
-  // less and more behind them.
+  // Finds the nearest edges around the place that has a mass between `least` and `most` behind it.
   __device__ void seek_mass(int& low, int& high, float least, float most) const {
     bool above[3], below[3];
 #pragma unroll
@@ -164,9 +165,9 @@ class Guess {
       above[k] = most_[k] <= least;
       below[k] = least_[k] >= most && above_[k] >= kFewAbove;
     }
-    tell(low, high, above, below);
+    write_edges(low, high, above, below);
   }
-  // The place of the token with this rank.
+  // Finds the nearest edges around the token with this rank.
   __device__ void seek_count(int& low, int& high, float rank) const {
     const float spread = rate_ * (rate_ - 1);
     bool above[3], below[3];
@@ -176,19 +177,20 @@ class Guess {
       above[k] = n - kDeviations * sqrt_fast(spread * (above_[k] + 1)) >= rank;
       below[k] = n + kDeviations * sqrt_fast(spread * (above_[k] + 4)) <= rank - 1;
     }
-    tell(low, high, above, below);
+    write_edges(low, high, above, below);
   }
-  // Bounds of the mass below an edge, asked of all threads; the edge's own thread answers.
-  __device__ void tell_least(float& to, int edge) const {
+  // Bounds of the mass below an edge; called by all threads, written by the thread of the edge.
+  __device__ void write_least(float& to, int edge) const {
     if (edge >> 1 == static_cast<int>(threadIdx.x)) to = edge & 1 ? least_[1] : least_[0];
   }
-  __device__ void tell_most(float& to, int edge) const {
+  __device__ void write_most(float& to, int edge) const {
     if (edge >> 1 == static_cast<int>(threadIdx.x)) to = edge & 1 ? most_[1] : most_[0];
   }
 
  private:
-  // Edges that are surely above what lies behind a place come first, those surely below it last.
-  __device__ static void tell(int& low, int& high, const bool (&above)[3], const bool (&below)[3]) {
+  // Combines the threads' edges: the last that is certainly below a place, and the first above it.
+  __device__ static void write_edges(int& low, int& high, const bool (&above)[3],
+                                     const bool (&below)[3]) {
     const int edge = 2 * static_cast<int>(threadIdx.x);
     const bool last = edge + 2 == kSampleBins;
     if (above[1] && (!above[2] || last)) {
@@ -208,10 +210,10 @@ class Guess {
   float least_[3], most_[3], above_[3];
 };
 
-// All threads; every block comes to the same. Masses are in weights of the best: of the row, and of
-// what min_p leaves of it if plan.needs_left().
+// Called by all threads; every block finds the same windows. `total` is the mass of the row and
+// `left` that of the tokens that min_p leaves (if plan.needs_left()), in weights of the best token.
 //
-// Where top_p is a part of what top_k leaves, two places are sought: the window of the cut then
+// With top_k and top_p together the cut depends on the end of top_k: the window of the cut then
 // reaches from the end of top_k's tokens to the best one.
 __device__ inline Windows find_windows(Sample& s, const Plan& plan, float best, double total,
                                        double left, int vocab) {
@@ -240,15 +242,15 @@ __device__ inline Windows find_windows(Sample& s, const Plan& plan, float best, 
                           : fmaxf(found.cut.low, logit(max(by_mass ? s.mass_high : kNowhere,
                                                            by_count ? s.count_high : kNowhere)));
   found.ends_there = found.cut.low <= least;
-  // The kept mass, as near as it is known without the last token.
+  // Bounds of the kept mass without the last token.
   float kept_least = all, kept_most = all;
   if (by_count || by_least) {
     const auto edge = [&](float v) {
       return fmaf(v - best, plan.bins_per_logit, static_cast<float>(kSampleBins));
     };
     const float low = edge(found.cut.low), high = edge(found.cut.high);
-    guess.tell_least(s.kept_most, low > 0 ? static_cast<int>(low) : kNowhere);
-    guess.tell_most(s.kept_least, high < kSampleBins ? static_cast<int>(ceilf(high)) : kNowhere);
+    guess.write_least(s.kept_most, low > 0 ? static_cast<int>(low) : kNowhere);
+    guess.write_most(s.kept_least, high < kSampleBins ? static_cast<int>(ceilf(high)) : kNowhere);
     __syncthreads();
     kept_most = all - fmaxf(s.kept_most, 0);
     kept_least = high >= kSampleBins - 1 ? 1 : fmaxf(all - s.kept_least, 1);
