@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -15,8 +14,8 @@
 #include "engine/backend.h"
 #include "engine/device_runner.h"
 #include "engine/engine.h"
-#include "engine/fingerprint.h"
-#include "engine/ledger.h"
+#include "engine/lower_tiers.h"
+#include "engine/rank.h"
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
 #include "engine/tier_thread.h"
@@ -28,107 +27,32 @@
 namespace skiff {
 namespace {
 
-Progress progress_bar(const EngineConfig& config) {
-  if (config.progress) return config.progress;
-  return make_progress_bar(config.quiet ? "" : "loading weights");
-}
-
 Event refusal(SeqId id) {
   return {.seq = id, .finish = Finish::kExhausted, .why = "the engine has stopped"};
 }
 
-// `planned` is the memory plan, or the minimum need if planning had not finished.
-[[noreturn]] void fail_memory(const EngineConfig& config, const OutOfDeviceMemory& error,
-                              const std::string& planned) {
+// What is known of the need is in log.memory.
+[[noreturn]] void fail_memory(const Resolved& resolved, const OutOfDeviceMemory& error,
+                              const StartLog& log) {
   fail_load(
       "{}. Stop whoever else uses the device (nvidia-smi names them), choose another with "
       "--device, "
       "or lower --gpu-memory-utilization ({}), which leaves the rest to CUDA itself and to others, "
       "--max-num-seqs, --max-model-len or --max-num-batched-tokens\n{}",
-      error.what(), config.memory_utilization, planned);
+      error.what(), resolved.memory_utilization, log.memory);
 }
 
-// What start-up makes, in this order.
-struct Loaded {
-  // Sets `planned` to what is known so far of the memory that is needed, for fail_memory().
-  Loaded(const EngineConfig& config, std::string& planned);
-  void open_tiers(const EngineConfig& config);
-
-  Ledger ledger;
-  ModelConfig model;
-  Resolved resolved;
-  std::unique_ptr<Ops> ops;
-  MemoryPlan memory;
-  LoadedModel weights;
-  std::optional<KvCache> kv;
-  TierConfig tiers;
-  BlockSources sources;  // the file, if there is one
-  HostBlocks host;
-  std::unique_ptr<BlockStore> store;  // null: there is no file
-};
-
-Loaded::Loaded(const EngineConfig& config, std::string& planned)
-    : model(read_model_config(config.model, config.config_name)), resolved(resolve(config, model)) {
-  const ModelSpec& spec = model.spec;
-  ledger.close("config");
-  planned = minimum_need(resolved, spec);
-  ops = make_ops(resolved);
-  memory = plan_memory(spec, memory_request(resolved, spec, *ops));
-  planned = memory.table();
-  if (!config.quiet) {
-    spdlog::info("memory plan\n{}", memory.table());
-    // As FastDeploy words it: scripts look for this line.
-    spdlog::info("Reset block num, the total_block_num:{}", memory.blocks);
-  }
-  ledger.close("plan");
-  weights = load_model(resolved.model.folder, model,
-                       {.precision = resolved.precision,
-                        .format = resolved.model.format,
-                        .dummy_seed = resolved.model.seed,
-                        .progress = progress_bar(config)},
-                       *ops);
-  ledger.close("load");
-  kv.emplace(spec, memory.blocks, resolved.cache.block_size, resolved.precision.kv.dtype,
-             ops->device());
-  ledger.close("kv");
-  if (memory.host_slots == 0) return;
-  open_tiers(config);
-  ledger.close("tiers");
-}
-
-void Loaded::open_tiers(const EngineConfig& config) {
-  const CacheSettings& cache = resolved.cache;
-  const BlockKey fingerprint = fingerprint_of(
-      resolved, {.backend = ops->arithmetic(), .build = std::string(sources_digest())});
-  tiers = {.spill = cache.spill,
-           .fingerprint = std::string(fingerprint.begin(), fingerprint.end())};
-  if (!cache.storage_path.empty())
-    store = BlockStore::open({.dir = cache.storage_path,
-                              .max_bytes = cache.storage_bytes,
-                              .payload = memory.kv_block,
-                              .block_size = cache.block_size,
-                              .fingerprint = fingerprint});
-  if (store)
-    sources.push_back(
-        std::make_unique<RecordSource>(store->num_records(), random_seed(), store->found()));
-  if (store && !config.quiet)
-    spdlog::info("{}: {} of at most {} blocks of {} tokens are there", cache.storage_path,
-                 store->found().size(), store->num_records(), cache.block_size);
-  if (!store && !tiers.spill) return;
-  tiers.host_blocks = memory.host_slots;
-  host = HostBlocks(model.spec, tiers.host_blocks, cache.block_size, resolved.precision.kv.dtype,
-                    ops->device());
-}
+using Failed = std::function<void(const std::string& why)>;  // EngineConfig::failed
 
 class LocalLlm final : public Llm {
  public:
-  LocalLlm(const EngineConfig& config, Sink sink, std::string& planned);
+  LocalLlm(ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log);
   ~LocalLlm() override { stop(/*drain=*/false); }
 
-  const ModelConfig& model() const override { return loaded_.model; }
-  const Resolved& resolved() const override { return loaded_.resolved; }
-  const MemoryPlan& memory() const override { return loaded_.memory; }
-  bool batch_invariant() const override { return loaded_.ops->batch_invariant(); }
+  const ModelConfig& model() const override { return model_; }
+  const Resolved& resolved() const override { return resolved_; }
+  const MemoryPlan& memory() const override { return rank_.memory(); }
+  bool batch_invariant() const override { return rank_.ops().batch_invariant(); }
   void submit(NewSequence sequence) override;
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
   EngineStats stats() const override { return board_.read(); }
@@ -141,13 +65,15 @@ class LocalLlm final : public Llm {
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
 
-  Loaded loaded_;
-  Sink sink_;
-  std::function<void(const std::string& why)> failed_;
+  const ModelConfig model_;
+  const Resolved resolved_;
+  const Sink sink_;
+  const Failed failed_;
+  Mesh mesh_ = make_solo_mesh();
+  Rank rank_;
+  LowerTiers lower_;
   CacheIndex cache_;
   Scheduler scheduler_;
-  Mesh mesh_ = make_solo_mesh();
-  StepExecutor executor_;
   std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
   std::unique_ptr<TierThread> tiers_;  // null: there is no file
@@ -160,40 +86,37 @@ class LocalLlm final : public Llm {
   std::thread thread_;  // guarded by joining_
 };
 
-LocalLlm::LocalLlm(const EngineConfig& config, Sink sink, std::string& planned)
-    : loaded_(config, planned),
+LocalLlm::LocalLlm(ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log)
+    : model_(std::move(model)),
+      resolved_(std::move(resolved)),
       sink_(std::move(sink)),
-      failed_(config.failed),
-      cache_(loaded_.memory.blocks, loaded_.resolved.cache.block_size,
-             loaded_.resolved.cache.prefix_caching, random_seed(), loaded_.tiers,
-             std::move(loaded_.sources)),
-      scheduler_(loaded_.resolved.limits, cache_),
-      executor_(loaded_.weights, *loaded_.ops, mesh_, loaded_.kv->layers(),
-                {.act = loaded_.resolved.precision.act,
-                 .limits = loaded_.resolved.limits,
-                 .host = &loaded_.host,
-                 .captures = {.sizes = loaded_.resolved.captures}}),
-      runner_(make_runner(executor_, loaded_.ops->device())),
+      failed_(std::move(failed)),
+      rank_(resolved_, model_, mesh_, log),
+      lower_(open_lower_tiers(resolved_, model_.spec, rank_.ops(), log)),
+      cache_(rank_.memory().blocks, resolved_.cache.block_size, resolved_.cache.prefix_caching,
+             random_seed(), lower_.config, std::move(lower_.sources)),
+      scheduler_(resolved_.limits, cache_),
+      runner_(make_runner(rank_.make_executor(lower_.host), resolved_.device.memory())),
       tiers_(start_tiers()),
       engine_(scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-              static_cast<size_t>(loaded_.resolved.steps_in_flight), {tiers_.get()}) {
+              static_cast<size_t>(resolved_.steps_in_flight), {tiers_.get()}) {
   publish_stats();
-  loaded_.ledger.close("engine");
-  executor_.warm_up(loaded_.memory.blocks);
-  loaded_.ledger.close("warm-up");
-  if (!config.quiet) spdlog::info("start-up took {}", loaded_.ledger.text());
+  log.ledger.close("engine");
+  rank_.executor().warm_up(rank_.memory().blocks);
+  log.ledger.close("warm-up");
+  if (!log.quiet) spdlog::info("start-up took {}", log.ledger.text());
   thread_ = std::thread([this] { serve_or_fail(); });
 }
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {
-  if (!loaded_.store) return nullptr;
-  const auto work = [store = std::shared_ptr<BlockStore>(std::move(loaded_.store))](
+  if (!lower_.store) return nullptr;
+  const auto work = [store = std::shared_ptr<BlockStore>(std::move(lower_.store))](
                         const TierJob& job, std::span<std::byte> block) {
     return store->carry_out(job, block);
   };
   return std::make_unique<TierThread>(
-      work, [this](int host_block) { return loaded_.host.block(host_block); }, inbox_,
-      TierThread::Patience{.answer = loaded_.resolved.cache.storage_wait});
+      work, [this](int host_block) { return lower_.host.block(host_block); }, inbox_,
+      TierThread::Patience{.answer = resolved_.cache.storage_wait});
 }
 
 void LocalLlm::submit(NewSequence sequence) {
@@ -272,11 +195,14 @@ void LocalLlm::stop(bool drain) {
 }  // namespace
 
 std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
-  std::string planned;
+  StartLog log{.quiet = config.quiet, .progress = config.progress};
+  const ModelConfig model = read_model_config(config.model, config.config_name);
+  const Resolved resolved = resolve(config, model);
+  log.ledger.close("config");
   try {
-    return std::make_unique<LocalLlm>(config, std::move(sink), planned);
+    return std::make_unique<LocalLlm>(model, resolved, std::move(sink), config.failed, log);
   } catch (const OutOfDeviceMemory& error) {
-    fail_memory(config, error, planned);
+    fail_memory(resolved, error, log);
   }
 }
 

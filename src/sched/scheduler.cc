@@ -99,7 +99,7 @@ Status Scheduler::add(NewSequence in) {
   return ok();
 }
 
-Rank Scheduler::rank_of(int priority, bool is_long) {
+QueueRank Scheduler::rank_of(int priority, bool is_long) {
   const auto arrival = static_cast<int64_t>(++arrivals_);
   const int64_t yields = is_long ? limits_.policy.long_yields : 0;
   return {arrival + int64_t{limits_.policy.ageing} * priority + yields, -arrival};

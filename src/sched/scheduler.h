@@ -41,9 +41,9 @@ struct SchedulerStats {
 };
 
 // Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi-Serve, Agrawal et al.
-// 2024). A step takes, each in order of Rank: one row of every sequence that decodes, then rows of
-// running prompts, then new sequences. So a prompt never delays a decode by more than one step.
-// New sequences start only when the blocks for all their known tokens, and a reserve for each
+// 2024). A step takes, each in order of QueueRank: one row of every sequence that decodes, then
+// rows of running prompts, then new sequences. So a prompt never delays a decode by more than one
+// step. New sequences start only when the blocks for all their known tokens, and a reserve for each
 // running sequence, are free. Policy decides who goes before whom, and how often at most.
 //
 // When blocks run out, the sequence of the highest rank number that no step in flight names gives
@@ -81,7 +81,7 @@ class Scheduler {
   SchedulerStats stats() const;
 
  private:
-  using Queue = std::map<Rank, Sequence*>;
+  using Queue = std::map<QueueRank, Sequence*>;
   // How many prompts are partly computed.
   struct Partial {
     int all = 0, of_long = 0;
@@ -104,7 +104,7 @@ class Scheduler {
   void read_ahead();
   int reserved_blocks() const;
   int reserve_of(const Sequence& s) const;
-  Rank rank_of(int priority, bool is_long);
+  QueueRank rank_of(int priority, bool is_long);
   bool make_room(Sequence& s, int tokens);
   Sequence* victim_for(const Sequence& s) const;
   bool wait_for_room(const Sequence& s);

@@ -11,11 +11,11 @@ namespace skiff {
 // The lower rank goes first. `first` is the number of policy.h; of two sequences with the same
 // number the later arrival goes first, since the earlier one would otherwise yield less than it
 // should. A rank is kept through preemption.
-using Rank = std::pair<int64_t, int64_t>;
+using QueueRank = std::pair<int64_t, int64_t>;
 
 struct Sequence {
   SeqId id = 0;
-  Rank rank;
+  QueueRank rank;
   SamplingParams params;
   SharedList<Token> stop_tokens;
   int prompt_len = 0;

@@ -1,0 +1,26 @@
+// engine/lower_tiers.h -- what the process holds of the cache below the device: blocks of host
+// memory, and the file.
+#pragma once
+#include <memory>
+
+#include "engine/resolved.h"
+#include "engine/start_log.h"
+#include "kv/tiers.h"
+#include "model/kv_cache.h"
+#include "store/block_store.h"
+
+namespace skiff {
+
+struct LowerTiers {
+  TierConfig config;
+  BlockSources sources;  // the file, if there is one
+  HostBlocks host;
+  std::unique_ptr<BlockStore> store;  // null: there is no file
+};
+
+// Empty where `resolved` has no host slots. `ops` computes the blocks: they are kept under the name
+// of its arithmetic. Throws LoadError.
+LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, const Ops& ops,
+                            StartLog& log);
+
+}  // namespace skiff

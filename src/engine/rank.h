@@ -1,0 +1,42 @@
+// engine/rank.h -- what one rank of a group holds: its backend, its weights, its keys and values,
+// and the executor that computes steps with them. What a process has once (the configuration, the
+// scheduler, the tiers below the device) is Llm's.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "comm/communicator.h"
+#include "engine/resolved.h"
+#include "engine/start_log.h"
+#include "engine/step_executor.h"
+#include "model/memory_plan.h"
+
+namespace skiff {
+
+class Rank {
+ public:
+  // Makes the backend, plans its memory, loads the weights and takes the memory of keys and values.
+  // The first rank of `mesh` reports to the user. `resolved` and `mesh` must outlive this object.
+  // Throws LoadError; where memory runs out, log.memory says what is known of the need.
+  Rank(const Resolved& resolved, const ModelConfig& model, Mesh& mesh, StartLog& log);
+  Rank(const Rank&) = delete;
+
+  // Ends the construction, once: takes the memory of activations. Plans save blocks to `host` and
+  // load them from it; it must outlive this object.
+  StepExecutor& make_executor(HostBlocks& host);
+
+  Ops& ops() const { return *ops_; }
+  const MemoryPlan& memory() const { return memory_; }
+  StepExecutor& executor() { return *executor_; }  // after make_executor()
+
+ private:
+  const Resolved& resolved_;
+  Mesh& mesh_;
+  std::unique_ptr<Ops> ops_;
+  MemoryPlan memory_;
+  LoadedModel weights_;
+  std::optional<KvCache> kv_;
+  std::optional<StepExecutor> executor_;
+};
+
+}  // namespace skiff

@@ -1,0 +1,17 @@
+// engine/start_log.h -- what start-up says on its way, and what it knows when it fails.
+#pragma once
+#include <string>
+
+#include "base/progress.h"
+#include "engine/ledger.h"
+
+namespace skiff {
+
+struct StartLog {
+  bool quiet = false;  // no plan, no bar, no ledger
+  Progress progress;   // bytes of weights, in place of the bar; may be empty
+  Ledger ledger;
+  std::string memory;  // the minimum need, then the memory plan: said where memory runs out
+};
+
+}  // namespace skiff
