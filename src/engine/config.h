@@ -23,7 +23,7 @@ struct EngineConfig {
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
   LoadFormat load_format = LoadFormat::kAuto;
-  uint64_t seed = 0;  // of dummy weights
+  uint64_t seed = 0;  // seed of dummy weights
   int threads = 0;    // 0: one per processor that this process may use
   int max_num_seqs = 8;
   int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
@@ -42,15 +42,15 @@ struct EngineConfig {
   int steps_in_flight = 2;   // 1: wait for each step
   double swap_space_gb = 0;  // host memory for blocks that the device has no room for
   std::string storage_path;  // a folder for blocks that survive a restart; empty: none
-  double storage_gb = 0;     // most bytes of it
-  double storage_wait = 2;   // seconds that a block of it is waited for before it is computed
-  std::string version;       // of the engine: blocks of another are not used
+  double storage_gb = 0;     // maximum size of its file
+  double storage_wait = 2;   // seconds to wait for a block of the file before computing it
+  std::string version;       // engine version; blocks of another version are not used
   bool quiet = false;        // no progress bar, plan or ledger on stderr
   // Called on the engine's thread, with the reason, when the engine cannot go on, as when its
   // device is lost; not expected to return. Null: the reason is logged and the process ends with
   // code 1.
   std::function<void(const std::string& why)> failed;
-  Progress progress = nullptr;  // bytes of weights, in place of the bar; on the thread of start()
+  Progress progress = nullptr;  // loaded bytes of weights, replaces the bar; on start()'s thread
 };
 
 }  // namespace skiff

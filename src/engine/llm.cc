@@ -31,7 +31,7 @@ Event refusal(SeqId id) {
   return {.seq = id, .finish = Finish::kExhausted, .why = "the engine has stopped"};
 }
 
-// What is known of the need is in log.memory.
+// log.memory says how much memory is needed, as far as that is known.
 [[noreturn]] void fail_memory(const Resolved& resolved, const OutOfDeviceMemory& error,
                               const StartLog& log) {
   fail_load(
@@ -157,7 +157,7 @@ void LocalLlm::publish_stats() {
                 .tiers = s.tiers});
 }
 
-// Nothing of ours throws once steps run; a driver that has lost its device does.
+// Our code throws nothing once steps run; a driver that has lost its device does.
 void LocalLlm::serve_or_fail() {
   try {
     return serve();
@@ -189,7 +189,7 @@ void LocalLlm::stop(bool drain) {
   inbox_.close();
   std::lock_guard lock(joining_);
   if (thread_.joinable()) thread_.join();
-  tiers_.reset();  // what is still to be written to the file is, or is given up
+  tiers_.reset();  // ends pending writes to the file, or gives them up
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ struct Resolved;
 struct EngineStats {
   int running = 0, waiting = 0;
   int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
-  int blocks_unused = 0;                  // of those, the ones that hold nothing
+  int blocks_unused = 0;                  // free blocks that hold nothing
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
-  StepTally tally;                    // of all steps
-  TierStats tiers;                    // of lower tiers of the prefix cache; 0 without them
+  StepTally tally;                    // sums over all steps
+  TierStats tiers;                    // the prefix cache's lower tiers; 0 without them
   double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
 };
 

@@ -17,7 +17,7 @@ namespace skiff {
 struct ComputeDevice {
   enum Kind { kReference, kCpu, kCuda };
   Kind kind = kCpu;
-  int8_t index = 0;  // of the CUDA device
+  int8_t index = 0;  // number of the CUDA device
 
   // Where its tensors lie.
   Device memory() const { return kind == kCuda ? Device{Device::kCuda, index} : Device{}; }
@@ -33,7 +33,7 @@ inline std::string name(const ComputeDevice& device) {
 struct ModelSource {
   std::string folder, config_name;
   LoadFormat format = LoadFormat::kAuto;
-  uint64_t seed = 0;  // of dummy weights
+  uint64_t seed = 0;  // seed of dummy weights
 };
 
 // Blocks of keys and values, on the device and below it.
@@ -45,14 +45,14 @@ struct CacheSettings {
   int host_slots = 0;          // blocks of host memory; 0: there are no lower tiers
   std::string storage_path;    // the folder of the cache's file; empty: there is none
   uint64_t storage_bytes = 0;  // the file's maximum
-  double storage_wait = 2;     // seconds that a block of the file is waited for
-  std::string version;         // of the engine: blocks of another are not used
+  double storage_wait = 2;     // seconds to wait for a block of the file
+  std::string version;         // engine version; blocks of another version are not used
 };
 
 struct Resolved {
   ModelSource model;
   ComputeDevice device;
-  int threads = 1;      // that compute, where the host does
+  int threads = 1;      // threads of the CPU backend
   bool graphs = false;  // decode steps are recorded and replayed, where the device can
   bool gather = false;  // CudaOptions::gather
   Precision precision;

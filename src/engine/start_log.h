@@ -9,9 +9,9 @@ namespace skiff {
 
 struct StartLog {
   bool quiet = false;  // no plan, no bar, no ledger
-  Progress progress;   // bytes of weights, in place of the bar; may be empty
+  Progress progress;   // loaded bytes of weights, replaces the bar; may be empty
   Ledger ledger;
-  std::string memory;  // the minimum need, then the memory plan: said where memory runs out
+  std::string memory;  // the minimum need, then the memory plan: for an error message
 };
 
 }  // namespace skiff
