@@ -8,6 +8,7 @@ namespace skiff {
 enum class Packing : uint8_t {
   kPlain,   // row-major [out, in] as checkpoints have it
   kPanels,  // ops/cpu's own order, see ops/cpu/panels.h
+  kTiles,   // ops/cuda's order of experts, see ops/cuda/linear/tiles.h
 };
 
 // `weight` keeps its logical shape whatever the packing: [out, in], or [experts, out, in] for a

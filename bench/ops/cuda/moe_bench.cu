@@ -5,6 +5,8 @@
 
 #include "harness.cuh"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/linear/pack_tiles.h"
+#include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "tensor/memory.h"
@@ -142,6 +144,27 @@ struct Model {
   Router router() const { return {.experts = experts, .top_k = top_k, .always = always}; }
 };
 
+// A copy of the weights, as tiles where they fit.
+Linear packed(const Linear& w, cudaStream_t stream) {
+  const int64_t rows = w.weight.dim[1], in = w.weight.dim[2];
+  Linear to = w;
+  to.weight = make(w.weight.dtype, {w.experts, rows, in});
+  if (w.weight.dtype != DType::kBF16 || !fits_tiles(rows, in)) {
+    check(cudaMemcpy(to.weight.data, w.weight.data,
+                     static_cast<size_t>(w.weight.elements()) * bytes(w.weight.dtype),
+                     cudaMemcpyDeviceToDevice),
+          "copying");
+    return to;
+  }
+  to.packing = Packing::kTiles;
+  const Tensor all = w.weight.reshaped({w.experts * rows, in});
+  for (int64_t e = 0; e < w.experts; ++e)
+    pack_tiles(static_cast<char*>(to.weight.data) + e * rows * in * 2,
+               all.row_range(e * rows, rows), stream);
+  check(cudaStreamSynchronize(stream), "packing");
+  return to;
+}
+
 void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed, int live) {
   const Router r = m.router();
   const Tensor x = random(act, {tokens, m.hidden}, 1), out = make(act, {tokens, m.hidden});
@@ -166,6 +189,13 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
     experts(out, x, routing, {gate_up, down, Act::kSilu}, c.dense.streamed(), arena, c.stream);
     check(cudaStreamSynchronize(c.stream), "experts");
   }
+  const Linear tiles_gate_up = packed(gate_up, c.stream), tiles_down = packed(down, c.stream);
+  const Tensor from_tiles = make(act, {tokens, m.hidden});
+  experts(from_tiles, x, routing, {tiles_gate_up, tiles_down, Act::kSilu}, c.dense.streamed(),
+          arena, c.stream);
+  check(cudaStreamSynchronize(c.stream), "experts");
+  const auto out_bytes = static_cast<int64_t>(bytes(act)) * out.elements();
+  const bool same = host<char>(out.data, out_bytes) == host<char>(from_tiles.data, out_bytes);
   std::vector<int32_t> sample;
   for (int i = 0; i < std::min(live, 6); ++i)
     sample.push_back(static_cast<int>(int64_t{i} * (live - 1) / 5 % live));
@@ -196,14 +226,17 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
   outer_kernel<<<dim3((m.hidden + 7) / 8, sample.size()), 256>>>(ref);
   const auto sums = host<double>(ref.sums, 2);
   const double error = std::sqrt(sums[0] / sums[1]), limit = act == DType::kF32 ? 2e-6 : 5e-3;
-  const bool wrong = !(error < limit);
+  const bool wrong = !(error < limit) || !same;
   ++c.checks;
   c.failures += wrong;
   std::printf(
-      "experts tokens %d (live %d) experts %d top %d + %d %dx%d %s%s: error %.2e of size%s\n",
+      "experts tokens %d (live %d) experts %d top %d + %d %dx%d %s%s: error %.2e of size%s%s\n",
       tokens, live, m.experts, m.top_k, m.always, m.hidden, m.width,
-      act == DType::kF32 ? "f32" : "bf16", skewed ? " skewed" : "", error, wrong ? " WRONG" : "");
-  for (const Tensor& t : {x, out, gate_up.weight, down.weight, logits, bias}) cudaFree(t.data);
+      act == DType::kF32 ? "f32" : "bf16", skewed ? " skewed" : "", error,
+      same ? "" : ", other bits from tiles", wrong ? " WRONG" : "");
+  for (const Tensor& t : {x, out, gate_up.weight, down.weight, tiles_gate_up.weight,
+                          tiles_down.weight, from_tiles, logits, bias})
+    cudaFree(t.data);
   release(routing), cudaFree(live_on_device), cudaFree(samples_on_device), cudaFree(ref.middle),
       cudaFree(ref.sums);
 }
@@ -212,7 +245,7 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
   const Router r = m.router();
   constexpr int kLayers = 4;
   const float scale = 1.5f / std::sqrt(static_cast<float>(m.hidden));
-  std::vector<Linear> gate_up, down;
+  std::vector<Linear> gate_up, down, tiles_gate_up, tiles_down;
   std::vector<Linear> router;
   for (int l = 0; l < kLayers; ++l) {
     router.push_back(
@@ -222,6 +255,8 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
          .experts = r.total()});
     down.push_back({.weight = random(DType::kBF16, {r.total(), m.hidden, m.width}, 30 + l, scale),
                     .experts = r.total()});
+    tiles_gate_up.push_back(packed(gate_up.back(), c.stream));
+    tiles_down.push_back(packed(down.back(), c.stream));
   }
   for (int tokens : tokens_list) {
     const Tensor x = random(DType::kBF16, {tokens, m.hidden}, 1),
@@ -249,31 +284,35 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
                                   },
                                   c.stream) /
                               kLayers;
-    const double us = graph_us(
-                          [&] {
-                            for (int l = 0; l < kLayers; ++l) {
-                              c.dense.product(logits[l], x, router[l], c.stream);
-                              route(routing, logits[l], {}, r, nullptr, c.stream);
-                              experts(out, x, routing, {gate_up[l], down[l], Act::kSilu},
-                                      c.dense.streamed(), arena, c.stream);
-                            }
-                          },
-                          c.stream) /
-                      kLayers;
+    const auto layer_us = [&](const std::vector<Linear>& up, const std::vector<Linear>& out_of) {
+      return graph_us(
+                 [&] {
+                   for (int l = 0; l < kLayers; ++l) {
+                     c.dense.product(logits[l], x, router[l], c.stream);
+                     route(routing, logits[l], {}, r, nullptr, c.stream);
+                     experts(out, x, routing, {up[l], out_of[l], Act::kSilu}, c.dense.streamed(),
+                             arena, c.stream);
+                   }
+                 },
+                 c.stream) /
+             kLayers;
+    };
+    const double us = layer_us(gate_up, down), tiles_us = layer_us(tiles_gate_up, tiles_down);
     const double bytes_read = active * 3 * m.width * m.hidden * 2,
                  flops = 6.0 * tokens * r.per_token() * m.width * m.hidden;
     const double limit = std::max(bytes_read / kReadLimit, flops / kBf16Limit) * 1e6;
     std::printf(
         "moe %dx%d E%d top%d + %d tokens %5d: %8.1f us (router and route %5.1f) %5.0f GB/s %6.1f "
         "TFLOP/s %3.0f %% "
-        "of limit, %.1f experts active\n",
+        "of limit, %.1f experts active; as tiles %8.1f us\n",
         m.hidden, m.width, m.experts, m.top_k, m.always, tokens, us, routing_us,
-        bytes_read / us / 1e3, flops / us / 1e6, 100 * limit / us, active);
+        bytes_read / us / 1e3, flops / us / 1e6, 100 * limit / us, active, tiles_us);
     cudaFree(x.data), cudaFree(out.data), release(routing);
     for (const Tensor& t : logits) cudaFree(t.data);
   }
   for (int l = 0; l < kLayers; ++l)
     cudaFree(gate_up[l].weight.data), cudaFree(down[l].weight.data),
+        cudaFree(tiles_gate_up[l].weight.data), cudaFree(tiles_down[l].weight.data),
         cudaFree(router[l].weight.data);
 }
 

@@ -6,6 +6,9 @@
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
 #include "ops/cuda/device_facts.h"
+#include "ops/cuda/linear/pack_tiles.h"
+#include "ops/cuda/linear/shape.h"
+#include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/rows/rows.h"
@@ -32,6 +35,9 @@ namespace {
 
 // Scratch for f32 sums before a bias is added; GEMMs with more rows are done in pieces.
 constexpr size_t kBiasScratch = size_t{256} << 20;
+
+// The one switch of Packing::kTiles: false keeps experts plain, as all kernels can read them.
+constexpr bool kPackExperts = true;
 
 int64_t bias_rows(const Tensor& out) {
   return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
@@ -132,7 +138,7 @@ void CudaOps::done() {
 // A sequence with more rows may be prefilled, by as many blocks as there are such sequences: then
 // the launches do not follow from the key.
 void CudaOps::replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) {
-  const bool recorded = key && key->rows_per_seq <= cuda::kMostShares;
+  const bool recorded = key && key->rows_per_seq <= cuda::kMaxShares;
   if (!recorded || !options_.graphs || options_.synchronous) return work();
   stream();
   stream_.replay(*key, [&] {
@@ -207,6 +213,26 @@ size_t CudaOps::prepared_bytes(const WeightShape& shape, const WeightFormat& kee
   return weight + (shape.bias ? static_cast<size_t>(shape.out) * sizeof(float) : 0);
 }
 
+// Experts are packed for the streamed GEMM. Dense weights stay plain: cuBLASLt reads them, too.
+bool CudaOps::packs(const Linear& plain, const WeightFormat& keep) const {
+  return kPackExperts && products_.streamed().runs() && plain.experts > 0 &&
+         keep == WeightFormat{DType::kBF16} && plain.weight.contiguous() &&
+         fits_tiles(features(plain), inputs(plain));
+}
+
+// Converts and packs one expert after the other, through a buffer for one of them.
+void CudaOps::copy_packed(std::byte* to, const Linear& plain) {
+  const int64_t rows = features(plain), in = inputs(plain);
+  const Buffer memory(device_, static_cast<size_t>(rows * in) * 2);
+  const Tensor one = memory.view(DType::kBF16, {rows, in});
+  const Tensor all = plain.weight.reshaped({plain.experts * rows, in});
+  for (int64_t e = 0; e < plain.experts; ++e) {
+    copy(one, all.row_range(e * rows, rows));
+    pack_tiles(to + e * rows * in * 2, one, stream());
+  }
+  wait(mark());
+}
+
 Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
@@ -219,7 +245,12 @@ Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* o
   out.weight.dtype = keep.dtype;
   out.weight.device = device_;
   out.weight.row_stride = plain.weight.cols();
-  copy(out.weight, plain.weight);
+  if (packs(plain, keep)) {
+    out.packing = Packing::kTiles;
+    copy_packed(owner->data(), plain);
+  } else {
+    copy(out.weight, plain.weight);
+  }
   if (plain.bias) {
     out.bias = owner->view(DType::kF32, {plain.bias.elements()}, weight);
     copy(out.bias, plain.bias.reshaped({plain.bias.elements()}));

@@ -78,6 +78,8 @@ class CudaOps final : public Ops {
   template <class F>
   bool gathered(F join);
   void move(Tensor out, Tensor x);
+  bool packs(const Linear& plain, const WeightFormat& keep) const;
+  void copy_packed(std::byte* to, const Linear& plain);
   const float* speeds_of(const Rope& rope);
   // Called after each operation: waits for it where options_.synchronous.
   void done();

@@ -142,6 +142,7 @@ struct MoeCase {
   Act kind = Act::kSilu;
   int always = 0;
   int checked_tokens = 1 << 20;  // at most so many are compared with the formula
+  int64_t gap = 0;               // elements between the rows of x
 
   Router router() const { return {.experts = experts, .top_k = top_k, .always = always}; }
 };
@@ -197,7 +198,7 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
       c.hidden, c.width, c.experts, c.top_k, c.always, name(c.weight), name(c.act)));
   const Router router = c.router();
   Workspace ws(static_cast<uint64_t>(c.tokens * 31 + c.hidden));
-  const Tensor x = ws.random(c.act, {c.tokens, c.hidden});
+  const Tensor x = ws.random(c.act, {c.tokens, c.hidden}, 1, c.gap);
   Linear gate_up{.experts = router.total()}, down{.experts = router.total()};
   gate_up.weight = ws.random(c.weight, {router.total(), 2 * c.width, c.hidden}, 0.3);
   down.weight = ws.random(c.weight, {router.total(), c.hidden, c.width}, 0.3);
@@ -275,6 +276,17 @@ TEST_P(OpSuite, ExpertsOfEveryJobSize) {
       c.kind = Act::kGelu, c.weight = DType::kF16;
       experts_case(*ops, c, false);
     }
+  }
+}
+
+// Rows that are not aligned for vector loads, with weights in a shape that a device may pack: every
+// kernel of a device must read the packing.
+TEST_P(OpSuite, ExpertsOfUnalignedRows) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "a host reads all rows alike";
+  for (int tokens : {1, 9, 70}) {
+    const MoeCase c{tokens, 128, 64, 6, 2, DType::kBF16, DType::kBF16, Act::kSilu, 1, 1 << 20, 3};
+    experts_case(*ops, c, false);
+    experts_case(*ops, c, true);
   }
 }
 

@@ -27,24 +27,40 @@ Encode encoder() {
   return encode;
 }
 
+struct Elements {
+  CUtensorMapDataType type;
+  CUtensorMapSwizzle swizzle;
+};
+
+CUtensorMap encoded(const Elements& elements, void* data, std::span<const uint64_t> size,
+                    std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
+  constexpr uint32_t kEvery[5] = {1, 1, 1, 1, 1};
+  SKIFF_CHECK(box.size() >= 2 && box.size() <= 5 && size.size() == box.size() &&
+              stride_bytes.size() + 1 == box.size());
+  CUtensorMap map;
+  const CUresult result = encoder()(
+      &map, elements.type, static_cast<cuuint32_t>(box.size()), data, size.data(),
+      stride_bytes.data(), box.data(), kEvery, CU_TENSOR_MAP_INTERLEAVE_NONE, elements.swizzle,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  SKIFF_CHECK(result == CUDA_SUCCESS, "error {} encoding a tensor map of {} x {} elements",
+              static_cast<int>(result), size[1], size[0]);
+  return map;
+}
+
 }  // namespace
 
 void require_tensor_maps() { encoder(); }
 
 CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
                        std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
-  constexpr uint32_t kEvery[5] = {1, 1, 1, 1, 1};
-  SKIFF_CHECK(box.size() >= 2 && box.size() <= 5 && size.size() == box.size() &&
-              stride_bytes.size() + 1 == box.size());
-  CUtensorMap map;
-  const CUresult result =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(box.size()), data,
-                size.data(), stride_bytes.data(), box.data(), kEvery, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  SKIFF_CHECK(result == CUDA_SUCCESS, "error {} encoding a tensor map of {} x {} elements",
-              static_cast<int>(result), size[1], size[0]);
-  return map;
+  return encoded({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_SWIZZLE_128B}, data, size,
+                 stride_bytes, box);
+}
+
+CUtensorMap word_map(void* data, std::span<const uint64_t> size,
+                     std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
+  return encoded({CU_TENSOR_MAP_DATA_TYPE_UINT32, CU_TENSOR_MAP_SWIZZLE_NONE}, data, size,
+                 stride_bytes, box);
 }
 
 }  // namespace skiff::cuda

@@ -16,5 +16,8 @@ void require_tensor_maps();
 // box[0] = 64 elements in the 128-byte swizzle; what lies outside of the tensor becomes zero.
 CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
                        std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box);
+// The same for a tensor of 32-bit words, whose boxes are copied without swizzling.
+CUtensorMap word_map(void* data, std::span<const uint64_t> size,
+                     std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box);
 
 }  // namespace skiff::cuda

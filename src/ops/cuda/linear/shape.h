@@ -18,6 +18,11 @@ inline bool is_plain(const Linear& w, DType dtype) {
   return w.packing == Packing::kPlain && !w.format.quantized() && w.weight.dtype == dtype &&
          w.weight.contiguous();
 }
+// Whether they are packed as tiles.h has it: a stack of bf16 weights.
+inline bool is_tiles(const Linear& w) {
+  return w.packing == Packing::kTiles && !w.format.quantized() && w.weight.dtype == DType::kBF16 &&
+         w.experts > 0;
+}
 inline bool is_plain(const Linear& w) { return is_plain(w, w.weight.dtype); }
 
 }  // namespace skiff::cuda

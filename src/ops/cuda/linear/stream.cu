@@ -7,6 +7,7 @@
 #include "ops/cuda/hopper/tensor_map.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/stream_kernel.cuh"
+#include "ops/cuda/linear/tiles.h"
 
 namespace skiff::cuda {
 namespace {
@@ -35,6 +36,10 @@ int smallest_job_rows(int64_t rows) {
 
 // Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or [in, out, 1, 1, experts].
 CUtensorMap weight_map(const Linear& w, bool gated) {
+  if (is_tiles(w)) {
+    const TileMap map = tile_map(w.experts, features(w), inputs(w), kTileRows, gated);
+    return word_map(w.weight.data, map.size, map.stride_bytes, map.box);
+  }
   const auto experts = static_cast<uint64_t>(std::max<int64_t>(1, w.experts));
   const auto rows = static_cast<uint64_t>(features(w)), in = static_cast<uint64_t>(inputs(w));
   const uint64_t row = 2 * in, all = rows * row;
@@ -87,8 +92,9 @@ size_t StreamedProducts::workspace_bytes() {
 }
 
 bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const {
-  return hopper_ && x.dtype == DType::kBF16 && is_plain(w, DType::kBF16) && is_aligned(x) &&
-         is_aligned(w.weight.data) && x.cols() % 8 == 0 && (!gated || features(w) % 16 == 0);
+  return hopper_ && x.dtype == DType::kBF16 && (is_tiles(w) || is_plain(w, DType::kBF16)) &&
+         is_aligned(x) && is_aligned(w.weight.data) && x.cols() % 8 == 0 &&
+         (!gated || features(w) % 16 == 0);
 }
 
 int StreamedProducts::job_rows(int64_t copies, int experts) {
@@ -113,6 +119,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .chunks = static_cast<int>((x.cols() + kChunk - 1) / kChunk),
       .split = n <= kWidestSplit,
       .next_at_once = !call.list_follows,
+      .packed = is_tiles(call.w),
       .keep_weights = n <= kWidestSplit ? Keep::kFirstToGo : Keep::kNormal,
       .out = out.data,
       .out_stride = out.row_stride,

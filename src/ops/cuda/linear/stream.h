@@ -26,8 +26,9 @@ class StreamedProducts {
   StreamedProducts(void* workspace, bool portable);
   static size_t workspace_bytes();
 
-  // Whether these kernels take the operands: bf16 times plain bf16 weights on Hopper, rows of x and
-  // w aligned to 16 bytes, and for a gated GEMM a width that is a multiple of 8.
+  // Whether these kernels take the operands: bf16 times bf16 weights (plain, or a stack as
+  // Packing::kTiles) on Hopper, rows of x and w aligned to 16 bytes, and for a gated GEMM a width
+  // that is a multiple of 8.
   bool takes(const Tensor& x, const Linear& w, bool gated) const;
 
   // out[rows, out] = x[rows, in] * w^T + bias; w [out, in], out bf16 or f32.
@@ -35,6 +36,9 @@ class StreamedProducts {
   // out[rows, width] = act(gate) * up, where (gate, up) = x * w^T; w [2 * width, in], gate first,
   // without a bias.
   void gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream) const;
+
+  // Whether the device runs these kernels at all.
+  bool runs() const { return hopper_; }
 
   // The grouped GEMMs: the same for each job of a list on the device, with w a stack and without a
   // bias. A job has at most `rows_per_job` rows, one of job_rows()'s values. grouped() reads the

@@ -26,6 +26,7 @@ struct StreamArgs {
   int rows, tiles, chunks;
   bool split;         // stream-K: tiles are cut along the inner dimension to balance the blocks
   bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
+  bool packed;        // the weights are Packing::kTiles
   Keep keep_weights;
   void* out;
   int64_t out_stride;

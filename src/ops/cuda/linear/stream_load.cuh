@@ -2,6 +2,7 @@
 #pragma once
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/stream_walk.cuh"
+#include "ops/cuda/linear/tiles.h"
 
 namespace skiff::cuda::streamed {
 
@@ -16,6 +17,10 @@ struct Producer {
   __device__ void load_weights(const TileSlice& s, const Job& job, int chunk, int stage) {
     const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
     barrier_expect(barrier, Ring::kStageBytes);
+    if (a.packed) {
+      const auto box = tile_box(job.expert, s.tile, chunk, a.chunks, kTileRows, kGated);
+      return copy_tile(to, w_map, barrier, box[0], box[1], box[2], box[3], box[4], a.keep_weights);
+    }
     if constexpr (kGated)
       copy_tile(to, w_map, barrier, chunk * kChunk, 0, 0, s.tile * (kTileRows / 16), job.expert,
                 a.keep_weights);

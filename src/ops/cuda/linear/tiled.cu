@@ -3,6 +3,7 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
+#include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda {
@@ -32,9 +33,20 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
   }
 }
 
+// The same for a matrix of `rows` rows that is packed as tiles.
+template <class T>
+__device__ void fetch_packed(float (*to)[kTile + 1], const T* from, int rows, int row, int in,
+                             int k) {
+  for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
+    const int r = i / kDepth, c = i % kDepth;
+    const bool inside = row + r < rows && k + c < in;
+    to[c][r] = inside ? to_float(from[tile_index(row + r, k + c, rows)]) : 0.0f;
+  }
+}
+
 // A block computes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, j + 16,
 // ...
-template <class X, class W, class Out>
+template <class X, class W, class Out, bool kPacked = false>
 __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   let_next_start();
   wait_for_previous();
@@ -53,7 +65,10 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   float sum[kPer][kPer] = {};
   for (int k = 0; k < p.in; k += kDepth) {
     fetch(xs, static_cast<const X*>(p.x), p.x_stride, rows, first, p.in, k);
-    fetch(ws, w, p.in, p.out_features, out0, p.in, k);
+    if constexpr (kPacked)
+      fetch_packed(ws, w, p.out_features, out0, p.in, k);
+    else
+      fetch(ws, w, p.in, p.out_features, out0, p.in, k);
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < kDepth; ++c) {
@@ -91,13 +106,18 @@ void start_bf16(const Product& p, DType out, const Launch& how) {
     launch(tiled_kernel<__nv_bfloat16, W, __nv_bfloat16>, how, p);
 }
 
-void start(const Product& p, DType x, DType w, DType out, int row_tiles, cudaStream_t stream) {
+void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
+           cudaStream_t stream) {
   const unsigned columns = static_cast<unsigned>((p.out_features + kTile - 1) / kTile);
   const Launch how = {{columns, static_cast<unsigned>(row_tiles)}, kSide * kSide, 0, stream};
   if (x == DType::kF32) {
     SKIFF_CHECK(out == DType::kF32, "f32 times f32 gives f32, not {}", name(out));
     launch(tiled_kernel<float, float, float>, how, p);
-  } else if (w == DType::kF32) {
+  } else if (is_tiles(w)) {
+    using B = __nv_bfloat16;
+    launch(out == DType::kF32 ? tiled_kernel<B, B, float, true> : tiled_kernel<B, B, B, true>, how,
+           p);
+  } else if (w.weight.dtype == DType::kF32) {
     start_bf16<float>(p, out, how);
   } else {
     start_bf16<__nv_bfloat16>(p, out, how);
@@ -106,7 +126,7 @@ void start(const Product& p, DType x, DType w, DType out, int row_tiles, cudaStr
 
 Product describe(Tensor out, Tensor x, const Linear& weights) {
   const Tensor& w = weights.weight;
-  SKIFF_CHECK(is_plain(weights), "the tiled GEMM reads plain weights only");
+  SKIFF_CHECK(is_plain(weights) || is_tiles(weights), "weights in a packing of another backend");
   SKIFF_CHECK(x.dtype == w.dtype || (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
               "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
@@ -127,7 +147,7 @@ void tiled_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   if (out.rows() == 0) return;
   Product p = describe(out, x, w);
   p.bias = w.bias ? w.bias.as<float>() : nullptr;
-  start(p, x.dtype, w.weight.dtype, out.dtype, (p.rows + kTile - 1) / kTile, stream);
+  start(p, x.dtype, w, out.dtype, (p.rows + kTile - 1) / kTile, stream);
 }
 
 void tiled_product(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
@@ -136,7 +156,7 @@ void tiled_product(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
   SKIFF_CHECK(w.experts > 0 && !w.bias);
   Product p = describe(out, x, w);
   p.jobs = jobs;
-  start(p, x.dtype, w.weight.dtype, out.dtype, jobs.capacity, stream);
+  start(p, x.dtype, w, out.dtype, jobs.capacity, stream);
 }
 
 }  // namespace skiff::cuda

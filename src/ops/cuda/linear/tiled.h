@@ -16,8 +16,8 @@ namespace skiff::cuda {
 void tiled_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
 
 // The grouped GEMM: rows [job.first, job.first + job.rows) of out = the same rows of x times
-// w[job.expert]^T, for each job of the list, which lies on the device. w is a stack, plain and
-// without a bias. A job has at most kTiledJobRows rows.
+// w[job.expert]^T, for each job of the list, which lies on the device. w is a stack without a bias,
+// plain or as Packing::kTiles. A job has at most kTiledJobRows rows.
 constexpr int kTiledJobRows = 64;
 void tiled_product(Tensor out, Tensor x, const Linear& w, const JobList& jobs, cudaStream_t stream);
 
