@@ -11,7 +11,7 @@
 namespace skiff {
 namespace {
 
-constexpr double kMostGrace = 5;
+constexpr double kMaxGrace = 5;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -32,7 +32,7 @@ double StallClock::look(const Pulse& pulse, double now) {
 Watchdog::Watchdog(double limit, Hooks hooks)
     : limit_(limit),
       poll_(std::clamp(limit / 20, 0.005, 1.0)),
-      grace_(std::min(limit / 4, kMostGrace)),
+      grace_(std::min(limit / 4, kMaxGrace)),
       hooks_(std::move(hooks)) {
   SKIFF_CHECK(limit > 0);
   thread_ = std::thread([this] { run(); });

@@ -28,11 +28,11 @@ MaybeProblem read_reasoning_effort(const OrderedJson& value, CallDraft& draft) {
 
 // An empty salt is refused: it would share the cache with all requests without a salt.
 MaybeProblem read_cache_salt(const OrderedJson& value, CallDraft& draft) {
-  constexpr size_t kMost = 1024;
+  constexpr size_t kMaxBytes = 1024;
   std::string salt;
   if (auto problem = read_string(value, salt)) return problem;
-  if (salt.empty() || salt.size() > kMost)
-    return Problem{fmt::format("must have 1 to {} bytes, but has {}", kMost, salt.size())};
+  if (salt.empty() || salt.size() > kMaxBytes)
+    return Problem{fmt::format("must have 1 to {} bytes, but has {}", kMaxBytes, salt.size())};
   draft.call.request.cache.salt = std::move(salt);
   return std::nullopt;
 }

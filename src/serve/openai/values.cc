@@ -23,8 +23,8 @@ std::string described(const OrderedJson& value) {
 }
 
 std::optional<int64_t> as_integer(const OrderedJson& value) {
-  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (value.is_number_unsigned() && value.get<uint64_t>() > kMost) return std::nullopt;
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (value.is_number_unsigned() && value.get<uint64_t>() > kMax) return std::nullopt;
   if (value.is_number_integer()) return value.get<int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double x = value.get<double>();

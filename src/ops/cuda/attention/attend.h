@@ -21,7 +21,7 @@ namespace skiff::cuda {
 // into shares, which follows from the lengths of all sequences of the step. The same step gives the
 // same bits every time: no result depends on the order in which blocks arrive.
 //
-// Graphs. In a step where no sequence has more than kMostShares rows, the launches depend on the
+// Graphs. In a step where no sequence has more than kMaxShares rows, the launches depend on the
 // spec, on num_seqs and on num_tokens only; lengths are read from device memory that begin_step()
 // fills, in stream order, outside any captured graph. A layer's first attend() outside a capture
 // must come before the first inside one.
