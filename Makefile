@@ -15,8 +15,8 @@ help:
 	@echo "make build [PRESET=cpu]   presets: cpu, cuda, asan, tsan"
 	@echo "make fuzz [SECONDS=20]    libFuzzer on every parser of untrusted bytes"
 	@echo "make cuda                 the CUDA build, where there is nvcc"
-	@echo "make check                includes against rooms, formatting"
-	@echo "make tidy FILES='src/...' clang-tidy on these (needs clang-tidy-14 and a build)"
+	@echo "make check                includes and names against rooms, formatting, a minute of clang-tidy"
+	@echo "make tidy [FILES='src/..'] clang-tidy on these, or on all that changed since it was clean"
 	@echo "make install DESTDIR= PREFIX=/usr/local"
 
 deps:
@@ -44,12 +44,15 @@ api: unit
 	@SKIFF_BIN=$(CURDIR)/$(BUILD)/skiff .venv/bin/python -m pytest -q -rs tests
 
 check: deps-test
+	@test -f $(BUILD)/compile_commands.json || cmake --preset $(PRESET) -DSKIFF_TESTS=ON >/dev/null
 	@python3 tools/check_rooms.py
+	@python3 tools/check_names.py
 	@tools/check_format.sh
+	@python3 tools/check_tidy.py --build $(BUILD) --seconds 60
 
-# clang-tidy takes some ten seconds a file: name those that changed.
+# Some ten seconds a file; what was clean and has not changed since is not looked at again.
 tidy:
-	@clang-tidy-14 -p $(BUILD) --quiet --extra-arg=-Wno-unknown-warning-option $(FILES)
+	@python3 tools/check_tidy.py --build $(BUILD) --all $(FILES)
 
 test: check unit api cuda
 
