@@ -1,4 +1,4 @@
-# Writes OUTPUT, a C++ file that defines skiff::sources_digest(): SHA-256 of everything that decides
+# Writes OUTPUT, a C++ file that defines skiff::engine::sources_digest(): SHA-256 of everything that decides
 # what a kernel computes. Run in every build (cmake -P); OUTPUT is left alone when it would not change.
 #   SOURCE   the src/ folder
 #   FLAGS    compilers, their versions and flags, as one text
@@ -19,11 +19,11 @@ string(SHA256 digest "${listing}")
 set(text "// Made by cmake/sources_digest.cmake.
 #include \"engine/fingerprint.h\"
 
-namespace skiff {
+namespace skiff::engine {
 
 std::string_view sources_digest() { return \"${digest}\"; }
 
-}  // namespace skiff
+}  // namespace skiff::engine
 ")
 if(EXISTS ${OUTPUT})
   file(READ ${OUTPUT} before)

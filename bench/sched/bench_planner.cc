@@ -49,10 +49,10 @@ struct Times {
 
 // Medians over decode steps with all sequences running, in microseconds.
 Times decode_steps(bool share_prefixes) {
-  Limits limits{
+  sched::Limits limits{
       .max_seqs = kRunning, .max_rows = 8192, .max_context = 8192, .max_logit_rows = kRunning};
-  CacheIndex cache(kRunning * 80, kBlock, share_prefixes);
-  Scheduler scheduler(limits, cache);
+  kv::CacheIndex cache(kRunning * 80, kBlock, share_prefixes);
+  sched::Scheduler scheduler(limits, cache);
   std::mt19937 rng(1);
   for (SeqId id = 0; id < kRunning + kWaiting; ++id)
     SKIFF_CHECK(scheduler.add(request(id, kPrompt, rng)));
@@ -83,10 +83,10 @@ Times decode_steps(bool share_prefixes) {
 // Median time to match a prompt of 32K tokens that is entirely cached, in microseconds.
 double match() {
   constexpr int kTokens = 32768;
-  CacheIndex cache(1024, kBlock, /*share_prefixes=*/true);
+  kv::CacheIndex cache(1024, kBlock, /*share_prefixes=*/true);
   std::mt19937 rng(2);
   const std::vector<Token> tokens = request(0, kTokens, rng).prompt;
-  BlockTable table;
+  kv::BlockTable table;
   SKIFF_CHECK(cache.grow(table, kTokens));
   cache.publish(table, tokens, kTokens);
   cache.close(table);

@@ -40,22 +40,22 @@ double resident_mb() {
 struct Site {
   explicit Site(const std::string& folder);
 
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   std::vector<Token> words;
   std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();
   std::unique_ptr<NullEngine> engine;
   std::unique_ptr<EngineService> service;
-  std::unique_ptr<Server> server;
+  std::unique_ptr<serve::Server> server;
 };
 
-class BareTemplate : public ChatTemplate {
-  Result<std::string> render(const Conversation& conversation) const override {
+class BareTemplate : public text::ChatTemplate {
+  Result<std::string> render(const text::Conversation& conversation) const override {
     return conversation.messages.back().value("content", std::string());
   }
 };
 
 Site::Site(const std::string& folder) {
-  auto loaded = load_tokenizer(folder);
+  auto loaded = text::load_tokenizer(folder);
   if (!loaded) fail_load("{}", loaded.error().what);
   tokenizer = std::move(*loaded);
   words = tokenizer->encode(kSaid, {.add_special = false, .parse_special = false});
@@ -69,13 +69,13 @@ Site::Site(const std::string& folder) {
   service_config.max_model_len = limits.max_context;
   service = std::make_unique<EngineService>(service_config, *engine, events, tokenizer,
                                             std::make_shared<BareTemplate>());
-  ServerConfig config;
+  serve::ServerConfig config;
   config.http.host = "127.0.0.1";
   config.http.port = 0;
   config.model_names = {"null"};
   config.max_concurrency = kIdleStreams + 100;
   config.stream_idle_seconds = 1;
-  server = std::make_unique<Server>(config, *service);
+  server = std::make_unique<serve::Server>(config, *service);
   server->start();
 }
 
@@ -106,7 +106,7 @@ void check_stream(const Site& site, int tokens) {
   std::vector<Token> said;
   for (int i = 0; i < tokens; ++i)
     said.push_back(site.words[(prompt.size() + static_cast<size_t>(i)) % site.words.size()]);
-  Detokenizer whole(*site.tokenizer, {});
+  text::Detokenizer whole(*site.tokenizer, {});
   std::string expected;
   for (Token token : said) expected += whole.push(token);
   expected += whole.flush();

@@ -18,7 +18,7 @@
 namespace skiff::bench {
 
 // A runner that repeats `words`: the token at position p of a sequence is words[p % size].
-class NullRunner : public Runner {
+class NullRunner : public engine::Runner {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -66,9 +66,9 @@ class NullRunner : public Runner {
 };
 
 // Runs the engine on a thread, as the real Llm does.
-class NullEngine : public EnginePort {
+class NullEngine : public service::EnginePort {
  public:
-  NullEngine(const Limits& limits, std::vector<Token> words, std::shared_ptr<EventQueue> events)
+  NullEngine(const sched::Limits& limits, std::vector<Token> words, std::shared_ptr<service::EventQueue> events)
       : cache_(limits.max_seqs * (limits.max_context / 64 + 1), 64, /*share_prefixes=*/true),
         scheduler_(limits, cache_),
         runner_(std::move(words)),
@@ -89,13 +89,13 @@ class NullEngine : public EnginePort {
     inbox_.push(std::move(sequence));
   }
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
-  EngineStats stats() const override { return board_.read(); }
+  engine::EngineStats stats() const override { return board_.read(); }
   void pause(bool paused) { runner_.pause(paused); }
   void pace(std::chrono::microseconds step) { runner_.pace(step); }
 
  private:
-  void deliver(EventQueue& events, std::vector<Event> batch) {
-    const SchedulerStats s = scheduler_.stats();
+  void deliver(service::EventQueue& events, std::vector<Event> batch) {
+    const sched::SchedulerStats s = scheduler_.stats();
     board_.write({.running = s.running,
                   .waiting = s.waiting,
                   .blocks_total = cache_.num_blocks(),
@@ -107,12 +107,12 @@ class NullEngine : public EnginePort {
     if (!batch.empty()) events.push(std::move(batch));
   }
 
-  CacheIndex cache_;
-  Scheduler scheduler_;
+  kv::CacheIndex cache_;
+  sched::Scheduler scheduler_;
   NullRunner runner_;
   Queue<Command> inbox_;
-  Engine engine_;
-  StatsBoard board_;
+  engine::Engine engine_;
+  engine::StatsBoard board_;
   std::atomic<bool> abort_{false};
   std::thread thread_;
 };

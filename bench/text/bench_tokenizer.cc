@@ -41,8 +41,8 @@ double best_seconds(Prepare&& prepare, Work&& work) {
   return best;
 }
 
-std::unique_ptr<Tokenizer> load(const std::string& folder) {
-  auto made = load_tokenizer(folder);
+std::unique_ptr<text::Tokenizer> load(const std::string& folder) {
+  auto made = text::load_tokenizer(folder);
   if (made) return std::move(*made);
   fmt::print(stderr, "{}\n", made.error().what);
   std::exit(1);
@@ -65,7 +65,7 @@ void print_encode(const std::string& name, const Speed& speed) {
       speed.tokens / speed.seconds / 1e6, speed.seconds / speed.tokens * 1e6);
 }
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = true};
+constexpr text::EncodeOptions kPlain{.add_special = false, .parse_special = true};
 
 // Every round starts with a new tokenizer, so that its word cache is empty.
 Speed time_encode(const std::string& folder, const Text& text) {
@@ -76,11 +76,11 @@ Speed time_encode(const std::string& folder, const Text& text) {
   return {static_cast<double>(text.bytes.size()), static_cast<double>(tokens), seconds};
 }
 
-void time_decode(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+void time_decode(const text::Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                  const std::string& what, const std::vector<std::string>& stops) {
   size_t bytes = 0;
-  const double seconds = best_seconds([&] { return Detokenizer(tokenizer, {.stops = stops}); },
-                                      [&](Detokenizer& stream) {
+  const double seconds = best_seconds([&] { return text::Detokenizer(tokenizer, {.stops = stops}); },
+                                      [&](text::Detokenizer& stream) {
                                         bytes = 0;
                                         for (const int32_t id : ids)
                                           bytes += stream.push(id).size();
@@ -97,7 +97,7 @@ void time_decode(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
 
 void check(const std::string& folder, const std::vector<Text>& texts) {
   const auto tokenizer = load(folder);
-  const NaiveTokenizer naive(Json::parse(read_text(folder + "/tokenizer.json")));
+  const text::NaiveTokenizer naive(Json::parse(read_text(folder + "/tokenizer.json")));
   int compared = 0;
   for (const Text& text : texts) {
     for (size_t at = 0, next; at < text.bytes.size(); at = next + 1) {

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 std::string dashed(std::string_view name) {
@@ -192,4 +192,4 @@ double Args::number(std::string_view name) const {
   return value;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

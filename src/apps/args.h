@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::apps {
 
 // A mistake on the command line. what() is one line; main prints it and exits with code 2.
 struct UsageError : std::runtime_error {
@@ -87,4 +87,4 @@ class Args {
 
 std::string_view command_name(Commands command);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 
 #include "apps/help.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using testing::ElementsAre;
@@ -230,4 +230,4 @@ TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

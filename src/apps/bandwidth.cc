@@ -14,7 +14,7 @@
 
 #include "ops/ops.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr size_t kBytes = size_t{1} << 30;  // far beyond any cache
@@ -85,4 +85,4 @@ double measured_copy_bandwidth(Device device) {
   return 2.0 * kRounds * static_cast<double>(kBytes) / took.count();
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -12,7 +12,7 @@
 #include "base/seconds.h"
 #include "engine/resolve.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,8 +26,8 @@ double step_bytes(const ModelSpec& spec, const Precision& precision, int rows, d
 }
 
 // The device that an engine with this config computes on.
-double memory_bandwidth(const EngineConfig& config) {
-  const Device device = device_named(config.device).memory();
+double memory_bandwidth(const engine::EngineConfig& config) {
+  const Device device = engine::device_named(config.device).memory();
   return device == Device{} ? measured_read_bandwidth(config.threads)
                             : measured_copy_bandwidth(device);
 }
@@ -48,7 +48,7 @@ std::vector<Token> random_prompt(std::mt19937& rng, int vocab, int length) {
 
 class Bench {
  public:
-  Bench(const Args& args, EngineConfig config)
+  Bench(const Args& args, engine::EngineConfig config)
       : input_(static_cast<int>(args.integer("input-len"))),
         output_(static_cast<int>(args.integer("output-len"))),
         batch_(static_cast<int>(args.integer("batch-size"))) {
@@ -57,7 +57,7 @@ class Bench {
     config.prefix_caching = false;  // so that every prompt is computed
     if (config.long_prompt == 0) config.long_prompt = input_ + 1;  // and none counts as long
     bandwidth_ = memory_bandwidth(config);
-    llm_ = Llm::start(config, [this](std::vector<Event> e) { events_.push(std::move(e)); });
+    llm_ = engine::Llm::start(config, [this](std::vector<Event> e) { events_.push(std::move(e)); });
   }
 
   struct Outcome {
@@ -112,9 +112,9 @@ class Bench {
   void latency() {
     const auto prompt = prompts(static_cast<size_t>(batch_));
     const Outcome warm = run(prompt);
-    const EngineStats before = llm_->stats();
+    const engine::EngineStats before = llm_->stats();
     const Outcome timed = run(prompt);
-    const EngineStats after = llm_->stats();
+    const engine::EngineStats after = llm_->stats();
     report_check(warm, timed);
     const ModelSpec& spec = llm_->model().spec;
     // Counts only the time in which all requests decode and none has ended.
@@ -139,12 +139,12 @@ class Bench {
   }
 
   // Sums over the steps between two moments: steps with decodes only, and the others.
-  static void report_host(const EngineStats& before, const EngineStats& after) {
+  static void report_host(const engine::EngineStats& before, const engine::EngineStats& after) {
     report_host("host, decodes   ", after.tally.decodes - before.tally.decodes);
     report_host("host, the others", after.tally.others - before.tally.others);
   }
 
-  static void report_host(const char* name, const StepSums& sums) {
+  static void report_host(const char* name, const engine::StepSums& sums) {
     if (sums.steps == 0) return;
     const double us = 1e6 / static_cast<double>(sums.steps);
     fmt::print(
@@ -195,7 +195,7 @@ class Bench {
   SeqId next_id_ = 1;
   std::mt19937 rng_{1};
   Queue<std::vector<Event>> events_;
-  std::unique_ptr<Llm> llm_;
+  std::unique_ptr<engine::Llm> llm_;
 };
 
 }  // namespace
@@ -219,4 +219,4 @@ int run_bench(const Args& args) {
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

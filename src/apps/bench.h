@@ -2,9 +2,9 @@
 #pragma once
 #include "apps/commands.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 int bench_serve(const Args& args);     // measures a running server
 int bench_simulate(const Args& args);  // simulates a machine given by its rates
 
-}  // namespace skiff
+}  // namespace skiff::apps

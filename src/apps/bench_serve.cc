@@ -11,25 +11,25 @@
 #include "workload/serve_bench.h"
 #include "workload/simulate.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // Makes Poisson arrivals: exponential gaps from a fixed seed, so that two runs send the same
 // requests.
-void space_out(std::vector<TracedRequest>& requests, double rate) {
+void space_out(std::vector<workload::TracedRequest>& requests, double rate) {
   std::mt19937_64 rng(1);
   std::exponential_distribution<double> gap(rate);
   double at = 0;
-  for (TracedRequest& request : requests) request.at = at += gap(rng);
+  for (workload::TracedRequest& request : requests) request.at = at += gap(rng);
 }
 
-std::vector<TracedRequest> planned_requests(const Args& args) {
-  std::vector<TracedRequest> out;
+std::vector<workload::TracedRequest> planned_requests(const Args& args) {
+  std::vector<workload::TracedRequest> out;
   const auto count = static_cast<size_t>(args.integer("num-prompts"));
   if (args.given("trace")) {
-    out = read_trace(args.text("trace")).requests;
+    out = workload::read_trace(args.text("trace")).requests;
     if (args.given("num-prompts") && out.size() > count) out.resize(count);
-    for (TracedRequest& request : out) request.at /= args.number("trace-speed");
+    for (workload::TracedRequest& request : out) request.at /= args.number("trace-speed");
   } else {
     out.assign(count, {.at = 0,
                        .input = static_cast<int>(args.integer("input-len")),
@@ -40,7 +40,7 @@ std::vector<TracedRequest> planned_requests(const Args& args) {
   return out;
 }
 
-std::string first_model(LoadClient& client) {
+std::string first_model(workload::LoadClient& client) {
   const auto body = client.get("/v1/models");
   if (!body) fail_load("{}; name the model with --served-model-name", body.error().what);
   const auto json = parse_json(*body);
@@ -51,12 +51,12 @@ std::string first_model(LoadClient& client) {
 }
 
 // Reports latencies of short requests apart from those of long ones.
-void print_by_length(const Simulation& run, int long_prompt) {
+void print_by_length(const workload::Simulation& run, int long_prompt) {
   std::vector<double> brief, lengthy;
-  for (const SimulatedRequest& r : run.requests)
+  for (const workload::SimulatedRequest& r : run.requests)
     if (!r.refused) (r.input > long_prompt ? lengthy : brief).push_back(r.first_token - r.arrived);
   for (const auto& [name, waits] : {std::pair{"up to", &brief}, std::pair{"above", &lengthy}}) {
-    const Percentiles p = percentiles_of(*waits);
+    const workload::Percentiles p = workload::percentiles_of(*waits);
     fmt::print(
         "first token, prompts {} {} tokens: {} requests, p50 {:.0f} ms, p99 {:.0f} ms, max {:.0f} "
         "ms\n",
@@ -64,41 +64,42 @@ void print_by_length(const Simulation& run, int long_prompt) {
   }
 }
 
-void print_simulation(const Simulation& run) {
+void print_simulation(const workload::Simulation& run) {
   std::vector<double> ttft, tpot, e2e;
   double tokens = 0;
-  for (const SimulatedRequest& r : run.requests) {
+  for (const workload::SimulatedRequest& r : run.requests) {
     if (r.refused) continue;
     ttft.push_back(r.first_token - r.arrived);
     e2e.push_back(r.finished - r.arrived);
     if (r.output > 1) tpot.push_back((r.finished - r.first_token) / (r.output - 1));
     tokens += r.output;
   }
-  ServeReport report;
+  workload::ServeReport report;
   report.sent = static_cast<int>(run.requests.size());
   report.succeeded = static_cast<int>(ttft.size());
   report.good = report.succeeded;
   report.refused = report.sent - report.succeeded;
   report.seconds = run.seconds;
   report.completion = tokens;
-  for (const SimulatedRequest& r : run.requests) {
+  for (const workload::SimulatedRequest& r : run.requests) {
     report.prompt += r.input;
     report.cached += r.cached;
   }
-  report.ttft = percentiles_of(ttft);
-  report.tpot = percentiles_of(tpot);
-  report.e2e = percentiles_of(e2e);
+  report.ttft = workload::percentiles_of(ttft);
+  report.tpot = workload::percentiles_of(tpot);
+  report.e2e = workload::percentiles_of(e2e);
   fmt::print("simulated: {} steps, device busy {:.1f} %, {} preemptions\n{}", run.steps,
-             100 * run.busy / std::max(run.seconds, 1e-9), run.preemptions, to_text(report));
+             100 * run.busy / std::max(run.seconds, 1e-9), run.preemptions,
+             workload::to_text(report));
 }
 
 }  // namespace
 
 int bench_serve(const Args& args) {
-  auto url = parse_url(args.text("url"));
+  auto url = workload::parse_url(args.text("url"));
   if (!url) throw UsageError("--url: " + url.error().what);
-  LoadClient client({.server = *url, .api_key = args.text("key")});
-  ServeBench bench;
+  workload::LoadClient client({.server = *url, .api_key = args.text("key")});
+  workload::ServeBench bench;
   bench.model =
       args.given("served-model-name") ? args.text("served-model-name") : first_model(client);
   bench.chat = args.text("endpoint") == "chat";
@@ -108,20 +109,20 @@ int bench_serve(const Args& args) {
     bench.concurrency = 1;
   bench.slo_ttft = args.number("slo-ttft") / 1e3;
   bench.slo_tpot = args.number("slo-tpot") / 1e3;
-  const ServeReport report = run_serve_bench(client, bench);
-  fmt::print("{}", args.on("json") ? to_json(report) + "\n" : to_text(report));
+  const workload::ServeReport report = workload::run_serve_bench(client, bench);
+  fmt::print("{}", args.on("json") ? workload::to_json(report) + "\n" : workload::to_text(report));
   if (report.succeeded == 0) fail_load("no request succeeded");
   return 0;
 }
 
 int bench_simulate(const Args& args) {
   const std::string folder = model_folder(args, 1);
-  const ModelConfig model = read_model_config(folder, args.text("model-config-name"));
+  const model::ModelConfig model = model::read_model_config(folder, args.text("model-config-name"));
   const double element = args.number("sim-weight-bytes");
-  SimulationSetup setup;
+  workload::SimulationSetup setup;
   setup.block_size = static_cast<int>(args.integer("block-size"));
-  const double block =
-      static_cast<double>(KvCache::bytes_per_block(model.spec, setup.block_size, DType::kBF16));
+  const double block = static_cast<double>(
+      model::KvCache::bytes_per_block(model.spec, setup.block_size, DType::kBF16));
   setup.time = {.fixed = args.number("sim-step-us") * 1e-6,
                 .flop_per_row = 2 * active_parameters(model.spec),
                 .flop_per_pair = attention_flops(model.spec),
@@ -142,7 +143,7 @@ int bench_simulate(const Args& args) {
   setup.limits.max_rows = given("max-num-batched-tokens", 8192);
   setup.limits.max_logit_rows = setup.limits.max_seqs;
   setup.limits.policy.row_context = doubling_context(model.spec);
-  const int long_prompt = default_long_prompt(setup.limits.max_context);
+  const int long_prompt = sched::default_long_prompt(setup.limits.max_context);
   if (args.text("sim-policy") == "fifo")
     setup.limits.policy = {.ageing = 0,
                            .long_yields = 0,
@@ -151,15 +152,16 @@ int bench_simulate(const Args& args) {
                            .max_long_partial = 0,
                            .max_overtakes = 0,
                            .reserve = 0};
-  std::vector<TracedRequest> requests = planned_requests(args);
+  std::vector<workload::TracedRequest> requests = planned_requests(args);
   if (args.given("max-input"))
-    std::erase_if(requests,
-                  [&](const TracedRequest& r) { return r.input > args.integer("max-input"); });
+    std::erase_if(requests, [&](const workload::TracedRequest& r) {
+      return r.input > args.integer("max-input");
+    });
   if (requests.empty()) throw UsageError("--max-input leaves no request");
-  const Simulation run = simulate(setup, requests);
+  const workload::Simulation run = workload::simulate(setup, requests);
   print_simulation(run);
   print_by_length(run, long_prompt);
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

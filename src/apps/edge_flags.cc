@@ -6,7 +6,7 @@
 #include "base/load_error.h"
 #include "serve/http/api_keys.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 std::vector<std::string> split_at_commas(std::string_view text) {
@@ -21,7 +21,7 @@ std::vector<std::string> split_at_commas(std::string_view text) {
 
 Status check_all(const std::vector<std::string>& keys, const char* source) {
   for (const std::string& key : keys)
-    if (const Status good = check_api_key(key); !good)
+    if (const Status good = http::check_api_key(key); !good)
       return Error{Code::kInvalid, fmt::format("{}: {}", source, good.error().what), source};
   return ok();
 }
@@ -31,7 +31,7 @@ std::vector<std::string> listed_or(const Args& args, std::string_view flag) {
   return args.given(flag) ? listed(args, flag) : std::vector<std::string>{args.text(flag)};
 }
 
-void apply_limits(const Args& args, HttpConfig* http) {
+void apply_limits(const Args& args, http::HttpConfig* http) {
   http->max_body = static_cast<size_t>(args.integer("max-body-size"));
   http->max_header = static_cast<size_t>(args.integer("max-header-size"));
   http->max_connections = static_cast<int>(args.integer("max-connections"));
@@ -70,7 +70,7 @@ Result<std::vector<std::string>> api_keys(const Args& args) {
   std::vector<std::string> keys = args.texts("api-key");
   if (const Status good = check_all(keys, "--api-key"); !good) return good.error();
   if (args.given("api-key-file")) {
-    auto more = read_key_file(args.text("api-key-file"));
+    auto more = http::read_key_file(args.text("api-key-file"));
     if (!more) return more.error();
     keys.insert(keys.end(), more->begin(), more->end());
   }
@@ -86,7 +86,7 @@ Result<std::vector<std::string>> api_keys(const Args& args) {
   return keys;
 }
 
-void apply_edge_flags(const Args& args, ServerConfig* config) {
+void apply_edge_flags(const Args& args, serve::ServerConfig* config) {
   config->http.host = args.text("host");
   config->http.tls_certificate = args.text("ssl-certfile");
   config->http.tls_key = args.text("ssl-keyfile");
@@ -104,4 +104,4 @@ void apply_edge_flags(const Args& args, ServerConfig* config) {
   apply_limits(args, &config->http);
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,11 +8,11 @@
 #include "base/result.h"
 #include "serve/server_config.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Applies the flags about keys, TLS, CORS, hosts, limits and the access log. Throws UsageError or
 // LoadError.
-void apply_edge_flags(const Args& args, ServerConfig* config);
+void apply_edge_flags(const Args& args, serve::ServerConfig* config);
 
 // Returns the keys of --api-key and --api-key-file together, or else those of the environment's
 // FD_API_KEY. Whichever is given must hold a key. Each call reads the file again. Error messages
@@ -22,4 +22,4 @@ Result<std::vector<std::string>> api_keys(const Args& args);
 // Returns the values of a repeatable flag, each of which may be plain or a JSON list of strings.
 std::vector<std::string> listed(const Args& args, std::string_view flag);
 
-}  // namespace skiff
+}  // namespace skiff::apps

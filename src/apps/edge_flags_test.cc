@@ -9,7 +9,7 @@
 #include "apps/open_files.h"
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 Args parse(const std::vector<std::string>& words) { return Args(kServe, words); }
@@ -27,7 +27,7 @@ TEST_F(ApiKeyFlags, AVariableWithoutAKeyRefusesTheStart) {
     ASSERT_FALSE(keys) << '"' << empty << '"';
     EXPECT_THAT(keys.error().what, testing::HasSubstr("FD_API_KEY"));
     EXPECT_THAT(keys.error().what, testing::HasSubstr("unset it"));
-    ServerConfig config;
+    serve::ServerConfig config;
     EXPECT_THROW(apply_edge_flags(args, &config), LoadError);
   }
   setenv("FD_API_KEY", " ", 1);
@@ -56,4 +56,4 @@ TEST(OpenFiles, ConnectionsFitTheLimitOrAreFewer) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,17 +4,19 @@
 
 #include "apps/commands.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using ::testing::ElementsAre;
 
 // A tokenizer that knows one token, its EOS.
-class OneToken final : public Tokenizer {
+class OneToken final : public text::Tokenizer {
  public:
   explicit OneToken(std::optional<Token> eos) : eos_(eos) {}
 
-  std::vector<int32_t> encode(std::string_view, const EncodeOptions&) const override { return {}; }
+  std::vector<int32_t> encode(std::string_view, const text::EncodeOptions&) const override {
+    return {};
+  }
   std::string_view piece(int32_t) const override { return {}; }
   bool is_special(int32_t) const override { return true; }
   int vocab_size() const override { return 10; }
@@ -30,7 +32,7 @@ class OneToken final : public Tokenizer {
 };
 
 std::vector<Token> ends(std::vector<int32_t> configured, std::optional<Token> tokenizer) {
-  ModelConfig model;
+  model::ModelConfig model;
   model.spec.vocab = 10;
   model.generation.eos = std::move(configured);
   const OneToken one(tokenizer);
@@ -51,11 +53,11 @@ TEST(EosTokens, IdsBeyondTheVocabularyAreLeftOut) {
 }
 
 TEST(EosTokens, NoTokenizerIsNeeded) {
-  ModelConfig model;
+  model::ModelConfig model;
   model.spec.vocab = 10;
   model.generation.eos = {3};
   EXPECT_THAT(eos_tokens(model, nullptr), ElementsAre(3));
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include "apps/args.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -267,4 +267,4 @@ constexpr FlagGroup kGroups[] = {
 
 std::span<const FlagGroup> flag_groups() { return kGroups; }
 
-}  // namespace skiff
+}  // namespace skiff::apps

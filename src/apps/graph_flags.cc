@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr const char* kFlag = "--graph-optimization-config";
@@ -24,7 +24,7 @@ std::vector<int> sizes_of(const Json& list) {
 
 }  // namespace
 
-void read_graphs(const Args& args, EngineConfig& config) {
+void read_graphs(const Args& args, engine::EngineConfig& config) {
   config.graphs = args.on("use-cudagraph");
   config.fuse_single_row = args.on("fuse-single-row");
   const std::string text = args.text("graph-optimization-config");
@@ -47,4 +47,4 @@ void read_graphs(const Args& args, EngineConfig& config) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -3,10 +3,10 @@
 #include "apps/args.h"
 #include "engine/llm.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Applies --use-cudagraph and --graph-optimization-config. Throws a LoadError that names the key
 // and the value.
-void read_graphs(const Args& args, EngineConfig& config);
+void read_graphs(const Args& args, engine::EngineConfig& config);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // Returns the resident bytes, or 0 if they cannot be read.
@@ -66,4 +66,4 @@ void HeapTrimmer::run() {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-namespace skiff {
+namespace skiff::apps {
 
 // Decides when a trim is worth its time. The allocator keeps freed memory and does not report how
 // much of it fills whole pages, so a trim is tried while the process holds clearly more than its
@@ -42,4 +42,4 @@ class HeapTrimmer {
   std::thread thread_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

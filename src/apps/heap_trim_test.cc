@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using std::chrono::seconds;
@@ -53,4 +53,4 @@ TEST(TrimSchedule, WhatIsFreedLaterComesBackWithinAMinute) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 struct About {
@@ -129,4 +129,4 @@ std::string parameters_markdown() {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

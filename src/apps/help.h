@@ -4,10 +4,10 @@
 
 #include "apps/args.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 std::string general_help();
 std::string command_help(Commands command);
 std::string parameters_markdown();
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 #include "engine/resolve.h"
 #include "model/memory_plan.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 struct Describe {
@@ -46,13 +46,14 @@ void print_layers(const ModelSpec& spec) {
 }
 
 void print_text(const Args& args, const std::string& folder) {
-  const auto tokenizer = load_tokenizer(args.given("tokenizer") ? args.text("tokenizer") : folder);
+  const auto tokenizer =
+      text::load_tokenizer(args.given("tokenizer") ? args.text("tokenizer") : folder);
   if (tokenizer)
     fmt::print("tokenizer        {} tokens, bos {}, eos {}\n", (*tokenizer)->vocab_size(),
                (*tokenizer)->bos(), (*tokenizer)->eos());
   else
     fmt::print("tokenizer        none: {}\n", tokenizer.error().what);
-  const auto chat = load_chat_template(folder);
+  const auto chat = text::load_chat_template(folder);
   fmt::print("chat template    {}\n", chat ? "yes" : "none: " + chat.error().what);
 }
 
@@ -60,11 +61,12 @@ void print_text(const Args& args, const std::string& folder) {
 
 int run_inspect(const Args& args) {
   const std::string folder = model_folder(args);
-  const EngineConfig config = engine_config(args, folder);
-  const ModelConfig model = read_model_config(folder, config.config_name);
+  const engine::EngineConfig config = engine_config(args, folder);
+  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
   const ModelSpec& spec = model.spec;
   fmt::print("architecture     {}\n", spec.arch);
-  fmt::print("parameters       {:.3f} billion\n", static_cast<double>(parameter_count(spec)) / 1e9);
+  fmt::print("parameters       {:.3f} billion\n",
+             static_cast<double>(model::parameter_count(spec)) / 1e9);
   fmt::print("hidden size      {}\n", spec.hidden);
   fmt::print("vocabulary       {}{}\n", spec.vocab,
              spec.tied_head ? ", head tied to embedding" : "");
@@ -75,15 +77,17 @@ int run_inspect(const Args& args) {
   for (Token id : model.generation.eos) ends += fmt::format("{}{}", ends.empty() ? "" : ", ", id);
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
-  const Resolved resolved = resolve(config, model);
+  const engine::Resolved resolved = engine::resolve(config, model);
   fmt::print(
       "\nMemory plan for --dtype {}, --max-model-len {}, --max-num-seqs {}, "
       "--max-num-batched-tokens {}\n",
       name(resolved.precision.act), resolved.limits.max_context, resolved.limits.max_seqs,
       resolved.limits.max_rows);
   std::fflush(stdout);
-  fmt::print("{}", plan_memory(spec, memory_request(resolved, spec, *make_ops(resolved))).table());
+  fmt::print("{}", model::plan_memory(
+                       spec, engine::memory_request(resolved, spec, *engine::make_ops(resolved)))
+                       .table());
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 struct Command {
@@ -73,10 +73,10 @@ int finish(int code) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps
 
 int main(int argc, char** argv) {
-  using namespace skiff;
+  using namespace skiff::apps;
   try {
     return finish(dispatch({argv + 1, argv + argc}));
   } catch (const UsageError& e) {

@@ -2,7 +2,7 @@
 
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 NpyWriter::NpyWriter(const std::string& path, int64_t rows, int64_t cols)
     : path_(path), out_(path, std::ios::binary), missing_(rows), cols_(cols) {
@@ -32,4 +32,4 @@ void NpyWriter::close() {
   if (!out_) fail_load("{}: writing failed; is the disk full?", path_);
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

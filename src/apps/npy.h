@@ -7,7 +7,7 @@
 
 #include "tensor/tensor.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 class NpyWriter {
  public:
@@ -22,4 +22,4 @@ class NpyWriter {
   int64_t missing_, cols_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

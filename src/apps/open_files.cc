@@ -7,7 +7,7 @@
 
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // Covers standard streams, the listening socket, event loops, the cache's file and a device's
@@ -33,4 +33,4 @@ uint64_t raise_open_file_limit() {
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace skiff {
+namespace skiff::apps {
 
 // Returns how many of the `wanted` connections fit into `limit` open files together with `probes`
 // connections for probes and the files that the process itself needs. Throws LoadError if not even
@@ -12,4 +12,4 @@ int connections_that_fit(int wanted, int probes, uint64_t limit);
 // Raises the soft limit of open files to the hard one and returns it.
 uint64_t raise_open_file_limit();
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -17,7 +17,7 @@
 #include "engine/resolve.h"
 #include "model/single.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // One prompt. `src` and `tgt` are copied to the output unchanged.
@@ -112,12 +112,12 @@ std::vector<Item> read_items(const Args& args) {
 }
 
 // Tokenizes a text; checks a prompt of ids against the vocabulary.
-void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const ChatTemplate* chat,
-                    const ModelSpec& spec) {
+void tokenize_items(std::vector<Item>& items, const text::Tokenizer* tokenizer,
+                    const text::ChatTemplate* chat, const ModelSpec& spec) {
   for (Item& item : items) {
     if (item.messages) {
       if (!chat) fail_load("--chat: the model has no chat template; give one with --chat-template");
-      Conversation conversation;
+      text::Conversation conversation;
       conversation.messages = *item.messages;
       const auto prompt = chat->render(conversation);
       if (!prompt) throw LoadError(prompt.error().what);
@@ -133,21 +133,22 @@ void tokenize_items(std::vector<Item>& items, const Tokenizer* tokenizer, const 
   }
 }
 
-void dump_logits(const Args& args, const EngineConfig& config, const ModelConfig& model,
-                 const std::vector<Token>& tokens) {
-  const Resolved resolved = resolve(config, model);
-  const auto ops = make_ops(resolved);
-  plan_memory(model.spec, memory_request(resolved, model.spec, *ops));  // refuses before loading
-  const LoadedModel loaded = load_model(resolved.model.folder, model,
-                                        {.precision = resolved.precision,
-                                         .format = resolved.model.format,
-                                         .dummy_seed = resolved.model.seed},
-                                        *ops);
+void dump_logits(const Args& args, const engine::EngineConfig& config,
+                 const model::ModelConfig& model, const std::vector<Token>& tokens) {
+  const engine::Resolved resolved = engine::resolve(config, model);
+  const auto ops = engine::make_ops(resolved);
+  model::plan_memory(model.spec,
+                     engine::memory_request(resolved, model.spec, *ops));  // refuses before loading
+  const model::LoadedModel loaded = model::load_model(resolved.model.folder, model,
+                                                      {.precision = resolved.precision,
+                                                       .format = resolved.model.format,
+                                                       .dummy_seed = resolved.model.seed},
+                                                      *ops);
   const int length = static_cast<int>(tokens.size());
   const int asked = static_cast<int>(args.integer("chunk-size"));
   const int chunk = asked > 0 ? std::min(asked, length) : std::min(length, 512);
-  Mesh mesh = make_solo_mesh();
-  SingleSequence sequence(loaded, *ops, mesh, resolved.precision.act, length, chunk);
+  comm::Mesh mesh = comm::make_solo_mesh();
+  model::SingleSequence sequence(loaded, *ops, mesh, resolved.precision.act, length, chunk);
   NpyWriter out(args.text("dump-logits"), length, model.spec.vocab);
   for (int begin = 0; begin < length; begin += chunk)
     out.append(sequence.forward(std::span(tokens).subspan(
@@ -165,7 +166,7 @@ std::string_view reason(Finish finish) {
 }
 
 std::string json_line(const Item& item, const Answer& answer, const std::vector<Token>& stops,
-                      const Tokenizer* tokenizer) {
+                      const text::Tokenizer* tokenizer) {
   std::vector<Token> shown = answer.tokens;
   const bool ended = answer.finish == Finish::kStop && !shown.empty() &&
                      std::find(stops.begin(), stops.end(), shown.back()) != stops.end();
@@ -180,10 +181,11 @@ std::string json_line(const Item& item, const Answer& answer, const std::vector<
 }
 
 // Submits all prompts at once; the scheduler decides which share a step.
-std::vector<Answer> generate(const std::vector<Item>& items, const EngineConfig& config,
+std::vector<Answer> generate(const std::vector<Item>& items, const engine::EngineConfig& config,
                              const SamplingParams& params, const StopRule& stop) {
   Queue<std::vector<Event>> events;
-  const auto llm = Llm::start(config, [&](std::vector<Event> e) { events.push(std::move(e)); });
+  const auto llm =
+      engine::Llm::start(config, [&](std::vector<Event> e) { events.push(std::move(e)); });
   for (size_t i = 0; i < items.size(); ++i) {
     const auto room = static_cast<size_t>(llm->resolved().limits.max_context);
     if (items[i].tokens.size() >= room)
@@ -218,19 +220,19 @@ std::vector<Answer> generate(const std::vector<Item>& items, const EngineConfig&
 int run_predict(const Args& args) {
   const std::string folder = model_folder(args);
   std::vector<Item> items = read_items(args);
-  EngineConfig config = engine_config(args, folder);
-  const ModelConfig model = read_model_config(folder, config.config_name);
+  engine::EngineConfig config = engine_config(args, folder);
+  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
   const bool needs_text =
       std::ranges::any_of(items, [](const Item& i) { return i.tokens.empty(); });
 
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat;
   if (needs_text) {
     tokenizer = need_tokenizer(args, folder);
     chat = find_chat_template(args, folder);
   } else if (args.given("tokenizer")) {
     tokenizer = need_tokenizer(args, folder);
-  } else if (auto found = load_tokenizer(folder)) {
+  } else if (auto found = text::load_tokenizer(folder)) {
     tokenizer = std::move(*found);
   }
   if (args.given("chat") ? args.on("chat") : chat != nullptr)
@@ -262,4 +264,4 @@ int run_predict(const Args& args) {
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -7,7 +7,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 bool read_flag(const OrderedJson& value, const std::string& path, const std::string& key) {
@@ -17,10 +17,10 @@ bool read_flag(const OrderedJson& value, const std::string& path, const std::str
 
 }  // namespace
 
-std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args,
-                                                       const std::string& folder) {
+std::shared_ptr<const text::ChatTemplate> find_chat_template(const Args& args,
+                                                             const std::string& folder) {
   auto loaded =
-      load_chat_template(tokenizer_folder(args, folder), args.text("chat-template"), folder);
+      text::load_chat_template(tokenizer_folder(args, folder), args.text("chat-template"), folder);
   if (!loaded && loaded.error().code == Code::kNotFound && !args.given("chat-template"))
     return nullptr;
   if (!loaded) throw LoadError(loaded.error().what);
@@ -32,7 +32,7 @@ std::shared_ptr<const ChatTemplate> find_chat_template(const Args& args,
   return std::move(*loaded);
 }
 
-Conversation read_conversation(const std::string& path) {
+text::Conversation read_conversation(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) fail_load("{}: cannot be read", path);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -40,7 +40,7 @@ Conversation read_conversation(const std::string& path) {
   if (!parsed) fail_load("{}: {}", path, parsed.error().what);
   if (!parsed->is_object() || !parsed->contains("messages"))
     fail_load("{}: expected an object with \"messages\"", path);
-  Conversation conversation;
+  text::Conversation conversation;
   if (parsed->contains("continue_final_message"))
     conversation.continue_final_message =
         read_flag((*parsed)["continue_final_message"], path, "continue_final_message");
@@ -62,7 +62,7 @@ int render_conversation(const Args& args, const std::string& folder) {
   const std::string path = args.text("chat");
   const auto chat = find_chat_template(args, folder);
   if (!chat) fail_load("{}: the model has no chat template; give one with --chat-template", folder);
-  Conversation conversation = read_conversation(path);
+  text::Conversation conversation = read_conversation(path);
   if (args.given("generation-prompt"))
     conversation.add_generation_prompt = args.on("generation-prompt");
   const auto text = chat->render(conversation);
@@ -71,4 +71,4 @@ int render_conversation(const Args& args, const std::string& folder) {
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr const char* kV1 = "ENABLE_V1_KVCACHE_SCHEDULER";
@@ -29,7 +29,7 @@ std::optional<double> number_in(const Environment& environment, const char* name
   return value;
 }
 
-void read_reserve(const Environment& environment, EngineConfig& config) {
+void read_reserve(const Environment& environment, engine::EngineConfig& config) {
   if (const auto blocks = number_in(environment, kReserve, kMaxBlocks))
     config.reserve_blocks = *blocks;
   if (const auto decay = number_in(environment, kDecay, kMaxBlocks)) config.reserve_decay = *decay;
@@ -40,7 +40,7 @@ void read_reserve(const Environment& environment, EngineConfig& config) {
                                  config.reserve_blocks));
 }
 
-void check_partial(const EngineConfig& config) {
+void check_partial(const engine::EngineConfig& config) {
   const int all = config.max_partial_prefills, of_long = config.max_long_partial_prefills;
   if (all > 0 && of_long > all)
     throw UsageError(
@@ -52,7 +52,7 @@ void check_partial(const EngineConfig& config) {
 }  // namespace
 
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
-                                               EngineConfig& config) {
+                                               engine::EngineConfig& config) {
   std::vector<std::string> warnings;
   check_partial(config);
   read_reserve(environment, config);
@@ -96,4 +96,4 @@ void check_admission_flags(const Args& args) {
                     waiting, timeout, timeout));
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

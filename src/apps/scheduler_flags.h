@@ -8,7 +8,7 @@
 #include "apps/args.h"
 #include "engine/llm.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Returns the value of an environment variable, or null.
 using Environment = std::function<const char*(const char* name)>;
@@ -16,9 +16,9 @@ using Environment = std::function<const char*(const char* name)>;
 // Sets the options that have a counterpart. Returns one warning for each flag or variable that says
 // how it was applied. Throws UsageError for values that are out of range or contradict each other.
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
-                                               EngineConfig& config);
+                                               engine::EngineConfig& config);
 
 // Checks --max-waiting-time against --request-timeout. Throws UsageError.
 void check_admission_flags(const Args& args);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using testing::ElementsAre;
@@ -17,7 +17,7 @@ const std::string kDecay = "FD_RESERVE_DECAY_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SC
 const std::string kLeast = "FD_RESERVE_MIN_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
 
 struct Applied {
-  EngineConfig config;
+  engine::EngineConfig config;
   std::vector<std::string> warnings;
   std::string refusal;
 };
@@ -94,7 +94,7 @@ std::string admission_refusal(std::vector<std::string> words) {
 
 TEST(SchedulerFlags, AgeingIsServesOwn) {
   EXPECT_EQ(Args(kServe, std::vector<std::string>{}).integer("priority-ageing"),
-            EngineConfig{}.priority_ageing);
+            engine::EngineConfig{}.priority_ageing);
   for (const char* bad : {"-1", "2e9", "x", ""})
     EXPECT_THROW(Args(kServe, std::vector<std::string>{"--priority-ageing", bad}), UsageError);
   const Args elsewhere(kPredict, std::vector<std::string>{"--priority-ageing", "5"});
@@ -115,4 +115,4 @@ TEST(SchedulerFlags, AdmissionBoundsThatContradict) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -21,7 +21,7 @@
 #include "serve/server.h"
 #include "serve/service/engine_service.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 std::vector<std::string> model_names(const Args& args, const std::string& folder) {
@@ -34,7 +34,7 @@ std::vector<std::string> model_names(const Args& args, const std::string& folder
   return names;
 }
 
-SamplingDefaults defaults_of(const GenerationDefaults& g) {
+service::SamplingDefaults defaults_of(const model::GenerationDefaults& g) {
   return {.temperature = g.do_sample ? g.temperature : 0,
           .top_p = g.top_p,
           .repetition = g.repetition,
@@ -47,8 +47,8 @@ SamplingDefaults defaults_of(const GenerationDefaults& g) {
 constexpr std::chrono::seconds kMaxStopping{10};
 
 // As vLLM and FastDeploy label it.
-std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) {
-  const Resolved& engine = llm.resolved();
+std::map<std::string, std::string> cache_info(const Args& args, const engine::Llm& llm) {
+  const engine::Resolved& engine = llm.resolved();
   const auto truth = [](bool value) { return value ? "True" : "False"; };
   return {{"block_size", fmt::format("{}", engine.cache.block_size)},
           {"cache_dtype", std::string(name(engine.precision.kv.dtype))},
@@ -62,9 +62,9 @@ std::map<std::string, std::string> cache_info(const Args& args, const Llm& llm) 
           {"swap_space", fmt::format("{}", args.number("swap-space"))}};
 }
 
-ServiceConfig service_config(const Args& args, const std::string& name, const Llm& llm,
-                             const Tokenizer& tokenizer) {
-  ServiceConfig config;
+service::ServiceConfig service_config(const Args& args, const std::string& name,
+                                      const engine::Llm& llm, const text::Tokenizer& tokenizer) {
+  service::ServiceConfig config;
   config.model_name = name;
   config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
@@ -81,15 +81,15 @@ ServiceConfig service_config(const Args& args, const std::string& name, const Ll
   return config;
 }
 
-ServerConfig server_config(const Args& args, const std::string& folder) {
-  ServerConfig config;
+serve::ServerConfig server_config(const Args& args, const std::string& folder) {
+  serve::ServerConfig config;
   config.http.port = static_cast<uint16_t>(args.integer("port"));
   config.http.worker_threads = static_cast<int>(args.integer("workers"));
   config.model_names = model_names(args, folder);
   config.model_path = folder;
   config.version = SKIFF_VERSION;
   config.defaults =
-      defaults_of(read_model_config(folder, args.text("model-config-name")).generation);
+      defaults_of(model::read_model_config(folder, args.text("model-config-name")).generation);
   config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
   config.policy = {.trust_chat_template = args.on("trust-request-chat-template"),
@@ -101,7 +101,7 @@ ServerConfig server_config(const Args& args, const std::string& folder) {
 
 std::string url(const Args& args, uint16_t port) {
   std::string host = args.text("host");
-  if (is_wildcard(host)) host = "127.0.0.1";
+  if (http::is_wildcard(host)) host = "127.0.0.1";
   if (host.find(':') != std::string::npos && host.front() != '[') host = "[" + host + "]";
   return fmt::format("{}://{}:{}", args.given("ssl-certfile") ? "https" : "http", host, port);
 }
@@ -121,7 +121,7 @@ void warn_about_ports(const Args& args, bool wants_key) {
   if (args.given("metrics-port") && args.integer("metrics-port") != args.integer("port"))
     spdlog::warn("--metrics-port {} is ignored: metrics are on the main port {}",
                  args.integer("metrics-port"), args.integer("port"));
-  if (is_wildcard(args.text("host")) && !wants_key)
+  if (http::is_wildcard(args.text("host")) && !wants_key)
     spdlog::warn(
         "--host {} without an API key: whoever reaches this port may use the model; give "
         "--api-key-file, or --host 127.0.0.1 for this machine alone",
@@ -129,7 +129,7 @@ void warn_about_ports(const Args& args, bool wants_key) {
 }
 
 // Reports the progress of loading weights to the terminal and to /health.
-Progress loading_progress(const Args& args, Server& server) {
+Progress loading_progress(const Args& args, serve::Server& server) {
   Progress bar = make_progress_bar(args.text("log-format") == "json" ? "" : "loading weights");
   return [bar = std::move(bar), &server](uint64_t done, uint64_t total) {
     bar(done, total);
@@ -138,8 +138,8 @@ Progress loading_progress(const Args& args, Server& server) {
 }
 
 // All settings except secrets.
-OrderedJson config_info(const Args& args, const Llm& llm) {
-  const Resolved& engine = llm.resolved();
+OrderedJson config_info(const Args& args, const engine::Llm& llm) {
+  const engine::Resolved& engine = llm.resolved();
   OrderedJson parameters = OrderedJson::object();
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
@@ -149,7 +149,7 @@ OrderedJson config_info(const Args& args, const Llm& llm) {
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
           {"architecture", llm.model().spec.arch},
-          {"device", name(engine.device)},
+          {"device", engine::name(engine.device)},
           {"dtype", name(engine.precision.act)},
           {"max_model_len", engine.limits.max_context},
           {"max_num_seqs", engine.limits.max_seqs},
@@ -161,7 +161,7 @@ OrderedJson config_info(const Args& args, const Llm& llm) {
 }
 
 // Carries out SIGHUP: reads API keys and TLS files again.
-void reload(const Args& args, Server& server) {
+void reload(const Args& args, serve::Server& server) {
   const auto keys = api_keys(args);
   const Status done = keys ? server.reload(*keys) : Status(keys.error());
   if (done)
@@ -170,12 +170,12 @@ void reload(const Args& args, Server& server) {
     spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
 }
 
-void serve_until_signal(const Args& args, Server& server, SignalGuard& guard) {
+void serve_until_signal(const Args& args, serve::Server& server, SignalGuard& guard) {
   while (guard.next() == SIGHUP) reload(args, server);
 }
 
 // The first signal lets replies finish, the second cuts them off (see SignalGuard).
-bool drain(const Args& args, Server& server, SignalGuard& guard) {
+bool drain(const Args& args, serve::Server& server, SignalGuard& guard) {
   const auto seconds = static_cast<double>(args.integer("timeout-graceful-shutdown"));
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
@@ -186,7 +186,7 @@ bool drain(const Args& args, Server& server, SignalGuard& guard) {
 
 // The kernel refuses connections beyond the open-file limit silently, so the log says so at
 // start-up.
-void fit_open_files(HttpConfig* http) {
+void fit_open_files(http::HttpConfig* http) {
   const uint64_t limit = raise_open_file_limit();
   const int fit = connections_that_fit(http->max_connections, http->max_probe_connections, limit);
   if (fit < http->max_connections)
@@ -203,39 +203,40 @@ int run_serve(const Args& args) {
   catch_signals_while_starting();
   check_admission_flags(args);
   const std::string folder = model_folder(args);
-  ServerConfig config = server_config(args, folder);
+  serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
   fit_open_files(&config.http);
-  std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
-  std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
+  std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
+  std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
 
   // The port is bound first: probes get an answer while weights load, and a port in use is found at
   // once.
-  auto server = std::make_unique<Server>(std::move(config));
+  auto server = std::make_unique<serve::Server>(std::move(config));
   server->start();
   spdlog::info("listening on {} port {}", args.text("host"), server->port());
   warn_about_ports(args, wants_key);
 
-  auto events = std::make_shared<EventQueue>();
-  EngineConfig engine = engine_config(args, folder);
+  auto events = std::make_shared<service::EventQueue>();
+  engine::EngineConfig engine = engine_config(args, folder);
   engine.progress = loading_progress(args, *server);
   engine.failed = failure_hook(*server);
   const double limit = args.number("watchdog-timeout");
   // A disk that hangs must not look like an engine that does.
   if (limit > 0) engine.storage_wait = std::min(engine.storage_wait, limit / 4);
-  const auto llm =
-      Llm::start(engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
-  LlmPort port(*llm);
-  EngineService service(service_config(args, model_names(args, folder).front(), *llm, *tokenizer),
-                        port, events, tokenizer, chat);
+  const auto llm = engine::Llm::start(
+      engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
+  service::LlmPort port(*llm);
+  service::EngineService service(
+      service_config(args, model_names(args, folder).front(), *llm, *tokenizer), port, events,
+      tokenizer, chat);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
   server->open(service, config_info(args, *llm));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front());
-  std::optional<Watchdog> watchdog;
+  std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
   serve_until_signal(args, *server, *guard);
@@ -251,4 +252,4 @@ int run_serve(const Args& args) {
   return clean ? 0 : kExitCutOff;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

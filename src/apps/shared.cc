@@ -9,7 +9,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ std::optional<DType> dtype_named(const std::string& word) {
   return std::nullopt;
 }
 
-void read_tiers(const Args& args, EngineConfig& config) {
+void read_tiers(const Args& args, engine::EngineConfig& config) {
   config.swap_space_gb = args.number("swap-space");
   config.version = SKIFF_VERSION;
   const std::string backend = args.text("kvcache-storage-backend");
@@ -60,8 +60,8 @@ std::string model_folder(const Args& args, size_t index) {
   return folder;
 }
 
-EngineConfig engine_config(const Args& args, const std::string& folder) {
-  EngineConfig config;
+engine::EngineConfig engine_config(const Args& args, const std::string& folder) {
+  engine::EngineConfig config;
   config.model = folder;
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
@@ -86,7 +86,8 @@ EngineConfig engine_config(const Args& args, const std::string& folder) {
     spdlog::warn("{}", warning);
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   if (!(args.command() & kRuns)) return config;
-  config.load_format = args.text("load-format") == "dummy" ? LoadFormat::kDummy : LoadFormat::kAuto;
+  config.load_format =
+      args.text("load-format") == "dummy" ? model::LoadFormat::kDummy : model::LoadFormat::kAuto;
   config.threads = static_cast<int>(args.integer("threads"));
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   return config;
@@ -106,13 +107,13 @@ SamplingParams sampling_params(const Args& args) {
   return params;
 }
 
-std::shared_ptr<const Tokenizer> need_tokenizer(const Args& args, const std::string& folder) {
-  auto loaded = load_tokenizer(tokenizer_folder(args, folder));
+std::shared_ptr<const text::Tokenizer> need_tokenizer(const Args& args, const std::string& folder) {
+  auto loaded = text::load_tokenizer(tokenizer_folder(args, folder));
   if (!loaded) throw LoadError(loaded.error().what);
   return std::move(*loaded);
 }
 
-std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokenizer) {
+std::vector<Token> eos_tokens(const model::ModelConfig& model, const text::Tokenizer* tokenizer) {
   std::vector<Token> eos = model.generation.eos;
   if (const auto id = tokenizer ? tokenizer->find(tokenizer->eos()) : std::nullopt)
     if (std::ranges::find(eos, *id) == eos.end()) eos.push_back(*id);
@@ -120,4 +121,4 @@ std::vector<Token> eos_tokens(const ModelConfig& model, const Tokenizer* tokeniz
   return eos;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -10,7 +10,7 @@
 
 #include "apps/signals.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // Writes straight to the descriptor, and only if that does not block, because the log's mutex or
@@ -79,4 +79,4 @@ void SignalGuard::end_now() const {
   _exit(exit_code_);
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

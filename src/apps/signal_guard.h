@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-namespace skiff {
+namespace skiff::apps {
 
 // Owns a thread that receives every signal, so the second SIGTERM or SIGINT takes effect whatever
 // the other threads wait for: it calls `cut_off` and ends the process kHurry later with
@@ -48,4 +48,4 @@ class SignalGuard {
   std::thread thread_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

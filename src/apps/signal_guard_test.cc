@@ -13,7 +13,7 @@
 #include "apps/stall.h"
 #include "serve/http/server_testing.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -39,13 +39,14 @@ TEST_F(SignalGuardTest, TheSecondSignalEndsAProcessWhoseWorkersHang) {
     catch_signals();
     std::atomic<bool> cut_off{false}, busy{false};
     SignalGuard guard(kExitCutOff, [&] { cut_off = true; });
-    Echo server(local_http_config(), [&](HttpRequest, std::shared_ptr<HttpReply>) {
-      busy = true;
-      hang();
-    });
-    TestClient client = server.client();
+    http::Echo server(http::local_http_config(),
+                      [&](http::HttpRequest, std::shared_ptr<http::HttpReply>) {
+                        busy = true;
+                        hang();
+                      });
+    http::TestClient client = server.client();
     client.send("GET", "/");
-    if (!eventually([&] { return busy.load(); })) _exit(98);
+    if (!http::eventually([&] { return busy.load(); })) _exit(98);
     raise(SIGTERM);
     if (guard.next() != SIGTERM) _exit(97);
     const auto begin = Clock::now();
@@ -105,7 +106,7 @@ TEST_F(SignalGuardTest, AnOrderlyEndInTimeKeepsItsOwnCode) {
       SignalGuard guard(3, [&] { cut_off = true; });
       raise(SIGTERM);
       raise(SIGTERM);
-      if (!eventually([&] { return cut_off.load(); })) _exit(98);
+      if (!http::eventually([&] { return cut_off.load(); })) _exit(98);
     }
     std::this_thread::sleep_for(2 * SignalGuard::kHurry);
     _exit(42);
@@ -125,4 +126,4 @@ TEST_F(SignalGuardTest, ADeadlineEndsIt) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <iterator>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // Ordered by precedence in wait_for_signal().
@@ -84,4 +84,4 @@ int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end) {
 
 void wake_signal_wait() { post(kWoken); }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 
-namespace skiff {
+namespace skiff::apps {
 
 // For the time before there is anything to shut down: SIGINT and SIGTERM end the process at once
 // with 128 + their number, even as PID 1 of a container, where the kernel would otherwise drop
@@ -25,4 +25,4 @@ int wait_for_signal(std::optional<std::chrono::steady_clock::time_point> end);
 // May be called from any thread.
 void wake_signal_wait();
 
-}  // namespace skiff
+}  // namespace skiff::apps

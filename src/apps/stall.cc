@@ -9,7 +9,7 @@
 #include "apps/thread_stacks.h"
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // The watchdog's grace is at most 5 s; the process ends after this time even if writing the report
@@ -25,7 +25,7 @@ void report(double seconds) {
                    seconds, text_of(thread_stacks()));
 }
 
-void set_stalled(Server& server, bool stalled) {
+void set_stalled(serve::Server& server, bool stalled) {
   server.set_stalled(stalled);
   if (stalled) return;
   alarm(0);
@@ -34,12 +34,12 @@ void set_stalled(Server& server, bool stalled) {
 
 }  // namespace
 
-Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit) {
+engine::Watchdog::Hooks stall_hooks(const engine::Llm& llm, serve::Server& server, double limit) {
   prepare_thread_stacks();
   return {.pulse =
               [&llm] {
-                const EngineStats stats = llm.stats();
-                return Pulse{stats.steps, stats.seconds_since_progress};
+                const engine::EngineStats stats = llm.stats();
+                return engine::Pulse{stats.steps, stats.seconds_since_progress};
               },
           .stalled = [&server](bool stalled) { set_stalled(server, stalled); },
           .report = report,
@@ -51,7 +51,7 @@ Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit) {
               }};
 }
 
-std::function<void(const std::string&)> failure_hook(Server& server) {
+std::function<void(const std::string&)> failure_hook(serve::Server& server) {
   return [&server](const std::string& why) {
     std::signal(SIGALRM, [](int) { _exit(kExitFailed); });
     alarm(kMaxReportSeconds);
@@ -62,4 +62,4 @@ std::function<void(const std::string&)> failure_hook(Server& server) {
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

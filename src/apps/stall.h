@@ -7,7 +7,7 @@
 #include "engine/watchdog.h"
 #include "serve/server.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Exit codes of the process, documented in docs/operations.md; 0 is a clean end, 1 trouble at
 // start-up, 2 a usage error.
@@ -17,10 +17,10 @@ constexpr int kExitFailed = 5;   // the engine could not go on: its device is lo
 
 // Makes liveness fail, logs the stacks of all threads and ends the process with kExitStalled, even
 // if the log is what hangs.
-Watchdog::Hooks stall_hooks(const Llm& llm, Server& server, double limit);
+engine::Watchdog::Hooks stall_hooks(const engine::Llm& llm, serve::Server& server, double limit);
 
 // The callback for EngineConfig::failed. Makes liveness fail and ends the process with kExitFailed
 // one second later, so that a probe may see the failure.
-std::function<void(const std::string&)> failure_hook(Server& server);
+std::function<void(const std::string&)> failure_hook(serve::Server& server);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <memory>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr int kMaxFrames = 64;
@@ -149,4 +149,4 @@ std::string text_of(const std::vector<ThreadStack>& stacks) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

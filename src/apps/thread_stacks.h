@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace skiff {
+namespace skiff::apps {
 
 struct ThreadStack {
   int tid = 0;
@@ -24,4 +24,4 @@ std::vector<ThreadStack> thread_stacks();
 // Formats each thread as one paragraph.
 std::string text_of(const std::vector<ThreadStack>& stacks);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 const ThreadStack* find(const std::vector<ThreadStack>& stacks, const std::string& name) {
@@ -94,4 +94,4 @@ TEST(ThreadStacks, ManyTimesOver) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 Json parse_line(std::string_view line, size_t number) {
@@ -19,10 +19,10 @@ Json parse_line(std::string_view line, size_t number) {
 }
 
 // Appends the result for one line. `special`: BOS and EOS are added (text) or kept (ids).
-using Convert = void (*)(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
-                         std::string& out);
+using Convert = void (*)(const text::Tokenizer& tokenizer, const Json& value, size_t number,
+                         bool special, std::string& out);
 
-void encode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
+void encode_line(const text::Tokenizer& tokenizer, const Json& value, size_t number, bool special,
                  std::string& out) {
   if (!value.is_string()) fail_load("line {}: expected a JSON string", number);
   const auto ids = tokenizer.encode(value.get_ref<const std::string&>(),
@@ -36,7 +36,7 @@ void encode_line(const Tokenizer& tokenizer, const Json& value, size_t number, b
   out += ']';
 }
 
-void decode_line(const Tokenizer& tokenizer, const Json& value, size_t number, bool special,
+void decode_line(const text::Tokenizer& tokenizer, const Json& value, size_t number, bool special,
                  std::string& out) {
   std::vector<int32_t> ids;
   if (!value.is_array()) fail_load("line {}: expected an array of token ids", number);
@@ -117,4 +117,4 @@ int run_tokenize(const Args& args) {
   return 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

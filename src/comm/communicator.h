@@ -5,7 +5,7 @@
 
 #include "ops/ops.h"
 
-namespace skiff {
+namespace skiff::comm {
 
 // All ranks of a group ask for the same collectives in the same order. A collective belongs to the
 // queue of the Ops that it is given: it sees what that Ops was asked for before, and is seen by
@@ -38,4 +38,4 @@ struct Mesh {
 std::unique_ptr<Communicator> make_solo();
 Mesh make_solo_mesh();
 
-}  // namespace skiff
+}  // namespace skiff::comm

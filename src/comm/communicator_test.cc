@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace skiff {
+namespace skiff::comm {
 namespace {
 
 constexpr int kRows = 3, kCols = 40;
@@ -66,4 +66,4 @@ TEST(Communicator, ASumOverRanksIsAddedBeforeTheNorm) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::comm

@@ -1,6 +1,6 @@
 #include "comm/communicator.h"
 
-namespace skiff {
+namespace skiff::comm {
 namespace {
 
 class Solo final : public Communicator {
@@ -19,4 +19,4 @@ std::unique_ptr<Communicator> make_solo() { return std::make_unique<Solo>(); }
 
 Mesh make_solo_mesh() { return {.tp = make_solo()}; }
 
-}  // namespace skiff
+}  // namespace skiff::comm

@@ -6,7 +6,7 @@
 #include "engine/step_executor.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 constexpr double kGiB = size_t{1} << 30;
@@ -43,14 +43,15 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
                         .gather = resolved.gather});
 }
 
-MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
-  const Limits& limits = resolved.limits;
+model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
+                                    const Ops& ops) {
+  const sched::Limits& limits = resolved.limits;
   const double utilization = resolved.memory_utilization;
   const bool on_host = ops.device() == Device{};
   // --gpu-memory-utilization is a fraction of the device's whole memory, as in vLLM; on the CPU it
   // is a fraction of the memory that is free now.
   const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
-  const double available = on_host ? static_cast<double>(available_memory()) * utilization
+  const double available = on_host ? static_cast<double>(model::available_memory()) * utilization
                                    : share_of_device(memory, utilization);
   return {.ops = ops,
           .precision = resolved.precision,
@@ -69,18 +70,19 @@ MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec, co
 }
 
 std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
-  const Limits& limits = resolved.limits;
+  const sched::Limits& limits = resolved.limits;
   const auto plain = make_reference_ops();  // keeps weights as they are stored
-  const MemoryPlan plan = plan_memory(spec, {.ops = *plain,
-                                             .precision = resolved.precision,
-                                             .block_size = resolved.cache.block_size,
-                                             .max_rows = limits.max_rows,
-                                             .max_logit_rows = limits.max_logit_rows,
-                                             .max_seqs = 1,
-                                             .max_model_len = limits.max_context,
-                                             .available = std::numeric_limits<size_t>::max()});
+  const model::MemoryPlan plan =
+      model::plan_memory(spec, {.ops = *plain,
+                                .precision = resolved.precision,
+                                .block_size = resolved.cache.block_size,
+                                .max_rows = limits.max_rows,
+                                .max_logit_rows = limits.max_logit_rows,
+                                .max_seqs = 1,
+                                .max_model_len = limits.max_context,
+                                .available = std::numeric_limits<size_t>::max()});
   return fmt::format("the model needs {:.3f} GiB for one sequence of --max-model-len {}",
                      static_cast<double>(plan.total()) / kGiB, limits.max_context);
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

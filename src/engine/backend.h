@@ -7,15 +7,16 @@
 #include "model/memory_plan.h"
 #include "ops/ops.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Throws LoadError where there is no such device.
 std::unique_ptr<Ops> make_ops(const Resolved& resolved);
 
 // For plan_memory(). Asks the device of `ops` how much memory is free now.
-MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec, const Ops& ops);
+model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
+                                    const Ops& ops);
 
 // What one sequence needs at least, in words: known before the device is asked.
 std::string minimum_need(const Resolved& resolved, const ModelSpec& spec);
 
-}  // namespace skiff
+}  // namespace skiff::engine

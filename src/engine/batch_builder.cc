@@ -2,23 +2,23 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 int pages_for(int positions, int block_size) { return (positions + block_size - 1) / block_size; }
 
-size_t upload_bytes(const Limits& limits, int max_pages) {
+size_t upload_bytes(const sched::Limits& limits, int max_pages) {
   const auto rows = static_cast<size_t>(limits.max_rows),
              seqs = static_cast<size_t>(limits.max_seqs),
              outs = static_cast<size_t>(limits.max_logit_rows);
   const size_t numbers = 2 * rows + 3 * seqs + 1 + outs + seqs * static_cast<size_t>(max_pages);
   return numbers * sizeof(int32_t) + 16 * kTensorAlign +
-         Sampler::column_bytes(limits.max_logit_rows);
+         sample::Sampler::column_bytes(limits.max_logit_rows);
 }
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const Limits& limits, int block_size, Captures captures, Ops& ops)
+BatchBuilder::BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops)
     : block_size_(block_size),
       max_pages_(pages_for(limits.max_context, block_size)),
       max_rows_(limits.max_rows),
@@ -30,7 +30,7 @@ BatchBuilder::BatchBuilder(const Limits& limits, int block_size, Captures captur
 }
 
 // Two rounds of the upload on the host; on a device one of them, and the page table.
-size_t BatchBuilder::memory_bytes(const Limits& limits, int block_size, Device device) {
+size_t BatchBuilder::memory_bytes(const sched::Limits& limits, int block_size, Device device) {
   const int max_pages = pages_for(limits.max_context, block_size);
   const size_t upload = upload_bytes(limits, max_pages);
   if (device == Device{}) return 2 * upload;
@@ -45,7 +45,7 @@ int BatchBuilder::captured_seqs(int seqs, int rows_per_seq) const {
   return *size * rows_per_seq <= std::min(max_rows_, max_logit_rows_) ? *size : 0;
 }
 
-void BatchBuilder::build(const StepPlan& plan, const Sampler* sampler, StepFrame& frame) {
+void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame) {
   frame.clear();
   RaggedBatch& batch = frame.batch;
   const auto spans = static_cast<int>(plan.spans.size());
@@ -120,7 +120,7 @@ int BatchBuilder::want(int row, int count) {
   return begin;
 }
 
-void BatchBuilder::choose_logit_rows(const StepPlan& plan, const Sampler* sampler,
+void BatchBuilder::choose_logit_rows(const StepPlan& plan, const sample::Sampler* sampler,
                                      StepFrame& frame) {
   out_rows_.clear();
   LogitRows& rows = frame.rows;
@@ -146,7 +146,8 @@ void BatchBuilder::choose_logit_rows(const StepPlan& plan, const Sampler* sample
   if (frame.key) want(padding, frame.batch.num_tokens - padding);
 }
 
-void BatchBuilder::choose_drafts(const StepPlan& plan, const Sampler* sampler, StepFrame& frame) {
+void BatchBuilder::choose_drafts(const StepPlan& plan, const sample::Sampler* sampler,
+                                 StepFrame& frame) {
   LogitRows& rows = frame.rows;
   int raw = sampler ? sampler->raw_room(rows.drawn) : 0;
   for (size_t first = 0; first < rows.num_sampled; ++first) {
@@ -176,4 +177,4 @@ Tensor BatchBuilder::sampled_slots(const LogitRows& rows) {
   return slots;
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -7,7 +7,7 @@
 #include "ops/upload.h"
 #include "sched/scheduler.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Which steps are filled up with padding, so that few shapes occur and each can be recorded: those
 // of one row for each sequence, and those of 1 + drafts rows for each.
@@ -20,14 +20,14 @@ struct Captures {
 class BatchBuilder {
  public:
   // Room for the largest step that `limits` allows.
-  BatchBuilder(const Limits& limits, int block_size, Captures captures, Ops& ops);
+  BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops);
   // What it allocates where `device` is, in bytes.
-  static size_t memory_bytes(const Limits& limits, int block_size, Device device);
+  static size_t memory_bytes(const sched::Limits& limits, int block_size, Device device);
   // Fills `frame` with the step. A token kOnDevice becomes -1 - slot, for Ops::load_tokens. Draws
   // are prepared for the slots of `sampler`, which must be open; null: nothing will be drawn.
   // Before the next call, done_with() says by which mark the step will be done: there is host
   // memory for two steps.
-  void build(const StepPlan& plan, const Sampler* sampler, StepFrame& frame);
+  void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   void done_with(uint64_t mark) { upload_.done_with(mark); }
   const Captures& captures() const { return captures_; }
   // Sequences of the recorded step that takes so many; 0: there is none.
@@ -36,8 +36,8 @@ class BatchBuilder {
  private:
   void add_rows(const StepPlan& plan, RaggedBatch& batch);
   void add_pages(const StepPlan& plan, RaggedBatch& batch);
-  void choose_logit_rows(const StepPlan& plan, const Sampler* sampler, StepFrame& frame);
-  void choose_drafts(const StepPlan& plan, const Sampler* sampler, StepFrame& frame);
+  void choose_logit_rows(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
+  void choose_drafts(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   int want(int row, int count);
   Tensor sampled_slots(const LogitRows& rows);
 
@@ -48,4 +48,4 @@ class BatchBuilder {
   std::vector<int32_t> out_rows_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -10,7 +10,7 @@
 #include "base/progress.h"
 #include "model/loader.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 struct EngineConfig {
   std::string model;  // a folder
@@ -22,7 +22,7 @@ struct EngineConfig {
   std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the usual ones
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
-  LoadFormat load_format = LoadFormat::kAuto;
+  model::LoadFormat load_format = model::LoadFormat::kAuto;
   uint64_t seed = 0;  // seed of dummy weights
   int threads = 0;    // 0: one per processor that this process may use
   int max_num_seqs = 8;
@@ -53,4 +53,4 @@ struct EngineConfig {
   Progress progress = nullptr;  // loaded bytes of weights, replaces the bar; on start()'s thread
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::engine {
 
 HostRunner::HostRunner(StepExecutor& executor)
     : thread_([this, &executor] {
@@ -47,4 +47,4 @@ std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device) {
   return std::make_unique<DeviceRunner>(executor);
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -9,7 +9,7 @@
 #include "engine/runner.h"
 #include "engine/step_executor.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // For an executor that computes on the calling thread: a thread of this object, the only one that
 // drives the executor, computes steps in order of launches while the caller plans. launch() and
@@ -46,4 +46,4 @@ class DeviceRunner final : public Runner {
 // The one that fits `device`.
 std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device);
 
-}  // namespace skiff
+}  // namespace skiff::engine

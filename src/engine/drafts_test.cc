@@ -11,11 +11,11 @@
 #include "engine/step_executor.h"
 #include "ops/reference/reference_ops.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 constexpr int kBlock = 16, kContext = 128, kSeqs = 7;
-constexpr Limits kLimits{
+constexpr sched::Limits kLimits{
     .max_seqs = 8, .max_rows = 96, .max_context = kContext, .max_logit_rows = 64};
 
 // Notes how it is asked for draws and for what may be recorded.
@@ -59,7 +59,7 @@ SamplingParams params_of(size_t seq) {
 // Sequences that decode side by side, each in blocks of its own.
 class Decoding {
  public:
-  Decoding(const LoadedModel& model, NotingOps& ops, const Captures& captures = {})
+  Decoding(const model::LoadedModel& model, NotingOps& ops, const Captures& captures = {})
       : kv_(model.spec, kSeqs * kContext / kBlock, kBlock, DType::kF32, {}),
         executor_(model, ops, mesh_, kv_.layers(), {.limits = kLimits, .captures = captures}),
         texts_(kSeqs) {
@@ -118,8 +118,8 @@ class Decoding {
                            .stop_tokens = {5, 40, 41}});
   }
 
-  KvCache kv_;
-  Mesh mesh_ = make_solo_mesh();
+  model::KvCache kv_;
+  comm::Mesh mesh_ = comm::make_solo_mesh();
   StepExecutor executor_;
   std::vector<Text> texts_;
   uint64_t step_ = 0;
@@ -144,8 +144,8 @@ class DraftsTest : public testing::Test {
 
   DraftsTest()
       : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()),
-        model_(load_model(folder_.path(), read_model_config(folder_.path()),
-                          {.format = LoadFormat::kDummy}, ops_)),
+        model_(model::load_model(folder_.path(), model::read_model_config(folder_.path()),
+                                 {.format = model::LoadFormat::kDummy}, ops_)),
         plain_(model_, ops_) {
     std::vector<Guess> all;
     for (size_t s = 0; s < kSeqs; ++s) all.push_back({s, {}});
@@ -181,7 +181,7 @@ class DraftsTest : public testing::Test {
 
   DummyFolder folder_;
   NotingOps ops_;
-  LoadedModel model_;
+  model::LoadedModel model_;
   Decoding plain_;
 };
 
@@ -276,4 +276,4 @@ TEST_F(DraftsTest, UniformStepsAreRecorded) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::engine {
 
-Engine::Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
+Engine::Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
                size_t depth, std::vector<TierIo*> sources)
     : scheduler_(scheduler),
       runner_(runner),
@@ -29,7 +29,7 @@ void Engine::take(Command& command) {
 
 // Starts the jobs of lower tiers and passes events on to callers.
 void Engine::report() {
-  for (TierJob& job : scheduler_.tiers().take_jobs()) {
+  for (kv::TierJob& job : scheduler_.tiers().take_jobs()) {
     const auto source = static_cast<size_t>(job.source);
     SKIFF_CHECK(source < sources_.size() && sources_[source] != nullptr,
                 "nobody moves the bytes of source {}", source);
@@ -47,4 +47,4 @@ void Engine::run(const std::atomic<bool>& abort) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -14,7 +14,7 @@
 #include "engine/tier_io.h"
 #include "sched/scheduler.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 class Engine {
  public:
@@ -25,8 +25,8 @@ class Engine {
   // depth 1: wait for each step. depth 2: plan a step while the one before it computes. All must
   // outlive the engine. `sources` has one for each BlockSource of the scheduler's cache, in the
   // same order; they answer in the inbox.
-  Engine(Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox, size_t depth,
-         std::vector<TierIo*> sources = {});
+  Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
+         size_t depth, std::vector<TierIo*> sources = {});
 
   // One turn: takes the commands that are there, plans and launches a step, and commits the oldest
   // one in flight if `depth` are or nothing else can be done. Blocks while there is no work at all
@@ -90,7 +90,7 @@ class Engine {
   void take(Command& command);
   void report();
 
-  Scheduler& scheduler_;
+  sched::Scheduler& scheduler_;
   Runner& runner_;
   Queue<Command>& inbox_;
   Outbox outbox_;
@@ -102,4 +102,4 @@ class Engine {
   std::deque<StepPlan> flying_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -13,16 +13,16 @@
 #include "engine/tier_thread.h"
 #include "store/temp_dir_testing.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 struct Totals {
   long cases = 0, steps = 0, preemptions = 0, evictions = 0, cached = 0, reopened = 0, drafted = 0,
        kept = 0, cancelled = 0, stopped = 0, full = 0, cut_reports = 0;
-  TierStats tiers, on_disk;
+  kv::TierStats tiers, on_disk;
 };
 
-void add(TierStats& sum, const TierStats& part) {
+void add(kv::TierStats& sum, const kv::TierStats& part) {
   sum.host_tokens += part.host_tokens;
   sum.file_tokens += part.file_tokens;
   sum.saves += part.saves;
@@ -36,10 +36,10 @@ void add(TierStats& sum, const TierStats& part) {
 
 struct Setup {
   int block_size, num_blocks;
-  Limits limits;
+  sched::Limits limits;
   size_t depth;
   bool share, drafts;
-  TierConfig tiers;
+  kv::TierConfig tiers;
   std::vector<int> records;  // of each source behind host memory
   FakeTierIo::Faults faults;
   double copy_cost = 0;    // see FakeRunner
@@ -207,12 +207,12 @@ void expect_own_prefix(const NewSequence& in, const std::vector<NewSequence>& re
 struct Answering {
   std::vector<std::unique_ptr<TierIo>> io;
   std::function<void(bool)> between = [](bool) {};
-  BlockSources sources;
+  kv::BlockSources sources;
 };
 using MakeAnswering = std::function<Answering(FakeRunner&, Queue<Command>&)>;
 
-void check_end(CacheIndex& cache, Scheduler& scheduler, const Setup& setup) {
-  BlockTable all;
+void check_end(kv::CacheIndex& cache, sched::Scheduler& scheduler, const Setup& setup) {
+  kv::BlockTable all;
   ASSERT_EQ(cache.num_free(), setup.num_blocks) << "a block leaked";
   ASSERT_TRUE(cache.grow(all, setup.num_blocks * setup.block_size));
   ASSERT_EQ(std::set(all.blocks.begin(), all.blocks.end()).size(), all.blocks.size());
@@ -235,8 +235,8 @@ void count(const Heard& got, const NewSequence& in, const Setup& setup, int capa
                    static_cast<int>(in.prompt.size()) > setup.limits.max_logit_rows;
 }
 
-TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uint64_t seed,
-               const MakeAnswering& make, Totals& totals) {
+kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uint64_t seed,
+                   const MakeAnswering& make, Totals& totals) {
   std::mt19937_64 rng(~seed);
   FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
                      seed, setup.tiers.host_blocks, setup.copy_cost});
@@ -244,9 +244,9 @@ TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uin
   Answering answering = make(runner, inbox);
   std::vector<TierIo*> io;
   for (const auto& one : answering.io) io.push_back(one.get());
-  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
-                   std::move(answering.sources));
-  Scheduler scheduler(setup.limits, cache);
+  kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
+                       std::move(answering.sources));
+  sched::Scheduler scheduler(setup.limits, cache);
   Listener listener;
   Engine engine(
       scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io);
@@ -260,7 +260,7 @@ TierStats play(const Setup& setup, const std::vector<NewSequence>& requests, uin
     if (testing::Test::HasFatalFailure()) return {};
     count(got, in, setup, capacity, totals);
   }
-  const SchedulerStats stats = scheduler.stats();
+  const sched::SchedulerStats stats = scheduler.stats();
   check_end(cache, scheduler, setup);
   ++totals.cases;
   totals.steps += runner.counts().steps;
@@ -285,7 +285,7 @@ void run_case(uint64_t seed, Totals& totals) {
           std::make_unique<FakeTierIo>(runner, inbox, setup.faults, seed + i, static_cast<int>(i));
       files.push_back(io.get());
       all.io.push_back(std::move(io));
-      all.sources.push_back(std::make_unique<RecordSource>(setup.records[i], seed));
+      all.sources.push_back(std::make_unique<kv::RecordSource>(setup.records[i], seed));
     }
     all.between = [&, files](bool must) {
       for (FakeTierIo* file : files) {
@@ -306,20 +306,21 @@ void run_file_case(uint64_t seed, Totals& totals) {
   setup.share = true;
   setup.tiers = {.host_blocks = 2 + static_cast<int>(rng() % 20), .spill = rng() % 2 == 0};
   const std::vector<NewSequence> requests = random_requests(rng);
-  const TempDir dir;
+  const store::TempDir dir;
   const bool damage = rng() % 2;
-  const StoreOptions options{.dir = dir.path(),
-                             .max_bytes = 4096 * (2 + rng() % 40),
-                             .payload = static_cast<size_t>(setup.block_size) * sizeof(Token),
-                             .block_size = setup.block_size};
+  const store::StoreOptions options{
+      .dir = dir.path(),
+      .max_bytes = 4096 * (2 + rng() % 40),
+      .payload = static_cast<size_t>(setup.block_size) * sizeof(Token),
+      .block_size = setup.block_size};
   for (int life = 0; life < 2; ++life) {
-    auto store = BlockStore::open(options);
+    auto store = store::BlockStore::open(options);
     ASSERT_NE(store, nullptr);
     setup.restarted = life > 0;
     const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
       Answering all;
       all.sources.push_back(
-          std::make_unique<RecordSource>(store->num_records(), seed, store->found()));
+          std::make_unique<kv::RecordSource>(store->num_records(), seed, store->found()));
       const auto host = [&](int i) { return std::as_writable_bytes(runner.host_block(i)); };
       all.io.push_back(
           std::make_unique<TierThread>(work_on(std::move(store)), host, inbox, kPatient));
@@ -333,7 +334,7 @@ void run_file_case(uint64_t seed, Totals& totals) {
   }
 }
 
-void print(const char* what, const TierStats& t) {
+void print(const char* what, const kv::TierStats& t) {
   std::printf(
       "%s: tokens from host memory %zu, from the file %zu; blocks saved %zu, loaded %zu, read %zu, "
       "written %zu, failed %zu, skipped %zu\n",
@@ -394,9 +395,10 @@ class Rig {
         engine_(
             scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth) {}
 
-  const Limits limits_{.max_seqs = 4, .max_rows = 32, .max_context = 64, .max_logit_rows = 8};
-  CacheIndex cache_;
-  Scheduler scheduler_;
+  const sched::Limits limits_{
+      .max_seqs = 4, .max_rows = 32, .max_context = 64, .max_logit_rows = 8};
+  kv::CacheIndex cache_;
+  sched::Scheduler scheduler_;
   FakeRunner runner_;
   Queue<Command> inbox_;
   Listener listener_;
@@ -475,4 +477,4 @@ TEST(Engine, RunCancelsAllWhenAborted) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

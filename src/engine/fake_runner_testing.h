@@ -13,7 +13,7 @@
 #include "engine/runner.h"
 #include "sched/scheduler.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // What the fake model says after `context`: a token in [1, 40].
 inline Token fake_next(std::span<const Token> context, uint64_t seed) {
@@ -34,7 +34,7 @@ class FakeRunner : public Runner {
  public:
   struct Options {
     int num_blocks = 0, block_size = 0;
-    Limits limits;
+    sched::Limits limits;
     size_t depth = 1;
     bool drafts = false;  // propose guesses, three of four right
     uint64_t seed = 1;
@@ -204,4 +204,4 @@ class FakeRunner : public Runner {
   std::mt19937_64 rng_, clock_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -15,13 +15,14 @@
 #include "engine/tier_thread.h"
 #include "store/block_store.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // For a TierThread: what `store` does, and a patience that no disk of a test machine tries.
-inline TierThread::Work work_on(std::unique_ptr<BlockStore> store) {
-  return
-      [store = std::shared_ptr<BlockStore>(std::move(store))](
-          const TierJob& job, std::span<std::byte> block) { return store->carry_out(job, block); };
+inline TierThread::Work work_on(std::unique_ptr<store::BlockStore> store) {
+  return [store = std::shared_ptr<store::BlockStore>(std::move(store))](
+             const kv::TierJob& job, std::span<std::byte> block) {
+    return store->carry_out(job, block);
+  };
 }
 constexpr TierThread::Patience kPatient{.answer = 60, .rest = 60, .farewell = 60};
 
@@ -37,20 +38,20 @@ class FakeTierIo : public TierIo {
              int source = 0)
       : runner_(runner), inbox_(inbox), faults_(faults), source_(source), rng_(seed) {}
 
-  void start(TierJob job) override {
+  void start(kv::TierJob job) override {
     if (stalled_) return answer_late(job);
-    if (job.kind == TierJob::Kind::kRead) scramble(job.host_block);
+    if (job.kind == kv::TierJob::Kind::kRead) scramble(job.host_block);
     jobs_.push_back(std::move(job));
   }
   // Answers up to n jobs, reads and writes each in order, one kind past the other at will.
   void answer(size_t n) {
     for (; n > 0 && !jobs_.empty(); --n) {
       auto it = jobs_.begin();
-      if (rng_() % 2) it = std::ranges::find(jobs_, TierJob::Kind::kRead, &TierJob::kind);
+      if (rng_() % 2) it = std::ranges::find(jobs_, kv::TierJob::Kind::kRead, &kv::TierJob::kind);
       if (it == jobs_.end()) it = jobs_.begin();
-      const TierJob job = std::move(*it);
+      const kv::TierJob job = std::move(*it);
       jobs_.erase(it);
-      const bool ok = job.kind == TierJob::Kind::kRead ? read(job) : write(job);
+      const bool ok = job.kind == kv::TierJob::Kind::kRead ? read(job) : write(job);
       inbox_.push(TierDone{job.id, ok, faults_.seconds});
     }
   }
@@ -67,20 +68,20 @@ class FakeTierIo : public TierIo {
   }
 
  private:
-  void answer_late(const TierJob& job) {
+  void answer_late(const kv::TierJob& job) {
     inbox_.push(TierDone{.job = job.id, .seconds = faults_.seconds, .late = true});
   }
   bool chance(double p) { return std::bernoulli_distribution(p)(rng_); }
   void scramble(int host) { std::ranges::fill(runner_.host_block(host), Token{-7}); }
 
-  bool write(const TierJob& job) {
+  bool write(const kv::TierJob& job) {
     const auto memory = runner_.host_block(job.host_block);
     records_[job.record] = {job.key, {memory.begin(), memory.end()}};
     if (!chance(faults_.write)) return true;
     records_.erase(job.record);
     return false;
   }
-  bool read(const TierJob& job) {
+  bool read(const kv::TierJob& job) {
     scramble(job.host_block);
     const auto found = records_.find(job.record);
     if (found == records_.end() || found->second.first != job.key || chance(faults_.read))
@@ -94,9 +95,9 @@ class FakeTierIo : public TierIo {
   Faults faults_;
   int source_;
   std::mt19937_64 rng_;
-  std::deque<TierJob> jobs_;
+  std::deque<kv::TierJob> jobs_;
   bool stalled_ = false;
-  std::map<int, std::pair<BlockKey, std::vector<Token>>> records_;
+  std::map<int, std::pair<kv::BlockKey, std::vector<Token>>> records_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

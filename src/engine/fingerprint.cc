@@ -12,7 +12,7 @@
 
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,17 +69,17 @@ std::string text_of(const Precision& precision) {
 
 }  // namespace
 
-BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic) {
+kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic) {
   const ModelSource& model = resolved.model;
   std::string text = fmt::format("skiff {} build {} computes on {} {} block {}\n",
                                  resolved.cache.version, arithmetic.build, arithmetic.backend,
                                  text_of(resolved.precision), resolved.cache.block_size);
   text += samples_of((fs::path(model.folder) / model.config_name).string());
-  if (model.format == LoadFormat::kDummy)
+  if (model.format == model::LoadFormat::kDummy)
     text += fmt::format("dummy weights of seed {}\n", model.seed);
   else
     for (const std::string& path : weight_files(model.folder)) text += samples_of(path);
-  return sha256(std::as_bytes(std::span(text)));
+  return kv::sha256(std::as_bytes(std::span(text)));
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -6,7 +6,7 @@
 #include "engine/resolved.h"
 #include "kv/block_key.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // What computes keys and values. Two that differ give different bits, or may.
 struct Arithmetic {
@@ -18,11 +18,11 @@ struct Arithmetic {
 // configuration, and its weights by name, size, time of change and samples of their bytes (a page
 // in every MiB). Weights that differ elsewhere only, with the same times, have the same
 // fingerprint. Throws LoadError.
-BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic);
+kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic);
 
 // SHA-256 of the sources, the compilers and their flags that decide what a kernel computes: two
 // builds of one version differ in it where their arithmetic may. Made by cmake/sources_digest.cmake
 // in every build.
 std::string_view sources_digest();
 
-}  // namespace skiff
+}  // namespace skiff::engine

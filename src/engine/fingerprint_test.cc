@@ -13,7 +13,7 @@
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ class FingerprintTest : public testing::Test {
  protected:
   FingerprintTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
     const EngineConfig config{.model = folder_.path(), .version = "1.0"};
-    resolved_ = resolve(config, read_model_config(config.model));
+    resolved_ = resolve(config, model::read_model_config(config.model));
     write("a.safetensors", std::string(5000, 'x'));
   }
   void write(const std::string& name, const std::string& bytes) const {
@@ -30,10 +30,10 @@ class FingerprintTest : public testing::Test {
     std::ofstream(path) << bytes;
     fs::last_write_time(path, kThen);
   }
-  BlockKey now() const { return fingerprint_of(resolved_, arithmetic_); }
+  kv::BlockKey now() const { return fingerprint_of(resolved_, arithmetic_); }
   // Whether the fingerprint is another one after `change`.
   bool tells(const std::function<void()>& change) {
-    const BlockKey before = now();
+    const kv::BlockKey before = now();
     change();
     return now() != before;
   }
@@ -82,7 +82,7 @@ TEST_F(FingerprintTest, IsOfTheWeightFiles) {
   EXPECT_TRUE(tells([&] { write("a.safetensors", std::string(5000, 'y')); })) << "contents";
   EXPECT_TRUE(tells([&] { fs::rename(file, fs::path(folder_.path()) / "b.safetensors"); }));
   EXPECT_TRUE(tells([&] { write("c.safetensors", "more"); })) << "another file";
-  EXPECT_TRUE(tells([&] { resolved_.model.format = LoadFormat::kDummy; }));
+  EXPECT_TRUE(tells([&] { resolved_.model.format = model::LoadFormat::kDummy; }));
   EXPECT_TRUE(tells([&] { resolved_.model.seed = 1; }));
 }
 
@@ -101,4 +101,4 @@ TEST_F(FingerprintTest, TheBuildsSourcesHaveADigest) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -8,7 +8,7 @@
 
 #include "base/seconds.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 class Ledger {
  public:
@@ -29,4 +29,4 @@ class Ledger {
   std::string text_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -24,7 +24,7 @@
 #include "store/block_store.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 Event refusal(SeqId id) {
@@ -46,12 +46,12 @@ using Failed = std::function<void(const std::string& why)>;  // EngineConfig::fa
 
 class LocalLlm final : public Llm {
  public:
-  LocalLlm(ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log);
+  LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log);
   ~LocalLlm() override { stop(/*drain=*/false); }
 
-  const ModelConfig& model() const override { return model_; }
+  const model::ModelConfig& model() const override { return model_; }
   const Resolved& resolved() const override { return resolved_; }
-  const MemoryPlan& memory() const override { return rank_.memory(); }
+  const model::MemoryPlan& memory() const override { return rank_.memory(); }
   bool batch_invariant() const override { return rank_.ops().batch_invariant(); }
   void submit(NewSequence sequence) override;
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
@@ -65,15 +65,15 @@ class LocalLlm final : public Llm {
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
 
-  const ModelConfig model_;
+  const model::ModelConfig model_;
   const Resolved resolved_;
   const Sink sink_;
   const Failed failed_;
-  Mesh mesh_ = make_solo_mesh();
+  comm::Mesh mesh_ = comm::make_solo_mesh();
   Rank rank_;
   LowerTiers lower_;
-  CacheIndex cache_;
-  Scheduler scheduler_;
+  kv::CacheIndex cache_;
+  sched::Scheduler scheduler_;
   std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
   std::unique_ptr<TierThread> tiers_;  // null: there is no file
@@ -86,7 +86,8 @@ class LocalLlm final : public Llm {
   std::thread thread_;  // guarded by joining_
 };
 
-LocalLlm::LocalLlm(ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log)
+LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed,
+                   StartLog& log)
     : model_(std::move(model)),
       resolved_(std::move(resolved)),
       sink_(std::move(sink)),
@@ -110,8 +111,8 @@ LocalLlm::LocalLlm(ModelConfig model, Resolved resolved, Sink sink, Failed faile
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {
   if (!lower_.store) return nullptr;
-  const auto work = [store = std::shared_ptr<BlockStore>(std::move(lower_.store))](
-                        const TierJob& job, std::span<std::byte> block) {
+  const auto work = [store = std::shared_ptr<store::BlockStore>(std::move(lower_.store))](
+                        const kv::TierJob& job, std::span<std::byte> block) {
     return store->carry_out(job, block);
   };
   return std::make_unique<TierThread>(
@@ -142,7 +143,7 @@ void LocalLlm::deliver(std::vector<Event> events) {
 }
 
 void LocalLlm::publish_stats() {
-  const SchedulerStats s = scheduler_.stats();
+  const sched::SchedulerStats s = scheduler_.stats();
   board_.write({.running = s.running,
                 .waiting = s.waiting,
                 .blocks_total = cache_.num_blocks(),
@@ -196,7 +197,7 @@ void LocalLlm::stop(bool drain) {
 
 std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
   StartLog log{.quiet = config.quiet, .progress = config.progress};
-  const ModelConfig model = read_model_config(config.model, config.config_name);
+  const model::ModelConfig model = model::read_model_config(config.model, config.config_name);
   const Resolved resolved = resolve(config, model);
   log.ledger.close("config");
   try {
@@ -206,4 +207,4 @@ std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

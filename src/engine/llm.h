@@ -11,7 +11,7 @@
 #include "message/request.h"
 #include "model/memory_plan.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 struct Resolved;
 
@@ -22,7 +22,7 @@ struct EngineStats {
   int blocks_unused = 0;                  // free blocks that hold nothing
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
   StepTally tally;                    // sums over all steps
-  TierStats tiers;                    // the prefix cache's lower tiers; 0 without them
+  kv::TierStats tiers;                // the prefix cache's lower tiers; 0 without them
   double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
 };
 
@@ -36,9 +36,9 @@ class Llm {
   static std::unique_ptr<Llm> start(const EngineConfig& config, Sink sink);
   virtual ~Llm() = default;
 
-  virtual const ModelConfig& model() const = 0;
+  virtual const model::ModelConfig& model() const = 0;
   virtual const Resolved& resolved() const = 0;  // engine/resolved.h
-  virtual const MemoryPlan& memory() const = 0;
+  virtual const model::MemoryPlan& memory() const = 0;
   virtual bool batch_invariant() const = 0;  // see Ops
   // Never blocks. A sequence that cannot run gets an Event with kExhausted and the reason.
   virtual void submit(NewSequence sequence) = 0;
@@ -49,4 +49,4 @@ class Llm {
   virtual void stop(bool drain) = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -18,7 +18,7 @@
 #include "ops/cpu/cpu_features.h"
 #include "store/temp_dir_testing.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using namespace std::chrono_literals;
@@ -60,7 +60,7 @@ class LlmTest : public testing::Test {
  protected:
   LlmTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
     config_.model = folder_.path();
-    config_.load_format = LoadFormat::kDummy;
+    config_.load_format = model::LoadFormat::kDummy;
     config_.threads = 1;
     config_.block_size = 8;
     config_.quiet = true;
@@ -276,7 +276,7 @@ TEST_F(LlmTest, WrongSettingsNameTheFlag) {
 }
 
 TEST_F(LlmTest, BlocksSurviveARestart) {
-  const TempDir dir;
+  const store::TempDir dir;
   config_.storage_path = dir.path() + "/kv";
   config_.storage_gb = 0.01;
   std::vector<Token> first;
@@ -295,11 +295,11 @@ TEST_F(LlmTest, BlocksSurviveARestart) {
 
 // Each of these begins the file anew; what it finds in a second life is its own.
 TEST_F(LlmTest, BlocksOfOtherWeightsTypesAndBackendsAreNotUsed) {
-  const TempDir dir;
+  const store::TempDir dir;
   const std::string model = dir.path() + "/model", weights = model + "/model.safetensors";
   std::filesystem::copy(SKIFF_SOURCE_DIR "/tests/golden/qwen3", model);
   config_.model = model;
-  config_.load_format = LoadFormat::kAuto;
+  config_.load_format = model::LoadFormat::kAuto;
   config_.max_model_len = 64;
   config_.storage_path = dir.path() + "/kv";
   config_.storage_gb = 0.01;
@@ -332,7 +332,7 @@ TEST_F(LlmTest, BlocksOfOtherWeightsTypesAndBackendsAreNotUsed) {
   began_anew("another type");
   config_.version = "9.9";
   began_anew("another version");
-  config_.load_format = LoadFormat::kDummy;
+  config_.load_format = model::LoadFormat::kDummy;
   began_anew("made-up weights");
   config_.seed = 1;
   began_anew("others of those");
@@ -357,4 +357,4 @@ TEST_F(LlmTest, EvictedBlocksComeBackFromHostMemory) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

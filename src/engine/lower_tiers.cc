@@ -5,17 +5,18 @@
 #include "engine/fingerprint.h"
 #include "kv/record_source.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
-std::unique_ptr<BlockStore> open_store(const CacheSettings& cache, const BlockKey& fingerprint,
-                                       size_t block_bytes, bool quiet) {
+std::unique_ptr<store::BlockStore> open_store(const CacheSettings& cache,
+                                              const kv::BlockKey& fingerprint, size_t block_bytes,
+                                              bool quiet) {
   if (cache.storage_path.empty()) return nullptr;
-  auto store = BlockStore::open({.dir = cache.storage_path,
-                                 .max_bytes = cache.storage_bytes,
-                                 .payload = block_bytes,
-                                 .block_size = cache.block_size,
-                                 .fingerprint = fingerprint});
+  auto store = store::BlockStore::open({.dir = cache.storage_path,
+                                        .max_bytes = cache.storage_bytes,
+                                        .payload = block_bytes,
+                                        .block_size = cache.block_size,
+                                        .fingerprint = fingerprint});
   if (store && !quiet)
     spdlog::info("{}: {} of at most {} blocks of {} tokens are there", cache.storage_path,
                  store->found().size(), store->num_records(), cache.block_size);
@@ -29,21 +30,21 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
   const CacheSettings& cache = resolved.cache;
   if (cache.host_slots == 0) return {};
   const DType kv = resolved.precision.kv.dtype;
-  const BlockKey fingerprint = fingerprint_of(
+  const kv::BlockKey fingerprint = fingerprint_of(
       resolved, {.backend = ops.arithmetic(), .build = std::string(sources_digest())});
   LowerTiers tiers{.config = {.spill = cache.spill,
                               .fingerprint = std::string(fingerprint.begin(), fingerprint.end())}};
-  tiers.store = open_store(cache, fingerprint, KvCache::bytes_per_block(spec, cache.block_size, kv),
-                           log.quiet);
+  tiers.store = open_store(cache, fingerprint,
+                           model::KvCache::bytes_per_block(spec, cache.block_size, kv), log.quiet);
   if (tiers.store)
-    tiers.sources.push_back(std::make_unique<RecordSource>(tiers.store->num_records(),
-                                                           random_seed(), tiers.store->found()));
+    tiers.sources.push_back(std::make_unique<kv::RecordSource>(
+        tiers.store->num_records(), random_seed(), tiers.store->found()));
   if (tiers.store || cache.spill) {
     tiers.config.host_blocks = cache.host_slots;
-    tiers.host = HostBlocks(spec, cache.host_slots, cache.block_size, kv, ops.device());
+    tiers.host = model::HostBlocks(spec, cache.host_slots, cache.block_size, kv, ops.device());
   }
   log.ledger.close("tiers");
   return tiers;
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

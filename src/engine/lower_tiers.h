@@ -9,13 +9,13 @@
 #include "model/kv_cache.h"
 #include "store/block_store.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 struct LowerTiers {
-  TierConfig config;
-  BlockSources sources;  // the file, if there is one
-  HostBlocks host;
-  std::unique_ptr<BlockStore> store;  // null: there is no file
+  kv::TierConfig config;
+  kv::BlockSources sources;  // the file, if there is one
+  model::HostBlocks host;
+  std::unique_ptr<store::BlockStore> store;  // null: there is no file
 };
 
 // Empty where `resolved` has no host slots. `ops` computes the blocks: they are kept under the name
@@ -23,4 +23,4 @@ struct LowerTiers {
 LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, const Ops& ops,
                             StartLog& log);
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -11,7 +11,7 @@
 #include "model/kv_cache.h"
 #include "model/loader.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // A folder with nothing but a config.json, for LoadFormat::kDummy; removed in the end.
 class DummyFolder {
@@ -47,4 +47,4 @@ inline std::vector<std::string> small_models() {
   return found;
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

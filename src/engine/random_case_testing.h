@@ -11,7 +11,7 @@
 #include "base/queue.h"
 #include "engine/engine.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // All that one sequence was told.
 struct Heard {
@@ -78,4 +78,4 @@ inline void run_commands(
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -3,10 +3,10 @@
 #include "base/log.h"
 #include "engine/backend.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
-void report(const MemoryPlan& plan) {
+void report(const model::MemoryPlan& plan) {
   spdlog::info("memory plan\n{}", plan.table());
   // As FastDeploy words it: scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
@@ -19,28 +19,29 @@ Progress progress_of(const StartLog& log, bool reports) {
 
 }  // namespace
 
-Rank::Rank(const Resolved& resolved, const ModelConfig& model, Mesh& mesh, StartLog& log)
+Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh,
+           StartLog& log)
     : resolved_(resolved), mesh_(mesh) {
   const bool reports = mesh_.tp->rank() == 0;
   log.memory = minimum_need(resolved, model.spec);
   ops_ = make_ops(resolved);
-  memory_ = plan_memory(model.spec, memory_request(resolved, model.spec, *ops_));
+  memory_ = model::plan_memory(model.spec, memory_request(resolved, model.spec, *ops_));
   log.memory = memory_.table();
   if (reports && !log.quiet) report(memory_);
   log.ledger.close("plan");
-  weights_ = load_model(resolved.model.folder, model,
-                        {.precision = resolved.precision,
-                         .format = resolved.model.format,
-                         .dummy_seed = resolved.model.seed,
-                         .progress = progress_of(log, reports)},
-                        *ops_);
+  weights_ = model::load_model(resolved.model.folder, model,
+                               {.precision = resolved.precision,
+                                .format = resolved.model.format,
+                                .dummy_seed = resolved.model.seed,
+                                .progress = progress_of(log, reports)},
+                               *ops_);
   log.ledger.close("load");
   kv_.emplace(model.spec, memory_.blocks, resolved.cache.block_size, resolved.precision.kv.dtype,
               ops_->device());
   log.ledger.close("kv");
 }
 
-StepExecutor& Rank::make_executor(HostBlocks& host) {
+StepExecutor& Rank::make_executor(model::HostBlocks& host) {
   SKIFF_CHECK(!executor_, "the rank has its executor already");
   return executor_.emplace(weights_, *ops_, mesh_, kv_->layers(),
                            StepExecutor::Options{.act = resolved_.precision.act,
@@ -49,4 +50,4 @@ StepExecutor& Rank::make_executor(HostBlocks& host) {
                                                  .captures = {.sizes = resolved_.captures}});
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

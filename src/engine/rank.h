@@ -11,32 +11,32 @@
 #include "engine/step_executor.h"
 #include "model/memory_plan.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 class Rank {
  public:
   // Makes the backend, plans its memory, loads the weights and takes the memory of keys and values.
   // The first rank of `mesh` reports to the user. `resolved` and `mesh` must outlive this object.
   // Throws LoadError; where memory runs out, log.memory says what is known of the need.
-  Rank(const Resolved& resolved, const ModelConfig& model, Mesh& mesh, StartLog& log);
+  Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh, StartLog& log);
   Rank(const Rank&) = delete;
 
   // Ends the construction, once: takes the memory of activations. Plans save blocks to `host` and
   // load them from it; it must outlive this object.
-  StepExecutor& make_executor(HostBlocks& host);
+  StepExecutor& make_executor(model::HostBlocks& host);
 
   Ops& ops() const { return *ops_; }
-  const MemoryPlan& memory() const { return memory_; }
+  const model::MemoryPlan& memory() const { return memory_; }
   StepExecutor& executor() { return *executor_; }  // after make_executor()
 
  private:
   const Resolved& resolved_;
-  Mesh& mesh_;
+  comm::Mesh& mesh_;
   std::unique_ptr<Ops> ops_;
-  MemoryPlan memory_;
-  LoadedModel weights_;
-  std::optional<KvCache> kv_;
+  model::MemoryPlan memory_;
+  model::LoadedModel weights_;
+  std::optional<model::KvCache> kv_;
   std::optional<StepExecutor> executor_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -9,7 +9,7 @@
 #include "ops/ops.h"
 #include "store/temp_dir_testing.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using testing::HasSubstr;
@@ -20,11 +20,11 @@ class RankTest : public testing::Test {
   RankTest() : folder_("rank") {
     config_.model = folder_.path();
     config_.device = "reference";
-    config_.load_format = LoadFormat::kDummy;
+    config_.load_format = model::LoadFormat::kDummy;
     config_.block_size = 8;
   }
   void resolve_now() {
-    model_ = read_model_config(config_.model);
+    model_ = model::read_model_config(config_.model);
     resolved_ = resolve(config_, model_);
   }
   // A step of one prompt.
@@ -42,11 +42,11 @@ class RankTest : public testing::Test {
 
   DummyFolder folder_;
   EngineConfig config_;
-  ModelConfig model_;
+  model::ModelConfig model_;
   Resolved resolved_;
-  Mesh mesh_ = make_solo_mesh();
+  comm::Mesh mesh_ = comm::make_solo_mesh();
   StartLog log_{.quiet = true};
-  HostBlocks none_;
+  model::HostBlocks none_;
 };
 
 TEST_F(RankTest, HoldsAllThatAStepNeeds) {
@@ -103,7 +103,7 @@ TEST_F(RankTest, ProgressIsThatOfTheWeights) {
 using LowerTiersTest = RankTest;
 
 TEST_F(LowerTiersTest, AreWhatTheCacheSettingsSay) {
-  const TempDir dir;
+  const store::TempDir dir;
   const auto open = [&] {
     resolve_now();
     return open_lower_tiers(resolved_, model_.spec, *make_reference_ops(), log_);
@@ -120,7 +120,7 @@ TEST_F(LowerTiersTest, AreWhatTheCacheSettingsSay) {
   EXPECT_EQ(file.config.host_blocks, resolved_.cache.host_slots);
   EXPECT_EQ(file.host.num_blocks(), file.config.host_blocks);
   EXPECT_EQ(file.sources.size(), 1u);
-  EXPECT_EQ(file.config.fingerprint.size(), sizeof(BlockKey));
+  EXPECT_EQ(file.config.fingerprint.size(), sizeof(kv::BlockKey));
   config_.storage_path.clear();
   config_.swap_space_gb = 0.001;
   const LowerTiers swap = open();
@@ -130,4 +130,4 @@ TEST_F(LowerTiersTest, AreWhatTheCacheSettingsSay) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

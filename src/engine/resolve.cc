@@ -10,7 +10,7 @@
 #include "model/kv_cache.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 constexpr int kMinContext = 2;  // a prompt of one token and one of output
@@ -83,9 +83,10 @@ int rows_of(const EngineConfig& config, int context) {
   return config.max_num_batched_tokens;
 }
 
-Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context) {
+sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context) {
   return {.ageing = config.priority_ageing,
-          .long_prompt = config.long_prompt > 0 ? config.long_prompt : default_long_prompt(context),
+          .long_prompt =
+              config.long_prompt > 0 ? config.long_prompt : sched::default_long_prompt(context),
           .row_context = doubling_context(spec),
           .max_partial = config.max_partial_prefills,
           .max_long_partial = config.max_long_partial_prefills,
@@ -94,7 +95,7 @@ Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context)
           .reserve_min = config.reserve_min};
 }
 
-Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
+sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
   const int context = context_of(config, spec);
   return {.max_seqs = config.max_num_seqs,
           .max_rows = rows_of(config, context),
@@ -105,7 +106,7 @@ Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
           .policy = policy_of(config, spec, context)};
 }
 
-Precision precision_of(const EngineConfig& config, const ModelConfig& model) {
+Precision precision_of(const EngineConfig& config, const model::ModelConfig& model) {
   const bool stored_in_16_bits = model.dtype == "bfloat16" || model.dtype == "float16";
   const DType dtype = config.dtype.value_or(stored_in_16_bits ? DType::kBF16 : DType::kF32);
   return {.weights = {.dtype = dtype}, .act = dtype, .kv = {.dtype = dtype}};
@@ -115,7 +116,7 @@ Precision precision_of(const EngineConfig& config, const ModelConfig& model) {
 int host_slots(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv, int context) {
   constexpr int kExtraSlots = 32;
   const auto block =
-      static_cast<double>(KvCache::bytes_per_block(spec, config.block_size, kv.dtype));
+      static_cast<double>(model::KvCache::bytes_per_block(spec, config.block_size, kv.dtype));
   const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block);
   if (config.swap_space_gb > 0 && slots < 1)
     fail_load("--swap-space is {} GB, less than one block of {} bytes", config.swap_space_gb,
@@ -165,10 +166,10 @@ std::vector<int> captures_of(const EngineConfig& config, const ComputeDevice& de
 
 }  // namespace
 
-Resolved resolve(const EngineConfig& config, const ModelConfig& model) {
+Resolved resolve(const EngineConfig& config, const model::ModelConfig& model) {
   check_ranges(config);
   const ModelSpec& spec = model.spec;
-  const Limits limits = limits_of(config, spec);
+  const sched::Limits limits = limits_of(config, spec);
   const ComputeDevice device = device_named(config.device);
   const Precision precision = precision_of(config, model);
   const int slots = host_slots(config, spec, precision.kv, limits.max_context);
@@ -203,4 +204,4 @@ ComputeDevice device_named(std::string_view word) {
   fail_load("--device is \"{}\"; it must be auto, cpu, cuda, cuda:N or reference", word);
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -14,14 +14,14 @@
 #include "model/kv_cache.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-ModelConfig model_of(int max_context, const std::string& dtype = "") {
-  ModelConfig model;
+model::ModelConfig model_of(int max_context, const std::string& dtype = "") {
+  model::ModelConfig model;
   model.spec.max_context = max_context;
   model.dtype = dtype;
   return model;
@@ -54,7 +54,7 @@ TEST(Resolve, ThreadsFollowAffinity) {
 }
 
 TEST(Resolve, ZerosBecomeNumbers) {
-  const ModelConfig model = model_of(131072);
+  const model::ModelConfig model = model_of(131072);
   const auto limits = [&](const EngineConfig& config) { return resolve(config, model).limits; };
   EXPECT_EQ(limits({}).max_context, 32768);
   EXPECT_EQ(limits({}).max_rows, 8192);
@@ -74,7 +74,7 @@ TEST(Resolve, ZerosBecomeNumbers) {
 TEST(Resolve, ADefaultConfigIsFullyDetermined) {
   const DummyFolder folder("resolve");
   const EngineConfig asked{.model = folder.path()};
-  const ModelConfig model = read_model_config(asked.model);
+  const model::ModelConfig model = model::read_model_config(asked.model);
   const Resolved resolved = resolve(asked, model);
   EXPECT_EQ(resolved.model.folder, folder.path());
   EXPECT_EQ(resolved.model.config_name, "config.json");
@@ -143,7 +143,7 @@ TEST(Resolve, OnlyADeviceOfItsOwnRecordsSteps) {
 }
 
 TEST(Resolve, ExpertsAreNotGathered) {
-  ModelConfig model = model_of(100);
+  model::ModelConfig model = model_of(100);
   model.spec.layers = {Layer{.ffn = Dense{}}, Layer{.ffn = Dense{}}};
   EXPECT_TRUE(resolve({}, model).gather);
   EXPECT_FALSE(resolve({.fuse_single_row = false}, model).gather);
@@ -154,13 +154,13 @@ TEST(Resolve, ExpertsAreNotGathered) {
 TEST(Resolve, HostSlotsHoldTheSwapSpaceAndAContext) {
   const DummyFolder folder("slots");
   EngineConfig config{.model = folder.path(), .max_model_len = 200, .storage_gb = 1};
-  const ModelConfig model = read_model_config(config.model);
+  const model::ModelConfig model = model::read_model_config(config.model);
   const auto slots = [&] { return resolve(config, model).cache.host_slots; };
   EXPECT_EQ(slots(), 0);
   config.storage_path = "/somewhere";
   EXPECT_EQ(slots(), 4 + 32) << "a context of 200 tokens, and some besides";
   EXPECT_EQ(resolve(config, model).cache.storage_bytes, uint64_t{1} << 30);
-  const size_t block = KvCache::bytes_per_block(model.spec, config.block_size, DType::kF32);
+  const size_t block = model::KvCache::bytes_per_block(model.spec, config.block_size, DType::kF32);
   config.swap_space_gb = 100.5 * static_cast<double>(block) / kBytesPerGb;
   EXPECT_EQ(slots(), 100);
   config.storage_path.clear();
@@ -175,16 +175,16 @@ TEST(Resolve, PlanAndBackendFollowTheResolved) {
                             .dtype = DType::kBF16,
                             .block_size = 16,
                             .num_blocks_override = 77};
-  const ModelConfig model = read_model_config(config.model);
+  const model::ModelConfig model = model::read_model_config(config.model);
   const Resolved resolved = resolve(config, model);
   const auto ops = make_ops(resolved);
   EXPECT_THAT(ops->arithmetic(), HasSubstr("reference"));
-  const MemoryRequest request = memory_request(resolved, model.spec, *ops);
+  const model::MemoryRequest request = memory_request(resolved, model.spec, *ops);
   EXPECT_EQ(request.precision, resolved.precision);
   EXPECT_EQ(request.max_rows, 512);
   EXPECT_EQ(request.max_model_len, 256);
   EXPECT_EQ(request.num_blocks_override, 77);
-  EXPECT_EQ(plan_memory(model.spec, request).blocks, 77);
+  EXPECT_EQ(model::plan_memory(model.spec, request).blocks, 77);
   EXPECT_THAT(minimum_need(resolved, model.spec), HasSubstr("one sequence of --max-model-len 256"));
 }
 
@@ -198,4 +198,4 @@ TEST(Resolve, AContextWithoutRoomForOutputIsRefused) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

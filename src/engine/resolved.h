@@ -11,7 +11,7 @@
 #include "sched/scheduler.h"
 #include "weights/format.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // The backend that computes and, for CUDA, the device that it computes on.
 struct ComputeDevice {
@@ -32,7 +32,7 @@ inline std::string name(const ComputeDevice& device) {
 
 struct ModelSource {
   std::string folder, config_name;
-  LoadFormat format = LoadFormat::kAuto;
+  model::LoadFormat format = model::LoadFormat::kAuto;
   uint64_t seed = 0;  // seed of dummy weights
 };
 
@@ -56,7 +56,7 @@ struct Resolved {
   bool graphs = false;  // decode steps are recorded and replayed, where the device can
   bool gather = false;  // CudaOptions::gather
   Precision precision;
-  Limits limits;  // with the scheduler's policy
+  sched::Limits limits;  // with the scheduler's policy
   CacheSettings cache;
   std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
                               // limits.max_seqs, unless that is above 1024. Empty: none is recorded
@@ -64,4 +64,4 @@ struct Resolved {
   double memory_utilization = 0.9;  // see memory_request()
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -2,7 +2,7 @@
 #pragma once
 #include "message/step.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // launch() returns as soon as the work is enqueued. Steps are computed, and waited for, in the
 // order in which they were launched; the host plans step n+1 while the device computes step n.
@@ -15,4 +15,4 @@ class Runner {
   virtual StepResult wait(uint64_t step) = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

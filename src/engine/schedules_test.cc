@@ -15,31 +15,31 @@
 #include "engine/tier_thread.h"
 #include "store/temp_dir_testing.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 struct Model {
-  Model(const std::string& dir, LoadFormat format, DType act, int threads)
+  Model(const std::string& dir, model::LoadFormat format, DType act, int threads)
       : act(act),
         ops(make_cpu_ops(threads)),
-        weights(load_model(dir, read_model_config(dir),
-                           {.precision = uniform_precision(act), .format = format, .dummy_seed = 5},
-                           *ops)) {}
+        weights(model::load_model(
+            dir, model::read_model_config(dir),
+            {.precision = uniform_precision(act), .format = format, .dummy_seed = 5}, *ops)) {}
   DType act;
   std::unique_ptr<Ops> ops;
-  LoadedModel weights;
+  model::LoadedModel weights;
 };
 
 constexpr Device kOther{Device::kCuda, 0};  // one that computes by itself
 
 struct Setup {
   int block_size = 16, num_blocks = 64;
-  Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
+  sched::Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
   size_t depth = 1;
   Captures captures;       // steps are filled up to these
   bool own_thread = true;  // the device's; else it is asked and fetched from
   bool share = false;
-  TierConfig tiers;
+  kv::TierConfig tiers;
   int file_records = 0;
   double faults = 0;    // how often the file's jobs fail
   bool damage = false;  // somebody changes bytes of the file
@@ -48,8 +48,8 @@ struct Setup {
 // The cache's file with its thread, some of whose jobs fail: their host blocks then hold rubbish.
 class FaultyTier : public TierIo {
  public:
-  FaultyTier(std::unique_ptr<BlockStore> store, const HostBlocks& host, Queue<Command>& inbox,
-             double faults, uint64_t seed)
+  FaultyTier(std::unique_ptr<store::BlockStore> store, const model::HostBlocks& host,
+             Queue<Command>& inbox, double faults, uint64_t seed)
       : host_(host),
         inbox_(inbox),
         fails_(faults),
@@ -57,16 +57,16 @@ class FaultyTier : public TierIo {
         thread_(
             work_on(std::move(store)), [&host](int host_block) { return host.block(host_block); },
             inbox, kPatient) {}
-  void start(TierJob job) override {
+  void start(kv::TierJob job) override {
     if (!fails_(rng_)) return thread_.start(std::move(job));
-    if (job.kind == TierJob::Kind::kRead)
+    if (job.kind == kv::TierJob::Kind::kRead)
       std::ranges::generate(host_.block(job.host_block),
                             [&] { return static_cast<std::byte>(rng_()); });
     inbox_.push(TierDone{job.id, false});
   }
 
  private:
-  const HostBlocks& host_;
+  const model::HostBlocks& host_;
   Queue<Command>& inbox_;
   std::bernoulli_distribution fails_;
   std::mt19937_64 rng_;
@@ -117,30 +117,31 @@ struct Totals {
 
 using Texts = std::map<SeqId, Heard>;
 
-std::unique_ptr<BlockStore> open_store(const Setup& setup, const HostBlocks& host,
-                                       const TempDir& dir) {
+std::unique_ptr<store::BlockStore> open_store(const Setup& setup, const model::HostBlocks& host,
+                                              const store::TempDir& dir) {
   if (setup.file_records == 0) return nullptr;
   const size_t record = (host.block_bytes() / 4096 + 2) * 4096;
-  return BlockStore::open({.dir = dir.path(),
-                           .max_bytes = (static_cast<size_t>(setup.file_records) + 1) * record,
-                           .payload = host.block_bytes(),
-                           .block_size = setup.block_size});
+  return store::BlockStore::open(
+      {.dir = dir.path(),
+       .max_bytes = (static_cast<size_t>(setup.file_records) + 1) * record,
+       .payload = host.block_bytes(),
+       .block_size = setup.block_size});
 }
 
 void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
-         const Texts* guesses, const TempDir& dir, Listener& listener, Totals& totals) {
-  KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
-             model.ops->device());
-  HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.act);
+         const Texts* guesses, const store::TempDir& dir, Listener& listener, Totals& totals) {
+  model::KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
+                    model.ops->device());
+  model::HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.act);
   auto store = open_store(setup, host, dir);
-  BlockSources sources;
+  kv::BlockSources sources;
   if (store)
     sources.push_back(
-        std::make_unique<RecordSource>(store->num_records(), /*seed=*/0, store->found()));
-  CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
-                   std::move(sources));
-  Scheduler scheduler(setup.limits, cache);
-  Mesh mesh = make_solo_mesh();
+        std::make_unique<kv::RecordSource>(store->num_records(), /*seed=*/0, store->found()));
+  kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
+                       std::move(sources));
+  sched::Scheduler scheduler(setup.limits, cache);
+  comm::Mesh mesh = comm::make_solo_mesh();
   StepExecutor executor(
       model.weights, *model.ops, mesh, kv.layers(),
       {.act = model.act, .limits = setup.limits, .host = &host, .captures = setup.captures});
@@ -268,7 +269,7 @@ void expect_same(const Listener& got, const Texts& want) {
 
 // What each request gets alone, without any cache.
 Texts texts_alone(Model& model, const std::vector<NewSequence>& requests, std::mt19937_64& rng,
-                  const TempDir& dir) {
+                  const store::TempDir& dir) {
   Texts alone;
   Totals ignored;
   for (const NewSequence& in : requests) {
@@ -287,7 +288,7 @@ void print(const std::string& dir, const Totals& t, size_t different) {
       t.failed, t.kept, t.drafted, different);
 }
 
-void check_schedules(const std::string& dir, LoadFormat format, DType act, int cases) {
+void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases) {
   std::vector<std::unique_ptr<Model>> models;
   for (int threads = 1; threads <= 3; ++threads)
     models.push_back(std::make_unique<Model>(dir, format, act, threads));
@@ -296,7 +297,7 @@ void check_schedules(const std::string& dir, LoadFormat format, DType act, int c
   for (int seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(testing::Message() << dir << " seed " << seed);
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
-    const TempDir storage;
+    const store::TempDir storage;
     const auto requests = random_requests(rng, models[0]->weights.spec.vocab);
     const Texts alone = texts_alone(*models[0], requests, rng, storage);
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
@@ -324,25 +325,25 @@ void check_schedules(const std::string& dir, LoadFormat format, DType act, int c
 
 TEST(Schedules, DummyWeightsInFloat32) {
   DummyFolder folder("schedules_f32");
-  check_schedules(folder.path(), LoadFormat::kDummy, DType::kF32, 50);
+  check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kF32, 50);
 }
 
 TEST(Schedules, DummyWeightsInBFloat16) {
   DummyFolder folder("schedules_bf16");
-  check_schedules(folder.path(), LoadFormat::kDummy, DType::kBF16, 50);
+  check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kBF16, 50);
 }
 
 TEST(Schedules, SmallCheckpoints) {
   const auto folders = small_models();
   if (folders.empty()) GTEST_SKIP() << "no checkpoints in tests/golden or models/demo";
   for (const std::string& dir : folders)
-    if (!dir.ends_with("/demo")) check_schedules(dir, LoadFormat::kAuto, DType::kF32, 30);
+    if (!dir.ends_with("/demo")) check_schedules(dir, model::LoadFormat::kAuto, DType::kF32, 30);
 }
 
 void check_demo_model(int cases) {
   const auto folders = small_models();
   if (folders.empty() || !folders.back().ends_with("/demo")) GTEST_SKIP() << "no models/demo";
-  check_schedules(folders.back(), LoadFormat::kAuto, DType::kF32, cases);
+  check_schedules(folders.back(), model::LoadFormat::kAuto, DType::kF32, cases);
 }
 
 TEST(Schedules, DemoModel) { check_demo_model(50); }
@@ -350,4 +351,4 @@ TEST(Schedules, DemoModel) { check_demo_model(50); }
 TEST(Schedules, DISABLED_DemoModelAtLength) { check_demo_model(200); }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -5,7 +5,7 @@
 #include "base/progress.h"
 #include "engine/ledger.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 struct StartLog {
   bool quiet = false;  // no plan, no bar, no ledger
@@ -14,4 +14,4 @@ struct StartLog {
   std::string memory;  // the minimum need, then the memory plan: for an error message
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -5,7 +5,7 @@
 
 #include "engine/llm.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Thread-safe.
 class StatsBoard {
@@ -40,4 +40,4 @@ class StatsBoard {
   Clock::time_point progress_{};  // when a step was last committed, or work began
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -5,7 +5,7 @@
 
 #include "base/seconds.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -18,7 +18,7 @@ Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   return out;
 }
 
-StepBounds bounds_of(const ModelSpec& spec, DType act, const Limits& limits) {
+StepBounds bounds_of(const ModelSpec& spec, DType act, const sched::Limits& limits) {
   return {.spec = spec,
           .act = act,
           .max_rows = limits.max_rows,
@@ -50,14 +50,15 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
 
 }  // namespace
 
-StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, Mesh& mesh,
+StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
                            std::span<const KvLayer> kv, Options options)
     : kv_(kv),
       host_(options.host),
       ops_(ops),
       limits_(options.limits),
-      arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
-                                                       limits_.max_logit_rows, ops))),
+      arena_(Buffer(ops.device(),
+                    model::Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
+                                                limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
       sampler_(model.spec.vocab, limits_.max_seqs, ops, limits_.max_logit_rows),
       builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
@@ -66,12 +67,12 @@ StepExecutor::StepExecutor(const LoadedModel& model, Ops& ops, Mesh& mesh,
   ops.reserve(bounds_of(model.spec, options.act, limits_));
 }
 
-size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const Limits& limits,
+size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const sched::Limits& limits,
                                    int block_size, const Ops& ops) {
   return ops.scratch_bytes(bounds_of(spec, act, limits)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
-         Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs, limits.max_logit_rows) +
-         (ops.device() == Device{} ? Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
+         sample::Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs, limits.max_logit_rows) +
+         (ops.device() == Device{} ? sample::Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
 
@@ -185,16 +186,16 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
 }
 
 // A recorded step keeps the addresses of its arena: what it leaves is where it was.
-Forward StepExecutor::forward(const StepFrame& frame) {
+model::Forward StepExecutor::forward(const StepFrame& frame) {
   ops_.begin_step(frame.batch, frame.arrivals);
-  Forward out;
+  model::Forward out;
   ops_.replay(frame.key, [&] {
     arena_.reset();
     ops_.load_tokens(frame.batch.tokens, last_);
     out = decoder_.forward(frame.batch, kv_, arena_);
   });
   if (!frame.key) return out;
-  Forward& captured = captured_[*frame.key];
+  model::Forward& captured = captured_[*frame.key];
   if (out.logits) captured = out;
   return captured;
 }
@@ -226,7 +227,7 @@ void StepExecutor::finish_earlier() {
 void StepExecutor::finish_draw(Flight& flight) {
   const LogitRows& rows = flight.frame.rows;
   if (std::exchange(flight.drawn, true) || rows.drawn.empty()) return;
-  SampleOutput out = sampler_.finish(flight.frame.draw);
+  sample::SampleOutput out = sampler_.finish(flight.frame.draw);
   for (size_t i = 0; i < rows.drawn.size(); ++i) gain(rows.drawn_by[i], out, i, flight.result);
 }
 
@@ -269,7 +270,7 @@ bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Fl
   const std::vector<LogitRows::Range>& ranges = flight.frame.rows.by_depth;
   const int begin = ranges.front().begin;
   std::vector<size_t> spans;
-  std::vector<DrawRow> drawn;
+  std::vector<sample::DrawRow> drawn;
   std::vector<int32_t> from;
   for (const LogitRows::Range& range : ranges) {
     const std::vector<Token>& got = flight.result.tokens[range.span];
@@ -287,15 +288,15 @@ bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Fl
   // The logits of the first draw are done with, and its rows are at least as many.
   const Tensor next = logits.row_range(0, std::ssize(from));
   ops_.gather_rows(next, logits.row_range(begin, logits.rows() - begin), index);
-  SampleOutput out = sampler_.sample(next, drawn);
+  sample::SampleOutput out = sampler_.sample(next, drawn);
   for (size_t i = 0; i < spans.size(); ++i) gain(spans[i], out, i, flight.result);
   return true;
 }
 
-void StepExecutor::gain(size_t span, SampleOutput& out, size_t row, StepResult& result) {
-  if (out.tokens[row] == kNoToken) return;
+void StepExecutor::gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result) {
+  if (out.tokens[row] == sample::kNoToken) return;
   result.tokens[span].push_back(out.tokens[row]);
   if (out.logprobs[row]) result.logprobs[span].push_back(std::move(*out.logprobs[row]));
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -16,7 +16,7 @@
 #include "ops/pinned_arena.h"
 #include "sample/sampler.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Activations, batch, page tables and the scratch of `ops` are allocated here, once; a step
 // allocates only what rides home in its result. Driven by the thread that drives `ops`.
@@ -24,13 +24,13 @@ class StepExecutor {
  public:
   struct Options {
     DType act = DType::kF32;  // kF32 or kBF16
-    Limits limits;
-    HostBlocks* host = nullptr;  // needed where plans save and load blocks
-    Captures captures;           // steps that are padded and replayed (see Ops::replay)
+    sched::Limits limits;
+    model::HostBlocks* host = nullptr;  // needed where plans save and load blocks
+    Captures captures;                  // steps that are padded and replayed (see Ops::replay)
   };
   // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks have.
-  StepExecutor(const LoadedModel& model, Ops& ops, Mesh& mesh, std::span<const KvLayer> kv,
-               Options options);
+  StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
+               std::span<const KvLayer> kv, Options options);
   // Start-up, before the first step and while no block holds anything: finds out how steps are
   // computed fastest, records those that are replayed, and does once what may be asked for later.
   // `blocks` may be written to.
@@ -48,7 +48,7 @@ class StepExecutor {
   void bind_thread() { ops_.bind_thread(); }
   // What an executor allocates besides the arena, in bytes where `ops` computes and, for a device,
   // without page-locked host memory.
-  static size_t scratch_bytes(const ModelSpec& spec, DType act, const Limits& limits,
+  static size_t scratch_bytes(const ModelSpec& spec, DType act, const sched::Limits& limits,
                               int block_size, const Ops& ops);
 
  private:
@@ -67,24 +67,24 @@ class StepExecutor {
   void record(const StepPlan& plan);
   void copy_blocks(const StepPlan& plan, Flight& flight);
   void compute(const StepPlan& plan, Flight& flight);
-  Forward forward(const StepFrame& frame);
+  model::Forward forward(const StepFrame& frame);
   void report_prompts(const StepPlan& plan, Tensor logits, Flight& flight);
   void sample(Tensor logits, Flight& flight);
   void check_by_depth(const StepPlan& plan, Tensor logits, Flight& flight);
   bool draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight);
   void finish_earlier();
   void finish_draw(Flight& flight);
-  static void gain(size_t span, SampleOutput& out, size_t row, StepResult& result);
+  static void gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result);
 
   std::span<const KvLayer> kv_;
-  HostBlocks* host_;
+  model::HostBlocks* host_;
   Ops& ops_;
-  const Limits limits_;
+  const sched::Limits limits_;
   Arena arena_;
-  Decoder decoder_;
-  Sampler sampler_;
+  model::Decoder decoder_;
+  sample::Sampler sampler_;
   BatchBuilder builder_;
-  std::map<ReplayKey, Forward> captured_;  // what the recorded steps leave in the arena
+  std::map<ReplayKey, model::Forward> captured_;  // what the recorded steps leave in the arena
   Buffer last_memory_;
   Tensor last_;             // [max_seqs] i32, where Ops computes: what each slot sampled last
   PinnedArena depth_rows_;  // of logits, for the draw of one depth
@@ -93,4 +93,4 @@ class StepExecutor {
   std::chrono::steady_clock::time_point ended_;  // when the step collected last did
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -14,7 +14,7 @@
 #include "ops/cpu/cpu_features.h"
 #include "ops/reference/reference_ops.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 constexpr int kBlock = 16, kBlocks = 128;
@@ -42,11 +42,13 @@ StepPlan plan_of(uint64_t step, int seqs, int begin, int count) {
 
 void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa) {
   cpu::CpuOps ops({.threads = threads, .isa = isa});
-  const LoadedModel model = load_model(dir, read_model_config(dir),
-                                       {.precision = uniform_precision(act), .progress = {}}, ops);
-  const Limits limits{.max_seqs = 24, .max_rows = 96, .max_context = 1100, .max_logit_rows = 24};
-  KvCache kv(model.spec, kBlocks, kBlock, act, ops.device());
-  Mesh mesh = make_solo_mesh();
+  const model::LoadedModel model =
+      model::load_model(dir, model::read_model_config(dir),
+                        {.precision = uniform_precision(act), .progress = {}}, ops);
+  const sched::Limits limits{
+      .max_seqs = 24, .max_rows = 96, .max_context = 1100, .max_logit_rows = 24};
+  model::KvCache kv(model.spec, kBlocks, kBlock, act, ops.device());
+  comm::Mesh mesh = comm::make_solo_mesh();
   StepExecutor executor(model, ops, mesh, kv.layers(), {.act = act, .limits = limits});
   const size_t held = ops.scratch_held();
   uint64_t step = 0;
@@ -108,19 +110,20 @@ class ClockedTest : public testing::Test {
  protected:
   ClockedTest()
       : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()),
-        model_(load_model(folder_.path(), read_model_config(folder_.path()),
-                          {.format = LoadFormat::kDummy}, ops_)),
+        model_(model::load_model(folder_.path(), model::read_model_config(folder_.path()),
+                                 {.format = model::LoadFormat::kDummy}, ops_)),
         kv_(model_.spec, kBlocks, kBlock, DType::kF32, {}),
         host_(model_.spec, 4, kBlock, DType::kF32),
         executor_(model_, ops_, mesh_, kv_.layers(), {.limits = limits_, .host = &host_}) {}
 
-  const Limits limits_{.max_seqs = 4, .max_rows = 64, .max_context = 200, .max_logit_rows = 8};
+  const sched::Limits limits_{
+      .max_seqs = 4, .max_rows = 64, .max_context = 200, .max_logit_rows = 8};
   DummyFolder folder_;
   ClockedOps ops_;
-  LoadedModel model_;
-  KvCache kv_;
-  HostBlocks host_;
-  Mesh mesh_ = make_solo_mesh();
+  model::LoadedModel model_;
+  model::KvCache kv_;
+  model::HostBlocks host_;
+  comm::Mesh mesh_ = comm::make_solo_mesh();
   StepExecutor executor_;
 };
 
@@ -152,8 +155,8 @@ TEST_F(ClockedTest, TheThreadThatDrivesTheDeviceBindsIt) {
   }
   ops_.bound = {};
   DeviceRunner runner(executor_);
-  CacheIndex cache(kBlocks, kBlock, false);
-  Scheduler scheduler(limits_, cache);
+  kv::CacheIndex cache(kBlocks, kBlock, false);
+  sched::Scheduler scheduler(limits_, cache);
   Queue<Command> inbox;
   Engine engine(
       scheduler, runner, inbox, [](auto) {}, 1);
@@ -168,4 +171,4 @@ TEST_F(ClockedTest, TheThreadThatDrivesTheDeviceBindsIt) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 #include "sample/sampler.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Rows of logits that a step computes, and for whom. They lie in this order: the rows of the first
 // draw, drafts that are checked depth by depth, what prompts report, padding.
@@ -20,9 +20,9 @@ struct LogitRows {
     int begin = 0;  // its row of logits
     int count = 0;
   };
-  std::vector<DrawRow> drawn;    // row i of the logits is drawn from as drawn[i] says
-  std::vector<size_t> drawn_by;  // parallel to it: spans
-  size_t num_sampled = 0;        // leading rows of `drawn`: one for each span that samples
+  std::vector<sample::DrawRow> drawn;  // row i of the logits is drawn from as drawn[i] says
+  std::vector<size_t> drawn_by;        // parallel to it: spans
+  size_t num_sampled = 0;              // leading rows of `drawn`: one for each span that samples
   std::vector<Range> by_depth, prompts;
 };
 
@@ -33,9 +33,9 @@ struct StepFrame {
   std::array<Arrival, 2> arrivals;
   std::optional<ReplayKey> key;  // of a step that may be recorded
   LogitRows rows;
-  Tensor slots;         // [num_sampled] i32: whose tokens are drawn
-  SampleBatch columns;  // of rows.drawn
-  PendingDraw draw;     // once asked for
+  Tensor slots;              // [num_sampled] i32: whose tokens are drawn
+  SampleBatch columns;       // of rows.drawn
+  sample::PendingDraw draw;  // once asked for
 
   // Forgets the step and keeps the memory of lists.
   void clear() {
@@ -48,4 +48,4 @@ struct StepFrame {
   }
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace skiff {
+namespace skiff::engine {
 
 // Counts of values up to each bound, and of those above the last.
 template <size_t N>
@@ -53,4 +53,4 @@ struct StepTally {
   StepSums decodes, others;  // steps in which every sequence has one row and samples, and the rest
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

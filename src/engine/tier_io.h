@@ -2,7 +2,7 @@
 #pragma once
 #include "kv/tiers.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // start() returns at once. Each job is answered by a TierDone in the engine's inbox, in any order
 // and within a bounded time; until then nobody else touches its host block. A TierState says when
@@ -10,7 +10,7 @@ namespace skiff {
 class TierIo {
  public:
   virtual ~TierIo() = default;
-  virtual void start(TierJob job) = 0;
+  virtual void start(kv::TierJob job) = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -27,7 +27,7 @@ Clock::duration duration_of(double seconds) {
 // Shared by both threads and the object, so that a worker whose call hangs can be left behind.
 struct TierThread::State {
   struct Asked {
-    TierJob job;
+    kv::TierJob job;
     Clock::time_point at;
   };
   struct Running {
@@ -41,7 +41,7 @@ struct TierThread::State {
 
   void do_jobs();
   void keep_watch();
-  void add(TierJob job);
+  void add(kv::TierJob job);
   bool finish(double seconds);  // true once the worker has ended
 
   const Work work;
@@ -64,8 +64,8 @@ struct TierThread::State {
 
  private:
   bool next(std::unique_lock<std::mutex>& lock);
-  bool carry_out(const TierJob& job);
-  void copy(const TierJob& job, bool to_host);
+  bool carry_out(const kv::TierJob& job);
+  void copy(const kv::TierJob& job, bool to_host);
   void answer(const Asked& asked, bool ok, double seconds) {
     inbox.push(TierDone{.job = asked.job.id, .ok = ok, .seconds = seconds});
   }
@@ -80,12 +80,12 @@ struct TierThread::State {
   std::vector<std::byte> block;  // the worker's alone
 };
 
-void TierThread::State::add(TierJob job) {
+void TierThread::State::add(kv::TierJob job) {
   {
     std::lock_guard lock(mutex);
     Asked asked{std::move(job), Clock::now()};
     if (stalled) return answer_late(asked);
-    (asked.job.kind == TierJob::Kind::kRead ? reads : writes).push_back(std::move(asked));
+    (asked.job.kind == kv::TierJob::Kind::kRead ? reads : writes).push_back(std::move(asked));
   }
   changed.notify_all();
 }
@@ -101,21 +101,21 @@ bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void TierThread::State::copy(const TierJob& job, bool to_host) {
+void TierThread::State::copy(const kv::TierJob& job, bool to_host) {
   std::lock_guard lock(hand);
   if (running->answered) return;
   const std::span<std::byte> memory = host(job.host_block);
   block.resize(memory.size());
   if (to_host)
     std::ranges::copy(block, memory.begin());
-  else if (job.kind == TierJob::Kind::kWrite)
+  else if (job.kind == kv::TierJob::Kind::kWrite)
     std::ranges::copy(memory, block.begin());
 }
 
-bool TierThread::State::carry_out(const TierJob& job) {
+bool TierThread::State::carry_out(const kv::TierJob& job) {
   copy(job, /*to_host=*/false);
   const bool ok = work(job, block);
-  if (ok && job.kind == TierJob::Kind::kRead) copy(job, /*to_host=*/true);
+  if (ok && job.kind == kv::TierJob::Kind::kRead) copy(job, /*to_host=*/true);
   return ok;
 }
 
@@ -123,7 +123,7 @@ void TierThread::State::do_jobs() {
   pthread_setname_np(pthread_self(), "tier");
   std::unique_lock lock(mutex);
   while (next(lock)) {
-    const TierJob job = running->asked.job;
+    const kv::TierJob job = running->asked.job;
     const auto began = running->began;
     lock.unlock();
     const bool ok = carry_out(job);
@@ -168,7 +168,7 @@ std::optional<Clock::time_point> TierThread::State::deadline() const {
   const auto consider = [&](Clock::time_point at) { first = std::min(first.value_or(at), at); };
   if (running) {
     consider(running->began + patient);
-    if (!running->answered && running->asked.job.kind == TierJob::Kind::kRead)
+    if (!running->answered && running->asked.job.kind == kv::TierJob::Kind::kRead)
       consider(running->asked.at + patient);
   }
   if (!reads.empty()) consider(reads.front().at + patient);
@@ -185,7 +185,7 @@ void TierThread::State::look(Clock::time_point now) {
     return;
   }
   if (running && now >= running->began + patient) return take_out_of_use(now);
-  if (running && running->asked.job.kind == TierJob::Kind::kRead &&
+  if (running && running->asked.job.kind == kv::TierJob::Kind::kRead &&
       now >= running->asked.at + patient)
     give_up_running();
   for (; !reads.empty() && now >= reads.front().at + patient; reads.pop_front())
@@ -236,6 +236,6 @@ TierThread::~TierThread() {
   watch_.join();
 }
 
-void TierThread::start(TierJob job) { state_->add(std::move(job)); }
+void TierThread::start(kv::TierJob job) { state_->add(std::move(job)); }
 
-}  // namespace skiff
+}  // namespace skiff::engine

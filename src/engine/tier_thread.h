@@ -9,7 +9,7 @@
 #include "base/queue.h"
 #include "engine/tier_io.h"
 
-namespace skiff {
+namespace skiff::engine {
 
 // Reads go before writes: somebody waits for them. There are never more jobs than host blocks,
 // since each has one to itself.
@@ -26,7 +26,7 @@ class TierThread final : public TierIo {
  public:
   // Reads or writes the block of a job, as large as a host block; false: it could not. Called by
   // one thread.
-  using Work = std::function<bool(const TierJob& job, std::span<std::byte> block)>;
+  using Work = std::function<bool(const kv::TierJob& job, std::span<std::byte> block)>;
   using HostMemory = std::function<std::span<std::byte>(int host_block)>;
   struct Patience {
     double answer = 2;     // see above, in seconds as all of these
@@ -40,7 +40,7 @@ class TierThread final : public TierIo {
              int source = 0);
   // Carries out the writes that were started, within Patience, and ends the threads.
   ~TierThread() override;
-  void start(TierJob job) override;
+  void start(kv::TierJob job) override;
 
  private:
   struct State;
@@ -48,4 +48,4 @@ class TierThread final : public TierIo {
   std::thread worker_, watch_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

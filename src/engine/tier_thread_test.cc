@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 using namespace std::chrono_literals;
@@ -27,11 +27,11 @@ struct Disk {
     shut = false;
     shut.notify_all();
   }
-  bool carry_out(const TierJob& job, std::span<std::byte> block) {
+  bool carry_out(const kv::TierJob& job, std::span<std::byte> block) {
     ++calls;
     shut.wait(true);
     std::this_thread::sleep_for(takes);
-    if (job.kind == TierJob::Kind::kRead) std::ranges::fill(block, std::byte{7});
+    if (job.kind == kv::TierJob::Kind::kRead) std::ranges::fill(block, std::byte{7});
     return true;
   }
 };
@@ -41,7 +41,7 @@ class TierThreadTest : public testing::Test {
   ~TierThreadTest() override { disk_->open(); }
   void begin(const TierThread::Patience& patience) {
     thread_ = std::make_unique<TierThread>(
-        [disk = disk_](const TierJob& job, std::span<std::byte> block) {
+        [disk = disk_](const kv::TierJob& job, std::span<std::byte> block) {
           return disk->carry_out(job, block);
         },
         [this](int host_block) {
@@ -49,7 +49,7 @@ class TierThreadTest : public testing::Test {
         },
         inbox_, patience, kSource);
   }
-  void ask(uint64_t id, TierJob::Kind kind) {
+  void ask(uint64_t id, kv::TierJob::Kind kind) {
     thread_->start({.id = id, .kind = kind, .source = kSource, .host_block = static_cast<int>(id)});
   }
   Command next_command() {
@@ -76,9 +76,9 @@ class TierThreadTest : public testing::Test {
 TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns) {
   begin({.answer = 0.05, .rest = 0.05, .farewell = 0.05});
   disk_->shut = true;
-  ask(1, TierJob::Kind::kRead);
-  ask(2, TierJob::Kind::kRead);
-  ask(3, TierJob::Kind::kWrite);
+  ask(1, kv::TierJob::Kind::kRead);
+  ask(2, kv::TierJob::Kind::kRead);
+  ask(3, kv::TierJob::Kind::kWrite);
   int out_of_use = 0;
   for (std::set<uint64_t> late; late.size() < 3 || out_of_use == 0;) {
     const Command told = next_command();
@@ -93,7 +93,7 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
     EXPECT_TRUE(late.insert(answer.job).second) << "answered twice";
   }
   EXPECT_EQ(out_of_use, 1);
-  ask(4, TierJob::Kind::kRead);
+  ask(4, kv::TierJob::Kind::kRead);
   EXPECT_TRUE(next<TierDone>().late) << "asked while the disk hangs";
   EXPECT_EQ(disk_->calls, 1) << "nothing else is tried meanwhile";
 
@@ -102,7 +102,7 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
   EXPECT_TRUE(again.usable);
   EXPECT_EQ(again.source, kSource);
   EXPECT_EQ(memory_[kBlock], std::byte{0}) << "the host block belongs to somebody else by now";
-  ask(5, TierJob::Kind::kRead);
+  ask(5, kv::TierJob::Kind::kRead);
   EXPECT_TRUE(next<TierDone>().ok);
   EXPECT_EQ(memory_[5 * kBlock], std::byte{7});
 }
@@ -111,7 +111,7 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
 TEST_F(TierThreadTest, AReadBehindOthersIsLateByItsOwnAge) {
   begin({.answer = 0.5, .rest = 60, .farewell = 1});
   disk_->takes = 200ms;
-  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kRead);
+  for (uint64_t id = 1; id < 8; ++id) ask(id, kv::TierJob::Kind::kRead);
   const auto begin = Clock::now();
   EXPECT_TRUE(next<TierDone>().ok);
   TierDone last;
@@ -122,7 +122,7 @@ TEST_F(TierThreadTest, AReadBehindOthersIsLateByItsOwnAge) {
 }
 
 TEST_F(TierThreadTest, AHangingCallDoesNotKeepTheDestructor) {
-  for (const auto kind : {TierJob::Kind::kWrite, TierJob::Kind::kRead}) {
+  for (const auto kind : {kv::TierJob::Kind::kWrite, kv::TierJob::Kind::kRead}) {
     begin({.answer = 0.05, .rest = 60, .farewell = 5});
     disk_->shut = true;
     ask(1, kind);
@@ -139,7 +139,7 @@ TEST_F(TierThreadTest, AHangingCallDoesNotKeepTheDestructor) {
 
 TEST_F(TierThreadTest, TheDestructorWritesWhatItWasAskedTo) {
   begin({.answer = 60, .rest = 60, .farewell = 60});
-  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kWrite);
+  for (uint64_t id = 1; id < 8; ++id) ask(id, kv::TierJob::Kind::kWrite);
   thread_.reset();
   EXPECT_EQ(disk_->calls, 7);
   EXPECT_EQ(inbox_.drain(/*wait=*/false).size(), 7u);
@@ -148,7 +148,7 @@ TEST_F(TierThreadTest, TheDestructorWritesWhatItWasAskedTo) {
 TEST_F(TierThreadTest, TheDestructorLeavesWhatTakesTooLong) {
   begin({.answer = 60, .rest = 60, .farewell = 0.05});
   disk_->shut = true;
-  for (uint64_t id = 1; id < 8; ++id) ask(id, TierJob::Kind::kWrite);
+  for (uint64_t id = 1; id < 8; ++id) ask(id, kv::TierJob::Kind::kWrite);
   while (disk_->calls == 0) std::this_thread::yield();
   const auto begin = Clock::now();
   thread_.reset();
@@ -159,4 +159,4 @@ TEST_F(TierThreadTest, TheDestructorLeavesWhatTakesTooLong) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 constexpr double kMaxGrace = 5;
@@ -68,4 +68,4 @@ void Watchdog::run() {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-namespace skiff {
+namespace skiff::engine {
 
 // Of the engine that is watched, as EngineStats has them.
 struct Pulse {
@@ -57,4 +57,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::engine

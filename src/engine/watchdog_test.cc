@@ -10,7 +10,7 @@
 #include "engine/fake_runner_testing.h"
 #include "engine/stats_board.h"
 
-namespace skiff {
+namespace skiff::engine {
 namespace {
 
 TEST(StallClock, CountsFromTheFirstLookWithoutProgress) {
@@ -110,9 +110,9 @@ struct WatchedEngine {
     return {stats.steps, stats.seconds_since_progress};
   }
 
-  Limits limits{.max_seqs = 4, .max_rows = 64, .max_context = 256, .max_logit_rows = 16};
-  CacheIndex cache{64, 4, true};
-  Scheduler scheduler{limits, cache};
+  sched::Limits limits{.max_seqs = 4, .max_rows = 64, .max_context = 256, .max_logit_rows = 16};
+  kv::CacheIndex cache{64, 4, true};
+  sched::Scheduler scheduler{limits, cache};
   HangingRunner runner;
   Queue<Command> inbox;
   StatsBoard board;
@@ -218,4 +218,4 @@ TEST(StepTally, ValuesFallIntoTheirBuckets) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::engine

@@ -6,7 +6,7 @@
 #include <bit>
 #include <vector>
 
-namespace skiff {
+namespace skiff::kv {
 
 static_assert(std::endian::native == std::endian::little, "keys are of little-endian tokens");
 
@@ -52,4 +52,4 @@ std::string extra_of(const CacheSharing& sharing, int begin, int end) {
   return text;
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

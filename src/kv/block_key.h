@@ -10,7 +10,7 @@
 
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // SHA-256 of all that the keys and values of a block depend on: the model and how it is computed
 // (the fingerprint), the salt, and every token and extra up to the block's end, chained block by
@@ -37,4 +37,4 @@ struct BlockKeyHash {
   }
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 BlockPool::BlockPool(int num_blocks)
     : refs_(static_cast<size_t>(num_blocks), 0), free_(static_cast<size_t>(num_blocks)) {
@@ -29,4 +29,4 @@ void BlockPool::drop(BlockId id) {
   if (--refs_[static_cast<size_t>(id)] == 0) free_.push_back(id);
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

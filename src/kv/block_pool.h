@@ -4,7 +4,7 @@
 
 #include "message/step.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // Blocks are numbered 0 .. num_blocks-1. Not thread-safe.
 class BlockPool {
@@ -22,4 +22,4 @@ class BlockPool {
   std::vector<BlockId> free_;  // a stack: the block freed last is taken first
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

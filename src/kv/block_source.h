@@ -7,7 +7,7 @@
 #include "kv/block_key.h"
 #include "kv/tier_cost.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // The index of one source: what it holds, what it should be given, and what a fetch from it was
 // measured to take. It holds numbers only. The bytes are moved by the source's TierIo
@@ -51,4 +51,4 @@ class BlockSource {
 // In the order of preference. A job names its source by the place in this list.
 using BlockSources = std::vector<std::unique_ptr<BlockSource>>;
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 CacheIndex::CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed,
                        const TierConfig& tiers, BlockSources sources)
@@ -92,4 +92,4 @@ void CacheIndex::close(BlockTable& table) {
   table.published = 0;
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -6,7 +6,7 @@
 #include "kv/prefix_tree.h"
 #include "kv/tiers.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // The blocks of one sequence: position p lies in blocks[p / block_size]. Changed by CacheIndex
 // only.
@@ -76,4 +76,4 @@ class CacheIndex {
   Tiers tiers_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -10,7 +10,7 @@
 #include "kv/cache_index.h"
 #include "kv/record_source.h"
 
-namespace skiff {
+namespace skiff::kv {
 namespace {
 
 using Tokens = std::vector<Token>;
@@ -822,4 +822,4 @@ TEST(PrefixTree, ALongChainIsCheap) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::kv

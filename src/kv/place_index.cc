@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 PlaceIndex::PlaceIndex(int size, uint64_t seed)
     : end_(size), places_(static_cast<size_t>(size) + 1), by_key_(0, BlockKeyHash{seed}) {
@@ -82,4 +82,4 @@ void PlaceIndex::move(int place) {
   join(place);
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -6,7 +6,7 @@
 
 #include "kv/block_key.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // Places are numbered 0 .. size-1. Those that nobody pins stand in an LRU list from cold to hot:
 // put() takes the coldest, which is an unused one while there are any. All operations cost O(1).
@@ -54,4 +54,4 @@ class PlaceIndex {
   std::unordered_map<BlockKey, int, BlockKeyHash> by_key_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 uint64_t PrefixTree::hash_edge(uint64_t seed, BlockId parent, std::span<const Token> tokens) {
   uint64_t h = seed ^ (0x9e3779b97f4a7c15ull * static_cast<uint64_t>(parent + 2));
@@ -136,4 +136,4 @@ void PrefixTree::forget(BlockId id) {
   add_leaf(parent);
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -11,7 +11,7 @@
 #include "kv/block_key.h"
 #include "kv/block_pool.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // A trie whose edges are whole blocks of tokens (the idea of RadixAttention, Zheng et al. 2024,
 // with the block as the unit). The tree holds one reference on each block it knows. A hash finds
@@ -84,4 +84,4 @@ class PrefixTree {
   uint64_t clock_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

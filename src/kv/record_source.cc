@@ -1,6 +1,6 @@
 #include "kv/record_source.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 RecordSource::RecordSource(int num_records, uint64_t seed,
                            std::span<const StoredBlock> oldest_first)
@@ -45,4 +45,4 @@ void RecordSource::end_store(int record, bool ok) {
   records_.unpin(record);
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

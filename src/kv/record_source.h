@@ -6,7 +6,7 @@
 #include "kv/block_source.h"
 #include "kv/place_index.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 // A record that was in the file at the start.
 struct StoredBlock {
@@ -30,4 +30,4 @@ class RecordSource final : public BlockSource {
   PlaceIndex records_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

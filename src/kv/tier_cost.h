@@ -2,7 +2,7 @@
 // again, decided by what both were measured to take.
 #pragma once
 
-namespace skiff {
+namespace skiff::kv {
 
 // A mean that forgets: each new value weighs 1/16. 0 before the first.
 class RecentMean {
@@ -46,4 +46,4 @@ class TierCost {
   RecentMean row_, copy_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 constexpr int kNone = PlaceIndex::kNone;
 static_assert(kNone == BlockSource::kNone);
@@ -267,4 +267,4 @@ void Tiers::has_fetched(const TierJob& job, const TierDone& answer) {
   host_.unpin(job.host_block);
 }
 
-}  // namespace skiff
+}  // namespace skiff::kv

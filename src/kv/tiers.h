@@ -12,7 +12,7 @@
 #include "kv/prefix_tree.h"
 #include "kv/tier_cost.h"
 
-namespace skiff {
+namespace skiff::kv {
 
 struct TierConfig {
   int host_blocks = 0;  // blocks that host memory holds; 0: there are no lower tiers
@@ -154,4 +154,4 @@ class Tiers {
   TierStats stats_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::kv

@@ -143,7 +143,7 @@ void visit_fields(V& v, T& x) {
   if constexpr (std::is_same_v<U, Span>) {
     fields(v, x.seq, x.slot, x.begin, x.count, x.draft, x.sample, x.prompt_logprobs, x.next);
   } else if constexpr (std::is_same_v<U, BlockCopy>) {
-    fields(v, x.block, x.slot);
+    fields(v, x.block, x.host);
   } else if constexpr (std::is_same_v<U, SamplingParams>) {
     fields(v, x.temperature, x.top_p, x.min_p, x.top_k, x.repetition, x.presence, x.frequency,
            x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words);

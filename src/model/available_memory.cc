@@ -6,7 +6,7 @@
 
 #include "model/memory_plan.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 std::optional<size_t> read_number(const std::string& path) {
@@ -64,4 +64,4 @@ size_t available_memory() {
   return std::min(host, cgroup_room());
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

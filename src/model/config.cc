@@ -10,7 +10,7 @@
 #include "model/registry.h"
 #include "weights/name_list.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,4 +106,4 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -5,7 +5,7 @@
 
 #include "arch/spec.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // From generation_config.json and config.json; where both have a key, the former counts. Keys that
 // neither has keep these defaults.
@@ -29,4 +29,4 @@ struct ModelConfig {
 ModelConfig read_model_config(const std::string& dir,
                               const std::string& config_name = "config.json");
 
-}  // namespace skiff
+}  // namespace skiff::model

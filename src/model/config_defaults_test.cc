@@ -9,7 +9,7 @@
 
 #include "model/model_testing.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -150,4 +150,4 @@ TEST(ConfigDefaults, Qwen3MoesWindowIsOnEveryLayer) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -10,7 +10,7 @@
 #include "model/registry.h"
 #include "model/single.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using testing::TestModel;
@@ -150,7 +150,7 @@ std::string shape_of(const ModelSpec& spec) {
 std::vector<float> logits_of(const ModelConfig& config, Ops& ops, int tokens) {
   const LoadedModel model =
       load_model("", config, {.format = LoadFormat::kDummy, .progress = {}, .threads = 1}, ops);
-  Mesh mesh = make_solo_mesh();
+  comm::Mesh mesh = comm::make_solo_mesh();
   SingleSequence sequence(model, ops, mesh, DType::kF32, tokens, tokens);
   std::vector<int32_t> ids;
   for (int i = 0; i < tokens; ++i) ids.push_back(i % config.spec.vocab);
@@ -261,4 +261,4 @@ INSTANTIATE_TEST_SUITE_P(All, HostileConfigTest, ::testing::ValuesIn(distinct_fa
                          arch_name);
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include "model/memory_plan.h"
 #include "model/model_testing.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using ::testing::AllOf;
@@ -238,4 +238,4 @@ TEST(Config, GenerationDefaults) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::model {
 
-Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Mesh& mesh,
+Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, comm::Mesh& mesh,
                  DType act)
     : spec_(spec), weights_(weights), ops_(ops), mesh_(mesh), act_(act) {
   SKIFF_CHECK_EQ(weights.layers.size(), spec.layers.size());
@@ -139,4 +139,4 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
   return floats(max_rows, spec.hidden) + own.columns(spec.hidden) + block;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,13 +7,13 @@
 #include "model/weights.h"
 #include "ops/ops.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // What a block adds to the residual. Where `owed` is set, `rows` is one rank's part of a sum over
 // that group. The caller reduces it, so that the reduction can fuse with the norm that follows.
 struct Delta {
   Tensor rows;
-  Communicator* owed = nullptr;
+  comm::Communicator* owed = nullptr;
 };
 
 // What a forward pass leaves in the arena.
@@ -26,7 +26,8 @@ struct Forward {
 class Decoder {
  public:
   // `act`: dtype of activations, kF32 or kBF16; the residual stream is always f32.
-  Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Mesh& mesh, DType act);
+  Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, comm::Mesh& mesh,
+          DType act);
 
   // Writes this step's keys and values to kv (one KvLayer per layer). Ops::begin_step(batch) has
   // been called.
@@ -50,8 +51,8 @@ class Decoder {
   const ModelSpec& spec_;
   const ModelWeights& weights_;
   Ops& ops_;
-  Mesh& mesh_;
+  comm::Mesh& mesh_;
   DType act_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include "model/golden_cases_testing.h"
 #include "model/kv_cache.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using testing::golden_dir;
@@ -26,7 +26,7 @@ class Stage {
       : ops_(ops),
         model_(load_model(golden_dir(name), read_model_config(golden_dir(name)),
                           {.precision = uniform_precision(act), .progress = {}}, ops)),
-        mesh_(make_solo_mesh()),
+        mesh_(comm::make_solo_mesh()),
         kv_(model_.spec, 16, 16, act, ops.device()),
         arena_(Buffer(ops.device(),
                       Decoder::arena_bytes(model_.spec, act, max_rows, max_logit_rows, ops))),
@@ -84,7 +84,7 @@ class Stage {
 
   Ops& ops_;
   LoadedModel model_;
-  Mesh mesh_;
+  comm::Mesh mesh_;
   KvCache kv_;
   Arena arena_;
   Decoder decoder_;
@@ -154,4 +154,4 @@ TEST(Decoder, TakesExactlyTheArenaThatIsPlanned) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

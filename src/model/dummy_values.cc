@@ -9,7 +9,7 @@
 #include "model/values.h"
 #include "tensor/convert.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 // The pool has a prime size, so that the rows of a matrix start at different places of it.
@@ -111,4 +111,4 @@ std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSp
   return std::make_unique<DummyValues>(seed, compute, spec, slots);
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr int kMaxContext = 1 << 27, kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 10;
@@ -178,4 +178,4 @@ void qwen_windows(ModelSpec& spec, const Fields& config) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "model/names.h"
 
-namespace skiff {
+namespace skiff::model {
 
 struct Family {
   std::string_view arch;                        // config.json "architectures"[0]
@@ -52,4 +52,4 @@ int qwen_window(const Fields& config);
 // layer_types, on those from max_window_layers (default 28) on.
 void qwen_windows(ModelSpec& spec, const Fields& config);
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -24,7 +24,7 @@
 #include "model/single.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using testing::Golden;
@@ -53,7 +53,7 @@ LoadedModel load(const std::string& name, Ops& ops, DType compute) {
 // All rows' logits, the prompt fed in pieces of these sizes, the last repeated.
 std::vector<float> run(const LoadedModel& model, Ops& ops, DType act,
                        std::span<const int32_t> tokens, std::vector<size_t> pieces) {
-  Mesh mesh = make_solo_mesh();
+  comm::Mesh mesh = comm::make_solo_mesh();
   SingleSequence sequence(model, ops, mesh, act, static_cast<int>(tokens.size()),
                           static_cast<int>(tokens.size()));
   std::vector<float> all;
@@ -140,7 +140,7 @@ TEST_P(GoldenTest, F32GreedyContinuation) {
   const Golden golden = testing::read_golden(name());
   const LoadedModel model = load(name(), *ops_, DType::kF32);
   const size_t all = golden.prompt.size() + golden.greedy.size();
-  Mesh mesh = make_solo_mesh();
+  comm::Mesh mesh = comm::make_solo_mesh();
   SingleSequence sequence(model, *ops_, mesh, DType::kF32, static_cast<int>(all),
                           static_cast<int>(all));
   Tensor logits = sequence.forward(golden.prompt);
@@ -226,4 +226,4 @@ INSTANTIATE_TEST_SUITE_P(All, PaddleLayoutTest,
                          case_name);
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -5,7 +5,7 @@
 #include "arch/cost.h"
 #include "base/round_up.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 KvShape gqa(const Layer& layer) { return kv_shape(layer); }
@@ -79,4 +79,4 @@ void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int host, int b
   ops.copy(piece, view_of(host, piece.dtype));
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

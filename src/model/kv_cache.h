@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "tensor/memory.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // A block is one piece of memory, [layer][k|v][page_size][kv_heads][head_dim], so that moving it is
 // one copy. The keys and the values of a layer are views whose pages lie a whole block apart; each
@@ -48,4 +48,4 @@ class HostBlocks {
   Buffer storage_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::model

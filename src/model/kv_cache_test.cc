@@ -7,7 +7,7 @@
 
 #include "model/model_testing.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr int kBlockSize = 5;
@@ -90,4 +90,4 @@ TEST(HostBlocksTest, TheLayoutIsThatOfFiles) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -6,7 +6,7 @@
 #include "base/processors.h"
 #include "model/staging.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 // Puts plain values into the form and the memory that the backend computes with.
@@ -110,4 +110,4 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
   return model;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

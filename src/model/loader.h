@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 #include "weights/format.h"
 
-namespace skiff {
+namespace skiff::model {
 
 enum class LoadFormat {
   kAuto,   // safetensors of the folder
@@ -38,4 +38,4 @@ struct LoadedModel {
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops);
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -9,7 +9,7 @@
 #include "model/model_testing.h"
 #include "model/single.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using ::testing::AllOf;
@@ -36,7 +36,7 @@ class LoaderTest : public ::testing::Test {
   }
   std::vector<float> logits(const LoadedModel& model) {
     const std::vector<int32_t> tokens = {1, 5, 39, 7};
-    Mesh mesh = make_solo_mesh();
+    comm::Mesh mesh = comm::make_solo_mesh();
     SingleSequence sequence(model, *ops_, mesh, DType::kF32, 8, 8);
     const Tensor out = sequence.forward(tokens);
     return {out.as<float>(), out.as<float>() + out.elements()};
@@ -144,7 +144,7 @@ TEST(DummyWeights, AreDrawnAlikeInPieces) {
                                           .threads = threads,
                                           .chunk_bytes = chunk},
                                          *ops);
-    Mesh mesh = make_solo_mesh();
+    comm::Mesh mesh = comm::make_solo_mesh();
     SingleSequence sequence(model, *ops, mesh, DType::kF32, 8, 8);
     const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
     return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());
@@ -203,7 +203,7 @@ TEST(DummyWeights, AreDeterministicAndNeverDull) {
                                             .dummy_seed = seed,
                                             .progress = {}},
                                            *ops);
-      Mesh mesh = make_solo_mesh();
+      comm::Mesh mesh = comm::make_solo_mesh();
       SingleSequence sequence(model, *ops, mesh, compute, 8, 8);
       const Tensor out = sequence.forward(std::vector<int32_t>{1, 5, 39, 7});
       return std::vector<float>(out.as<float>(), out.as<float>() + out.elements());
@@ -218,4 +218,4 @@ TEST(DummyWeights, AreDeterministicAndNeverDull) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

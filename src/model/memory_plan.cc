@@ -8,7 +8,7 @@
 #include "model/kv_cache.h"
 #include "model/slots.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
@@ -102,4 +102,4 @@ size_t parameter_count(const ModelSpec& spec) {
   return sum;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include "tensor/tensor.h"
 #include "weights/format.h"
 
-namespace skiff {
+namespace skiff::model {
 
 struct MemoryRequest {
   const Ops& ops;  // the backend to plan for; it states the sizes of weights and activations
@@ -45,4 +45,4 @@ size_t parameter_count(const ModelSpec& spec);
 // The bytes of memory that this process could still take: MemAvailable, bounded by its cgroup.
 size_t available_memory();
 
-}  // namespace skiff
+}  // namespace skiff::model

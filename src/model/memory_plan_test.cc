@@ -8,7 +8,7 @@
 #include "model/kv_cache.h"
 #include "model/model_testing.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using ::testing::AllOf;
@@ -136,4 +136,4 @@ TEST(MemoryPlan, AvailableMemoryIsPlausible) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -34,7 +34,7 @@ class TestModel {
   void write(const std::string& file, const std::string& bytes) const {
     write_file(dir_ / file, bytes);
   }
-  ModelConfig config() const { return read_model_config(dir_.string()); }
+  model::ModelConfig config() const { return model::read_model_config(dir_.string()); }
   std::string dir() const { return dir_.string(); }
 
   // Llama's tensors for the default sizes, f32.

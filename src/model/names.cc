@@ -1,6 +1,6 @@
 #include "model/names.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr NameRule kTorch[] = {
@@ -57,4 +57,4 @@ std::vector<NameRule> hf_names() {
   return rules;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

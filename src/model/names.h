@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::model {
 
 // How a checkpoint stores a linear weight: torch as [out, in], Paddle as [in, out].
 enum class Layout { kTorch, kPaddle };
@@ -24,4 +24,4 @@ struct NameRule {
 // The tensor names that nearly every family shares, in torch and in Paddle spelling.
 std::vector<NameRule> hf_names();
 
-}  // namespace skiff
+}  // namespace skiff::model

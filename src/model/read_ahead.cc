@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::model {
 
 ReadAhead::ReadAhead(size_t jobs, int threads, size_t window, std::function<void(size_t)> work)
     : window_(window), work_(std::move(work)), jobs_(jobs) {
@@ -58,4 +58,4 @@ void ReadAhead::give_back() {
   changed_.notify_all();
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

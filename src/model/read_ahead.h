@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace skiff {
+namespace skiff::model {
 
 // One thread, the consumer, calls next() and give_back().
 class ReadAhead {
@@ -42,4 +42,4 @@ class ReadAhead {
   std::vector<std::jthread> threads_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 TEST(ReadAhead, EveryJobIsDoneOnceBeforeItIsTaken) {
@@ -72,4 +72,4 @@ TEST(ReadAhead, MayBeLeftBeforeTheEnd) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -1,6 +1,6 @@
 #include "model/registry.h"
 
-namespace skiff {
+namespace skiff::model {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen3Moe, kErnie45, kErnie45Paddle,
     kErnie45Moe;
@@ -26,4 +26,4 @@ std::vector<std::string_view> known_architectures() {
   return names;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -5,9 +5,9 @@
 
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 
 const Family* find_family(std::string_view arch);  // nullptr if unknown
 std::vector<std::string_view> known_architectures();
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr int kPage = 64;
@@ -18,7 +18,7 @@ std::vector<int32_t> counting(int32_t first, size_t n) {
 
 }  // namespace
 
-SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, Mesh& mesh, DType act,
+SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& mesh, DType act,
                                int max_context, int max_rows)
     : model_(model),
       ops_(ops),
@@ -72,4 +72,4 @@ Tensor SingleSequence::forward(std::span<const int32_t> tokens) {
   return logits;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -10,13 +10,13 @@
 #include "model/loader.h"
 #include "ops/upload.h"
 
-namespace skiff {
+namespace skiff::model {
 
 class SingleSequence {
  public:
   // Room for max_context positions and chunks of at most max_rows. Model, ops and mesh must outlive
   // it.
-  SingleSequence(const LoadedModel& model, Ops& ops, Mesh& mesh, DType act, int max_context,
+  SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& mesh, DType act, int max_context,
                  int max_rows);
   // Appends `tokens` (at most max_rows) and returns the logits of all their rows,
   // [tokens.size(), vocab], in host memory, valid until the next call.
@@ -35,4 +35,4 @@ class SingleSequence {
   int length_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 template <class T, class M>
@@ -171,4 +171,4 @@ bool is_tied_head(const Slot& slot, const ModelSpec& spec) {
   return spec.tied_head && slot.find == find<Linear, &ModelWeights::head>;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

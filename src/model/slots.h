@@ -9,7 +9,7 @@
 #include "model/weights.h"
 #include "weights/weight_shape.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // A Slot says where a weight goes and its exact shape.
 struct Slot {
@@ -56,4 +56,4 @@ Slot shared_slot(const Slot& stack);
 std::vector<Slot> slots_of(const ModelSpec& spec);
 bool is_tied_head(const Slot& slot, const ModelSpec& spec);
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 const Gqa kPlain{.heads = 4, .kv_heads = 2, .head_dim = 8};
@@ -103,4 +103,4 @@ TEST(Slots, TheSharedExpertIsAsWideAsItsSlices) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "weights/name_list.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 constexpr size_t kShown = 5;  // names in an error line
@@ -295,4 +295,4 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
   return sources;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

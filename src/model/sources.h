@@ -9,7 +9,7 @@
 #include "model/stored_format.h"
 #include "weights/checkpoint.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // Rows [row, row + rows) and columns [col, col + cols) of a stored tensor, seen as [out, in]
 // however it is stored; vectors and stacks of experts are always taken whole. For scales and zero
@@ -39,4 +39,4 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
                                  std::span<const StoredFormat> formats, std::span<const Slot> slots,
                                  const ModelSpec& spec);
 
-}  // namespace skiff
+}  // namespace skiff::model

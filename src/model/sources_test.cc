@@ -6,7 +6,7 @@
 
 #include "model/model_testing.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 using ::testing::AllOf;
@@ -295,4 +295,4 @@ TEST_F(SharedExpertsTest, CutsAcrossABlockAreRefused) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 // Pieces of the ring beyond one per thread, so that no thread waits for the oldest copy.
@@ -104,4 +104,4 @@ void Staging::bring(size_t begin, size_t end) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include "model/values.h"
 #include "ops/ops.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // Where Ops computes on the host, a slot's values are put together in memory that is reused from
 // slot to slot. For a device threads fill a ring of small page-locked pieces, ahead of slots too,
@@ -55,4 +55,4 @@ class Staging {
   std::unique_ptr<ReadAhead> ahead_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::model {
 
 StoredFormat plain_format();
 
@@ -137,4 +137,4 @@ std::vector<std::string_view> readable_dtypes(std::span<const StoredFormat> form
   return dtypes;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -11,7 +11,7 @@
 #include "weights/checkpoint.h"
 #include "weights/format.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // What a tensor is to the weight that it belongs to.
 enum class Role : uint8_t { kWeight, kScale, kZero, kBias };
@@ -83,4 +83,4 @@ const StoredTensor* find_tensor(const Checkpoint& checkpoint, std::span<const St
 // Dtypes that a weight may have in the formats; of those that are not quantized unless `linear`.
 std::vector<std::string_view> readable_dtypes(std::span<const StoredFormat> formats, bool linear);
 
-}  // namespace skiff
+}  // namespace skiff::model

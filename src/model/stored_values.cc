@@ -7,7 +7,7 @@
 #include "model/values.h"
 #include "tensor/convert.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 template <class T>
@@ -176,4 +176,4 @@ std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& s
   return std::make_unique<StoredValues>(dir, spec, slots);
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

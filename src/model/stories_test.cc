@@ -8,7 +8,7 @@
 #include "model/single.h"
 #include "tensor/device_memory.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 class StoriesTest : public ::testing::Test {
@@ -27,7 +27,7 @@ void StoriesTest::expect_stories(std::unique_ptr<Ops> ops) const {
   for (const Json& story : expected.at("cases")) {
     const auto ids = story.at("all_ids").get<std::vector<int32_t>>();
     const size_t prompt = story.at("prompt_ids").size();
-    Mesh mesh = make_solo_mesh();
+    comm::Mesh mesh = comm::make_solo_mesh();
     SingleSequence sequence(model, *ops, mesh, DType::kF32, static_cast<int>(ids.size()),
                             static_cast<int>(ids.size()));
     const Tensor logits = sequence.forward(ids);
@@ -55,4 +55,4 @@ TEST_F(StoriesTest, GreedyTokensAndLogitsOnCuda) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 
 #include "model/slots.h"
 
-namespace skiff {
+namespace skiff::model {
 
 // Slots are named by their place in the list that the values were made for, which must outlive
 // them. A tied head has none. Const calls are thread-safe.
@@ -34,4 +34,4 @@ std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& s
 std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSpec& spec,
                                      const std::vector<Slot>& slots);
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -1,6 +1,6 @@
 #include "model/weights.h"
 
-namespace skiff {
+namespace skiff::model {
 
 ModelWeights empty_weights(const ModelSpec& spec) {
   ModelWeights weights;
@@ -12,4 +12,4 @@ ModelWeights empty_weights(const ModelSpec& spec) {
   return weights;
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -7,7 +7,7 @@
 #include "arch/spec.h"
 #include "weights/linear.h"
 
-namespace skiff {
+namespace skiff::model {
 
 template <class Kind>
 struct Weights;
@@ -52,4 +52,4 @@ struct ModelWeights {
 // Returns empty weights of the kinds that `spec` has.
 ModelWeights empty_weights(const ModelSpec& spec);
 
-}  // namespace skiff
+}  // namespace skiff::model

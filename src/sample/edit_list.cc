@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::sample {
 
 EditList::EditList(std::vector<Edit> fixed) : entries_(std::move(fixed)), fixed_(true) {}
 
@@ -16,4 +16,4 @@ void EditList::set(size_t index, const Edit& edit) {
   if (!pages_.empty()) changed_.push_back(static_cast<int32_t>(index));
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

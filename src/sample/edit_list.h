@@ -6,7 +6,7 @@
 
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // x becomes x + add; -inf bans the token.
 struct Edit {
@@ -41,4 +41,4 @@ class EditList {
   uint64_t used_ = 0;             // the last draw that it took part in
 };
 
-}  // namespace skiff
+}  // namespace skiff::sample

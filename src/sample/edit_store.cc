@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::sample {
 namespace {
 
 constexpr int kPassingPages = 64;  // the last ones: for lists that are sent in pieces
@@ -191,4 +191,4 @@ PinnedArena& EditStore::staging(size_t bytes) {
   return memory;
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

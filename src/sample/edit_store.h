@@ -9,7 +9,7 @@
 #include "ops/pinned_arena.h"
 #include "sample/edit_list.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // Memory is taken once: room for kFullLists lists that name the whole vocabulary and kSlotPages
 // pages for each slot. What takes no part in a draw makes room for what does; a list for which
@@ -71,4 +71,4 @@ class EditStore {
   uint64_t sent_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::sample

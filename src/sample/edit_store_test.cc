@@ -10,7 +10,7 @@
 #include "sample/rules.h"
 #include "sample/slot_edits.h"
 
-namespace skiff {
+namespace skiff::sample {
 namespace {
 
 double random(uint64_t& next) { return uniform_draw(4, next++); }
@@ -170,4 +170,4 @@ TEST(SlotEdits, FollowTheSequence) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::sample

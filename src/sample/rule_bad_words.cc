@@ -1,6 +1,6 @@
 #include "sample/rules.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // Only the last token of a word is banned, and only when the rest of it has just been said; a
 // word of one token is always banned.
@@ -11,4 +11,4 @@ void ban_bad_words(const SlotState& slot, std::vector<Token>& banned) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

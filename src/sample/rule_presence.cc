@@ -1,6 +1,6 @@
 #include "sample/rules.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // The OpenAI API's two penalties: presence once, frequency once per occurrence in the output.
 float presence_amount(const SamplingParams& params, const SlotState::Count& count) {
@@ -8,4 +8,4 @@ float presence_amount(const SamplingParams& params, const SlotState::Count& coun
   return -(params.presence + params.frequency * static_cast<float>(count.output));
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::sample {
 
 std::span<const Rule> rules() {
   static constexpr Rule kRules[] = {
@@ -58,4 +58,4 @@ float amount_of(const SamplingParams& params, const SlotState::Count& count) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

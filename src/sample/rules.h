@@ -8,7 +8,7 @@
 #include "sample/edit_list.h"
 #include "sample/slot_state.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // What a rule does is one of these. They are applied in this order, whatever the order of the
 // table: biases are added; logits of what has been said are divided (positive) or multiplied
@@ -40,4 +40,4 @@ std::vector<Token> banned_of(const SlotState& slot, int vocab);        // rising
 float divisor_of(const SamplingParams& params);
 float amount_of(const SamplingParams& params, const SlotState::Count& count);
 
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -10,7 +10,7 @@
 #include "sample/edit_store.h"
 #include "sample/slot_edits.h"
 
-namespace skiff {
+namespace skiff::sample {
 namespace {
 
 using testing::ElementsAre;
@@ -189,4 +189,4 @@ TEST(Rules, ExtremeRepetitionMakesNoNaN) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -5,7 +5,7 @@
 
 #include "sample/rules.h"
 
-namespace skiff {
+namespace skiff::sample {
 namespace {
 
 template <class T>
@@ -303,4 +303,4 @@ std::vector<PositionLogprobs> Sampler::read(const PendingLogprobs& group) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -26,7 +26,7 @@
 #include "sample/slot_edits.h"
 #include "sample/slot_state.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 // One row of logits to draw from: the slot's next token, or, with `depth` guesses behind what the
 // slot has said, the one after those. It counts only where every guess before it has come true.
@@ -153,4 +153,4 @@ class Sampler {
   PinnedArena prompts_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-namespace skiff {
+namespace skiff::sample {
 namespace {
 
 using testing::ElementsAre;
@@ -435,4 +435,4 @@ TEST(SamplerDeathTest, UnopenedSlot) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -5,7 +5,7 @@
 
 #include "sample/rules.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 SlotEdits::SlotEdits(const SlotState& slot, int vocab)
     : vocab_(vocab), divisor_(divisor_of(slot.params())) {
@@ -58,4 +58,4 @@ void SlotEdits::remove(Token token) {
   list_.pop();
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

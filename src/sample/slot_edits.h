@@ -7,7 +7,7 @@
 #include "sample/edit_list.h"
 #include "sample/slot_state.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 class SlotEdits {
  public:
@@ -29,4 +29,4 @@ class SlotEdits {
   std::vector<Token> banned_;                // in rising order
 };
 
-}  // namespace skiff
+}  // namespace skiff::sample

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 SlotState::SlotState(const OpenSlot& slot) : params_(slot.params), stop_tokens_(slot.stop_tokens) {
   const auto prompt_len = static_cast<size_t>(slot.prompt_len);
@@ -46,4 +46,4 @@ void SlotState::remember(Token token) {
   tail_.erase(tail_.begin(), tail_.end() - static_cast<long>(tail_max_));
 }
 
-}  // namespace skiff
+}  // namespace skiff::sample

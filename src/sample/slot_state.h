@@ -7,7 +7,7 @@
 
 #include "message/step.h"
 
-namespace skiff {
+namespace skiff::sample {
 
 class SlotState {
  public:
@@ -40,4 +40,4 @@ class SlotState {
   bool counting_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::sample

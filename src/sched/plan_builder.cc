@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::sched {
 
 namespace {
 
@@ -92,4 +92,4 @@ void PlanBuilder::open(const Sequence& s) {
                           .stop_tokens = s.stop_tokens});
 }
 
-}  // namespace skiff
+}  // namespace skiff::sched

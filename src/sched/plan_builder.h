@@ -4,7 +4,7 @@
 #include "sched/scheduler.h"
 #include "sched/sequence.h"
 
-namespace skiff {
+namespace skiff::sched {
 
 class PlanBuilder {
  public:
@@ -33,4 +33,4 @@ class PlanBuilder {
   double long_cost_;       // left, see Policy::long_chunk
 };
 
-}  // namespace skiff
+}  // namespace skiff::sched

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace skiff {
+namespace skiff::sched {
 
 // A sequence's place in every queue is fixed when it arrives: the number of its arrival, plus
 // `ageing` for each unit of priority, plus `long_yields` if its prompt is long. So a sequence is
@@ -36,4 +36,4 @@ struct Policy {
 // small that they waste the device.
 constexpr int default_long_prompt(int max_context) { return std::max(max_context / 25, 512); }
 
-}  // namespace skiff
+}  // namespace skiff::sched

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace skiff {
+namespace skiff::sched {
 
 namespace {
 
@@ -15,7 +15,7 @@ Limits resolved(Limits limits) {
 
 }  // namespace
 
-Scheduler::Scheduler(const Limits& limits, CacheIndex& cache)
+Scheduler::Scheduler(const Limits& limits, kv::CacheIndex& cache)
     : limits_(resolved(limits)),
       cache_(cache),
       // The last token of a sequence is never computed, so it takes no position in the cache.
@@ -184,4 +184,4 @@ void Scheduler::release(Sequence& s) {
   all_.erase(s.id);
 }
 
-}  // namespace skiff
+}  // namespace skiff::sched

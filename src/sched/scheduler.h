@@ -13,7 +13,7 @@
 #include "sched/policy.h"
 #include "sched/sequence.h"
 
-namespace skiff {
+namespace skiff::sched {
 
 class PlanBuilder;
 
@@ -37,7 +37,7 @@ struct SchedulerStats {
   int running = 0, waiting = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // of sequences admitted, counted once each
   uint64_t generation_tokens = 0, preemptions = 0;
-  TierStats tiers;
+  kv::TierStats tiers;
 };
 
 // Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi-Serve, Agrawal et al.
@@ -59,7 +59,7 @@ class Scheduler {
  public:
   // CHECKs 1 <= max_seqs <= max_logit_rows and that rows, context and blocks are positive. The
   // cache must outlive the scheduler.
-  Scheduler(const Limits& limits, CacheIndex& cache);
+  Scheduler(const Limits& limits, kv::CacheIndex& cache);
   ~Scheduler();
   // kInvalid, with the numbers, if it can never run. CHECKs that the id is new. More max_tokens
   // than the context holds is fine: the sequence then ends with kLength where the context does
@@ -76,7 +76,7 @@ class Scheduler {
   std::vector<Event> take_events();  // since the last call
   // The lower tiers of the cache: their jobs are to be taken after plan() and commit(), and
   // answered in any order.
-  Tiers& tiers() { return cache_.tiers(); }
+  kv::Tiers& tiers() { return cache_.tiers(); }
   bool idle() const { return all_.empty() && !cache_.tiers().owes_saves(); }
   SchedulerStats stats() const;
 
@@ -117,7 +117,7 @@ class Scheduler {
   void release(Sequence& s);
 
   const Limits limits_;
-  CacheIndex& cache_;
+  kv::CacheIndex& cache_;
   int capacity_;  // most tokens one sequence can have
   std::unordered_map<SeqId, std::unique_ptr<Sequence>> all_;
   Queue waiting_, running_;  // running: has a slot
@@ -132,4 +132,4 @@ class Scheduler {
   SchedulerStats counters_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::sched

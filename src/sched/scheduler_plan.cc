@@ -6,7 +6,7 @@
 #include "sched/plan_builder.h"
 #include "sched/scheduler.h"
 
-namespace skiff {
+namespace skiff::sched {
 
 StepPlan Scheduler::plan() {
   int decodes = 0;
@@ -224,4 +224,4 @@ void Scheduler::preempt(Sequence& s) {
   s.drafts.clear();
 }
 
-}  // namespace skiff
+}  // namespace skiff::sched

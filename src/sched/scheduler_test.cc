@@ -11,7 +11,7 @@
 
 #include "kv/record_source.h"
 
-namespace skiff {
+namespace skiff::sched {
 namespace {
 
 using testing::ElementsAre;
@@ -32,7 +32,7 @@ NewSequence request(SeqId id, int prompt, int max_tokens = 8, int priority = 0) 
 class Schedule : public testing::Test {
  protected:
   void start(Limits limits, int blocks = 100, bool share = true) {
-    cache_ = std::make_unique<CacheIndex>(blocks, kBlock, share);
+    cache_ = std::make_unique<kv::CacheIndex>(blocks, kBlock, share);
     scheduler_ = std::make_unique<Scheduler>(limits, *cache_);
   }
   void add(NewSequence s) { ASSERT_TRUE(scheduler_->add(std::move(s))); }
@@ -68,7 +68,7 @@ class Schedule : public testing::Test {
     return out;
   }
 
-  std::unique_ptr<CacheIndex> cache_;
+  std::unique_ptr<kv::CacheIndex> cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<StepPlan> flying_;
   std::vector<Event> events_;
@@ -122,23 +122,24 @@ TEST_F(Schedule, PromptCandidatesAreBounded) {
 // A sequence that lost its blocks, also in host memory, gets them from the file a second time.
 TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
   const NewSequence first = request(1, 1, 18), second = request(2, 9, 8);
-  BlockKey key = root_key("", "");
-  std::vector<StoredBlock> stored;
+  kv::BlockKey key = kv::root_key("", "");
+  std::vector<kv::StoredBlock> stored;
   for (int i = 0; i < 2; ++i) {
-    key = child_key(key, std::span(second.prompt).subspan(static_cast<size_t>(i) * kBlock, kBlock));
+    key = kv::child_key(key,
+                        std::span(second.prompt).subspan(static_cast<size_t>(i) * kBlock, kBlock));
     stored.push_back({.record = i, .key = key});
   }
   Limits two = limits(2, 64);
   two.policy.reserve = 0;
-  BlockSources sources;
-  sources.push_back(std::make_unique<RecordSource>(32, /*seed=*/0, stored));
-  cache_ = std::make_unique<CacheIndex>(
-      6, kBlock, true, 0, TierConfig{.host_blocks = 2, .spill = false}, std::move(sources));
+  kv::BlockSources sources;
+  sources.push_back(std::make_unique<kv::RecordSource>(32, /*seed=*/0, stored));
+  cache_ = std::make_unique<kv::CacheIndex>(
+      6, kBlock, true, 0, kv::TierConfig{.host_blocks = 2, .spill = false}, std::move(sources));
   scheduler_ = std::make_unique<Scheduler>(two, *cache_);
   int reads = 0, reads_before = 0;
   const auto answer = [&] {
-    for (const TierJob& job : scheduler_->tiers().take_jobs()) {
-      reads += job.kind == TierJob::Kind::kRead && job.key == key;
+    for (const kv::TierJob& job : scheduler_->tiers().take_jobs()) {
+      reads += job.kind == kv::TierJob::Kind::kRead && job.key == key;
       scheduler_->tiers().done({job.id, /*ok=*/true});
     }
   };
@@ -507,4 +508,4 @@ TEST_F(Schedule, AnIdIsUsedOnce) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::sched

@@ -6,7 +6,7 @@
 #include "kv/cache_index.h"
 #include "message/step.h"
 
-namespace skiff {
+namespace skiff::sched {
 
 // The lower rank goes first. `first` is the number of policy.h; of two sequences with the same
 // number the later arrival goes first, since the earlier one would otherwise yield less than it
@@ -25,7 +25,7 @@ struct Sequence {
 
   std::vector<Token> tokens;  // prompt and output as far as the host knows
   std::vector<Token> drafts;  // drafts of what comes after `tokens`
-  BlockTable table;
+  kv::BlockTable table;
   int slot = -1;      // -1 while waiting
   int planned = 0;    // positions that planned steps compute
   int unknown = 0;    // tokens that steps in flight will sample
@@ -49,4 +49,4 @@ struct Sequence {
   int reusable() const { return owes_report() ? reported : known() - 1; }
 };
 
-}  // namespace skiff
+}  // namespace skiff::sched

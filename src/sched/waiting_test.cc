@@ -9,7 +9,7 @@
 
 #include "sched/scheduler.h"
 
-namespace skiff {
+namespace skiff::sched {
 namespace {
 
 constexpr int kLoad = 16;  // sequences that run or wait, always
@@ -97,7 +97,7 @@ class FullServer {
   }
 
   std::mt19937_64 rng_;
-  CacheIndex cache_{44, 16, true};
+  kv::CacheIndex cache_{44, 16, true};
   Scheduler scheduler_{limits, cache_};
   std::map<SeqId, Waiting> present_;
   SeqId arrivals_ = 0;
@@ -121,4 +121,4 @@ TEST(Waiting, IsBoundedByThePolicyUnderAnEndlessLoad) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::sched

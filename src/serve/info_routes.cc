@@ -4,14 +4,14 @@
 
 #include "serve/http/api_error.h"
 
-namespace skiff {
+namespace skiff::serve {
 namespace {
 
 // FastDeploy's /load returns this list of routes; other servers' /load returns the numbers beside
 // it.
-Json v1_routes(const std::vector<Route>& routes) {
+Json v1_routes(const std::vector<http::Route>& routes) {
   std::map<std::string, Json> methods;
-  for (const Route& route : routes)
+  for (const http::Route& route : routes)
     if (route.path.starts_with("/v1")) methods[route.path].push_back(route.method);
   Json list = Json::array();
   for (auto& [path, names] : methods)
@@ -19,25 +19,27 @@ Json v1_routes(const std::vector<Route>& routes) {
   return list;
 }
 
-HttpResponse load(const ServerContext& context, const Json& routes) {
-  const ServiceLoad load = context.protocol->service.load();
-  return json_response({{"server_load", load.running + load.waiting},
-                        {"running", load.running},
-                        {"waiting", load.waiting},
-                        {"kv_cache_usage", load.kv_used},
-                        {"routes", routes}});
+http::HttpResponse load(const ServerContext& context, const Json& routes) {
+  const service::ServiceLoad load = context.protocol->service.load();
+  return http::json_response({{"server_load", load.running + load.waiting},
+                              {"running", load.running},
+                              {"waiting", load.waiting},
+                              {"kv_cache_usage", load.kv_used},
+                              {"routes", routes}});
 }
 
 }  // namespace
 
-std::vector<Route> info_routes(ServerContext& context, const std::vector<Route>& others) {
+std::vector<http::Route> info_routes(ServerContext& context,
+                                     const std::vector<http::Route>& others) {
   return {
       {"GET", "/load",
-       [&context, routes = v1_routes(others)](HttpRequest, std::shared_ptr<HttpReply> reply) {
+       [&context, routes = v1_routes(others)](http::HttpRequest,
+                                              std::shared_ptr<http::HttpReply> reply) {
          reply->send(load(context, routes));
        }},
       {"GET", "/config-info",
-       [&context](HttpRequest, std::shared_ptr<HttpReply> reply) {
+       [&context](http::HttpRequest, std::shared_ptr<http::HttpReply> reply) {
          const OrderedJson& info = context.config.config_info;
          const auto replace = OrderedJson::error_handler_t::replace;
          reply->send(
@@ -46,4 +48,4 @@ std::vector<Route> info_routes(ServerContext& context, const std::vector<Route>&
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -6,9 +6,10 @@
 #include "serve/http/route_table.h"
 #include "serve/server_context.h"
 
-namespace skiff {
+namespace skiff::serve {
 
 // /load, /config-info; /load lists `others`.
-std::vector<Route> info_routes(ServerContext& context, const std::vector<Route>& others);
+std::vector<http::Route> info_routes(ServerContext& context,
+                                     const std::vector<http::Route>& others);
 
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -4,12 +4,12 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::serve {
 namespace {
 
 TEST(InfoRoutes, ModelsAreListed) {
-  TestServer server;
-  TestClient client(server.port());
+  openai::TestServer server;
+  http::TestClient client(server.port());
   const Json list = client.call("GET", "/v1/models").json();
   EXPECT_EQ(list["object"], "list");
   ASSERT_EQ(list["data"].size(), 2u);
@@ -23,8 +23,8 @@ TEST(InfoRoutes, ModelsAreListed) {
 }
 
 TEST(InfoRoutes, Probes) {
-  TestServer server;
-  TestClient client(server.port());
+  openai::TestServer server;
+  http::TestClient client(server.port());
   EXPECT_EQ(client.call("GET", "/health").status, 200);
   EXPECT_EQ(client.call("HEAD", "/health").status, 200);
   EXPECT_EQ(client.call("POST", "/ping", "", "Content-Length: 0\r\n").status, 200);
@@ -41,9 +41,9 @@ TEST(InfoRoutes, Probes) {
 }
 
 TEST(InfoRoutes, MetricsCount) {
-  TestServer server;
+  openai::TestServer server;
   ASSERT_EQ(server.complete({{"prompt", "abcd"}, {"n", 2}, {"temperature", 0}}).status, 200);
-  const auto response = TestClient(server.port()).call("GET", "/metrics");
+  const auto response = http::TestClient(server.port()).call("GET", "/metrics");
   EXPECT_THAT(response.headers.at("content-type"), testing::HasSubstr("version=0.0.4"));
   for (const char* line :
        {"fastdeploy:requests_number{model_name=\"echo\"} 1\n",
@@ -62,10 +62,10 @@ TEST(InfoRoutes, MetricsCount) {
 }
 
 TEST(InfoRoutes, OneModelIsListedOnce) {
-  ServerConfig config = local_config();
+  ServerConfig config = openai::local_config();
   config.model_names = {"echo", config.model_path};
-  TestServer server(config);
-  TestClient client(server.port());
+  openai::TestServer server(config);
+  http::TestClient client(server.port());
   const Json list = client.call("GET", "/v1/models").json()["data"];
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["id"], "echo");
@@ -77,8 +77,8 @@ TEST(InfoRoutes, OneModelIsListedOnce) {
 }
 
 TEST(InfoRoutes, LoadTellsTheRoutesOfV1) {
-  TestServer server;
-  const Json load = TestClient(server.port()).call("GET", "/load").json();
+  openai::TestServer server;
+  const Json load = http::TestClient(server.port()).call("GET", "/load").json();
   EXPECT_EQ(load["running"], 0);
   std::map<std::string, Json> methods;
   for (const Json& route : load["routes"]) {
@@ -92,14 +92,15 @@ TEST(InfoRoutes, LoadTellsTheRoutesOfV1) {
 }
 
 TEST(InfoRoutes, ConfigurationIsToldAsItWasGiven) {
-  ServerConfig config = local_config();
-  EXPECT_EQ(TestClient(TestServer(config).port()).call("GET", "/config-info").body, "{}");
+  ServerConfig config = openai::local_config();
+  EXPECT_EQ(http::TestClient(openai::TestServer(config).port()).call("GET", "/config-info").body,
+            "{}");
   config.config_info = {{"z", 1}, {"a", {{"b", "x"}}}};
-  TestServer server(config);
-  const auto response = TestClient(server.port()).call("GET", "/config-info");
+  openai::TestServer server(config);
+  const auto response = http::TestClient(server.port()).call("GET", "/config-info");
   EXPECT_EQ(response.body, R"({"z":1,"a":{"b":"x"}})");
   EXPECT_EQ(response.headers.at("content-type"), "application/json");
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::serve

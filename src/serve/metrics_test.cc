@@ -14,7 +14,7 @@
 #include "serve/service/metric_names.h"
 #include "serve/service/process_metrics.h"
 
-namespace skiff {
+namespace skiff::serve {
 namespace {
 
 using testing::HasSubstr;
@@ -46,7 +46,9 @@ double value_of(const std::string& text, const std::string& series) {
   return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 2));
 }
 
-Metrics make_metrics() { return Metrics("m", {{"block_size", "64"}, {"num_gpu_blocks", "7"}}); }
+service::Metrics make_metrics() {
+  return service::Metrics("m", {{"block_size", "64"}, {"num_gpu_blocks", "7"}});
+}
 
 const char* const kGauges[] = {
     "num_requests_running", "num_requests_waiting", "num_waiting_tokens",
@@ -159,7 +161,7 @@ TEST(MetricsTest, FastDeploysBoundsAreThereAndTheTailsAreLonger) {
       {"request_queue_time_seconds", latency},      {"request_prefill_time_seconds", latency},
       {"request_decode_time_seconds", latency},     {"request_prompt_tokens", count},
       {"request_generation_tokens", count},         {"request_params_max_tokens", count}};
-  Metrics metrics = make_metrics();
+  service::Metrics metrics = make_metrics();
   metrics.request_received(1, 1, 1);
   const std::string text = metrics.text({});
   for (const auto& [name, wanted] : bounds) {
@@ -168,7 +170,7 @@ TEST(MetricsTest, FastDeploysBoundsAreThereAndTheTailsAreLonger) {
     EXPECT_TRUE(std::is_sorted(have.begin(), have.end())) << name;
     EXPECT_GE(have.back(), wanted.back()) << name;
   }
-  EXPECT_GT(first_token_bounds().back(), 1000);
+  EXPECT_GT(service::first_token_bounds().back(), 1000);
 }
 
 TEST(MetricsTest, LabelsTellWhoAndHow) {
@@ -182,21 +184,21 @@ TEST(MetricsTest, LabelsTellWhoAndHow) {
 }
 
 TEST(MetricsTest, EachRefusalCountsForItsReason) {
-  Metrics metrics = make_metrics();
-  for (int i = 0; i < kRefusals; ++i)
-    for (int times = 0; times <= i; ++times) metrics.refused(static_cast<Refusal>(i));
+  service::Metrics metrics = make_metrics();
+  for (int i = 0; i < service::kRefusals; ++i)
+    for (int times = 0; times <= i; ++times) metrics.refused(static_cast<service::Refusal>(i));
   const std::string text = metrics.text({});
-  for (int i = 0; i < kRefusals; ++i)
+  for (int i = 0; i < service::kRefusals; ++i)
     EXPECT_EQ(value_of(text, fmt::format("fastdeploy:requests_refused_total{{model_name=\"m\","
                                          "reason=\"{}\"}}",
-                                         label_of(static_cast<Refusal>(i)))),
+                                         service::label_of(static_cast<service::Refusal>(i)))),
               i + 1);
 }
 
 // Counts of the engine are added once, however often they are scraped.
 TEST(MetricsTest, StepsAreFollowed) {
-  Metrics metrics = make_metrics();
-  Metrics::Now now;
+  service::Metrics metrics = make_metrics();
+  service::Metrics::Now now;
   const auto split = [&](const char* what, const char* phase) {
     return value_of(metrics.text(now), fmt::format("fastdeploy:step_duration_seconds_{}{{"
                                                    "model_name=\"m\",phase=\"{}\"}}",
@@ -229,10 +231,10 @@ TEST(MetricsTest, StepsAreFollowed) {
 }
 
 TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
-  Metrics metrics = make_metrics();
+  service::Metrics metrics = make_metrics();
   metrics.sequence_admitted(0.1, 100, 80);
   metrics.sequence_admitted(0.1, 300, 0);
-  Metrics::Now now;
+  service::Metrics::Now now;
   now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .recomputed = 7};
   now.engine.blocks_total = 10;
   now.engine.blocks_free = 8;
@@ -256,12 +258,12 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
 }
 
 TEST(MetricsTest, TheProcessIsMeasured) {
-  const ProcessUse before = process_use();
+  const service::ProcessUse before = service::process_use();
   std::vector<std::ifstream> files;
   for (int i = 0; i < 20; ++i) files.emplace_back("/proc/self/stat");
   std::vector<char> memory(64 << 20);
   for (size_t i = 0; i < memory.size(); i += 512) memory[i] = static_cast<char>(i + 1);
-  const ProcessUse after = process_use();
+  const service::ProcessUse after = service::process_use();
   EXPECT_EQ(after.open_fds, before.open_fds + 20);
   EXPECT_GT(after.resident_bytes, before.resident_bytes + (60 << 20));
   EXPECT_LT(after.resident_bytes, after.virtual_bytes);
@@ -274,7 +276,7 @@ TEST(MetricsTest, TheProcessIsMeasured) {
 }
 
 TEST(MetricsTest, ARequestIsSeenInAllOfThem) {
-  TestServer server;
+  openai::TestServer server;
   EXPECT_EQ(server.complete({{"prompt", "abcdef"}, {"n", 2}, {"temperature", 0}}).status, 200);
   const std::string text = server.echo.service.metrics();
   const auto value = [&](const std::string& name) {
@@ -348,4 +350,4 @@ TEST(DashboardTest, RatesAreOfCountersOnly) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -21,34 +21,34 @@
 #include "serve/probes.h"
 #include "serve/server_context.h"
 
-namespace skiff {
+namespace skiff::serve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<Route> all_routes(ServerContext& context, const ApiKeys& keys) {
-  std::vector<Route> routes;
-  ProtocolContext& protocol = *context.protocol;
-  for (auto& part :
-       {openai_routes(protocol, keys), tokenize_routes(protocol), probe_routes(context)})
+std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys) {
+  std::vector<http::Route> routes;
+  service::ProtocolContext& protocol = *context.protocol;
+  for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
+                     probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
-  for (Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
+  for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   return routes;
 }
 
-CorsConfig cors_of(const ServerConfig& config) {
-  CorsConfig cors{.origins = config.cors_origins,
-                  .methods = config.cors_methods,
-                  .headers = config.cors_headers,
-                  .credentials = config.cors_credentials};
-  if (const Status good = check_cors(cors); !good) throw LoadError(good.error().what);
+http::CorsConfig cors_of(const ServerConfig& config) {
+  http::CorsConfig cors{.origins = config.cors_origins,
+                        .methods = config.cors_methods,
+                        .headers = config.cors_headers,
+                        .credentials = config.cors_credentials};
+  if (const Status good = http::check_cors(cors); !good) throw LoadError(good.error().what);
   return cors;
 }
 
 // The routes of one time of the server's life. A request keeps those that it came to.
 struct ActiveRoutes {
   std::shared_ptr<ServerContext> context;  // null while loading
-  RouteTable table;
+  http::RouteTable table;
 };
 
 }  // namespace
@@ -59,20 +59,20 @@ struct Server::Impl {
         keys(config.api_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
-            nullptr,
-            RouteTable(boot_routes([this] { return progress(); }), guard(/*loading=*/true))})),
+        routes(std::make_shared<ActiveRoutes>(
+            ActiveRoutes{nullptr, http::RouteTable(boot_routes([this] { return progress(); }),
+                                                   guard(/*loading=*/true))})),
         http(config.http, hooks()) {}
 
-  Guard guard(bool loading);
-  HttpHooks hooks();
-  std::optional<HttpResponse> refuse(const HttpRequest& request);
+  http::Guard guard(bool loading);
+  http::HttpHooks hooks();
+  std::optional<http::HttpResponse> refuse(const http::HttpRequest& request);
   std::string progress() const;
   std::shared_ptr<ActiveRoutes> current() const {
     std::lock_guard lock(mutex);
     return routes;
   }
-  std::vector<std::shared_ptr<OpenGeneration>> generations() const {
+  std::vector<std::shared_ptr<service::OpenGeneration>> generations() const {
     const auto now = current();
     if (!now->context) return {};
     return now->context->protocol->generations.all();
@@ -81,14 +81,14 @@ struct Server::Impl {
   void tick_until_stopped();
 
   ServerConfig config;  // not changed after open()
-  ApiKeys keys;
-  const Cors cors;
-  const HostList hosts;
+  http::ApiKeys keys;
+  const http::Cors cors;
+  const http::HostList hosts;
   std::atomic<double> loaded{0};
   std::atomic<bool> draining{false};
   mutable std::mutex mutex;
   std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
-  HttpServer http;
+  http::HttpServer http;
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
@@ -101,16 +101,17 @@ std::string Server::Impl::progress() const {
 
 // Without a key nothing of the server's state is visible but the probes. These answer under any
 // host name, because orchestrators call by address.
-Guard Server::Impl::guard(bool loading) {
-  return [this, loading](const HttpRequest& request, Access access) -> std::optional<HttpResponse> {
-    if (access == Access::kOpen) return std::nullopt;
+http::Guard Server::Impl::guard(bool loading) {
+  return [this, loading](const http::HttpRequest& request,
+                         http::Access access) -> std::optional<http::HttpResponse> {
+    if (access == http::Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
     if (auto refused = keys.refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
     if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (draining && !reads) {
-      current()->context->protocol->service.refused(Refusal::kStopping);
+      current()->context->protocol->service.refused(service::Refusal::kStopping);
       return unavailable("the server is shutting down");
     }
     return std::nullopt;
@@ -118,29 +119,29 @@ Guard Server::Impl::guard(bool loading) {
 }
 
 // The refusals that need no parsing of the request's body.
-std::optional<HttpResponse> Server::Impl::refuse(const HttpRequest& request) {
+std::optional<http::HttpResponse> Server::Impl::refuse(const http::HttpRequest& request) {
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
   if (auto refused = now->table.refuse(request)) return refused;
   return now->table.refuse_when_full(request);
 }
 
-HttpHooks Server::Impl::hooks() {
-  HttpHooks hooks;
-  hooks.handler = [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+http::HttpHooks Server::Impl::hooks() {
+  http::HttpHooks hooks;
+  hooks.handler = [this](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
     current()->table.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
-    return status == 503 ? unavailable(why) : error_response(api_error(status, why));
+    return status == 503 ? unavailable(why) : http::error_response(http::api_error(status, why));
   };
-  hooks.early = [this](const HttpRequest& request) {
+  hooks.early = [this](const http::HttpRequest& request) {
     auto preflight = cors.preflight(request);
     return preflight ? preflight : current()->table.refuse(request);
   };
-  hooks.refuse = [this](const HttpRequest& request) { return refuse(request); };
-  hooks.lane = [this](const HttpRequest& request) { return current()->table.lane(request); };
-  hooks.headers = [this](const HttpRequest& request) { return cors.headers(request); };
-  if (config.access_log) hooks.record = log_access;
+  hooks.refuse = [this](const http::HttpRequest& request) { return refuse(request); };
+  hooks.lane = [this](const http::HttpRequest& request) { return current()->table.lane(request); };
+  hooks.headers = [this](const http::HttpRequest& request) { return cors.headers(request); };
+  if (config.access_log) hooks.record = http::log_access;
   return hooks;
 }
 
@@ -165,7 +166,9 @@ Server::Server(ServerConfig config) {
   impl_ = std::make_unique<Impl>(std::move(config));
 }
 
-Server::Server(ServerConfig config, Service& service) : Server(std::move(config)) { open(service); }
+Server::Server(ServerConfig config, service::Service& service) : Server(std::move(config)) {
+  open(service);
+}
 
 Server::~Server() { stop(); }
 
@@ -173,12 +176,12 @@ uint16_t Server::port() const { return impl_->http.port(); }
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
-void Server::open(Service& service, OrderedJson config_info) {
+void Server::open(service::Service& service, OrderedJson config_info) {
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
-  auto protocol = std::make_shared<ProtocolContext>(config, service, std::time(nullptr));
+  auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
-  RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
+  http::RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
   auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
   SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
@@ -237,4 +240,4 @@ void Server::stop() {
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }
 
-}  // namespace skiff
+}  // namespace skiff::serve

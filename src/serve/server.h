@@ -13,14 +13,14 @@
 #include "serve/server_config.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::serve {
 
 class Server {
  public:
   // Binds the port. Throws LoadError if that fails, or if files or flags contradict each other.
   explicit Server(ServerConfig config);
   // The same for a service that exists already; calls open().
-  Server(ServerConfig config, Service& service);
+  Server(ServerConfig config, service::Service& service);
   ~Server();  // stop()
 
   uint16_t port() const;
@@ -30,7 +30,7 @@ class Server {
   void set_loaded(double part);  // 0 .. 1
   // Serves all routes from now on. Called once. `service` must outlive the server. `config_info`,
   // unless null, replaces the one of the constructor.
-  void open(Service& service, OrderedJson config_info = nullptr);
+  void open(service::Service& service, OrderedJson config_info = nullptr);
   // Replaces the keys and reads the TLS files again; if either fails, neither changes. A server
   // that has keys refuses an empty list, which would open it to everybody. Any thread.
   Status reload(const std::vector<std::string>& api_keys);
@@ -49,4 +49,4 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -7,11 +7,11 @@
 #include "serve/http/server.h"
 #include "serve/service/protocol_config.h"
 
-namespace skiff {
+namespace skiff::serve {
 
 // The fields of ProtocolConfig are what protocols see; the rest is the server's own.
-struct ServerConfig : ProtocolConfig {
-  HttpConfig http;
+struct ServerConfig : service::ProtocolConfig {
+  http::HttpConfig http;
   std::string version = "0.1.0";
   std::vector<std::string> api_keys;      // each of them opens every route; empty: no key is needed
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
@@ -22,4 +22,4 @@ struct ServerConfig : ProtocolConfig {
   OrderedJson config_info;                 // the answer to GET /config-info; holds no secret
 };
 
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -8,15 +8,15 @@
 #include "serve/server_config.h"
 #include "serve/service/protocol_context.h"
 
-namespace skiff {
+namespace skiff::serve {
 
 struct ServerContext {
-  ServerContext(ServerConfig config, std::shared_ptr<ProtocolContext> protocol)
+  ServerContext(ServerConfig config, std::shared_ptr<service::ProtocolContext> protocol)
       : config(std::move(config)), protocol(std::move(protocol)) {}
 
   const ServerConfig config;
-  const std::shared_ptr<ProtocolContext> protocol;
+  const std::shared_ptr<service::ProtocolContext> protocol;
   std::atomic<bool> stalled{false};  // the engine hangs: it will not answer any more
 };
 
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -14,12 +14,12 @@
 #include "serve/http/server_testing.h"
 #include "serve/service/engine_testing.h"
 
-namespace skiff {
+namespace skiff::serve {
 namespace {
 
 ServerConfig echo_server() {
   ServerConfig config;
-  config.http = local_http_config();
+  config.http = http::local_http_config();
   config.model_names = {"echo"};
   config.access_log = false;
   return config;
@@ -35,43 +35,44 @@ struct RunningServer {
   explicit RunningServer(ServerConfig config) : server(std::move(config), echo.service) {
     server.start();
   }
-  ClientResponse call(const std::string& method, const std::string& path,
-                      const std::string& headers = "", const std::string& body = "") const {
-    return TestClient(server.port()).call(method, path, body, headers);
+  http::ClientResponse call(const std::string& method, const std::string& path,
+                            const std::string& headers = "", const std::string& body = "") const {
+    return http::TestClient(server.port()).call(method, path, body, headers);
   }
-  ClientResponse raw(const std::string& bytes) const {
-    TestClient client(server.port());
+  http::ClientResponse raw(const std::string& bytes) const {
+    http::TestClient client(server.port());
     client.send_raw(bytes);
     return client.response(bytes.starts_with("HEAD"));
   }
-  EchoService echo;
+  service::EchoService echo;
   Server server;
 };
 
 // Renders until `over` is set, at most 15 s, so that a test that fails does not hang.
-struct SlowTemplate : PlainTemplate {
-  Result<std::string> render(const Conversation& conversation) const override {
+struct SlowTemplate : service::PlainTemplate {
+  Result<std::string> render(const text::Conversation& conversation) const override {
     busy = true;
     for (int i = 0; i < 15000 && !over; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return PlainTemplate::render(conversation);
+    return service::PlainTemplate::render(conversation);
   }
   mutable std::atomic<bool> busy{false}, over{false};
 };
 
 struct SlowService {
-  explicit SlowService(ServiceConfig config = echo_config())
+  explicit SlowService(service::ServiceConfig config = service::echo_config())
       : engine(events),
-        service(std::move(config), engine, events, std::make_shared<ByteTokenizer>(), chat) {}
+        service(std::move(config), engine, events, std::make_shared<service::ByteTokenizer>(),
+                chat) {}
   std::shared_ptr<SlowTemplate> chat = std::make_shared<SlowTemplate>();
-  std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();
-  EchoEngine engine;
-  EngineService service;
+  std::shared_ptr<service::EventQueue> events = std::make_shared<service::EventQueue>();
+  service::EchoEngine engine;
+  service::EngineService service;
 };
 
 const char kChat[] = R"({"messages":[{"role":"user","content":"x"}]})";
 
-void expect_401(const ClientResponse& response) {
+void expect_401(const http::ClientResponse& response) {
   EXPECT_EQ(response.status, 401);
   ASSERT_TRUE(response.headers.contains("www-authenticate"));
   EXPECT_EQ(response.headers.at("www-authenticate"), "Bearer");
@@ -132,27 +133,28 @@ TEST(ServerTest, ProbesAreOpen) {
 // Probes are answered while the only worker is busy, so that orchestrators do not restart the
 // server.
 TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
-  HttpConfig config = local_http_config();
+  http::HttpConfig config = http::local_http_config();
   config.worker_threads = 1;
   std::atomic<bool> busy{false}, over{false};
-  HttpServer server(config, {.handler =
-                                 [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-                                   if (request.path == "/work") {
-                                     busy = true;
-                                     while (!over) std::this_thread::yield();
-                                   }
-                                   reply->send(plain(200, request.path));
-                                 },
-                             .failure = plain,
-                             .lane =
-                                 [](const HttpRequest& request) {
-                                   return request.path == "/live" ? HttpLane::kIo : HttpLane::kWork;
-                                 }});
+  http::HttpServer server(
+      config, {.handler =
+                   [&](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+                     if (request.path == "/work") {
+                       busy = true;
+                       while (!over) std::this_thread::yield();
+                     }
+                     reply->send(http::plain(200, request.path));
+                   },
+               .failure = http::plain,
+               .lane =
+                   [](const http::HttpRequest& request) {
+                     return request.path == "/live" ? http::HttpLane::kIo : http::HttpLane::kWork;
+                   }});
   server.start();
-  TestClient worker(server.port());
+  http::TestClient worker(server.port());
   worker.send_raw("GET /work HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  ASSERT_TRUE(eventually([&] { return busy.load(); }));
-  EXPECT_EQ(TestClient(server.port()).call("GET", "/live").status, 200);
+  ASSERT_TRUE(http::eventually([&] { return busy.load(); }));
+  EXPECT_EQ(http::TestClient(server.port()).call("GET", "/live").status, 200);
   over = true;
   EXPECT_EQ(worker.response().body, "/work");
 }
@@ -174,7 +176,7 @@ TEST(ServerTest, KeysAreReadAsClientsSendThem) {
 
 TEST(ServerTest, StrangersAreRefusedBeforeTheirBodyIsRead) {
   RunningServer server(locked());
-  TestClient client(server.server.port());
+  http::TestClient client(server.server.port());
   client.send_raw(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
       "Content-Length: 1000000\r\n\r\n");
@@ -183,11 +185,11 @@ TEST(ServerTest, StrangersAreRefusedBeforeTheirBodyIsRead) {
 }
 
 TEST(ServerTest, KeyFilesAreChecked) {
-  TestFolder folder;
+  http::TestFolder folder;
   const std::string path = folder.path + "/keys";
   const auto read = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
-    return read_key_file(path);
+    return http::read_key_file(path);
   };
   const auto good = read("# ours\n\n  one \r\ntwo\n# end");
   ASSERT_TRUE(good);
@@ -198,7 +200,7 @@ TEST(ServerTest, KeyFilesAreChecked) {
     EXPECT_THAT(refused.error().what, testing::HasSubstr(path));
     EXPECT_THAT(refused.error().what, testing::Not(testing::HasSubstr("secret")));
   }
-  EXPECT_FALSE(read_key_file(folder.path + "/none"));
+  EXPECT_FALSE(http::read_key_file(folder.path + "/none"));
 }
 
 TEST(ServerTest, ReloadReplacesKeysOrNothing) {
@@ -231,13 +233,13 @@ TEST(ServerTest, Item56HostsOfALoopbackServer) {
   EXPECT_EQ(server.raw("GET /health HTTP/1.1\r\nHost: 10.0.0.1:8000\r\n\r\n").status, 200);
 
   const auto at = [](const std::string& authority) {
-    return HttpRequest{.headers = {{"host", authority}}};
+    return http::HttpRequest{.headers = {{"host", authority}}};
   };
-  EXPECT_FALSE(HostList("0.0.0.0", {}).refuse(at("evil.example")));
-  EXPECT_FALSE(HostList("127.0.0.1", {"*"}).refuse(at("evil.example")));
-  EXPECT_TRUE(HostList("0.0.0.0", {"llm.example"}).refuse(at("evil.example")));
-  EXPECT_FALSE(HostList("0.0.0.0", {"llm.example"}).refuse(at("LLM.example:8000")));
-  EXPECT_FALSE(HostList("::1", {"llm.example"}).refuse(at("[::1]:8000")));
+  EXPECT_FALSE(http::HostList("0.0.0.0", {}).refuse(at("evil.example")));
+  EXPECT_FALSE(http::HostList("127.0.0.1", {"*"}).refuse(at("evil.example")));
+  EXPECT_TRUE(http::HostList("0.0.0.0", {"llm.example"}).refuse(at("evil.example")));
+  EXPECT_FALSE(http::HostList("0.0.0.0", {"llm.example"}).refuse(at("LLM.example:8000")));
+  EXPECT_FALSE(http::HostList("::1", {"llm.example"}).refuse(at("[::1]:8000")));
 }
 
 TEST(ServerTest, Item56CrossOriginIsOffByDefault) {
@@ -333,7 +335,7 @@ TEST(ServerTest, ProbesTakeNoBody) {
     for (const char* framing :
          {"Content-Length: 1\r\n", "Content-Length: 16777216\r\n", "Transfer-Encoding: chunked\r\n",
           "Expect: 100-continue\r\nContent-Length: 5\r\n"}) {
-      TestClient client(server.server.port());
+      http::TestClient client(server.server.port());
       client.send_raw(std::string(method) + " " + path + " HTTP/1.1\r\nHost: h\r\n" + framing +
                       "\r\n");
       const auto response = client.response(method == std::string("HEAD"));
@@ -351,15 +353,15 @@ TEST(ServerTest, ReadersDoNotQueueBehindWork) {
   SlowService slow;
   Server server(config, slow.service);
   server.start();
-  TestClient worker(server.port());
+  http::TestClient worker(server.port());
   worker.send("POST", "/v1/chat/completions", kChat);
-  ASSERT_TRUE(eventually([&] { return slow.chat->busy.load(); }));
+  ASSERT_TRUE(http::eventually([&] { return slow.chat->busy.load(); }));
   const auto begin = std::chrono::steady_clock::now();
   for (const char* path : {"/v1/models", "/v1/models/echo", "/metrics", "/load", "/version",
                            "/config-info", "/health"})
-    EXPECT_EQ(TestClient(server.port()).call("GET", path).status, 200) << path;
+    EXPECT_EQ(http::TestClient(server.port()).call("GET", path).status, 200) << path;
   for (const char* path : {"/nope", "/v1/models/none"})
-    EXPECT_EQ(TestClient(server.port()).call("GET", path).status, 404) << path;
+    EXPECT_EQ(http::TestClient(server.port()).call("GET", path).status, 404) << path;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   slow.chat->over = true;
   EXPECT_EQ(worker.response().status, 200);
@@ -367,21 +369,21 @@ TEST(ServerTest, ReadersDoNotQueueBehindWork) {
 
 // When the queue is exactly full no template is rendered, least of all on an I/O thread.
 TEST(ServerTest, AFullQueueRefusesBeforeTheTextIsRead) {
-  ServiceConfig bounds = echo_config();
+  service::ServiceConfig bounds = service::echo_config();
   bounds.admission.waiting_tokens = 20;
   SlowService slow(bounds);
   slow.engine.hold = true;
   Server server(echo_server(), slow.service);
   server.start();
-  TestClient first(server.port());
+  http::TestClient first(server.port());
   first.send("POST", "/v1/completions", Json{{"prompt", std::string(19, 'a')}}.dump());  // plus <s>
-  ASSERT_TRUE(eventually([&] { return slow.engine.running() == 1; }));
-  std::vector<std::unique_ptr<TestClient>> crowd;
+  ASSERT_TRUE(http::eventually([&] { return slow.engine.running() == 1; }));
+  std::vector<std::unique_ptr<http::TestClient>> crowd;
   for (int i = 0; i < 4; ++i) {
-    crowd.push_back(std::make_unique<TestClient>(server.port()));
+    crowd.push_back(std::make_unique<http::TestClient>(server.port()));
     crowd.back()->send("POST", "/v1/chat/completions", kChat);
   }
-  EXPECT_EQ(TestClient(server.port()).call("GET", "/live").status, 200);
+  EXPECT_EQ(http::TestClient(server.port()).call("GET", "/live").status, 200);
   for (auto& client : crowd) EXPECT_EQ(client->response().status, 429);
   EXPECT_FALSE(slow.chat->busy);
   slow.chat->over = true;
@@ -435,7 +437,7 @@ TEST(ServerTest, Item56CredentialsNeverGoWithAnyOrigin) {
 TEST(ServerTest, LoadingIsLiveAndNotReady) {
   Server server(locked());
   server.start();
-  TestClient client(server.port());
+  http::TestClient client(server.port());
   EXPECT_EQ(client.call("GET", "/live").status, 200);
   server.set_loaded(0.42);
   const auto health = client.call("GET", "/health");
@@ -446,9 +448,9 @@ TEST(ServerTest, LoadingIsLiveAndNotReady) {
   EXPECT_EQ(client.call("GET", "/v1/models", "", kGood).status, 503);
   EXPECT_EQ(client.call("POST", "/v1/completions", "{}", kGood).status, 503);
   // Answering before the body was read closes the connection.
-  EchoService echo;
+  service::EchoService echo;
   server.open(echo.service, {{"answer", 42}});
-  TestClient later(server.port());
+  http::TestClient later(server.port());
   EXPECT_EQ(later.call("GET", "/health").status, 200);
   EXPECT_EQ(later.call("POST", "/v1/completions", R"({"prompt":"ab"})", kGood).status, 200);
   server.stop();
@@ -461,17 +463,17 @@ TEST(ServerTest, OpeningUnderLoadNeverGivesAWrongAnswer) {
   std::vector<std::thread> crowd;
   for (int i = 0; i < 4; ++i)
     crowd.emplace_back([&] {
-      TestClient client(server->port());
+      http::TestClient client(server->port());
       while (!done) {
         const int status = client.call("GET", "/v1/models").status;
         if (status != 200 && status != 503) bad = true;
       }
     });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EchoService echo;
+  service::EchoService echo;
   server->open(echo.service);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(TestClient(server->port()).call("GET", "/v1/models").status, 200);
+  EXPECT_EQ(http::TestClient(server->port()).call("GET", "/v1/models").status, 200);
   done = true;
   for (auto& client : crowd) client.join();
   EXPECT_FALSE(bad);
@@ -481,20 +483,20 @@ TEST(ServerTest, OpeningUnderLoadNeverGivesAWrongAnswer) {
 TEST(ServerTest, DrainingAnswersReadersAndRefusesWork) {
   RunningServer server(echo_server());
   server.echo.engine.hold = true;
-  TestClient client(server.server.port());
+  http::TestClient client(server.server.port());
   client.send("POST", "/v1/completions", R"({"prompt":"ab","stream":true})");
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   std::thread drain([&] { EXPECT_TRUE(server.server.drain(20)); });
-  EXPECT_TRUE(eventually([&] { return server.call("GET", "/ping").status == 503; }));
+  EXPECT_TRUE(http::eventually([&] { return server.call("GET", "/ping").status == 503; }));
   EXPECT_EQ(server.call("GET", "/live").status, 200);
   EXPECT_EQ(server.call("GET", "/metrics").status, 200);
   const auto refused = server.call("POST", "/v1/completions", "", R"({"prompt":"ab"})");
   EXPECT_EQ(refused.status, 503);
   EXPECT_TRUE(refused.headers.contains("retry-after"));
   server.echo.engine.hold = false;
-  EXPECT_EQ(sse_events(client.response().body).back(), "[DONE]");
+  EXPECT_EQ(http::sse_events(client.response().body).back(), "[DONE]");
   drain.join();
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::serve

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/round_up.h"
 
-namespace skiff {
+namespace skiff::store {
 namespace {
 
 constexpr const char* kName = "blocks.skiffkv";
@@ -38,7 +38,7 @@ struct FileHead {
   std::array<char, 8> magic = kFileMagic;
   uint32_t version = kVersion, block_size = 0;
   uint64_t payload = 0, record_bytes = 0, records = 0;
-  BlockKey fingerprint{};
+  kv::BlockKey fingerprint{};
   Hash hash{};  // hashes all above
 };
 static_assert(sizeof(FileHead) == 88 && offsetof(FileHead, hash) == 72);
@@ -47,7 +47,7 @@ struct RecordHead {
   uint64_t magic = kRecordMagic;
   Hash hash{};  // hashes all below and the tokens
   uint64_t sequence = 0;
-  BlockKey key{};
+  kv::BlockKey key{};
   Hash payload{};
 };
 static_assert(sizeof(RecordHead) == 80 && offsetof(RecordHead, sequence) == 24);
@@ -218,7 +218,7 @@ bool BlockStore::begin(bool keep_records) {
 void BlockStore::scan() {
   const uint64_t size = size_of(file_);
   const uint64_t there = size > kPage ? (size - kPage + record_bytes_ - 1) / record_bytes_ : 0;
-  std::vector<std::pair<uint64_t, StoredBlock>> all;
+  std::vector<std::pair<uint64_t, kv::StoredBlock>> all;
   for (int i = 0; i < static_cast<int>(std::min<uint64_t>(there, num_records_)); ++i) {
     if (!read_all(file_, head_.data(), head_.size(), offset_of(i))) break;
     RecordHead head;
@@ -231,7 +231,7 @@ void BlockStore::scan() {
   if (!all.empty()) sequence_ = all.back().first;
 }
 
-bool BlockStore::write(int record, const BlockKey& key, std::span<const Token> tokens,
+bool BlockStore::write(int record, const kv::BlockKey& key, std::span<const Token> tokens,
                        std::span<const std::byte> payload) {
   SKIFF_CHECK(record >= 0 && record < num_records_ && payload.size() == options_.payload);
   RecordHead head{
@@ -251,7 +251,7 @@ bool BlockStore::write(int record, const BlockKey& key, std::span<const Token> t
   return ok;
 }
 
-bool BlockStore::read(int record, const BlockKey& key, std::span<const Token> tokens,
+bool BlockStore::read(int record, const kv::BlockKey& key, std::span<const Token> tokens,
                       std::span<std::byte> payload) {
   SKIFF_CHECK(record >= 0 && record < num_records_ && payload.size() == options_.payload);
   const off_t at = offset_of(record);
@@ -264,4 +264,4 @@ bool BlockStore::read(int record, const BlockKey& key, std::span<const Token> to
          head.payload == hash_of(payload.data(), payload.size());
 }
 
-}  // namespace skiff
+}  // namespace skiff::store

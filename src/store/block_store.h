@@ -10,14 +10,14 @@
 #include "kv/record_source.h"
 #include "kv/tiers.h"
 
-namespace skiff {
+namespace skiff::store {
 
 struct StoreOptions {
   std::string dir;
-  uint64_t max_bytes = 0;  // the largest size of the file
-  size_t payload = 0;      // bytes of one block
-  int block_size = 0;      // tokens of one block
-  BlockKey fingerprint{};  // the hash of all that the bytes depend on besides the key
+  uint64_t max_bytes = 0;      // the largest size of the file
+  size_t payload = 0;          // bytes of one block
+  int block_size = 0;          // tokens of one block
+  kv::BlockKey fingerprint{};  // the hash of all that the bytes depend on besides the key
 };
 
 // Layout, little-endian: a page with the header (magic, version, geometry, fingerprint, XXH3-128),
@@ -43,18 +43,18 @@ class BlockStore {
 
   int num_records() const { return num_records_; }
   // The records whose heads are whole, oldest first.
-  const std::vector<StoredBlock>& found() const { return found_; }
+  const std::vector<kv::StoredBlock>& found() const { return found_; }
   // Returns false if the record could not be written, as when the disk is full; what it held is
   // then lost. The first such failure is a warning. Each write is tried: room may come back.
-  bool write(int record, const BlockKey& key, std::span<const Token> tokens,
+  bool write(int record, const kv::BlockKey& key, std::span<const Token> tokens,
              std::span<const std::byte> payload);
   // Returns false if the record does not hold this block, whole; `payload` then holds anything.
-  bool read(int record, const BlockKey& key, std::span<const Token> tokens,
+  bool read(int record, const kv::BlockKey& key, std::span<const Token> tokens,
             std::span<std::byte> payload);
   // Does whichever of the two `job` asks for.
-  bool carry_out(const TierJob& job, std::span<std::byte> payload) {
-    return job.kind == TierJob::Kind::kRead ? read(job.record, job.key, job.tokens, payload)
-                                            : write(job.record, job.key, job.tokens, payload);
+  bool carry_out(const kv::TierJob& job, std::span<std::byte> payload) {
+    return job.kind == kv::TierJob::Kind::kRead ? read(job.record, job.key, job.tokens, payload)
+                                                : write(job.record, job.key, job.tokens, payload);
   }
 
  private:
@@ -71,8 +71,8 @@ class BlockStore {
   int num_records_ = 0;
   uint64_t sequence_ = 0;  // the number of the newest record
   bool warned_ = false;    // a failed write was logged
-  std::vector<StoredBlock> found_;
+  std::vector<kv::StoredBlock> found_;
   std::vector<std::byte> head_;  // scratch, [head_bytes()]
 };
 
-}  // namespace skiff
+}  // namespace skiff::store

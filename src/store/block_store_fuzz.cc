@@ -36,17 +36,17 @@ struct Block {
   explicit Block(int i) : tokens{i, i + 1}, payload(kPayload, static_cast<std::byte>(17 * i + 3)) {
     key.fill(static_cast<uint8_t>(i + 1));
   }
-  BlockKey key;
+  kv::BlockKey key;
   std::vector<Token> tokens;
   std::vector<std::byte> payload;
 };
 
 // The file, with the input as a list of changes (offset, byte), or as all that there is.
-void make_file(const StoreOptions& options, const uint8_t* data, size_t size, bool patches) {
+void make_file(const store::StoreOptions& options, const uint8_t* data, size_t size, bool patches) {
   const std::string path = options.dir + "/blocks.skiffkv";
   std::remove(path.c_str());
   if (patches) {
-    const auto store = BlockStore::open(options);
+    const auto store = store::BlockStore::open(options);
     for (int i = 0; i < kBlocks; ++i)
       store->write(i, Block(i).key, Block(i).tokens, Block(i).payload);
   }
@@ -63,19 +63,19 @@ void make_file(const StoreOptions& options, const uint8_t* data, size_t size, bo
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const StoreOptions options{
+  const store::StoreOptions options{
       .dir = folder(), .max_bytes = 1 << 16, .payload = kPayload, .block_size = 2};
   const bool patches = data[0] % 2;
   make_file(options, data + 1, size - 1, patches);
-  std::unique_ptr<BlockStore> store;
+  std::unique_ptr<store::BlockStore> store;
   try {
-    store = BlockStore::open(options);
+    store = store::BlockStore::open(options);
   } catch (const LoadError&) {  // a mode that the umask of the machine made too open
     return 0;
   }
   if (!store) return 0;
   std::vector<std::byte> payload(kPayload);
-  for (const StoredBlock& found : store->found()) {
+  for (const kv::StoredBlock& found : store->found()) {
     SKIFF_CHECK(found.record >= 0 && found.record < store->num_records());
     store->read(found.record, found.key, std::vector<Token>{0, 0}, payload);
   }

@@ -12,7 +12,7 @@
 #include "base/load_error.h"
 #include "store/temp_dir_testing.h"
 
-namespace skiff {
+namespace skiff::store {
 namespace {
 
 using testing::HasSubstr;
@@ -21,7 +21,7 @@ constexpr int kTokens = 5;
 constexpr size_t kPayload = 10000;
 
 struct Block {
-  BlockKey key{};
+  kv::BlockKey key{};
   std::vector<Token> tokens;
   std::vector<std::byte> payload;
 };
@@ -262,4 +262,4 @@ TEST_F(Store, AFileThatCannotBeBegunIsNotUsed) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::store

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::store {
 
 class TempDir {
  public:
@@ -39,4 +39,4 @@ class TempDir {
   std::string path_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::store

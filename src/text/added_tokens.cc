@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Bounds the work of match_at for any tokenizer file.
@@ -100,4 +100,4 @@ void AddedTokens::split(std::string_view text, bool parse_special,
   if (done < text.size()) out.push_back({text.substr(done), -1});
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

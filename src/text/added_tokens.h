@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "text/string_map.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct AddedToken {
   std::string content;
@@ -57,4 +57,4 @@ class AddedTokens {
       lengths_;  // lengths of contents by first byte, the longest first
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

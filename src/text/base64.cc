@@ -1,6 +1,6 @@
 #include "text/base64.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 int digit_of(char c) {
@@ -30,4 +30,4 @@ std::optional<std::string> bytes_from_base64(std::string_view text) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

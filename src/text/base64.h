@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns nullopt unless `text` consists of whole groups of four with their padding.
 std::optional<std::string> bytes_from_base64(std::string_view text);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "text/merge_tokens.h"
 #include "text/utf8_fast.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Kinds of cache entries: a whole word may be a token by itself (ignore_merges), a part may not.
@@ -139,4 +139,4 @@ void Bpe::fallback(std::string_view character, bool after_unknown,
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -13,7 +13,7 @@
 #include "text/token_index.h"
 #include "text/word_cache.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct BpeModel {
   // Holds every token that merges may start from or make. With byte_level its keys are bytes, else
@@ -57,4 +57,4 @@ class Bpe {
   mutable WordCache cache_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

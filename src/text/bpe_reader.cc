@@ -2,7 +2,7 @@
 
 #include "text/byte_level.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // A merge is either "left right" or ["left", "right"].
@@ -146,4 +146,4 @@ BpeFile read_bpe(const Fields& spec, BpeLists lists, bool byte_level) {
   return Reader(spec, std::move(lists), byte_level).run();
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "text/bpe.h"
 #include "text/token_index.h"
 
-namespace skiff {
+namespace skiff::text {
 
 constexpr int32_t kMaxTokenId = (1 << 21) - 1;
 
@@ -59,4 +59,4 @@ std::pair<std::string_view, std::string_view> split_merge(std::string_view writt
 // vocabulary lacks.
 BpeFile read_bpe(const Fields& spec, BpeLists lists, bool byte_level);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -152,4 +152,4 @@ TEST(Bpe, UnknownCharacters) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

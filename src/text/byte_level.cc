@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "text/utf8_fast.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Printable Latin-1 characters stand for themselves; the other 68 bytes, in order, are U+0100 on.
@@ -54,4 +54,4 @@ std::string alphabet_from_bytes(std::string_view bytes) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

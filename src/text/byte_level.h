@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns the bytes that `written` stands for; nullopt if it holds a character outside the
 // alphabet.
@@ -17,4 +17,4 @@ bool append_bytes_from_alphabet(std::string_view written, std::string& out);
 
 std::string alphabet_from_bytes(std::string_view bytes);
 
-}  // namespace skiff
+}  // namespace skiff::text

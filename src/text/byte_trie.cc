@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Builds the subtree of `node`. The entries [begin, end) share the first `depth` bytes, which lead
@@ -44,4 +44,4 @@ uint32_t ByteTrie::child(uint32_t node, uint8_t byte) const {
   return it == end || it->byte != byte ? 0 : static_cast<uint32_t>(it - nodes_.begin());
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

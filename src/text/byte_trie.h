@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // Immutable; children of a node lie side by side in the order of their bytes.
 class ByteTrie {
@@ -39,4 +39,4 @@ class ByteTrie {
   std::vector<Node> nodes_ = {Node{}};
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

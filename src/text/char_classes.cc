@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "text/text_regex.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The ranges that hold characters with a class; planes 4 to 13 are unassigned, 15 and 16 private.
@@ -66,4 +66,4 @@ CharClasses::CharClasses() {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // General categories of Unicode, grouped; a character has one of them or none.
 enum CharClass : uint8_t {
@@ -38,4 +38,4 @@ class CharClasses {
   std::vector<uint8_t> classes_;  // equal blocks are stored once
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

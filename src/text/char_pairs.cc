@@ -4,7 +4,7 @@
 #include "text/text_hash.h"
 #include "text/utf8_fast.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 bool both_ascii(char32_t left, char32_t right) { return (left | right) < 128; }
@@ -64,4 +64,4 @@ size_t CharPairs::first_part(std::string_view text) const {
   return at;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

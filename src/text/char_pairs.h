@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // Immutable once filled. Pairs beyond ASCII are kept by their hash, so a pair may rarely seem
 // joined that is not, which costs time and changes no result.
@@ -33,4 +33,4 @@ class CharPairs {
   std::bitset<256 * 256> pieces_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::text {
 
 CharTokens::CharTokens(const TokenIndex& vocab) : pages_(kCharacters / kPage), tokens_(kPage, -1) {
   for (size_t i = 0; i < vocab.size(); ++i) {
@@ -19,4 +19,4 @@ CharTokens::CharTokens(const TokenIndex& vocab) : pages_(kCharacters / kPage), t
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 
 #include "text/token_index.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Immutable; safe from any thread.
 class CharTokens {
@@ -26,4 +26,4 @@ class CharTokens {
   std::vector<int32_t> tokens_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // A unit either leads to other units, at its own index xor offset xor the next byte, which must
@@ -109,4 +109,4 @@ std::string Charsmap::apply(std::string_view text) const {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

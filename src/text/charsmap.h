@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns whether every walk through the map stays within it for any text.
 bool is_sound_charsmap(std::string_view bytes);
@@ -37,4 +37,4 @@ class Charsmap {
   double growth_ = 1;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

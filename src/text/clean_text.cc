@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr char32_t kGone = 0xFFFFFFFF;
@@ -73,4 +73,4 @@ std::string bert_cleaned(std::string_view text, const BertCleaning& options) {
   return options.lowercase ? lowercase(out) : out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 // "Nmt": removes control characters; unusual spaces and invisible characters become spaces.
 std::string nmt_cleaned(std::string_view text);
@@ -20,4 +20,4 @@ struct BertCleaning {
 // "BertNormalizer": applies the four options in this order.
 std::string bert_cleaned(std::string_view text, const BertCleaning& options);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Returns how many bytes at the end of `text` begin an unfinished character: 0 to 3.
@@ -63,4 +63,4 @@ std::string Detokenizer::stop() {
   return std::exchange(held_, {});
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct DetokenizerOptions {
   StopStrings stops;          // any number, any length
@@ -45,4 +45,4 @@ class Detokenizer {
   bool stopped_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -11,7 +11,7 @@
 #include "text/detokenizer.h"
 #include "text/pieces_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The input consists of fields of up to seven bytes, each after a byte whose low bits are the size.
@@ -57,7 +57,7 @@ void run(std::string_view input) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   skiff::run({reinterpret_cast<const char*>(data), size});

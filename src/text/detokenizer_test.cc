@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "text/pieces_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 struct Reply {
@@ -147,4 +147,4 @@ TEST(Detokenizer, ManyLongStopsStayLinear) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "text/byte_level.h"
 
-namespace skiff {
+namespace skiff::text {
 
 JsonTokenizer::JsonTokenizer(JsonTokenizerParts parts)
     : parts_(std::move(parts)), bpe_(std::move(parts_.bpe)) {}
@@ -96,4 +96,4 @@ std::string JsonTokenizer::decode(std::span<const int32_t> tokens, bool skip_spe
   return parts_.decoder.join(std::move(chosen));
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -15,7 +15,7 @@
 #include "text/tokenizer.h"
 #include "text/unigram.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct JsonTokenizerParts {
   std::vector<NormalizeStep> normalizer;
@@ -55,4 +55,4 @@ class JsonTokenizer final : public Tokenizer {
   Bpe bpe_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 struct Merge {
   int32_t rank = -1;  // lower ranks merge first; -1: the pair does not merge
@@ -68,4 +68,4 @@ class MergeTable {
   int shift_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The tokens of a word as a linked list in an array, while they merge.
@@ -98,4 +98,4 @@ void merge_many(const MergeTable& merges, std::vector<int32_t>& tokens) {
   if (tokens.size() > 1) Merger(merges, tokens).run();
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

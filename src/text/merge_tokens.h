@@ -7,7 +7,7 @@
 
 #include "text/merge_table.h"
 
-namespace skiff {
+namespace skiff::text {
 
 constexpr size_t kShortWord = 48;  // tokens
 
@@ -19,4 +19,4 @@ size_t merge_few(const MergeTable& merges, int32_t* tokens, uint32_t* ranks, siz
 // Merges any number of tokens in place, in O(n log n).
 void merge_many(const MergeTable& merges, std::vector<int32_t>& tokens);
 
-}  // namespace skiff
+}  // namespace skiff::text

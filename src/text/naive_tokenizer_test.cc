@@ -13,7 +13,7 @@
 #include "text/tokenizer_stream.h"
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ TEST(Tokenizer, ThreadsShareIt) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

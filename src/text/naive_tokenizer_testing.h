@@ -15,7 +15,7 @@
 #include "text/normalizer.h"
 #include "text/text_regex.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Reads a tokenizer.json that splits by isolated regular expressions or not at all.
 class NaiveTokenizer {
@@ -146,4 +146,4 @@ class NaiveTokenizer {
   bool byte_level_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "base/ascii.h"
 #include "text/utf8_fast.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The set of characters that are their own NFC after any text: they have combining class 0, and no
@@ -78,4 +78,4 @@ TextRange maybe_not_nfc(std::string_view text, size_t at) {
   return {last, at};
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

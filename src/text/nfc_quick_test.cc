@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Normalizes the whole text with the library.
@@ -110,4 +110,4 @@ TEST(NfcQuick, CommonTextIsSkipped) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -12,7 +12,7 @@
 #include "text/text_regex.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxContent = 256;
@@ -154,4 +154,4 @@ std::vector<NormalizeStep> read_normalizer(const Json& spec, const std::string& 
   return std::move(reader.steps);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Applied to each stretch of plain text; input and output are valid UTF-8. All steps together grow
 // a text to at most kMaxTextGrowth times its size plus some kilobytes.
@@ -23,4 +23,4 @@ std::vector<NormalizeStep> read_normalizer(const Json& spec, const std::string& 
 // ...}. Multiplies `*growth` by the largest factor by which it can grow a text.
 NormalizeStep read_replace(const Fields& spec, double* growth);
 
-}  // namespace skiff
+}  // namespace skiff::text

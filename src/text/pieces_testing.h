@@ -9,7 +9,7 @@
 
 #include "text/tokenizer.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Token i is the i-th byte string; the last `num_special` tokens are special.
 class Pieces final : public Tokenizer {
@@ -32,4 +32,4 @@ class Pieces final : public Tokenizer {
   int num_special_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

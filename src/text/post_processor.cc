@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxFrame = 256;
@@ -75,4 +75,4 @@ TextFrame read_post_processor(const Json& spec, const std::string& where) {
   return std::move(reader.out);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct TextFrame {
   std::vector<int32_t> before, after;
@@ -18,4 +18,4 @@ struct TextFrame {
 // naming `where` for everything else.
 TextFrame read_post_processor(const Json& spec, const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

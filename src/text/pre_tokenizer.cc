@@ -6,7 +6,7 @@
 #include "text/split_words.h"
 #include "text/word_rules.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // GPT-2's words: contractions; runs of letters, digits or other signs with an optional space before
@@ -150,4 +150,4 @@ PreTokenizer read_pre_tokenizer(const Json& spec, const std::string& where) {
   return std::move(reader.out);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "text/word_pattern.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct Word {
   std::string_view text;
@@ -48,4 +48,4 @@ struct PreTokenizer {
 // Throws LoadError naming `where` otherwise.
 PreTokenizer read_pre_tokenizer(const Json& spec, const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

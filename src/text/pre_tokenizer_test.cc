@@ -8,7 +8,7 @@
 #include "text/text_regex.h"
 #include "text/token_decoder.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(TextRegex, GivesUpWithinItsLimits) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

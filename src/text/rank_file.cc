@@ -9,7 +9,7 @@
 #include "text/bpe_reader.h"
 #include "text/string_map.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxToken = 512;  // bounds the splits that bpe_of_ranks tries
@@ -121,4 +121,4 @@ BpeModel bpe_of_ranks(const std::vector<std::string>& tokens) {
   return model;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

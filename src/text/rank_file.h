@@ -7,7 +7,7 @@
 
 #include "text/bpe.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns whether `bytes` begin like such a file; a SentencePiece model never does.
 bool is_rank_file(std::string_view bytes);
@@ -21,4 +21,4 @@ std::vector<std::string> read_rank_file(std::string_view bytes, const std::strin
 // bytes are a token merge, the lowest rank first, and a word that is a token is not merged.
 BpeModel bpe_of_ranks(const std::vector<std::string>& tokens);
 
-}  // namespace skiff
+}  // namespace skiff::text

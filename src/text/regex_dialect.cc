@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr std::string_view kSpace =
@@ -99,4 +99,4 @@ Result<std::string> translate_oniguruma(std::string_view pattern) {
   return Translator(pattern).run();
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

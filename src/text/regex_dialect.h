@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns a pattern of the same language for PCRE2 with UTF, UCP and MULTILINE. It translates \s
 // and \w, whose Unicode definitions differ in U+0085, U+180E, marks and connector punctuation. It
@@ -14,4 +14,4 @@ namespace skiff {
 // kUnsupported.
 Result<std::string> translate_oniguruma(std::string_view pattern);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -10,7 +10,7 @@
 
 #include "text/charsmap.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxPieces = size_t{1} << 21;
@@ -119,4 +119,4 @@ Status check_sentencepiece_model(std::string_view bytes) {
   return pieces == 0 ? broken("it has no pieces") : ok();
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -1,6 +1,6 @@
 #include "text/sentencepiece_family.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // ChatGLM2 and 3 share class and model; the roles are ChatGLM3's and lie in the padding of
@@ -31,4 +31,4 @@ SentencePieceFamily sentencepiece_family(const TokenizerConfig& config) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

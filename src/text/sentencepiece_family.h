@@ -6,7 +6,7 @@
 
 #include "text/tokenizer_config.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct SentencePieceFamily {
   std::vector<AddedToken> appended;  // their ids follow those of the model, in order
@@ -18,4 +18,4 @@ struct SentencePieceFamily {
 // added, as the library's own programs do for Llama's models.
 SentencePieceFamily sentencepiece_family(const TokenizerConfig& config);
 
-}  // namespace skiff
+}  // namespace skiff::text

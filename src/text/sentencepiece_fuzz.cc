@@ -51,7 +51,7 @@ std::string edited(std::string model, std::string_view edits) {
 }
 
 bool use(const std::string& model) {
-  const auto tokenizer = skiff::parse_sentencepiece(model, {}, "fuzz");
+  const auto tokenizer = skiff::text::parse_sentencepiece(model, {}, "fuzz");
   if (!tokenizer) return false;
   const auto ids = (*tokenizer)->encode(" ab aa<s>caf\xC3\xA9\n<u>\xFF", {});
   for (const int32_t id : ids) (*tokenizer)->piece(id);

@@ -10,7 +10,7 @@
 #include "text/sentencepiece_check.h"
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(SentencePiece, SurvivesDamage) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

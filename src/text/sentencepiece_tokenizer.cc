@@ -14,7 +14,7 @@
 #include "text/sentencepiece_family.h"
 #include "text/string_map.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using sentencepiece::SentencePieceProcessor;
@@ -249,4 +249,4 @@ Result<std::unique_ptr<Tokenizer>> parse_sentencepiece(std::string_view bytes,
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_config.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error. The
 // tokens around a text are those that `config` names, else those of its class
@@ -18,4 +18,4 @@ Result<std::unique_ptr<Tokenizer>> parse_sentencepiece(std::string_view bytes,
                                                        const TokenizerConfig& config,
                                                        const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::text {
 
 SplitBehavior split_behavior(const std::string& name, const std::string& where) {
   if (name == "Removed") return SplitBehavior::kRemoved;
@@ -109,4 +109,4 @@ void Splitter::merge_next() {
   std::reverse(pieces_.begin(), pieces_.end());
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

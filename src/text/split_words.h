@@ -10,7 +10,7 @@
 #include "text/text_regex.h"
 #include "text/word_pattern.h"
 
-namespace skiff {
+namespace skiff::text {
 
 //   kIsolated            matches are words of their own     kRemoved     matches vanish
 //   kMergedWithPrevious  a match ends the word before it    kContiguous  neighbouring matches are
@@ -56,4 +56,4 @@ class Splitter {
   std::vector<Part> parts_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Returns how many bytes of `text` match once `byte` follows `matched` matching bytes.
@@ -44,4 +44,4 @@ bool StopFinder::push(char byte) {
   return found_.has_value();
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

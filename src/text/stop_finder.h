@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // The stop strings of a request, prepared for the search. Immutable; copies share one state, so
 // thousands of replies to one request need it once.
@@ -49,4 +49,4 @@ class StopFinder {
   std::optional<size_t> found_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace skiff {
+namespace skiff::text {
 
 struct StringHash {
   using is_transparent = void;
@@ -15,4 +15,4 @@ struct StringHash {
 template <class T>
 using StringMap = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
 
-}  // namespace skiff
+}  // namespace skiff::text

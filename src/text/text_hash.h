@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 inline uint64_t hash_mix(uint64_t x) {
   x *= 0x9E3779B97F4A7C15u;
@@ -37,4 +37,4 @@ inline uint64_t hash_text(std::string_view text) {
   return left > 0 ? hash_mix(hash_mix(hash ^ load_bytes(p, left))) : hash_mix(hash);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "text/regex_dialect.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxPattern = 64 << 10;
@@ -98,4 +98,4 @@ void TextRegex::Scan::find_all(std::string_view text, std::vector<TextRange>& ma
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

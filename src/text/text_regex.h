@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct TextRange {
   size_t begin, end;
@@ -44,4 +44,4 @@ class TextRegex {
   std::shared_ptr<const Program> program_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -2,7 +2,7 @@
 
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The pattern of cl100k; Qwen's differs by splitting numbers into single digits.
@@ -89,4 +89,4 @@ TiktokenFamily tiktoken_family(const TokenizerConfig& config, size_t ranks,
       where, ranks, kind);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 
 #include "text/tokenizer_config.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct TiktokenFamily {
   std::string_view name;
@@ -24,4 +24,4 @@ struct TiktokenFamily {
 TiktokenFamily tiktoken_family(const TokenizerConfig& config, size_t ranks,
                                const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

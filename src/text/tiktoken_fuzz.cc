@@ -22,9 +22,9 @@ std::string byte_ranks() {
 }
 
 bool use(const std::string& file) {
-  skiff::TokenizerConfig config;
+  skiff::text::TokenizerConfig config;
   config.tokenizer_class = "QWenTokenizer";
-  const auto tokenizer = skiff::parse_tiktoken(file, config, "fuzz");
+  const auto tokenizer = skiff::text::parse_tiktoken(file, config, "fuzz");
   if (!tokenizer) return false;
   const auto ids = (*tokenizer)->encode(" It's 12 caf\xC3\xA9s aaab\n\n<|im_end|>\xFF", {});
   for (const int32_t id : ids) (*tokenizer)->piece(id);

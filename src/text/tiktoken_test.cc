@@ -9,7 +9,7 @@
 #include "text/tiktoken_tokenizer.h"
 #include "text/tokenizer_data_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using testing::HasSubstr;
@@ -177,4 +177,4 @@ TEST(LoadTokenizer, FindsRankFilesByContent) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

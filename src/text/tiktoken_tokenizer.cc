@@ -9,7 +9,7 @@
 #include "text/rank_file.h"
 #include "text/tiktoken_family.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 class Builder {
@@ -114,4 +114,4 @@ Result<std::unique_ptr<Tokenizer>> parse_tiktoken(std::string_view bytes,
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

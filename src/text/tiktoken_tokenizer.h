@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_config.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error
 // (kInvalid: broken; kUnsupported: no known family, see tiktoken_family.h). Tokens of `config`
@@ -17,4 +17,4 @@ Result<std::unique_ptr<Tokenizer>> parse_tiktoken(std::string_view bytes,
                                                   const TokenizerConfig& config,
                                                   const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "text/byte_level.h"
 #include "text/normalizer.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using Tokens = std::vector<std::string>;
@@ -178,4 +178,4 @@ std::string TokenDecoder::join(std::vector<std::string> tokens) const {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Immutable after read; safe from any thread.
 class TokenDecoder {
@@ -31,4 +31,4 @@ class TokenDecoder {
   bool byte_level_ = false, spaced_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

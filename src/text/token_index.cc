@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "text/text_hash.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 uint32_t short_hash(std::string_view text) { return static_cast<uint32_t>(hash_text(text)); }
@@ -57,4 +57,4 @@ int32_t TokenIndex::find(std::string_view text) const {
   return slot.entry == kFree ? -1 : entries_[slot.entry].id;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // Safe from any thread while no text is added.
 class TokenIndex {
@@ -52,4 +52,4 @@ class TokenIndex {
   std::string bytes_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

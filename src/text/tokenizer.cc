@@ -9,7 +9,7 @@
 #include "text/tiktoken_tokenizer.h"
 #include "text/tokenizer_json.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr size_t kMaxFile = 64u << 20;  // bytes
@@ -73,4 +73,4 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct EncodeOptions {
   bool add_special = true;    // add the tokens of the model's post-processor (BOS, EOS)
@@ -44,4 +44,4 @@ class Tokenizer {
 // the file and what is wrong with it.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <filesystem>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr const char* kRoles[] = {"bos_token", "eos_token", "unk_token", "pad_token",
@@ -103,4 +103,4 @@ TokenizerConfig read_tokenizer_config(const std::string& model_dir) {
   return std::move(reader.config);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

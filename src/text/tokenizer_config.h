@@ -6,7 +6,7 @@
 
 #include "text/added_tokens.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct TokenizerConfig {
   std::string tokenizer_class, name_or_path;
@@ -25,4 +25,4 @@ struct TokenizerConfig {
 // the folder. Throws a LoadError that names file and key.
 TokenizerConfig read_tokenizer_config(const std::string& model_dir);
 
-}  // namespace skiff
+}  // namespace skiff::text

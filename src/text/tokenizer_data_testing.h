@@ -15,7 +15,7 @@
 #include "text/byte_level.h"
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 
 inline const std::filesystem::path kVectors =
     std::filesystem::path(SKIFF_SOURCE_DIR) / "tests/text";
@@ -113,4 +113,4 @@ inline std::string test_name(std::string name) {
   return name;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer_data_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 class Digest {
@@ -146,4 +146,4 @@ INSTANTIATE_TEST_SUITE_P(Steps, MadeDigests, testing::ValuesIn(made_names()),
                          [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -9,7 +9,7 @@
 #include "text/json_tokenizer.h"
 #include "text/tokenizer_stream.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 class Builder {
@@ -170,4 +170,4 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer_json(std::string_view bytes,
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_config.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // `bytes` is the file, `where` its name for errors. Any bytes give a tokenizer or an Error
 // (kInvalid: broken; kUnsupported: a kind of step that Skiff does not have); memory stays within a
@@ -27,4 +27,4 @@ Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
 std::unique_ptr<Tokenizer> make_json_tokenizer(const Json& file, const TokenizerConfig& config,
                                                const std::string& where);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using testing::HasSubstr;
@@ -197,4 +197,4 @@ TEST(LoadTokenizer, VocabAndMerges) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Replaces one random value inside `json` by another kind of value.
@@ -71,4 +71,4 @@ TEST(TokenizerMutation, StructureAndBytes) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 
 #include "base/json_builder.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // Handles the events inside model.vocab and model.merges and forwards all others. A method returns
@@ -141,4 +141,4 @@ std::optional<TokenizerStream> stream_tokenizer_json(std::string_view bytes) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "text/bpe_reader.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct TokenizerStream {
   Json file;  // model.vocab and model.merges are null
@@ -18,4 +18,4 @@ struct TokenizerStream {
 // the slower parse_json and read_bpe_lists then read it or report what is wrong.
 std::optional<TokenizerStream> stream_tokenizer_json(std::string_view bytes);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 
 #include "text/tokenizer_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 std::vector<std::pair<std::string, int32_t>> sorted_vocab(const TokenIndex& vocab) {
@@ -81,4 +81,4 @@ TEST(TokenizerStream, DamagedFiles) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -14,7 +14,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_json.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Byte-level BPE: ids 0..255 are the bytes; then " t" 256, "he" 257, " the" 258, "in" 259,
 // "ing" 260, and the special token <end> 261.
@@ -106,4 +106,4 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

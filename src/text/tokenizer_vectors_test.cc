@@ -9,7 +9,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer_data_testing.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
@@ -107,4 +107,4 @@ TEST(RealTokenizers, RankFileWithConfiguration) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "text/nfc_quick.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 int options_of(NormalForm form) {
@@ -174,4 +174,4 @@ char32_t utf8_before(std::string_view text, size_t end, size_t* start) {
   return utf8_next(text, &i);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 enum class NormalForm { kNFC, kNFD, kNFKC, kNFKD };
 
@@ -30,4 +30,4 @@ size_t grapheme_end(std::string_view text, size_t begin);
 // Returns the code point that ends at `end` (end > 0) of valid UTF-8, and where it starts.
 char32_t utf8_before(std::string_view text, size_t end, size_t* start);
 
-}  // namespace skiff
+}  // namespace skiff::text

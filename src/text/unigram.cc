@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "text/bpe_reader.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // subtracted from the score of the least likely piece
@@ -152,4 +152,4 @@ UnigramFile read_unigram(const Fields& spec) {
           std::move(written)};
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -12,7 +12,7 @@
 #include "text/byte_trie.h"
 #include "text/string_map.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Immutable; safe from any thread.
 class Unigram {
@@ -52,4 +52,4 @@ struct UnigramFile {
 // "model" of a tokenizer.json of type Unigram; throws LoadError naming where and key.
 UnigramFile read_unigram(const Fields& spec);
 
-}  // namespace skiff
+}  // namespace skiff::text

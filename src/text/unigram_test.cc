@@ -11,7 +11,7 @@
 #include "text/tokenizer_testing.h"
 #include "text/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(CleanText, Characters) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 // Returns the code point at `*at` (< text.size()) and advances it. For invalid bytes the value is
 // arbitrary, but nothing is read past the end.
@@ -32,4 +32,4 @@ inline char32_t utf8_take(std::string_view text, size_t* at) {
   return 0xFFFD;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -5,7 +5,7 @@
 #include "base/regular_file.h"
 #include "text/tokenizer_json.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr const char* kQwen2Words =
@@ -64,4 +64,4 @@ Json tokenizer_json_of_vocab_and_merges(const std::string& model_dir,
   return file;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -2,7 +2,7 @@
 
 #include "text/text_hash.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // The bits of a slot's head, from the lowest: 1 while being written, 1 for the kind, 6 for the size
@@ -56,4 +56,4 @@ void WordCache::store(const Key& key, const int32_t* tokens, size_t count) {
                   std::memory_order_release);
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace skiff {
+namespace skiff::text {
 
 // A direct-mapped table: a word replaces the one that occupied its slot. A slot is one cache line,
 // guarded by a sequence number (Boehm 2012, "Can Seqlocks Get Along with Programming Language
@@ -46,4 +46,4 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

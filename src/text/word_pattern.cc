@@ -5,7 +5,7 @@
 #include "text/char_classes.h"
 #include "text/utf8_fast.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 // A text and the classes of its characters. Positions are starts of characters, or the end.
@@ -244,4 +244,4 @@ std::optional<WordPattern> WordPattern::find(std::string_view regex) {
   return std::nullopt;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

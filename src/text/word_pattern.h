@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::text {
 
 class CharClasses;
 
@@ -33,4 +33,4 @@ class WordPattern {
   Next next_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -11,7 +11,7 @@
 #include "text/char_classes.h"
 #include "text/text_regex.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 constexpr const char* kPatterns[] = {
@@ -122,4 +122,4 @@ TEST(CharClasses, EqualTheRegexEngineForEveryCharacter) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -4,7 +4,7 @@
 
 #include "text/split_words.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // A type may have several rules, applied in order.
 struct WordRule {
@@ -24,4 +24,4 @@ constexpr WordRule kWordRules[] = {
      SplitBehavior::kIsolated, false},
 };
 
-}  // namespace skiff
+}  // namespace skiff::text

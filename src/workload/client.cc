@@ -17,7 +17,7 @@
 #include "base/seconds.h"
 #include "workload/sse.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 namespace net = boost::asio;
@@ -190,4 +190,4 @@ Result<std::string> LoadClient::get(const std::string& path) {
   return body;
 }
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::workload {
 
 // http://host[:port][/prefix]; the prefix stands before /v1/... in every request.
 struct ServerUrl {
@@ -54,4 +54,4 @@ class LoadClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "workload/simulate.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 // Collects the outcomes and, in a closed loop, sends the next request when one ends.
@@ -166,4 +166,4 @@ std::string to_json(const ServeReport& r) {
       .dump();
 }
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -7,7 +7,7 @@
 #include "workload/client.h"
 #include "workload/trace.h"
 
-namespace skiff {
+namespace skiff::workload {
 
 struct ServeBench {
   std::string model;  // the name under which the server serves it
@@ -46,4 +46,4 @@ std::string to_text(const ServeReport& report);
 // Formats the report as one JSON object for scripts.
 std::string to_json(const ServeReport& report);
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -6,12 +6,12 @@
 
 #include "engine/engine.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 // The only place where simulated time passes: steps follow each other on the device, and waiting
 // for one advances the clock.
-class TimedRunner : public Runner {
+class TimedRunner : public engine::Runner {
  public:
   TimedRunner(const StepTime& time, double& now) : time_(time), now_(now) {}
 
@@ -96,11 +96,11 @@ class Clockwork {
   const SimulationSetup& setup_;
   const std::vector<TracedRequest>& requests_;
   double now_ = 0;
-  CacheIndex cache_;
-  Scheduler scheduler_;
+  kv::CacheIndex cache_;
+  sched::Scheduler scheduler_;
   TimedRunner runner_;
   Queue<Command> inbox_;
-  Engine engine_;
+  engine::Engine engine_;
   Simulation out_;
 };
 
@@ -131,4 +131,4 @@ double percentile(std::vector<double> values, double p) {
   return *at;
 }
 
-}  // namespace skiff
+}  // namespace skiff::workload

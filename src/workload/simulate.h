@@ -7,7 +7,7 @@
 #include "sched/scheduler.h"
 #include "workload/trace.h"
 
-namespace skiff {
+namespace skiff::workload {
 
 // The duration of a step by the roofline model: the longer of arithmetic and memory time, plus a
 // fixed cost. Units: seconds, bytes, floating-point operations.
@@ -35,7 +35,7 @@ struct Simulation {
 };
 
 struct SimulationSetup {
-  Limits limits;
+  sched::Limits limits;
   int num_blocks = 0, block_size = 64;
   size_t depth = 2;  // steps in flight
   StepTime time;
@@ -47,4 +47,4 @@ Simulation simulate(const SimulationSetup& setup, const std::vector<TracedReques
 // Returns the p-quantile of the values; 0 if there are none.
 double percentile(std::vector<double> values, double p);
 
-}  // namespace skiff
+}  // namespace skiff::workload

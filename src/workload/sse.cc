@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 bool has_text(const Json& object, const char* key) {
@@ -77,4 +77,4 @@ void SseReader::event(std::string_view data, double now, StreamOutcome& out) {
   last_ = now;
 }
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -6,7 +6,7 @@
 
 #include "workload/client.h"
 
-namespace skiff {
+namespace skiff::workload {
 
 class SseReader {
  public:
@@ -22,4 +22,4 @@ class SseReader {
   bool complete_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::workload

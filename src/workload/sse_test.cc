@@ -4,7 +4,7 @@
 
 #include "workload/serve_bench.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 const std::string kStream =
@@ -65,4 +65,4 @@ TEST(ServeBench, APromptHasAsManyLettersAsTokensAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 constexpr int kMaxTokens = 1 << 24;
@@ -118,4 +118,4 @@ std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vo
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::workload {
 
 struct TracedRequest {
   double at = 0;              // seconds since the first request
@@ -34,4 +34,4 @@ Trace read_trace(const std::string& path);  // throws LoadError; plain text, not
 // of its own.
 std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab);
 
-}  // namespace skiff
+}  // namespace skiff::workload

@@ -2,7 +2,7 @@
 
 #include "workload/simulate.h"
 
-namespace skiff {
+namespace skiff::workload {
 namespace {
 
 TEST(Trace, ReadsMooncake) {
@@ -83,20 +83,20 @@ TEST(Simulate, ShortRequestsStayQuickBesideLongOnes) {
     all.push_back(r);
     if (r.input == 100) only_short.push_back(r);
   }
-  const auto p99 = [&](const Policy& policy, const std::vector<TracedRequest>& requests) {
+  const auto p99 = [&](const sched::Policy& policy, const std::vector<TracedRequest>& requests) {
     setup.limits.policy = policy;
     std::vector<double> waits;
     for (const SimulatedRequest& r : simulate(setup, requests).requests)
       if (r.input == 100) waits.push_back(r.first_token - r.arrived);
     return percentile(waits, 0.99);
   };
-  const Policy ours = setup.limits.policy;
-  const Policy fifo{.ageing = 0,
-                    .long_yields = 0,
-                    .long_prompt = 1 << 20,
-                    .max_long_partial = 0,
-                    .max_overtakes = 0,
-                    .reserve = 0};
+  const sched::Policy ours = setup.limits.policy;
+  const sched::Policy fifo{.ageing = 0,
+                           .long_yields = 0,
+                           .long_prompt = 1 << 20,
+                           .max_long_partial = 0,
+                           .max_overtakes = 0,
+                           .reserve = 0};
   EXPECT_LE(p99(ours, all), 2.5 * p99(ours, only_short));
   EXPECT_GE(p99(fifo, all), 5 * p99(fifo, only_short)) << "the case is no test otherwise";
 }
@@ -110,4 +110,4 @@ TEST(Percentile, IsOneOfTheValues) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::workload

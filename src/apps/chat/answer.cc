@@ -16,7 +16,7 @@
 #include "base/queue.h"
 #include "base/seconds.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,11 +33,11 @@ class ReplyBox {
   ReplyBox& operator=(const ReplyBox&) = delete;
 
   int fd() const { return fd_; }
-  void put(Reply reply) {
+  void put(service::Reply reply) {
     replies_.push(std::move(reply));
     eventfd_write(fd_, 1);
   }
-  std::vector<Reply> take() {
+  std::vector<service::Reply> take() {
     eventfd_t count = 0;
     eventfd_read(fd_, &count);
     return replies_.drain(/*wait=*/false);
@@ -45,7 +45,7 @@ class ReplyBox {
 
  private:
   const int fd_;
-  Queue<Reply> replies_;
+  Queue<service::Reply> replies_;
 };
 
 // While it lives, pressed keys are kept for the next prompt but not echoed into the answer.
@@ -69,7 +69,7 @@ class NoEcho {
 };
 
 // Returns whether the prompt ends with an open <think>, as some templates write it.
-bool begins_thinking(const Tokenizer& tokenizer, const std::vector<Token>& prompt) {
+bool begins_thinking(const text::Tokenizer& tokenizer, const std::vector<Token>& prompt) {
   constexpr std::string_view kOpen = "<think>";
   const size_t last = std::min<size_t>(prompt.size(), 16);
   std::string end = tokenizer.decode(std::span(prompt).last(last), /*skip_special=*/false);
@@ -83,7 +83,7 @@ class Streamer {
       : screen_(screen), renderer_(screen.look().colour, thinking) {}
 
   // Returns true if this was the last reply.
-  bool take(const Reply& reply) {
+  bool take(const service::Reply& reply) {
     if (!reply.tokens.empty()) {
       last_ = Clock::now();
       if (answer_.usage.completion == 0) first_ = last_;
@@ -133,16 +133,16 @@ double ChatAnswer::tokens_per_second() const {
                                                        : 0;
 }
 
-ChatAnswer stream_answer(Service& service, Prepared request, ChatSignals& signals,
+ChatAnswer stream_answer(service::Service& service, service::Prepared request, ChatSignals& signals,
                          ChatScreen& screen) {
   Streamer streamer(screen, begins_thinking(service.tokenizer(), request.prompt));
   const NoEcho quiet(screen.look().interactive);
   const auto box = std::make_shared<ReplyBox>();
-  const RequestId id =
-      service.start(std::move(request), [box](Reply reply) { box->put(std::move(reply)); });
+  const service::RequestId id = service.start(
+      std::move(request), [box](service::Reply reply) { box->put(std::move(reply)); });
   for (bool ended = false; !ended;) {
     if (wait_for_either(signals, box->fd()) == Woken::kReadable) {
-      for (const Reply& reply : box->take()) ended = streamer.take(reply);
+      for (const service::Reply& reply : box->take()) ended = streamer.take(reply);
       if (!screen.failed()) continue;
     }
     const int signal = screen.failed() ? SIGHUP : signals.take();
@@ -155,4 +155,4 @@ ChatAnswer stream_answer(Service& service, Prepared request, ChatSignals& signal
   return streamer.finish();
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

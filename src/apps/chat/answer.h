@@ -6,14 +6,14 @@
 #include "apps/chat/signals.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 struct ChatAnswer {
   std::string said;
   Finish finish = Finish::kNone;  // kCancelled: stopped by a signal
   int signal = 0;                 // the signal that stopped it
   std::string why;                // with Finish::kExhausted
-  Usage usage;
+  service::Usage usage;
   double first_seconds = 0;      // from the request to the first token
   double streaming_seconds = 0;  // from the first token to the last
 
@@ -22,7 +22,7 @@ struct ChatAnswer {
 
 // Returns when the answer has ended or SIGINT, SIGTERM or SIGHUP has stopped it, in which case the
 // request is cancelled. If anything was printed, it ends with \n.
-ChatAnswer stream_answer(Service& service, Prepared request, ChatSignals& signals,
+ChatAnswer stream_answer(service::Service& service, service::Prepared request, ChatSignals& signals,
                          ChatScreen& screen);
 
-}  // namespace skiff
+}  // namespace skiff::apps

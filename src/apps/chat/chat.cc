@@ -12,7 +12,7 @@
 #include "engine/resolved.h"
 #include "serve/service/engine_service.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 bool set_in_environment(const char* name) {
@@ -44,16 +44,16 @@ std::string folder_name(const std::string& folder) {
   return path.filename().empty() ? folder : path.filename().string();
 }
 
-ServiceConfig service_config(const Llm& llm, const Tokenizer& tokenizer) {
-  ServiceConfig config;
+service::ServiceConfig service_config(const engine::Llm& llm, const text::Tokenizer& tokenizer) {
+  service::ServiceConfig config;
   config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
   config.eos = eos_tokens(llm.model(), &tokenizer);
   return config;
 }
 
-int converse(const Args& args, const Look& look, Service& service, const ModelConfig& model,
-             const std::string& name) {
+int converse(const Args& args, const Look& look, service::Service& service,
+             const model::ModelConfig& model, const std::string& name) {
   ChatSignals signals(look.interactive);
   const bool keep = look.interactive && args.on("history");
   const HistoryFile history(keep ? history_path(std::getenv("XDG_STATE_HOME"), std::getenv("HOME"))
@@ -76,23 +76,23 @@ int run_chat(const Args& args) {
   const std::string folder = model_folder(args);
   const Look look = look_of(args);
   if (!args.given("log-level")) spdlog::set_level(spdlog::level::warn);
-  const ModelConfig model = read_model_config(folder, args.text("model-config-name"));
+  const model::ModelConfig model = model::read_model_config(folder, args.text("model-config-name"));
   ChatSettings(args, model.generation);  // throws before anything is loaded
-  std::shared_ptr<const Tokenizer> tokenizer = need_tokenizer(args, folder);
-  std::shared_ptr<const ChatTemplate> chat = find_chat_template(args, folder);
+  std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
+  std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) fail_load("{} has no chat template; give one with --chat-template", folder);
-  auto events = std::make_shared<EventQueue>();
-  EngineConfig config = engine_config(args, folder);
+  auto events = std::make_shared<service::EventQueue>();
+  engine::EngineConfig config = engine_config(args, folder);
   if (!args.given("max-num-seqs")) config.max_num_seqs = 1;
   config.quiet = !look.interactive && !args.given("log-level");
-  const auto llm =
-      Llm::start(config, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
-  LlmPort port(*llm);
-  EngineService service(service_config(*llm, *tokenizer), port, events, tokenizer, chat);
+  const auto llm = engine::Llm::start(
+      config, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
+  service::LlmPort port(*llm);
+  service::EngineService service(service_config(*llm, *tokenizer), port, events, tokenizer, chat);
   const int code = converse(args, look, service, model, folder_name(folder));
   service.stop();
   llm->stop(/*drain=*/false);
   return code;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

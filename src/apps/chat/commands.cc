@@ -6,7 +6,7 @@
 
 #include "base/nearest.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 enum class Takes { kNothing, kMaybe, kSomething };
@@ -90,4 +90,4 @@ std::string chat_completion(std::string_view line) {
   return only.empty() ? "" : std::string(only.substr(line.size())) + " ";
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 enum class ChatVerb { kHelp, kReset, kUndo, kRegen, kSystem, kSet, kSave, kLoad, kStats, kExit };
 
@@ -26,4 +26,4 @@ std::string chat_help();
 // else an empty text.
 std::string chat_completion(std::string_view line);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 bool has_role(const OrderedJson& message, std::string_view role) {
@@ -110,7 +110,7 @@ std::string ChatConversation::to_markdown(std::string_view title) const {
   return out;
 }
 
-Result<ChatConversation> ChatConversation::from(Conversation value) {
+Result<ChatConversation> ChatConversation::from(text::Conversation value) {
   const auto invalid = [](std::string what) {
     return Error{Code::kInvalid, std::move(what), "messages"};
   };
@@ -125,4 +125,4 @@ Result<ChatConversation> ChatConversation::from(Conversation value) {
   return conversation;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

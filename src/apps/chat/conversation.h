@@ -7,13 +7,13 @@
 #include "base/result.h"
 #include "text/chat/chat_template.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Messages are those of Conversation: an optional system message first, then exchanges. An exchange
 // begins with a user message and goes on to the next one.
 class ChatConversation {
  public:
-  const Conversation& value() const { return value_; }
+  const text::Conversation& value() const { return value_; }
   size_t num_messages() const { return value_.messages.size(); }
   size_t num_exchanges() const;
   bool awaits_answer() const;  // the last message is not the assistant's
@@ -33,12 +33,12 @@ class ChatConversation {
   // Formats the conversation for people; the result cannot be loaded again.
   std::string to_markdown(std::string_view title) const;
   // Returns kInvalid unless messages is a list of objects with a role each.
-  static Result<ChatConversation> from(Conversation value);
+  static Result<ChatConversation> from(text::Conversation value);
 
  private:
   size_t first_exchange() const;  // index of the first message that is not the system's
   size_t last_question() const;   // index; num_messages() if there is none
-  Conversation value_;
+  text::Conversation value_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

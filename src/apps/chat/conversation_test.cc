@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using testing::HasSubstr;
@@ -84,7 +84,7 @@ TEST(ChatConversation, InvalidUtf8IsReplaced) {
 }
 
 TEST(ChatConversation, JsonIsOneLineAndComesBack) {
-  Conversation value = two_exchanges().value();
+  text::Conversation value = two_exchanges().value();
   value.tools = OrderedJson::array({{{"type", "function"}}});
   value.kwargs["enable_thinking"] = true;
   auto chat = ChatConversation::from(value);
@@ -106,7 +106,7 @@ TEST(ChatConversation, MarkdownNamesWhoSpeaks) {
 TEST(ChatConversation, WhatIsNoConversationIsRefused) {
   for (const char* text :
        {"5", "{}", "[5]", "[{}]", R"([{"role": 5}])", R"([{"role": "user"}, "x"])"}) {
-    Conversation value;
+    text::Conversation value;
     value.messages = *parse_ordered_json(text);
     const auto chat = ChatConversation::from(value);
     ASSERT_FALSE(chat) << text;
@@ -115,7 +115,7 @@ TEST(ChatConversation, WhatIsNoConversationIsRefused) {
 }
 
 TEST(ChatConversation, ContentThatIsNoTextIsShownAsJson) {
-  Conversation value;
+  text::Conversation value;
   value.messages = *parse_ordered_json(
       R"([{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":null},
           {"role":"tool"}])");
@@ -127,4 +127,4 @@ TEST(ChatConversation, ContentThatIsNoTextIsShownAsJson) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

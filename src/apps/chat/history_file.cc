@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ bool HistoryFile::append(const std::string& entry) const {
          write_file(path_, O_APPEND, escaped_entry(entry) + "\n");
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

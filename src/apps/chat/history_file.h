@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace skiff {
+namespace skiff::apps {
 
 // Returns $XDG_STATE_HOME/skiff/history, else ~/.local/state/skiff/history; empty if neither is
 // known. Relative paths are ignored, as the XDG base directory specification asks.
@@ -32,4 +32,4 @@ class HistoryFile {
 std::string escaped_entry(std::string_view entry);
 std::string unescaped_entry(std::string_view line);
 
-}  // namespace skiff
+}  // namespace skiff::apps

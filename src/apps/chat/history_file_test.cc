@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ TEST_F(History, StrayEscapesAreReadAsTheyCan) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr std::string_view kFence = "\"\"\"";
@@ -44,4 +44,4 @@ std::optional<ChatInput> ChatInputReader::finish() {
   return take();
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace skiff {
+namespace skiff::apps {
 
 struct ChatInput {
   std::string text;      // lines joined by \n, none at the end
@@ -28,4 +28,4 @@ class ChatInputReader {
   bool begun_ = false, block_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -6,7 +6,7 @@
 #include "apps/chat/commands.h"
 #include "apps/chat/settings.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using testing::ElementsAre;
@@ -84,18 +84,19 @@ TEST(ChatCommands, CompletionNeedsOneCandidate) {
   EXPECT_EQ(chat_completion("/set"), " ");
 }
 
-ChatSettings settings(std::vector<std::string> words = {}, GenerationDefaults recommended = {}) {
+ChatSettings settings(std::vector<std::string> words = {},
+                      model::GenerationDefaults recommended = {}) {
   return ChatSettings(Args(kChat, words), recommended);
 }
 
 TEST(ChatSettings, AFlagWinsOverTheModelsRecommendation) {
-  GenerationDefaults model;
+  model::GenerationDefaults model;
   model.temperature = 0.7f;
   model.top_k = 20;
   model.min_p = 0.25f;
   model.max_new_tokens = 33;
   const ChatSettings chat = settings({"--temperature", "0.2"}, model);
-  Request request;
+  service::Request request;
   chat.apply(request, 0);
   EXPECT_FLOAT_EQ(request.params.temperature, 0.2f);
   EXPECT_EQ(request.params.top_k, 20);
@@ -114,7 +115,7 @@ TEST(ChatSettings, ValuesAreCheckedAsFlagsAre) {
   EXPECT_THAT(chat.set("top_p", "2").error().what, HasSubstr("[0, 1]"));
   EXPECT_THAT(chat.set("temprature", "1").error().what, HasSubstr("did you mean temperature?"));
   EXPECT_THAT(chat.set("threads", "1").error().what, HasSubstr("no setting threads"));
-  Request request;
+  service::Request request;
   chat.apply(request, 0);
   EXPECT_FLOAT_EQ(request.params.top_p, 0.5f);
   EXPECT_EQ(request.stop.max_tokens, 12);
@@ -124,7 +125,7 @@ TEST(ChatSettings, ValuesAreCheckedAsFlagsAre) {
 TEST(ChatSettings, EachAttemptDrawsWithTheNextSeed) {
   ChatSettings chat = settings();
   ASSERT_TRUE(chat.set("seed", "5"));
-  Request request;
+  service::Request request;
   chat.apply(request, 2);
   EXPECT_TRUE(request.seed_given);
   EXPECT_EQ(request.params.seed, 7u);
@@ -136,10 +137,10 @@ TEST(ChatSettings, EachAttemptDrawsWithTheNextSeed) {
 }
 
 TEST(ChatSettings, ABadRecommendationIsRefusedAtTheStart) {
-  GenerationDefaults model;
+  model::GenerationDefaults model;
   model.temperature = 1000;
   EXPECT_THROW(settings({}, model), UsageError);
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

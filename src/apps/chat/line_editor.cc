@@ -14,7 +14,7 @@
 #include "base/load_error.h"
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr size_t kMaxPaste = 1 << 20;  // characters; the rest of a paste is dropped
@@ -218,4 +218,4 @@ std::unique_ptr<LineSource> make_line_editor(ChatSignals& signals,
   return std::make_unique<LineEditor>(signals, history, std::move(completion));
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -8,7 +8,7 @@
 
 #include "apps/chat/line_source.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // Returns what the Tab key adds to the text before the cursor; empty for nothing.
 using Completion = std::function<std::string(std::string_view)>;
@@ -19,4 +19,4 @@ std::unique_ptr<LineSource> make_line_editor(ChatSignals& signals,
                                              const std::vector<std::string>& history,
                                              Completion completion);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <utility>
 
-namespace skiff {
+namespace skiff::apps {
 
 LineRead PlainLines::read(std::string_view prompt) {
   if (prompts_) {
@@ -39,4 +39,4 @@ LineRead PlainLines::read(std::string_view prompt) {
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

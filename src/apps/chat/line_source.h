@@ -6,7 +6,7 @@
 
 #include "apps/chat/signals.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 enum class LineEnd {
   kLine,       // `text` holds a line
@@ -51,4 +51,4 @@ class PlainLines : public LineSource {
   bool ended_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr std::string_view kOpen = "<think>", kClose = "</think>";
@@ -82,4 +82,4 @@ std::string AnswerRenderer::styled() {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::apps {
 
 constexpr std::string_view kDim = "\x1b[2m", kPlain = "\x1b[0m";
 
@@ -33,4 +33,4 @@ class AnswerRenderer {
   std::string held_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // The text pushed in pieces of `size` characters (the text is ASCII).
@@ -84,4 +84,4 @@ TEST(AnswerRenderer, ControlCharactersNeverGetThrough) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -4,7 +4,7 @@
 
 #include "apps/chat/renderer.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 void ChatScreen::answer(std::string_view rendered) {
   std::fwrite(rendered.data(), 1, rendered.size(), out_);
@@ -29,4 +29,4 @@ void ChatScreen::aside(std::string_view text) {
 
 bool ChatScreen::failed() const { return std::ferror(out_) != 0; }
 
-}  // namespace skiff
+}  // namespace skiff::apps

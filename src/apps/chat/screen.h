@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::apps {
 
 struct Look {
   bool interactive = false;  // a person reads and types: notes and figures are shown
@@ -32,4 +32,4 @@ class ChatScreen {
   FILE *out_, *err_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -10,7 +10,7 @@
 
 #include "apps/commands.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 std::string first_words(const std::string& text) {
@@ -172,7 +172,7 @@ void ChatSession::report(const ChatAnswer& answer) {
 }
 
 // Reserves max_tokens for the answer, but at most a quarter of the context.
-bool ChatSession::leaves_room(const Prepared& request) const {
+bool ChatSession::leaves_room(const service::Prepared& request) const {
   const int context = tools_.service.max_model_len();
   const int asked = settings_.max_tokens();
   const int wanted = std::min(asked > 0 ? asked : context, std::max(1, context / 4));
@@ -181,12 +181,12 @@ bool ChatSession::leaves_room(const Prepared& request) const {
 
 // Builds the request for the whole conversation and drops the oldest exchanges until it fits.
 // Reports what it drops, and fails with a message if nothing is left to drop.
-std::optional<Prepared> ChatSession::fitted() {
+std::optional<service::Prepared> ChatSession::fitted() {
   for (size_t dropped = 0;; ++dropped) {
-    Request request;
+    service::Request request;
     request.input = conversation_.value();
     settings_.apply(request, attempt_);
-    Result<Prepared> prepared = tools_.service.prepare(std::move(request));
+    Result<service::Prepared> prepared = tools_.service.prepare(std::move(request));
     const bool too_long = !prepared && prepared.error().field == "input_length";
     const bool fits = prepared && leaves_room(*prepared);
     if (!fits && (prepared || too_long) && conversation_.drop_oldest()) continue;
@@ -276,4 +276,4 @@ std::string ChatSession::stats() const {
       last_.prompt + last_.completion, tools_.service.max_model_len(), answers_, rate);
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -12,11 +12,11 @@
 #include "apps/chat/line_source.h"
 #include "apps/chat/settings.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 // The objects that a session works with and does not own.
 struct ChatTools {
-  Service& service;
+  service::Service& service;
   ChatSignals& signals;
   LineSource& lines;
   const HistoryFile& history;
@@ -46,8 +46,8 @@ class ChatSession {
   void answer_again();
   void answer(const ChatConversation& before);
   void report(const ChatAnswer& answer);
-  std::optional<Prepared> fitted();
-  bool leaves_room(const Prepared& request) const;
+  std::optional<service::Prepared> fitted();
+  bool leaves_room(const service::Prepared& request) const;
   void undo();
   void reset();
   void system(const std::string& text);
@@ -65,11 +65,11 @@ class ChatSession {
   uint64_t attempt_ = 0;         // attempts at the last question
   int interrupts_ = 0;           // Ctrl-C at the prompt in a row, with no line in between
   std::set<std::string> files_;  // saved or loaded here: /save may overwrite them
-  Usage last_;                   // usage of the last answer
+  service::Usage last_;          // usage of the last answer
   int answers_ = 0;
   double tokens_ = 0, streaming_seconds_ = 0;  // counted after each answer's first token
   bool leaving_ = false, history_lost_ = false;
   int code_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -11,7 +11,7 @@
 
 #include "serve/service/engine_testing.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 using testing::HasSubstr;
@@ -88,7 +88,7 @@ class Session : public testing::Test {
 
   ChatSignals signals_{false};
   const HistoryFile history_{""};
-  EchoService echo_;
+  service::EchoService echo_;
 };
 
 TEST_F(Session, APipeGetsAnswersAndNothingElse) {
@@ -249,4 +249,4 @@ TEST(PlainLines, ASignalEndsTheWait) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::apps

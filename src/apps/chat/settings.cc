@@ -5,7 +5,7 @@
 #include "apps/commands.h"
 #include "base/nearest.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 constexpr std::string_view kNames[] = {"temperature",
@@ -33,7 +33,7 @@ Args args_of(const std::map<std::string, std::string, std::less<>>& values) {
   return Args(kChat, words);
 }
 
-std::string recommended_value(std::string_view name, const GenerationDefaults& g) {
+std::string recommended_value(std::string_view name, const model::GenerationDefaults& g) {
   if (name == "temperature") return fmt::format("{}", g.do_sample ? g.temperature : 0);
   if (name == "top-p") return fmt::format("{}", g.top_p);
   if (name == "top-k") return fmt::format("{}", g.top_k);
@@ -54,7 +54,7 @@ Error unknown(const std::string& name) {
 
 }  // namespace
 
-ChatSettings::ChatSettings(const Args& args, const GenerationDefaults& recommended) {
+ChatSettings::ChatSettings(const Args& args, const model::GenerationDefaults& recommended) {
   for (const std::string_view name : kNames) {
     std::string value = args.given(name) ? "" : recommended_value(name, recommended);
     if (value.empty()) value = args.text(name);
@@ -100,11 +100,11 @@ int ChatSettings::max_tokens() const {
 
 SamplingParams ChatSettings::params() const { return sampling_params(args_of(values_)); }
 
-void ChatSettings::apply(Request& request, uint64_t attempt) const {
+void ChatSettings::apply(service::Request& request, uint64_t attempt) const {
   request.params = params();
   request.params.seed += attempt;
   request.seed_given = values_.find("seed")->second != kRandom;
   request.stop.max_tokens = max_tokens();
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -9,13 +9,13 @@
 #include "model/loader.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::apps {
 
 class ChatSettings {
  public:
   // Each setting starts as the given flag, else the model's recommendation, else the flag's
   // default. Throws UsageError for a recommendation out of the flag's range.
-  ChatSettings(const Args& args, const GenerationDefaults& recommended);
+  ChatSettings(const Args& args, const model::GenerationDefaults& recommended);
 
   // Sets `name`, written with - or _; the value "default" restores the initial one. kInvalid names
   // the range, or the nearest name if `name` is unknown.
@@ -28,11 +28,11 @@ class ChatSettings {
   int max_tokens() const;  // 0: as many as the context leaves
   // Returns the seed, the sampling parameters and the length of the answer; attempt i draws with
   // seed + i.
-  void apply(Request& request, uint64_t attempt) const;
+  void apply(service::Request& request, uint64_t attempt) const;
 
  private:
   SamplingParams params() const;
   std::map<std::string, std::string, std::less<>> values_, initial_;  // by flag name
 };
 
-}  // namespace skiff
+}  // namespace skiff::apps

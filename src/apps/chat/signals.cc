@@ -11,7 +11,7 @@
 
 #include "base/load_error.h"
 
-namespace skiff {
+namespace skiff::apps {
 namespace {
 
 // A signal handler can reach static storage only.
@@ -66,4 +66,4 @@ Woken wait_for_either(const ChatSignals& signals, int fd) {
   return fds[0].revents != 0 ? Woken::kSignal : Woken::kReadable;
 }
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -1,7 +1,7 @@
 // apps/chat/signals.h -- lets poll() wait for the signals of a terminal program.
 #pragma once
 
-namespace skiff {
+namespace skiff::apps {
 
 // While it lives SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGWINCH no longer act on the process but are
 // queued; SIGPIPE is ignored. Only one may exist in a process; one thread uses it.
@@ -25,4 +25,4 @@ class ChatSignals {
 enum class Woken { kSignal, kReadable };
 Woken wait_for_either(const ChatSignals& signals, int fd);
 
-}  // namespace skiff
+}  // namespace skiff::apps

@@ -2,7 +2,7 @@
 // architecture differently.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -27,4 +27,4 @@ ModelSpec describe(const Fields& config) {
 extern const Family kErnie45{"Ernie4_5ForCausalLM", describe, hf_names};
 extern const Family kErnie45Paddle{"Ernie4_5_ForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

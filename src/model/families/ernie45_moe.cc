@@ -3,7 +3,7 @@
 // that number of experts of the routed width.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 Moe read_moe(const Fields& config) {
@@ -43,4 +43,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kErnie45Moe{"Ernie4_5_MoeForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

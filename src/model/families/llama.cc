@@ -1,7 +1,7 @@
 // Llama 1, 2, 3 and 3.1, and the many models that publish under its name.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -20,4 +20,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kLlama{"LlamaForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

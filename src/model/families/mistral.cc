@@ -1,7 +1,7 @@
 // Mistral 7B and its heirs: Llama with a sliding window on every layer.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -18,4 +18,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kMistral{"MistralForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

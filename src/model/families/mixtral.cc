@@ -1,7 +1,7 @@
 // Mixtral: Mistral's attention, and experts under names of their own.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -34,4 +34,4 @@ std::vector<NameRule> names() {
 
 extern const Family kMixtral{"MixtralForCausalLM", describe, names};
 
-}  // namespace skiff
+}  // namespace skiff::model

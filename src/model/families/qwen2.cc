@@ -1,7 +1,7 @@
 // Qwen 1.5, 2 and 2.5: Llama with biases on q, k and v, and windows on the upper layers.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -15,4 +15,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kQwen2{"Qwen2ForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

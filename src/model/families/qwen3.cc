@@ -1,7 +1,7 @@
 // Qwen3: a norm on every q and k head instead of Qwen2's biases.
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 ModelSpec describe(const Fields& config) {
@@ -19,4 +19,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kQwen3{"Qwen3ForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -3,7 +3,7 @@
 
 #include "model/family.h"
 
-namespace skiff {
+namespace skiff::model {
 namespace {
 
 std::vector<int> dense_layers(const Fields& config) {
@@ -49,4 +49,4 @@ ModelSpec describe(const Fields& config) {
 
 extern const Family kQwen3Moe{"Qwen3MoeForCausalLM", describe, hf_names};
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -1,7 +1,7 @@
 // Values as they are, in floats of 16 or 32 bits.
 #include "model/stored_format.h"
 
-namespace skiff {
+namespace skiff::model {
 
 StoredFormat plain_format() {
   // A name rule may also name a tensor in full.
@@ -16,4 +16,4 @@ StoredFormat plain_format() {
                        .shape = shape_of_outputs}}};
 }
 
-}  // namespace skiff
+}  // namespace skiff::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace skiff {
+namespace skiff::http {
 
 std::string access_line(const HttpRecord& record) {
   return fmt::format("request client={} method={} path={} status={} bytes={} ms={:.1f} id={}{}",
@@ -23,4 +23,4 @@ void log_access(const HttpRecord& record) {
   if (spdlog::should_log(level)) spdlog::log(level, "{}", access_line(record));
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

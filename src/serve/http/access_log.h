@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Fields are name=value without spaces inside; what clients send is escaped, so they cannot forge
 // fields.
@@ -16,4 +16,4 @@ std::string access_line(const HttpRecord& record);
 spdlog::level::level_enum access_level(const HttpRecord& record);
 void log_access(const HttpRecord& record);
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 TEST(AccessLogTest, OneLineOfFields) {
@@ -38,4 +38,4 @@ TEST(AccessLogTest, Item57NothingCanBeForged) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

@@ -1,6 +1,6 @@
 #include "serve/http/api_error.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 struct Kind {
@@ -109,4 +109,4 @@ std::string json_text(const Json& json) {
 
 HttpResponse json_response(const Json& json) { return {.status = 200, .body = json_text(json)}; }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 struct ApiError {
   int status = 400;
@@ -34,4 +34,4 @@ HttpResponse error_response(const ApiError& error);
 std::string json_text(const Json& json);
 HttpResponse json_response(const Json& json);
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 TEST(OpenAiError, TypesAndCodesFollowTheStatus) {
@@ -59,4 +59,4 @@ TEST(OpenAiError, BytesThatAreNoTextCannotBreakAnAnswer) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

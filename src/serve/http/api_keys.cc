@@ -11,7 +11,7 @@
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 constexpr size_t kMaxKey = 1024;
@@ -121,4 +121,4 @@ Result<std::vector<std::string>> read_key_file(const std::string& path) {
   return keys;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

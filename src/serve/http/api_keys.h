@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Thread-safe.
 class ApiKeys {
@@ -44,4 +44,4 @@ Result<std::vector<std::string>> read_key_file(const std::string& path);
 // ok if a header can carry the key: 1 to 1024 printable ASCII characters without a space.
 Status check_api_key(std::string_view key);
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 constexpr int kMaxDigits = 16;
@@ -126,4 +126,4 @@ void BodyReader::begin_chunk() {
     refuse(413, fmt::format("the body is larger than {} bytes", max_body_));
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -7,7 +7,7 @@
 
 #include "serve/http/head.h"
 
-namespace skiff {
+namespace skiff::http {
 
 class BodyReader {
  public:
@@ -53,4 +53,4 @@ class BodyReader {
   HttpRefusal refusal_{.status = 0, .why = ""};
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-namespace skiff {
+namespace skiff::http {
 
 // Adds the size of one body to the sum for as long as this lives. It moves with the body from the
 // connection to the request, so that a body counts until it is freed, even if the client has left.
@@ -31,4 +31,4 @@ class BodyCount {
   int64_t bytes_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 struct Outcome {
@@ -64,4 +64,4 @@ TEST(BodyReaderTest, SizesAreHexadecimalAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

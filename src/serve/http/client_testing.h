@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::http {
 
 struct ClientResponse {
   int status = 0;
@@ -190,4 +190,4 @@ inline bool eventually(const std::function<bool()>& holds) {
   return holds();
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

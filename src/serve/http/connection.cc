@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using ErrorCode = boost::system::error_code;
@@ -491,4 +491,4 @@ void HttpConnection::on_deadline() {
   shut();
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -18,7 +18,7 @@
 #include "serve/http/server.h"
 #include "serve/http/stream.h"
 
-namespace skiff {
+namespace skiff::http {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -96,4 +96,4 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Clock::time_point head_began_, body_began_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

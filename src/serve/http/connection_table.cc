@@ -2,7 +2,7 @@
 
 #include "serve/http/connection.h"
 
-namespace skiff {
+namespace skiff::http {
 
 ConnectionTable::ConnectionTable(int max_ordinary, int max_probes) {
   group(ConnectionKind::kOrdinary).max = static_cast<size_t>(max_ordinary);
@@ -103,4 +103,4 @@ size_t ConnectionTable::size() const {
   return entries_.size();
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

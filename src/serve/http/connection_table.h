@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace skiff {
+namespace skiff::http {
 
 class HttpConnection;
 
@@ -62,4 +62,4 @@ class ConnectionTable {
   std::unordered_map<HttpConnection*, Entry> entries_;  // guarded by mutex_
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -18,7 +18,7 @@
 #include "serve/http/server.h"
 #include "serve/http/stream.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Outlives the connections: each holds a reference.
 struct HttpCore {
@@ -54,4 +54,4 @@ struct HttpCore {
   std::shared_ptr<net::ssl::context> tls;  // guarded by mutex; null without TLS
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

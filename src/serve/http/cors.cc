@@ -8,7 +8,7 @@
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 constexpr std::string_view kAny = "*";
@@ -157,4 +157,4 @@ HttpHeaders Cors::headers(const HttpRequest& request) const {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 struct CorsConfig {
   std::vector<std::string> origins;  // "*" or exact origins, "https://host:port"; empty: off
@@ -44,4 +44,4 @@ class Cors {
   const CorsConfig config_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

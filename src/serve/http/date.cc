@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace skiff {
+namespace skiff::http {
 
 // strftime would write the names of days and months in the process's locale.
 std::string http_date(std::time_t seconds) {
@@ -25,4 +25,4 @@ std::string HttpClock::date() {
   return date_;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

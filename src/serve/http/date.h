@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-namespace skiff {
+namespace skiff::http {
 
 // "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, section 5.6.7).
 std::string http_date(std::time_t seconds);
@@ -20,4 +20,4 @@ class HttpClock {
   std::string date_;         // guarded by mutex_
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

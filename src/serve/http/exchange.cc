@@ -7,7 +7,7 @@
 
 #include "serve/http/connection.h"
 
-namespace skiff {
+namespace skiff::http {
 
 HttpExchange::HttpExchange(std::shared_ptr<HttpCore> core, std::weak_ptr<HttpConnection> connection,
                            ReplyFraming framing)
@@ -186,4 +186,4 @@ void HttpExchange::append_part(const std::string& part) {
   unsent_ += "\r\n";
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

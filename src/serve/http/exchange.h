@@ -13,7 +13,7 @@
 #include "serve/http/core.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 class HttpConnection;
 
@@ -77,4 +77,4 @@ class HttpExchange {
   std::optional<HttpRequest> parked_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

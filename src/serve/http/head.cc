@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 constexpr std::string_view kVersion = "HTTP/1.";
@@ -205,4 +205,4 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -8,7 +8,7 @@
 
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 struct HttpRefusal {
   int status = 400;
@@ -69,4 +69,4 @@ std::optional<std::string> percent_decoded(std::string_view text);
 // ASCII only.
 std::string lower_case(std::string_view text);
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 // Parses bytes that arrive in pieces. Returns the end of the head, or minus the status of the
@@ -52,4 +52,4 @@ TEST(HttpHeadTest, Targets) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace skiff {
+namespace skiff::http {
 
 std::optional<std::list<HeldReplies::Held>> HeldReplies::make_room(int64_t bytes,
                                                                    Clock::time_point now) {
@@ -53,4 +53,4 @@ int64_t HeldReplies::bytes() const {
   return bytes_;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

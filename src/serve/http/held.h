@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-namespace skiff {
+namespace skiff::http {
 
 // Each stream has its own bound (HttpConfig::max_unsent); whole replies share this one, because a
 // client may request many large replies and read none. Thread-safe.
@@ -49,4 +49,4 @@ class HeldReplies {
   uint64_t tickets_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

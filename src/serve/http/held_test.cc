@@ -5,7 +5,7 @@
 
 #include "serve/http/server_testing.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using std::chrono::seconds;
@@ -74,4 +74,4 @@ TEST(HeldReplies, UnreadRepliesHaveABoundTogether) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

@@ -9,7 +9,7 @@
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 // Strips port, brackets and last dot: "Name.", "name:8000", "[::1]:8000" and "[::1]" become "name"
@@ -71,4 +71,4 @@ std::optional<HttpResponse> HostList::refuse(const HttpRequest& request) const {
   return std::nullopt;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -9,7 +9,7 @@
 
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Immutable.
 class HostList {
@@ -33,4 +33,4 @@ bool is_loopback(std::string_view host);
 // 0.0.0.0 or ::, every address of the machine.
 bool is_wildcard(std::string_view host);
 
-}  // namespace skiff
+}  // namespace skiff::http

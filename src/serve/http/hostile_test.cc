@@ -13,7 +13,7 @@
 #include "serve/http/api_error.h"
 #include "serve/http/server_testing.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using namespace std::string_literals;
@@ -409,4 +409,4 @@ TEST(HttpHostileTest, TheAbsoluteFormNamesTheSamePath) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

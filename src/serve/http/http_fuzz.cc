@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "serve/http/connection.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 constexpr size_t kMaxHeader = 512;
@@ -97,7 +97,7 @@ class Harness {
 };
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http
 
 // The input is a count of cuts, the cuts, the bytes.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,7 @@
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 bool matches(const std::string& pattern, const std::string& path) {
@@ -85,4 +85,4 @@ void RouteTable::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply)
   find(request)->handler(std::move(request), std::move(reply));
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -8,7 +8,7 @@
 
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Which requests may call a route of a server that has API keys: those with a key, or all. Open
 // routes are the probes.
@@ -51,4 +51,4 @@ class RouteTable {
   Guard guard_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -11,7 +11,7 @@
 #include "serve/http/connection.h"
 #include "serve/http/tls.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using ErrorCode = boost::system::error_code;
@@ -238,4 +238,4 @@ void HttpServer::stop() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

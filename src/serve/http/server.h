@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::http {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -160,4 +160,4 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -10,7 +10,7 @@
 #include "serve/http/date.h"
 #include "serve/http/server_testing.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using Over = TestClient::Over;
@@ -430,4 +430,4 @@ TEST_P(HttpServerTest, StoppingWithOpenConnectionsEnds) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

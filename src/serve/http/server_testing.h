@@ -16,7 +16,7 @@
 #include "serve/http/client_testing.h"
 #include "serve/http/server.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // A folder that is removed with its owner.
 struct TestFolder {
@@ -98,4 +98,4 @@ struct Echo {
   HttpServer server;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

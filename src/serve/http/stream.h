@@ -15,7 +15,7 @@
 #include <memory>
 #include <utility>
 
-namespace skiff {
+namespace skiff::http {
 
 namespace net = boost::asio;
 using StreamSocket = net::basic_stream_socket<net::ip::tcp, net::strand<net::any_io_executor>>;
@@ -94,4 +94,4 @@ class HttpStream {
   std::unique_ptr<net::ssl::stream<StreamSocket&>> tls_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 namespace ssl = boost::asio::ssl;
@@ -66,4 +66,4 @@ Result<std::shared_ptr<ssl::context>> load_tls(const std::string& certificate,
   return context;
 }
 
-}  // namespace skiff
+}  // namespace skiff::http

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::http {
 
 // Allows TLS 1.2 and 1.3. An error names the file and its fault: unreadable, not PEM, a key that
 // needs a password or belongs to another certificate. A certificate that has expired or is not
@@ -16,4 +16,4 @@ namespace skiff {
 Result<std::shared_ptr<boost::asio::ssl::context>> load_tls(const std::string& certificate,
                                                             const std::string& key);
 
-}  // namespace skiff
+}  // namespace skiff::http

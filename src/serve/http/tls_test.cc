@@ -8,7 +8,7 @@
 #include "serve/http/server_testing.h"
 #include "serve/http/tls.h"
 
-namespace skiff {
+namespace skiff::http {
 namespace {
 
 using Over = TestClient::Over;
@@ -102,4 +102,4 @@ TEST(HttpTlsTest, TheEndIsAnnounced) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::http

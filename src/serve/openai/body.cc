@@ -2,32 +2,32 @@
 
 #include "base/log.h"
 
-namespace skiff {
+namespace skiff::openai {
 
-std::variant<OrderedJson, ApiError> read_body(const HttpRequest& request) {
+std::variant<OrderedJson, http::ApiError> read_body(const http::HttpRequest& request) {
   JsonLimits limits;
   limits.max_bytes = request.body.size();  // bounded by HttpConfig::max_body
   limits.wide = "logit_bias";              // may have one key for each token of a vocabulary
   if (request.body.empty()) {
-    ApiError error = api_error(400, "the body is empty; send a JSON object");
+    http::ApiError error = http::api_error(400, "the body is empty; send a JSON object");
     error.code = "invalid_json";
     return error;
   }
   auto body = parse_ordered_json(request.body, limits);
   if (body) return std::move(*body);
-  ApiError error = api_error(400, body.error().what);
+  http::ApiError error = http::api_error(400, body.error().what);
   error.code = "invalid_json";
   return error;
 }
 
-ApiError api_error(const AdmissionRefusal& refusal) {
-  using enum AdmissionRefusal::Kind;
+http::ApiError admission_error(const service::AdmissionRefusal& refusal) {
+  using enum service::AdmissionRefusal::Kind;
   switch (refusal.kind) {
     case kConcurrency:
     case kQueueFull:
-      return retry_later(api_error(429, refusal.message), refusal.retry_seconds);
+      return http::retry_later(http::api_error(429, refusal.message), refusal.retry_seconds);
     case kUnknownModel: {
-      ApiError error = api_error(404, refusal.message);
+      http::ApiError error = http::api_error(404, refusal.message);
       error.param = "model";
       error.code = "model_not_found";
       return error;
@@ -35,17 +35,19 @@ ApiError api_error(const AdmissionRefusal& refusal) {
     case kDraining:
       break;
   }
-  return api_error(503, refusal.message);
+  return http::api_error(503, refusal.message);
 }
 
-std::optional<ApiError> check_model(const AdmissionControl& admission, const std::string& name) {
+std::optional<http::ApiError> check_model(const service::AdmissionControl& admission,
+                                          const std::string& name) {
   const auto refused = admission.check_model(name);
-  return refused ? std::optional(api_error(*refused)) : std::nullopt;
+  return refused ? std::optional(admission_error(*refused)) : std::nullopt;
 }
 
-std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request& request) {
+std::optional<http::ApiError> check_policy(const service::RequestPolicy& policy,
+                                           const service::Request& request) {
   const auto refusal = [](const char* field, std::string why) {
-    return api_error({Code::kUnsupported, std::move(why), field}, "messages");
+    return http::api_error({Code::kUnsupported, std::move(why), field}, "messages");
   };
   // A template without a brace is the name of one of the model's own templates.
   if (!policy.trust_chat_template && request.chat_template.find('{') != std::string::npos)
@@ -61,11 +63,11 @@ std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request&
   return std::nullopt;
 }
 
-std::optional<ApiError> check_unknown(const ProtocolConfig& config,
-                                      const std::vector<std::string>& fields) {
+std::optional<http::ApiError> check_unknown(const service::ProtocolConfig& config,
+                                            const std::vector<std::string>& fields) {
   if (fields.empty()) return std::nullopt;
   if (config.refuse_unknown_fields) {
-    ApiError error = api_error(400, "there is no field \"" + fields.front() + "\"");
+    http::ApiError error = http::api_error(400, "there is no field \"" + fields.front() + "\"");
     error.param = fields.front();
     error.code = "unknown_parameter";
     return error;
@@ -76,4 +78,4 @@ std::optional<ApiError> check_unknown(const ProtocolConfig& config,
   return std::nullopt;
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -11,23 +11,25 @@
 #include "serve/service/protocol_config.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // Parses the body as JSON. Keys keep their order, because a template prints tools as the client
 // wrote them. The route table has refused other media types.
-std::variant<OrderedJson, ApiError> read_body(const HttpRequest& request);
+std::variant<OrderedJson, http::ApiError> read_body(const http::HttpRequest& request);
 
 // The refusal as 503, as 429 with Retry-After, or as 404 with the code model_not_found.
-ApiError api_error(const AdmissionRefusal& refusal);
+http::ApiError admission_error(const service::AdmissionRefusal& refusal);
 
 // A 404 unless the server has a model of that name.
-std::optional<ApiError> check_model(const AdmissionControl& admission, const std::string& name);
+std::optional<http::ApiError> check_model(const service::AdmissionControl& admission,
+                                          const std::string& name);
 
 // A 400 for options that the operator does not leave to requests (serve/service/request_policy.h).
-std::optional<ApiError> check_policy(const RequestPolicy& policy, const Request& request);
+std::optional<http::ApiError> check_policy(const service::RequestPolicy& policy,
+                                           const service::Request& request);
 
 // Logs unknown fields (level debug), or refuses them if the server is configured so.
-std::optional<ApiError> check_unknown(const ProtocolConfig& config,
-                                      const std::vector<std::string>& fields);
+std::optional<http::ApiError> check_unknown(const service::ProtocolConfig& config,
+                                            const std::vector<std::string>& fields);
 
-}  // namespace skiff
+}  // namespace skiff::openai

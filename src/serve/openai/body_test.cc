@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
-std::string shown(AdmissionRefusal::Kind kind, int retry_seconds) {
-  const ApiError error = api_error({kind, "why", retry_seconds});
+std::string shown(service::AdmissionRefusal::Kind kind, int retry_seconds) {
+  const http::ApiError error = admission_error({kind, "why", retry_seconds});
   std::string out = fmt::format("{} {} [{}] {} {}", error.status, error.type, error.param,
                                 error.code, error.message);
   for (const auto& [name, value] : error.headers) out += fmt::format(" {}={}", name, value);
@@ -15,7 +15,7 @@ std::string shown(AdmissionRefusal::Kind kind, int retry_seconds) {
 }
 
 TEST(OpenAiBody, RefusedAdmissionsHaveTheirStatusAndCode) {
-  using enum AdmissionRefusal::Kind;
+  using enum service::AdmissionRefusal::Kind;
   EXPECT_EQ(shown(kDraining, 0), "503 unavailable_error [] unavailable why");
   EXPECT_EQ(shown(kConcurrency, 3),
             "429 rate_limit_error [] rate_limit_exceeded why Retry-After=3");
@@ -25,4 +25,4 @@ TEST(OpenAiBody, RefusedAdmissionsHaveTheirStatusAndCode) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -6,7 +6,7 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 using testing::HasSubstr;
@@ -33,10 +33,10 @@ TEST(OpenAiBounds, ListsAreSharedByAllPromptsOfACall) {
     Json body{{"prompt", std::vector<std::string>(2048, "ab")}, {"max_tokens", 2}};
     body.update(list);
     const int64_t before = resident_bytes();
-    TestClient client(server.port());
+    http::TestClient client(server.port());
     client.send("POST", "/v1/completions", body.dump());
     for (int i = 0; i < 20 && server.echo.engine.running() < 2048; ++i)
-      eventually([&] { return server.echo.engine.running() == 2048; });
+      http::eventually([&] { return server.echo.engine.running() == 2048; });
     ASSERT_EQ(server.echo.engine.running(), 2048) << list.begin().key();
     EXPECT_LT(resident_bytes() - before, 100 << 20) << list.begin().key();
     server.echo.engine.hold = false;
@@ -72,7 +72,7 @@ TEST(OpenAiBounds, LogprobsOfAReplyHaveABound) {
   };
   server.echo.engine.hold = true;
   for (const Case& c : cases) {
-    TestClient client(server.port());
+    http::TestClient client(server.port());
     client.send("POST", "/v1/completions", c.body.dump());
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (server.echo.engine.running() > 0) {
@@ -93,7 +93,7 @@ TEST(OpenAiBounds, ALargeReplyDoesNotSilenceOthers) {
   TestServer server;
   server.echo.engine.turn_microseconds = 2000;
   server.echo.engine.hold = true;
-  TestClient large(server.port()), other(server.port());
+  http::TestClient large(server.port()), other(server.port());
   large.send("POST", "/v1/chat/completions",
              Json{{"messages", {{{"role", "user"}, {"content", std::string(250, 'x')}}}},
                   {"n", 128},
@@ -102,10 +102,10 @@ TEST(OpenAiBounds, ALargeReplyDoesNotSilenceOthers) {
                   {"temperature", 0},
                   {"max_tokens", 250}}
                  .dump());
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 128; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 128; }));
   other.send("POST", "/v1/completions",
              R"({"prompt":"abcd","stream":true,"ignore_eos":true,"max_tokens":500})");
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 129; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 129; }));
   server.echo.engine.hold = false;
   EXPECT_EQ(other.head().status, 200);
   double longest = 0;
@@ -122,53 +122,54 @@ TEST(OpenAiBounds, ALargeReplyDoesNotSilenceOthers) {
 }
 
 // An engine that runs out of memory at the third sequence.
-class FailingEngine : public EnginePort {
+class FailingEngine : public service::EnginePort {
  public:
   void submit(NewSequence sequence) override {
     if (running.size() == 2) throw std::bad_alloc();
     running.insert(sequence.id);
   }
   void cancel(SeqId id) override { running.erase(id); }
-  EngineStats stats() const override { return {}; }
+  engine::EngineStats stats() const override { return {}; }
   std::set<SeqId> running;
 };
 
 TEST(OpenAiBounds, NothingRunsOnWhenAStartFails) {
-  auto events = std::make_shared<EventQueue>();
+  auto events = std::make_shared<service::EventQueue>();
   FailingEngine engine;
-  EngineService service(echo_config(), engine, events, std::make_shared<ByteTokenizer>(),
-                        std::make_shared<PlainTemplate>());
-  Server server(local_config(), service);
+  service::EngineService service(service::echo_config(), engine, events,
+                                 std::make_shared<service::ByteTokenizer>(),
+                                 std::make_shared<service::PlainTemplate>());
+  serve::Server server(local_config(), service);
   server.start();
   for (const Json& body : {Json{{"prompt", {"a", "b", "c"}}}, Json{{"prompt", "a"}, {"n", 3}}}) {
-    EXPECT_EQ(post_once(server.port(), "/v1/completions", body).status, 500);
-    EXPECT_TRUE(eventually([&] { return engine.running.empty(); }));
+    EXPECT_EQ(http::post_once(server.port(), "/v1/completions", body).status, 500);
+    EXPECT_TRUE(http::eventually([&] { return engine.running.empty(); }));
     engine.running.clear();
   }
 }
 
 // If memory runs out while one reply is made, that reply alone fails.
 TEST(OpenAiBounds, ASinkThatFailsEndsItsRequestAlone) {
-  EchoService echo;
+  service::EchoService echo;
   std::atomic<int> delivered{0}, cancelled{0};
-  Request request;
+  service::Request request;
   request.input = std::string("abc");
   request.ignore_eos = true;
-  const auto failing = echo.service.submit(request, [&](Reply reply) {
+  const auto failing = echo.service.submit(request, [&](service::Reply reply) {
     ++delivered;
     if (reply.finish == Finish::kNone) throw std::bad_alloc();
     cancelled += reply.finish == Finish::kCancelled;
   });
   ASSERT_TRUE(failing);
-  EXPECT_TRUE(eventually([&] { return cancelled == 1 && echo.engine.running() == 0; }));
+  EXPECT_TRUE(http::eventually([&] { return cancelled == 1 && echo.engine.running() == 0; }));
   EXPECT_EQ(delivered, 2);
   std::atomic<bool> finished{false};
   request.ignore_eos = false;
-  ASSERT_TRUE(echo.service.submit(request, [&](Reply reply) {
+  ASSERT_TRUE(echo.service.submit(request, [&](service::Reply reply) {
     if (reply.last) finished = true;
   }));
-  EXPECT_TRUE(eventually([&] { return finished.load(); }));
+  EXPECT_TRUE(http::eventually([&] { return finished.load(); }));
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

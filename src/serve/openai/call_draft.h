@@ -9,13 +9,13 @@
 #include "serve/openai/params.h"
 #include "text/chat/chat_template.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 struct CallDraft {
   OpenAiCall call;
 
   // The prompt of a chat, less its messages.
-  Conversation conversation;
+  text::Conversation conversation;
   OrderedJson documents;
   std::string reasoning_effort;
   std::optional<bool> add_generation_prompt;
@@ -28,4 +28,4 @@ struct CallDraft {
   bool has_max_completion_tokens = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::openai

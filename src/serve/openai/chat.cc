@@ -3,7 +3,7 @@
 #include "serve/openai/logprobs.h"
 #include "serve/openai/shape.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 // vLLM puts the prompt's ids beside the choices.
@@ -17,10 +17,10 @@ std::string prompt_ids_beside(const PromptInfo& prompt) {
 class ChatWriter : public ChoiceWriter {
  public:
   ChatWriter(int index, const OpenAiCall& call, const PromptInfo& prompt,
-             const Tokenizer& tokenizer)
+             const text::Tokenizer& tokenizer)
       : index_(index), call_(call), prompt_(prompt), tokenizer_(tokenizer) {}
 
-  std::vector<ChoiceEvent> stream(Reply reply) override {
+  std::vector<ChoiceEvent> stream(service::Reply reply) override {
     std::vector<ChoiceEvent> out;
     if (!std::exchange(opened_, true)) out.push_back(opening(reply));
     const bool ids = call_.return_token_ids && !reply.tokens.empty();
@@ -33,7 +33,7 @@ class ChatWriter : public ChoiceWriter {
     return out;
   }
 
-  void gather(Reply reply) override { append(whole_, std::move(reply)); }
+  void gather(service::Reply reply) override { append(whole_, std::move(reply)); }
 
   void whole(int index, JsonWriter& json) override {
     json.open_object().key("index").integer(index).key("message").open_object();
@@ -68,7 +68,7 @@ class ChatWriter : public ChoiceWriter {
     return out += R"(},"logprobs":null,"finish_reason":null})";
   }
 
-  std::string annotated(const Reply& reply, bool ids, bool logprobs) const {
+  std::string annotated(const service::Reply& reply, bool ids, bool logprobs) const {
     std::string out;
     JsonWriter json(out);
     json.open_object().key("index").integer(index_).key("delta").open_object();
@@ -88,7 +88,7 @@ class ChatWriter : public ChoiceWriter {
     return out;
   }
 
-  std::string closing(const Reply& reply) const {
+  std::string closing(const service::Reply& reply) const {
     std::string out;
     JsonWriter json(out);
     json.open_object().key("index").integer(index_).key("delta").open_object().close_object();
@@ -107,7 +107,7 @@ class ChatWriter : public ChoiceWriter {
     json.key(which + "_tokens").string(tokenizer_.decode(tokens, /*skip_special=*/false));
   }
 
-  ChoiceEvent opening(const Reply& reply) const {
+  ChoiceEvent opening(const service::Reply& reply) const {
     ChoiceEvent event;
     JsonWriter json(event.choice);
     json.open_object().key("index").integer(index_).key("delta").open_object();
@@ -128,9 +128,9 @@ class ChatWriter : public ChoiceWriter {
   const int index_;
   const OpenAiCall& call_;
   const PromptInfo& prompt_;
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   bool opened_ = false;
-  Reply whole_;
+  service::Reply whole_;
 };
 
 class ChatShape : public OpenAiShape {
@@ -142,7 +142,7 @@ class ChatShape : public OpenAiShape {
     return call.return_token_ids ? prompt_ids_beside(prompts.front()) : std::string();
   }
   std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
-                                       const Tokenizer& tokenizer) const override {
+                                       const text::Tokenizer& tokenizer) const override {
     return std::make_unique<ChatWriter>(index, call, prompt, tokenizer);
   }
 };
@@ -154,4 +154,4 @@ const OpenAiShape& chat_shape() {
   return shape;
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -3,7 +3,7 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 TEST(OpenAiChat, ChatAnswersInOnePiece) {
@@ -32,7 +32,7 @@ TEST(OpenAiChat, ChatStreams) {
       server.chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
   ASSERT_EQ(response.status, 200);
   EXPECT_EQ(response.headers.at("content-type"), "text/event-stream; charset=utf-8");
-  const auto events = sse_events(response.body);
+  const auto events = http::sse_events(response.body);
   ASSERT_GE(events.size(), 5u);
   EXPECT_EQ(events.front()["choices"][0]["delta"], (Json{{"role", "assistant"}, {"content", ""}}));
   EXPECT_EQ(events.back(), "[DONE]");
@@ -58,7 +58,7 @@ TEST(OpenAiChat, UsageInEveryChunkIfAsked) {
   const auto response = server.chat(
       {{"stream", true},
        {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
-  const auto events = sse_events(response.body);
+  const auto events = http::sse_events(response.body);
   int before = 0;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
     const int now = events[i]["usage"]["completion_tokens"].get<int>();
@@ -138,7 +138,7 @@ TEST(OpenAiChat, FieldsWithoutEffectAreAccepted) {
 // What a message spells stays text (serve/service/special_text.h), unless the request permits more.
 TEST(OpenAiChat, RawPromptsAndPermissionParseSpecialTokens) {
   TestServer server;
-  const auto prompt = [](const ClientResponse& response) {
+  const auto prompt = [](const http::ClientResponse& response) {
     const Json choice = response.json()["choices"][0];
     return choice.contains("message") ? choice["message"]["prompt_token_ids"]
                                       : choice["prompt_token_ids"];
@@ -154,4 +154,4 @@ TEST(OpenAiChat, RawPromptsAndPermissionParseSpecialTokens) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

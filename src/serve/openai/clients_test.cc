@@ -4,12 +4,12 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 using testing::HasSubstr;
 
-std::string message_of(const ClientResponse& response) {
+std::string message_of(const http::ClientResponse& response) {
   return response.json()["error"]["message"].get<std::string>();
 }
 
@@ -24,7 +24,7 @@ TEST(OpenAiClients, OnlyIncludeUsageSwitchesUsageOn) {
       Json body = TestServer::with_messages({{"stream", true}, {"prompt", "hi"}});
       body.erase(std::string(path) == "/v1/completions" ? "messages" : "prompt");
       body["stream_options"] = Json::parse(options);
-      const auto events = sse_events(post_once(server.port(), path, body).body);
+      const auto events = http::sse_events(http::post_once(server.port(), path, body).body);
       ASSERT_GT(events.size(), 2u);
       EXPECT_EQ(events.back(), "[DONE]");
       for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -39,7 +39,7 @@ TEST(OpenAiClients, ALoneSurrogateIsAReplacementCharacter) {
   TestServer server;
   const auto text = [&](const std::string& escaped) {
     const auto response =
-        TestClient(server.port())
+        http::TestClient(server.port())
             .call("POST", "/v1/completions", R"({"temperature":0,"prompt":")" + escaped + "\"}");
     EXPECT_EQ(response.status, 200) << response.body;
     return response.status == 200 ? response.json()["choices"][0]["text"].get<std::string>() : "";
@@ -58,7 +58,7 @@ TEST(OpenAiClients, AnErrorInAStreamIsFollowedByDone) {
   const auto response = server.complete(
       {{"prompt", "abcd"}, {"stream", true}, {"ignore_eos", true}, {"timeout", 0.3}});
   ASSERT_EQ(response.status, 200);
-  const auto events = sse_events(response.body);
+  const auto events = http::sse_events(response.body);
   ASSERT_GE(events.size(), 3u);
   EXPECT_EQ(events.back(), "[DONE]");
   EXPECT_EQ(events[events.size() - 2]["error"]["code"], "timeout");
@@ -81,7 +81,8 @@ TEST(OpenAiClients, TokenIdsHaveVllmsNamesToo) {
 
 TEST(OpenAiClients, StreamedTokenIdsHaveVllmsNamesToo) {
   TestServer server;
-  const auto chat = sse_events(server.chat({{"return_token_ids", true}, {"stream", true}}).body);
+  const auto chat =
+      http::sse_events(server.chat({{"return_token_ids", true}, {"stream", true}}).body);
   EXPECT_EQ(chat[0]["prompt_token_ids"].size(), 8u);
   Json ids = Json::array();
   for (size_t i = 0; i + 1 < chat.size(); ++i) {
@@ -90,7 +91,7 @@ TEST(OpenAiClients, StreamedTokenIdsHaveVllmsNamesToo) {
       ids.push_back(id);
   }
   EXPECT_EQ(ids.size(), 9u);
-  const auto completion = sse_events(
+  const auto completion = http::sse_events(
       server
           .complete(
               {{"prompt", "ab"}, {"temperature", 0}, {"return_token_ids", true}, {"stream", true}})
@@ -109,7 +110,7 @@ TEST(OpenAiClients, AnUnknownRoleIsNamed) {
     EXPECT_EQ(response.json()["error"]["param"], "messages");
     EXPECT_THAT(message_of(response), testing::AllOf(HasSubstr("messages[0]"), HasSubstr(role),
                                                      HasSubstr("user"), HasSubstr("assistant")));
-    EXPECT_EQ(post_once(server.port(), "/tokenize", {{"messages", messages}}).status, 400);
+    EXPECT_EQ(http::post_once(server.port(), "/tokenize", {{"messages", messages}}).status, 400);
   }
   for (const char* role :
        {"system", "developer", "user", "assistant", "tool", "function", "observation"})
@@ -130,16 +131,17 @@ TEST(OpenAiClients, TemplatesOfRequestsAreRefusedUnlessTrusted) {
   const Json messages{{{"role", "user"}, {"content", "hi"}}};
   for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
     const auto refused =
-        post_once(server.port(), path,
-                  {{"messages", messages}, {"chat_template", "{{ messages[0].content }}"}});
+        http::post_once(server.port(), path,
+                        {{"messages", messages}, {"chat_template", "{{ messages[0].content }}"}});
     ASSERT_EQ(refused.status, 400) << path;
     EXPECT_EQ(refused.json()["error"]["param"], "chat_template");
     EXPECT_THAT(message_of(refused), HasSubstr("--trust-request-chat-template"));
     // Variables for the operator's own template are allowed.
-    EXPECT_EQ(post_once(server.port(), path,
+    EXPECT_EQ(
+        http::post_once(server.port(), path,
                         {{"messages", messages}, {"chat_template_kwargs", {{"k", "{{ 1 }}"}}}})
-                  .status,
-              200);
+            .status,
+        200);
   }
 }
 
@@ -158,7 +160,7 @@ std::string salt_of(TestServer& server, const std::string& headers, const Json& 
   Json body{{"prompt", "ab"}, {"temperature", 0}};
   if (extra.is_object()) body.update(extra);
   const auto response =
-      TestClient(server.port()).call("POST", "/v1/completions", body.dump(), headers);
+      http::TestClient(server.port()).call("POST", "/v1/completions", body.dump(), headers);
   EXPECT_EQ(response.status, 200) << response.body;
   return server.echo.engine.seen().back().cache.salt;
 }
@@ -166,7 +168,7 @@ std::string salt_of(TestServer& server, const std::string& headers, const Json& 
 // The time to the first token reveals whether a prefix was cached: the owner of one key must not
 // learn the prompts of another.
 TEST(OpenAiClients, EachOfSeveralKeysHasItsOwnCache) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.api_keys = {"first-key", "second-key"};
   TestServer server(config);
   const std::string first = "Authorization: Bearer first-key\r\n",
@@ -189,7 +191,7 @@ TEST(OpenAiClients, EachOfSeveralKeysHasItsOwnCache) {
 
 TEST(OpenAiClients, OneKeyOrNoneLeavesTheCacheAsItIs) {
   for (const char* key : {"", "only"}) {
-    ServerConfig config = local_config();
+    serve::ServerConfig config = local_config();
     if (*key) config.api_keys = {key};
     TestServer server(config);
     const std::string header = *key ? "x-api-key: only\r\n" : "";
@@ -210,7 +212,7 @@ TEST(OpenAiClients, ATimeoutTellsWhatWasHeldBack) {
     body.update(held);
     const auto response = server.complete(body);
     ASSERT_EQ(response.status, 200) << response.body;
-    const auto events = sse_events(response.body);
+    const auto events = http::sse_events(response.body);
     std::vector<std::string> texts(2);
     Json error;
     for (const Json& event : events) {
@@ -234,4 +236,4 @@ TEST(OpenAiClients, ATimeoutTellsWhatWasHeldBack) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -3,20 +3,20 @@
 #include "serve/openai/logprobs.h"
 #include "serve/openai/shape.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 class CompletionWriter : public ChoiceWriter {
  public:
   CompletionWriter(int index, const OpenAiCall& call, const PromptInfo& prompt,
-                   const Tokenizer& tokenizer)
+                   const text::Tokenizer& tokenizer)
       : index_(index),
         call_(call),
         prompt_(prompt),
         tokenizer_(tokenizer),
         logprobs_(tokenizer, call.request.params.logprobs > 0) {}
 
-  std::vector<ChoiceEvent> stream(Reply reply) override {
+  std::vector<ChoiceEvent> stream(service::Reply reply) override {
     const bool first = !std::exchange(opened_, true);
     if (is_plain(reply, first)) {
       if (reply.text.empty()) return {};
@@ -30,7 +30,7 @@ class CompletionWriter : public ChoiceWriter {
     return {std::move(event)};
   }
 
-  void gather(Reply reply) override { append(whole_, std::move(reply)); }
+  void gather(service::Reply reply) override { append(whole_, std::move(reply)); }
 
   void whole(int index, JsonWriter& json) override {
     add_logprobs(whole_, /*first=*/true);
@@ -40,13 +40,13 @@ class CompletionWriter : public ChoiceWriter {
  private:
   bool wants_logprobs() const { return call_.request.params.logprobs != kNoLogprobs; }
 
-  bool is_plain(const Reply& reply, bool first) const {
+  bool is_plain(const service::Reply& reply, bool first) const {
     return !first && reply.finish == Finish::kNone && !call_.return_token_ids &&
            !call_.discard_output && !wants_logprobs();
   }
 
   // Whether the piece has nothing for the client, so that no event is due.
-  bool is_empty(const Reply& reply, bool first) const {
+  bool is_empty(const service::Reply& reply, bool first) const {
     const bool text = (first && call_.echo && !prompt_.echo.empty()) ||
                       (!call_.discard_output && !reply.text.empty());
     const bool ids = call_.return_token_ids && (first || !reply.tokens.empty());
@@ -62,7 +62,7 @@ class CompletionWriter : public ChoiceWriter {
   }
 
   // Writes ids and, under FastDeploy's names, the text that they stand for.
-  void write_ids(const Reply& reply, bool first, JsonWriter& json) const {
+  void write_ids(const service::Reply& reply, bool first, JsonWriter& json) const {
     const auto put = [&](const std::string& which, const std::vector<Token>& tokens) {
       json.key(which + "_token_ids");
       write_token_ids(tokens, json);
@@ -76,7 +76,7 @@ class CompletionWriter : public ChoiceWriter {
     write_token_ids(ids, json);
   }
 
-  void write(const Reply& reply, int index, bool first, JsonWriter& json) {
+  void write(const service::Reply& reply, int index, bool first, JsonWriter& json) {
     std::string text = first && call_.echo ? prompt_.echo : std::string();
     if (!call_.discard_output) text += reply.text;
     json.open_object().key("index").integer(index).key("text").string(text).key("logprobs");
@@ -98,7 +98,7 @@ class CompletionWriter : public ChoiceWriter {
   }
 
   // Borrows from the reply until write().
-  void add_logprobs(const Reply& reply, bool first) {
+  void add_logprobs(const service::Reply& reply, bool first) {
     if (!wants_logprobs()) return;
     if (first && call_.echo) {
       logprobs_.add_unpredicted(prompt_.tokens.front());
@@ -111,10 +111,10 @@ class CompletionWriter : public ChoiceWriter {
   const int index_;
   const OpenAiCall& call_;
   const PromptInfo& prompt_;
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   CompletionLogprobs logprobs_;
   bool opened_ = false;
-  Reply whole_;
+  service::Reply whole_;
 };
 
 class CompletionsShape : public OpenAiShape {
@@ -122,7 +122,7 @@ class CompletionsShape : public OpenAiShape {
   const char* object() const override { return "text_completion"; }
   const char* chunk_object() const override { return "text_completion"; }
   std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
-                                       const Tokenizer& tokenizer) const override {
+                                       const text::Tokenizer& tokenizer) const override {
     return std::make_unique<CompletionWriter>(index, call, prompt, tokenizer);
   }
 };
@@ -134,4 +134,4 @@ const OpenAiShape& completions_shape() {
   return shape;
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

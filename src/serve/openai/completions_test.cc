@@ -4,7 +4,7 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 TEST(OpenAiCompletions, StreamsNeverCutACharacter) {
@@ -12,7 +12,7 @@ TEST(OpenAiCompletions, StreamsNeverCutACharacter) {
   const std::string text = "grüße 日本 🚢";
   const auto response = server.complete({{"prompt", text}, {"temperature", 0}, {"stream", true}});
   std::string joined;
-  for (const Json& event : sse_events(response.body))
+  for (const Json& event : http::sse_events(response.body))
     if (event.is_object()) joined += event["choices"][0]["text"].get<std::string>();
   EXPECT_EQ(joined, text);
 }
@@ -30,7 +30,7 @@ TEST(OpenAiCompletions, StopStringEndsTheReplyAndFreesTheEngine) {
     EXPECT_EQ(choice["finish_reason"], "stop");
     EXPECT_EQ(choice["stop_reason"], "wo t");
     EXPECT_EQ(response.json()["usage"]["completion_tokens"], 9);
-    EXPECT_TRUE(eventually([&] { return server.echo.engine.running() == 0; }));
+    EXPECT_TRUE(http::eventually([&] { return server.echo.engine.running() == 0; }));
   }
 }
 
@@ -91,7 +91,7 @@ TEST(OpenAiCompletions, CompletionLogprobsWithEcho) {
     std::string text;
     std::vector<Json> parts;
     if (stream)
-      parts = sse_events(response.body);
+      parts = http::sse_events(response.body);
     else
       parts = {response.json()};
     for (const Json& part : parts) {
@@ -133,7 +133,7 @@ TEST(OpenAiCompletions, PromptLogprobs) {
 }
 
 TEST(OpenAiCompletions, ParametersReachTheEngine) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.policy.priority = true;
   TestServer server(config);
   const auto response = server.complete({{"prompt", "ab"},
@@ -177,7 +177,7 @@ TEST(OpenAiCompletions, ParametersReachTheEngine) {
 }
 
 TEST(OpenAiCompletions, DefaultsFillInAndMaxTokensIsClipped) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.defaults = {.temperature = 0.25f,
                      .top_p = 0.5f,
                      .repetition = 1.5f,
@@ -202,4 +202,4 @@ TEST(OpenAiCompletions, DefaultsFillInAndMaxTokensIsClipped) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

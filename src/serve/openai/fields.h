@@ -10,7 +10,7 @@
 #include "serve/openai/params.h"
 #include "serve/openai/values.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 enum class Scope { kBoth, kChat, kCompletions };
 
@@ -83,4 +83,4 @@ FieldReader token_ids_field(Set set) {
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

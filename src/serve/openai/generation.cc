@@ -7,24 +7,24 @@
 #include "base/log.h"
 #include "serve/openai/body.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 // The model's name in the reply.
-std::string model_of(const ProtocolContext& context, const std::string& asked) {
+std::string model_of(const service::ProtocolContext& context, const std::string& asked) {
   return asked.empty() || asked == "default" ? context.config.model_names.front() : asked;
 }
 
 // The error for a request that ran out of time. If it was running, a retry would take as long
 // again; if it was waiting, the load may be lower by then.
-ApiError too_late(const Reply& reply) {
-  const bool waited = reply.refusal == Refusal::kWaitingTime;
-  ApiError error = api_error(waited ? 429 : 504, reply.why);
+http::ApiError too_late(const service::Reply& reply) {
+  const bool waited = reply.refusal == service::Refusal::kWaitingTime;
+  http::ApiError error = http::api_error(waited ? 429 : 504, reply.why);
   error.type = "timeout_error";
   error.code = "timeout";
-  if (waited) return retry_later(std::move(error), reply.retry_seconds);
+  if (waited) return http::retry_later(std::move(error), reply.retry_seconds);
   error.headers.emplace_back("x-should-retry", "false");
   return error;
 }
@@ -32,15 +32,16 @@ ApiError too_late(const Reply& reply) {
 // The error for a request that the engine ended. The engine queues what must wait and refuses only
 // what can never run, so a retry would not help, unless the server goes down: then another server
 // may take the request.
-ApiError why_ended(const ProtocolContext& context, const Reply& reply) {
+http::ApiError why_ended(const service::ProtocolContext& context, const service::Reply& reply) {
   if (reply.finish == Finish::kCancelled)
-    return api_error(503, "the request was cancelled by the server");
-  if (reply.refusal == Refusal::kWaitingTime || reply.refusal == Refusal::kTimeout)
+    return http::api_error(503, "the request was cancelled by the server");
+  if (reply.refusal == service::Refusal::kWaitingTime ||
+      reply.refusal == service::Refusal::kTimeout)
     return too_late(reply);
-  const bool closing = reply.refusal == Refusal::kStopping || context.admission.draining() ||
-                       !context.service.health();
-  return api_error(closing ? 503 : 400,
-                   reply.why.empty() ? "the server has no room for this request" : reply.why);
+  const bool closing = reply.refusal == service::Refusal::kStopping ||
+                       context.admission.draining() || !context.service.health();
+  return http::api_error(closing ? 503 : 400,
+                         reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
 
 // The beginning of every JSON object of one generation.
@@ -81,8 +82,9 @@ bool is_failure(Finish finish) {
 
 }  // namespace
 
-Generation::Generation(ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call,
-                       std::string id, std::shared_ptr<HttpReply> reply, Ticket ticket)
+Generation::Generation(service::ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call,
+                       std::string id, std::shared_ptr<http::HttpReply> reply,
+                       service::Ticket ticket)
     : context_(context.shared_from_this()),
       shape_(shape),
       call_(std::move(call)),
@@ -95,8 +97,8 @@ Generation::Generation(ProtocolContext& context, const OpenAiShape& shape, OpenA
       ticket_(std::move(ticket)),
       last_write_(Clock::now()) {}
 
-void Generation::start(std::vector<Prepared> prompts) {
-  const Tokenizer& tokenizer = context_->service.tokenizer();
+void Generation::start(std::vector<service::Prepared> prompts) {
+  const text::Tokenizer& tokenizer = context_->service.tokenizer();
   for (size_t i = 0; i < prompts.size(); ++i) {
     PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
     const auto* text = call_.echo ? std::get_if<std::string>(&call_.prompts[i]) : nullptr;
@@ -126,11 +128,11 @@ void Generation::start(std::vector<Prepared> prompts) {
   }
 }
 
-void Generation::start_all(std::vector<Prepared> prompts) {
+void Generation::start_all(std::vector<service::Prepared> prompts) {
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const RequestId request = context_->service.start(
+    const service::RequestId request = context_->service.start(
         std::move(prompts[i]),
-        [self = shared_from_this(), i](Reply reply) { self->take(i, std::move(reply)); });
+        [self = shared_from_this(), i](service::Reply reply) { self->take(i, std::move(reply)); });
     std::lock_guard lock(mutex_);
     requests_.push_back(request);
   }
@@ -145,7 +147,7 @@ void Generation::start_all(std::vector<Prepared> prompts) {
   if (failed) cancel();
 }
 
-void Generation::take(size_t prompt, Reply reply) {
+void Generation::take(size_t prompt, service::Reply reply) {
   bool failed = false;
   {
     std::lock_guard lock(mutex_);
@@ -155,7 +157,7 @@ void Generation::take(size_t prompt, Reply reply) {
     const size_t writer = prompt * static_cast<size_t>(drawn_) + static_cast<size_t>(reply.index);
     failed = is_failure(reply.finish);
     if (failed) {
-      const ApiError error = why_ended(*context_, reply);
+      const http::ApiError error = why_ended(*context_, reply);
       reply.finish = Finish::kNone;
       if (call_.stream) append(held_[writer], std::move(reply));
       fail(error);
@@ -194,7 +196,7 @@ bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage
   return reply_->write(std::move(event));
 }
 
-void Generation::gather(size_t writer, Reply reply) {
+void Generation::gather(size_t writer, service::Reply reply) {
   size_ += reply.text.size() + logprobs_size(reply.logprobs) + logprobs_size(reply.prompt_logprobs);
   if (call_.return_token_ids) size_ += 2 * kTokenIdSize * reply.tokens.size();
   for (const PositionLogprobs& position : reply.logprobs) {
@@ -204,9 +206,9 @@ void Generation::gather(size_t writer, Reply reply) {
   writers_[writer]->gather(std::move(reply));
 }
 
-void Generation::stream(size_t writer, Reply reply) {
+void Generation::stream(size_t writer, service::Reply reply) {
   if (call_.max_streaming_tokens > 1) {
-    Reply& held = held_[writer];
+    service::Reply& held = held_[writer];
     held.usage = reply.usage;
     append(held, std::move(reply));
     if (std::ssize(held.tokens) < call_.max_streaming_tokens && held.finish == Finish::kNone)
@@ -216,12 +218,12 @@ void Generation::stream(size_t writer, Reply reply) {
   send_events(writer, std::move(reply));
 }
 
-void Generation::send_events(size_t writer, Reply reply) {
-  const Usage so_far = reply.usage;
+void Generation::send_events(size_t writer, service::Reply reply) {
+  const service::Usage so_far = reply.usage;
   open();
   std::string usage;
   if (call_.continuous_usage)
-    usage = R"(,"usage":)" + json_text(usage_json(so_far));
+    usage = R"(,"usage":)" + http::json_text(usage_json(so_far));
   else if (call_.include_usage)
     usage = R"(,"usage":null)";
   for (const ChoiceEvent& event : writers_[writer]->stream(std::move(reply)))
@@ -232,7 +234,7 @@ void Generation::finish() {
   done_ = true;
   if (!call_.stream) return send_whole();
   ticket_.release();
-  if (call_.include_usage) write_event({""}, R"(,"usage":)" + json_text(usage_json(usage())));
+  if (call_.include_usage) write_event({""}, R"(,"usage":)" + http::json_text(usage_json(usage())));
   reply_->write("data: [DONE]\n\n");
   reply_->end_stream();
 }
@@ -250,7 +252,7 @@ void Generation::send_whole() {
     } catch (const std::exception& e) {
       spdlog::error("a reply of about {} bytes could not be written: {}", self->size_,
                     escaped(e.what()));
-      self->reply_->send(error_response(api_error(500, "internal error")));
+      self->reply_->send(http::error_response(http::api_error(500, "internal error")));
     }
     std::lock_guard lock(self->mutex_);
     self->ticket_.release();
@@ -282,32 +284,32 @@ std::string Generation::whole() {
     }
   body += ']';
   body += shape_.beside(call_, prompts_);
-  return body += R"(,"usage":)" + json_text(usage_json(usage())) + "}";
+  return body += R"(,"usage":)" + http::json_text(usage_json(usage())) + "}";
 }
 
 // Sends tokens that waited for a full event first. Once a stream is open its status cannot change:
 // the error is then an event, followed by [DONE] as clients expect.
-void Generation::fail(const ApiError& error) {
+void Generation::fail(const http::ApiError& error) {
   done_ = true;
   ticket_.release();
   for (size_t writer = 0; writer < held_.size(); ++writer) {
-    Reply held = std::exchange(held_[writer], {});
+    service::Reply held = std::exchange(held_[writer], {});
     if (!held.text.empty() || !held.tokens.empty()) send_events(writer, std::move(held));
   }
-  if (!opened_) return reply_->send(error_response(error));
-  reply_->write("data: " + json_text(error_json(error)) + "\n\ndata: [DONE]\n\n");
+  if (!opened_) return reply_->send(http::error_response(error));
+  reply_->write("data: " + http::json_text(http::error_json(error)) + "\n\ndata: [DONE]\n\n");
   reply_->end_stream();
 }
 
 void Generation::cancel() {
-  std::vector<RequestId> requests;
+  std::vector<service::RequestId> requests;
   {
     std::lock_guard lock(mutex_);
     done_ = true;
     ticket_.release();
     requests = requests_;
   }
-  for (RequestId request : requests) context_->service.cancel(request);
+  for (service::RequestId request : requests) context_->service.cancel(request);
 }
 
 void Generation::tick() {
@@ -324,14 +326,14 @@ void Generation::cut_off() {
   {
     std::lock_guard lock(mutex_);
     if (done_) return;
-    fail(api_error(503, "the server is shutting down"));
+    fail(http::api_error(503, "the server is shutting down"));
   }
   cancel();
 }
 
-Usage Generation::usage() const {
-  Usage sum;
-  for (const Usage& usage : usages_) {
+service::Usage Generation::usage() const {
+  service::Usage sum;
+  for (const service::Usage& usage : usages_) {
     sum.prompt += usage.prompt;
     sum.cached += usage.cached;
     sum.completion += usage.completion;
@@ -342,8 +344,9 @@ Usage Generation::usage() const {
 
 namespace {
 
-Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& call) {
-  Request common = call.request;
+Result<std::vector<service::Prepared>> prepare_all(const service::Service& service,
+                                                   OpenAiCall& call) {
+  service::Request common = call.request;
   common.streamed = call.stream;
   if (call.best_of > common.n) {
     common.n = call.best_of;
@@ -356,17 +359,17 @@ Result<std::vector<Prepared>> prepare_all(const Service& service, OpenAiCall& ca
 
 }  // namespace
 
-void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
-              std::shared_ptr<HttpReply> reply) {
-  const auto refuse = [&](ApiError error) { reply->send(error_response(error)); };
+void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
+              http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+  const auto refuse = [&](http::ApiError error) { reply->send(http::error_response(error)); };
   auto admitted = context.admission.admit();  // before the request's body is parsed
-  if (const auto* refused = std::get_if<AdmissionRefusal>(&admitted))
-    return refuse(api_error(*refused));
+  if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
+    return refuse(admission_error(*refused));
   const auto json = read_body(request);
-  if (const auto* error = std::get_if<ApiError>(&json)) return refuse(*error);
+  if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
   auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, context.config.defaults);
-  if (!call) return refuse(api_error(call.error(), input));
+  if (!call) return refuse(http::api_error(call.error(), input));
   if (auto error = check_unknown(context.config, call->unknown_fields)) return refuse(*error);
   if (auto error = check_model(context.admission, call->model)) return refuse(*error);
   if (auto error = check_policy(context.config.policy, call->request)) return refuse(*error);
@@ -374,20 +377,21 @@ void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, 
     call->request.cache.salt.insert(0, keys.cache_salt(request));
   auto prompts = prepare_all(context.service, *call);
   if (!prompts) {
-    ApiError error = api_error(prompts.error(), input);
+    http::ApiError error = http::api_error(prompts.error(), input);
     // In a chat the count is top_logprobs; logprobs is a flag.
     if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
     return refuse(error);
   }
-  if (auto refused = context.admission.check_queue(*prompts)) return refuse(api_error(*refused));
+  if (auto refused = context.admission.check_queue(*prompts))
+    return refuse(admission_error(*refused));
 
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
-      call->request_id.empty() ? request.request_id : sane_request_id(call->request_id);
-  auto generation =
-      std::make_shared<Generation>(context, shape, std::move(*call), shape.id_prefix() + name,
-                                   std::move(reply), std::move(std::get<Ticket>(admitted)));
+      call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
+  auto generation = std::make_shared<Generation>(context, shape, std::move(*call),
+                                                 shape.id_prefix() + name, std::move(reply),
+                                                 std::move(std::get<service::Ticket>(admitted)));
   generation->start(std::move(*prompts));
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

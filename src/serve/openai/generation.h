@@ -12,7 +12,7 @@
 #include "serve/openai/shape.h"
 #include "serve/service/protocol_context.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // The log-probability of a reply; best_of compares the mean over its tokens.
 struct Likelihood {
@@ -22,48 +22,48 @@ struct Likelihood {
 };
 
 // The service's sink keeps it alive. Thread-safe.
-class Generation : public OpenGeneration, public std::enable_shared_from_this<Generation> {
+class Generation : public service::OpenGeneration, public std::enable_shared_from_this<Generation> {
  public:
-  Generation(ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call, std::string id,
-             std::shared_ptr<HttpReply> reply, Ticket ticket);
+  Generation(service::ProtocolContext& context, const OpenAiShape& shape, OpenAiCall call,
+             std::string id, std::shared_ptr<http::HttpReply> reply, service::Ticket ticket);
 
-  void start(std::vector<Prepared> prompts);
+  void start(std::vector<service::Prepared> prompts);
   void tick() override;
   void cut_off() override;
 
  private:
-  void take(size_t prompt, Reply reply);
-  void stream(size_t prompt, Reply reply);
+  void take(size_t prompt, service::Reply reply);
+  void stream(size_t prompt, service::Reply reply);
   void finish();
-  void fail(const ApiError& error);
+  void fail(const http::ApiError& error);
   void cancel();
-  void start_all(std::vector<Prepared> prompts);
-  void gather(size_t writer, Reply reply);
-  void send_events(size_t writer, Reply reply);
+  void start_all(std::vector<service::Prepared> prompts);
+  void gather(size_t writer, service::Reply reply);
+  void send_events(size_t writer, service::Reply reply);
   void open();
   bool write_event(const ChoiceEvent& event, const std::string& usage);
   void send_whole();
   std::string whole();
   std::vector<size_t> best_of_prompt(size_t prompt) const;
-  Usage usage() const;
+  service::Usage usage() const;
 
-  const std::shared_ptr<ProtocolContext> context_;
+  const std::shared_ptr<service::ProtocolContext> context_;
   const OpenAiShape& shape_;
   const OpenAiCall call_;
   const std::string id_, model_;
   const int64_t created_;
   const int drawn_;         // sequences that are sampled for each prompt; n of them are returned
   const std::string head_;  // JSON of each event of a stream, up to its choices
-  const std::shared_ptr<HttpReply> reply_;
-  Ticket ticket_;
+  const std::shared_ptr<http::HttpReply> reply_;
+  service::Ticket ticket_;
   std::vector<PromptInfo> prompts_;
 
   std::mutex mutex_;                                    // guards the rest
   std::vector<std::unique_ptr<ChoiceWriter>> writers_;  // drawn_ for each prompt
-  std::vector<Reply> held_;              // for each writer: what waits until an event is full
+  std::vector<service::Reply> held_;     // for each writer: what waits until an event is full
   std::vector<Likelihood> likelihoods_;  // for each writer
-  std::vector<Usage> usages_;
-  std::vector<RequestId> requests_;
+  std::vector<service::Usage> usages_;
+  std::vector<service::RequestId> requests_;
   size_t size_ = 0;  // approximate bytes of the whole reply
   size_t ended_ = 0;
   bool opened_ = false, done_ = false;
@@ -71,7 +71,7 @@ class Generation : public OpenGeneration, public std::enable_shared_from_this<Ge
 };
 
 // Handles a request of either endpoint.
-void generate(ProtocolContext& context, const ApiKeys& keys, Endpoint endpoint, HttpRequest request,
-              std::shared_ptr<HttpReply> reply);
+void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
+              http::HttpRequest request, std::shared_ptr<http::HttpReply> reply);
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -1,7 +1,7 @@
 #include "serve/openai/fields.h"
 #include "serve/openai/prompt.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 MaybeProblem read_tool_choice(const OrderedJson& value, CallDraft& draft) {
@@ -89,4 +89,4 @@ std::vector<Field> input_fields() {
 }
 #undef SET
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -8,14 +8,15 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 // OpenAI's value for "very unlikely", because JSON has no infinity.
 double finite(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
 
 // Writes {token, logprob, bytes of a chat's entry and leaves the object open.
-void open_chat_entry(const TokenLogprob& entry, const Tokenizer& tokenizer, JsonWriter& json) {
+void open_chat_entry(const TokenLogprob& entry, const text::Tokenizer& tokenizer,
+                     JsonWriter& json) {
   json.open_object().key("token").string(token_text(tokenizer, entry.token));
   json.key("logprob").number(finite(entry.logprob)).key("bytes").open_array();
   for (unsigned char byte : tokenizer.piece(entry.token)) json.integer(byte);
@@ -30,7 +31,7 @@ size_t characters(std::string_view bytes) {
 
 }  // namespace
 
-std::string token_text(const Tokenizer& tokenizer, Token token) {
+std::string token_text(const text::Tokenizer& tokenizer, Token token) {
   const std::string_view piece = tokenizer.piece(token);
   if (is_valid_utf8(piece)) return std::string(piece);
   std::string text;
@@ -40,8 +41,8 @@ std::string token_text(const Tokenizer& tokenizer, Token token) {
   return text;
 }
 
-void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer,
-                         JsonWriter& json) {
+void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
+                         const text::Tokenizer& tokenizer, JsonWriter& json) {
   json.open_object().key("content").open_array();
   for (const PositionLogprobs& position : positions) {
     open_chat_entry(position.chosen, tokenizer, json);
@@ -94,7 +95,7 @@ void CompletionLogprobs::write(JsonWriter& json) {
 }
 
 void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
-                           const Tokenizer& tokenizer, JsonWriter& json) {
+                           const text::Tokenizer& tokenizer, JsonWriter& json) {
   json.open_array().null();
   for (const PositionLogprobs& position : positions) {
     bool has_chosen = false;
@@ -113,4 +114,4 @@ void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
   json.close_array();
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -6,21 +6,21 @@
 #include "message/request.h"
 #include "text/tokenizer.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // A token's text. If it is not valid UTF-8, bytes that are not printable ASCII become \xNN.
-std::string token_text(const Tokenizer& tokenizer, Token token);
+std::string token_text(const text::Tokenizer& tokenizer, Token token);
 
 // Writes {content: [{token, logprob, bytes, top_logprobs}], refusal}.
-void write_chat_logprobs(const std::vector<PositionLogprobs>& positions, const Tokenizer& tokenizer,
-                         JsonWriter& json);
+void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
+                         const text::Tokenizer& tokenizer, JsonWriter& json);
 
 // Writes {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by
 // piece.
 class CompletionLogprobs {
  public:
   // If `with_top` is false, top_logprobs is null, as OpenAI does if logprobs is 0.
-  CompletionLogprobs(const Tokenizer& tokenizer, bool with_top)
+  CompletionLogprobs(const text::Tokenizer& tokenizer, bool with_top)
       : tokenizer_(tokenizer), with_top_(with_top) {}
   // Adds the first token of a prompt, which has no log-probability.
   void add_unpredicted(Token token) { added_.push_back({token, nullptr}); }
@@ -39,7 +39,7 @@ class CompletionLogprobs {
   };
   void write_top(const PositionLogprobs& position, JsonWriter& json) const;
 
-  const Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   const bool with_top_;
   size_t offset_ = 0;  // characters
   std::vector<Added> added_;
@@ -48,6 +48,6 @@ class CompletionLogprobs {
 // Writes vLLM's prompt_logprobs: null for the first position, then {id: {logprob, rank,
 // decoded_token}}.
 void write_prompt_logprobs(const std::vector<PositionLogprobs>& positions,
-                           const Tokenizer& tokenizer, JsonWriter& json);
+                           const text::Tokenizer& tokenizer, JsonWriter& json);
 
-}  // namespace skiff
+}  // namespace skiff::openai

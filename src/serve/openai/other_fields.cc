@@ -2,7 +2,7 @@
 // implemented: those are refused by name, so that no client relies on an effect that is not there.
 #include "serve/openai/fields.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 template <class Kind>
@@ -130,4 +130,4 @@ std::vector<Field> other_fields() {
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -1,6 +1,6 @@
 #include "serve/openai/fields.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 // In every count of log-probabilities -1 stands for the whole vocabulary.
@@ -101,4 +101,4 @@ std::vector<Field> output_fields() {
 }
 #undef SET
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -4,31 +4,32 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 using testing::HasSubstr;
 
 // A server whose service has these bounds.
 struct BoundedServer {
-  explicit BoundedServer(AdmissionLimits limits, ServerConfig config = local_config())
+  explicit BoundedServer(service::AdmissionLimits limits,
+                         serve::ServerConfig config = local_config())
       : echo(with(limits)), server(std::move(config), echo.service) {
     server.start();
   }
-  static ServiceConfig with(AdmissionLimits limits) {
-    ServiceConfig config = echo_config();
+  static service::ServiceConfig with(service::AdmissionLimits limits) {
+    service::ServiceConfig config = service::echo_config();
     config.admission = limits;
     return config;
   }
-  ClientResponse complete(const Json& body) {
-    return post_once(server.port(), "/v1/completions", body);
+  http::ClientResponse complete(const Json& body) {
+    return http::post_once(server.port(), "/v1/completions", body);
   }
   bool drained() {
-    return eventually([&] { return echo.engine.running() == 0; });
+    return http::eventually([&] { return echo.engine.running() == 0; });
   }
   std::string metrics() { return echo.service.metrics(); }
-  EchoService echo;
-  Server server;
+  service::EchoService echo;
+  serve::Server server;
 };
 
 std::string refused(const char* reason, int count) {
@@ -36,7 +37,7 @@ std::string refused(const char* reason, int count) {
                      reason, count);
 }
 
-void expect_retry(const ClientResponse& response, int least, int most) {
+void expect_retry(const http::ClientResponse& response, int least, int most) {
   ASSERT_TRUE(response.headers.contains("retry-after"));
   const int seconds = std::stoi(response.headers.at("retry-after"));
   EXPECT_GE(seconds, least);
@@ -46,10 +47,10 @@ void expect_retry(const ClientResponse& response, int least, int most) {
 TEST(OpenAiOverload, WaitingTokensAreBounded) {
   BoundedServer server({.waiting_tokens = 20});
   server.echo.engine.hold = true;
-  TestClient first(server.server.port()), second(server.server.port());
+  http::TestClient first(server.server.port()), second(server.server.port());
   // Longer than the bound, but nothing waits: BOS and 30 bytes.
   first.send("POST", "/v1/completions", Json{{"prompt", std::string(30, 'a')}}.dump());
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   EXPECT_THAT(server.metrics(), HasSubstr("num_waiting_tokens{model_name=\"echo\"} 31\n"));
   const auto busy = server.complete({{"prompt", "ab"}});
   EXPECT_EQ(busy.status, 429);
@@ -70,17 +71,17 @@ TEST(OpenAiOverload, ACallIsLetInWholeOrNotAtAll) {
   const Json body{{"prompt", {"abcdefgh", "ijklmnop"}}, {"n", 3}, {"temperature", 0}};
   EXPECT_EQ(server.complete(body).status, 200);  // 54 tokens, but nothing waits
   server.echo.engine.hold = true;
-  TestClient first(server.server.port());
+  http::TestClient first(server.server.port());
   first.send("POST", "/v1/completions", R"({"prompt":"ab"})");
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   const auto busy = server.complete(body);
   EXPECT_EQ(busy.status, 429);
   EXPECT_THAT(busy.json()["error"]["message"].get<std::string>(), HasSubstr("the 54 of this"));
   EXPECT_EQ(server.echo.engine.running(), 1);
   // 3 and 15 tokens are within the bound.
-  TestClient second(server.server.port());
+  http::TestClient second(server.server.port());
   second.send("POST", "/v1/completions", R"({"prompt":"cd","n":5,"temperature":0})");
-  EXPECT_TRUE(eventually([&] { return server.echo.engine.running() == 6; }));
+  EXPECT_TRUE(http::eventually([&] { return server.echo.engine.running() == 6; }));
   server.echo.engine.hold = false;
   EXPECT_EQ(first.response().status, 200);
   EXPECT_EQ(second.response().status, 200);
@@ -90,9 +91,9 @@ TEST(OpenAiOverload, HangingUpGivesTheTokensBack) {
   BoundedServer server({.waiting_tokens = 20});
   server.echo.engine.hold = true;
   {
-    TestClient first(server.server.port());
+    http::TestClient first(server.server.port());
     first.send("POST", "/v1/completions", Json{{"prompt", std::string(30, 'a')}}.dump());
-    ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+    ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   }
   EXPECT_TRUE(server.drained());
   EXPECT_THAT(server.metrics(), HasSubstr("num_waiting_tokens{model_name=\"echo\"} 0\n"));
@@ -142,7 +143,7 @@ TEST(OpenAiOverload, ARequestsTimeIsBoundedInAStream) {
   server.echo.engine.turn_microseconds = 5000;
   const auto late = server.complete({{"prompt", "ab"}, {"ignore_eos", true}, {"stream", true}});
   EXPECT_EQ(late.status, 200);
-  const auto events = sse_events(late.body);
+  const auto events = http::sse_events(late.body);
   ASSERT_GE(events.size(), 3u);
   EXPECT_EQ(events.front()["choices"][0]["text"].get<std::string>().size(), 1u);
   EXPECT_EQ(events.back(), "[DONE]");
@@ -178,9 +179,9 @@ TEST(OpenAiOverload, TheFieldTimeoutShortens) {
 TEST(OpenAiOverload, TheShortestTimeEndsFirst) {
   BoundedServer server({});
   server.echo.engine.hold = true;
-  TestClient patient(server.server.port());
+  http::TestClient patient(server.server.port());
   patient.send("POST", "/v1/completions", R"({"prompt":"ab","timeout":30,"temperature":0})");
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(server.complete({{"prompt", "cd"}, {"timeout", 0.1}}).status, 504);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
@@ -189,15 +190,15 @@ TEST(OpenAiOverload, TheShortestTimeEndsFirst) {
 }
 
 TEST(OpenAiOverload, TooManyAtATimeAreCounted) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.max_concurrency = 1;
   BoundedServer server({}, config);
   server.echo.engine.hold = true;
-  TestClient first(server.server.port());
+  http::TestClient first(server.server.port());
   first.send("POST", "/v1/completions", R"({"prompt":"ab","temperature":0})");
-  ASSERT_TRUE(eventually([&] { return server.echo.engine.running() == 1; }));
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 1; }));
   // One connection for all: a refusal does not cost it.
-  TestClient other(server.server.port());
+  http::TestClient other(server.server.port());
   for (int i = 0; i < 3; ++i) {
     const auto busy = other.post("/v1/completions", {{"prompt", "ab"}});
     EXPECT_EQ(busy.status, 429);
@@ -209,9 +210,9 @@ TEST(OpenAiOverload, TooManyAtATimeAreCounted) {
 }
 
 // A template that takes as long as it likes, as one of a client's may.
-class SlowTemplate : public ChatTemplate {
+class SlowTemplate : public text::ChatTemplate {
  public:
-  Result<std::string> render(const Conversation&) const override {
+  Result<std::string> render(const text::Conversation&) const override {
     begun = true;
     begun.notify_all();
     over.wait(false);
@@ -223,19 +224,20 @@ class SlowTemplate : public ChatTemplate {
 
 // The one worker is busy; whoever must be refused is, all the same.
 TEST(OpenAiOverload, RefusalsDoNotQueueBehindWorkers) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.max_concurrency = 1;
   config.http.worker_threads = 1;
   const auto slow = std::make_shared<SlowTemplate>();
-  const auto events = std::make_shared<EventQueue>();
-  EchoEngine engine(events);
-  EngineService service(echo_config(), engine, events, std::make_shared<ByteTokenizer>(), slow);
-  Server server(config, service);
+  const auto events = std::make_shared<service::EventQueue>();
+  service::EchoEngine engine(events);
+  service::EngineService service(service::echo_config(), engine, events,
+                                 std::make_shared<service::ByteTokenizer>(), slow);
+  serve::Server server(config, service);
   server.start();
-  TestClient first(server.port());
+  http::TestClient first(server.port());
   first.send("POST", "/v1/chat/completions", TestServer::with_messages({}).dump());
   slow->begun.wait(false);
-  EXPECT_EQ(post_once(server.port(), "/v1/completions", {{"prompt", "ab"}}).status, 429);
+  EXPECT_EQ(http::post_once(server.port(), "/v1/completions", {{"prompt", "ab"}}).status, 429);
   slow->over = true;
   slow->over.notify_all();
   EXPECT_EQ(first.response().status, 200);
@@ -244,7 +246,7 @@ TEST(OpenAiOverload, RefusalsDoNotQueueBehindWorkers) {
 TEST(OpenAiOverload, AnEngineThatHangsFailsBothProbes) {
   TestServer server;
   const auto status = [&](const char* path) {
-    return TestClient(server.port()).call("GET", path).status;
+    return http::TestClient(server.port()).call("GET", path).status;
   };
   EXPECT_EQ(status("/live"), 200);
   server.server.set_stalled(true);
@@ -256,4 +258,4 @@ TEST(OpenAiOverload, AnEngineThatHangsFailsBothProbes) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

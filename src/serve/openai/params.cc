@@ -6,7 +6,7 @@
 #include "serve/openai/fields.h"
 #include "serve/openai/prompt.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 using FieldTable = std::unordered_map<std::string_view, Field>;
@@ -71,7 +71,7 @@ std::optional<Error> check_combinations(CallDraft& draft, Endpoint endpoint) {
   return check_logprobs(draft, endpoint);
 }
 
-void set_defaults(Request& request, const SamplingDefaults& defaults) {
+void set_defaults(service::Request& request, const service::SamplingDefaults& defaults) {
   SamplingParams& params = request.params;
   params.temperature = defaults.temperature;
   params.top_p = defaults.top_p;
@@ -81,7 +81,7 @@ void set_defaults(Request& request, const SamplingDefaults& defaults) {
 }
 
 // The min_tokens of a request overrides a lower maximum of the model's generation_config.json.
-void set_default_length(OpenAiCall& call, const SamplingDefaults& defaults) {
+void set_default_length(OpenAiCall& call, const service::SamplingDefaults& defaults) {
   int& most = call.request.stop.max_tokens;
   if (most == 0 && !call.discard_output && defaults.max_tokens > 0)
     most = std::max(defaults.max_tokens, call.request.params.min_tokens);
@@ -98,7 +98,7 @@ const Field* find_field(Endpoint endpoint, std::string_view name) {
 }
 
 Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
-                                     const SamplingDefaults& defaults) {
+                                     const service::SamplingDefaults& defaults) {
   if (!body.is_object())
     return invalid("", "the body must be a JSON object, but is " + described(body));
   CallDraft draft;
@@ -118,4 +118,4 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
   return std::move(draft.call);
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

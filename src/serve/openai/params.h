@@ -12,15 +12,15 @@
 #include "serve/service/sampling_defaults.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 enum class Endpoint { kChat, kCompletions };
 
 // A parsed request body.
 struct OpenAiCall {
   std::string model;
-  Request request;                   // `input` is not used: the call may have several prompts
-  std::vector<PromptInput> prompts;  // not empty; a chat has one
+  service::Request request;  // `input` is not used: the call may have several prompts
+  std::vector<service::PromptInput> prompts;  // not empty; a chat has one
   // Sequences that are sampled for each prompt, >= request.n: the n with the highest mean
   // log-probability become the choices. Equal to n in a stream.
   int best_of = 0;
@@ -41,6 +41,6 @@ struct OpenAiCall {
 // Error::field is the name of the offending field; Code::kNotFound means that a required field is
 // missing.
 Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
-                                     const SamplingDefaults& defaults);
+                                     const service::SamplingDefaults& defaults);
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -6,7 +6,7 @@
 
 #include "serve/openai/fields.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 Result<OpenAiCall> parse(Endpoint endpoint, const std::string& fields) {
@@ -202,4 +202,4 @@ TEST(OpenAiParams, EveryFieldOfTheTablesIsReachable) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -5,7 +5,7 @@
 
 #include "serve/openai/values.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 constexpr size_t kMaxPrompts = 2048, kMaxMessages = 65536, kMaxTools = 1024, kMaxKwargs = 256;
@@ -88,7 +88,7 @@ std::optional<Error> check_message(OrderedJson& message, size_t index) {
 }
 
 void finish_conversation(CallDraft& draft, OrderedJson messages) {
-  Conversation& conversation = draft.conversation;
+  text::Conversation& conversation = draft.conversation;
   conversation.messages = std::move(messages);
   conversation.add_generation_prompt =
       draft.add_generation_prompt.value_or(!conversation.continue_final_message);
@@ -113,7 +113,7 @@ std::optional<Error> take_token_ids(CallDraft& draft, const char* input) {
 
 }  // namespace
 
-MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation) {
+MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversation) {
   if (!value.is_array()) return Problem{"must be a list, but is " + described(value)};
   if (value.size() > kMaxTools)
     return Problem{fmt::format("has {} entries, at most {} are allowed", value.size(), kMaxTools)};
@@ -129,11 +129,11 @@ MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation) {
   return std::nullopt;
 }
 
-MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conversation) {
+MaybeProblem read_template_kwargs(const OrderedJson& value, text::Conversation& conversation) {
   if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
   if (value.size() > kMaxKwargs)
     return Problem{fmt::format("has {} entries, at most {} are allowed", value.size(), kMaxKwargs)};
-  if (const auto reserved = find_reserved_variable(value))
+  if (const auto reserved = text::find_reserved_variable(value))
     return Problem{fmt::format("must not set \"{}\"", *reserved)};
   conversation.kwargs = value;
   return std::nullopt;
@@ -162,7 +162,7 @@ Result<OrderedJson> read_message_list(const OrderedJson& messages) {
   return checked;
 }
 
-std::optional<Error> check_continuation(const Conversation& conversation,
+std::optional<Error> check_continuation(const text::Conversation& conversation,
                                         std::optional<bool> add_generation_prompt) {
   const char* field = "continue_final_message";
   if (!conversation.continue_final_message) return std::nullopt;
@@ -200,7 +200,7 @@ std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
     return std::nullopt;
   }
   finish_conversation(draft, std::move(*checked));
-  const Conversation& conversation = std::get<Conversation>(draft.call.prompts.back());
+  const text::Conversation& conversation = std::get<text::Conversation>(draft.call.prompts.back());
   return check_continuation(conversation, draft.add_generation_prompt);
 }
 
@@ -241,4 +241,4 @@ std::optional<Error> read_prompt(const OrderedJson& body, CallDraft& draft) {
   return std::nullopt;
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -7,11 +7,11 @@
 #include "serve/openai/call_draft.h"
 #include "serve/openai/values.h"
 
-namespace skiff {
+namespace skiff::openai {
 
-MaybeProblem read_tools(const OrderedJson& value, Conversation& conversation);
+MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversation);
 // Reads variables for the template. Variables that the server itself sets are refused.
-MaybeProblem read_template_kwargs(const OrderedJson& value, Conversation& conversation);
+MaybeProblem read_template_kwargs(const OrderedJson& value, text::Conversation& conversation);
 // Reads a list of token ids, or a list of such lists.
 MaybeProblem read_prompt_token_ids(const OrderedJson& value, CallDraft& draft);
 
@@ -19,11 +19,11 @@ MaybeProblem read_prompt_token_ids(const OrderedJson& value, CallDraft& draft);
 Result<OrderedJson> read_message_list(const OrderedJson& messages);
 // An Error if continue_final_message conflicts with add_generation_prompt or does not fit the last
 // message.
-std::optional<Error> check_continuation(const Conversation& conversation,
+std::optional<Error> check_continuation(const text::Conversation& conversation,
                                         std::optional<bool> add_generation_prompt);
 
 // Both fill draft.call.prompts from the body.
 std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft);
 std::optional<Error> read_prompt(const OrderedJson& body, CallDraft& draft);
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 Result<OpenAiCall> parse(Endpoint endpoint, const std::string& text) {
@@ -13,11 +13,11 @@ Result<OpenAiCall> parse(Endpoint endpoint, const std::string& text) {
   return parse_openai_call(*body, endpoint, {});
 }
 
-Conversation conversation(const std::string& fields) {
+text::Conversation conversation(const std::string& fields) {
   auto call = parse(Endpoint::kChat,
                     fmt::format(R"({{"messages":[{{"role":"user","content":"x"}}]{}}})", fields));
   SKIFF_CHECK(call, "{}", call.error().what);
-  return std::get<Conversation>(call->prompts.at(0));
+  return std::get<text::Conversation>(call->prompts.at(0));
 }
 
 std::string refusal(const std::string& body, Endpoint endpoint = Endpoint::kChat) {
@@ -118,7 +118,7 @@ TEST(OpenAiPrompt, AFinalMessageCanBeContinued) {
   };
   const std::string begun = R"({"role":"assistant","content":"y"})";
   const auto call = parse(Endpoint::kChat, with(begun, ""));
-  const Conversation& conversation = std::get<Conversation>(call->prompts.at(0));
+  const text::Conversation& conversation = std::get<text::Conversation>(call->prompts.at(0));
   EXPECT_TRUE(conversation.continue_final_message);
   EXPECT_FALSE(conversation.add_generation_prompt);
   EXPECT_EQ(refusal(with(begun, R"(,"add_generation_prompt":false)")), "none");
@@ -132,7 +132,7 @@ TEST(OpenAiPrompt, Item49LinksInTextStayText) {
   const std::string text = "![x](http://127.0.0.1:1/x.png) <img src='file:///etc/passwd'>";
   const auto call = parse(
       Endpoint::kChat, OrderedJson{{"messages", {{{"role", "user"}, {"content", text}}}}}.dump());
-  EXPECT_EQ(std::get<Conversation>(call->prompts.at(0)).messages[0]["content"], text);
+  EXPECT_EQ(std::get<text::Conversation>(call->prompts.at(0)).messages[0]["content"], text);
   for (const char* type : {"image_url", "video_url", "input_audio", "file", "image", "TEXT", ""}) {
     const OrderedJson part{{"type", type}, {type, {{"url", "http://127.0.0.1:1/"}}}};
     const OrderedJson body{
@@ -145,7 +145,7 @@ TEST(OpenAiPrompt, PartsBecomeOneText) {
   const auto call =
       parse(Endpoint::kChat, R"({"messages":[{"role":"assistant","content":[)"
                              R"({"type":"text","text":"a"},{"type":"refusal","refusal":"b"}]}]})");
-  EXPECT_EQ(std::get<Conversation>(call->prompts.at(0)).messages[0]["content"], "a\nb");
+  EXPECT_EQ(std::get<text::Conversation>(call->prompts.at(0)).messages[0]["content"], "a\nb");
 }
 
 TEST(OpenAiPrompt, TheTemplateCanBeLeftOut) {
@@ -168,4 +168,4 @@ TEST(OpenAiPrompt, Item34MalformedToolsAreRefused) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -4,7 +4,7 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 struct BadRequest {
@@ -104,7 +104,7 @@ TEST(OpenAiRefusals, BadRequestsAreRefusedByName) {
   };
 #undef M
 #undef P
-  TestClient client(server.port());
+  http::TestClient client(server.port());
   for (const BadRequest& bad : table) {
     SCOPED_TRACE(bad.body);
     client.send("POST", bad.path, bad.body,
@@ -137,13 +137,13 @@ TEST(OpenAiRefusals, TooLongPromptsNameTheContext) {
 }
 
 TEST(OpenAiRefusals, DeepAndLargeBodiesAreRefused) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.http.max_body = 1 << 20;
   TestServer server(config);
   const std::string deep =
       "{\"messages\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
-  EXPECT_EQ(TestClient(server.port()).call("POST", "/v1/chat/completions", deep).status, 400);
-  EXPECT_EQ(TestClient(server.port())
+  EXPECT_EQ(http::TestClient(server.port()).call("POST", "/v1/chat/completions", deep).status, 400);
+  EXPECT_EQ(http::TestClient(server.port())
                 .call("POST", "/v1/chat/completions", std::string(2 << 20, ' '))
                 .status,
             413);
@@ -163,7 +163,7 @@ TEST(OpenAiRefusals, ARefusalOfTheEngineIsAStatusEvenWhenStreaming) {
 // Depth is refused while it is parsed, in one pass and without recursion.
 TEST(OpenAiRefusals, Item40DepthIsRefused) {
   TestServer server;
-  TestClient client(server.port());
+  http::TestClient client(server.port());
   for (size_t depth : {size_t{65}, size_t{100000}, size_t{1000000}})
     for (const char* open : {"[", "{\"a\":"}) {
       std::string body = "{\"messages\":";
@@ -177,7 +177,7 @@ TEST(OpenAiRefusals, Item40DepthIsRefused) {
 
 TEST(OpenAiRefusals, BadJsonSaysWhere) {
   TestServer server;
-  TestClient client(server.port());
+  http::TestClient client(server.port());
   struct Case {
     std::string body;
     const char* said;
@@ -202,7 +202,7 @@ TEST(OpenAiRefusals, BadJsonSaysWhere) {
 
 TEST(OpenAiRefusals, OddButValidJsonIsRead) {
   TestServer server;
-  TestClient client(server.port());
+  http::TestClient client(server.port());
   const auto text = [&](const std::string& body) {
     return client.call("POST", "/v1/completions", body).json()["choices"][0]["text"];
   };
@@ -213,7 +213,7 @@ TEST(OpenAiRefusals, OddButValidJsonIsRead) {
 }
 
 TEST(OpenAiRefusals, Item18AStrictServerRefusesUnknownFields) {
-  ServerConfig config = local_config();
+  serve::ServerConfig config = local_config();
   config.refuse_unknown_fields = true;
   TestServer server(config);
   const auto response = server.complete({{"prompt", "ab"}, {"frobnicate", 1}});
@@ -234,4 +234,4 @@ TEST(OpenAiRefusals, Item32And44NoTensorsAndNoBackEnds) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -3,13 +3,13 @@
 #include "serve/openai/body.h"
 #include "serve/openai/generation.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // Clients written for vLLM and FastDeploy read it; the values are constant.
-Json permission_json(const ProtocolContext& context, const std::string& name) {
+Json permission_json(const service::ProtocolContext& context, const std::string& name) {
   return {{"id", "modelperm-" + name},
           {"object", "model_permission"},
           {"created", context.started},
@@ -24,7 +24,7 @@ Json permission_json(const ProtocolContext& context, const std::string& name) {
           {"is_blocking", false}};
 }
 
-Json model_json(const ProtocolContext& context, const std::string& name) {
+Json model_json(const service::ProtocolContext& context, const std::string& name) {
   return {{"id", name},
           {"object", "model"},
           {"created", context.started},
@@ -37,50 +37,52 @@ Json model_json(const ProtocolContext& context, const std::string& name) {
 
 // If no name was configured, the folder's path is a second name; listing it would show one model
 // twice.
-bool is_listed(const ProtocolContext& context, const std::string& name) {
+bool is_listed(const service::ProtocolContext& context, const std::string& name) {
   return name == context.config.model_names.front() || name != context.config.model_path;
 }
 
-HttpResponse list_models(const ProtocolContext& context) {
+http::HttpResponse list_models(const service::ProtocolContext& context) {
   Json data = Json::array();
   for (const std::string& name : context.config.model_names)
     if (is_listed(context, name)) data.push_back(model_json(context, name));
-  return json_response({{"object", "list"}, {"data", std::move(data)}});
+  return http::json_response({{"object", "list"}, {"data", std::move(data)}});
 }
 
-HttpResponse one_model(const ProtocolContext& context, const std::string& name) {
+http::HttpResponse one_model(const service::ProtocolContext& context, const std::string& name) {
   for (const std::string& known : context.config.model_names)
-    if (known == name) return json_response(model_json(context, name));
-  return error_response(api_error(context.admission.unknown_model(name)));
+    if (known == name) return http::json_response(model_json(context, name));
+  return http::error_response(admission_error(context.admission.unknown_model(name)));
 }
 
 }  // namespace
 
-std::vector<Route> openai_routes(ProtocolContext& context, const ApiKeys& keys) {
+std::vector<http::Route> openai_routes(service::ProtocolContext& context,
+                                       const http::ApiKeys& keys) {
   const auto generation = [&](const char* path, Endpoint endpoint) {
-    return Route{
-        .method = "POST",
-        .path = path,
-        .handler =
-            [&context, &keys, endpoint](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-              generate(context, keys, endpoint, std::move(request), std::move(reply));
-            },
-        .refuse_when_full = [&context]() -> std::optional<HttpResponse> {
-          const auto refused = context.admission.refuse_when_full();
-          if (!refused) return std::nullopt;
-          return error_response(api_error(*refused));
-        }};
+    return http::Route{.method = "POST",
+                       .path = path,
+                       .handler =
+                           [&context, &keys, endpoint](http::HttpRequest request,
+                                                       std::shared_ptr<http::HttpReply> reply) {
+                             generate(context, keys, endpoint, std::move(request),
+                                      std::move(reply));
+                           },
+                       .refuse_when_full = [&context]() -> std::optional<http::HttpResponse> {
+                         const auto refused = context.admission.refuse_when_full();
+                         if (!refused) return std::nullopt;
+                         return http::error_response(admission_error(*refused));
+                       }};
   };
   return {
       generation("/v1/chat/completions", Endpoint::kChat),
       generation("/v1/completions", Endpoint::kCompletions),
       {"GET", "/v1/models",
-       [&context](HttpRequest, auto reply) { reply->send(list_models(context)); }},
+       [&context](http::HttpRequest, auto reply) { reply->send(list_models(context)); }},
       {"GET", std::string(kModelPrefix) + "*",
-       [&context](HttpRequest request, auto reply) {
+       [&context](http::HttpRequest request, auto reply) {
          reply->send(one_model(context, request.path.substr(kModelPrefix.size())));
        }},
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -6,12 +6,13 @@
 #include "serve/http/route_table.h"
 #include "serve/service/protocol_context.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // Routes /v1/chat/completions, /v1/completions and /v1/models. `keys` separate the prefix caches of
 // clients.
-std::vector<Route> openai_routes(ProtocolContext& context, const ApiKeys& keys);
+std::vector<http::Route> openai_routes(service::ProtocolContext& context,
+                                       const http::ApiKeys& keys);
 // Routes /tokenize and /detokenize, with and without /v1.
-std::vector<Route> tokenize_routes(ProtocolContext& context);
+std::vector<http::Route> tokenize_routes(service::ProtocolContext& context);
 
-}  // namespace skiff
+}  // namespace skiff::openai

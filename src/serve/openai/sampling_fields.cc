@@ -3,7 +3,7 @@
 
 #include "serve/openai/fields.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 MaybeProblem read_bad_tokens(const OrderedJson& value, CallDraft& draft) {
@@ -87,8 +87,8 @@ std::vector<Field> sampling_fields() {
                        draft.call.request.params.seed = static_cast<uint64_t>(seed);
                        draft.call.request.seed_given = true;
                      })},
-      {"n", kBoth, integer_field(1, Service::kMaxN, SET(draft.call.request.n))},
-      {"best_of", kBoth, integer_field(1, Service::kMaxN, SET(draft.call.best_of))},
+      {"n", kBoth, integer_field(1, service::Service::kMaxN, SET(draft.call.request.n))},
+      {"best_of", kBoth, integer_field(1, service::Service::kMaxN, SET(draft.call.best_of))},
       {"min_tokens", kBoth,
        integer_field(0, kMaxTokens, SET(draft.call.request.params.min_tokens))},
       {"ignore_eos", kBoth, boolean_field(SET(draft.call.request.ignore_eos))},
@@ -104,4 +104,4 @@ std::vector<Field> sampling_fields() {
 }
 #undef SET
 
-}  // namespace skiff
+}  // namespace skiff::openai

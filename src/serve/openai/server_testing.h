@@ -7,10 +7,10 @@
 #include "serve/server.h"
 #include "serve/service/engine_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 
-inline ServerConfig local_config() {
-  ServerConfig config;
+inline serve::ServerConfig local_config() {
+  serve::ServerConfig config;
   config.http.host = "127.0.0.1";
   config.http.port = 0;
   config.model_names = {"echo", "echo-alias"};
@@ -19,22 +19,24 @@ inline ServerConfig local_config() {
 }
 
 struct TestServer {
-  explicit TestServer(ServerConfig config = local_config())
+  explicit TestServer(serve::ServerConfig config = local_config())
       : server(std::move(config), echo.service) {
     server.start();
   }
   uint16_t port() const { return server.port(); }
-  ClientResponse chat(Json body) {
-    return post_once(port(), "/v1/chat/completions", with_messages(body));
+  http::ClientResponse chat(Json body) {
+    return http::post_once(port(), "/v1/chat/completions", with_messages(body));
   }
-  ClientResponse complete(const Json& body) { return post_once(port(), "/v1/completions", body); }
+  http::ClientResponse complete(const Json& body) {
+    return http::post_once(port(), "/v1/completions", body);
+  }
   static Json with_messages(Json body) {
     if (!body.contains("messages")) body["messages"] = {{{"role", "user"}, {"content", "hi"}}};
     if (!body.contains("temperature")) body["temperature"] = 0;
     return body;
   }
-  EchoService echo;
-  Server server;
+  service::EchoService echo;
+  serve::Server server;
 };
 
-}  // namespace skiff
+}  // namespace skiff::openai

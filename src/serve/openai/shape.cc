@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace skiff {
+namespace skiff::openai {
 
 std::string_view finish_reason(Finish finish) {
   switch (finish) {
@@ -15,7 +15,7 @@ std::string_view finish_reason(Finish finish) {
   }
 }
 
-void write_stop_reason(const Reply& reply, JsonWriter& json) {
+void write_stop_reason(const service::Reply& reply, JsonWriter& json) {
   if (const auto* text = std::get_if<std::string>(&reply.stop_reason))
     json.string(*text);
   else if (const auto* token = std::get_if<Token>(&reply.stop_reason))
@@ -30,7 +30,7 @@ void write_token_ids(const std::vector<Token>& tokens, JsonWriter& json) {
   json.close_array();
 }
 
-Json usage_json(const Usage& usage) {
+Json usage_json(const service::Usage& usage) {
   return {{"prompt_tokens", usage.prompt},
           {"completion_tokens", usage.completion},
           {"total_tokens", usage.prompt + usage.completion},
@@ -38,7 +38,7 @@ Json usage_json(const Usage& usage) {
           {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
 }
 
-void append(Reply& whole, Reply piece) {
+void append(service::Reply& whole, service::Reply piece) {
   const auto move_into = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
@@ -51,4 +51,4 @@ void append(Reply& whole, Reply piece) {
   whole.stop_reason = std::move(piece.stop_reason);
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

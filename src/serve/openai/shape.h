@@ -8,7 +8,7 @@
 #include "serve/openai/params.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // Data that all choices of one prompt share.
 struct PromptInfo {
@@ -28,8 +28,8 @@ class ChoiceWriter {
  public:
   virtual ~ChoiceWriter() = default;
   // Returns the events of a stream for this piece: none, one or two.
-  virtual std::vector<ChoiceEvent> stream(Reply reply) = 0;
-  virtual void gather(Reply reply) = 0;
+  virtual std::vector<ChoiceEvent> stream(service::Reply reply) = 0;
+  virtual void gather(service::Reply reply) = 0;
   // Writes the choice from all gathered pieces, under this index.
   virtual void whole(int index, JsonWriter& json) = 0;
 };
@@ -49,7 +49,7 @@ class OpenAiShape {
   // All arguments outlive the writer.
   virtual std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call,
                                                const PromptInfo& prompt,
-                                               const Tokenizer& tokenizer) const = 0;
+                                               const text::Tokenizer& tokenizer) const = 0;
 };
 
 const OpenAiShape& chat_shape();
@@ -57,10 +57,10 @@ const OpenAiShape& completions_shape();
 
 // Returns "stop", "length", or null while the choice goes on, as JSON.
 std::string_view finish_reason(Finish finish);
-void write_stop_reason(const Reply& reply, JsonWriter& json);
+void write_stop_reason(const service::Reply& reply, JsonWriter& json);
 void write_token_ids(const std::vector<Token>& tokens, JsonWriter& json);
-Json usage_json(const Usage& usage);
+Json usage_json(const service::Usage& usage);
 // Appends a later piece to `whole`.
-void append(Reply& whole, Reply piece);
+void append(service::Reply& whole, service::Reply piece);
 
-}  // namespace skiff
+}  // namespace skiff::openai

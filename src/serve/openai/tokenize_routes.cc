@@ -6,7 +6,7 @@
 #include "serve/openai/shape.h"
 #include "serve/openai/values.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 Error invalid(std::string field, std::string what) {
@@ -41,12 +41,12 @@ class OptionalFields {
 
 struct TokenizeCall {
   std::string model;
-  Request request;
+  service::Request request;
   bool token_strings = false;
 };
 
 std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& call) {
-  Conversation conversation;
+  text::Conversation conversation;
   std::optional<bool> prompt_asked;
   OptionalFields fields(body);
   fields.field("add_generation_prompt", [&](const OrderedJson& value) {
@@ -95,9 +95,9 @@ Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
 }
 
 // Writes without a Json tree: there may be millions of tokens.
-HttpResponse tokens_response(const ProtocolContext& context, const std::vector<Token>& tokens,
-                             bool strings) {
-  HttpResponse response;
+http::HttpResponse tokens_response(const service::ProtocolContext& context,
+                                   const std::vector<Token>& tokens, bool strings) {
+  http::HttpResponse response;
   JsonWriter json(response.body);
   json.open_object().key("count").integer(std::ssize(tokens));
   json.key("max_model_len").integer(context.service.max_model_len()).key("tokens");
@@ -114,23 +114,24 @@ HttpResponse tokens_response(const ProtocolContext& context, const std::vector<T
   return response;
 }
 
-HttpResponse tokenize(const ProtocolContext& context, const OrderedJson& body) {
+http::HttpResponse tokenize(const service::ProtocolContext& context, const OrderedJson& body) {
   auto call = read_tokenize(body);
-  if (!call) return error_response(api_error(call.error(), "prompt"));
-  if (auto error = check_model(context.admission, call->model)) return error_response(*error);
+  if (!call) return http::error_response(http::api_error(call.error(), "prompt"));
+  if (auto error = check_model(context.admission, call->model)) return http::error_response(*error);
   if (auto error = check_policy(context.config.policy, call->request))
-    return error_response(*error);
-  const bool chat = std::holds_alternative<Conversation>(call->request.input);
+    return http::error_response(*error);
+  const bool chat = std::holds_alternative<text::Conversation>(call->request.input);
   const auto tokens = context.service.tokenize(call->request);
-  if (!tokens) return error_response(api_error(tokens.error(), chat ? "messages" : "prompt"));
+  if (!tokens)
+    return http::error_response(http::api_error(tokens.error(), chat ? "messages" : "prompt"));
   return tokens_response(context, *tokens, call->token_strings);
 }
 
 // Bounds the text and not the list, as /tokenize does: a token of two digits may stand for a
 // hundred bytes.
-std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& service) {
-  const Tokenizer& tokenizer = service.tokenizer();
-  const size_t most = Service::max_text(service.max_model_len());
+std::optional<Error> check_ids(const std::vector<Token>& tokens, const service::Service& service) {
+  const text::Tokenizer& tokenizer = service.tokenizer();
+  const size_t most = service::Service::max_text(service.max_model_len());
   size_t bytes = 0;
   for (Token token : tokens) {
     if (token >= tokenizer.vocab_size())
@@ -144,8 +145,10 @@ std::optional<Error> check_ids(const std::vector<Token>& tokens, const Service& 
                                        bytes, most));
 }
 
-HttpResponse detokenize(const ProtocolContext& context, const OrderedJson& body) {
-  const auto refuse = [](const Error& error) { return error_response(api_error(error, "tokens")); };
+http::HttpResponse detokenize(const service::ProtocolContext& context, const OrderedJson& body) {
+  const auto refuse = [](const Error& error) {
+    return http::error_response(http::api_error(error, "tokens"));
+  };
   if (!body.is_object()) return refuse(invalid("", "the body must be a JSON object"));
   std::string model;
   std::optional<std::vector<Token>> tokens;
@@ -155,10 +158,10 @@ HttpResponse detokenize(const ProtocolContext& context, const OrderedJson& body)
                [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
   if (fields.error()) return refuse(*fields.error());
   if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
-  if (auto error = check_model(context.admission, model)) return error_response(*error);
-  const Tokenizer& tokenizer = context.service.tokenizer();
+  if (auto error = check_model(context.admission, model)) return http::error_response(*error);
+  const text::Tokenizer& tokenizer = context.service.tokenizer();
   if (auto error = check_ids(*tokens, context.service)) return refuse(*error);
-  HttpResponse response;
+  http::HttpResponse response;
   JsonWriter json(response.body);
   json.open_object().key("prompt");
   json.string(tokenizer.decode(*tokens, /*skip_special=*/false)).close_object();
@@ -167,14 +170,16 @@ HttpResponse detokenize(const ProtocolContext& context, const OrderedJson& body)
 
 }  // namespace
 
-std::vector<Route> tokenize_routes(ProtocolContext& context) {
-  const auto answer = [&context](HttpResponse (*make)(const ProtocolContext&, const OrderedJson&)) {
-    return [&context, make](HttpRequest request, std::shared_ptr<HttpReply> reply) {
-      const auto body = read_body(request);
-      const auto* json = std::get_if<OrderedJson>(&body);
-      reply->send(json ? make(context, *json) : error_response(std::get<ApiError>(body)));
-    };
-  };
+std::vector<http::Route> tokenize_routes(service::ProtocolContext& context) {
+  const auto answer =
+      [&context](http::HttpResponse (*make)(const service::ProtocolContext&, const OrderedJson&)) {
+        return [&context, make](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+          const auto body = read_body(request);
+          const auto* json = std::get_if<OrderedJson>(&body);
+          reply->send(json ? make(context, *json)
+                           : http::error_response(std::get<http::ApiError>(body)));
+        };
+      };
   return {
       {"POST", "/tokenize", answer(tokenize)},
       {"POST", "/v1/tokenize", answer(tokenize)},
@@ -183,4 +188,4 @@ std::vector<Route> tokenize_routes(ProtocolContext& context) {
   };
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -4,7 +4,7 @@
 
 #include "serve/openai/server_testing.h"
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 std::string text_of(const Json& ids) {
@@ -17,12 +17,12 @@ std::string text_of(const Json& ids) {
 
 class Tokenize : public testing::Test {
  protected:
-  ClientResponse post(const std::string& path, const Json& body) {
-    return post_once(server_.port(), path, body);
+  http::ClientResponse post(const std::string& path, const Json& body) {
+    return http::post_once(server_.port(), path, body);
   }
   std::string tokens(const Json& body) { return text_of(post("/tokenize", body).json()["tokens"]); }
-  static ServerConfig trusting() {
-    ServerConfig config = local_config();
+  static serve::ServerConfig trusting() {
+    serve::ServerConfig config = local_config();
     config.policy.trust_chat_template = true;
     return config;
   }
@@ -119,13 +119,13 @@ TEST_F(Tokenize, BadRequestsAreNamed) {
       {"/detokenize", {{"tokens", {1.5}}}, "tokens"},
   };
   for (const Case& c : cases) {
-    const ClientResponse response = post(c.path, c.body);
+    const http::ClientResponse response = post(c.path, c.body);
     EXPECT_EQ(response.status, 400) << c.body;
     EXPECT_EQ(response.json()["error"]["param"], c.param) << response.body;
   }
   for (const char* path : {"/tokenize", "/detokenize"}) {
     EXPECT_EQ(post(path, Json::array()).status, 400);
-    const ClientResponse unknown =
+    const http::ClientResponse unknown =
         post(path, {{"model", "nope"}, {"prompt", "x"}, {"tokens", {1}}});
     EXPECT_EQ(unknown.status, 404);
     EXPECT_EQ(unknown.json()["error"]["code"], "model_not_found");
@@ -133,4 +133,4 @@ TEST_F(Tokenize, BadRequestsAreNamed) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace skiff {
+namespace skiff::openai {
 namespace {
 
 constexpr size_t kMaxShown = 40;  // bytes
@@ -99,4 +99,4 @@ MaybeProblem read_token_ids(const OrderedJson& value, std::vector<Token>& out) {
   return std::nullopt;
 }
 
-}  // namespace skiff
+}  // namespace skiff::openai

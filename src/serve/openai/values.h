@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::openai {
 
 // What is wrong with the value of a field. The text follows the field's name in a sentence.
 struct Problem {
@@ -35,4 +35,4 @@ MaybeProblem read_strings(const OrderedJson& value, std::vector<std::string>& ou
 // Reads a list of integers in [0, 2^31); the vocabulary is checked later.
 MaybeProblem read_token_ids(const OrderedJson& value, std::vector<Token>& out);
 
-}  // namespace skiff
+}  // namespace skiff::openai

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace skiff {
+namespace skiff::service {
 
 void AdmissionLedger::opened(Time now) {
   ++open_;
@@ -44,4 +44,4 @@ int AdmissionLedger::retry_seconds(Time now) {
   return static_cast<int>(std::ceil(std::clamp(seconds, 1.0, double{kMaxRetrySeconds})));
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -6,7 +6,7 @@
 
 #include "serve/service/drain_rate.h"
 
-namespace skiff {
+namespace skiff::service {
 
 struct AdmissionLimits {
   int64_t waiting_tokens = 0;   // prompt tokens that may wait at a time; 0: any number
@@ -56,4 +56,4 @@ class AdmissionLedger {
   DrainRate queue_, requests_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 using Time = AdmissionLedger::Time;
@@ -81,4 +81,4 @@ TEST(AdmissionLedger, WithoutAQueueTheEndsOfRequestsCount) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::service

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace skiff {
+namespace skiff::service {
 
 using Kind = AdmissionRefusal::Kind;
 
@@ -50,4 +50,4 @@ std::optional<AdmissionRefusal> AdmissionControl::check_queue(std::span<const Pr
   return AdmissionRefusal{Kind::kQueueFull, std::move(overload->why), overload->retry_seconds};
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -12,7 +12,7 @@
 
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Why a generation is not admitted. A protocol words it as its clients expect.
 struct AdmissionRefusal {
@@ -79,4 +79,4 @@ class AdmissionControl {
   std::atomic<int> open_{0};
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

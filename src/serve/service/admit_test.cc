@@ -8,7 +8,7 @@
 
 #include "serve/service/engine_testing.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 using testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST_F(AdmitTest, NoMoreThanTheBoundAreEverAdmittedAtOnce) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::service

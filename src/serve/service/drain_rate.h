@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-namespace skiff {
+namespace skiff::service {
 
 // An exponentially fading mean over about the last 30 seconds with a backlog. Times without a
 // backlog do not count, because they do not show how fast one drains; so the rate of the last
@@ -45,4 +45,4 @@ class DrainRate {
   double amount_ = 0, seconds_ = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -3,7 +3,7 @@
 #include "engine/llm.h"
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Thread-safe. Events come back through the queue that the service was given.
 class EnginePort {
@@ -11,19 +11,19 @@ class EnginePort {
   virtual ~EnginePort() = default;
   virtual void submit(NewSequence sequence) = 0;
   virtual void cancel(SeqId id) = 0;
-  virtual EngineStats stats() const = 0;
+  virtual engine::EngineStats stats() const = 0;
 };
 
 // Borrows the Llm.
 class LlmPort : public EnginePort {
  public:
-  explicit LlmPort(Llm& llm) : llm_(llm) {}
+  explicit LlmPort(engine::Llm& llm) : llm_(llm) {}
   void submit(NewSequence sequence) override { llm_.submit(std::move(sequence)); }
   void cancel(SeqId id) override { llm_.cancel(id); }
-  EngineStats stats() const override { return llm_.stats(); }
+  engine::EngineStats stats() const override { return llm_.stats(); }
 
  private:
-  Llm& llm_;
+  engine::Llm& llm_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -16,7 +16,7 @@
 #include "serve/service/request_table.h"
 #include "text/detokenizer.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 // The sequences for the engine. The last one takes the prompt, which is not needed here again.
@@ -43,8 +43,8 @@ struct EngineService::Impl {
   using SequenceRef = RequestTable::SequenceRef;
 
   Impl(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
-       std::shared_ptr<const Tokenizer> tokenizer,
-       std::shared_ptr<const ChatTemplate> chat_template)
+       std::shared_ptr<const text::Tokenizer> tokenizer,
+       std::shared_ptr<const text::ChatTemplate> chat_template)
       : config(std::move(config)),
         engine(engine),
         events(std::move(events)),
@@ -77,8 +77,8 @@ struct EngineService::Impl {
   const ServiceConfig config;
   EnginePort& engine;
   const std::shared_ptr<EventQueue> events;
-  const std::shared_ptr<const Tokenizer> tokenizer;
-  const std::shared_ptr<const ChatTemplate> chat_template;
+  const std::shared_ptr<const text::Tokenizer> tokenizer;
+  const std::shared_ptr<const text::ChatTemplate> chat_template;
   const size_t longest;
   const SpecialText special;
   Metrics metrics;
@@ -150,11 +150,11 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
   for (int i = 0; i < prepared.n; ++i)
     request->sequences.push_back(
         {.id = first + i,
-         .text = std::make_unique<Detokenizer>(
-             *tokenizer, DetokenizerOptions{.stops = prepared.stop_strings,
-                                            .include_stop = prepared.include_stop,
-                                            .skip_special = prepared.skip_special,
-                                            .min_tokens = prepared.params.min_tokens}),
+         .text = std::make_unique<text::Detokenizer>(
+             *tokenizer, text::DetokenizerOptions{.stops = prepared.stop_strings,
+                                                  .include_stop = prepared.include_stop,
+                                                  .skip_special = prepared.skip_special,
+                                                  .min_tokens = prepared.params.min_tokens}),
          .prompt_logprobs = {}});
   request->prepared = std::move(prepared);
   return request;
@@ -206,8 +206,8 @@ void EngineService::Impl::end_expired() {
 
 EngineService::EngineService(ServiceConfig config, EnginePort& engine,
                              std::shared_ptr<EventQueue> events,
-                             std::shared_ptr<const Tokenizer> tokenizer,
-                             std::shared_ptr<const ChatTemplate> chat_template)
+                             std::shared_ptr<const text::Tokenizer> tokenizer,
+                             std::shared_ptr<const text::ChatTemplate> chat_template)
     : impl_(std::make_unique<Impl>(std::move(config), engine, std::move(events),
                                    std::move(tokenizer), std::move(chat_template))) {
   impl_->output = std::thread([impl = impl_.get()] { impl->run(); });
@@ -279,7 +279,7 @@ void EngineService::Impl::cancel(RequestId id) {
   }
 }
 
-const Tokenizer& EngineService::tokenizer() const { return *impl_->tokenizer; }
+const text::Tokenizer& EngineService::tokenizer() const { return *impl_->tokenizer; }
 int EngineService::max_model_len() const { return impl_->config.max_model_len; }
 
 Status EngineService::health() const {
@@ -291,7 +291,7 @@ Status EngineService::health() const {
 }
 
 ServiceLoad EngineService::load() const {
-  const EngineStats stats = impl_->engine.stats();
+  const engine::EngineStats stats = impl_->engine.stats();
   const double used = stats.blocks_total - stats.blocks_free;
   return {.running = stats.running,
           .waiting = stats.waiting,
@@ -313,4 +313,4 @@ void EngineService::stop() {
   if (impl_->output.joinable()) impl_->output.join();
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -12,7 +12,7 @@
 #include "serve/service/service.h"
 #include "serve/service/service_config.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // The engine's sink pushes into the queue; its close() ends the service's output thread.
 //
@@ -22,8 +22,8 @@ class EngineService : public Service {
  public:
   // `chat_template` may be null: conversations are then refused.
   EngineService(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
-                std::shared_ptr<const Tokenizer> tokenizer,
-                std::shared_ptr<const ChatTemplate> chat_template);
+                std::shared_ptr<const text::Tokenizer> tokenizer,
+                std::shared_ptr<const text::ChatTemplate> chat_template);
   ~EngineService() override;  // stop()
 
   Result<std::vector<Prepared>> prepare_all(Request common,
@@ -34,7 +34,7 @@ class EngineService : public Service {
   bool queue_full() const override;
   int refused(Refusal reason) override;
   void cancel(RequestId id) override;
-  const Tokenizer& tokenizer() const override;
+  const text::Tokenizer& tokenizer() const override;
   int max_model_len() const override;
   Status health() const override;
   ServiceLoad load() const override;
@@ -48,4 +48,4 @@ class EngineService : public Service {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

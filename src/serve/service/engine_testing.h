@@ -11,17 +11,18 @@
 
 #include "serve/service/engine_service.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Token = byte; 256 is <s> (put first), 257 is </s>.
-class ByteTokenizer : public Tokenizer {
+class ByteTokenizer : public text::Tokenizer {
  public:
   static constexpr int kBos = 256, kEos = 257;
   ByteTokenizer() {
     for (int i = 0; i < 256; ++i) pieces_.push_back(std::string(1, static_cast<char>(i)));
     pieces_.insert(pieces_.end(), {"<s>", "</s>"});
   }
-  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
+  std::vector<int32_t> encode(std::string_view text,
+                              const text::EncodeOptions& options) const override {
     std::vector<int32_t> out;
     if (options.add_special) out.push_back(kBos);
     while (!text.empty()) {
@@ -59,9 +60,9 @@ class ByteTokenizer : public Tokenizer {
 
 // Renders "role:content;" for each message, and the tools and variables if there are any, without
 // the last ';' if the final message is continued. Refuses the role "bad".
-class PlainTemplate : public ChatTemplate {
+class PlainTemplate : public text::ChatTemplate {
  public:
-  Result<std::string> render(const Conversation& conversation) const override {
+  Result<std::string> render(const text::Conversation& conversation) const override {
     std::string out;
     for (const OrderedJson& message : conversation.messages) {
       if (message["role"] == "bad") return Error{Code::kInvalid, "the template refuses role bad"};
@@ -102,9 +103,9 @@ class EchoEngine : public EnginePort {
     cancelled_.insert(id);
     if (running_.erase(id) > 0) events_->push({event_of(id, Finish::kCancelled, "")});
   }
-  EngineStats stats() const override {
+  engine::EngineStats stats() const override {
     std::lock_guard lock(mutex_);
-    EngineStats stats;
+    engine::EngineStats stats;
     stats.running = static_cast<int>(running_.size());
     stats.blocks_total = 100;
     stats.blocks_free = 100 - stats.running;
@@ -217,4 +218,4 @@ struct EchoService {
   EngineService service;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 template <class T>
@@ -86,4 +86,4 @@ std::vector<Event> EventQueue::wait_until(Time end) {
   return std::exchange(pending_, {});
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

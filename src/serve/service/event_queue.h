@@ -8,7 +8,7 @@
 
 #include "message/request.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // One producer, the step loop, which must never wait, and one consumer. If the consumer falls
 // behind, the events of a sequence are merged into one that has all tokens in order: a late reader
@@ -44,4 +44,4 @@ class EventQueue {
   bool merging_ = false, woken_ = false, closed_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

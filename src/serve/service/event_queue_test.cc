@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 using Time = EventQueue::Time;
@@ -109,4 +109,4 @@ TEST(EventQueue, NothingIsLostOrTurnedAroundHoweverLateTheConsumer) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::service

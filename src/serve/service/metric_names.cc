@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 using Names = std::multimap<std::string, std::string>;
@@ -121,4 +121,4 @@ const char* label_of(Refusal reason) {
   return "other";
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

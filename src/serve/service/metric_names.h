@@ -6,7 +6,7 @@
 #include "message/request.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Each list contains FastDeploy's bounds; the tails are longer, so that slow replies are
 // distinguished from very slow ones.
@@ -23,4 +23,4 @@ std::vector<std::string> aliases_of(const std::string& name);
 const char* label_of(Finish finish);
 const char* label_of(Refusal reason);
 
-}  // namespace skiff
+}  // namespace skiff::service

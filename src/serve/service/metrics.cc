@@ -16,7 +16,7 @@
 #include "serve/service/metric_names.h"
 #include "serve/service/process_metrics.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 using Bounds = std::vector<double>;
@@ -37,7 +37,7 @@ struct Follower {
   double sum = 0;
 
   template <size_t N>
-  void follow(const Tally<N>& tally) {
+  void follow(const engine::Tally<N>& tally) {
     std::vector<double> more;
     counts.resize(tally.counts().size());
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -89,11 +89,11 @@ struct Metrics::Impl {
   }
   Follower phase(const char* name) {
     return {histogram("step_duration_seconds", "Time of the engine's thread in each part of a step",
-                      bounds_of(kStepSeconds), {{"phase", name}})};
+                      bounds_of(engine::kStepSeconds), {{"phase", name}})};
   }
 
-  void set_engine(const EngineStats& stats, int max_sequences);
-  void set_cache(const EngineStats& stats);
+  void set_engine(const engine::EngineStats& stats, int max_sequences);
+  void set_cache(const engine::EngineStats& stats);
   void set_process();
 
   prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
@@ -181,7 +181,7 @@ struct Metrics::Impl {
   Histogram& choices = histogram("request_params_n", "n of a request", count_bounds());
   Follower plan = phase("plan"), launch = phase("launch"), wait = phase("wait"),
            commit = phase("commit");
-  Follower rows{histogram("step_rows", "Tokens computed in a step", bounds_of(kStepRows))};
+  Follower rows{histogram("step_rows", "Tokens computed in a step", bounds_of(engine::kStepRows))};
 
   Gauge& running = gauge("num_requests_running", "Sequences in the batch");
   Gauge& waiting = gauge("num_requests_waiting", "Sequences waiting for a place");
@@ -283,7 +283,7 @@ void Metrics::refused(Refusal reason) {
   impl_->refusals.at(static_cast<size_t>(reason))->Increment();
 }
 
-void Metrics::Impl::set_engine(const EngineStats& stats, int max_sequences) {
+void Metrics::Impl::set_engine(const engine::EngineStats& stats, int max_sequences) {
   running.Set(stats.running);
   waiting.Set(stats.waiting);
   batch.Set(stats.running);
@@ -298,7 +298,7 @@ void Metrics::Impl::set_engine(const EngineStats& stats, int max_sequences) {
   rows.follow(stats.tally.rows);
 }
 
-void Metrics::Impl::set_cache(const EngineStats& stats) {
+void Metrics::Impl::set_cache(const engine::EngineStats& stats) {
   usage.Set(part(stats.blocks_total - stats.blocks_free, stats.blocks_total));
   blocks_free.Set(stats.blocks_free);
   blocks_unused.Set(stats.blocks_unused);
@@ -361,4 +361,4 @@ std::string Metrics::text(const Now& now) {
   return std::move(out).str();
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

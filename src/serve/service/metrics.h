@@ -9,7 +9,7 @@
 #include "serve/service/engine_port.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Thread-safe. Seconds are differences of a steady clock.
 class Metrics {
@@ -34,7 +34,7 @@ class Metrics {
 
   // The state at the time of a scrape.
   struct Now {
-    EngineStats engine;
+    engine::EngineStats engine;
     int max_sequences = 0;
     int64_t waiting_tokens = 0;  // prompt tokens of sequences that wait for a place in the batch
     int64_t queued_events = 0;   // events between engine and output thread
@@ -47,4 +47,4 @@ class Metrics {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

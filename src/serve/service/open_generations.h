@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-namespace skiff {
+namespace skiff::service {
 
 // A generation under way, as the server sees it.
 class OpenGeneration {
@@ -37,4 +37,4 @@ class OpenGenerations {
   std::vector<std::weak_ptr<OpenGeneration>> open_;  // guarded by mutex_
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

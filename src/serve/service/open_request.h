@@ -8,7 +8,7 @@
 #include "serve/service/service.h"
 #include "text/detokenizer.h"
 
-namespace skiff {
+namespace skiff::service {
 
 using ServiceClock = std::chrono::steady_clock;
 constexpr ServiceClock::time_point kNever = ServiceClock::time_point::max();
@@ -17,7 +17,7 @@ constexpr ServiceClock::time_point kNever = ServiceClock::time_point::max();
 // `waiting`.
 struct OpenSequence {
   SeqId id = 0;
-  std::unique_ptr<Detokenizer> text;
+  std::unique_ptr<text::Detokenizer> text;
   std::vector<PositionLogprobs> prompt_logprobs;
   int generated = 0;
   bool ended = false;
@@ -39,4 +39,4 @@ struct OpenRequest {
   ServiceClock::time_point deadline = kNever;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

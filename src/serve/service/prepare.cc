@@ -6,7 +6,7 @@
 
 #include "serve/service/prepare_checks.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 constexpr float kGreedyBelow = 1e-6f;  // dividing logits by less could overflow
@@ -15,7 +15,7 @@ Error invalid(std::string field, std::string what) {
   return Error{Code::kInvalid, std::move(what), std::move(field)};
 }
 
-Result<std::string> render(const Conversation& conversation, const std::string& own_template,
+Result<std::string> render(const text::Conversation& conversation, const std::string& own_template,
                            const PrepareContext& context) {
   if (own_template.empty()) {
     if (!context.chat_template)
@@ -29,8 +29,8 @@ Result<std::string> render(const Conversation& conversation, const std::string& 
     if (text) return text;
     return invalid("chat_template", text.error().what);
   }
-  auto made = make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
-                                                    {"eos_token", context.tokenizer.eos()}});
+  auto made = text::make_chat_template(own_template, Json{{"bos_token", context.tokenizer.bos()},
+                                                          {"eos_token", context.tokenizer.eos()}});
   if (!made) return invalid("chat_template", made.error().what);
   auto text = (*made)->render(conversation);
   if (text) return text;
@@ -47,8 +47,8 @@ Error too_long(const PrepareContext& context, const std::string& have) {
 
 Result<std::string> prompt_text(const Request& request, const PrepareContext& context) {
   if (const auto* text = std::get_if<std::string>(&request.input)) return *text;
-  const Conversation& given = std::get<Conversation>(request.input);
-  std::optional<Conversation> marked;
+  const text::Conversation& given = std::get<text::Conversation>(request.input);
+  std::optional<text::Conversation> marked;
   if (context.special && !request.message_special) marked = context.special->marked(given);
   auto result = render(marked ? *marked : given, request.chat_template, context);
   if (result) return result;
@@ -64,8 +64,8 @@ bool has_tokens(const Request& request) {
 std::vector<Token> encode(const Request& request, const std::string& text,
                           const PrepareContext& context) {
   const bool raw = std::holds_alternative<std::string>(request.input);
-  const EncodeOptions options{.add_special = raw ? request.add_special : request.template_special,
-                              .parse_special = true};
+  const text::EncodeOptions options{
+      .add_special = raw ? request.add_special : request.template_special, .parse_special = true};
   if (raw || !context.special) return context.tokenizer.encode(text, options);
   return context.special->encode(context.tokenizer, text, options);
 }
@@ -155,7 +155,7 @@ Result<std::vector<Token>> whole_prompt(const Request& request, const PrepareCon
 
 }  // namespace
 
-size_t longest_piece(const Tokenizer& tokenizer) {
+size_t longest_piece(const text::Tokenizer& tokenizer) {
   size_t longest = 1;
   for (int token = 0; token < tokenizer.vocab_size(); ++token)
     longest = std::max(longest, tokenizer.piece(token).size());
@@ -206,4 +206,4 @@ Result<Prepared> prepare_request(Request request, const PrepareContext& context)
   return std::move(prepared->front());
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -5,14 +5,14 @@
 #include "serve/service/service_config.h"
 #include "serve/service/special_text.h"
 
-namespace skiff {
+namespace skiff::service {
 
 struct PrepareContext {
   const ServiceConfig& config;
-  const Tokenizer& tokenizer;
-  const ChatTemplate* chat_template = nullptr;  // may be null
-  size_t longest_piece = 1;                     // bytes of the longest token
-  const SpecialText* special = nullptr;         // null: messages may spell special tokens
+  const text::Tokenizer& tokenizer;
+  const text::ChatTemplate* chat_template = nullptr;  // may be null
+  size_t longest_piece = 1;                           // bytes of the longest token
+  const SpecialText* special = nullptr;               // null: messages may spell special tokens
 };
 
 // Does what Service::prepare_all does, except that params.seed stays as given.
@@ -24,6 +24,6 @@ Result<Prepared> prepare_request(Request request, const PrepareContext& context)
 // Does what Service::tokenize does.
 Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareContext& context);
 
-size_t longest_piece(const Tokenizer& tokenizer);
+size_t longest_piece(const text::Tokenizer& tokenizer);
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 // Bounds on lists that cost time per token or memory per request.
@@ -184,4 +184,4 @@ std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool stream
                              of_prompts ? "" : ", or for a stream"));
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

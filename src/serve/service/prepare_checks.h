@@ -6,7 +6,7 @@
 
 #include "serve/service/prepare.h"
 
-namespace skiff {
+namespace skiff::service {
 
 int vocab_of(const PrepareContext& context);
 
@@ -25,4 +25,4 @@ std::optional<Error> add_bad_words(Request& request, const PrepareContext& conte
 std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool streamed,
                                  const PrepareContext& context);
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -6,7 +6,7 @@
 
 #include "serve/service/engine_testing.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 class Prepare : public testing::Test {
@@ -154,4 +154,4 @@ TEST_F(Prepare, Item28And36CountsAreCapped) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::service

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 int count_open_fds() {
@@ -64,4 +64,4 @@ ProcessUse process_use() {
   return use;
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace skiff {
+namespace skiff::service {
 
 // Values from /proc/self; 0 where it has none.
 struct ProcessUse {
@@ -15,4 +15,4 @@ struct ProcessUse {
 };
 ProcessUse process_use();
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -6,7 +6,7 @@
 #include "serve/service/request_policy.h"
 #include "serve/service/sampling_defaults.h"
 
-namespace skiff {
+namespace skiff::service {
 
 struct ProtocolConfig {
   std::vector<std::string> model_names;  // the first is the name in replies; not empty
@@ -18,4 +18,4 @@ struct ProtocolConfig {
   RequestPolicy policy;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

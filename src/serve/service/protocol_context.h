@@ -8,7 +8,7 @@
 #include "serve/service/protocol_config.h"
 #include "serve/service/service.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Shared by all handlers, and by generations that an output thread may still hold when the server
 // has gone; the service outlives both.
@@ -26,4 +26,4 @@ struct ProtocolContext : std::enable_shared_from_this<ProtocolContext> {
   const int64_t started;  // Unix seconds
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -6,7 +6,7 @@
 
 #include "base/seconds.h"
 
-namespace skiff {
+namespace skiff::service {
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
   Reply reply;
@@ -88,4 +88,4 @@ void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& repl
   metrics_.request_ended(!request.failed, seconds(now - request.arrived), longest);
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

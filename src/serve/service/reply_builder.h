@@ -6,7 +6,7 @@
 #include "serve/service/metrics.h"
 #include "serve/service/open_request.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // For the output thread alone.
 class ReplyBuilder {
@@ -26,4 +26,4 @@ class ReplyBuilder {
   Metrics& metrics_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -1,7 +1,7 @@
 // serve/service/request_policy.h -- which options the operator leaves to requests.
 #pragma once
 
-namespace skiff {
+namespace skiff::service {
 
 struct RequestPolicy {
   bool trust_chat_template = false;  // a request may carry a chat template of its own
@@ -9,4 +9,4 @@ struct RequestPolicy {
   bool shared_cache = false;         // several API keys share one prefix cache
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

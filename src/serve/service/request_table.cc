@@ -6,7 +6,7 @@
 
 #include "base/seconds.h"
 
-namespace skiff {
+namespace skiff::service {
 
 RequestTable::Added RequestTable::add(const std::shared_ptr<OpenRequest>& request) {
   std::lock_guard lock(mutex_);
@@ -172,4 +172,4 @@ int64_t RequestTable::waiting_tokens() const {
   return ledger_.waiting_tokens();
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -14,7 +14,7 @@
 #include "serve/service/admission_ledger.h"
 #include "serve/service/open_request.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Thread-safe.
 class RequestTable {
@@ -81,4 +81,4 @@ class RequestTable {
   bool stopped_ = false;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -1,7 +1,7 @@
 // serve/service/sampling_defaults.h -- what a request that names no value gets.
 #pragma once
 
-namespace skiff {
+namespace skiff::service {
 
 // From the model's generation_config.json, or else the defaults of OpenAI's API.
 struct SamplingDefaults {
@@ -10,4 +10,4 @@ struct SamplingDefaults {
   int max_tokens = 0;  // 0: as many as the context leaves
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

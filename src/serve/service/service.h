@@ -16,11 +16,11 @@
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // Tokens are used as given; a string is a raw prompt; a conversation goes through the model's chat
 // template.
-using PromptInput = std::variant<std::vector<Token>, std::string, Conversation>;
+using PromptInput = std::variant<std::vector<Token>, std::string, text::Conversation>;
 
 struct Request {
   PromptInput input;
@@ -86,7 +86,7 @@ struct Prepared {
   std::vector<Token> prompt;
   SamplingParams params;  // seed and bad_words resolved
   StopRule stop;          // max_tokens and EOS resolved
-  StopStrings stop_strings;
+  text::StopStrings stop_strings;
   SharedList<Token> eos;  // stop.tokens that set no stop_reason
   bool include_stop = false, skip_special = true;
   int n = 1, priority = 0;
@@ -161,7 +161,7 @@ class Service {
     return start(std::move(*prepared), std::move(sink));
   }
 
-  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const text::Tokenizer& tokenizer() const = 0;
   virtual int max_model_len() const = 0;
   // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
@@ -170,4 +170,4 @@ class Service {
   virtual std::string metrics() const = 0;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

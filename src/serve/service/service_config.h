@@ -8,7 +8,7 @@
 #include "message/request.h"
 #include "serve/service/admission_ledger.h"
 
-namespace skiff {
+namespace skiff::service {
 
 struct ServiceConfig {
   std::string model_name;     // label of the metrics
@@ -26,4 +26,4 @@ struct ServiceConfig {
   std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-namespace skiff {
+namespace skiff::service {
 namespace {
 
 // A random number between two noncharacters, which do not occur in text for interchange.
@@ -25,10 +25,10 @@ bool is_foreign(const OrderedJson& message) {
 
 }  // namespace
 
-SpecialText::SpecialText(const Tokenizer& tokenizer) : mark_(random_mark()) {
+SpecialText::SpecialText(const text::Tokenizer& tokenizer) : mark_(random_mark()) {
   for (int32_t token = 0; token < tokenizer.vocab_size(); ++token) {
     if (!tokenizer.is_special(token)) continue;
-    AddedToken added;
+    text::AddedToken added;
     added.content = std::string(tokenizer.piece(token));
     added.id = token;
     added.special = true;
@@ -39,9 +39,9 @@ SpecialText::SpecialText(const Tokenizer& tokenizer) : mark_(random_mark()) {
 // A spelling gets a mark after its first character and one after its end, so that no other spelling
 // can begin inside it and go on behind it. The rest of it may contain a shorter spelling.
 void SpecialText::append_marked(std::string_view text, std::string& out) const {
-  std::vector<TextSegment> segments;
+  std::vector<text::TextSegment> segments;
   special_.split(text, /*parse_special=*/true, segments);
-  for (const TextSegment& segment : segments) {
+  for (const text::TextSegment& segment : segments) {
     if (segment.token < 0) {
       out += segment.text;
       continue;
@@ -53,8 +53,9 @@ void SpecialText::append_marked(std::string_view text, std::string& out) const {
   }
 }
 
-std::optional<Conversation> SpecialText::marked(const Conversation& conversation) const {
-  std::optional<Conversation> out;
+std::optional<text::Conversation> SpecialText::marked(
+    const text::Conversation& conversation) const {
+  std::optional<text::Conversation> out;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const OrderedJson& message = conversation.messages[i];
     if (!message.is_object() || !is_foreign(message)) continue;
@@ -70,13 +71,13 @@ std::optional<Conversation> SpecialText::marked(const Conversation& conversation
   return out;
 }
 
-std::vector<int32_t> SpecialText::encode(const Tokenizer& tokenizer, std::string_view text,
-                                         const EncodeOptions& options) const {
+std::vector<int32_t> SpecialText::encode(const text::Tokenizer& tokenizer, std::string_view text,
+                                         const text::EncodeOptions& options) const {
   size_t end = text.find(mark_);
   if (end == text.npos) return tokenizer.encode(text, options);
   std::vector<int32_t> tokens;
   if (options.add_special) tokens = tokenizer.encode("", options);
-  const EncodeOptions inside{.add_special = false, .parse_special = options.parse_special};
+  const text::EncodeOptions inside{.add_special = false, .parse_special = options.parse_special};
   for (;;) {
     const auto piece = tokenizer.encode(text.substr(0, end), inside);
     tokens.insert(tokens.end(), piece.begin(), piece.end());
@@ -86,4 +87,4 @@ std::vector<int32_t> SpecialText::encode(const Tokenizer& tokenizer, std::string
   }
 }
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -10,7 +10,7 @@
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
-namespace skiff {
+namespace skiff::service {
 
 // A template mixes its own special tokens with message text, and the tokenizer that reads the
 // result cannot tell them apart. So a mark that no client can guess is inserted into every spelling
@@ -19,20 +19,20 @@ namespace skiff {
 // thread-safe.
 class SpecialText {
  public:
-  explicit SpecialText(const Tokenizer& tokenizer);
+  explicit SpecialText(const text::Tokenizer& tokenizer);
 
   // Returns the conversation with marks in the messages of users and tools; nullopt if there is
   // nothing to mark.
-  std::optional<Conversation> marked(const Conversation& conversation) const;
+  std::optional<text::Conversation> marked(const text::Conversation& conversation) const;
   // Returns the tokens of a rendered text without its marks.
-  std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text,
-                              const EncodeOptions& options) const;
+  std::vector<int32_t> encode(const text::Tokenizer& tokenizer, std::string_view text,
+                              const text::EncodeOptions& options) const;
 
  private:
   void append_marked(std::string_view text, std::string& out) const;
 
-  AddedTokens special_;
+  text::AddedTokens special_;
   std::string mark_;
 };
 
-}  // namespace skiff
+}  // namespace skiff::service

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ const BuiltinTemplate* find_builtin_template(const ModelHints& hints) {
   return named("chatglm3") || hints.has_role_tokens ? &kChatGlm3 : nullptr;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct BuiltinTemplate {
   std::string_view family;  // the name that messages show
@@ -36,4 +36,4 @@ ModelHints read_model_hints(const std::string& model_dir, const Json& tokenizer_
 // and no "base" in a name. Null for every other model.
 const BuiltinTemplate* find_builtin_template(const ModelHints& hints);
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -8,7 +8,7 @@
 
 #include "text/chat/chat_template.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ TEST(BuiltinTemplates, OnlyForModelsThatChat) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

@@ -8,7 +8,7 @@
 #include "text/chat/chat_template_files.h"
 #include "text/jinja/template.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 using jinja::Clock;
@@ -227,4 +227,4 @@ Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json 
                std::move(clock));
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

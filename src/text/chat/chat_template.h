@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 // Messages and tools stay JSON, as the client sent them: templates read whatever keys they know,
 // and print tools with their keys in the client's order (parse_ordered_json).
@@ -69,4 +69,4 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& mode
 Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
                                                          std::function<std::time_t()> clock = {});
 
-}  // namespace skiff
+}  // namespace skiff::text

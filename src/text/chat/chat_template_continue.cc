@@ -3,7 +3,7 @@
 #include "text/jinja/search.h"
 #include "text/jinja/unicode.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 const std::string* text_of(const OrderedJson& object, const char* key) {
@@ -41,4 +41,4 @@ Result<std::string> cut_in_final_message(std::string rendered, const OrderedJson
   return rendered;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -6,7 +6,7 @@
 
 #include "base/regular_file.h"
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ OrderedJson read_special_tokens(const fs::path& dir, const Json& config) {
   return out;
 }
 
-}  // namespace skiff
+}  // namespace skiff::text

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/result.h"
 
-namespace skiff {
+namespace skiff::text {
 
 struct NamedTemplate {
   std::string name;  // "default", "tool_use", ...
@@ -25,4 +25,4 @@ Result<NamedTemplate> read_override(const std::string& text);
 // LoadError.
 OrderedJson read_special_tokens(const std::filesystem::path& dir, const Json& config);
 
-}  // namespace skiff
+}  // namespace skiff::text

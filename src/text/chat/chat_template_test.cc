@@ -10,7 +10,7 @@
 #include <fstream>
 #include <map>
 
-namespace skiff {
+namespace skiff::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -328,4 +328,4 @@ TEST(ChatTemplate, LongConversationsRenderFast) {
 }
 
 }  // namespace
-}  // namespace skiff
+}  // namespace skiff::text

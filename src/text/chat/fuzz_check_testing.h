@@ -11,7 +11,7 @@
 #include "text/chat/chat_template_continue.h"
 #include "text/jinja/template.h"
 
-namespace skiff::jinja {
+namespace skiff::text {
 
 // The memory that a rendering holds at most, as AddressSanitizer's hooks count it.
 class HeapPeak {
@@ -65,13 +65,13 @@ inline void check_template(const std::string& text) {
           "n": 3, "f": 1.5, "s": "Grüße", "l": [1, "a", [2]], "d": {"a": {"b": 1}}, "t": true,
           "u": 18446744073709551615, "z": null, "_p": "private"})");
   constexpr double kSeconds = 2;
-  Limits limits;
+  jinja::Limits limits;
   limits.steps = 1'000'000;
   limits.bytes = 32 << 20;
   limits.value = limits.output = 4 << 20;
   const HeapPeak peak;
   const double start = processor_seconds();
-  const auto parsed = Template::parse(text);
+  const auto parsed = jinja::Template::parse(text);
   if (parsed) {
     auto out = parsed->render(
         variables, [] { return std::time_t{0}; }, limits);
@@ -83,4 +83,4 @@ inline void check_template(const std::string& text) {
   require(peak.bytes() < allowed, "bytes", static_cast<double>(peak.bytes()));
 }
 
-}  // namespace skiff::jinja
+}  // namespace skiff::text

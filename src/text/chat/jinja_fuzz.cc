@@ -3,6 +3,6 @@
 #include "text/chat/fuzz_check_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  skiff::jinja::check_template(std::string(reinterpret_cast<const char*>(data), size));
+  skiff::text::check_template(std::string(reinterpret_cast<const char*>(data), size));
   return 0;
 }

@@ -86,7 +86,7 @@ std::vector<std::string>& seeds() {
     }
     if (out.empty()) {
       for (const char* family : {"llama", "baichuan", "chatglm"})
-        if (const auto* found = skiff::find_builtin_template(
+        if (const auto* found = skiff::text::find_builtin_template(
                 {.names = std::string(family) + "3-chat", .model_type = family, .vocab = 32000}))
           out.emplace_back(found->text);
     }
@@ -145,6 +145,6 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  skiff::jinja::check_template(std::string(reinterpret_cast<const char*>(data), size));
+  skiff::text::check_template(std::string(reinterpret_cast<const char*>(data), size));
   return 0;
 }
