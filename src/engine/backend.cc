@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kGiB = size_t{1} << 30;
 
-// Less what is in use already, by this process or by another.
+// Returns the device memory that this process may use: its share, less what this process or others
+// already use.
 double share_of_device(const DeviceMemory& memory, double utilization) {
   const double used = static_cast<double>(memory.total - memory.free);
   return std::max(0.0, static_cast<double>(memory.total) * utilization - used);
@@ -71,7 +72,7 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
 
 std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
   const sched::Limits& limits = resolved.limits;
-  const auto plain = make_reference_ops();  // keeps weights as they are stored
+  const auto plain = make_reference_ops();  // its prepared weights have the stored sizes
   const model::MemoryPlan plan =
       model::plan_memory(spec, {.ops = *plain,
                                 .precision = resolved.precision,

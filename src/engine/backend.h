@@ -1,4 +1,5 @@
-// engine/backend.h -- the backend that a Resolved names, and the memory that it may use.
+// engine/backend.h -- makes the backend that a Resolved names, and finds out how much memory it may
+// use.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,14 +10,15 @@
 
 namespace skiff::engine {
 
-// Throws LoadError where there is no such device.
+// Throws LoadError if there is no such device.
 std::unique_ptr<Ops> make_ops(const Resolved& resolved);
 
-// For plan_memory(). Asks the device of `ops` how much memory is free now.
+// Returns the input of plan_memory(). Asks the device of `ops` how much memory is free now.
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
                                     const Ops& ops);
 
-// What one sequence needs at least, in words: known before the device is asked.
+// Returns a phrase with the least memory that one sequence needs, which is known before the device
+// is asked.
 std::string minimum_need(const Resolved& resolved, const ModelSpec& spec);
 
 }  // namespace skiff::engine

@@ -29,7 +29,7 @@ BatchBuilder::BatchBuilder(const sched::Limits& limits, int block_size, Captures
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
 }
 
-// Two rounds of the upload on the host; on a device one of them, and the page table.
+// On the host both rounds of the upload count; on a device, one round and the page table.
 size_t BatchBuilder::memory_bytes(const sched::Limits& limits, int block_size, Device device) {
   const int max_pages = pages_for(limits.max_context, block_size);
   const size_t upload = upload_bytes(limits, max_pages);
@@ -112,7 +112,8 @@ void BatchBuilder::add_pages(const StepPlan& plan, RaggedBatch& batch) {
   std::fill(to, batch.pages.as<int32_t>() + batch.pages.elements(), 0);
 }
 
-// Returns the row of logits of the first.
+// Appends `count` rows of the step to those whose logits are computed; returns the first one's row
+// of logits.
 int BatchBuilder::want(int row, int count) {
   const auto begin = static_cast<int>(out_rows_.size());
   SKIFF_CHECK(begin + count <= max_logit_rows_, "{} rows of logits", begin + count);

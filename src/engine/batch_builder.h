@@ -9,28 +9,28 @@
 
 namespace skiff::engine {
 
-// Which steps are filled up with padding, so that few shapes occur and each can be recorded: those
-// of one row for each sequence, and those of 1 + drafts rows for each.
+// Steps that are padded to a few shapes so that each can be recorded: steps with one row per
+// sequence, and steps with 1 + drafts rows per sequence.
 struct Captures {
-  std::vector<int> sizes;  // numbers of sequences, rising; may be empty
+  std::vector<int> sizes;  // numbers of sequences in rising order; may be empty
   int drafts = 0;          // 0: steps with drafts are not recorded
 };
 
 // Not thread-safe.
 class BatchBuilder {
  public:
-  // Room for the largest step that `limits` allows.
+  // Allocates room for the largest step that `limits` allows.
   BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops);
-  // What it allocates where `device` is, in bytes.
+  // Returns the bytes that the constructor allocates where `device` computes.
   static size_t memory_bytes(const sched::Limits& limits, int block_size, Device device);
   // Fills `frame` with the step. A token kOnDevice becomes -1 - slot, for Ops::load_tokens. Draws
-  // are prepared for the slots of `sampler`, which must be open; null: nothing will be drawn.
-  // Before the next call, done_with() says by which mark the step will be done: there is host
-  // memory for two steps.
+  // are prepared for the slots of `sampler`, which must be open; if it is null, nothing will be
+  // drawn. There is host memory for two steps: before the next call, done_with() must name the mark
+  // after which this step is done.
   void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   void done_with(uint64_t mark) { upload_.done_with(mark); }
   const Captures& captures() const { return captures_; }
-  // Sequences of the recorded step that takes so many; 0: there is none.
+  // Returns the number of sequences of the recorded step that fits this one; 0 if there is none.
   int captured_seqs(int seqs, int rows_per_seq) const;
 
  private:

@@ -1,5 +1,5 @@
-// engine/config.h -- what a user asks an engine for. engine/resolve.h makes a Resolved of it and of
-// the model; nothing after that reads this.
+// engine/config.h -- the options that a user sets. engine/resolve.h turns them and the model into a
+// Resolved; later code reads only that.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,13 +13,13 @@
 namespace skiff::engine {
 
 struct EngineConfig {
-  std::string model;  // a folder
+  std::string model;  // folder of the model
   std::string config_name = "config.json";
-  std::string device = "auto";  // auto (cuda where there is one, else cpu) | cpu | cuda | cuda:N |
-                                // reference
-  bool graphs = true;           // steps of decodes are recorded and replayed, where that pays
-  bool fuse_single_row = true;  // CudaOptions::gather, for models without experts
-  std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the usual ones
+  std::string device =
+      "auto";          // auto (cuda if possible, else cpu) | cpu | cuda | cuda:N | reference
+  bool graphs = true;  // record decode steps and replay them where that is faster
+  bool fuse_single_row = true;     // CudaOptions::gather, for models without experts
+  std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the default sizes
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
   model::LoadFormat load_format = model::LoadFormat::kAuto;
@@ -36,13 +36,13 @@ struct EngineConfig {
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
   int priority_ageing = 1000;   // see sched/policy.h
-  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // the same
-  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // the same
+  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
+  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // see sched/policy.h
   int long_prompt = 0;       // tokens above which a prompt is long; 0: 4 % of the context
-  int steps_in_flight = 2;   // 1: wait for each step
-  double swap_space_gb = 0;  // host memory for blocks that the device has no room for
-  std::string storage_path;  // a folder for blocks that survive a restart; empty: none
-  double storage_gb = 0;     // maximum size of its file
+  int steps_in_flight = 2;   // 2: a step is planned while the previous one computes; 1: not
+  double swap_space_gb = 0;  // GB of host memory for blocks that the device has no room for
+  std::string storage_path;  // folder for blocks that survive a restart; empty: none
+  double storage_gb = 0;     // maximum size of its file, in GB
   double storage_wait = 2;   // seconds to wait for a block of the file before computing it
   std::string version;       // engine version; blocks of another version are not used
   bool quiet = false;        // no progress bar, plan or ledger on stderr
@@ -50,7 +50,8 @@ struct EngineConfig {
   // device is lost; not expected to return. Null: the reason is logged and the process ends with
   // code 1.
   std::function<void(const std::string& why)> failed;
-  Progress progress = nullptr;  // loaded bytes of weights, replaces the bar; on start()'s thread
+  Progress progress = nullptr;  // called on start()'s thread with the loaded bytes of weights;
+                                // replaces the bar
 };
 
 }  // namespace skiff::engine

@@ -1,4 +1,4 @@
-// engine/device_runner.h -- the real Runners.
+// engine/device_runner.h -- the two implementations of Runner over a StepExecutor.
 #pragma once
 #include <exception>
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace skiff::engine {
 
-// For an executor that computes on the calling thread: a thread of this object, the only one that
-// drives the executor, computes steps in order of launches while the caller plans. launch() and
-// wait() are called by one thread. What a step throws, as when memory runs out, is thrown by its
-// wait().
+// For executors that compute on the calling thread. A thread of this object, the only one that
+// drives the executor, computes the steps in the order of their launches while the caller plans.
+// launch() and wait() are called by one thread. If a step throws, for example because memory runs
+// out, its wait() throws the same exception.
 class HostRunner final : public Runner {
  public:
   explicit HostRunner(StepExecutor& executor);
-  ~HostRunner() override;  // computes what is launched, then ends the thread
+  ~HostRunner() override;  // computes the launched steps, then ends the thread
   void launch(const StepPlan& plan) override { plans_.push(plan); }
   StepResult wait(uint64_t step) override;
 
@@ -31,7 +31,7 @@ class HostRunner final : public Runner {
   std::thread thread_;
 };
 
-// For an executor whose device computes by itself: no thread stands between.
+// For executors whose device computes asynchronously, so that no extra thread is needed.
 class DeviceRunner final : public Runner {
  public:
   explicit DeviceRunner(StepExecutor& executor) : executor_(executor) {}
@@ -43,7 +43,7 @@ class DeviceRunner final : public Runner {
   StepExecutor& executor_;
 };
 
-// The one that fits `device`.
+// Makes the runner that suits `device`.
 std::unique_ptr<Runner> make_runner(StepExecutor& executor, Device device);
 
 }  // namespace skiff::engine

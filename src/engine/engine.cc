@@ -41,7 +41,7 @@ void Engine::report() {
 void Engine::run(const std::atomic<bool>& abort) {
   runner_.bind_thread();
   for (bool closed = false; !closed || !idle();) {
-    closed = inbox_.closed();  // before the step, which then takes all that was ever sent
+    closed = inbox_.closed();  // read before the step, which then takes every command ever sent
     if (abort) scheduler_.cancel_all();
     step();
   }

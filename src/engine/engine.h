@@ -1,5 +1,5 @@
-// engine/engine.h -- the loop. One thread, one direction: commands in, steps out and back, events
-// out.
+// engine/engine.h -- the step loop on one thread: commands come in, steps go out to the runner and
+// return, and events go out.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -18,19 +18,18 @@ namespace skiff::engine {
 
 class Engine {
  public:
-  // Called on the engine's thread, twice a step, with what happened since the last call: often
-  // nothing.
+  // Called on the engine's thread twice per step with the events since the last call, often none.
   using Outbox = std::function<void(std::vector<Event>)>;
 
-  // depth 1: wait for each step. depth 2: plan a step while the one before it computes. All must
-  // outlive the engine. `sources` has one for each BlockSource of the scheduler's cache, in the
-  // same order; they answer in the inbox.
+  // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
+  // computes. All must outlive the engine. `sources` has one entry for each BlockSource of the
+  // scheduler's cache, in the same order; they answer through the inbox.
   Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
          size_t depth, std::vector<TierIo*> sources = {});
 
-  // One turn: takes the commands that are there, plans and launches a step, and commits the oldest
-  // one in flight if `depth` are or nothing else can be done. Blocks while there is no work at all
-  // and the inbox is open, or if it awaits().
+  // Runs one iteration: takes the queued commands, plans and launches a step, and commits the
+  // oldest step in flight if `depth` steps are in flight or nothing else can be done. Blocks while
+  // there is no work at all and the inbox is open, or while awaits() is true.
   void step() {
     for (Command& command : awaits() ? inbox_.drain_some() : inbox_.drain(/*wait=*/idle()))
       take(command);
@@ -47,14 +46,14 @@ class Engine {
     }
   }
 
-  // Steps until the inbox is closed and all work is done. Once `abort` is true (and the inbox
-  // closed, or a command sent, to wake the engine), all sequences are cancelled instead.
+  // Calls step() until the inbox is closed and all work is done. Once `abort` is true (and the
+  // inbox closed, or a command sent, to wake the engine), all sequences are cancelled instead.
   void run(const std::atomic<bool>& abort);
 
   bool idle() const { return scheduler_.idle() && flying_.empty(); }
-  // Nothing can be done until a lower tier of the cache answers (or another command comes).
+  // Whether nothing can be done until a lower tier of the cache answers (or another command comes).
   bool awaits() const { return stalled_; }
-  uint64_t steps() const { return steps_; }  // committed
+  uint64_t steps() const { return steps_; }  // number of committed steps
   const StepTally& tally() const { return tally_; }
 
  private:

@@ -29,7 +29,7 @@ struct File {
   struct stat info {};
 };
 
-// The size, time and sampled bytes of a file: all of its bytes if it is short.
+// Returns the file's size, time of change and sampled bytes; a short file is sampled whole.
 std::string samples_of(const std::string& path) {
   const File file(path);
   const off_t stride = file.info.st_size <= kStride ? kPage : kStride;

@@ -8,7 +8,7 @@
 
 namespace skiff::engine {
 
-// What computes keys and values. Two that differ give different bits, or may.
+// Identifies the code that computes keys and values. Two different values may give different bits.
 struct Arithmetic {
   std::string backend;  // Ops::arithmetic()
   std::string build;    // sources_digest()
@@ -16,8 +16,8 @@ struct Arithmetic {
 
 // SHA-256 of the arithmetic, the engine's version, precision, block size, the model's
 // configuration, and its weights by name, size, time of change and samples of their bytes (a page
-// in every MiB). Weights that differ elsewhere only, with the same times, have the same
-// fingerprint. Throws LoadError.
+// in every MiB). Weights that differ only in bytes that were not sampled, with equal times of
+// change, have the same fingerprint. Throws LoadError.
 kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic);
 
 // SHA-256 of the sources, the compilers and their flags that decide what a kernel computes: two

@@ -1,4 +1,4 @@
-// engine/ledger.h -- where the time of starting up went.
+// engine/ledger.h -- how long each part of start-up took.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,13 +12,13 @@ namespace skiff::engine {
 
 class Ledger {
  public:
-  // The time since the last entry, or since the start, was spent on `what`.
+  // Books the time since the last entry, or since the start, under `what`.
   void close(std::string_view what) {
     const auto now = Clock::now();
     text_ += fmt::format("{} {:.3f} s, ", what, seconds(now - last_));
     last_ = now;
   }
-  // One line: "config 0.001 s, ..., total 1.234 s".
+  // Returns one line: "config 0.001 s, ..., total 1.234 s".
   std::string text() const {
     return text_ + fmt::format("total {:.3f} s", seconds(last_ - start_));
   }

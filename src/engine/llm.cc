@@ -42,7 +42,7 @@ Event refusal(SeqId id) {
       error.what(), resolved.memory_utilization, log.memory);
 }
 
-using Failed = std::function<void(const std::string& why)>;  // EngineConfig::failed
+using Failed = std::function<void(const std::string& why)>;  // see EngineConfig
 
 class LocalLlm final : public Llm {
  public:
@@ -76,12 +76,12 @@ class LocalLlm final : public Llm {
   sched::Scheduler scheduler_;
   std::unique_ptr<Runner> runner_;
   Queue<Command> inbox_;
-  std::unique_ptr<TierThread> tiers_;  // null: there is no file
+  std::unique_ptr<TierThread> tiers_;  // null if the cache has no file
   Engine engine_;
   StatsBoard board_;
   std::atomic<bool> abort_ = false;
-  std::mutex door_;     // held for a moment by submit() and by the end of serve()
-  bool ended_ = false;  // guarded by door_: nobody reads the inbox any more
+  std::mutex door_;     // held briefly by submit() and at the end of serve()
+  bool ended_ = false;  // guarded by door_: the inbox is read no more
   std::mutex joining_;
   std::thread thread_;  // guarded by joining_
 };
@@ -158,7 +158,8 @@ void LocalLlm::publish_stats() {
                 .tiers = s.tiers});
 }
 
-// Our code throws nothing once steps run; a driver that has lost its device does.
+// Once steps run, only the driver throws, when its device is lost; this project's own code does
+// not.
 void LocalLlm::serve_or_fail() {
   try {
     return serve();
@@ -190,7 +191,7 @@ void LocalLlm::stop(bool drain) {
   inbox_.close();
   std::lock_guard lock(joining_);
   if (thread_.joinable()) thread_.join();
-  tiers_.reset();  // ends pending writes to the file, or gives them up
+  tiers_.reset();  // finishes pending writes to the file, or abandons them
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// engine/llm.h -- a loaded model with its engine thread: what the server and the offline commands
-// hold. Tokens in, events out; text lives elsewhere.
+// engine/llm.h -- a loaded model with its engine thread: the interface that the server and the
+// offline commands use. Tokens go in and events come out; text is handled in serve/ and text/.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,12 +18,12 @@ struct Resolved;
 // A snapshot, for /metrics and /health. Counters only grow.
 struct EngineStats {
   int running = 0, waiting = 0;
-  int blocks_total = 0, blocks_free = 0;  // free counts what eviction could free
-  int blocks_unused = 0;                  // free blocks that hold nothing
+  int blocks_total = 0, blocks_free = 0;  // blocks_free includes blocks that could be evicted
+  int blocks_unused = 0;                  // free blocks without contents
   uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, preemptions = 0;
   StepTally tally;                    // sums over all steps
-  kv::TierStats tiers;                // the prefix cache's lower tiers; 0 without them
-  double seconds_since_progress = 0;  // since a step was committed, while work waits; else 0
+  kv::TierStats tiers;                // lower tiers of the prefix cache; 0 without them
+  double seconds_since_progress = 0;  // time since the last committed step while work waits; else 0
 };
 
 // submit, cancel, stats and stop may be called from any thread.

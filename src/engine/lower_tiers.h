@@ -1,5 +1,5 @@
-// engine/lower_tiers.h -- what the process holds of the cache below the device: blocks of host
-// memory, and the file.
+// engine/lower_tiers.h -- the tiers of the cache below the device that this process owns: blocks of
+// host memory, and the file.
 #pragma once
 #include <memory>
 
@@ -15,11 +15,11 @@ struct LowerTiers {
   kv::TierConfig config;
   kv::BlockSources sources;  // the file, if there is one
   model::HostBlocks host;
-  std::unique_ptr<store::BlockStore> store;  // null: there is no file
+  std::unique_ptr<store::BlockStore> store;  // null if there is no file
 };
 
-// Empty where `resolved` has no host slots. `ops` computes the blocks: they are kept under the name
-// of its arithmetic. Throws LoadError.
+// Returns empty tiers if `resolved` has no host slots. `ops` computes the blocks, which are stored
+// under the name of its arithmetic. Throws LoadError.
 LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, const Ops& ops,
                             StartLog& log);
 

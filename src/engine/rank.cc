@@ -8,7 +8,7 @@ namespace {
 
 void report(const model::MemoryPlan& plan) {
   spdlog::info("memory plan\n{}", plan.table());
-  // As FastDeploy words it: scripts look for this line.
+  // FastDeploy's wording, because scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
 }
 

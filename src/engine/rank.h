@@ -17,17 +17,17 @@ class Rank {
  public:
   // Makes the backend, plans its memory, loads the weights and takes the memory of keys and values.
   // The first rank of `mesh` reports to the user. `resolved` and `mesh` must outlive this object.
-  // Throws LoadError; where memory runs out, log.memory says what is known of the need.
+  // Throws LoadError; if memory runs out, log.memory states the need as far as it is known.
   Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh, StartLog& log);
   Rank(const Rank&) = delete;
 
-  // Ends the construction, once: takes the memory of activations. Plans save blocks to `host` and
-  // load them from it; it must outlive this object.
+  // Completes the construction: allocates the memory of activations. Called once. Plans save blocks
+  // to `host` and load them from it; it must outlive this object.
   StepExecutor& make_executor(model::HostBlocks& host);
 
   Ops& ops() const { return *ops_; }
   const model::MemoryPlan& memory() const { return memory_; }
-  StepExecutor& executor() { return *executor_; }  // after make_executor()
+  StepExecutor& executor() { return *executor_; }  // requires make_executor()
 
  private:
   const Resolved& resolved_;

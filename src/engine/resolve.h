@@ -1,4 +1,4 @@
-// engine/resolve.h -- from what a user asked for to how a model runs.
+// engine/resolve.h -- turns a user's options into the settings that a model runs with.
 #pragma once
 #include <string_view>
 
@@ -14,8 +14,8 @@ constexpr double kBytesPerGb = 1 << 30;
 // the model.
 Resolved resolve(const EngineConfig& config, const model::ModelConfig& model);
 
-// What "auto", "cpu", "reference", "cuda", "gpu" or "cuda:N" stands for on this machine. Throws
-// LoadError for any other word.
+// Returns the device that "auto", "cpu", "reference", "cuda", "gpu" or "cuda:N" stands for on this
+// machine. Throws LoadError for any other word.
 ComputeDevice device_named(std::string_view word);
 
 }  // namespace skiff::engine

@@ -1,6 +1,6 @@
-// engine/resolved.h -- how a model runs in this process. resolve() makes it once, from what a user
-// asked for and what the model is; memory plan, backend, cache, scheduler and server read it and
-// never the wish behind it. No value stands for "automatic".
+// engine/resolved.h -- how a model runs in this process. resolve() makes it once from the user's
+// options and the model; the memory plan, backend, cache, scheduler and server read it and never
+// the options. No value stands for "automatic".
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,18 +13,18 @@
 
 namespace skiff::engine {
 
-// The backend that computes and, for CUDA, the device that it computes on.
+// The backend and, for CUDA, the device that it computes on.
 struct ComputeDevice {
   enum Kind { kReference, kCpu, kCuda };
   Kind kind = kCpu;
   int8_t index = 0;  // number of the CUDA device
 
-  // Where its tensors lie.
+  // Returns the memory that its tensors lie in.
   Device memory() const { return kind == kCuda ? Device{Device::kCuda, index} : Device{}; }
   bool operator==(const ComputeDevice&) const = default;
 };
 
-// "reference", "cpu" or "cuda:N".
+// Returns "reference", "cpu" or "cuda:N".
 inline std::string name(const ComputeDevice& device) {
   if (device.kind == ComputeDevice::kCuda) return "cuda:" + std::to_string(device.index);
   return device.kind == ComputeDevice::kReference ? "reference" : "cpu";
@@ -36,15 +36,15 @@ struct ModelSource {
   uint64_t seed = 0;  // seed of dummy weights
 };
 
-// Blocks of keys and values, on the device and below it.
+// The blocks of keys and values, on the device and in the tiers below it.
 struct CacheSettings {
   int block_size = 64;
-  std::optional<int> num_blocks;  // none: as many as the memory plan finds room for
+  std::optional<int> num_blocks;  // empty: as many as the memory plan finds room for
   bool prefix_caching = true;
   bool spill = false;          // blocks evicted from the device stay in host memory
-  int host_slots = 0;          // blocks of host memory; 0: there are no lower tiers
-  std::string storage_path;    // the folder of the cache's file; empty: there is none
-  uint64_t storage_bytes = 0;  // the file's maximum
+  int host_slots = 0;          // blocks of host memory; 0: no lower tiers
+  std::string storage_path;    // folder of the cache's file; empty: no file
+  uint64_t storage_bytes = 0;  // maximum size of the file
   double storage_wait = 2;     // seconds to wait for a block of the file
   std::string version;         // engine version; blocks of another version are not used
 };
@@ -53,10 +53,10 @@ struct Resolved {
   ModelSource model;
   ComputeDevice device;
   int threads = 1;      // threads of the CPU backend
-  bool graphs = false;  // decode steps are recorded and replayed, where the device can
+  bool graphs = false;  // decode steps are recorded and replayed if the device supports it
   bool gather = false;  // CudaOptions::gather
   Precision precision;
-  sched::Limits limits;  // with the scheduler's policy
+  sched::Limits limits;  // includes the scheduler's policy
   CacheSettings cache;
   std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
                               // limits.max_seqs, unless that is above 1024. Empty: none is recorded

@@ -9,7 +9,7 @@ namespace skiff::engine {
 class Runner {
  public:
   virtual ~Runner() = default;
-  // The calling thread launches and waits from now on.
+  // Makes the calling thread the one that launches and waits from now on.
   virtual void bind_thread() {}
   virtual void launch(const StepPlan& plan) = 0;
   virtual StepResult wait(uint64_t step) = 0;

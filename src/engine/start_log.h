@@ -1,4 +1,4 @@
-// engine/start_log.h -- what start-up says on its way, and what it knows when it fails.
+// engine/start_log.h -- what start-up reports to the user, and what it adds to an error message.
 #pragma once
 #include <string>
 
@@ -8,10 +8,10 @@
 namespace skiff::engine {
 
 struct StartLog {
-  bool quiet = false;  // no plan, no bar, no ledger
-  Progress progress;   // loaded bytes of weights, replaces the bar; may be empty
+  bool quiet = false;  // print no plan, progress bar or ledger
+  Progress progress;   // called with the loaded bytes of weights; replaces the bar; may be empty
   Ledger ledger;
-  std::string memory;  // the minimum need, then the memory plan: for an error message
+  std::string memory;  // the least need, then the memory plan; for error messages
 };
 
 }  // namespace skiff::engine

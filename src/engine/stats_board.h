@@ -10,7 +10,7 @@ namespace skiff::engine {
 // Thread-safe.
 class StatsBoard {
  public:
-  // A sequence was handed in, or has ended.
+  // begin_work(): a sequence was submitted; end_work(): one has ended.
   void begin_work() {
     std::lock_guard lock(mutex_);
     if (work_++ == 0) progress_ = Clock::now();
@@ -35,9 +35,9 @@ class StatsBoard {
  private:
   using Clock = std::chrono::steady_clock;
   mutable std::mutex mutex_;
-  EngineStats stats_;             // guarded by mutex_, as is all below
-  int work_ = 0;                  // sequences handed in and not ended
-  Clock::time_point progress_{};  // when a step was last committed, or work began
+  EngineStats stats_;             // guarded by mutex_, as are the members below
+  int work_ = 0;                  // submitted sequences that have not ended
+  Clock::time_point progress_{};  // time of the last committed step, or when work began
 };
 
 }  // namespace skiff::engine

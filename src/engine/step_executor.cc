@@ -27,11 +27,12 @@ StepBounds bounds_of(const ModelSpec& spec, DType act, const sched::Limits& limi
           .max_context = limits.max_context};
 }
 
-// Steps with prompts are tuned from this many rows on; those that are recorded, as they are.
+// Steps are tuned for row counts from this one on; a recorded step of at most this many rows is
+// tuned at its own size.
 constexpr int kMinTuned = 64;
 
-// `rows` rows, `length` to a sequence, the last `drafts` of them guesses, all on the same blocks:
-// what they hold does not matter.
+// Returns a plan of `rows` rows for rehearsal, `length` rows per sequence, the last `drafts` of
+// which are drafts. All sequences use the same blocks, whose contents do not matter.
 StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
   StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(rows), 0), .page_start = {0}};
   for (int row = 0; row < rows; row += length) {
@@ -86,7 +87,7 @@ void StepExecutor::warm_up(int blocks) {
   };
   for (int rows = kMinTuned; rows < most; rows *= 2) rehearse_rows(rows);
   rehearse_rows(most);
-  // A step of decodes has one row of logits per sequence: the head is tuned for those sizes too.
+  // A decode step has one row of logits per sequence, so the LM head is tuned for those sizes too.
   const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
   for (int size = 2 * kMinTuned; size < 2 * seqs; size *= 2)
     rehearse(blank_step(std::min(size, seqs), 1, page));
@@ -103,15 +104,15 @@ void StepExecutor::warm_up(int blocks) {
 void StepExecutor::record(const StepPlan& plan) {
   if (std::ssize(plan.tokens) <= kMinTuned) rehearse(plan);
   StepFrame& frame = flights_.front().frame;
-  for (int i = 0; i < 2; ++i) {  // the second one is recorded
+  for (int i = 0; i < 2; ++i) {  // the second iteration is recorded
     builder_.build(plan, nullptr, frame);
     forward(frame);
     builder_.done_with(ops_.mark());
   }
 }
 
-// Asks the sampler once for whatever a request may ask of it: a kernel that is used for the first
-// time takes memory of the device, and later there may be none left.
+// Runs every kind of draw that a request may need once: the first use of a kernel takes device
+// memory, and later there may be none left.
 void StepExecutor::rehearse_draws(int rows) {
   const int page = kv_.front().page_size;
   for (const float temperature : {0.0f, 0.7f}) {
@@ -159,7 +160,7 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
 }
 
 void StepExecutor::launch(const StepPlan& plan) {
-  SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are on their way already");
+  SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
   Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
   flight = {.frame = std::move(flight.frame), .result = {.step = plan.step}, .start = Clock::now()};
   flight.frame.clear();
@@ -185,7 +186,8 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
   check_by_depth(plan, logits, flight);
 }
 
-// A recorded step keeps the addresses of its arena: what it leaves is where it was.
+// A recorded step writes to the addresses that it was recorded with, so its outputs lie in the same
+// places at each replay.
 model::Forward StepExecutor::forward(const StepFrame& frame) {
   ops_.begin_step(frame.batch, frame.arrivals);
   model::Forward out;
@@ -201,7 +203,7 @@ model::Forward StepExecutor::forward(const StepFrame& frame) {
 }
 
 StepResult StepExecutor::collect() {
-  SKIFF_CHECK(in_flight_ > 0, "no step is on its way");
+  SKIFF_CHECK(in_flight_ > 0, "no step is in flight");
   Flight& flight = flights_[oldest_];
   ops_.wait(flight.mark);
   finish_draw(flight);
@@ -209,14 +211,15 @@ StepResult StepExecutor::collect() {
   --in_flight_;
   if (flight.copies)
     flight.result.copy_seconds = ops_.seconds_between(flight.copies->first, flight.copies->second);
-  // A device works by itself: there a step begins when the one before it has ended.
+  // A device computes asynchronously: its step begins once the previous step has ended.
   const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
   flight.result.seconds = seconds(end - std::max(flight.start, ended_));
   ended_ = end;
   return std::move(flight.result);
 }
 
-// Draws are finished in the order in which they were started.
+// Finishes the draw of the earlier step in flight, because draws must be finished in the order in
+// which they were started.
 void StepExecutor::finish_earlier() {
   if (in_flight_ == 0) return;
   Flight& earlier = flights_[oldest_];
@@ -242,8 +245,8 @@ void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, Flight& f
   }
 }
 
-// Where rules look at what a slot has said, the host waits for its last token here: the device has
-// this step's forward pass to do meanwhile.
+// If a slot's rules depend on its earlier output, the host waits here for its last token, while the
+// device computes this step's forward pass.
 void StepExecutor::sample(Tensor logits, Flight& flight) {
   StepFrame& frame = flight.frame;
   if (frame.rows.drawn.empty()) return;
@@ -253,9 +256,8 @@ void StepExecutor::sample(Tensor logits, Flight& flight) {
                     frame.draw.tokens.row_range(0, static_cast<int64_t>(frame.rows.num_sampled)));
 }
 
-// A draft is kept as long as it is what the sampler draws by itself in its place, so the text is
-// the one that decoding without drafts would give. Here are the drafts of sequences whose rules
-// must know them.
+// A draft is kept while it equals the token that the sampler draws in its place, so the text is the
+// same as without drafts. This checks the drafts of sequences whose rules depend on earlier drafts.
 void StepExecutor::check_by_depth(const StepPlan& plan, Tensor logits, Flight& flight) {
   if (flight.frame.rows.by_depth.empty()) return;
   finish_earlier();
@@ -264,8 +266,9 @@ void StepExecutor::check_by_depth(const StepPlan& plan, Tensor logits, Flight& f
   for (int depth = 0; draw_depth(plan, logits, depth, flight);) ++depth;
 }
 
-// Draws the next token of every sequence whose drafts are right up to the one at `depth`. False:
-// there is none.
+// Draws the next token of every sequence whose drafts are right up to and including
+// the one at `depth`.
+// Returns false if there is no such sequence.
 bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight) {
   const std::vector<LogitRows::Range>& ranges = flight.frame.rows.by_depth;
   const int begin = ranges.front().begin;
@@ -285,7 +288,8 @@ bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Fl
   depth_rows_.reset();
   const Tensor index = depth_rows_.take(DType::kI32, {std::ssize(from)});
   std::ranges::copy(from, index.as<int32_t>());
-  // The logits of the first draw are done with, and its rows are at least as many.
+  // The first draw no longer needs its logits, and it had at least as many rows, so they are
+  // overwritten.
   const Tensor next = logits.row_range(0, std::ssize(from));
   ops_.gather_rows(next, logits.row_range(begin, logits.rows() - begin), index);
   sample::SampleOutput out = sampler_.sample(next, drawn);

@@ -1,4 +1,4 @@
-// engine/step_executor.h -- planned steps through the model and the sampler.
+// engine/step_executor.h -- runs planned steps through the model and the sampler.
 #pragma once
 #include <array>
 #include <chrono>
@@ -18,27 +18,27 @@
 
 namespace skiff::engine {
 
-// Activations, batch, page tables and the scratch of `ops` are allocated here, once; a step
-// allocates only what rides home in its result. Driven by the thread that drives `ops`.
+// Activations, batch, page tables and the scratch of `ops` are allocated once, by the constructor;
+// a step allocates only what its result holds. Driven by the thread that drives `ops`.
 class StepExecutor {
  public:
   struct Options {
     DType act = DType::kF32;  // kF32 or kBF16
     sched::Limits limits;
-    model::HostBlocks* host = nullptr;  // needed where plans save and load blocks
+    model::HostBlocks* host = nullptr;  // required if plans save or load blocks
     Captures captures;                  // steps that are padded and replayed (see Ops::replay)
   };
-  // All must outlive the executor. `kv` is of the dtype and block size that the plan's blocks have.
+  // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks.
   StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
                std::span<const KvLayer> kv, Options options);
-  // Start-up, before the first step and while no block holds anything: finds out how steps are
-  // computed fastest, records those that are replayed, and does once what may be asked for later.
-  // `blocks` may be written to.
+  // For start-up, before the first step and while no block holds anything: tunes the operations,
+  // records the steps that are replayed, and runs every kernel that may be needed later once.
+  // Overwrites the first `blocks` blocks.
   void warm_up(int blocks);
-  // Asks for a step; waits only where the host must know what an earlier one has drawn, or which
-  // drafts were kept before others are checked. At most two steps may be on their way.
+  // Launches a step. Waits only if the host must know what an earlier step has drawn, or which
+  // drafts were kept before others are checked. At most two steps may be in flight.
   void launch(const StepPlan& plan);
-  // Waits for the oldest step on its way.
+  // Waits for the oldest step in flight.
   StepResult collect();
   StepResult run(const StepPlan& plan) {
     launch(plan);
@@ -46,20 +46,20 @@ class StepExecutor {
   }
   // The calling thread drives the executor from now on.
   void bind_thread() { ops_.bind_thread(); }
-  // What an executor allocates besides the arena, in bytes where `ops` computes and, for a device,
-  // without page-locked host memory.
+  // Returns the bytes that an executor allocates besides the arena where `ops` computes; for a
+  // device, page-locked host memory does not count.
   static size_t scratch_bytes(const ModelSpec& spec, DType act, const sched::Limits& limits,
                               int block_size, const Ops& ops);
 
  private:
-  // A step on its way. The memory of its frame's lists serves the next step in its place.
+  // A step in flight. The memory of its frame's lists is reused by the next step in this place.
   struct Flight {
     StepFrame frame;
     StepResult result;
     uint64_t mark = 0;
-    std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps around saves and loads
+    std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps before and after saves and loads
     std::chrono::steady_clock::time_point start, launched;
-    bool drawn = false;  // what the draw gave is in the result
+    bool drawn = false;  // the drawn tokens are in `result`
   };
 
   void rehearse(const StepPlan& plan);
@@ -84,13 +84,13 @@ class StepExecutor {
   model::Decoder decoder_;
   sample::Sampler sampler_;
   BatchBuilder builder_;
-  std::map<ReplayKey, model::Forward> captured_;  // what the recorded steps leave in the arena
+  std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded steps
   Buffer last_memory_;
-  Tensor last_;             // [max_seqs] i32, where Ops computes: what each slot sampled last
-  PinnedArena depth_rows_;  // of logits, for the draw of one depth
+  Tensor last_;             // [max_seqs] i32, where Ops computes: the last tokens of slots
+  PinnedArena depth_rows_;  // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;
-  size_t oldest_ = 0, in_flight_ = 0;            // of flights_
-  std::chrono::steady_clock::time_point ended_;  // when the step collected last did
+  size_t oldest_ = 0, in_flight_ = 0;            // index in flights_, and their count
+  std::chrono::steady_clock::time_point ended_;  // when the last collected step ended
 };
 
 }  // namespace skiff::engine

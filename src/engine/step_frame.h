@@ -1,5 +1,5 @@
-// engine/step_frame.h -- one step between its plan and its result: what is computed, for whom, and
-// what is drawn.
+// engine/step_frame.h -- one step between its plan and its result: its batch, its rows of logits,
+// and its draw.
 #pragma once
 #include <array>
 #include <optional>
@@ -10,34 +10,34 @@
 
 namespace skiff::engine {
 
-// Rows of logits that a step computes, and for whom. They lie in this order: the rows of the first
-// draw, drafts that are checked depth by depth, what prompts report, padding.
+// The rows of logits that a step computes, in this order: rows of the first draw, drafts that are
+// checked depth by depth, rows for prompt log-probabilities, padding.
 struct LogitRows {
-  // Rows that follow each other, in the step and in the logits.
+  // Consecutive rows, both in the step and in the logits.
   struct Range {
     size_t span = 0;
-    int row = 0;    // the first of the step's rows
+    int row = 0;    // the first row of the step
     int begin = 0;  // its row of logits
     int count = 0;
   };
-  std::vector<sample::DrawRow> drawn;  // row i of the logits is drawn from as drawn[i] says
-  std::vector<size_t> drawn_by;        // parallel to it: spans
+  std::vector<sample::DrawRow> drawn;  // entry i describes the draw from row i of the logits
+  std::vector<size_t> drawn_by;        // the index of the span of each entry of `drawn`
   size_t num_sampled = 0;              // leading rows of `drawn`: one for each span that samples
   std::vector<Range> by_depth, prompts;
 };
 
-// A value: a flight owns it from the launch of its step to the end. What arrives on the device lies
-// in an upload of the BatchBuilder, which keeps the memory of two steps.
+// A value that a flight owns from the launch of its step to the end. Data for the device lies in an
+// upload of the BatchBuilder, which keeps the memory of two steps.
 struct StepFrame {
-  RaggedBatch batch;  // tensors are in place once begin_step has brought what arrives
+  RaggedBatch batch;  // its tensors are filled once begin_step() has copied the arrivals
   std::array<Arrival, 2> arrivals;
-  std::optional<ReplayKey> key;  // of a step that may be recorded
+  std::optional<ReplayKey> key;  // set if the step may be recorded
   LogitRows rows;
-  Tensor slots;              // [num_sampled] i32: whose tokens are drawn
-  SampleBatch columns;       // of rows.drawn
-  sample::PendingDraw draw;  // once asked for
+  Tensor slots;              // [num_sampled] i32: the slots whose next tokens are drawn
+  SampleBatch columns;       // the sampling parameters of rows.drawn
+  sample::PendingDraw draw;  // set once the draw has been started
 
-  // Forgets the step and keeps the memory of lists.
+  // Clears the step but keeps the memory of its lists.
   void clear() {
     rows.drawn.clear();
     rows.drawn_by.clear();

@@ -1,5 +1,5 @@
-// engine/step_tally.h -- where the time of steps goes and how many rows they have, as histograms
-// that are cheap enough to be kept of every step.
+// engine/step_tally.h -- the time and the number of rows of every step, as histograms that are
+// cheap enough to update in each one.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace skiff::engine {
 
-// Counts of values up to each bound, and of those above the last.
+// Counts of values up to each bound, and of values above the last.
 template <size_t N>
 class Tally {
  public:
@@ -19,7 +19,7 @@ class Tally {
     sum_ += value;
   }
   std::span<const double> bounds() const { return bounds_; }
-  std::span<const uint64_t> counts() const { return counts_; }  // N + 1, not cumulative
+  std::span<const uint64_t> counts() const { return counts_; }  // N + 1 counts, not cumulative
   double sum() const { return sum_; }
 
  private:
@@ -43,14 +43,14 @@ struct StepSums {
   }
 };
 
-// The engine thread's time in one step: deciding it, handing it to the device, waiting for the
-// device, and taking in what came of it. What the device does besides is not seen here: a step that
-// computes while the next is planned is waited for less.
+// The engine thread's time in one step: planning it, launching it, waiting for it, and committing
+// its result. The time that the device computes while the next step is planned is not included:
+// such a step is waited for less.
 struct StepTally {
   Tally<kStepSeconds.size()> plan{kStepSeconds}, launch{kStepSeconds}, wait{kStepSeconds},
       commit{kStepSeconds};
   Tally<kStepRows.size()> rows{kStepRows};
-  StepSums decodes, others;  // steps in which every sequence has one row and samples, and the rest
+  StepSums decodes, others;  // `decodes`: steps in which every sequence has one row and samples
 };
 
 }  // namespace skiff::engine

@@ -24,7 +24,8 @@ Clock::duration duration_of(double seconds) {
 
 }  // namespace
 
-// Shared by both threads and the object, so that a worker whose call hangs can be left behind.
+// Shared by both threads and the object, so that the object can be destroyed while the worker hangs
+// in a call.
 struct TierThread::State {
   struct Asked {
     kv::TierJob job;
@@ -33,7 +34,7 @@ struct TierThread::State {
   struct Running {
     Asked asked;
     Clock::time_point began;
-    bool answered = false;  // by the watch; guarded by hand as well
+    bool answered = false;  // answered by the watch thread; guarded by `hand` as well
   };
 
   State(Work w, HostMemory h, Queue<Command>& in, const Patience& p, int s)
@@ -42,7 +43,7 @@ struct TierThread::State {
   void do_jobs();
   void keep_watch();
   void add(kv::TierJob job);
-  bool finish(double seconds);  // true once the worker has ended
+  bool finish(double seconds);  // returns true if the worker has ended
 
   const Work work;
   const HostMemory host;
@@ -50,16 +51,16 @@ struct TierThread::State {
   const Patience patience;
   const int source;
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::deque<Asked> reads, writes;
   std::optional<Running> running;
-  std::optional<Clock::time_point> stalled;  // since when the file is out of use
+  std::optional<Clock::time_point> stalled;  // time since which the file is out of use
   bool ending = false;                       // no more jobs will come
-  bool left = false;  // the object is gone, and with it the inbox and the host memory
+  bool left = false;  // the object, and with it the inbox and the host memory, is gone
   bool worker_ended = false;
-  // Held while bytes go to or from the host block of the running job. Taken after `mutex`, or
-  // alone.
+  // Held while bytes are copied to or from the host block of the running job. Taken after `mutex`,
+  // or alone.
   std::mutex hand;
 
  private:
@@ -77,7 +78,7 @@ struct TierThread::State {
   std::optional<Clock::time_point> deadline() const;
   void look(Clock::time_point now);
 
-  std::vector<std::byte> block;  // the worker's alone
+  std::vector<std::byte> block;  // used by the worker only
 };
 
 void TierThread::State::add(kv::TierJob job) {
@@ -90,7 +91,7 @@ void TierThread::State::add(kv::TierJob job) {
   changed.notify_all();
 }
 
-// Called by the worker. Takes the next job; false once there is none and none will come.
+// Called by the worker. Takes the next job; returns false if there is none and none will come.
 bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
   changed.wait(lock, [&] { return ending || !reads.empty() || !writes.empty(); });
   std::deque<Asked>& jobs = reads.empty() ? writes : reads;
@@ -137,7 +138,7 @@ void TierThread::State::do_jobs() {
   changed.notify_all();
 }
 
-// Called by the watch, with `mutex` held.
+// Called by the watch thread, with `mutex` held.
 void TierThread::State::give_up_running() {
   std::lock_guard lock(hand);
   if (!std::exchange(running->answered, true)) answer_late(running->asked);
@@ -157,7 +158,7 @@ void TierThread::State::take_out_of_use(Clock::time_point now) {
   changed.notify_all();
 }
 
-// When the watch must look next, unless something changes before.
+// Returns when the watch thread must check next if nothing changes before.
 std::optional<Clock::time_point> TierThread::State::deadline() const {
   const auto patient = duration_of(patience.answer);
   if (stalled) {
@@ -211,7 +212,7 @@ bool TierThread::State::finish(double seconds) {
   changed.wait_for(lock, duration_of(seconds), [&] { return worker_ended || stalled; });
   left = true;
   changed.notify_all();
-  if (!running) {  // the worker ends, since it takes no more jobs
+  if (!running) {  // the worker takes no more jobs, so it will end
     changed.wait(lock, [&] { return worker_ended; });
     return true;
   }

@@ -1,5 +1,5 @@
 // engine/tier_thread.h -- the thread that reads and writes the cache's file, and a second one that
-// gives up on it where the disk does not answer.
+// gives up on it if the disk does not answer.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,27 +11,26 @@
 
 namespace skiff::engine {
 
-// Reads go before writes: somebody waits for them. There are never more jobs than host blocks,
-// since each has one to itself.
+// Reads go before writes, because requests wait for them. There are never more jobs than host
+// blocks, since each job has one to itself.
 //
 // Nobody waits for a disk that hangs. A read that is not done within `answer` seconds of start() is
 // answered as late. A call that takes longer than that by itself takes the whole file out of use,
-// with one warning: all jobs are answered as late, the engine gets a TierState, and nothing is
-// tried again until the call has returned and `rest` seconds have passed. Calls work on memory of
-// this object and never on a host block, so one that returns after its job was answered changes
-// nothing.
+// with one warning: all jobs are answered as late, the engine gets a TierState, and no job is tried
+// again until the call has returned and `rest` seconds have passed. Calls work on memory of this
+// object and never on a host block, so one that returns after its job was answered changes nothing.
 //
 // Thread-safe.
 class TierThread final : public TierIo {
  public:
-  // Reads or writes the block of a job, as large as a host block; false: it could not. Called by
-  // one thread.
+  // Reads or writes the block of a job, whose size is that of a host block; returns false on
+  // failure. Called by one thread.
   using Work = std::function<bool(const kv::TierJob& job, std::span<std::byte> block)>;
   using HostMemory = std::function<std::span<std::byte>(int host_block)>;
   struct Patience {
-    double answer = 2;     // see above, in seconds as all of these
+    double answer = 2;     // see above; in seconds, like the members below
     double rest = 60;      // see above
-    double farewell = 10;  // how long the destructor lets writes go on
+    double farewell = 10;  // how long the destructor waits for pending writes
   };
   // The inbox and the host memory must outlive this object. `work` may outlive it: a call that
   // never returns keeps its thread, and what `work` holds, until the process ends. `source` is the

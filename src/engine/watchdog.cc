@@ -25,7 +25,7 @@ double StallClock::look(const Pulse& pulse, double now) {
   looked_ = true;
   steps_ = pulse.steps;
   last_ = now;
-  // Work that came since the last look has waited for less.
+  // Work that arrived after the last poll has waited for less than `stalled_`.
   return std::min(stalled_, pulse.seconds_since_progress);
 }
 
@@ -47,7 +47,7 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-// False once the watchdog is to end.
+// Returns false once the watchdog is to end.
 bool Watchdog::sleep() {
   std::unique_lock lock(mutex_);
   return !changed_.wait_for(lock, std::chrono::duration<double>(poll_),

@@ -1,4 +1,4 @@
-// engine/watchdog.h -- notices that the engine makes no steps while work waits.
+// engine/watchdog.h -- detects that the engine completes no steps while work waits.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace skiff::engine {
 
-// Of the engine that is watched, as EngineStats has them.
+// The progress of the watched engine; the fields are those of EngineStats.
 struct Pulse {
   uint64_t steps = 0;
   double seconds_since_progress = 0;  // 0 while there is no work
@@ -20,7 +20,7 @@ struct Pulse {
 class StallClock {
  public:
   explicit StallClock(double longest_gap) : longest_gap_(longest_gap) {}
-  // Seconds without progress; `now` in seconds of any clock that does not go back.
+  // Returns the seconds without progress; `now` is in seconds of any monotonic clock.
   double look(const Pulse& pulse, double now);
 
  private:
@@ -30,9 +30,9 @@ class StallClock {
   bool looked_ = false;
 };
 
-// A thread that looks. When the engine has made no progress for `limit` seconds: stalled(true),
-// then report(seconds); a grace of at most 5 s later end(), which is not expected to return. If the
-// engine moves again before that, stalled(false).
+// A thread that polls the engine. When it has made no progress for `limit` seconds, the thread
+// calls stalled(true) and report(seconds) and, after a grace period of at most 5 s, end(), which is
+// not expected to return. If the engine moves again before that, it calls stalled(false).
 class Watchdog {
  public:
   struct Hooks {
@@ -41,7 +41,7 @@ class Watchdog {
     std::function<void(double seconds)> report;
     std::function<void()> end;
   };
-  // limit > 0. What the hooks use must outlive the watchdog.
+  // Requires limit > 0. Whatever the hooks use must outlive the watchdog.
   Watchdog(double limit, Hooks hooks);
   ~Watchdog();
 

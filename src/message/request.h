@@ -28,8 +28,7 @@ struct SamplingParams {
   float repetition = 1;               // > 0; applies to tokens of the prompt and the output
   float presence = 0, frequency = 0;  // [-2, 2]; apply to tokens of the output only
   uint64_t seed = 0;                  // the draw is a pure function of (seed, output index, logits)
-  int logprobs =
-      kNoLogprobs;  // per output token: those of the chosen token and of this many best ones
+  int logprobs = kNoLogprobs;  // per output token: for the chosen token and this many best ones
   int prompt_logprobs = kNoLogprobs;  // per prompt token; turns prefix reuse off
   int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
@@ -41,8 +40,8 @@ struct SamplingParams {
 // engine knows tokens only.
 struct StopRule {
   int max_tokens = 1024;     // >= 1
-  SharedList<Token> tokens;  // any of these ends the sequence (the caller adds EOS, unless
-                             // ignore_eos was asked for)
+  SharedList<Token> tokens;  // any of these ends the sequence (the caller adds EOS unless
+                             // ignore_eos is set)
   bool operator==(const StopRule&) const = default;
 };
 
@@ -59,7 +58,8 @@ struct CacheExtra {
 struct CacheSharing {
   bool share = true;  // false: the sequence neither finds cached blocks nor leaves any
   std::string salt;   // sequences share blocks only if their salts are equal; "" is a salt, too
-  std::vector<CacheExtra> extras;  // blocks that they reach into are shared only where they agree
+  std::vector<CacheExtra> extras;  // blocks that overlap an extra are shared only with sequences
+                                   // that have the same one
 };
 
 struct NewSequence {
@@ -99,11 +99,11 @@ struct TokenLogprob {
   float logprob = 0;
   bool operator==(const TokenLogprob&) const = default;
 };
-// One position: the token at it, that token's rank (1 = most likely), and the most likely tokens.
+// One position: its token, that token's rank (1 = most likely), and the most likely tokens.
 struct PositionLogprobs {
   TokenLogprob chosen;
   int rank = 0;
-  std::vector<TokenLogprob> top;  // best first
+  std::vector<TokenLogprob> top;  // most likely first
   bool operator==(const PositionLogprobs&) const = default;
 };
 
@@ -111,13 +111,13 @@ struct Event {
   SeqId seq = 0;
   std::vector<Token> tokens;
   Finish finish = Finish::kNone;
-  std::vector<PositionLogprobs> logprobs;  // one per token if asked for
+  std::vector<PositionLogprobs> logprobs;  // one per token, if requested
   // Positions 1.. of the prompt in order, delivered in pieces as chunks are computed.
   std::vector<PositionLogprobs> prompt_logprobs;
   // True in one event only, when the sequence first gets a slot.
   bool admitted = false;
   int cached = 0;   // with `admitted`: prompt tokens found in the prefix cache
-  std::string why;  // with kExhausted
+  std::string why;  // set with kExhausted
 };
 
 }  // namespace skiff

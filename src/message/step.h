@@ -1,4 +1,4 @@
-// message/step.h -- the one message from scheduler to device, and the one back.
+// message/step.h -- the message from the scheduler to the device, and its answer.
 #pragma once
 #include <algorithm>
 
@@ -7,19 +7,21 @@
 namespace skiff {
 
 using BlockId = int32_t;
-// "The token that this slot sampled last step", which had no drafts for it: how many of those were
-// kept, and so where the slot's next row stands, is known once that step's result is.
+// Stands for the token that this slot sampled in the step before. That step must have had no drafts
+// for the slot: otherwise the position of the slot's next row would depend on how many drafts were
+// kept.
 constexpr Token kOnDevice = -1;
 
 struct Span {
   SeqId seq = 0;
   int slot = 0;         // this sequence's row in device-side state (last token, counts)
   int begin = 0;        // first position computed this step
-  int count = 0;        // rows this step: 1 a decode, 1+draft a check, more a prefill chunk
+  int count = 0;        // rows in this step: 1 for a decode, 1 + draft for a check, more for a
+                        // prefill chunk
   int draft = 0;        // the last `draft` rows are drafts to be verified
   bool sample = false;  // false for every prefill chunk but the last
-  int prompt_logprobs = kNoLogprobs;  // wanted of this span's rows that lie in the prompt
-  Token next = -1;                    // the known token after the last row, when sample is false
+  int prompt_logprobs = kNoLogprobs;  // for its rows that lie in the prompt
+  Token next = -1;                    // the known token after the last row if `sample` is false
   bool operator==(const Span&) const = default;
 };
 
@@ -28,12 +30,12 @@ struct OpenSlot {
   int slot = 0;
   SamplingParams params;
   std::vector<Token> history;     // prompt and output so far
-  int prompt_len = 0;             // how many leading tokens of history are the prompt
-  SharedList<Token> stop_tokens;  // for min_tokens
+  int prompt_len = 0;             // leading tokens of `history` that are the prompt
+  SharedList<Token> stop_tokens;  // banned until min_tokens is reached
   bool operator==(const OpenSlot&) const = default;
 };
 
-// All layers of one block, between the device and a block of host memory.
+// A copy of one block, with all its layers, between the device and host memory.
 struct BlockCopy {
   BlockId block = 0;
   int host = 0;
@@ -41,7 +43,7 @@ struct BlockCopy {
 };
 
 // Carried out in this order: saves (from the device), loads (to it), then the rows. So a block may
-// be handed out again in the plan that saves it, and read in the plan that loads it.
+// be reused by the plan that saves it, and read by the plan that loads it.
 struct StepPlan {
   uint64_t step = 0;
   std::vector<BlockCopy> saves, loads;
@@ -50,8 +52,8 @@ struct StepPlan {
   std::vector<BlockId> pages;       // block tables of all spans, end to end
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
-  // 1 + k where every sequence has one row and k drafts behind it, all sample, and nothing more is
-  // asked about them; 0 where they differ.
+  // Returns 1 + k if every sequence has one row and k drafts behind it, all sample, and no prompt
+  // log-probabilities are requested; else 0.
   int rows_per_seq() const {
     const int rows = spans.empty() ? 1 : spans.front().count;
     const bool uniform = std::ranges::all_of(spans, [rows](const Span& span) {
@@ -66,14 +68,14 @@ struct StepPlan {
 };
 
 // One entry per span of the plan, in its order; inner vectors are empty for spans that do not
-// sample (or asked for no log-probabilities).
+// sample (or that requested no log-probabilities).
 struct StepResult {
   uint64_t step = 0;
-  double seconds = 0, copy_seconds = 0;    // all of it, and its saves and loads; 0: not measured
-  std::vector<std::vector<Token>> tokens;  // what each span gained: drafts kept, then one more
-  std::vector<std::vector<Token>> drafts;  // for each span's next turn; often empty
-  std::vector<std::vector<PositionLogprobs>> logprobs;         // parallel to tokens
-  std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // of positions begin+1 ..
+  double seconds = 0, copy_seconds = 0;                 // the step, and its copies; 0: not measured
+  std::vector<std::vector<Token>> tokens;               // per span: the drafts kept, then one more
+  std::vector<std::vector<Token>> drafts;               // per span: for its next step; often empty
+  std::vector<std::vector<PositionLogprobs>> logprobs;  // parallel to tokens
+  std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // for begin + 1, ...
   bool operator==(const StepResult&) const = default;
 };
 

@@ -30,7 +30,7 @@ static_assert(sizeof(Header) == kWireHeader);
 template <class T>
 constexpr bool is_number = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>);
 
-// Writes what Reader reads.
+// Writes the format that Reader reads.
 class Writer {
  public:
   explicit Writer(std::vector<std::byte>& out) : out_(out) {}
@@ -62,7 +62,7 @@ class Writer {
   std::vector<std::byte>& out_;
 };
 
-// After the first error all that is read is zero and empty, and the error stays.
+// After the first error every value read is zero or empty, and the error stays.
 class Reader {
  public:
   Reader(std::span<const std::byte> bytes, size_t at) : bytes_(bytes), at_(at) {}
@@ -85,7 +85,7 @@ class Reader {
       list.resize(count);
       if (count > 0) take(list.data(), count * sizeof(T));
     } else {
-      // Items of little wire may be large in memory: the list grows as they are read.
+      // Few bytes may stand for items that take much memory, so the list grows as items are read.
       for (uint32_t i = 0; i < count && ok(); ++i) visit_fields(*this, list.emplace_back());
     }
   }
@@ -105,7 +105,7 @@ class Reader {
   size_t at() const { return at_; }
 
  private:
-  // The fewest bytes of an item.
+  // The least number of bytes that an item takes.
   template <class T>
   static constexpr size_t kLeast = is_number<T> ? sizeof(T) : 4;
 
@@ -131,7 +131,7 @@ class Reader {
   std::string error_;
 };
 
-// Visits the fields in the order of the wire; V is Writer or Reader, T const for the former.
+// Visits the fields in their order on the wire. V is Writer or Reader; T is const for Writer.
 template <class V, class... T>
 void fields(V& v, T&... field) {
   (v.visit(field), ...);
@@ -163,7 +163,7 @@ void visit_fields(V& v, T& x) {
   } else if constexpr (std::is_same_v<U, StepResult>) {
     fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs);
   } else {
-    v.visit(x);  // a list within a list
+    v.visit(x);  // each element is itself a list
   }
 }
 
@@ -172,7 +172,7 @@ bool fits(const Span& s) {
          (s.sample || s.draft == 0) && s.count <= std::numeric_limits<int>::max() - s.begin;
 }
 
-// What makes the plan none, or nothing.
+// Returns why the plan's parts do not fit each other; empty if they do.
 std::string_view misfit(const StepPlan& plan) {
   uint64_t rows = 0;
   for (const Span& span : plan.spans) {
