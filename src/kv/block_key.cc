@@ -17,8 +17,8 @@ BlockKey sha256(std::span<const std::byte> bytes) {
 }
 
 // The first byte separates roots, children, and children with an extra; the length says where the
-// fingerprint ends. All blocks of one fingerprint have as many tokens, so the extra is what is
-// left.
+// fingerprint ends. All blocks of one fingerprint have the same number of tokens, so the remaining
+// bytes are the extra.
 BlockKey root_key(std::string_view fingerprint, std::string_view salt) {
   const uint64_t length = fingerprint.size();
   std::vector<std::byte> text(1, std::byte{'r'});

@@ -14,19 +14,21 @@ namespace skiff::kv {
 
 // SHA-256 of all that the keys and values of a block depend on: the model and how it is computed
 // (the fingerprint), the salt, and every token and extra up to the block's end, chained block by
-// block. Two blocks of one key hold the same bytes; nobody can make two different ones of one key.
+// block. Two blocks with the same key hold the same bytes; nobody can construct two different
+// blocks with one key.
 using BlockKey = std::array<uint8_t, 32>;
 
 // The parent of a text's first block.
 BlockKey root_key(std::string_view fingerprint, std::string_view salt);
 BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens,
                    std::string_view extra = {});
-// The extras that reach into positions [begin, end), as one text: two blocks after the same parent
-// agree in it exactly if they agree in those extras. Empty if there are none.
+// Returns the extras that overlap positions [begin, end) as one string, empty if there are none.
+// Two blocks after the same parent have equal strings exactly if they have equal extras.
 std::string extra_of(const CacheSharing& sharing, int begin, int end);
 BlockKey sha256(std::span<const std::byte> bytes);
 
-// Hash tables of keys. The seed is secret, so that nobody can choose tokens whose keys collide.
+// The hash for hash tables of keys. Its seed is secret, so that nobody can choose tokens whose keys
+// collide.
 struct BlockKeyHash {
   uint64_t seed = 0;
   size_t operator()(const BlockKey& key) const {

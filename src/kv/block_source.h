@@ -1,5 +1,5 @@
-// kv/block_source.h -- the places behind host memory that blocks come from and go to: the cache's
-// file, and whatever else has blocks by key, such as a remote cache or the memory of a peer.
+// kv/block_source.h -- the tiers behind host memory: the cache's file, and any other store of
+// blocks by key, such as a remote cache or the memory of a peer.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace skiff::kv {
 
-// The index of one source: what it holds, what it should be given, and what a fetch from it was
-// measured to take. It holds numbers only. The bytes are moved by the source's TierIo
+// The index of one source: which blocks it holds, which it should be given, and how long a fetch
+// from it takes as measured. It holds numbers only. The bytes are moved by the source's TierIo
 // (engine/tier_io.h), which gets jobs from Tiers.
 //
 // A fetch or a store begins when its job is made and ends when the job is answered; several may be
@@ -33,11 +33,11 @@ class BlockSource {
   virtual int begin_store(const BlockKey& key) = 0;
   virtual void end_store(int record, bool ok) = 0;
 
-  // A source out of use is asked for nothing; what it holds is remembered.
+  // A source that is out of use gets no jobs, but its index is kept.
   bool usable() const { return usable_; }
   void set_usable(bool usable) { usable_ = usable; }
 
-  double fetch_seconds() const { return fetch_.value(); }  // of one block, see TierCost
+  double fetch_seconds() const { return fetch_.value(); }  // for one block, see TierCost
   void fetch_took(double seconds) {
     if (seconds > 0) fetch_.add(seconds);
   }

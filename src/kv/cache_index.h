@@ -1,4 +1,4 @@
-// kv/cache_index.h -- the KV cache as the scheduler sees it: block numbers, no bytes.
+// kv/cache_index.h -- the KV cache as the scheduler sees it: block numbers without bytes.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,34 +15,36 @@ struct BlockTable {
   std::vector<BlockId> blocks;
   int published = 0;  // how many leading blocks are in the prefix tree
 
-  // For lower tiers. `keys`, `asked` and `held_at` outlive close().
-  std::vector<BlockKey> keys;      // of the leading blocks, computed on demand
-  std::vector<int> found;          // host blocks of what comes after `blocks`, for begin()
-  size_t asked = 0;                // blocks before this one have been asked for
-  uint64_t held_at = ~uint64_t{};  // Tiers::answers() at the last fetch() that awaits one
+  // The following members are for lower tiers. `keys`, `asked` and `held_at` outlive close().
+  std::vector<BlockKey> keys;      // keys of the leading blocks, computed on demand
+  std::vector<int> found;          // host blocks that continue `blocks`, for begin()
+  size_t asked = 0;                // blocks before this index have been requested
+  uint64_t held_at = ~uint64_t{};  // Tiers::answers() at the last fetch() that waits for one
 };
 
 // Steps run on the device in the order in which they were planned, so a block that close() or
-// publish() lets go may be handed out again at once: whoever reads it was planned earlier than
-// whoever will write it. Not thread-safe.
+// publish() releases may be handed out again at once: its readers were planned earlier than its
+// next writer. Not thread-safe.
 class CacheIndex {
  public:
   // `seed` randomizes the hash tables, so that nobody can choose tokens that collide. Tiers need
   // shared prefixes.
   CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed = 0,
              const TierConfig& tiers = {}, BlockSources sources = {});
-  // Starts a sequence from whatever prefix of `tokens` is cached on the device or in host memory;
-  // returns how many tokens that is, a multiple of the block size. Leave out of `tokens` what must
-  // be computed in any case. Blocks found in host memory are loaded by begin(), which comes next.
+  // Starts a sequence from the longest prefix of `tokens` that is cached on the device or in host
+  // memory; returns its number of tokens, a multiple of the block size. `tokens` must not contain
+  // tokens that must be computed in any case. Blocks found in host memory are loaded by begin(),
+  // which comes next.
   int open(BlockTable& table, std::span<const Token> tokens);
-  // Fetches what comes next of a table just opened. Returns true if a source has some of it; the
-  // table is then held() until an answer comes: close it and open it again later. A block is
-  // fetched at most once for a sequence; ask_again() after preemption.
+  // Fetches the blocks that continue a table just opened. Returns true if a source has some of
+  // them; the table is then held() until an answer comes, and the caller closes it and opens it
+  // again later. A block is fetched at most once for a sequence; after preemption, ask_again()
+  // allows it again.
   bool fetch(BlockTable& table, std::span<const Token> tokens);
   bool held(const BlockTable& table) const;
   void ask_again(BlockTable& table) { table.asked = 0; }
-  // Makes room for `size` tokens in all in a table just opened, and adds loads of what was found in
-  // host memory to the plan in the making. CHECKs that there is room.
+  // Makes room for `size` tokens in all in a table just opened, and adds loads of blocks found in
+  // host memory to the plan that is being made. CHECKs that there is room.
   void begin(BlockTable& table, std::span<const Token> tokens, int size);
   // Makes room for `tokens` tokens in all, all or nothing. Evicts if it must.
   bool grow(BlockTable& table, int tokens);
@@ -54,16 +56,17 @@ class CacheIndex {
 
   // Completes a plan with the copies from and to lower tiers.
   void finish(StepPlan& plan) { tiers_.finish(plan, tree_); }
-  // The lower tiers, for their jobs and for what became of plans; empty() where there are none.
+  // The lower tiers, which have jobs to be taken and must learn of committed plans; empty() if
+  // there are none.
   Tiers& tiers() { return tiers_; }
   const Tiers& tiers() const { return tiers_; }
 
   int num_blocks() const { return pool_.num_blocks(); }
-  int num_free() const { return pool_.num_free() + tree_.num_evictable(); }  // after eviction
-  int num_unused() const { return pool_.num_free(); }  // those that hold nothing
+  int num_free() const { return pool_.num_free() + tree_.num_evictable(); }  // if all are evicted
+  int num_unused() const { return pool_.num_free(); }  // free blocks without contents
   int block_size() const { return block_size_; }
   int blocks_for(int tokens) const { return (tokens + block_size_ - 1) / block_size_; }
-  uint64_t evictions() const { return evictions_; }  // blocks, since the start
+  uint64_t evictions() const { return evictions_; }  // evicted blocks since the start
 
  private:
   std::span<const BlockKey> keys_of(BlockTable& table, std::span<const Token> tokens) const;

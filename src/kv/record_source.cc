@@ -22,7 +22,7 @@ int RecordSource::begin_fetch(const BlockKey& key) {
   return record;
 }
 
-// A late answer says nothing against the record.
+// A late answer does not mean that the record is bad.
 void RecordSource::end_fetch(int record, const TierDone& answer) {
   if (answer.ok)
     records_.touch(record);

@@ -1,10 +1,10 @@
-// kv/tier_cost.h -- whether it is cheaper to bring a block from a lower tier or to compute it
-// again, decided by what both were measured to take.
+// kv/tier_cost.h -- decides by measured times whether it is cheaper to bring a block from a lower
+// tier or to compute it again.
 #pragma once
 
 namespace skiff::kv {
 
-// A mean that forgets: each new value weighs 1/16. 0 before the first.
+// An exponential moving mean: each new value has weight 1/16. 0 before the first value.
 class RecentMean {
  public:
   void add(double value) { mean_ += (mean_ == 0 ? 1.0 : 1.0 / 16) * (value - mean_); }
@@ -15,25 +15,26 @@ class RecentMean {
   double mean_ = 0;
 };
 
-// What computing a block takes, and what copying one from host memory takes, in seconds. What was
-// never measured costs nothing, so a tier is used until it was measured to cost more than
-// computing. Each time it is passed over for that its measured cost fades a little: after some
-// hundred times it is used, and measured, again. Not thread-safe.
+// The time to compute a block and the time to copy one from host memory, in seconds. A time that
+// was never measured counts as zero, so a tier is used until it is measured to be slower than
+// computing. Each time that a tier is skipped for that reason its measured time decays a little:
+// after some hundred times it is used, and measured, again. Not thread-safe.
 class TierCost {
  public:
   explicit TierCost(int block_size) : block_size_(block_size) {}
 
-  // A step computed `rows` and copied `copies` blocks from or to host memory, which took
-  // `copy_seconds` of its `seconds`; either may be 0: not measured. Steps with fewer rows than a
-  // block has say nothing about what computing a block would take.
+  // Records a step that computed `rows` rows and copied `copies` blocks from or to host memory,
+  // which took `copy_seconds` of its `seconds`; either time may be 0: not measured. Steps with
+  // fewer rows than a block has are ignored for the time to compute a block.
   void step(int rows, int copies, double seconds, double copy_seconds) {
     if (seconds <= 0) return;
     if (rows >= block_size_) row_.add((seconds - copy_seconds) / rows);
     if (copies > 0 && copy_seconds > 0) copy_.add(copy_seconds / copies);
   }
 
-  // Returns true if a block is worth `fetch_seconds`, which bring it to host memory, and the copy
-  // from there. If not, the cost of a copy has faded; that of the fetch is the caller's.
+  // Returns true if copying a block from host memory, after a fetch to host memory that takes
+  // `fetch_seconds`, is cheaper than computing it. If not, the time of a copy decays; the caller
+  // decays that of the fetch.
   bool pays(double fetch_seconds = 0) {
     const double cost = copy_.value() + fetch_seconds;
     if (row_.value() == 0 || cost <= row_.value() * block_size_) return true;

@@ -52,7 +52,8 @@ std::vector<int> Tiers::ready(const Text& text) {
 
 bool Tiers::fetch(const Text& text, size_t& asked) {
   bool awaited = false;
-  std::vector<int> found;  // pinned meanwhile: what is fetched must not push out what comes before
+  std::vector<int> found;  // pinned until the end, so that fetched blocks do not evict the blocks
+                           // before them
   for (size_t i = text.from; i < text.keys.size(); ++i) {
     const auto tokens = slice(text.tokens, i);
     int host = find_host(text.keys[i], tokens);
@@ -68,7 +69,8 @@ bool Tiers::fetch(const Text& text, size_t& asked) {
   return awaited;
 }
 
-// The first usable source that has the block at a price below that of computing it.
+// Returns the first usable source that has the block and from which it is cheaper to fetch than to
+// compute.
 int Tiers::affordable_source(const BlockKey& key) {
   bool refused = false;
   for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
@@ -109,7 +111,7 @@ void Tiers::load(int host, BlockId block) {
   ++stats_.loads;
   const bool fetched = std::exchange(host_block(host).fetched, false);
   (fetched ? stats_.file_tokens : stats_.host_tokens) += block_size_;
-  host_.cool(host);  // the device has it now; eviction will warm it up
+  host_.cool(host);  // the device has it now; its eviction makes the host copy hot again
 }
 
 bool Tiers::wanted(const BlockKey& key) const {
@@ -153,8 +155,8 @@ int Tiers::save(BlockId id, std::span<const Token> tokens) {
   return host;
 }
 
-// Gives the host block to every source that wants it, once the plan in the making is committed, so
-// that it holds what it should.
+// Gives the host block to every source that wants it, once the plan that is being made is
+// committed, because only then is the host block written.
 void Tiers::store_later(int host) {
   if (!host_.ready(host)) return;
   for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
@@ -169,12 +171,13 @@ void Tiers::store_later(int host) {
 }
 
 void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
-  const int max_storing = std::max(1, host_.size() / 2);  // the rest is for fetches
+  const int max_storing = std::max(1, host_.size() / 2);  // leaves room for fetches
   for (int n = 0; n < config_.saves_per_step && num_storing_ < max_storing && num_pending_ > 0;) {
     const BlockId id = pending_.front();
     OnDevice& b = block(id);
     if (b.pending && wanted(b.key)) {
-      // A block that this plan loads is found here, and not saved before it is loaded.
+      // If this plan loads the block, its host block is found here, and the block is not saved
+      // before it is loaded.
       int host = find_host(b.key, tree.tokens(id));
       if (host == kNone) {
         host = save(id, tree.tokens(id));
@@ -191,7 +194,7 @@ void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
   plan.loads = std::exchange(loads_, {});
   if (now_.held.empty() && now_.stores.empty()) return;
   SKIFF_CHECK(!plan.empty() || now_.held.empty(), "host blocks are held by no plan");
-  now_.step = plan.empty() ? plan.step - 1 : plan.step;  // an empty one is never committed
+  now_.step = plan.empty() ? plan.step - 1 : plan.step;  // an empty plan is never committed
   flights_.push_back(std::exchange(now_, {}));
   if (flights_.back().step <= committed_) committed(committed_);
 }

@@ -1,6 +1,6 @@
-// kv/tiers.h -- where blocks live below the device: host memory, and the sources behind it, as the
-// cache's file. Numbers only: the copies ride in step plans, and fetches and stores are jobs for
-// whoever moves a source's bytes, so nothing here waits, fails or knows of bytes.
+// kv/tiers.h -- the tiers of the cache below the device: host memory, and the sources behind it,
+// such as the cache's file. It holds numbers only: step plans carry the copies, and fetches and
+// stores are jobs for a TierIo, so nothing here waits, fails or touches bytes.
 #pragma once
 #include <deque>
 #include <string>
@@ -19,13 +19,13 @@ struct TierConfig {
   // Blocks evicted from the device stay in host memory. false: host memory only carries what goes
   // to the sources and comes from them.
   bool spill = true;
-  int saves_per_step = 16;  // most blocks that a step copies only for the sources' sake
+  int saves_per_step = 16;  // the most blocks that a step copies only because sources want them
   std::string fingerprint;  // see block_key.h
 };
 
-// Read a record of a source into a host block, or write a host block to a record. `key` and
-// `tokens` say which block it must be. Answered by a TierDone with the same id; not ok: the
-// contents of the host block mean nothing.
+// Reads a record of a source into a host block, or writes a host block to a record. `key` and
+// `tokens` identify the block. Answered by a TierDone with the same id; if that is not ok, the
+// contents of the host block are undefined.
 struct TierJob {
   enum class Kind { kRead, kWrite };
   uint64_t id = 0;
@@ -36,18 +36,18 @@ struct TierJob {
   std::vector<Token> tokens;
 };
 
-// Since the start.
+// Counters since the start.
 struct TierStats {
   uint64_t host_tokens = 0, file_tokens = 0;  // tokens served from host memory, and from sources
   uint64_t saves = 0, loads = 0;              // blocks copied from and to the device
   uint64_t reads = 0, writes = 0;             // blocks fetched from sources and stored in them
-  uint64_t failures = 0;                      // those that failed or came late: misses, no more
+  uint64_t failures = 0;                      // that failed or came late; they are misses
   uint64_t skipped = 0;     // blocks not kept or fetched for want of a free host block
-  uint64_t recomputed = 0;  // times that cached blocks were computed again because that is cheaper
+  uint64_t recomputed = 0;  // times that cached blocks were recomputed because that was cheaper
 };
 
-// Three facts make this right without waiting. Steps run in the order planned, so a host block may
-// be read by a plan as soon as an earlier or the same one saves to it. A host block that a plan
+// Three facts make this correct without waiting. Steps run in the order planned, so a host block
+// may be read by a plan as soon as an earlier or the same one saves to it. A host block that a plan
 // names is pinned until that plan is committed, so a source and the device never meet in one. And a
 // host block that a source uses is pinned until the source has answered.
 //
@@ -62,29 +62,29 @@ class Tiers {
         BlockSources sources);
   const std::string& fingerprint() const { return config_.fingerprint; }
 
-  // What a text begins with: keys and tokens of its leading blocks, of which those before `from`
-  // lie on the device already.
+  // The beginning of a text: keys and tokens of its leading blocks. Those before block `from` are
+  // on the device already.
   struct Text {
     std::span<const BlockKey> keys;
     std::span<const Token> tokens;
     size_t from = 0;
   };
-  // The host blocks with what comes next, as far as host memory has it now; none if it is cheaper
-  // to compute it.
+  // Returns the host blocks that continue the text, as far as host memory has it now; none if it is
+  // cheaper to compute it.
   std::vector<int> ready(const Text& text);
-  // Fetches the blocks that come next and are not in host memory, but none before `asked`, which
-  // moves past those awaited, and none that are cheaper to compute. Returns true if an answer is
+  // Fetches the following blocks that are not in host memory, but none before `asked`, which
+  // advances past those awaited, and none that are cheaper to compute. Returns true if an answer is
   // awaited that may lengthen ready().
   bool fetch(const Text& text, size_t& asked);
-  uint64_t answers() const { return answers_; }  // to fetches, so far
+  uint64_t answers() const { return answers_; }  // number of answered fetches
 
-  void hold(int host);                 // until the plan in the making is committed
-  void load(int host, BlockId block);  // in that plan; the host block is held
-  // The tree has come to know a block.
+  void hold(int host);                 // pins it until the plan that is being made is committed
+  void load(int host, BlockId block);  // adds a load to that plan; the host block is held
+  // Called when a block has entered the prefix tree.
   void published(BlockId block, const BlockKey& key);
-  // The tree is about to forget a block, which may be overwritten from the next rows on.
+  // Called before the tree forgets a block, which may be overwritten by the next rows.
   void evicted(BlockId block, std::span<const Token> tokens);
-  // Completes a plan.
+  // Completes a plan with its saves and loads.
   void finish(StepPlan& plan, const PrefixTree& tree);
   void committed(uint64_t step);
   // Records what a step with these numbers of rows and copied blocks took, see TierCost.
@@ -92,10 +92,10 @@ class Tiers {
     cost_.step(rows, copies, seconds, copy_seconds);
   }
   void done(const TierDone& answer);
-  std::vector<TierJob> take_jobs();  // to be started now, in this order
+  std::vector<TierJob> take_jobs();  // jobs to be started now, in this order
   void source_is(const TierState& state);
 
-  bool empty() const { return host_.size() == 0; }  // there are no lower tiers
+  bool empty() const { return host_.size() == 0; }  // whether there are no lower tiers
   bool has_sources() const { return !sources_.empty(); }
   bool owes_saves() const { return num_pending_ > 0; }
   bool awaits_answer() const { return !open_.empty(); }
@@ -112,11 +112,11 @@ class Tiers {
   };
   struct OnDevice {
     BlockKey key{};
-    bool pending = false;  // to be saved for a source
+    bool pending = false;  // to be saved because a source wants it
   };
   struct HostBlock {
-    uint64_t storing = 0;  // a bit for each source that is to be given it
-    bool fetched = false;  // from a source, and not loaded since
+    uint64_t storing = 0;  // a bit for each source that the block will be stored in
+    bool fetched = false;  // came from a source and has not been loaded since
   };
 
   std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;
@@ -144,11 +144,11 @@ class Tiers {
   std::vector<OnDevice> blocks_;        // [num_blocks]
   std::deque<BlockId> pending_;  // ids with OnDevice::pending, oldest first; may hold stale ids
   int num_pending_ = 0, num_storing_ = 0;
-  std::vector<BlockCopy> saves_, loads_;  // of the plan in the making, as is `now_`
+  std::vector<BlockCopy> saves_, loads_;  // for the plan that is being made, like `now_`
   Flight now_;
   std::deque<Flight> flights_;
   std::vector<TierJob> jobs_;
-  std::unordered_map<uint64_t, TierJob> open_;  // without tokens
+  std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
   uint64_t last_job_ = 0, answers_ = 0, committed_ = 0;
   TierCost cost_;
   TierStats stats_;

@@ -15,12 +15,12 @@ struct Edit {
   bool operator==(const Edit&) const = default;
 };
 
-// A list that names no token twice, in any order, and what EditStore has done with it. It must not
-// move while an EditStore knows it, and is released there before it is destroyed.
+// A list that names no token twice, in any order, and its state in an EditStore. It must not move
+// while an EditStore knows it, and must be released there before it is destroyed.
 class EditList {
  public:
   EditList() = default;
-  // Edits that will not change, by rising token.
+  // Takes edits that will not change, in the order of rising tokens.
   explicit EditList(std::vector<Edit> fixed);
   EditList(const EditList&) = delete;
   EditList& operator=(const EditList&) = delete;
@@ -36,9 +36,9 @@ class EditList {
   std::vector<Edit> entries_;
   bool fixed_ = false;
   std::vector<int32_t> changed_;  // indices; may repeat, and may lie behind the end
-  std::vector<int32_t> pages_;    // pages of the store; empty: it is not there
-  std::vector<int32_t> first_;    // LogitEdits::first of each page of a fixed list
-  uint64_t used_ = 0;             // the last draw that it took part in
+  std::vector<int32_t> pages_;    // its pages of the store; empty: it is not in the store
+  std::vector<int32_t> first_;    // LogitEdits::first for each page of a fixed list
+  uint64_t used_ = 0;             // the last draw that used it
 };
 
 }  // namespace skiff::sample

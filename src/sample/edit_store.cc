@@ -5,9 +5,9 @@
 namespace skiff::sample {
 namespace {
 
-constexpr int kPassingPages = 64;  // the last ones: for lists that are sent in pieces
-constexpr size_t kMaxChanges = 1 << 16, kMaxPieces = 1 << 13;  // in one operation
-constexpr size_t kMaxStaged = size_t{3} << 20;                 // bytes in one turn
+constexpr int kPassingPages = 64;  // the last pages, for lists that are sent in pieces
+constexpr size_t kMaxChanges = 1 << 16, kMaxPieces = 1 << 13;  // limits of one operation
+constexpr size_t kMaxStaged = size_t{3} << 20;                 // bytes that one turn sends
 
 int pages_for(size_t entries) {
   return static_cast<int>((entries + EditStore::kPage - 1) / EditStore::kPage);
@@ -20,7 +20,7 @@ Tensor column(PinnedArena& memory, DType dtype, const std::vector<From>& from, F
   return out;
 }
 
-// The token with which a page begins if it names all that follow, else -1.
+// Returns the first token of a page that names consecutive tokens, else -1.
 int32_t first_of_run(std::span<const Edit> page) {
   return page.back().token - page.front().token == std::ssize(page) - 1 ? page.front().token : -1;
 }
@@ -69,7 +69,8 @@ void EditStore::add(int row, EditList& list, float divide) {
   if (pieces_.size() >= kMaxPieces) apply();
 }
 
-// Takes pages for all entries. False: there is no room, and the list is left without pages.
+// Takes pages for all entries. Returns false, and leaves the list without pages, if there is no
+// room.
 bool EditStore::reserve(EditList& list) {
   list.used_ = draw_;
   const auto need = static_cast<size_t>(pages_for(list.entries().size()));
@@ -89,7 +90,7 @@ bool EditStore::reserve(EditList& list) {
   return true;
 }
 
-// Returns a free page, or one of the least recently used list. -1: every page is in use.
+// Returns a free page, or a page of the least recently used list; -1 if every page is in use.
 int32_t EditStore::take_page() {
   if (free_.empty()) {
     const auto oldest = std::ranges::min_element(there_, {}, &EditList::used_);
@@ -179,7 +180,8 @@ void EditStore::add_in_passing(int row, const EditList& list, float divide) {
   }
 }
 
-// Returns this turn's memory with room for `bytes` more, and waits for what uses it if need be.
+// Returns this turn's memory with room for `bytes` more, and waits until it is no longer in use if
+// necessary.
 PinnedArena& EditStore::staging(size_t bytes) {
   PinnedArena& memory = turns_[draw_ % turns_.size()];
   if (staged_ > 0 && staged_ + bytes > kMaxStaged) {

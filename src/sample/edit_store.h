@@ -1,5 +1,5 @@
-// sample/edit_store.h -- lists of edits where Ops computes: a list is sent once, and afterwards
-// only those of its entries that have changed.
+// sample/edit_store.h -- keeps lists of edits where Ops computes: a list is sent once, and
+// afterwards only its changed entries.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,31 +11,34 @@
 
 namespace skiff::sample {
 
-// Memory is taken once: room for kFullLists lists that name the whole vocabulary and kSlotPages
-// pages for each slot. What takes no part in a draw makes room for what does; a list for which
-// there is none all the same is sent in pieces for each draw, which is right and slow.
+// Memory is allocated once: room for kFullLists lists that name the whole vocabulary and kSlotPages
+// pages for each slot. Lists that a draw does not use make room for those that it uses; a list that
+// does not fit even then is sent in pieces for each draw, which is correct but slow.
 //
-// A draw: begin(), then add() for each row and apply(), and once more for rows with two lists, the
-// second of which is applied to what the first one made. Driven by the thread that drives `ops`.
+// For a draw, call begin(), then add() for each row, then apply(). Rows with two lists repeat add()
+// and apply() for the second list, which is applied to the result of the first. Driven by the
+// thread that drives `ops`.
 class EditStore {
  public:
-  static constexpr int kPage = 1024;  // entries
+  static constexpr int kPage = 1024;  // entries of a page
   static constexpr int kFullLists = 64, kSlotPages = 4;
 
   EditStore(Ops& ops, int vocab, int max_slots);
   EditStore(const EditStore&) = delete;
   EditStore& operator=(const EditStore&) = delete;
-  // Bytes taken where Ops computes, and the most page-locked bytes for what is on its way there.
+  // bytes() is allocated where Ops computes; kStagedBytes bounds the page-locked memory for
+  // transfers.
   static size_t bytes(int vocab, int max_slots);
   static constexpr size_t kStagedBytes = size_t{12} << 20;
 
-  // All that draws before the last two have asked for must be done.
+  // Begins a draw. All operations of draws before the last two must be done.
   void begin(Tensor logits);
-  // All edits of the list in row `row`, its logits divided by `divide` first (see LogitEdits).
+  // Adds all edits of the list to row `row`, whose logits are divided by `divide` first (see
+  // LogitEdits).
   void add(int row, EditList& list, float divide = 1);
   void apply();
   void release(EditList& list);
-  uint64_t sent() const { return sent_; }  // entries, since the start
+  uint64_t sent() const { return sent_; }  // entries sent since the start
 
  private:
   struct Piece {
@@ -65,7 +68,7 @@ class EditStore {
   Tensor logits_;
   std::vector<Piece> pieces_;
   std::vector<Change> changes_;
-  // Page-locked memory, which draws use in turns, and how many bytes of this turn are in use.
+  // Page-locked memory that draws use in turns, and the bytes of this turn that are in use.
   std::array<PinnedArena, 3> turns_;
   size_t staged_ = 0;
   uint64_t sent_ = 0;

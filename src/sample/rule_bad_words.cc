@@ -2,8 +2,8 @@
 
 namespace skiff::sample {
 
-// Only the last token of a word is banned, and only when the rest of it has just been said; a
-// word of one token is always banned.
+// Only the last token of a word is banned, and only when the tokens before it are the latest of the
+// sequence; a word of one token is always banned.
 void ban_bad_words(const SlotState& slot, std::vector<Token>& banned) {
   for (const std::vector<Token>& word : slot.params().bad_words) {
     if (word.empty()) continue;

@@ -15,7 +15,7 @@ std::span<const Rule> rules() {
   return kRules;
 }
 
-// Biases of one token add up.
+// Biases for the same token are summed.
 std::vector<Edit> biases_of(const SamplingParams& params, int vocab) {
   std::vector<Edit> all, out;
   for (const Rule& rule : rules())

@@ -10,22 +10,22 @@
 
 namespace skiff::sample {
 
-// What a rule does is one of these. They are applied in this order, whatever the order of the
-// table: biases are added; logits of what has been said are divided (positive) or multiplied
-// (negative) by the product of all divisors, and then what rules add for it is added; what is
-// banned is impossible. Tokens outside the vocabulary are dropped afterwards, so rules may pass on
-// what a request says.
+// A rule has one of these effects. They are applied in this order, whatever the order of the table:
+// biases are added; the logits of tokens that have occurred are divided (if positive) or multiplied
+// (if negative) by the product of all divisors, and then the rules' amounts are added; banned
+// tokens become impossible. Tokens outside the vocabulary are dropped afterwards, so rules may pass
+// on a request's values unchecked.
 struct Rule {
   std::string_view name;
-  // Adds what this draw must not be.
+  // Appends the tokens that this draw must not produce.
   void (*ban)(const SlotState& slot, std::vector<Token>& banned) = nullptr;
-  // Adds what holds for all draws of a sequence.
+  // Appends the edits that hold for all draws of a sequence.
   void (*bias)(const SamplingParams& params, std::vector<Edit>& biases) = nullptr;
   float (*divisor)(const SamplingParams& params) = nullptr;
-  // What is added to the logit of a token that has been said `count` times.
+  // Returns what is added to the logit of a token that has occurred `count` times.
   float (*amount)(const SamplingParams& params, const SlotState::Count& count) = nullptr;
 };
-// Their order is that of the names in the documentation.
+// The rules, in the order in which the documentation names them.
 std::span<const Rule> rules();
 
 void ban_bad_words(const SlotState& slot, std::vector<Token>& banned);
@@ -34,9 +34,9 @@ void bias_logits(const SamplingParams& params, std::vector<Edit>& biases);
 float repetition_divisor(const SamplingParams& params);
 float presence_amount(const SamplingParams& params, const SlotState::Count& count);
 
-// What all rules say, for tokens of [0, vocab).
+// The combined result of all rules, for tokens in [0, vocab).
 std::vector<Edit> biases_of(const SamplingParams& params, int vocab);  // by rising token
-std::vector<Token> banned_of(const SlotState& slot, int vocab);        // rising
+std::vector<Token> banned_of(const SlotState& slot, int vocab);        // in rising order
 float divisor_of(const SamplingParams& params);
 float amount_of(const SamplingParams& params, const SlotState::Count& count);
 

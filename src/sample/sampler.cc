@@ -63,7 +63,7 @@ void Sampler::close(std::optional<Slot>& slot) {
   slot.reset();
 }
 
-// Returns the list of a slot that asks for the same, or a new one.
+// Returns the list of a slot with the same biases, or a new one.
 std::shared_ptr<EditList> Sampler::share_biases(const SamplingParams& params) {
   std::vector<Edit> biases = biases_of(params, vocab_);
   if (biases.empty()) return nullptr;
@@ -104,7 +104,7 @@ int Sampler::raw_room(std::span<const DrawRow> firsts) const {
   return static_cast<int>(std::ssize(slots_) - kept);
 }
 
-// Rules that do not look back say the same of every row of the slot.
+// Rules that do not look back make the same edits to every row of the slot.
 bool Sampler::draws_at_once(int index, int guesses, int& raw) const {
   const SlotState& state = slot(index).state;
   if (state.looks_back()) return false;
@@ -131,8 +131,9 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   turns_[turn_].reset();
   logits = logits.row_range(0, rows);
   PendingDraw draw{.rows = {draw_rows.begin(), draw_rows.end()}};
-  // The rules edit in place, while log-probabilities are of the raw logits and of a token not yet
-  // drawn. Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
+  // The rules edit in place, while log-probabilities come from the raw logits and need a token that
+  // is not drawn yet, so the raw rows are kept. Ops::logprobs takes one number of best tokens for
+  // all its rows, hence the groups.
   std::vector<Tensor> raw;
   int64_t saved = 0;
   const bool edits = edits_any(draw_rows);
@@ -176,7 +177,8 @@ SampleOutput Sampler::finish(const PendingDraw& draw) {
   return out;
 }
 
-// Counts what a row has drawn into its slot, or makes it kNoToken. Rows before it are counted.
+// Counts the token that a row has drawn into its slot, or makes it kNoToken if the guess before it
+// was wrong. Earlier rows must have been counted.
 void Sampler::count(const DrawRow& row, const SampleOutput& out, Token& token) {
   Slot& s = slot(row.slot);
   --(row.depth > 0 ? s.guessed : s.pending);
@@ -214,7 +216,7 @@ Sampler::Groups Sampler::logprob_groups(std::span<const DrawRow> rows) const {
   return groups;
 }
 
-// Copies those rows behind the `saved` rows that raw_ holds already.
+// Copies these rows of logits into raw_, behind the `saved` rows that it holds already.
 Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved) {
   const size_t row = static_cast<size_t>(vocab_) * sizeof(float);
   const auto n = std::ssize(rows);
@@ -235,7 +237,7 @@ bool Sampler::edits_any(std::span<const DrawRow> rows) {
   });
 }
 
-// Biases come before what depends on what has been said.
+// Applies the biases before the edits that depend on earlier tokens.
 void Sampler::edit(Tensor logits, std::span<const DrawRow> rows) {
   edits_.begin(logits);
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -275,7 +277,8 @@ SampleBatch Sampler::columns(Upload& upload, std::span<const DrawRow> draw_rows)
   return batch;
 }
 
-// Asks for the log-probabilities of group.tokens under `logits`, and for the best of each row.
+// Starts computing the log-probabilities of group.tokens under `logits`, and of the best tokens of
+// each row.
 void Sampler::look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits) {
   const auto rows = logits.rows();
   group.logprob = memory.take(DType::kF32, {rows});

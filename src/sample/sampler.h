@@ -1,16 +1,15 @@
-// sample/sampler.h -- from rows of logits to tokens and log-probabilities.
+// sample/sampler.h -- samples tokens and log-probabilities from rows of logits.
 //
-// Order of work for a row (message/request.h states the same for callers): log-probabilities are
-// of the raw logits; then the rules of sample/rules.h edit the logits; then temperature, min_p,
-// top_k, top_p and the draw, all inside Ops::sample.
+// Order of work for a row (message/request.h states the same for callers): log-probabilities are of
+// the raw logits; then the rules of sample/rules.h edit the logits; then temperature, min_p, top_k,
+// top_p and the draw, all inside Ops::sample.
 //
-// What the rules say of a sequence is kept as lists, which a new token changes in a place or two,
-// and which lie where Ops computes (sample/edit_store.h). Sequences with the same biases share a
-// list.
+// A sequence's edits are kept as lists where Ops computes (sample/edit_store.h); a new token
+// changes only one or two entries. Sequences with the same biases share a list.
 //
-// What a sequence gets is a pure function of its params, its history and its logits: not of the
-// batch that it shares, nor of preemption, nor of guesses, because the draw is numbered by the
-// output index.
+// The tokens of a sequence are a pure function of its params, its history and its logits: they do
+// not depend on the batch, on preemption or on guesses, because the draw is numbered by the output
+// index.
 #pragma once
 #include <array>
 #include <map>
@@ -28,48 +27,48 @@
 
 namespace skiff::sample {
 
-// One row of logits to draw from: the slot's next token, or, with `depth` guesses behind what the
-// slot has said, the one after those. It counts only where every guess before it has come true.
+// One row of logits to draw from: that of the slot's next token or, if `depth` > 0, that of the
+// token after `depth` guesses. Its token counts only if every guess before it was right.
 struct DrawRow {
   int slot = 0;
   int depth = 0;
-  int after = -1;  // with a depth: the row of this draw whose token was guessed
+  int after = -1;  // if depth > 0: the row of this draw whose token was guessed
   Token guess = -1;
 };
 
 constexpr Token kNoToken = -1;
 
-// One entry per row of a draw. A row behind a guess that has not come true has kNoToken.
+// One entry per row of a draw; kNoToken for a row behind a wrong guess.
 struct SampleOutput {
   std::vector<Token> tokens;
-  std::vector<std::optional<PositionLogprobs>> logprobs;  // set where the slot's params ask
+  std::vector<std::optional<PositionLogprobs>> logprobs;  // set if the slot's params request them
 };
 
-// Log-probabilities that were asked for, and where they will be: host memory, once waited for.
+// Log-probabilities that are being computed, in host memory that may be read after a wait.
 struct PendingLogprobs {
-  std::vector<int32_t> rows;  // of the logits
+  std::vector<int32_t> rows;  // their rows of logits
   int top = 0;
   Tensor tokens, logprob, rank;  // [rows]
   Tensor top_ids, top_logprobs;  // [rows, top]; empty where top is 0
 };
 
-// A draw that was asked for.
+// A draw that has been started.
 struct PendingDraw {
   std::vector<DrawRow> rows;
-  Tensor tokens;  // [rows] i32 where Ops computes: there before the host knows them
+  Tensor tokens;  // [rows] i32 where Ops computes, usable by operations before the host knows them
   Tensor host_tokens;
   std::vector<PendingLogprobs> logprobs;
 };
 
-// Owned and driven by the thread that drives `ops`, which must outlive it. What is pending may be
-// finished once Ops::wait has returned for a later mark, in the order in which it was started, and
-// at most two draws, and reports of prompts, may be pending.
+// Owned and driven by the thread that drives `ops`, which must outlive it. A draw may be finished
+// once Ops::wait has returned for a mark made after its start, and draws are finished in the order
+// in which they were started. At most two may be pending.
 class Sampler {
  public:
-  // `max_rows`: of a draw; at least, and by default, as many as slots.
+  // `max_rows` bounds the rows of a draw; it is at least max_slots, which is also the default.
   Sampler(int vocab, int max_slots, Ops& ops, int max_rows = 0);
-  // What a sampler allocates where Ops computes, and in page-locked host memory besides,
-  // less the log-probabilities that somebody asks for.
+  // The bytes that a sampler allocates where Ops computes, and those in page-locked host memory;
+  // memory for requested log-probabilities comes on top.
   static size_t bytes(Device device, int vocab, int max_slots, int max_rows);
   static size_t pinned_bytes(int max_rows);
 
@@ -77,41 +76,42 @@ class Sampler {
   // history.size() - prompt_len. What the slot held before is forgotten.
   void open(const OpenSlot& slot);
 
-  // Whether a draw of these rows must know tokens of a draw still pending, which is then to be
-  // finished first.
+  // Whether a draw of these rows depends on tokens of a pending draw, which must then be finished
+  // first.
   bool needs_pending(std::span<const DrawRow> rows) const;
 
-  // Guesses are checked in one of two ways, and the outcome of both is what decoding would give. In
-  // one draw, with a row for each guess, where what the rules say does not depend on the guesses.
-  // Otherwise with one draw per depth, of the slots whose guesses have all come true so far.
+  // Guesses are checked in one of two ways, both of which give the tokens that decoding without
+  // guesses would give. If the rules do not depend on the guesses, they are checked in one draw
+  // with a row for each guess; otherwise with one draw per depth, for the slots whose guesses have
+  // all been right so far.
   //
-  // Whether the slot's next token and those behind `guesses` guesses may be one draw. `raw` is how
-  // many more raw rows the draw can keep for log-probabilities: raw_room() at first, and reduced
-  // here by what a slot takes.
+  // Returns whether the slot's next token and those behind `guesses` guesses may be drawn together.
+  // `raw` is the number of further raw rows that the draw can keep for log-probabilities:
+  // raw_room() at first, and reduced here by the rows that the slot takes.
   bool draws_at_once(int slot, int guesses, int& raw) const;
-  int raw_room(std::span<const DrawRow> firsts) const;  // `firsts`: the draw's rows of depth 0
+  int raw_room(std::span<const DrawRow> firsts) const;  // `firsts`: rows of the draw with depth 0
 
   // Draws one token per row and counts it into its slot. logits f32 [rows, vocab] is scratch: the
   // rules edit it in place. A slot has one row of depth 0, and more only as draws_at_once() allows,
-  // by rising depth. Rows may be fewer than logits has; they are the first.
+  // by rising depth. If there are fewer rows than logits has, they are its first ones.
   PendingDraw start(Tensor logits, std::span<const DrawRow> rows);
-  // The same in two parts, so that what the draw needs of every slot can travel ahead of the
-  // logits, in an upload of the caller's: begun before columns(), sent before start(), for the same
-  // rows. CHECKs that no slot has guesses in a draw still pending: the number of its next draw
-  // depends on them.
+  // The same in two parts, so that the slots' sampling parameters can be sent before the logits are
+  // computed, in an upload of the caller: it begins the upload before columns() and sends it before
+  // start(), which gets the same rows. CHECKs that no slot has guesses in a pending draw, because
+  // the number of its next draw depends on them.
   SampleBatch columns(Upload& upload, std::span<const DrawRow> rows) const;
   PendingDraw start(Tensor logits, std::span<const DrawRow> rows, const SampleBatch& columns);
-  static size_t column_bytes(int max_rows);  // of the upload
+  static size_t column_bytes(int max_rows);  // bytes that columns() takes of the upload
   SampleOutput finish(const PendingDraw& draw);
-  // Both, and the waiting between them.
+  // Calls start(), waits, and calls finish().
   SampleOutput sample(Tensor logits, std::span<const DrawRow> rows);
 
-  // Counts tokens that came from elsewhere into an open slot's output.
+  // Counts tokens that were not drawn here into an open slot's output.
   void accept(int slot, std::span<const Token> tokens);
 
-  // For each row of logits [rows, vocab] the known token that follows it, and the n best (clamped
-  // to [0, vocab]; kAllLogprobs means all). next.size() == rows; logits are left as they are.
-  // Waits for the answer.
+  // Returns the log-probabilities of the known next token and of the n best (clamped to [0, vocab];
+  // kAllLogprobs means all) for each row of logits [rows, vocab]. Requires next.size() == rows;
+  // does not change the logits. Waits for the result.
   std::vector<PositionLogprobs> prompt_logprobs(Tensor logits, std::span<const Token> next, int n);
 
  private:
@@ -121,11 +121,11 @@ class Sampler {
 
     SlotState state;
     SlotEdits edits;
-    std::shared_ptr<EditList> biases;  // null: none
-    int pending = 0;                   // draws started and not finished
-    int guessed = 0;                   // rows behind guesses in those draws
+    std::shared_ptr<EditList> biases;  // null if there are none
+    int pending = 0;                   // draws that were started and not finished
+    int guessed = 0;                   // rows behind guesses in these draws
   };
-  using Groups = std::map<int, std::vector<int32_t>>;  // rows by how many of the best they want
+  using Groups = std::map<int, std::vector<int32_t>>;  // rows by their number of best tokens
 
   const Slot& slot(int index) const;
   Slot& slot(int index);
@@ -144,10 +144,10 @@ class Sampler {
   Ops& ops_;
   EditStore edits_;
   std::vector<std::optional<Slot>> slots_;
-  Upload columns_;  // of SampleBatch
-  Buffer ids_;      // [max_rows] i32: tokens drawn last, where Ops computes
-  Buffer raw_;      // [max_slots, vocab] f32: rows of logits as they were before the rules
-  // What goes to and comes from Ops in a draw, taken in turns.
+  Upload columns_;  // holds the SampleBatch
+  Buffer ids_;      // [max_rows] i32, where Ops computes: the tokens drawn last
+  Buffer raw_;      // [max_slots, vocab] f32: rows of logits before the rules edit them
+  // Page-locked memory for one draw each, used in turns.
   std::array<PinnedArena, 3> turns_;
   size_t turn_ = 0;
   PinnedArena prompts_;

@@ -25,7 +25,7 @@ void SlotEdits::refresh_bans(const SlotState& slot) {
   for (const Token token : changed) refresh(slot, token);
 }
 
-// What the list says of the token becomes what the rules say.
+// Updates the list's entry for the token to what the rules say now.
 void SlotEdits::refresh(const SlotState& slot, Token token) {
   if (token < 0 || token >= vocab_) return;
   Edit edit{.token = token};
@@ -44,7 +44,7 @@ void SlotEdits::refresh(const SlotState& slot, Token token) {
     list_.set(at->second, edit);
 }
 
-// The last entry takes its place.
+// Removes the token's entry; the last entry takes its place.
 void SlotEdits::remove(Token token) {
   const auto at = place_.find(token);
   if (at == place_.end()) return;

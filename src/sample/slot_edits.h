@@ -1,5 +1,5 @@
-// sample/slot_edits.h -- the edits of one sequence that depend on what has been said, kept up to
-// date token by token.
+// sample/slot_edits.h -- the edits of one sequence that depend on its tokens so far, updated with
+// every token.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -12,10 +12,10 @@ namespace skiff::sample {
 class SlotEdits {
  public:
   SlotEdits(const SlotState& slot, int vocab);
-  // `token` was the last that the slot accepted.
+  // Must be called after each token that the slot accepts, with that token.
   void accepted(const SlotState& slot, Token token);
   EditList& list() { return list_; }
-  float divisor() const { return divisor_; }  // divides the logits that the list names
+  float divisor() const { return divisor_; }  // divisor of the logits that the list names
 
  private:
   void refresh_bans(const SlotState& slot);
@@ -25,7 +25,7 @@ class SlotEdits {
   int vocab_;
   float divisor_;
   EditList list_;
-  std::unordered_map<Token, size_t> place_;  // indices into the list
+  std::unordered_map<Token, size_t> place_;  // each token's index in the list
   std::vector<Token> banned_;                // in rising order
 };
 

@@ -10,7 +10,7 @@ SlotState::SlotState(const OpenSlot& slot) : params_(slot.params), stop_tokens_(
   const auto prompt_len = static_cast<size_t>(slot.prompt_len);
   SKIFF_CHECK(slot.prompt_len >= 0 && prompt_len <= slot.history.size(), "{} of {}",
               slot.prompt_len, slot.history.size());
-  params_.logit_bias = {};  // it is long, and kept as a list (sample/rules.h)
+  params_.logit_bias = {};  // logit_bias may be long; it is kept as a list (sample/rules.h)
   counting_ = params_.repetition != 1 || params_.presence != 0 || params_.frequency != 0;
   for (const std::vector<Token>& word : params_.bad_words) {
     if (!word.empty()) tail_max_ = std::max(tail_max_, word.size() - 1);
@@ -38,7 +38,7 @@ bool SlotState::ends_with(std::span<const Token> tokens) const {
   return std::equal(tokens.begin(), tokens.end(), tail_.end() - static_cast<long>(tokens.size()));
 }
 
-// The tail is cut only when it has doubled, so that remembering costs O(1) on average.
+// The tail is cut only when it has doubled, so that each token costs O(1) on average.
 void SlotState::remember(Token token) {
   if (tail_max_ == 0) return;
   tail_.push_back(token);

@@ -1,5 +1,5 @@
-// sample/slot_state.h -- what the sampler remembers of one sequence. Size grows with the number
-// of distinct tokens seen, never with the vocabulary.
+// sample/slot_state.h -- the state that the sampler keeps of one sequence. Size grows with the
+// number of distinct tokens seen, never with the vocabulary.
 #pragma once
 #include <span>
 #include <unordered_map>
@@ -16,16 +16,17 @@ class SlotState {
   };
 
   explicit SlotState(const OpenSlot& slot);
-  void accept(Token token);  // one more output token
+  void accept(Token token);  // appends an output token
 
-  // Whether a rule of sample/rules.h may look at what has been said: then each draw must know the
-  // one before.
+  // Whether a rule of sample/rules.h may depend on earlier tokens: then each draw must know the
+  // token of the one before.
   bool looks_back() const;
   const SamplingParams& params() const { return params_; }  // without logit_bias
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   const std::unordered_map<Token, Count>& counts() const { return counts_; }
   int output_count() const { return output_count_; }  // also the number of the next draw
-  // Whether prompt + output end with `tokens`, which are fewer than the longest bad word has.
+  // Whether prompt + output end with `tokens`, which must be fewer than the tokens of the longest
+  // bad word.
   bool ends_with(std::span<const Token> tokens) const;
 
  private:
@@ -33,8 +34,8 @@ class SlotState {
 
   SamplingParams params_;
   SharedList<Token> stop_tokens_;
-  std::unordered_map<Token, Count> counts_;  // empty where no rule counts
-  std::vector<Token> tail_;                  // at least the last tail_max_ tokens, oldest first
+  std::unordered_map<Token, Count> counts_;  // empty if no rule counts tokens
+  std::vector<Token> tail_;                  // the last tail_max_ tokens at least, oldest first
   size_t tail_max_ = 0;
   int output_count_ = 0;
   bool counting_ = false;

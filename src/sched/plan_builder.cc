@@ -9,8 +9,8 @@ namespace skiff::sched {
 
 namespace {
 
-// Rows that drafts may take: never those of another decode, at most half of the rest while prompts
-// want it, and none while prompts that cannot be cut to fit do.
+// Returns the rows that drafts may take: never rows that another decode needs; at most half of the
+// rest while prompts want rows; and none while a prompt that cannot be cut to fit wants them.
 int draft_rows(const Limits& limits, int decodes, bool prefills) {
   const int rest = limits.max_rows - decodes;
   const int share = !prefills ? rest : limits.chunked_prefill ? rest / 2 : 0;

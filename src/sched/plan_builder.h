@@ -28,9 +28,9 @@ class PlanBuilder {
 
   const Limits& limits_;
   StepPlan plan_;
-  int rows_, logit_rows_;  // left
-  int draft_rows_;         // left
-  double long_cost_;       // left, see Policy::long_chunk
+  int rows_, logit_rows_;  // rows that are left
+  int draft_rows_;         // draft rows that are left
+  double long_cost_;       // the cost that is left, see Policy
 };
 
 }  // namespace skiff::sched

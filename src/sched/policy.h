@@ -1,5 +1,5 @@
 // sched/policy.h -- the scheduling policy, as numbers. Every preference here is bounded, so that no
-// sequence waits for ever.
+// sequence starves.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace skiff::sched {
 // be sorted again as it grows older.
 struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
-  int long_yields = 256;  // later short prompts that go before a long one
+  int long_yields = 256;  // later arrivals with short prompts that go before a long one
   int long_prompt = 0;    // a prompt of more tokens is long; 0: 4 % of the context, at least 512
   // What long prompts may cost in one step, in units of a row at position 0, so that steps stay
   // short for sequences that decode and for short prompts that arrive meanwhile. 0: any number.
@@ -20,11 +20,12 @@ struct Policy {
   // The context at which a row costs twice as much as at position 0: the FLOPs of a row in the
   // weights over those in attention per token of context. 0: attention costs nothing.
   int row_context = 0;
-  // Prompts that may be partly computed at a time, and long ones of them; 0: any number.
+  // How many prompts, and how many long ones among them, may be partly computed at a time; 0: any
+  // number.
   int max_partial = 0;
   int max_long_partial = 1;
-  // How many others that fit may start before a sequence for whose prompt there is no memory; then
-  // none starts until it has started.
+  // How many others that fit may start before a sequence whose prompt does not fit into memory;
+  // then none starts until it has started.
   int max_overtakes = 64;
   // Blocks kept free for each running sequence when a new one is let in, counted from the last
   // preemption and decaying with each step, down to reserve_min, which is there from the beginning;
@@ -32,8 +33,8 @@ struct Policy {
   double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };
 
-// Policy::long_prompt where nobody sets it: four per cent, as FastDeploy has it, but no chunks so
-// small that they waste the device.
+// The default of Policy::long_prompt: four per cent of the context, as in FastDeploy, but not
+// chunks so small that they waste the device.
 constexpr int default_long_prompt(int max_context) { return std::max(max_context / 25, 512); }
 
 }  // namespace skiff::sched

@@ -26,7 +26,7 @@ Scheduler::Scheduler(const Limits& limits, kv::CacheIndex& cache)
   for (int slot = limits.max_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-// Each slot is free or a running sequence's.
+// Checks that each slot is free or belongs to a running sequence.
 Scheduler::~Scheduler() {
   SKIFF_CHECK_EQ(free_slots_.size() + running_.size(), static_cast<size_t>(limits_.max_seqs));
 }
@@ -140,7 +140,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   SKIFF_CHECK(span.sample != gained.empty() && gained.size() <= size_t(span.draft) + 1);
   const int kept = span.sample ? static_cast<int>(gained.size()) - 1 : 0;
   const int computed = span.begin + span.count - span.draft + kept;
-  if (span.draft > 0) s.planned = computed;  // rejected drafts are overwritten by later steps
+  if (span.draft > 0) s.planned = computed;  // later steps overwrite rejected drafts
 
   Event event{.seq = s.id};
   for (const Token token : gained) {
@@ -164,7 +164,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
 void Scheduler::take_token(Sequence& s, Token token) {
   s.tokens.push_back(token);
   ++counters_.generation_tokens;
-  // The sampler does not draw stop tokens earlier; a model with no other token left may.
+  // The sampler does not draw stop tokens earlier, unless every other token is impossible.
   const bool may_stop = s.produced() > s.params.min_tokens;
   if (may_stop && std::ranges::find(s.stop_tokens, token) != s.stop_tokens.end())
     end(s, Finish::kStop);

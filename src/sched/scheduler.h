@@ -1,5 +1,5 @@
-// sched/scheduler.h -- which sequences run next. Pure host logic: no clock, device, thread or
-// model.
+// sched/scheduler.h -- decides which sequences run next. Pure host logic: no clock, device, thread
+// or model.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,13 +18,13 @@ namespace skiff::sched {
 class PlanBuilder;
 
 struct Limits {
-  int max_seqs = 256;        // sequences that run at a time; also the number of slots
-  int max_rows = 8192;       // rows of one step
-  int max_context = 32768;   // prompt and output of one sequence
-  int max_logit_rows = 256;  // rows of one step whose logits are wanted; at least max_seqs
+  int max_seqs = 256;        // sequences that run at a time, and the number of slots
+  int max_rows = 8192;       // rows in one step
+  int max_context = 32768;   // prompt and output tokens of one sequence
+  int max_logit_rows = 256;  // rows with logits in one step; at least max_seqs
   int vocab = 0;             // tokens are in [0, vocab); 0: any that is not negative
-  // Candidates that one sequence may ask for with prompt_logprobs, over its whole prompt: they are
-  // held until the prompt is computed, at 8 bytes each.
+  // The most candidates that one sequence may request with prompt_logprobs, over its whole prompt.
+  // They are held until the prompt is computed, at 8 bytes each.
   int64_t max_prompt_candidates = int64_t{1} << 24;
   // false: a prompt waits for a step that can take all of it. Only one that could never be sure
   // of that (longer than max_rows - max_seqs, or max_logit_rows where prompt log-probabilities
@@ -35,7 +35,7 @@ struct Limits {
 
 struct SchedulerStats {
   int running = 0, waiting = 0;
-  uint64_t prompt_tokens = 0, cached_tokens = 0;  // of sequences admitted, counted once each
+  uint64_t prompt_tokens = 0, cached_tokens = 0;  // counted once for each admitted sequence
   uint64_t generation_tokens = 0, preemptions = 0;
   kv::TierStats tiers;
 };
@@ -51,8 +51,8 @@ struct SchedulerStats {
 // are planned no more, and freed once no step in flight names them.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
-// that loads it. Where it must be fetched from a source first, the sequence is passed by until the
-// source has answered; what did not come is computed.
+// that loads it. Where it must be fetched from a source first, the sequence is skipped until the
+// source has answered; blocks that did not arrive are computed.
 //
 // Not thread-safe.
 class Scheduler {
@@ -61,17 +61,17 @@ class Scheduler {
   // cache must outlive the scheduler.
   Scheduler(const Limits& limits, kv::CacheIndex& cache);
   ~Scheduler();
-  // kInvalid, with the numbers, if it can never run. CHECKs that the id is new. More max_tokens
-  // than the context holds is fine: the sequence then ends with kLength where the context does
-  // (or where the whole cache is full of it).
+  // Returns kInvalid, with the numbers, if the sequence can never run. CHECKs that the id is new.
+  // More max_tokens than the context holds is fine: the sequence then ends with kLength where the
+  // context does (or where the whole cache is full of it).
   Status add(NewSequence sequence);
-  void cancel(SeqId id);  // an id that is unknown or has ended is ignored
+  void cancel(SeqId id);  // ignores an id that is unknown or has ended
   void cancel_all();
-  // Decides one step; empty when nothing can run, which, unless idle(), happens only while a step
-  // is in flight or a tier's answer is awaited. May plan past steps still in flight. A plan may
-  // have no rows, only blocks to save.
+  // Returns the next step; it is empty when nothing can run, which, unless idle(), happens only
+  // while a step is in flight or a tier's answer is awaited. May plan past steps still in flight. A
+  // plan may have no rows, only blocks to save.
   StepPlan plan();
-  // Absorbs the result of a planned step. Steps are committed in the order planned.
+  // Applies the result of a planned step. Steps are committed in the order planned.
   void commit(const StepPlan& plan, const StepResult& result);
   std::vector<Event> take_events();  // since the last call
   // The lower tiers of the cache: their jobs are to be taken after plan() and commit(), and
@@ -82,7 +82,7 @@ class Scheduler {
 
  private:
   using Queue = std::map<QueueRank, Sequence*>;
-  // How many prompts are partly computed.
+  // The number of prompts that are partly computed.
   struct Partial {
     int all = 0, of_long = 0;
     void add(const Sequence& s) {
@@ -118,17 +118,17 @@ class Scheduler {
 
   const Limits limits_;
   kv::CacheIndex& cache_;
-  int capacity_;  // most tokens one sequence can have
+  int capacity_;  // the most tokens that one sequence can have
   std::unordered_map<SeqId, std::unique_ptr<Sequence>> all_;
-  Queue waiting_, running_;  // running: has a slot
+  Queue waiting_, running_;  // running sequences have a slot
   std::vector<int> free_slots_;
   std::vector<Event> events_;
-  // The sequence that wants blocks of sequences behind it, or null. Those are not planned, so that
-  // steps in flight drain and make_room() can preempt them.
+  // The sequence that needs blocks of sequences behind it, or null. Those behind it are not
+  // planned, so that their steps in flight finish and make_room() can preempt them.
   const Sequence* holder_ = nullptr;
   std::optional<SeqId> read_ahead_;  // the sequence of the last read_ahead()
   uint64_t step_ = 0, arrivals_ = 0;
-  double reserve_ = 0;  // blocks for each running sequence, see Policy::reserve
+  double reserve_ = 0;  // blocks kept free for each running sequence, see Policy::reserve
   SchedulerStats counters_;
 };
 

@@ -99,7 +99,7 @@ bool Scheduler::wait_for_room(const Sequence& s) {
                              [](const auto& r) { return r.second->finish != Finish::kNone; });
 }
 
-// Returns how many blocks a running sequence is sure to want, or may soon.
+// Returns the number of blocks that a running sequence needs, or soon may need.
 int Scheduler::reserve_of(const Sequence& s) const {
   const int have = static_cast<int>(s.table.blocks.size());
   const int known = std::max(0, cache_.blocks_for(s.total()) - have);
@@ -114,10 +114,11 @@ int Scheduler::reserved_blocks() const {
   return blocks;
 }
 
-// Admits waiting sequences in the order of rank. A sequence that finds no memory is overtaken by
-// some that do, as Policy bounds it; a long prompt that may not be cut yet is overtaken by all.
+// Admits waiting sequences in the order of rank. A sequence for which there is no memory is
+// overtaken by as many that fit as Policy allows; a long prompt that may not be cut yet is
+// overtaken by all.
 void Scheduler::admit(PlanBuilder& step) {
-  constexpr size_t kMaxPassed = 8, kMaxSkipped = 64;  // bound the cost of one step
+  constexpr size_t kMaxPassed = 8, kMaxSkipped = 64;  // bounds on the cost of one step
   std::vector<Sequence*> passed;
   size_t skipped = 0;
   int reserved = reserved_blocks();
@@ -166,7 +167,7 @@ bool Scheduler::fetch(Sequence& s) {
   return true;
 }
 
-// Fetches for the next sequence already now, so that it need not wait once it is let in.
+// Starts the fetches of the next sequence early, so that it need not wait once it is admitted.
 void Scheduler::read_ahead() {
   if (!cache_.tiers().has_sources() || waiting_.empty()) return;
   Sequence& s = *waiting_.begin()->second;

@@ -19,15 +19,16 @@ struct Sequence {
   SamplingParams params;
   SharedList<Token> stop_tokens;
   int prompt_len = 0;
-  bool is_long = false;  // by its prompt
-  int overtaken = 0;     // later ones that started while there was no memory for this one
-  int limit = 0;         // most tokens to produce: max_tokens, or what the context leaves
+  bool is_long = false;  // whether its prompt is long, see Policy
+  int overtaken = 0;     // number of later sequences that started while there was no memory for
+                         // this one
+  int limit = 0;         // the most tokens to produce: max_tokens, or what the context has room for
 
-  std::vector<Token> tokens;  // prompt and output as far as the host knows
-  std::vector<Token> drafts;  // drafts of what comes after `tokens`
+  std::vector<Token> tokens;  // prompt and output as far as the host knows them
+  std::vector<Token> drafts;  // drafts of the tokens that follow `tokens`
   kv::BlockTable table;
   int slot = -1;      // -1 while waiting
-  int planned = 0;    // positions that planned steps compute
+  int planned = 0;    // positions that steps planned so far compute
   int unknown = 0;    // tokens that steps in flight will sample
   int in_flight = 0;  // steps in flight that name this sequence
   int reported = 0;   // leading rows whose prompt log-probabilities are planned or reported
@@ -45,7 +46,8 @@ struct Sequence {
   bool owes_report() const {
     return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;
   }
-  // How many leading tokens need not be computed anew. One row at least must be, for the draw.
+  // Returns the number of leading tokens that need not be computed again. At least one row must be
+  // computed, for the draw.
   int reusable() const { return owes_report() ? reported : known() - 1; }
 };
 

@@ -39,13 +39,13 @@ struct FileHead {
   uint32_t version = kVersion, block_size = 0;
   uint64_t payload = 0, record_bytes = 0, records = 0;
   kv::BlockKey fingerprint{};
-  Hash hash{};  // hashes all above
+  Hash hash{};  // hashes the fields above
 };
 static_assert(sizeof(FileHead) == 88 && offsetof(FileHead, hash) == 72);
 
 struct RecordHead {
   uint64_t magic = kRecordMagic;
-  Hash hash{};  // hashes all below and the tokens
+  Hash hash{};  // hashes the fields below and the tokens
   uint64_t sequence = 0;
   kv::BlockKey key{};
   Hash payload{};
@@ -66,7 +66,7 @@ uint64_t record_bytes(const StoreOptions& o) {
   fail_load("--kvcache-storage-path {}: {}", path, what);
 }
 
-// The checks are made on what was opened, so that nothing can be exchanged in between.
+// Checks the opened file, not its path, so that nobody can exchange the file in between.
 void need_ours(int fd, const std::string& path, mode_t type) {
   struct stat info {};
   if (fstat(fd, &info) != 0) fail(path, std::strerror(errno));
@@ -77,7 +77,7 @@ void need_ours(int fd, const std::string& path, mode_t type) {
     fail(path, "can be written to by other users; chmod go-w it");
 }
 
-// A slash at the end would follow a link.
+// Removes slashes at the end, because a path with one would follow a symbolic link.
 std::string plain(const std::string& path) {
   const std::string normal = std::filesystem::path(path).lexically_normal().string();
   return normal.size() > 1 && normal.back() == '/' ? normal.substr(0, normal.size() - 1) : normal;
@@ -194,7 +194,7 @@ bool BlockStore::accept_header() {
   if (begin(/*keep_records=*/same)) return true;
   spdlog::warn("{}/{} cannot be begun and is not used: {}", options_.dir, kName,
                std::strerror(errno));
-  // Half a header would look like somebody else's file the next time.
+  // Half a header would look like a foreign file at the next start.
   if (ftruncate(file_, 0) != 0)
     spdlog::warn("{}/{}: {}", options_.dir, kName, std::strerror(errno));
   return false;

@@ -1,5 +1,5 @@
 // store/block_store.h -- KV blocks in one file of a directory: the bytes behind a RecordSource. It
-// is only a cache: whatever is missing, torn, foreign or damaged is a miss.
+// is only a cache: a record that is missing, torn, foreign or damaged is a miss.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,9 +22,9 @@ struct StoreOptions {
 
 // Layout, little-endian: a page with the header (magic, version, geometry, fingerprint, XXH3-128),
 // then records of one size, each on a page boundary: magic, XXH3-128 of the record's head, sequence
-// number, key, XXH3-128 of the payload, tokens; the payload. Both hashes must be right and key and
-// tokens must be those asked for, or the record is not there. What else a block depends on (salt,
-// extras) is compared through the key, which is a SHA-256 of it.
+// number, key, XXH3-128 of the payload, tokens; the payload. A record counts as a hit only if both
+// hashes are right and its key and tokens are the requested ones. Whatever else a block depends on
+// (salt, extras) is compared through the key, which is a SHA-256 of it.
 //
 // The file belongs to one process at a time (flock), is made with mode 0600 in a directory of mode
 // 0700, and is never followed through a symbolic link. Whoever can write to it can make the model
@@ -51,7 +51,7 @@ class BlockStore {
   // Returns false if the record does not hold this block, whole; `payload` then holds anything.
   bool read(int record, const kv::BlockKey& key, std::span<const Token> tokens,
             std::span<std::byte> payload);
-  // Does whichever of the two `job` asks for.
+  // Reads or writes, as `job` says.
   bool carry_out(const kv::TierJob& job, std::span<std::byte> payload) {
     return job.kind == kv::TierJob::Kind::kRead ? read(job.record, job.key, job.tokens, payload)
                                                 : write(job.record, job.key, job.tokens, payload);
