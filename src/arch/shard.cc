@@ -10,7 +10,7 @@
 namespace skiff {
 namespace {
 
-constexpr int kMaxSize = 64;  // of the groups that a refusal names
+constexpr int kMaxSize = 64;  // bound on the group sizes that a refusal lists
 
 bool divides(int part, int whole) { return part > 0 && whole % part == 0; }
 

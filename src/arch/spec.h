@@ -55,8 +55,8 @@ struct Dense {
 };
 struct Moe {
   Router router;
-  int width = 0;         // of each expert, also of those always on
-  int shared_width = 0;  // of one more expert that every token uses, with weight 1; 0: none
+  int width = 0;         // width of each expert, also of those that are always on
+  int shared_width = 0;  // width of one more expert that every token uses, with weight 1; 0: none
   Act act = Act::kSilu;
 };
 

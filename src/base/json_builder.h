@@ -57,7 +57,7 @@ class JsonBuilder {
 
   template <class Exception>
   bool parse_error(size_t, const std::string&, const Exception& e) {
-    // The library puts its error number in brackets before the message.
+    // nlohmann::json puts its error number in brackets before the message.
     const std::string what = e.what();
     const size_t bracket = what.find("] ");
     error_ = shortened(what.substr(bracket == what.npos ? 0 : bracket + 2));

@@ -7,9 +7,9 @@
 
 namespace skiff::comm {
 
-// All ranks of a group ask for the same collectives in the same order. A collective belongs to the
-// queue of the Ops that it is given: it sees what that Ops was asked for before, and is seen by
-// what comes after. Tensors lie where that Ops computes.
+// All ranks of a group call the same collectives in the same order. A collective belongs to the
+// queue of the Ops that it is given: it sees the results of that Ops' earlier operations, and later
+// operations see its result. Tensors lie where that Ops computes.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -1,5 +1,5 @@
 // Steps with drafts, on a small model: tokens and log-probabilities are those of decoding without
-// drafts, bit for bit, whatever is guessed, whatever rules a sequence has, and whoever shares the
+// drafts, bit for bit, whatever the drafts, the rules of a sequence and the other sequences in the
 // step.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ constexpr int kBlock = 16, kContext = 128, kSeqs = 7;
 constexpr sched::Limits kLimits{
     .max_seqs = 8, .max_rows = 96, .max_context = kContext, .max_logit_rows = 64};
 
-// Notes how it is asked for draws and for what may be recorded.
+// Counts draws and notes which steps may be recorded.
 class NotingOps final : public reference::ReferenceOps {
  public:
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override {
@@ -56,7 +56,7 @@ SamplingParams params_of(size_t seq) {
   return p;
 }
 
-// Sequences that decode side by side, each in blocks of its own.
+// Sequences that decode side by side, each with its own blocks.
 class Decoding {
  public:
   Decoding(const model::LoadedModel& model, NotingOps& ops, const Captures& captures = {})
@@ -152,7 +152,7 @@ class DraftsTest : public testing::Test {
     for (size_t i = 0; i < kOutput; ++i) plain_.step(all);
   }
 
-  // `k` guesses of what `seq` says next, of which that at `wrong` is not right.
+  // Returns `k` drafts for `seq`, of which the one at `wrong` is wrong.
   Guess guess(const Decoding& decoding, size_t seq, size_t k, size_t wrong) const {
     const size_t said = decoding.text(seq).tokens.size();
     const std::vector<Token>& text = plain_.text(seq).tokens;
@@ -224,8 +224,8 @@ TEST_F(DraftsTest, TwoStepsInFlight) {
   expect_plain(decoding);
 }
 
-// Where no rule looks back, all drafts of all sequences are checked by the draw that the step has
-// anyway; else by one more for each depth that somebody reaches.
+// If no rule looks back, all drafts of all sequences are checked by the draw that the step makes
+// anyway; otherwise by one more draw for each depth that some sequence reaches.
 TEST_F(DraftsTest, DrawsArePerDepthAtMost) {
   Decoding decoding(model_, ops_);
   std::vector<Guess> first;
@@ -249,7 +249,8 @@ TEST_F(DraftsTest, DrawsArePerDepthAtMost) {
   expect_plain(decoding);
 }
 
-// Steps with as many drafts for each sequence are padded and may be recorded, others are not.
+// Steps with the same number of drafts for each sequence are padded and may be recorded; others are
+// not.
 TEST_F(DraftsTest, UniformStepsAreRecorded) {
   Decoding decoding(model_, ops_, {.sizes = {2, 4, 8}, .drafts = 2});
   std::vector<Guess> first;

@@ -1,5 +1,5 @@
 // Random schedules with a model that remembers its tokens: whatever the scheduler does, each
-// request must get what it would get alone.
+// request must get the tokens that it would get alone.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct Setup {
   size_t depth;
   bool share, drafts;
   kv::TierConfig tiers;
-  std::vector<int> records;  // of each source behind host memory
+  std::vector<int> records;  // records in each source behind host memory
   FakeTierIo::Faults faults;
   double copy_cost = 0;    // see FakeRunner
   bool stalls = false;     // the disk of a source hangs now and then
@@ -127,7 +127,7 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
   return all;
 }
 
-// What the request gets alone.
+// Returns the events that the request would get alone.
 Heard oracle(const NewSequence& in, int capacity) {
   Heard out;
   std::vector<Token> context = in.prompt;
@@ -180,7 +180,7 @@ void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
   ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
 }
 
-// The most tokens that `a` may find of what `b` left, whose text is its prompt and `output`.
+// Returns the most tokens that `a` may find cached of `b`, whose text is its prompt and `output`.
 int shareable(const NewSequence& a, const NewSequence& b, const std::vector<Token>& output,
               int block_size) {
   if (!a.cache.share || !b.cache.share || a.cache.salt != b.cache.salt) return 0;
@@ -203,7 +203,7 @@ void expect_own_prefix(const NewSequence& in, const std::vector<NewSequence>& re
   ASSERT_LE(listener.of(in.id).cached, most) << "sequence " << in.id;
 }
 
-// What answers for the sources: fake ones, or a thread with a real file.
+// Answers for the sources: fakes, or a thread with a real file.
 struct Answering {
   std::vector<std::unique_ptr<TierIo>> io;
   std::function<void(bool)> between = [](bool) {};
@@ -298,8 +298,8 @@ void run_case(uint64_t seed, Totals& totals) {
   add(totals.tiers, play(setup, requests, seed, make, totals));
 }
 
-// The same with the real thread and a real file, whose bytes somebody changes meanwhile; then once
-// more, as after a restart.
+// The same with the real thread and a real file, some bytes of which are changed meanwhile; then
+// once more, as after a restart.
 void run_file_case(uint64_t seed, Totals& totals) {
   std::mt19937_64 rng(seed);
   Setup setup = random_setup(rng);
@@ -357,7 +357,7 @@ TEST(Engine, EveryRequestGetsWhatItWouldGetAlone) {
       "cut reports %ld\n",
       t.cases, t.steps, t.preemptions, t.reopened, t.evictions, t.cached, t.drafted, t.kept,
       t.cancelled, t.stopped, t.full, t.cut_reports);
-  // The schedules did what they are meant to test.
+  // Makes sure that the schedules did what they are meant to test.
   EXPECT_GT(t.preemptions, 1000);
   EXPECT_GT(t.reopened, 1000);
   EXPECT_GT(t.evictions, 1000);

@@ -15,14 +15,15 @@
 
 namespace skiff::engine {
 
-// What the fake model says after `context`: a token in [1, 40].
+// Returns the fake model's next token after `context`, in [1, 40].
 inline Token fake_next(std::span<const Token> context, uint64_t seed) {
   uint64_t h = 1469598103934665603ull ^ seed;
   for (const Token t : context) h = (h ^ static_cast<uint64_t>(t)) * 1099511628211ull;
   return static_cast<Token>(1 + (h >> 20) % 40);
 }
 
-// The log-probabilities it gives to `token` after `context`: made up, but a function of both.
+// Returns the log-probabilities that it gives `token` after `context`: an arbitrary function of
+// both.
 inline PositionLogprobs fake_logprobs(std::span<const Token> context, Token token, int top) {
   const auto best = fake_next(context, 99);
   PositionLogprobs out{.chosen = {token, -static_cast<float>(best)}, .rank = best, .top = {}};
@@ -36,10 +37,10 @@ class FakeRunner : public Runner {
     int num_blocks = 0, block_size = 0;
     sched::Limits limits;
     size_t depth = 1;
-    bool drafts = false;  // propose guesses, three of four right
+    bool drafts = false;  // propose drafts, three of four right
     uint64_t seed = 1;
     int host_blocks = 0;
-    double copy_cost = 0;  // what a copied block takes, about, when computing one takes 1
+    double copy_cost = 0;  // time to copy a block, in units of the time to compute one
   };
   struct Counts {
     long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
@@ -53,8 +54,8 @@ class FakeRunner : public Runner {
         rng_(options.seed),
         clock_(options.seed) {}
 
-  // A step is computed at once, or as late as it may be: what others do to its blocks of
-  // host memory meanwhile would show.
+  // A step is computed at once, or as late as possible, so that premature changes to its blocks of
+  // host memory show.
   void launch(const StepPlan& plan) override {
     launched_.push_back(plan);
     SKIFF_CHECK(launched_.size() + results_.size() <= options_.depth, "too many steps in flight");

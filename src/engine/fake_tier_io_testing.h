@@ -17,7 +17,7 @@
 
 namespace skiff::engine {
 
-// For a TierThread: what `store` does, and a patience that no disk of a test machine tries.
+// For a TierThread: reads and writes `store`, with limits that no test machine's disk reaches.
 inline TierThread::Work work_on(std::unique_ptr<store::BlockStore> store) {
   return [store = std::shared_ptr<store::BlockStore>(std::move(store))](
              const kv::TierJob& job, std::span<std::byte> block) {
@@ -26,13 +26,13 @@ inline TierThread::Work work_on(std::unique_ptr<store::BlockStore> store) {
 }
 constexpr TierThread::Patience kPatient{.answer = 60, .rest = 60, .farewell = 60};
 
-// A job's host block is used until the job is answered, not when it is started: whoever hands it to
-// somebody else meanwhile changes the text.
+// Moves a job's bytes when the job is answered, not when it is started, so that reusing the
+// block meanwhile changes the text.
 class FakeTierIo : public TierIo {
  public:
   struct Faults {
-    double read = 0, write = 0;  // how often they fail
-    double seconds = 0;          // what they say that they took
+    double read = 0, write = 0;  // probabilities that they fail
+    double seconds = 0;          // the time that they report
   };
   FakeTierIo(FakeRunner& runner, Queue<Command>& inbox, Faults faults, uint64_t seed,
              int source = 0)
@@ -43,7 +43,7 @@ class FakeTierIo : public TierIo {
     if (job.kind == kv::TierJob::Kind::kRead) scramble(job.host_block);
     jobs_.push_back(std::move(job));
   }
-  // Answers up to n jobs, reads and writes each in order, one kind past the other at will.
+  // Answers up to n jobs: reads and writes each in order, but interleaved at random.
   void answer(size_t n) {
     for (; n > 0 && !jobs_.empty(); --n) {
       auto it = jobs_.begin();

@@ -31,7 +31,7 @@ class FingerprintTest : public testing::Test {
     fs::last_write_time(path, kThen);
   }
   kv::BlockKey now() const { return fingerprint_of(resolved_, arithmetic_); }
-  // Whether the fingerprint is another one after `change`.
+  // Returns whether the fingerprint is different after `change`.
   bool tells(const std::function<void()>& change) {
     const kv::BlockKey before = now();
     change();
@@ -67,7 +67,7 @@ TEST_F(FingerprintTest, IsOfThePrecision) {
   EXPECT_TRUE(tells([&] { precision.weights.zero = DType::kU8; }));
 }
 
-// Settings that bits do not depend on leave the cache's file in use.
+// Settings that do not affect the bits of keys and values do not change the fingerprint.
 TEST_F(FingerprintTest, IsOfNothingElse) {
   EXPECT_FALSE(tells([&] { resolved_.limits.max_seqs += 1; }));
   EXPECT_FALSE(tells([&] { resolved_.cache.host_slots += 1; }));

@@ -24,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-// Collects events from the engine's thread; waits for ends.
+// Collects events from the engine's thread and waits for the ends of sequences.
 class Ear {
  public:
   Llm::Sink sink() {
@@ -147,8 +147,8 @@ TEST_F(LlmTest, StopDrainsWhatRuns) {
   EXPECT_THAT(ear_.of(13).why, HasSubstr("stopped"));
 }
 
-// From the sink, as the engine's last event is told: nobody will read the inbox any more, and still
-// whoever sent it hears of it.
+// The sequence is submitted from the sink when the engine's last event arrives: the inbox is read
+// no more, and yet its sender gets an answer.
 TEST_F(LlmTest, WhatComesAsTheEngineEndsIsRefused) {
   std::unique_ptr<Llm> llm;
   std::atomic<bool> begun = false, stopping = false;

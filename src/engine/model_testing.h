@@ -13,7 +13,7 @@
 
 namespace skiff::engine {
 
-// A folder with nothing but a config.json, for LoadFormat::kDummy; removed in the end.
+// A folder with only a config.json, for LoadFormat::kDummy; removed by the destructor.
 class DummyFolder {
  public:
   explicit DummyFolder(const std::string& name)
@@ -31,8 +31,7 @@ class DummyFolder {
   std::string path_;
 };
 
-// Small checkpoints that the project has: those of the golden tests, and the demo model once it
-// is there.
+// The small checkpoints of the project: those of the golden tests, and the demo model if it exists.
 inline std::vector<std::string> small_models() {
   const std::string root = SKIFF_SOURCE_DIR;
   std::vector<std::string> found;

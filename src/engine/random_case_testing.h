@@ -1,5 +1,5 @@
 // engine/random_case_testing.h -- for tests: random requests, the order in which they arrive and
-// are cancelled, and what came back for each.
+// are cancelled, and the events of each.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace skiff::engine {
 
-// All that one sequence was told.
+// All events of one sequence.
 struct Heard {
   std::vector<Token> tokens;
   std::vector<PositionLogprobs> logprobs, prompt_logprobs;
@@ -71,7 +71,7 @@ inline void run_commands(
   size_t sent = 0;
   while (sent < commands.size() || !engine.idle()) {
     size_t n = rng() % 3 ? 0 : rng() % 5;
-    if (engine.idle()) n = std::max<size_t>(n, 1);  // an idle engine would wait for ever
+    if (engine.idle()) n = std::max<size_t>(n, 1);  // an idle engine would block
     for (; n > 0 && sent < commands.size(); --n) inbox.push(std::move(commands[sent++]));
     between(engine.awaits());
     engine.step();

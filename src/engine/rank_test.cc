@@ -65,7 +65,7 @@ TEST_F(RankTest, HoldsAllThatAStepNeeds) {
   EXPECT_LT(result.tokens[0][0], model_.spec.vocab);
 }
 
-// One process may hold several: nothing of a rank is the process's.
+// A process may hold several ranks: no state of a rank is global.
 TEST_F(RankTest, TwoOfOneResolvedComputeTheSame) {
   resolve_now();
   Rank a(resolved_, model_, mesh_, log_), b(resolved_, model_, mesh_, log_);
@@ -80,7 +80,7 @@ TEST_F(RankTest, ReportsItsPlanUnlessQuiet) {
   resolve_now();
   for (const bool quiet : {false, true}) {
     log_ = {.quiet = quiet, .progress = [](uint64_t, uint64_t) {}};
-    testing::internal::CaptureStdout();  // where the log of a test goes
+    testing::internal::CaptureStdout();  // the log of a test goes to stdout
     const Rank rank(resolved_, model_, mesh_, log_);
     const std::string said = testing::internal::GetCapturedStdout();
     const auto line = HasSubstr(fmt::format("total_block_num:{}", rank.memory().blocks));

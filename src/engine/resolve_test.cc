@@ -38,7 +38,7 @@ TEST(Resolve, ThreadsFollowTheAffinityMask) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-// taskset, or the processors that a container is given.
+// The affinity as set by taskset or by a container.
 TEST(Resolve, ThreadsFollowAffinity) {
   int threads = 0;
   std::thread([&] {
@@ -112,7 +112,7 @@ TEST(Resolve, OneTypeBecomesAPrecision) {
   EXPECT_EQ(precision(DType::kBF16, "float32"), all(DType::kBF16));
 }
 
-// What is cached, and shown, is of the device that computes and not of the word that chose it.
+// The result depends on the device that computes, not on the word that chose it.
 TEST(Resolve, ADeviceIsAValue) {
   const auto device = [&](const char* wanted) {
     return resolve({.device = wanted, .max_model_len = 50}, model_of(100)).device;

@@ -1,6 +1,7 @@
-// Random schedules on real models: tokens and log-probabilities of each request, bit for bit what
-// it gets alone, however its prompt is cut, whoever shares the step, whatever is preempted or
-// found in the cache or its lower tiers, which may fail, and however many threads compute.
+// Random schedules on real models: each request's tokens and log-probabilities must be bit for bit
+// those that it gets alone, however its prompt is cut, whichever requests share the step, whatever
+// is preempted or found in the cache or its lower tiers, which may fail, and however many threads
+// compute.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -30,7 +31,7 @@ struct Model {
   model::LoadedModel weights;
 };
 
-constexpr Device kOther{Device::kCuda, 0};  // one that computes by itself
+constexpr Device kOther{Device::kCuda, 0};  // a device that computes asynchronously
 
 struct Setup {
   int block_size = 16, num_blocks = 64;
@@ -41,11 +42,12 @@ struct Setup {
   bool share = false;
   kv::TierConfig tiers;
   int file_records = 0;
-  double faults = 0;    // how often the file's jobs fail
-  bool damage = false;  // somebody changes bytes of the file
+  double faults = 0;    // how often jobs of the file fail
+  bool damage = false;  // bytes of the file are changed meanwhile
 };
 
-// The cache's file with its thread, some of whose jobs fail: their host blocks then hold rubbish.
+// The cache's file with its thread, some of whose jobs fail and leave arbitrary bytes in their host
+// blocks.
 class FaultyTier : public TierIo {
  public:
   FaultyTier(std::unique_ptr<store::BlockStore> store, const model::HostBlocks& host,
@@ -73,7 +75,8 @@ class FaultyTier : public TierIo {
   TierThread thread_;
 };
 
-// Hands the scheduler guesses: mostly what comes next, as the requests run alone have told.
+// Hands the scheduler drafts: mostly the right tokens, which are known because the requests have
+// run alone before.
 class GuessingRunner : public Runner {
  public:
   using Text = std::function<const std::vector<Token>&(SeqId)>;
@@ -214,7 +217,7 @@ Setup random_setup(std::mt19937_64& rng) {
   };
   Setup s;
   s.block_size = pick(1, 16);
-  // A request alone needs up to 44 + 24 positions; not many more are there.
+  // A request alone needs up to 44 + 24 positions; there are few more than that.
   s.num_blocks = pick(70, 95) / s.block_size + 1;
   s.limits.max_seqs = pick(2, 5);
   s.limits.max_rows = pick(s.limits.max_seqs, 40);
@@ -267,7 +270,7 @@ void expect_same(const Listener& got, const Texts& want) {
   }
 }
 
-// What each request gets alone, without any cache.
+// Computes each request alone, without any cache.
 Texts texts_alone(Model& model, const std::vector<NewSequence>& requests, std::mt19937_64& rng,
                   const store::TempDir& dir) {
   Texts alone;
@@ -347,7 +350,7 @@ void check_demo_model(int cases) {
 }
 
 TEST(Schedules, DemoModel) { check_demo_model(50); }
-// For minutes: --gtest_also_run_disabled_tests.
+// Runs for minutes: --gtest_also_run_disabled_tests.
 TEST(Schedules, DISABLED_DemoModelAtLength) { check_demo_model(200); }
 
 }  // namespace

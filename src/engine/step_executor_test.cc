@@ -1,4 +1,4 @@
-// What steps allocate, and what they tell of the time that copies take.
+// Tests what steps allocate, and the time that they report for copies.
 #include "engine/step_executor.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(StepExecutor, StepsTakeNoScratchThatWasNotPlanned) {
   }
 }
 
-// A backend whose clock tells a quarter of a second between any two stamps.
+// A backend whose clock advances by a quarter of a second from stamp to stamp.
 class ClockedOps final : public reference::ReferenceOps {
  public:
   uint64_t stamp() override {

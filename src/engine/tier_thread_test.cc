@@ -107,7 +107,7 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
   EXPECT_EQ(memory_[5 * kBlock], std::byte{7});
 }
 
-// Nobody waits for a read longer because others were asked for first.
+// A read is late after its own time limit, however many reads were requested before it.
 TEST_F(TierThreadTest, AReadBehindOthersIsLateByItsOwnAge) {
   begin({.answer = 0.5, .rest = 60, .farewell = 1});
   disk_->takes = 200ms;

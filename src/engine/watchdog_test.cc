@@ -25,7 +25,7 @@ TEST(StallClock, CountsFromTheFirstLookWithoutProgress) {
 TEST(StallClock, WithoutWorkNothingIsExpected) {
   StallClock clock(2);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(clock.look({.steps = 7}, i), 0);
-  // Work comes between two looks: it has waited only since then.
+  // Work that arrives between two polls has waited only since it arrived.
   EXPECT_EQ(clock.look({.steps = 7, .seconds_since_progress = 0.25}, 100), 0.25);
 }
 
@@ -34,7 +34,7 @@ TEST(StallClock, WhoWasStoppedHimselfSawNothing) {
   clock.look({.steps = 1, .seconds_since_progress = 1}, 0);
   clock.look({.steps = 1, .seconds_since_progress = 2}, 1);
   EXPECT_EQ(clock.look({.steps = 1, .seconds_since_progress = 10002}, 10001), 3);
-  // A clock that goes back all the same adds nothing.
+  // If the clock goes back nevertheless, nothing is added.
   EXPECT_EQ(clock.look({.steps = 1, .seconds_since_progress = 10003}, 50), 3);
 }
 
@@ -196,7 +196,8 @@ TEST(StepTally, EveryStepIsCounted) {
     EXPECT_GT(part->sum(), 0);
   }
   EXPECT_EQ(sum(tally.rows), engine.engine.steps());
-  // The prompt, and all generated tokens but the last; one step more may have been on its way.
+  // These are the rows of the prompt and of all generated tokens but the last; one more step may
+  // have been in flight.
   EXPECT_GE(tally.rows.sum(), 3 + 199);
   EXPECT_LE(tally.rows.sum(), 3 + 200);
   EXPECT_EQ(tally.rows.counts()[0], engine.engine.steps() - 1);

@@ -438,7 +438,7 @@ TEST(PlaceIndex, AgreesWithAListAndAMap) {
   }
 }
 
-// Blocks that the pool has no room for, and a file that answers when it is told to.
+// Blocks for which the pool has no room, and a file that answers when the test says so.
 class TiersTest : public testing::Test {
  protected:
   static constexpr int kBlock = 2;
@@ -450,7 +450,7 @@ class TiersTest : public testing::Test {
     sources.push_back(std::make_unique<RecordSource>(records, 1, stored));
     return sources;
   }
-  // Keys of the leading blocks of `tokens`.
+  // Returns the keys of the leading blocks of `tokens`.
   static std::vector<BlockKey> keys_of(const Tokens& tokens) {
     std::vector<BlockKey> keys;
     BlockKey parent = root_key("model", "");
@@ -458,7 +458,7 @@ class TiersTest : public testing::Test {
       keys.push_back(parent = child_key(parent, std::span(tokens).subspan(i, kBlock)));
     return keys;
   }
-  // Asks for `tokens`; returns true if an answer is awaited.
+  // Fetches `tokens`; returns true if an answer is awaited.
   static bool ask(CacheIndex& cache, const Tokens& tokens) {
     BlockTable table;
     cache.open(table, tokens);
@@ -532,7 +532,9 @@ TEST(TierCost, TheCheaperWayIsTakenAndTheOtherTriedAgain) {
   int refusals = 0;
   while (!fetch_pays()) ASSERT_LT(++refusals, 100);
   EXPECT_GT(refusals, 10);
-  for (int i = 0; i < 100; ++i) cost.step(1, 1, 50, 49);  // a decode says nothing of prompts
+  for (int i = 0; i < 100; ++i)
+    cost.step(1, 1, 50, 49);  // a decode step says nothing about the
+                              // cost of prompts
   EXPECT_FALSE(copy_pays()) << "copies of 49 against 4";
   for (int i = 0; i < 200; ++i) cost.step(8, 1, 8000, 1);
   EXPECT_TRUE(copy_pays() && fetch_pays()) << "computing costs more now";
@@ -750,7 +752,8 @@ TEST_F(TwoSources, EachBlockComesFromTheFirstThatHasIt) {
   EXPECT_EQ(cached(*cache_, tokens_), 4);
   EXPECT_EQ(cache_->tiers().stats().reads, 2u);
 
-  // What came from the peer is stored in the file, which has not got it; the peer takes nothing.
+  // A block that came from the peer is stored in the file, which lacks it; the peer is never
+  // written.
   BlockTable table;
   cache_->open(table, tokens_);
   cache_->begin(table, tokens_, 7);

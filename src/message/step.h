@@ -20,7 +20,7 @@ struct Span {
                         // prefill chunk
   int draft = 0;        // the last `draft` rows are drafts to be verified
   bool sample = false;  // false for every prefill chunk but the last
-  int prompt_logprobs = kNoLogprobs;  // for its rows that lie in the prompt
+  int prompt_logprobs = kNoLogprobs;  // log-probabilities for its prompt rows
   Token next = -1;                    // the known token after the last row if `sample` is false
   bool operator==(const Span&) const = default;
 };

@@ -1,4 +1,4 @@
-// model/config.h -- what the small JSON files of a model folder say.
+// model/config.h -- the contents of the small JSON files of a model folder.
 #pragma once
 #include <string>
 #include <vector>

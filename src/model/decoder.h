@@ -29,11 +29,11 @@ class Decoder {
   Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, comm::Mesh& mesh,
           DType act);
 
-  // Writes this step's keys and values to kv (one KvLayer per layer). Ops::begin_step(batch) has
-  // been called.
+  // Writes this step's keys and values to kv (one KvLayer per layer). Requires that
+  // Ops::begin_step(batch) has been called.
   Forward forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
 
-  // The most bytes that forward() takes from its arena with `ops`, logits included.
+  // Returns the most bytes that forward() takes from its arena with `ops`, logits included.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
                             const Ops& ops);
 

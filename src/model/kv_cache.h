@@ -1,4 +1,5 @@
-// model/kv_cache.h -- the bytes that block numbers stand for. The scheduler never includes this.
+// model/kv_cache.h -- the memory of the blocks that block numbers name. The scheduler never
+// includes this.
 #pragma once
 #include <span>
 #include <vector>
@@ -14,7 +15,7 @@ namespace skiff::model {
 // page begins on a cache line.
 class KvCache {
  public:
-  // Bytes of one block over all layers, keys and values.
+  // Returns the bytes of one block over all layers, keys and values.
   static size_t bytes_per_block(const ModelSpec& spec, int block_size, DType dtype);
   KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dtype, Device device);
   std::span<const KvLayer> layers() const { return layers_; }
@@ -29,7 +30,7 @@ class KvCache {
 class HostBlocks {
  public:
   HostBlocks() = default;
-  // For blocks of a cache on `device`.
+  // Allocates blocks for a cache on `device`.
   HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, DType dtype,
              Device device = {});
   int num_blocks() const { return num_blocks_; }

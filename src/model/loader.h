@@ -13,7 +13,7 @@
 namespace skiff::model {
 
 enum class LoadFormat {
-  kAuto,   // safetensors of the folder
+  kAuto,   // the safetensors files of the folder
   kDummy,  // random weights of the right shapes, never zeros, from config.json alone
 };
 
@@ -30,7 +30,7 @@ struct LoadedModel {
   ModelSpec spec;
   ModelWeights weights;
   std::vector<Buffer> buffers;  // own the weights' bytes
-  size_t bytes = 0;             // of all buffers
+  size_t bytes = 0;             // bytes of all buffers
 };
 
 // Throws a LoadError of one line, which names the file or the tensors, where anything fails: every

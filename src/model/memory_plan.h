@@ -17,7 +17,7 @@ struct MemoryRequest {
   int max_logit_rows = 256;
   int max_seqs = 8;
   int max_model_len = 2048;
-  int num_blocks_override = 0;  // > 0: exactly this number of blocks
+  int num_blocks_override = 0;  // > 0: exactly this many blocks
   int host_slots = 0;           // blocks in the host tier of the prefix cache
   size_t scratch = 0;           // bytes that backend and sampler work with besides activations
   bool on_host = true;   // the device is the host, so that its memory holds the host tier too
@@ -26,7 +26,7 @@ struct MemoryRequest {
 };
 
 struct MemoryPlan {
-  size_t parameters = 0;                                                   // count
+  size_t parameters = 0;                                                   // number of parameters
   size_t weights = 0, activations = 0, scratch = 0, kv_block = 0, kv = 0;  // bytes
   size_t available = 0;
   int blocks = 0, host_slots = 0;
@@ -42,7 +42,8 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 size_t parameter_count(const ModelSpec& spec);
-// The bytes of memory that this process could still take: MemAvailable, bounded by its cgroup.
+// Returns the bytes of memory that this process could still take: MemAvailable, bounded by its
+// cgroup.
 size_t available_memory();
 
 }  // namespace skiff::model

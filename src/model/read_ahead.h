@@ -1,4 +1,4 @@
-// model/read_ahead.h -- threads that do jobs ahead of a consumer that takes them in order.
+// model/read_ahead.h -- runs jobs on threads, ahead of a consumer that takes the results in order.
 #pragma once
 #include <condition_variable>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// model/single.h -- one sequence straight through the decoder, with no scheduler: for tests, for
+// model/single.h -- runs one sequence through the decoder without a scheduler, for tests, for
 // `predict --dump-logits`, and for comparing with other frameworks.
 #pragma once
 #include <memory>
@@ -14,8 +14,8 @@ namespace skiff::model {
 
 class SingleSequence {
  public:
-  // Room for max_context positions and chunks of at most max_rows. Model, ops and mesh must outlive
-  // it.
+  // Allocates room for max_context positions and chunks of at most max_rows rows. Model, ops and
+  // mesh must outlive it.
   SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& mesh, DType act, int max_context,
                  int max_rows);
   // Appends `tokens` (at most max_rows) and returns the logits of all their rows,

@@ -14,7 +14,8 @@ namespace skiff::model {
 // A Slot says where a weight goes and its exact shape.
 struct Slot {
   enum Kind { kTable, kNorm, kLinear, kVector } kind = kLinear;
-  // The member that the weight becomes: a Linear or a Norm of that kind, a Tensor of the others.
+  // The member that the weight becomes: a Linear or a Norm for slots of that kind, a Tensor for the
+  // others.
   using Place = std::variant<Linear*, Norm*, Tensor*>;
   // Finds the place in `weights`; slots outside of the layers ignore `layer`.
   Place (*find)(ModelWeights& weights, size_t layer) = nullptr;
@@ -35,11 +36,11 @@ struct Slot {
 
   WeightShape shape() const { return {.experts = experts, .out = out, .in = in, .bias = bias}; }
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
-  // The dtype that the weight is kept in, where activations are `compute`.
+  // Returns the dtype that the weight is kept in if activations are `compute`.
   DType dtype(DType compute) const {
     return wide || kind == kNorm || kind == kVector ? DType::kF32 : compute;
   }
-  // The format in which the backend keeps the weight.
+  // Returns the format in which the backend keeps the weight.
   WeightFormat kept(const Precision& precision) const {
     if (kind == kLinear && !wide) return precision.weights;
     return {.dtype = dtype(precision.act)};
@@ -48,7 +49,7 @@ struct Slot {
   Place place(ModelWeights& weights) const { return find(weights, static_cast<size_t>(layer)); }
 };
 
-// The wide weight of which the last `always` experts of `stack` are slices.
+// Returns the wide weight of which the last `always` experts of `stack` are slices.
 Slot shared_slot(const Slot& stack);
 
 // The slots are in the order in which they are loaded. A tied head is among them, although it is

@@ -61,8 +61,8 @@ struct Range {
   int64_t begin = 0, count = 0;
 };
 
-// The blocks that hold these elements of an axis and no others; where one block is the whole axis,
-// every part of it has that block.
+// Returns the blocks that hold these elements of an axis and no others; if one block is the whole
+// axis, every part of the axis has that block.
 Range blocks_of(Range elements, int64_t axis, int block, const StoredTensor& tensor) {
   if (block == 0) return {0, 1};
   const int64_t end = elements.begin + elements.count;
@@ -128,7 +128,7 @@ class Finder {
     for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, slot, i);
     return source;
   }
-  // Reads nothing: a tied head that is stored all the same is not an error.
+  // Marks a stored tied head as used without reading it, because storing one is not an error.
   void skip_head() {
     for (const NameRule& rule : rules_) {
       if (rule.slot != "head") continue;

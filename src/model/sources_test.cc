@@ -212,7 +212,7 @@ TEST_F(SourcesTest, PackedElementsHaveADtypeOfTheirOwn) {
   EXPECT_THAT(refusal(), HasSubstr(": p.qzeros"));
 }
 
-// Of two formats that read the same weight the one fits whose other tensors are there.
+// Of two formats that read the same weight, the one whose other tensors are present is chosen.
 TEST_F(SourcesTest, FormatsMayDifferInTheirScalesOnly) {
   StoredFormat blocks = int8(8, 16);
   blocks.tensors[1].suffixes = {".weight_scale_inv"};

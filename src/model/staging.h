@@ -1,4 +1,4 @@
-// model/staging.h -- brings the values of one slot after the other to the memory of Ops, read by
+// model/staging.h -- copies the values of one slot after the other to the memory of Ops, read by
 // several threads.
 #pragma once
 #include <vector>
@@ -24,7 +24,7 @@ class Staging {
     Tensor weight, bias;
   };
   // Slots must be taken in their order, each once, without tied heads. On a device the values are
-  // there for what is asked of Ops next. Valid until the next call.
+  // in place for the next operations of Ops. Valid until the next call.
   Plain take(size_t slot);
 
  private:

@@ -12,7 +12,7 @@ constexpr StoredFormat (*kFormats[])() = {
     plain_format,
 };
 
-// [experts, out, in] without what the module does not have, turned as it is stored.
+// Returns [experts, out, in] without the axes that the module lacks, transposed if it is stored so.
 std::vector<int64_t> shape_of(const ModuleShape& module, int64_t out, int64_t in) {
   std::vector<int64_t> shape;
   if (module.experts) shape.push_back(module.experts);
@@ -36,7 +36,7 @@ bool reads(const TensorRule& rule, const StoredTensor& tensor) {
   return std::ranges::find(rule.dtypes, tensor.entry->dtype) != rule.dtypes.end();
 }
 
-// The tensors that `format` asks for; `missing` names the first that is not there.
+// Finds the tensors that `format` requires; `missing` names the first one that is absent.
 ModuleTensors collect(const Checkpoint& checkpoint, const StoredFormat& format,
                       const std::string& module, bool bias) {
   SKIFF_CHECK(!bias || format.rule(Role::kBias), "the format {} has no biases", format.name);
@@ -96,7 +96,7 @@ WeightFormat ModuleTensors::weight_format() const {
 
 ModuleTensors find_module(const Checkpoint& checkpoint, std::span<const StoredFormat> formats,
                           const std::string& module, bool linear, bool bias) {
-  ModuleTensors incomplete;  // of the first format that reads the weight
+  ModuleTensors incomplete;  // result for the first format that reads the weight
   const StoredTensor* unreadable = nullptr;
   for (const StoredFormat& format : formats) {
     if (format.quantized() && !linear) continue;

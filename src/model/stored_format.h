@@ -13,13 +13,13 @@
 
 namespace skiff::model {
 
-// What a tensor is to the weight that it belongs to.
+// The role of a tensor for the weight that it belongs to.
 enum class Role : uint8_t { kWeight, kScale, kZero, kBias };
 constexpr size_t kNumRoles = 4;
 constexpr std::array<Role, kNumRoles> kRoles = {Role::kWeight, Role::kScale, Role::kZero,
                                                 Role::kBias};
 
-// The values that one module of a checkpoint holds, whatever they are stored in.
+// The values that one module of a checkpoint holds, independent of their format.
 struct ModuleShape {
   int64_t experts = 0;      // > 0: a stack of matrices
   int64_t out = 0, in = 1;  // a vector has `out` values
@@ -33,16 +33,16 @@ struct StoredFormat;
 struct TensorRule {
   Role role = Role::kWeight;
   std::vector<std::string_view>
-      suffixes;  // of its name, behind the module's; the first that is there
-  std::vector<std::string_view> dtypes;  // that it may have, as safetensors names them
-  // The shape that it must have.
+      suffixes;  // endings of its name, after the module's; the first one found counts
+  std::vector<std::string_view> dtypes;  // dtypes that it may have, as safetensors names them
+  // Returns the shape that it must have.
   std::vector<int64_t> (*shape)(const ModuleShape& module, const StoredFormat& format) = nullptr;
-  // Packed elements have a dtype of their own; others have that of the tensor.
+  // The dtype of packed elements; without it, elements have the tensor's dtype.
   std::optional<DType> packed = std::nullopt;
 };
 
-// Rules of kWeight, kScale and kZero are for tensors that each weight of the format has, those of
-// kBias for what a module may have besides.
+// Every weight of the format has tensors for its rules of kWeight, kScale and kZero; a rule of
+// kBias is for a tensor that a module may have besides.
 struct StoredFormat {
   std::string_view name;
   std::vector<TensorRule> tensors;
@@ -62,25 +62,27 @@ std::vector<StoredFormat> stored_formats();
 
 // The tensors of one module.
 struct ModuleTensors {
-  const StoredFormat* format = nullptr;  // nullptr: none fits
+  const StoredFormat* format = nullptr;  // nullptr if no format fits
   std::array<const StoredTensor*, kNumRoles> tensors{};
 
-  std::string missing;  // no format fits: the name of a tensor that is not there
-  const StoredTensor* unreadable = nullptr;  // or a weight of a dtype that no format reads
+  std::string missing;                       // if no format fits: the name of a missing tensor
+  const StoredTensor* unreadable = nullptr;  // or a weight with a dtype that no format reads
 
   const StoredTensor* of(Role role) const { return tensors[static_cast<size_t>(role)]; }
   WeightFormat weight_format() const;
 };
 
-// The first format whose weight is there in a dtype that it reads, with all that belongs to it.
-// Only the weights of linear layers may be quantized.
+// Returns the tensors of the first format that reads the weight's dtype and whose other tensors are
+// all present. Only the weights of linear layers may be quantized.
 ModuleTensors find_module(const Checkpoint& checkpoint, std::span<const StoredFormat> formats,
                           const std::string& module, bool linear, bool bias);
 
-// A tensor of this module under any name that a format has for that role; nullptr if there is none.
+// Returns a tensor of this module under any name that a format has for that role; nullptr if there
+// is none.
 const StoredTensor* find_tensor(const Checkpoint& checkpoint, std::span<const StoredFormat> formats,
                                 const std::string& module, Role role);
-// Dtypes that a weight may have in the formats; of those that are not quantized unless `linear`.
+// Returns the dtypes that a weight may have in the formats; without `linear`, only in formats that
+// are not quantized.
 std::vector<std::string_view> readable_dtypes(std::span<const StoredFormat> formats, bool linear);
 
 }  // namespace skiff::model

@@ -11,7 +11,7 @@ namespace skiff::model {
 namespace {
 
 template <class T>
-T load(const std::byte* from) {  // the file may hold it at any address
+T load(const std::byte* from) {  // the value may lie at any address of the file
   T value;
   std::memcpy(&value, from, sizeof(T));
   return value;
@@ -82,8 +82,8 @@ void copy_as(D* dst, const Piece& piece, bool transposed) {
   }
 }
 
-// Releases the pages of what was read. The rows of a transposed piece are spread over the whole
-// tensor, which is released with the last of them.
+// Releases the pages of values that have been read. The rows of a transposed piece are spread over
+// the whole tensor, which is released with the last of them.
 void release(const Piece& part, bool transposed) {
   const StoredTensor& tensor = *part.tensor;
   const auto& shape = tensor.entry->shape;
@@ -97,8 +97,8 @@ void release(const Piece& part, bool transposed) {
                                             byte_size(dtype, part.rows * shape.back())));
 }
 
-// Writes elements [begin, end) of the stacked pieces. A piece of which only a part is asked for
-// has rows of `cols`.
+// Writes elements [begin, end) of the stacked pieces. A piece of which only a part is wanted has
+// rows of `cols`.
 template <class D>
 void stack(D* dst, std::span<const Piece> pieces, bool transposed, int64_t cols, int64_t begin,
            int64_t end) {

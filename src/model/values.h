@@ -1,4 +1,4 @@
-// model/values.h -- the plain values of slots: from a checkpoint, or drawn.
+// model/values.h -- the plain values of slots, read from a checkpoint or generated.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -9,18 +9,18 @@
 
 namespace skiff::model {
 
-// Slots are named by their place in the list that the values were made for, which must outlive
-// them. A tied head has none. Const calls are thread-safe.
+// A slot is named by its index in the list that the values were made for, which must outlive them.
+// A tied head has no values. Const calls are thread-safe.
 class Values {
  public:
   virtual ~Values() = default;
-  virtual DType dtype(size_t slot) const = 0;  // that fill() writes; biases are f32
+  virtual DType dtype(size_t slot) const = 0;  // dtype that fill() writes; biases are f32
   virtual bool has_bias(size_t slot) const = 0;
-  virtual size_t bytes(size_t slot) const = 0;  // of the tensors they are read from
+  virtual size_t bytes(size_t slot) const = 0;  // bytes of the tensors that are read for it
   // Writes rows [first, first + rows) of the weight, seen as [experts * out, in], one after the
-  // other in dtype(). Norms and vectors are asked for whole.
+  // other in dtype(). Norms and vectors must be read whole.
   virtual void fill(size_t slot, int64_t first, int64_t rows, std::byte* to) const = 0;
-  virtual void fill_bias(size_t slot, float* to) const = 0;  // [out]
+  virtual void fill_bias(size_t slot, float* to) const = 0;  // writes [out]
 };
 
 // Throws LoadError naming file and tensor, as find_sources does.

@@ -8,56 +8,57 @@ namespace skiff {
 
 // There is no prefill flag. A decode is a sequence with one row; a speculative check is one with
 // 1+k rows; a prefill chunk is one with many. A sequence may have no rows at all. Rows from
-// row_start[num_seqs] to num_tokens are padding: they belong to nobody, store nothing, and what is
-// computed for them is never read.
+// row_start[num_seqs] to num_tokens are padding: they belong to no sequence, store nothing, and
+// their results are never read.
 struct RaggedBatch {
   int num_seqs = 0, num_tokens = 0, max_rows = 0, max_kv = 0;
   Tensor tokens;     // [num_tokens] i32
   Tensor positions;  // [num_tokens] i32
   Tensor row_start;  // [num_seqs+1] i32; sequence s owns rows [row_start[s], row_start[s+1])
   Tensor kv_len;     // [num_seqs] i32; context length counting this step's rows
-  Tensor pages;      // [num_seqs, max_pages] i32; position p of a sequence lies in its page
-                     // p / page_size, at p % page_size
-  Tensor out_rows;   // [num_out] i32; rows whose logits somebody wants
-  // What row_start and kv_len hold, where the host can read it: for planning launches.
+  Tensor pages;      // [num_seqs, max_pages] i32; position p of a sequence lies in page p /
+                     // page_size of its row, at p % page_size
+  Tensor out_rows;   // [num_out] i32; rows whose logits are needed
+  // The values of row_start and kv_len in host memory, for planning launches.
   std::span<const int32_t> host_row_start, host_kv_len;
 };
 
-// What the host made for a step: `from` lies in page-locked host memory and is to be in `to` when
-// the step begins. Of one dtype, 4 or 8 bytes wide, and one shape; rows may lie apart. An
-// empty pair is nothing.
+// An array that the host made for a step: `from`, in page-locked host memory, is copied to `to`
+// before the step begins. Both have one dtype, 4 or 8 bytes wide, and one shape; their rows may be
+// strided. An empty pair stands for no copy.
 struct Arrival {
   Tensor to, from;
 };
 
 // One layer of paged cache. A page begins on a multiple of 16 bytes, and pages may lie further
-// apart than they are long: in a KvCache, by all layers of a block.
+// apart than they are long: in a KvCache, a page's stride is a whole block with all layers.
 struct KvLayer {
   Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32 or bf16
   int page_size = 0;
 };
 
-// What the draw needs to know of each row of logits. Every tensor is [rows].
+// The sampling parameters of each row of logits. Every tensor is [rows].
 struct SampleBatch {
   Tensor temperature, top_p, min_p;  // f32; temperature 0 or top_p 0: greedy
   Tensor top_k;                      // i32; <= 0: off
   Tensor seed, draw;                 // i64; the draw is a pure function of (seed, draw, logits)
 };
 
-// Lists of edits that stay where Ops computes from step to step, so that a step need not bring
-// them: pages of entries, of which a list may have many.
+// Lists of edits that stay where Ops computes from step to step, so that they are not sent in each
+// one. They consist of pages of entries; a list may have many.
 struct EditPages {
   Tensor token;  // [pages, size] i32
   Tensor add;    // [pages, size] f32; may be -inf
 };
-// Entries that become others: number i stands at[i] = page * size + index, each place at most once.
+// Entries to be overwritten: change i is for entry at[i] = page * size + index; no entry occurs
+// twice.
 struct EditChanges {
   Tensor at, token;  // [n] i32
   Tensor add;        // [n] f32
 };
-// Sparse changes to logits. Piece i is about row[i] and the first count[i] entries of page[i]: of
-// each token x = (x > 0 ? x / divide[i] : x * divide[i]) + add. The pieces of one row name no token
-// twice.
+// Sparse changes to logits. Piece i applies the first count[i] entries of page[i] to row[i]: the
+// logit x of each token becomes (x > 0 ? x / divide[i] : x * divide[i]) + add. The pieces of one
+// row name no token twice.
 struct LogitEdits {
   Tensor row, page, count;  // [n] i32
   Tensor first;             // [n] i32; where not negative, the tokens are first, first + 1, ...

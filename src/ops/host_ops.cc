@@ -14,7 +14,7 @@ std::byte* row_data(const Tensor& t, int64_t row) {
 
 }  // namespace
 
-// These backends keep what experts() needs in memory of their own.
+// These backends keep the scratch of experts() in memory of their own.
 size_t HostOps::arena_bytes(const FeedForward& ffn, int64_t /*hidden*/, int64_t rows,
                             DType act) const {
   return layer_arena_bytes(ffn, rows, act, [](const Moe&) { return size_t{0}; });

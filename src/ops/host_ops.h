@@ -1,5 +1,5 @@
-// ops/host_ops.h -- what every backend in host memory does alike: whatever it is asked for is done
-// when the call returns.
+// ops/host_ops.h -- the common part of backends in host memory: every operation is complete when
+// its call returns.
 #pragma once
 #include <array>
 #include <chrono>

@@ -9,7 +9,7 @@ size_t gated_bytes(int64_t rows, int64_t width, DType act) {
   return Arena::size_of(act, rows * 2 * width);
 }
 
-// The tensors that take_routing() takes.
+// Returns the bytes of the tensors that take_routing() takes.
 size_t routing_bytes(int64_t rows, const Router& router) {
   const int64_t copies = rows * router.per_token();
   return 2 * Arena::size_of(DType::kI32, copies) + Arena::size_of(DType::kF32, copies) +

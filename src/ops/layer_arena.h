@@ -1,5 +1,4 @@
-// ops/layer_arena.h -- what the operations of a layer take from the arena, as far as all backends
-// do it alike.
+// ops/layer_arena.h -- the arena memory that the operations of a layer take in every backend.
 #pragma once
 #include <functional>
 
@@ -7,11 +6,11 @@
 
 namespace skiff {
 
-// The tensors of a Routing of `rows` tokens, in the arena.
+// Takes the tensors of a Routing for `rows` tokens from the arena.
 Routing take_routing(Arena& arena, int64_t rows, const Router& router);
 
-// What Ops::arena_bytes() is where gated_linear() takes its gate_up from the arena, route() its
-// result, and experts() what `experts` says.
+// Returns Ops::arena_bytes() for backends in which gated_linear() takes its gate_up from the arena,
+// route() its result, and experts() the bytes that `experts` returns.
 size_t layer_arena_bytes(const FeedForward& ffn, int64_t rows, DType act,
                          const std::function<size_t(const Moe&)>& experts);
 

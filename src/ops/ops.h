@@ -1,6 +1,6 @@
-// ops/ops.h -- everything a decoder and a sampler ask of a machine. Each backend implements all
-// of it; only hints (soon()) and what is measured (tuning()) are optional. One suite
-// (ops/suite/suite.h) judges every backend.
+// ops/ops.h -- all operations of a decoder and a sampler. Each backend implements all of them; only
+// hints (soon()) and what is measured (tuning()) are optional. One suite (ops/suite/suite.h) judges
+// every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -9,8 +9,9 @@
 // or on how a prompt was cut into steps. The same step twice gives the same bits anywhere. Rows may
 // be 0. An Ops is driven by one thread at a time.
 //
-// Order. What is asked for is done in order, perhaps after the call has returned: mark() and wait()
-// tell when. Tensors lie on device(), unless said otherwise, and stay until then.
+// Order. Operations are computed in the order of the calls, perhaps after a call has returned:
+// mark() and wait() show when. Tensors lie on device(), unless said otherwise, and must live until
+// then.
 #pragma once
 #include <functional>
 #include <memory>
@@ -30,8 +31,8 @@
 
 namespace skiff {
 
-// Who computes what in a mixture of experts; T tokens, K = Router::per_token() experts each,
-// E = Router::total() experts in all.
+// The routing of a mixture of experts; T tokens, K = Router::per_token() experts each, E =
+// Router::total() experts in all.
 struct Routing {
   Tensor expert;  // [T, K] i32, by falling score, ties to the lower expert; then those always on
   Tensor weight;  // [T, K] f32
@@ -45,12 +46,13 @@ class Ops {
   virtual std::string_view name() const = 0;
   virtual Device device() const = 0;
   virtual bool batch_invariant() const = 0;
-  // Names all of this backend and its machine that the bits of a result depend on: the instruction
-  // set, or the device's type, compute capability and libraries. What was computed under another
-  // name must not be taken for a result of this one.
+  // Names everything about this backend and its machine that the bits of a result depend on: the
+  // instruction set, or the device's type, compute capability and libraries. Results that were
+  // computed under another name must not be mixed with this one's.
   virtual std::string arithmetic() const = 0;
-  // The calling thread drives this Ops from now on, as at its start and whenever the driving thread
-  // changes. Thread-bound state of the driver, such as CUDA's current device, is set here.
+  // Makes the calling thread the one that drives this Ops; called at its start and whenever the
+  // driving thread changes. Thread-bound state of the driver, such as CUDA's current device, is set
+  // here.
   virtual void bind_thread() = 0;
 
   // Host memory that the backend itself needs for steps within `bounds`, in bytes. It is part of
@@ -61,58 +63,62 @@ class Ops {
 
   // Bytes of the Buffer that prepare() makes for a weight of that shape, kept in that format.
   virtual size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const = 0;
-  // The most that gated_linear(), or route() and then experts() and gated_linear(), hold of the
-  // arena at a time, called as `ffn` says for at most `rows` rows of x [rows, hidden] in `act`.
+  // Returns the most bytes of the arena that gated_linear(), or route() and then experts() and
+  // gated_linear(), hold at a time, for the layer `ffn` and at most `rows` rows of x [rows, hidden]
+  // in `act`.
   virtual size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
                              DType act) const = 0;
 
   // out = x, element by element; floats may change dtype on the way. Both tensors may lie on the
-  // host or on the device. Host memory that is not page-locked may be forgotten once copy() has
-  // returned; page-locked memory (Buffer::pinned) is in use until it is waited for.
+  // host or on the device. Host memory that is not page-locked may be reused once copy() has
+  // returned; page-locked memory (Buffer::pinned) is in use until a wait() for a later mark.
   virtual void copy(Tensor out, Tensor x) = 0;
-  // A name for all that was asked for so far, and a way to sleep until it is done. Marks may be
+  // mark() names all operations so far, and wait() sleeps until these are complete. Marks may be
   // waited for in any order, more than once.
   virtual uint64_t mark() = 0;
   virtual void wait(uint64_t mark) = 0;
-  // A stamp notes the time at which all that was asked for so far is done; seconds_between() two of
-  // them may be asked for once wait() has returned for a mark made after both. The last 16 are
-  // kept.
+  // A stamp notes the time at which all operations so far are complete. seconds_between() needs two
+  // stamps, and a wait() for a mark made after both. The last 16 stamps are kept.
   virtual uint64_t stamp() = 0;
   virtual double seconds_between(uint64_t from, uint64_t to) = 0;
   // Does work(), which only calls this Ops. Where starting operations is expensive, the backend may
   // record what work() starts and start the same again at the next call with that key, without
-  // calling work(): it must then differ in nothing that the host knows. Without a key, or where the
-  // backend records no step of that many rows per sequence, work() is called each time.
+  // calling work(): with equal keys work() must start the same operations on the same addresses.
+  // Without a key, or where the backend records no step of that many rows per sequence, work() is
+  // called each time.
   virtual void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) = 0;
 
-  // Start-up. Does work() as it is, and takes its time to find out how its operations are done
-  // fastest with tensors of those shapes; to be called a few times over for each kind of step.
+  // For start-up. Runs work() and measures how its operations are computed fastest with tensors of
+  // those shapes; to be called several times for each kind of step.
   virtual void rehearse(const std::function<void()>& work) = 0;
 
-  // What rehearse() has found out, for adopt_tuning() of another Ops. Algorithms that two processes
-  // choose by measuring may differ, and their results in the last bits; ranks that compute the same
-  // product must agree, so one of them measures and the others adopt. Empty: nothing was measured.
+  // The measurements of rehearse(), for adopt_tuning() of another Ops. Algorithms that two
+  // processes choose by measuring may differ, and their results in the last bits; ranks that
+  // compute the same product must agree, so one of them measures and the others adopt. Empty:
+  // nothing was measured.
   virtual std::vector<std::byte> tuning() const { return {}; }
-  // Before rehearse(), which then measures nothing that `tuning` knows. False, and nothing taken,
-  // where `tuning` is of another build, library or kind of device.
+  // Called before rehearse(), which then measures nothing that `tuning` contains. Returns false,
+  // and adopts nothing, if `tuning` comes from another build, library or kind of device.
   virtual bool adopt_tuning(std::span<const std::byte> tuning) { return tuning.empty(); }
 
-  // Whether a weight can be kept in `format`, for linear(), experts() and all that multiply by one.
-  // Plain f32 and bf16 always can.
+  // Whether a weight can be kept in `format` for linear(), experts() and the other operations that
+  // multiply by weights. Plain f32 and bf16 always can.
   virtual bool multiplies(const WeightFormat& format) const = 0;
-  // Load time. A weight in the form that this machine multiplies fastest: in the format `keep`,
-  // which multiplies(), and in a packing of the backend's own. `plain` is kPlain, f32, f16 or bf16
-  // without scales, [out, in] or [experts, out, in], and may be freed afterwards. `keep` has the
-  // dtype of the activations that will meet the weight, or f32 where a weight of linear() must not
-  // be rounded, as a router's. The result's bytes live in *owner.
+  // For load time. Returns the weight in the form that this machine multiplies fastest: in the
+  // format `keep`, for which multiplies() is true, and in a packing of the backend's own. `plain`
+  // is kPlain, f32, f16 or bf16 without scales, [out, in] or [experts, out, in], and may be freed
+  // afterwards. `keep` has the dtype of the activations that will be multiplied by the weight, or
+  // f32 where a weight of linear() must not be rounded, as a router's. The result's bytes live in
+  // *owner.
   virtual Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) = 0;
 
-  // Before a step's operations, outside of replay(): brings what the host made for it and plans
-  // what all its layers share. `batch`, and what arrives, must stay until the step is done.
+  // Called before a step's operations, outside of replay(): copies the arrays that the host made
+  // for it and plans what all its layers share. `batch` and `arrivals` must live until the step is
+  // done.
   virtual void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) = 0;
 
   // tokens[i] = last[-1 - tokens[i]] where tokens[i] < 0; and last[slots[i]] = tokens[i], each slot
-  // at most once. All i32. So tokens feed the next step without a way through the host.
+  // at most once. All i32. So sampled tokens reach the next step without going through the host.
   virtual void load_tokens(Tensor tokens, Tensor last) = 0;
   virtual void store_tokens(Tensor last, Tensor slots, Tensor tokens) = 0;
 
@@ -128,7 +134,7 @@ class Ops {
   // whatever the dtype of x.
   virtual void linear(Tensor out, Tensor x, const Linear& w) = 0;
 
-  // A hint, without effect on any result: w will be met soon after what has been asked for.
+  // A hint without effect on any result: w will be the next weight after the operations so far.
   virtual void soon(const Linear& /*w*/) {}
 
   // qkv is act [rows, (heads + 2 * kv_heads) * head_dim], q heads first, then k, then v. In
@@ -137,7 +143,7 @@ class Ops {
   virtual void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                          const RaggedBatch& batch, const KvLayer& kv) = 0;
 
-  // linear(qkv, x, w), then gqa_store of qkv. What is not a token's row may stay as it was.
+  // linear(qkv, x, w), then gqa_store of qkv. Padding rows of qkv may stay as they were.
   virtual void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
                            const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) = 0;
 
@@ -170,8 +176,8 @@ class Ops {
   virtual void add(Tensor out, Tensor x) = 0;  // out += x; act
   virtual void gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
 
-  // Sampling. Logits are f32 [rows, vocab]. What changes and edits are made of may lie in
-  // page-locked host memory.
+  // Sampling. Logits are f32 [rows, vocab]. The tensors of changes and edits may lie in page-locked
+  // host memory.
   virtual void store_edits(const EditPages& pages, const EditChanges& changes) = 0;
   virtual void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) = 0;
   // out_ids [rows] i32. Greedy: the first maximum. Otherwise, on probabilities softmax(logits /
@@ -187,25 +193,26 @@ class Ops {
 };
 
 std::unique_ptr<Ops> make_reference_ops();
-// threads 0: one per core that this process may use.
+// `threads` 0 stands for one per core that this process may use.
 std::unique_ptr<Ops> make_cpu_ops(int threads);
 struct CudaOptions {
   int device = 0;
-  int max_seqs = 1024, max_rows = 32768;  // of a step; padding counts
-  bool graphs = true;                     // replay() records
-  bool gather = true;        // operations on one row that follow each other become one kernel; on
-                             // a device, one Ops at a time may have such work on its way. Never
-                             // under MPS, where another process's kernel may be in between
-  bool synchronous = false;  // waits after every operation, so that an error names its place; then
-                             // all tensors may lie in page-locked host memory
-  bool portable = false;     // only what devices before Hopper (compute capability 8) can do, too
+  int max_seqs = 1024, max_rows = 32768;  // bounds of a step; padding counts
+  bool graphs = true;                     // replay() records CUDA graphs
+  bool gather = true;        // fuse successive operations on one row into one kernel. On a device,
+                             // only one Ops at a time may have such kernels in flight. Never under
+                             // MPS, where another process's kernel may run in between
+  bool synchronous = false;  // wait after every operation, so that an error is reported where it
+                             // occurs; then all tensors may lie in page-locked host memory
+  bool portable = false;     // use only kernels that also run on devices before Hopper (compute
+                             // capability 8)
   size_t shared_memory = 0;  // bytes of shared memory that a block of a sampling kernel may use; 0:
                              // what the device has
 };
 // Throws LoadError where there is no such device, or CUDA is not built.
 std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
 
-// The uniform in [0, 1) behind draw number `draw` of `seed`: the same on every backend.
+// Returns the uniform number in [0, 1) for draw number `draw` of `seed`: the same on every backend.
 double uniform_draw(uint64_t seed, uint64_t draw);
 
 }  // namespace skiff

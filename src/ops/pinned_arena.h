@@ -6,20 +6,20 @@
 
 namespace skiff {
 
-// Grows by pieces, which stay where they are. A piece is kept for the rounds that follow, and given
-// back once 64 of them have not used it. Not thread-safe.
+// Grows by pieces, which never move. A piece is kept for later rounds, and freed once 64 rounds
+// have not used it. Not thread-safe.
 class PinnedArena {
  public:
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);
-  // Nothing taken may be in use any more.
+  // Begins a round. Memory taken before must no longer be in use.
   void reset();
-  size_t held() const;  // bytes
+  size_t held() const;  // bytes that are allocated
 
  private:
   std::vector<Buffer> pieces_;
-  size_t piece_ = 0, used_ = 0;  // where the next value goes
-  size_t reached_ = 0;           // pieces that rounds since the last look have used
-  int rounds_ = 0;               // since that look
+  size_t piece_ = 0, used_ = 0;  // where the next tensor goes
+  size_t reached_ = 0;           // pieces used by rounds since the last check
+  int rounds_ = 0;               // rounds since that check
 };
 
 }  // namespace skiff

@@ -1,4 +1,4 @@
-// ops/replay_key.h -- what recorded work is known by.
+// ops/replay_key.h -- the key of recorded work.
 #pragma once
 #include <compare>
 
@@ -6,9 +6,9 @@ namespace skiff {
 
 // Work with equal keys starts the same operations on the same addresses.
 struct ReplayKey {
-  int rows = 0;          // of the step, padding included
+  int rows = 0;          // rows of the step, including padding
   int rows_per_seq = 1;  // the same number for every sequence: 1 + drafts
-  int variant = 0;       // tells apart works that have the same rows and differ in anything else
+  int variant = 0;       // distinguishes work that has the same rows but differs otherwise
   auto operator<=>(const ReplayKey&) const = default;
 };
 

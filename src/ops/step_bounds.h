@@ -1,4 +1,4 @@
-// ops/step_bounds.h -- the largest step that a backend will be asked to compute.
+// ops/step_bounds.h -- bounds on the steps that a backend computes.
 #pragma once
 #include "arch/spec.h"
 #include "tensor/tensor.h"
@@ -7,9 +7,9 @@ namespace skiff {
 
 struct StepBounds {
   const ModelSpec& spec;
-  DType act = DType::kF32;  // of activations; weights are prepared for it
-  int max_rows = 0;         // rows of one step
-  int max_logit_rows = 0;   // rows of one step whose logits are wanted
+  DType act = DType::kF32;  // dtype of activations; weights are prepared for it
+  int max_rows = 0;         // rows in one step
+  int max_logit_rows = 0;   // rows with logits in one step
   int max_seqs = 0;
   int max_context = 0;  // positions of one sequence
 };

@@ -7,22 +7,23 @@
 
 namespace skiff {
 
-// A round: begin(), take() and fill the arrays; then either send(), or arrival() for a step's
-// Ops::begin_step and done_with() once that was called. Where Ops computes on the host, nothing is
-// copied. The same arrays in the same order get the same places there round after round, which
-// recorded work (Ops::replay) relies on. Two rounds may be on their way at once.
+// In each round, call begin(), take() the arrays and fill them; then call either send(), or
+// arrival() for a step's Ops::begin_step and done_with() afterwards. Where Ops computes on the
+// host, nothing is copied. The same arrays in the same order get the same device addresses in each
+// round, which recorded work (Ops::replay) relies on. Two rounds may be in flight at once.
 class Upload {
  public:
-  // Room for `bytes` a round, each array rounded up to whole cache lines. `ops` must outlive it.
+  // `bytes` bounds the arrays of a round, each rounded up to whole cache lines. `ops` must outlive
+  // this.
   Upload(Ops& ops, size_t bytes);
   void begin();
-  // Host memory to be filled until it is sent. CHECKs that it fits.
+  // Returns host memory to be filled before it is sent. CHECKs that it fits.
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);
-  // Where an array of this round is for Ops, once sent.
+  // Returns where Ops finds an array of this round once it has been sent.
   Tensor there(Tensor taken) const;
   void send();
-  Arrival arrival() const;  // of what was taken so far; empty on host backends
-  // All that reads the round's arrays is done once `mark` is.
+  Arrival arrival() const;  // covers the arrays taken so far; empty on host backends
+  // All operations that read the round's arrays are complete once `mark` is.
   void done_with(uint64_t mark);
 
  private:

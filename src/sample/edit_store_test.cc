@@ -22,7 +22,7 @@ std::vector<Edit> all_tokens(int vocab, float amount) {
   return out;
 }
 
-// Lists, rows of zeros and what the lists make of them.
+// Lists, rows of zeros, and the results of applying the lists to the rows.
 class EditStoreTest : public testing::Test {
  protected:
   void draw(EditStore& store, const std::vector<EditList*>& lists) {
@@ -82,8 +82,8 @@ TEST_F(EditStoreTest, ManyRowsShareAFixedList) {
   store.release(some);
 }
 
-// More lists than there is room for: those of the draw come first, and what does not fit even so is
-// sent each time.
+// More lists than there is room for: those of the draw come first, and lists that do not fit even
+// so are sent each time.
 TEST_F(EditStoreTest, TooManyLists) {
   vocab_ = 3000;
   const int slots = 2 * EditStore::kFullLists;
@@ -134,7 +134,8 @@ TEST_F(EditStoreTest, ATokenSendsWhatItChanges) {
   EXPECT_EQ(sent(), 0u);
 }
 
-// Whatever a sequence says, the list kept token by token is the one that its whole history gives.
+// Whatever the tokens of a sequence, the list that is updated token by token equals the list that
+// its whole history gives.
 TEST(SlotEdits, FollowTheSequence) {
   constexpr int kVocab = 40;
   for (uint64_t seed = 0; seed < 60; ++seed) {

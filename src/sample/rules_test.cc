@@ -18,14 +18,14 @@ using testing::ElementsAre;
 constexpr int kVocab = 8;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// A sequence and what was asked for it.
+// A sequence and its sampling parameters.
 struct Sequence {
   SamplingParams params;
   SlotState slot;
   void accept(Token token) { slot.accept(token); }
 };
 
-// All rules on one row of logits.
+// Applies all rules to one row of logits.
 std::vector<float> edited(const Sequence& s, std::vector<float> logits) {
   const std::unique_ptr<Ops> ops = make_reference_ops();
   EditList biases(biases_of(s.params, kVocab));
@@ -170,7 +170,7 @@ TEST(Rules, BiasesOfOneTokenAddUp) {
   EXPECT_THAT(biases_of(params, kVocab), ElementsAre(Edit{2, 0.5f}, Edit{5, 3.0f}));
 }
 
-// The ends of what requests may ask: no sum of infinities, which would be NaN.
+// Values at the bounds of what requests may set: no sum of infinities, which would be NaN.
 TEST(Rules, ExtremeRepetitionMakesNoNaN) {
   for (const float repetition : {1e-6f, 1e6f}) {
     SamplingParams params;

@@ -26,7 +26,7 @@ std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
   return out;
 }
 
-// The next token of each slot.
+// Returns the rows that draw the next token of each slot.
 std::vector<DrawRow> next_of(const std::vector<int>& slots) {
   std::vector<DrawRow> rows;
   for (const int slot : slots) rows.push_back({.slot = slot});
@@ -39,7 +39,7 @@ class SamplerTest : public testing::Test {
     return host_tensor(values.data(), DType::kF32,
                        {static_cast<int64_t>(values.size()) / kVocab, kVocab});
   }
-  // One step of some sequences, each with its own history, which grows.
+  // Some sequences, each with a history that grows with every step.
   struct Running {
     uint64_t name;
     int slot;
@@ -189,7 +189,8 @@ TEST_F(SamplerTest, LogprobsAreOfRawLogitsAndAsManyAsAsked) {
   for (int i = 0; i < 7; ++i) {
     running.push_back({.name = static_cast<uint64_t>(i), .slot = 6 - i, .history = {1, 2, i}});
     SamplingParams params = lively(static_cast<uint64_t>(i));
-    params.logit_bias = {{10, 30.0f}};  // decides, but must not show in what is reported
+    params.logit_bias = {{10, 30.0f}};  // decides the draw, but must not affect the reported
+                                        // log-probabilities
     params.logprobs = wanted[static_cast<size_t>(i)];
     sampler.open(opening(running.back(), 3, params));
   }
@@ -246,7 +247,8 @@ TEST_F(SamplerTest, AcceptCountsLikeSampling) {
   EXPECT_EQ(a.history, b.history);
 }
 
-// Slots that are taken over by others, with other rules or none, show nothing of what was there.
+// Slots that other sequences take over, with other rules or none, keep nothing of the former
+// sequence.
 TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
   Sampler used(kVocab, 2, *ops);
   for (uint64_t round = 0; round < 6; ++round) {
@@ -268,7 +270,7 @@ TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
   }
 }
 
-// Biases do not depend on what was drawn: the host need not wait for it.
+// Biases do not depend on drawn tokens, so the host need not wait for them.
 TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
   Sampler sampler(kVocab, 1, *ops);
   std::vector<float> logits(kVocab, 0);
@@ -320,8 +322,8 @@ SamplingParams steady(uint64_t seed) {
           .bad_words = {{3}}};
 }
 
-// One row behind each guess, in the same draw: what is kept is what decoding says, to the last bit
-// of log-probabilities; wrong guesses, and all behind them, leave no trace.
+// One row for each guess in the same draw: kept tokens are those of decoding, to the last bit of
+// log-probabilities; wrong guesses, and all behind them, have no effect.
 TEST_F(SamplerTest, GuessesInOneDrawEqualDecoding) {
   constexpr int kSlots = 4, kOutput = 40, kMaxGuesses = 5;
   Sampler plain(kVocab, kSlots, *ops), guessing(kVocab, kSlots, *ops, kSlots * (1 + kMaxGuesses));

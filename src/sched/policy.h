@@ -27,8 +27,8 @@ struct Policy {
   // How many others that fit may start before a sequence whose prompt does not fit into memory;
   // then none starts until it has started.
   int max_overtakes = 64;
-  // Blocks kept free for each running sequence when a new one is let in, counted from the last
-  // preemption and decaying with each step, down to reserve_min, which is there from the beginning;
+  // Blocks kept free for each running sequence when a new one is admitted. The number is `reserve`
+  // after a preemption and decays with each step down to `reserve_min`, its initial value; it is
   // never more than the sequence can still use.
   double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };

@@ -26,9 +26,10 @@ struct Limits {
   // The most candidates that one sequence may request with prompt_logprobs, over its whole prompt.
   // They are held until the prompt is computed, at 8 bytes each.
   int64_t max_prompt_candidates = int64_t{1} << 24;
-  // false: a prompt waits for a step that can take all of it. Only one that could never be sure
-  // of that (longer than max_rows - max_seqs, or max_logit_rows where prompt log-probabilities
-  // are wanted) is cut all the same, so that rows stay bounded and nothing is refused.
+  // If false, a prompt waits for a step that has room for all of it. A prompt that could never
+  // count on that (longer than max_rows - max_seqs, or than max_logit_rows if prompt
+  // log-probabilities are wanted) is still cut into chunks, so that rows stay bounded and nothing
+  // is refused.
   bool chunked_prefill = true;
   Policy policy;
 };
@@ -73,8 +74,8 @@ class Scheduler {
   StepPlan plan();
   // Applies the result of a planned step. Steps are committed in the order planned.
   void commit(const StepPlan& plan, const StepResult& result);
-  std::vector<Event> take_events();  // since the last call
-  // The lower tiers of the cache: their jobs are to be taken after plan() and commit(), and
+  std::vector<Event> take_events();  // events since the last call
+  // The lower tiers of the cache. Their jobs must be taken after plan() and commit(), and may be
   // answered in any order.
   kv::Tiers& tiers() { return cache_.tiers(); }
   bool idle() const { return all_.empty() && !cache_.tiers().owes_saves(); }

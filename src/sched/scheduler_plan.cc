@@ -88,7 +88,7 @@ Sequence* Scheduler::victim_for(const Sequence& s) const {
 }
 
 // Called when there was no room for `s`. Returns true if waiting for steps in flight can free
-// blocks: those of sequences behind it, which are held back from now on, or of sequences that have
+// blocks: blocks of sequences behind it, which are held back from now on, or of sequences that have
 // ended.
 bool Scheduler::wait_for_room(const Sequence& s) {
   if (running_.rbegin()->first > s.rank) {

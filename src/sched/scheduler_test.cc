@@ -1,5 +1,5 @@
-// What the scheduler decides, one scenario at a time. That its decisions never change anybody's
-// text is tested with random schedules in engine/engine_test.cc.
+// Tests the scheduler's decisions, one scenario at a time. That they never change a sequence's text
+// is tested with random schedules in engine/engine_test.cc.
 #include "sched/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class Schedule : public testing::Test {
     flying_.push_back(scheduler_->plan());
     return flying_.back();
   }
-  // Every span that samples gets `token`.
+  // Every span that samples gets `token` as its result.
   std::vector<Event> commit(Token token = 7) {
     const StepPlan plan = std::move(flying_.front());
     flying_.pop_front();
@@ -328,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(Blocks, TwoInFlight, testing::Range(11, 20));
 
 TEST_F(Schedule, ADecodeGivesWayToAPromptThatIsMoreImportant) {
   int most_missed = 0;                    // plans in a row that leave the prompt out
-  for (int used = 4; used < 8; ++used) {  // whatever is left of the last block of the decode
+  for (int used = 4; used < 8; ++used) {  // uses the rest of the last block of the decode
     start(limits(2, 4), /*blocks=*/16, /*share=*/false);
     add(request(2, used, 60, /*priority=*/1));
     while (scheduler_->stats().generation_tokens == 0) step();

@@ -8,9 +8,9 @@
 
 namespace skiff::sched {
 
-// The lower rank goes first. `first` is the number of policy.h; of two sequences with the same
-// number the later arrival goes first, since the earlier one would otherwise yield less than it
-// should. A rank is kept through preemption.
+// The lower rank goes first. `first` is the number that Policy describes. Of two sequences with the
+// same number the later arrival goes first, since the earlier one would otherwise yield less than
+// it should. A rank is kept through preemption.
 using QueueRank = std::pair<int64_t, int64_t>;
 
 struct Sequence {

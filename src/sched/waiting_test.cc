@@ -1,6 +1,7 @@
-// How often a sequence is overtaken by later ones, under a load that never ends: a full server that
-// lets the next in as soon as one has gone, with priorities, long prompts, too little memory and
-// callers that leave. What policy.h promises is checked for each sequence when it starts.
+// Counts how often a sequence is overtaken by later ones, under a load that never ends: a full
+// server that admits the next sequence as soon as one has ended, with priorities, long prompts, too
+// little memory and cancellations. The bounds of policy.h are checked for each sequence when it
+// starts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ class FullServer {
  public:
   explicit FullServer(uint64_t seed) : rng_(seed) {}
 
-  // A step in which some come, some leave and one plan is carried out.
+  // Runs a step: some sequences arrive, some are cancelled, and one plan is carried out.
   void step() {
     while (static_cast<int>(present_.size()) < kLoad) arrive();
     if (rng_() % 8 == 0)
@@ -45,7 +46,7 @@ class FullServer {
 
   const Limits limits = tight();
   std::map<int, int> most;  // later arrivals that started before one, by its priority
-  int most_for_memory = 0;  // of them those whose place in the queue was behind it
+  int most_for_memory = 0;  // the same, but only those that ranked behind it
   SchedulerStats stats() const { return scheduler_.stats(); }
 
  private:
@@ -113,7 +114,7 @@ TEST(Waiting, IsBoundedByThePolicyUnderAnEndlessLoad) {
     EXPECT_LE(overtaken, policy.ageing * (priority + 2) + sure) << "priority " << priority;
   }
   EXPECT_LE(server.most_for_memory, policy.max_overtakes);
-  // Else the case tests nothing.
+  // Without preemptions the case would test nothing.
   EXPECT_GT(server.stats().preemptions, 100u);
   EXPECT_EQ(server.most.size(), 5u);
   EXPECT_GT(server.most[2], policy.ageing);

@@ -1,4 +1,4 @@
-// serve/info_routes.h -- what the server says about itself: its configuration, and the routes that
+// serve/info_routes.h -- the server's description of itself: its configuration, and the routes that
 // it answers.
 #pragma once
 #include <vector>

@@ -21,7 +21,7 @@ class Server {
   explicit Server(ServerConfig config);
   // The same for a service that exists already; calls open().
   Server(ServerConfig config, service::Service& service);
-  ~Server();  // stop()
+  ~Server();  // calls stop()
 
   uint16_t port() const;
   // Begins to answer requests; returns at once.

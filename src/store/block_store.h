@@ -33,10 +33,11 @@ struct StoreOptions {
 // Driven by one thread at a time.
 class BlockStore {
  public:
-  // LoadError if the directory cannot be made or read, is a symbolic link, belongs to somebody
-  // else or is open to others' writing, is used by another process, or max_bytes is too small for
-  // one block. A file of ours for another model, build, machine or block size is begun anew, with a
-  // warning. Null, with a warning, if the file is none of ours or there is no room to begin it.
+  // Opens the file. Throws LoadError if the directory cannot be made or read, is a symbolic link,
+  // belongs to another user or can be written to by others, is used by another process, or
+  // max_bytes is too small for one block. A cache file of another model, build, machine or block
+  // size is started afresh, with a warning. Returns null, with a warning, if the file is not such a
+  // cache or there is no room to start it.
   static std::unique_ptr<BlockStore> open(const StoreOptions& options);
   ~BlockStore();
   BlockStore(const BlockStore&) = delete;

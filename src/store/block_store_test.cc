@@ -1,4 +1,4 @@
-// The cache's file: what comes back is what went in, or nothing.
+// Tests the cache's file: a block is read back as it was written, or not at all.
 #include "store/block_store.h"
 
 #include <gmock/gmock.h>
@@ -209,7 +209,7 @@ TEST_F(Store, OneProcessAtATime) {
   EXPECT_THAT(refusal(), HasSubstr("another process"));
 }
 
-// As long as it lives no file grows beyond `bytes`.
+// While it lives no file can grow beyond `bytes`.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -8,7 +8,7 @@
 
 namespace skiff {
 
-// A device has no room for what is asked for; what() says how much it has, where that can be known.
+// A device has no room for an allocation; what() says how much it has, where that can be known.
 struct OutOfDeviceMemory : LoadError {
   using LoadError::LoadError;
 };

@@ -106,7 +106,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     return first || !parts_.later ? *parts_.model : *parts_.later;
   }
 
-  // The library accepts every text; invalid UTF-8 becomes U+FFFD. It fails only for a model whose
+  // SentencePiece accepts every text; invalid UTF-8 becomes U+FFFD. It fails only for a model whose
   // tables contradict each other, which the check of the file cannot find; the text is then one
   // unknown token.
   void encode_plain(std::string_view text, bool first, std::vector<int32_t>& out) const {

@@ -54,7 +54,7 @@ struct Context {
   int queries(const RowBlock& b) const { return b.rows * group; }
 };
 
-// Softmax so far of some query vectors: maximum, sum, weighted values.
+// The softmax of some query vectors so far: maximum, sum, weighted values.
 struct State {
   float *max, *sum, *o;
 
@@ -74,7 +74,8 @@ struct State {
   }
 };
 
-// `into` gets `more`, which covers later positions. Vectors that saw nothing stay as they are.
+// Merges `more`, which covers later positions, into `into`. Vectors that saw no position are
+// unchanged.
 void merge(const State& into, const State& more, int queries, int64_t o_stride) {
   for (int i = 0; i < queries; ++i) {
     if (more.max[i] == kNothing) continue;
@@ -88,7 +89,7 @@ void merge(const State& into, const State& more, int queries, int64_t o_stride) 
   }
 }
 
-// What one thread works with.
+// The memory of one thread.
 struct Workspace {
   float *kt, *v, *scores, *q, *running, *piece;
   int32_t *begin, *end;
@@ -133,7 +134,7 @@ std::vector<RowBlock> row_blocks(const Context& c) {
   return out;
 }
 
-// [heads][rows * group][dim].
+// Loads the queries as [heads][rows * group][dim].
 void load_queries(const Context& c, const RowBlock& b, const Heads& heads, float* to) {
   const int64_t cols = static_cast<int64_t>(c.group) * c.spec.head_dim;
   const auto width = static_cast<int64_t>(bytes(c.q.dtype));
@@ -143,7 +144,7 @@ void load_queries(const Context& c, const RowBlock& b, const Heads& heads, float
                cols);
 }
 
-// Where positions [first, first + count) of one kv head begin.
+// Finds where positions [first, first + count) of one kv head begin.
 void find_rows(const Context& c, int seq, const Tensor& cache, int head, int64_t first, int count,
                const void** out) {
   const int32_t* pages = c.batch.pages.row<int32_t>(seq);
@@ -158,15 +159,15 @@ void find_rows(const Context& c, int seq, const Tensor& cache, int head, int64_t
   }
 }
 
-// A block of context of one kv head.
+// One block of context positions of one kv head.
 struct KvSpan {
   int head;
   int64_t first;
   int keys;
 };
 
-// Its keys and values as f32. The rows of a head lie far apart, which hides the pattern from the
-// processor: those of the span that comes next are asked for ahead.
+// Loads the span's keys and values as f32. The rows of a head lie far apart, which hides the
+// pattern from the processor, so the rows of the next span are prefetched.
 void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSpan& next,
              const Workspace& w) {
   const void *k[kKvBlock], *v[kKvBlock], *next_k[kKvBlock], *next_v[kKvBlock];
@@ -243,16 +244,17 @@ void write(const Context& c, const RowBlock& b, const Heads& heads, const State&
   }
 }
 
-// What one task covers: some heads of some rows, and all their pieces or one.
+// The work of one task: some heads of some rows, and one or all of their pieces.
 struct Part {
   const RowBlock* rows;
   Heads heads;
-  int64_t piece;  // the first; relative to rows->first_piece
+  int64_t piece;  // the first piece, relative to rows->first_piece
 
   int queries(const Context& c) const { return heads.count * c.queries(*rows); }
 };
 
-// The last rows of a prompt see most: they come first. `most_heads` bounds a part's heads.
+// The last rows of a prompt come first, because they see the most positions. `most_heads` bounds a
+// part's heads.
 std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, bool by_piece,
                       int most_heads) {
   std::vector<Part> parts;
@@ -266,10 +268,10 @@ std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, boo
 }
 
 int64_t o_stride_of(const Gqa& spec) { return round_up(spec.head_dim, 2 * kPanel); }
-// Query vectors of one part at most.
+// Returns the most query vectors that one part has.
 int most_queries(const Gqa& spec) { return std::max(kQueries, spec.heads / spec.kv_heads); }
-// Parts that keep all threads busy, and parts whose states are in memory at once: so many, or the
-// pieces of one row block where those are more.
+// enough_parts() keeps all threads busy; parts_in_memory() bounds the parts whose states are in
+// memory at once, unless the pieces of one row block are more.
 int64_t enough_parts(int threads) { return kTasksPerThread * threads; }
 int64_t parts_in_memory(int threads) { return 4 * enough_parts(threads); }
 
@@ -317,9 +319,9 @@ void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
     return;
   }
 
-  // Too few of those to go round: every piece is a task of its own, if need be of fewer heads. They
-  // are computed in waves, so that the states of pieces need little memory; a row block's pieces
-  // stay together.
+  // There are too few parts for all threads, so every piece becomes a task of its own, with fewer
+  // heads if necessary. They are computed in waves, so that the states of pieces need little
+  // memory; a row block's pieces stay in one wave.
   int most_heads = spec.kv_heads;
   while (parts = cut(c, blocks, true, most_heads), parts.size() < enough && most_heads > 1)
     most_heads = (most_heads + 1) / 2;

@@ -1,4 +1,4 @@
-// ops/cpu/attend.h -- what attention allocates, for the memory plan.
+// ops/cpu/attend.h -- the memory that attention allocates, for the memory plan.
 #pragma once
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 namespace skiff::cpu {
 
 struct AttendScratch {
-  int64_t workspace = 0;  // floats of each thread
+  int64_t workspace = 0;  // floats per thread
   int64_t states = 0;     // floats that the threads share
 };
 
-// Enough for every step whose sequences have at most `max_context` positions.
+// Returns the memory for every step whose sequences have at most `max_context` positions.
 AttendScratch attend_scratch(const Gqa& spec, int threads, int max_context);
 
 }  // namespace skiff::cpu

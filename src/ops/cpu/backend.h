@@ -38,7 +38,7 @@ class CpuOps final : public HostOps {
   std::string arithmetic() const override;
   size_t scratch_bytes(const StepBounds& bounds) const override;
   void reserve(const StepBounds& bounds) override;
-  size_t scratch_held() const;  // what was allocated of it so far
+  size_t scratch_held() const;  // bytes allocated for scratch so far
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
 
   bool multiplies(const WeightFormat& format) const override;
@@ -65,7 +65,8 @@ class CpuOps final : public HostOps {
                 Tensor logits, Tensor chosen) override;
 
  private:
-  // f(first row, last row + 1, thread) over pieces of `rows` that are worth a thread each.
+  // Calls f(first row, last row + 1, thread) for pieces of `rows` that are large enough for a
+  // thread each.
   template <class F>
   void parallel_rows(int64_t rows, int64_t cols, F f) {
     constexpr int64_t kGrain = 8192;  // elements
@@ -75,9 +76,9 @@ class CpuOps final : public HostOps {
     });
   }
 
-  static constexpr int64_t kRowBlock = 128;  // rows of a GEMM's task: they and a block of panels
-                                             // share a cache
-  static constexpr int kWidestTask = 8;      // panels
+  static constexpr int64_t kRowBlock = 128;  // rows in one task of a GEMM: these and a block of
+                                             // panels fit into a cache
+  static constexpr int kWidestTask = 8;      // panels in one task of a GEMM
   static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
 
   // The left operand in the dtype and stride that the GEMM kernel reads: `rows` rows, each row r of
@@ -89,7 +90,8 @@ class CpuOps final : public HostOps {
   DType operand_dtype(const PanelShape& shape) const;
   int64_t operand_stride(const PanelShape& shape) const;
 
-  // finish(row, first column, values f32, count) gets every element once; it may change values.
+  // finish(row, first column, values f32, count) gets every element exactly once and may change the
+  // values.
   using Finish = std::function<void(int64_t, int64_t, float*, int64_t)>;
   void product(std::span<const Group> groups, const Operand& a, const Linear& w,
                const Finish& finish);
@@ -110,11 +112,11 @@ class CpuOps final : public HostOps {
   struct RopeTable {
     Rope rope;
     Scratch values;
-    bool valid = false;  // for the step begun last
+    bool valid = false;  // valid for the step that began last
   };
   std::vector<RopeTable> rope_tables_;
   RopeTable& rope_table(const Rope& rope);
-  // cos, then sin, of each of this step's tokens: [tokens][dim].
+  // Returns the cosines, then the sines, for each token of this step: [tokens][dim].
   const float* rope_values(const Rope& rope, const RaggedBatch& batch);
 };
 

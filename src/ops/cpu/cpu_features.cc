@@ -24,7 +24,7 @@ Leaf7 leaf7() {
   return out;
 }
 
-// Linux hands out the tile state on request only (Documentation/arch/x86/xstate.rst).
+// Linux grants the tile state on request only (Documentation/arch/x86/xstate.rst).
 bool permit_amx() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

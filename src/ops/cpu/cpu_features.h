@@ -1,4 +1,4 @@
-// ops/cpu/cpu_features.h -- what this machine can run, asked once.
+// ops/cpu/cpu_features.h -- the instruction sets that this machine can run, detected once.
 #pragma once
 #include <vector>
 
@@ -6,13 +6,13 @@
 
 namespace skiff::cpu {
 
-// The best set that processor and operating system offer. Asks Linux for the AMX tile registers
-// on the way, which lasts for the life of the process.
+// Returns the best set that processor and operating system offer. Also requests the AMX tile
+// registers from Linux, which grants them for the life of the process.
 Isa best_isa();
-// Every set this machine can run, from kBaseline up.
+// Returns every set that this machine can run, from kBaseline up.
 std::vector<Isa> available_isas();
 
-// The inner loops for `isa`, which must be available.
+// Returns the inner loops for `isa`, which must be available.
 Kernels kernels_for(Isa isa);
 
 }  // namespace skiff::cpu

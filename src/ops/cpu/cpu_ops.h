@@ -1,5 +1,5 @@
-// ops/cpu/cpu_ops.h -- the cpu backend with its choices laid open; make_cpu_ops(int) of
-// ops/ops.h takes the best of everything.
+// ops/cpu/cpu_ops.h -- the cpu backend with explicit choices; make_cpu_ops(int) of ops/ops.h takes
+// the best available.
 #pragma once
 #include <memory>
 #include <optional>

@@ -20,7 +20,7 @@ std::unique_ptr<Ops> make_cpu_ops(int threads) {
 namespace cpu {
 namespace {
 
-// A row of any float dtype as f32: where it lies, or copied to `scratch`.
+// Returns a row of any float dtype as f32: in place, or copied to `scratch`.
 const float* wide(const Kernels& k, const Tensor& t, int64_t r, float* scratch) {
   if (t.dtype == DType::kF32) return t.row<float>(r);
   copy_row(k, scratch, DType::kF32, row_data(t, r), t.dtype, t.cols());

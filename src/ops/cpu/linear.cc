@@ -10,7 +10,8 @@ namespace skiff::cpu {
 namespace {
 
 constexpr int64_t kTasksPerThread = 8;
-constexpr int64_t kRowsToRepack = 32;  // from here on rows are copied to operand_stride()
+constexpr int64_t kRowsToRepack = 32;  // from this number of rows on, rows are copied to
+                                       // operand_stride()
 
 struct Task {
   const Group* group;

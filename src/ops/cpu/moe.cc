@@ -30,7 +30,7 @@ void sort_by_expert(const Routing& r, int experts) {
     r.order.as<int32_t>()[next[static_cast<size_t>(expert[i])]++] = static_cast<int32_t>(i);
 }
 
-// The best `count` by falling score, ties to the lower index.
+// Chooses the best `count` by falling score, ties to the lower index.
 void choose(const std::vector<float>& score, std::vector<int32_t>& ids, int count) {
   std::iota(ids.begin(), ids.end(), 0);
   std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), [&](int32_t a, int32_t b) {

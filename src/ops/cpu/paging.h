@@ -6,21 +6,21 @@
 
 namespace skiff::cpu {
 
-// Counted in positions from the start of the layer's cache.
+// Returns the index of the position's row, counted from the start of the layer's cache.
 inline int64_t cache_row(const RaggedBatch& batch, const KvLayer& kv, int sequence,
                          int64_t position) {
   const int32_t page = batch.pages.row<int32_t>(sequence)[position / kv.page_size];
   return static_cast<int64_t>(page) * kv.page_size + position % kv.page_size;
 }
 
-// [kv_heads][head_dim] of that position. Pages may be further apart than they are long.
+// Returns [kv_heads][head_dim] of that position. Pages may be further apart than they are long.
 inline std::byte* cache_data(const Tensor& cache, int64_t row) {
   const int64_t page_size = cache.dim[1], width = cache.dim[2] * cache.dim[3];
   const int64_t at = row / page_size * cache.row_stride + row % page_size * width;
   return static_cast<std::byte*>(cache.data) + static_cast<size_t>(at) * bytes(cache.dtype);
 }
 
-// One for each row that is no padding.
+// Returns the sequence of each row that is not padding.
 inline std::vector<int32_t> sequence_of_rows(const RaggedBatch& batch) {
   const int32_t* start = batch.row_start.as<int32_t>();
   std::vector<int32_t> out(static_cast<size_t>(start[batch.num_seqs]));

@@ -41,7 +41,7 @@ void pack_panels(std::byte* to, const Linear& plain, const PanelShape& shape,
   const auto from = static_cast<int64_t>(bytes(dtype));
   const auto width = static_cast<int64_t>(bytes(shape.dtype));
   const auto* source = static_cast<const std::byte*>(plain.weight.data);
-  const int64_t units = width * kPanel;  // bytes that one input takes in a panel
+  const int64_t units = width * kPanel;  // bytes of one input in a panel
 
   pool.parallel_for(shape.experts * shape.panels(), [&](int64_t task, int) {
     const int64_t expert = task / shape.panels(), panel = task % shape.panels();

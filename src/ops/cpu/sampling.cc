@@ -17,7 +17,7 @@ struct Logits {
   float operator[](int64_t i) const { return std::isnan(x[i]) ? kNever : x[i]; }
 };
 
-// Falling logit, then rising id.
+// Orders by falling logit, then by rising id.
 struct Better {
   Logits x;
   bool operator()(int32_t a, int32_t b) const { return x[a] > x[b] || (x[a] == x[b] && a < b); }
@@ -43,7 +43,7 @@ int32_t first_of(const Logits& x, float best) {
   return static_cast<int32_t>(std::find(x.x, x.x + x.n, best) - x.x);
 }
 
-// Sum of exp((x - best) / temperature) over the logits that are `least` or more.
+// Returns the sum of exp((x - best) / temperature) over the logits that are at least `least`.
 double total_weight(const Kernels& k, const Logits& x, float best, double temperature,
                     double least = kNever) {
   constexpr int64_t kStep = 256;
@@ -57,23 +57,24 @@ double total_weight(const Kernels& k, const Logits& x, float best, double temper
   return total;
 }
 
-// Token ids whose logits are at most `reach` below the best, in rising order.
+// Collects the ids of tokens whose logits are at most `reach` below the best, in rising order.
 void gather(const Logits& x, float best, double reach, std::vector<int32_t>& ids) {
   ids.clear();
   for (int64_t i = 0; i < x.n; ++i)
     if (x.x[i] >= best - reach) ids.push_back(static_cast<int32_t>(i));
 }
 
-// The least logit that min_p leaves.
+// Returns the least logit that min_p keeps.
 double least_left(float best, const Draw& draw) {
   return draw.min_p > 0 ? best + draw.temperature * std::log(draw.min_p) : kNever;
 }
 
-// Temperatures below the best; one after the other until the tokens within are enough.
+// Distances below the best logit, in units of the temperature, that are tried in turn until they
+// contain enough tokens.
 constexpr double kReaches[] = {2, 6, 15, kHuge};
 
-// Kept tokens are a prefix of the order by falling logit, and the drawn one mostly sits near its
-// head: only as much of the order is made as the draw turns out to need.
+// Kept tokens are a prefix of the order by falling logit, and the drawn token usually is near its
+// beginning, so only as much is sorted as the draw needs.
 class Sampler {
  public:
   Sampler(const Kernels& k, const Logits& x, float best, const Draw& draw)
@@ -95,7 +96,7 @@ class Sampler {
   }
 
  private:
-  // What of the tokens that min_p leaves top_k leaves.
+  // Returns the weight of the tokens that both min_p and top_k keep.
   double weight_of_best() {
     const auto count = static_cast<size_t>(draw_.top_k);
     for (const double reach : kReaches) {
@@ -115,7 +116,7 @@ class Sampler {
     return std::exp((static_cast<double>(x_[id]) - best_) / draw_.temperature);
   }
 
-  // The drawn token, or -1 when tokens beyond ids_ decide.
+  // Returns the drawn token, or -1 if it depends on tokens that are not in ids_.
   int32_t try_prefix(bool all) {
     sums_.clear();
     double sum = 0;
@@ -133,7 +134,7 @@ class Sampler {
         break;
       }
     }
-    // Without any limit the sum over all kept tokens is known before they are in order.
+    // Without any limit the sum over all kept tokens is known before they are sorted.
     const bool limited = draw_.top_k > 0 || draw_.min_p > 0 || draw_.top_p < 1;
     if (!ended && limited) return -1;
     const double goal = draw_.uniform * (ended ? sum : left_);
@@ -145,13 +146,13 @@ class Sampler {
   Logits x_;
   float best_;
   Draw draw_;
-  double least_;  // the smallest logit that min_p leaves
-  double left_;   // weight of what min_p and top_k leave
+  double least_;  // the least logit that min_p keeps
+  double left_;   // weight of the tokens that min_p and top_k keep
   std::vector<int32_t> ids_;
   std::vector<double> sums_;
 };
 
-// A piece of LogitEdits.
+// One piece of LogitEdits.
 struct Piece {
   const int32_t* token;
   const float* add;
@@ -159,7 +160,7 @@ struct Piece {
   float divide;
 };
 
-// Biases of all tokens divide by nothing and stand in a row: then this is one addition of arrays.
+// A list that biases all tokens in their order, without a divisor, is one addition of arrays.
 void edit(float* x, const Piece& piece) {
   if (piece.first >= 0) x += piece.first;
   if (piece.first >= 0 && piece.divide == 1) {
@@ -172,7 +173,7 @@ void edit(float* x, const Piece& piece) {
   }
 }
 
-// The best `count` ids in order. The heap's front is the worst that is kept.
+// Returns the best `count` ids in order. The front of the heap is the worst id that is kept.
 std::vector<int32_t> top(const Logits& x, int64_t count) {
   const Better better{x};
   std::vector<int32_t> heap;

@@ -1,10 +1,10 @@
-// ops/cpu/scratch.h -- memory that grows to what was asked of it and is then kept.
+// ops/cpu/scratch.h -- memory that grows to the largest size taken and is then kept.
 #pragma once
 #include "tensor/memory.h"
 
 namespace skiff::cpu {
 
-// What take() gave or reserve() replaced is lost at the next take(). Not thread-safe.
+// take() and reserve() may replace the memory that an earlier take() returned. Not thread-safe.
 class Scratch {
  public:
   template <class T>
@@ -13,7 +13,7 @@ class Scratch {
     if (size > buffer_.size()) buffer_ = Buffer({}, size + size / 4);
     return reinterpret_cast<T*>(buffer_.data());
   }
-  // Nothing grows up to this size from now on.
+  // Allocates `size` bytes, so that take() allocates nothing up to this size.
   void reserve(size_t size) {
     if (size > buffer_.size()) buffer_ = Buffer({}, size);
   }

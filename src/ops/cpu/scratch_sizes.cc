@@ -1,4 +1,4 @@
-// What the cpu backend allocates for steps, computed ahead of them.
+// Computes ahead of any step what the cpu backend allocates for steps.
 #include <algorithm>
 
 #include "ops/cpu/attend.h"
@@ -14,7 +14,8 @@ void raise(int64_t& to, int64_t value) { to = std::max(to, value); }
 }  // namespace
 
 struct CpuOps::ScratchSizes {
-  int64_t operand = 0, inner = 0, down_operand = 0, outer = 0, states = 0;  // bytes, like all here
+  int64_t operand = 0, inner = 0, down_operand = 0, outer = 0,
+          states = 0;  // bytes, like all members
   int64_t of_thread = 0;
   int64_t draw = 0;  // each thread's list of a row's tokens in order, which sample() allocates
   std::vector<std::pair<Rope, int64_t>> ropes;
@@ -24,7 +25,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
   const ModelSpec& spec = bounds.spec;
   const int64_t rows = bounds.max_rows, hidden = spec.hidden;
   ScratchSizes sizes;
-  // A weight in float32 among bf16 ones, as routers are, reads rows of floats.
+  // A float32 weight among bf16 ones, such as a router's, needs rows of floats.
   const auto operand = [&](int64_t n, int64_t in, DType weight) {
     const PanelShape shape{.in = in, .dtype = weight};
     return n * operand_stride(shape) * static_cast<int64_t>(bytes(operand_dtype(shape)));

@@ -8,7 +8,7 @@
 namespace skiff::cpu {
 namespace {
 
-// x[i] of each pair turns by the angle whose cosine and sine are cos[i] and sin[i].
+// Rotates each pair x[i] by the angle whose cosine and sine are cos[i] and sin[i].
 void rotate(float* x, const float* cos, const float* sin, const Rope& rope) {
   const int half = rope.dim / 2;
   const int step = rope.interleaved ? 2 : 1, other = rope.interleaved ? 1 : half;

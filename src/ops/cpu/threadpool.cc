@@ -22,7 +22,7 @@ void pause() {
 #endif
 }
 
-// True when `ready` became true while spinning.
+// Returns true if `ready` became true while spinning.
 template <class F>
 bool spin_until(F ready) {
   const auto end = std::chrono::steady_clock::now() + kSpin;
@@ -42,7 +42,7 @@ ThreadPool::ThreadPool(int threads) {
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (...) {
-    stop();  // those that are there, or they would be joined for ever
+    stop();  // ends the threads made so far, which otherwise could not be joined
     throw;
   }
 }
@@ -83,8 +83,8 @@ int64_t ThreadPool::claim_and_run(int thread) {
   }
 }
 
-// sleepers_ is raised before the last look at state_, and run() changes state_ before it looks
-// at sleepers_: one of the two sees the other.
+// sleepers_ is raised before state_ is read for the last time, and run() changes state_ before it
+// reads sleepers_, so at least one of the two sees the other's write.
 void ThreadPool::sleep_until_work() {
   ++sleepers_;
   const uint32_t before = wake_.load();

@@ -21,9 +21,10 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()); returns
-  // when all are done. Tasks must not call parallel_for. What a task throws, as when memory runs
-  // out, is thrown here once its round has ended; the other tasks may have run or not.
+  // Calls f(task, thread) once for each task in [0, tasks), thread in [0, threads()); returns when
+  // all are done. Tasks must not call parallel_for. An exception of a task, for example because
+  // memory ran out, is thrown here once the round has ended; the other tasks may or may not have
+  // run.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
     run(
@@ -57,7 +58,8 @@ class ThreadPool {
   std::atomic<uint32_t> done_{0};  // tasks of this round that have returned
   std::atomic<bool> caller_sleeps_{false};
   std::mutex thrown_mutex_;
-  std::exception_ptr thrown_;  // guarded by thrown_mutex_: by the first task of this round that did
+  std::exception_ptr thrown_;  // guarded by thrown_mutex_: thrown by the first task of this round
+                               // that failed
 
   std::atomic<uint32_t> wake_{0};
   std::atomic<int> sleepers_{0};

@@ -8,7 +8,7 @@ namespace skiff::cuda {
 
 namespace {
 
-// Without a context its memory cannot be asked for: then the context itself did not fit.
+// Without a context the device's memory cannot be queried; then the context itself did not fit.
 [[noreturn]] void fail_memory(const char* doing) {
   size_t free = 0, total = 0;
   int device = 0;

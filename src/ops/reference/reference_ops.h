@@ -9,7 +9,7 @@ class ReferenceOps : public HostOps {
  public:
   std::string_view name() const override { return "reference"; }
   std::string arithmetic() const override { return "reference"; }
-  // The oracle allocates as it goes.
+  // The reference allocates as it computes.
   size_t scratch_bytes(const StepBounds&) const override { return 0; }
   void reserve(const StepBounds&) override {}
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;

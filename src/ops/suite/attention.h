@@ -6,14 +6,14 @@
 
 namespace skiff::suite {
 
-// What a sequence brings to a step: rows at positions begin, begin + 1, ...
+// A sequence's rows in a step, at positions begin, begin + 1, ...
 struct Piece {
   int begin = 0, rows = 0;
 };
 
 struct Stepped {
   RaggedBatch batch;
-  std::vector<int> seq;  // of each row, its index in the batch
+  std::vector<int> seq;  // each row's sequence, as an index into the batch
 };
 
 // Where the pages of a layer lie: in memory of their own; in blocks of several layers, as in a
@@ -22,7 +22,7 @@ enum class Pool { kApart, kBlocks, kPadded };
 constexpr Pool kPools[] = {Pool::kApart, Pool::kBlocks};
 
 // A layer's cache full of random values, the pages of each sequence scattered over it, and the
-// batch of one step. Page numbers beyond what a sequence needs are -1: nobody may follow them.
+// batch of one step. Page numbers beyond what a sequence needs are -1 and must not be used.
 class Paged {
  public:
   Paged(Workspace& ws, const Gqa& spec, DType cache, int page_size,
@@ -34,7 +34,7 @@ class Paged {
   int seq_of(int64_t row) const { return seq_[static_cast<size_t>(row)]; }
   // [1, kv_heads * head_dim] of cache (kv.k or kv.v), for a sequence of the first batch.
   Tensor cache_row(const Tensor& cache, int seq, int position) const;
-  std::vector<Tensor> written_rows() const;  // what gqa_store may write of the cache
+  std::vector<Tensor> written_rows() const;  // the part of the cache that gqa_store may write
 
   KvLayer kv;
   RaggedBatch batch;
@@ -58,7 +58,7 @@ struct AttendCase {
   DType act, cache;
   int page_size;
   std::vector<Piece> pieces;
-  int checked_rows = 1 << 20;  // how many are compared with the formula; all are to be numbers
+  int checked_rows = 1 << 20;  // rows that are compared with the formula; all must be numbers
   Pool pool = Pool::kBlocks;
 };
 void attend_case(Ops& ops, const AttendCase& c);

@@ -183,7 +183,7 @@ TEST_P(OpSuite, ProjectIsProductAndStore) {
   }
 }
 
-// Layers of one step may rotate differently; what was worked out for one must not serve another.
+// Layers of one step may rotate differently, so a table made for one layer must not serve another.
 TEST_P(OpSuite, StoreOfDifferentLayersInOneStep) {
   Gqa plain = gqa(2, 1, 16), interleaved = gqa(2, 1, 16, 0, 16, true), slow = gqa(2, 1, 16);
   slow.rope.theta = 1e6f;

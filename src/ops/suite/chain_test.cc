@@ -1,6 +1,6 @@
-// Operations that follow each other as in a layer, asked for at once. A device may join them; every
-// tensor must still be what Ops says it is. Each output is judged by its inputs as they came out,
-// so the bounds are those of single operations.
+// Successive operations as in a layer, started without waits in between. A device may fuse them;
+// every tensor must still have the value that Ops defines. Each output is judged by its inputs as
+// the device computed them, so the bounds are those of single operations.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -126,7 +126,7 @@ class Layer {
     ops_.wait(ops_.mark());
     return host;
   }
-  // What must not depend on where tensors lie.
+  // Returns the results that must not depend on where tensors lie.
   std::vector<std::byte> results() {
     std::vector<std::byte> all = all_bytes(download(residual_));
     for (const Tensor& t : {x2, qkv}) {
@@ -322,7 +322,7 @@ const ChainCase kChains[] = {
     {1, 1024, 512, 5376},  // more weights than all shared memory of a device holds
     {1, 200, 256, 256},
     {1, 256, 256, 13000},  // more of the ring's smallest items than it has slots
-    // The classes of products by rows: streamed in tiles of 8 and of 16 rows, or by the library.
+    // The classes of products by rows: streamed in tiles of 8 and of 16 rows, or by cuBLASLt.
     {8, 2056, 512, 3104},
     {16, 2056, 512, 3104},
     {17, 512, 512, 1032, true},

@@ -82,7 +82,7 @@ TEST_P(OpSuite, EditLogits) {
         const int32_t first = run ? kSize * p + 3 : -1;
         pieces.push_back({r, static_cast<int32_t>(token.size()) / kSize, count, first, divide});
         for (int i = 0; i < kSize; ++i) {
-          // where the tokens follow each other, what the page says of them is not looked at
+          // if the tokens are consecutive, the page's tokens are not read
           token.push_back(run ? -1 : tokens[static_cast<size_t>(kSize * p + i)]);
           add.push_back(i % 7 == 6 ? -kInf : static_cast<float>(ws.rng.normal()));
           if (i >= count) continue;
@@ -103,7 +103,8 @@ TEST_P(OpSuite, EditLogits) {
   }
 }
 
-// A page may be read by many rows, and changed between two edits: each sees what was there.
+// A page may be read by many rows, and changed between two edits: each edit sees the entries of its
+// time.
 TEST_P(OpSuite, EditsAndChangesHappenInOrder) {
   Workspace ws(8);
   const Tensor logits = ws.floats({1, 2, 3, 4, -5, 6, 7, 8}).reshaped({2, 4});

@@ -10,7 +10,7 @@ namespace {
 constexpr int kPages = 3, kPageSize = 16;
 constexpr int64_t kStride = int64_t{1} << 31;  // elements
 
-// Memory that takes no pages of the machine before it is written to.
+// Memory that uses no physical pages before it is written to.
 class Sparse {
  public:
   Sparse(Device device, size_t size) : size_(size) {

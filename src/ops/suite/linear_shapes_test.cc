@@ -1,5 +1,5 @@
 // linear, gated_linear and prepare in the shape classes of a device's kernels: weights held by a
-// block, weights streamed in tiles of 8 and 16 rows, a library's products, gathered single rows.
+// block, weights streamed in tiles of 8 and 16 rows, products by cuBLASLt, gathered single rows.
 #include <numeric>
 
 #include "ops/suite/suite.h"
@@ -147,7 +147,7 @@ TEST_P(LinearShapes, StreamedGatedWeights) {
   }
 }
 
-// The library's products: more rows than are streamed, or fewer weights; biases meet f32 sums.
+// Shapes for cuBLASLt: more rows than are streamed, or fewer weights; biases are added to f32 sums.
 TEST_P(LinearShapes, ManyRows) {
   for (const Shape& s : {Shape{17, 512, 1536},
                          {33, 1024, 1000},

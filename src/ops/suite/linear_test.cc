@@ -28,7 +28,7 @@ void expect_product(const Tensor& out, const Tensor& x, const Tensor& w, const T
   });
 }
 
-// `kept` is what the weight is prepared for.
+// `kept` is the format that the weight is prepared for.
 void linear_case(Ops& ops, const Shape& s, DType weight, DType act, DType out_type, bool bias,
                  std::optional<DType> kept = std::nullopt) {
   const DType met_as = kept.value_or(act);

@@ -141,7 +141,7 @@ struct MoeCase {
   DType weight, act;
   Act kind = Act::kSilu;
   int always = 0;
-  int checked_tokens = 1 << 20;  // at most so many are compared with the formula
+  int checked_tokens = 1 << 20;  // at most this many are compared with the formula
   int64_t gap = 0;               // elements between the rows of x
 
   Router router() const { return {.experts = experts, .top_k = top_k, .always = always}; }

@@ -47,7 +47,8 @@ void renormalise(std::vector<Entry>& entries) {
   for (Entry& e : entries) e.p /= sum;
 }
 
-// What may be drawn and how likely it is, most likely first, by the definition in ops.h.
+// The tokens that may be drawn and their probabilities, most likely first, by the definition in
+// ops.h.
 std::vector<Entry> distribution(const Tensor& logits, int64_t row, const Params& params) {
   std::vector<Entry> all;
   double best = -INFINITY;
@@ -283,9 +284,9 @@ std::map<int32_t, int> counts_drawn(Ops& ops, const std::vector<double>& p, cons
   return counts;
 }
 
-// top_p is a part of what top_k and min_p leave. Each case keeps other tokens if it were one of the
-// whole: of 0.4 and 0.3, which make 0.571 and 0.429 of 0.7, top_p 0.55 needs the first alone, but
-// of all four tokens both.
+// top_p is a fraction of the mass that top_k and min_p leave. In each case other tokens would be
+// kept if it were a fraction of the whole: of 0.4 and 0.3, which are 0.571 and 0.429 of 0.7, top_p
+// 0.55 keeps only the first, but out of all four tokens it would keep both.
 TEST_P(OpSuite, TopKAndMinPComeBeforeTopP) {
   const std::vector<double> p = {0.1, 0.4, 0.2, 0.3};
   for (const int rows : {16, 300}) {

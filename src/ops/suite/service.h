@@ -1,5 +1,5 @@
-// ops/suite/service.h -- a device's Ops as steps use it in service, for cases that know nothing
-// of that: overlapped, recorded and replayed.
+// ops/suite/service.h -- runs the operations of a case as an engine's steps do, overlapped,
+// recorded and replayed, without the case's knowing.
 #pragma once
 #include <functional>
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace skiff::suite {
 
-// An Ops that hands each operation to the one that `make` makes several times over: as it comes,
-// while a graph is recorded, and replayed from that graph, waiting only at the end.
-// Each time the outputs and the float inputs are spoilt first, and a kernel right before the
-// operation writes the inputs: a kernel that reads before its griddepcontrol.wait what it must not
-// sees NaN. All times must give the same bits. Products have their algorithms chosen by measuring
+// Returns an Ops that passes each operation several times to the Ops that `make` returns: directly,
+// while a graph is recorded, and replayed from that graph, waiting only at the end. Each time the
+// outputs and the float inputs are overwritten with NaN first, and a kernel right before the
+// operation writes the inputs, so a kernel that reads them before its griddepcontrol.wait sees NaN.
+// All runs must give the same bits. The algorithms of products have been chosen by measuring
 // before. Tensors are in page-locked host memory, as in the synchronous suite.
 std::unique_ptr<Ops> make_in_service(std::function<std::unique_ptr<Ops>()> make);
 

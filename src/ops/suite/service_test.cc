@@ -8,10 +8,10 @@
 namespace skiff::suite {
 namespace {
 
-// Cases that call an operation thousands of times would fill memory with graphs; from here on each
-// is done once, as it comes.
+// Cases that call an operation thousands of times would fill memory with graphs, so from this
+// number of calls on each operation is run once, directly.
 constexpr int kRecordedCalls = 300;
-constexpr int kTimes = 3;  // as it comes, recorded, replayed
+constexpr int kTimes = 3;  // direct, recorded, replayed
 // A device plans for eight kinds of attention layers, and keeps what graphs refer to.
 constexpr int kAttended = 8;
 

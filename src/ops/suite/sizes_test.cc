@@ -1,4 +1,4 @@
-// prepared_bytes and arena_bytes: a backend takes what it has stated.
+// Tests prepared_bytes and arena_bytes: a backend takes no more memory than they state.
 #include "ops/suite/suite.h"
 
 namespace skiff::suite {
@@ -36,7 +36,7 @@ TEST_P(OpSuite, PreparedBytesAreThoseOfTheBuffer) {
   }
 }
 
-// The operations of one feed-forward block, in the order in which a decoder asks for them.
+// The operations of one feed-forward block, in a decoder's order.
 struct Block {
   Ops& ops;
   Workspace& ws;

@@ -1,8 +1,7 @@
-// Steps of a small decoder's attention layers as an engine asks for them: batches arrive with
-// begin_step(), decodes and checks of drafts replay what was recorded, nothing is waited for
-// between steps. Judged by
-// the formula on what the caches hold in the end, and by the bits of a device that waits every
-// time.
+// Steps of a small decoder's attention layers in the order of an engine: batches arrive with
+// begin_step(), decodes and checks of drafts are recorded and replayed, and nothing is waited for
+// between steps. The results are compared with the formula, applied to the final contents of the
+// caches, and bit for bit with a device that waits after every operation.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -99,10 +98,10 @@ const StepsCase kCases[] = {
 };
 void PrintTo(const StepsCase& c, std::ostream* to) { *to << c.name; }
 
-// What one step left behind, on the host.
+// The results of one step, in host memory.
 struct Result {
   Stepped step;
-  std::vector<Tensor> qkv, seen;  // of each layer
+  std::vector<Tensor> qkv, seen;  // one per layer
 };
 
 // Rows of each sequence in a step that is recorded: 1 where none has more, a small number where all
@@ -186,9 +185,9 @@ class Steps {
   struct Frame {
     RaggedBatch batch;
     Tensor x, residual, delta;
-    std::vector<Tensor> qkv, seen;  // of each layer
+    std::vector<Tensor> qkv, seen;  // one per layer
   };
-  // All that a step needs of memory, so that nothing is allocated while steps run.
+  // All memory that a step needs, so that nothing is allocated while steps run.
   struct Prepared {
     Stepped step;
     int uniform;  // see uniform_rows()

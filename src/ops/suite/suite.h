@@ -1,4 +1,4 @@
-// ops/suite/suite.h -- what every test of the op suite shares. The suite is one set of cases
+// ops/suite/suite.h -- the common part of all tests of the op suite. The suite is one set of cases
 // against Ops, run on every backend; expected values are formulas in double, written in the tests.
 #pragma once
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ class Rng {
   uint64_t seed_, next_ = 0;
 };
 
-// Tensors between guard zones. Outputs start as NaN (or -1), so that what was not written shows.
+// Tensors between guard zones. Outputs start as NaN (or -1), so that elements that were not written
+// show.
 class Workspace {
  public:
   explicit Workspace(uint64_t seed) : rng(seed) {}
@@ -74,7 +75,7 @@ class Workspace {
   Block& make(DType dtype, std::initializer_list<int64_t> shape, int64_t gap);
   void forgive(Block& block, const Tensor& part);
 
-  PinnedArena memory_;  // which a device can reach, too
+  PinnedArena memory_;  // page-locked, so that a device can reach it
   std::deque<Block> blocks_;
   std::vector<Tensor> writable_;
 };

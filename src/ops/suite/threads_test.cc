@@ -1,4 +1,4 @@
-// The number of threads of a backend shows in nothing but time.
+// The number of threads of a backend affects time only.
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/suite/attention.h"

@@ -102,7 +102,7 @@ TEST_P(OpSuite, StepsBeginWithWhatArrives) {
   expect_arrived();
 }
 
-// Whether it is recorded or not, replayed work reads what its tensors hold by then.
+// Replayed work, recorded or not, reads the values that its tensors hold at that time.
 TEST_P(OpSuite, ReplayDoesTheWorkAgain) {
   Workspace ws(14);
   const Tensor x = ws.random(DType::kF32, {3, 40}), sum = ws.random(DType::kF32, {3, 40});

@@ -1,4 +1,4 @@
-// Algorithms that one Ops chose by measuring serve another: what ranks of one group rely on.
+// Another Ops can adopt the algorithms that one Ops chose by measuring, as ranks of one group do.
 #include "ops/suite/suite.h"
 #include "tensor/device_memory.h"
 
@@ -11,7 +11,7 @@ struct Shape {
   int rows, in, out;
   DType out_type;
 };
-// A router of many rows, a projection, a head: the library's products.
+// A router of many rows, a projection, a head: products by cuBLASLt.
 constexpr Shape kShapes[] = {{130, 2560, 64, kF32},
                              {32, 1024, 1536, kBF16},
                              {300, 512, 1000, kF32},
@@ -70,7 +70,7 @@ TEST(OpTuning, OfADeviceServesAnother) {
   EXPECT_EQ(b.results(), a.results());
 
   std::vector<std::byte> foreign = tuning;
-  foreign[8] ^= std::byte{1};  // the library's version
+  foreign[8] ^= std::byte{1};  // cuBLASLt's version
   EXPECT_FALSE(third->adopt_tuning(foreign));
   EXPECT_FALSE(third->adopt_tuning(std::span(tuning).first(tuning.size() - 8)));
   EXPECT_EQ(third->tuning().size(), nothing);

@@ -28,9 +28,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void start();
-  void close();          // any thread
-  void refuse_upload();  // any thread: answers 503 if a body is on its way
-  void wake();           // any thread: sends what the exchange has
+  void close();          // may be called from any thread
+  void refuse_upload();  // any thread: answers 503 to an unfinished upload
+  void wake();           // any thread: sends the bytes that the exchange has
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -80,7 +80,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::vector<char> fresh_;  // target of a read under way; in_ is consumed meanwhile when
                              // requests are pipelined
   boost::beast::flat_buffer in_;
-  std::string out_;  // being written
+  std::string out_;  // bytes that are being written
   std::optional<HeadReader> head_;
   std::optional<BodyReader> body_;
   std::shared_ptr<BodyCount> counted_;  // counts body_ in core_->body_bytes

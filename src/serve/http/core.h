@@ -33,7 +33,7 @@ struct HttpCore {
     std::lock_guard lock(mutex);
     return tls;
   }
-  // A job posted after workers.join() would keep this alive for ever, so it is dropped.
+  // A job posted after workers.join() would keep this alive forever, so it is dropped.
   void work(std::function<void()> job) {
     std::lock_guard lock(mutex);
     if (!stopped) net::post(workers, std::move(job));

@@ -138,7 +138,7 @@ class HttpServer {
   // Binds and listens; no request is read before start(). Throws LoadError naming the port, or
   // what is wrong with the TLS files.
   HttpServer(HttpConfig config, HttpHooks hooks);
-  ~HttpServer();  // stop()
+  ~HttpServer();  // calls stop()
 
   uint16_t port() const;
   void start();

@@ -17,7 +17,7 @@ FieldReader ignored_string() { return without_effect(&OrderedJson::is_string, "a
 FieldReader ignored_boolean() { return without_effect(&OrderedJson::is_boolean, "true or false"); }
 FieldReader ignored_object() { return without_effect(&OrderedJson::is_object, "an object"); }
 
-// `what` names the missing feature. The value false asks for nothing and is accepted.
+// `what` names the missing feature. The value false is accepted.
 FieldReader not_yet(const char* what) {
   return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
     if (value == false) return std::nullopt;

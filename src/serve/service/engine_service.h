@@ -24,7 +24,7 @@ class EngineService : public Service {
   EngineService(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
                 std::shared_ptr<const text::Tokenizer> tokenizer,
                 std::shared_ptr<const text::ChatTemplate> chat_template);
-  ~EngineService() override;  // stop()
+  ~EngineService() override;  // calls stop()
 
   Result<std::vector<Prepared>> prepare_all(Request common,
                                             std::vector<PromptInput> prompts) const override;

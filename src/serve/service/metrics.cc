@@ -24,13 +24,13 @@ using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// Raises the counter to a value that is counted elsewhere.
+// Raises the counter to a value that another component counts.
 void raise(Counter& counter, double value) {
   if (const double more = value - counter.Value(); more > 0) counter.Increment(more);
 }
 void raise(Counter& counter, uint64_t value) { raise(counter, static_cast<double>(value)); }
 
-// A histogram that mirrors one that is kept elsewhere.
+// A histogram that mirrors one that another component keeps.
 struct Follower {
   Histogram& histogram;
   std::vector<uint64_t> counts = {};

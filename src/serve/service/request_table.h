@@ -1,5 +1,5 @@
 // serve/service/request_table.h -- the requests that the engine works on: by id, by sequence and by
-// deadline, and what of them waits. Private to EngineService.
+// deadline, and which of them wait. Private to EngineService.
 #pragma once
 #include <memory>
 #include <mutex>

@@ -42,7 +42,7 @@ struct Request {
   std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
   bool streamed = false;               // pieces are sent as they arrive, so none accumulate
   int n = 1;                           // sequences; number i draws with seed + i
-  int priority = 0;                    // lower first
+  int priority = 0;                    // lower values first
   CacheSharing cache;                  // use of the prefix cache
   double timeout_seconds = 0;          // end to end, at most what the service allows; 0: that
 };
@@ -68,8 +68,8 @@ struct Reply {
   int index = 0;              // 0 .. n-1
   std::string text;           // final text: whole characters, no beginning of a stop string
   std::vector<Token> tokens;  // may be ahead of the text
-  std::vector<PositionLogprobs> logprobs;  // one per token, if asked for
-  // For positions 1.. of the prompt, if asked for; set in the first piece that has tokens.
+  std::vector<PositionLogprobs> logprobs;  // one per token, if requested
+  // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
   Finish finish = Finish::kNone;  // set in the last piece of this sequence
   // The stop string or stop token that was found; empty for EOS.

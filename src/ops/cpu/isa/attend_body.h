@@ -6,8 +6,8 @@
 namespace skiff::cpu {
 namespace {
 
-// kW keys starting at key j, as columns of kt. Absent keys repeat the first one: their scores are
-// computed and thrown away.
+// Stores kW keys from key j on as columns of kt. Absent keys repeat the first one: their scores are
+// computed and discarded.
 void load_keys(float* kt, const KvRows& rows, int j) {
   const uint32_t* src[kW];
   for (int i = 0; i < kW; ++i)
@@ -62,7 +62,7 @@ void product(const float* a, int64_t lda, const float* b, int64_t ldb, int rows,
   });
 }
 
-// Scores to weights, in place; updates the row's maximum, sum and values so far.
+// Turns scores into weights in place; updates the row's running maximum, sum and values.
 void softmax_row(const AttendBlock& b, int r) {
   constexpr int kVecs = kKvBlock / kW;
   float* s = b.scores + r * kKvBlock;

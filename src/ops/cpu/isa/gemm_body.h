@@ -93,7 +93,7 @@ void tile_bf16(const TileBf16& t, int64_t rows) {
   if constexpr (R > 1) tile_bf16<V, R - 1>(t, rows);
 }
 
-// f(j, V) for tiles of V vectors from column j on; cols is a multiple of two vectors.
+// Calls f(j, V) for tiles of V vectors from column j on; cols is a multiple of two vectors.
 template <class Do>
 void for_each_tile(int64_t cols, Do f) {
   int64_t j = 0;

@@ -8,7 +8,7 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kStageRows = 128;  // as the streamed GEMM has them
+constexpr int kStageRows = 128;  // as in the streamed GEMM
 
 struct Shape {
   int experts, rows, in;

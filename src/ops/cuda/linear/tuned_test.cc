@@ -35,7 +35,7 @@ TEST(Tuned, RefusesOtherBytes) {
   std::vector<std::byte> longer = good;
   longer.resize(good.size() + 8);
   EXPECT_FALSE(tuned_of(longer));
-  for (size_t at : {0u, 7u, 24u, 31u}) {  // the magic number, and how many products there are
+  for (size_t at : {0u, 7u, 24u, 31u}) {  // the magic number, and the number of products
     std::vector<std::byte> other = good;
     other[at] ^= std::byte{0x40};
     EXPECT_FALSE(tuned_of(other)) << "byte " << at;

@@ -125,7 +125,7 @@ class Play {
 
 constexpr int kUnitBytes = 512;  // 256 inputs of one weight row
 constexpr int kRowsOfGroup = 4;  // weight rows in an item
-constexpr int kMaxUnits = 10;    // of a weight row in an item
+constexpr int kMaxUnits = 10;    // units of a weight row in one item
 constexpr int kMaxInFlight = 96 << 10;
 
 // The items of `groups` groups of weight rows of 256 * units inputs, as one_row.cc cuts them.
