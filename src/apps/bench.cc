@@ -55,7 +55,8 @@ class Bench {
     config.max_num_seqs = std::max(config.max_num_seqs, batch_);
     if (config.max_model_len == 0) config.max_model_len = input_ + output_ + 1;
     config.prefix_caching = false;  // so that every prompt is computed
-    if (config.long_prompt == 0) config.long_prompt = input_ + 1;  // and none counts as long
+    // None counts as long.
+    if (config.policy.long_prompt == 0) config.policy.long_prompt = input_ + 1;
     bandwidth_ = memory_bandwidth(config);
     llm_ = engine::Llm::start(config, [this](std::vector<Event> e) { events_.push(std::move(e)); });
   }

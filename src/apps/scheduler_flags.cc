@@ -30,23 +30,28 @@ std::optional<double> number_in(const Environment& environment, const char* name
 }
 
 void read_reserve(const Environment& environment, engine::EngineConfig& config) {
-  if (const auto blocks = number_in(environment, kReserve, kMaxBlocks))
-    config.reserve_blocks = *blocks;
-  if (const auto decay = number_in(environment, kDecay, kMaxBlocks)) config.reserve_decay = *decay;
-  if (const auto least = number_in(environment, kLeast, kMaxBlocks)) config.reserve_min = *least;
-  if (config.reserve_min > config.reserve_blocks)
+  auto& policy = config.policy;
+  if (const auto blocks = number_in(environment, kReserve, kMaxBlocks)) policy.reserve = *blocks;
+  if (const auto decay = number_in(environment, kDecay, kMaxBlocks)) policy.reserve_decay = *decay;
+  if (const auto least = number_in(environment, kLeast, kMaxBlocks)) policy.reserve_min = *least;
+  if (policy.reserve_min > policy.reserve)
     throw UsageError(fmt::format("{} is {}, more than {}, which is {}; it must be in [0, {}]",
-                                 kLeast, config.reserve_min, kReserve, config.reserve_blocks,
-                                 config.reserve_blocks));
+                                 kLeast, policy.reserve_min, kReserve, policy.reserve,
+                                 policy.reserve));
 }
 
-void check_partial(const engine::EngineConfig& config) {
-  const int all = config.max_partial_prefills, of_long = config.max_long_partial_prefills;
-  if (all > 0 && of_long > all)
+void read_policy(const Args& args, engine::EngineConfig& config) {
+  const auto number = [&](const char* flag) { return static_cast<int>(args.integer(flag)); };
+  auto& policy = config.policy;
+  if (args.command() & kServe) policy.ageing = number("priority-ageing");
+  policy.max_partial = number("max-num-partial-prefills");
+  policy.max_long_partial = number("max-long-partial-prefills");
+  policy.long_prompt = number("long-prefill-token-threshold");
+  if (policy.max_partial > 0 && policy.max_long_partial > policy.max_partial)
     throw UsageError(
         fmt::format("--max-long-partial-prefills {} is more than --max-num-partial-prefills {}, "
                     "of which they are a part; it must be in [1, {}]",
-                    of_long, all, all));
+                    policy.max_long_partial, policy.max_partial, policy.max_partial));
 }
 
 }  // namespace
@@ -54,7 +59,7 @@ void check_partial(const engine::EngineConfig& config) {
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
                                                engine::EngineConfig& config) {
   std::vector<std::string> warnings;
-  check_partial(config);
+  read_policy(args, config);
   read_reserve(environment, config);
   const char* v1 = environment(kV1);
   const std::string_view wanted = v1 == nullptr || *v1 == '\0' ? "1" : v1;
@@ -72,8 +77,8 @@ std::vector<std::string> apply_scheduler_flags(const Args& args, const Environme
                     args.text("kv-cache-ratio")));
   if (args.given("static-decode-blocks")) {
     const auto blocks = static_cast<double>(args.integer("static-decode-blocks"));
-    config.reserve_min = blocks;
-    config.reserve_blocks = std::max(config.reserve_blocks, blocks);
+    config.policy.reserve_min = blocks;
+    config.policy.reserve = std::max(config.policy.reserve, blocks);
     warnings.push_back(fmt::format(
         "--static-decode-blocks {}: instead of setting blocks aside, a request is let in while {} "
         "blocks for each running sequence stay free",

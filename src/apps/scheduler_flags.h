@@ -1,5 +1,5 @@
-// apps/scheduler_flags.h -- maps the flags and environment variables of FastDeploy's older
-// scheduler (V0) to Skiff's scheduler.
+// apps/scheduler_flags.h -- reads the flags of the scheduler's policy, and maps the flags and
+// environment variables of FastDeploy's older scheduler (V0) to it.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,8 +13,9 @@ namespace skiff::apps {
 // Returns the value of an environment variable, or null.
 using Environment = std::function<const char*(const char* name)>;
 
-// Sets the options that have a counterpart. Returns one warning for each flag or variable that says
-// how it was applied. Throws UsageError for values that are out of range or contradict each other.
+// Sets config.policy. Returns one warning for each flag or variable of the older scheduler, which
+// says how it was applied. Throws UsageError for values that are out of range or contradict each
+// other.
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
                                                engine::EngineConfig& config);
 

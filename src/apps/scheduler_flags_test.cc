@@ -25,9 +25,6 @@ struct Applied {
 Applied apply(std::vector<std::string> words, std::map<std::string, std::string> variables = {}) {
   const Args args(kServe, words);
   Applied out;
-  out.config.max_partial_prefills = static_cast<int>(args.integer("max-num-partial-prefills"));
-  out.config.max_long_partial_prefills =
-      static_cast<int>(args.integer("max-long-partial-prefills"));
   const auto environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -43,11 +40,22 @@ Applied apply(std::vector<std::string> words, std::map<std::string, std::string>
 TEST(SchedulerFlags, NothingAskedNothingSaid) {
   const Applied plain = apply({});
   EXPECT_THAT(plain.warnings, IsEmpty());
-  EXPECT_EQ(plain.config.reserve_blocks, 16);
-  EXPECT_EQ(plain.config.reserve_decay, 0.025);
-  EXPECT_EQ(plain.config.reserve_min, 0);
+  EXPECT_EQ(plain.config.policy.reserve, 16);
+  EXPECT_EQ(plain.config.policy.reserve_decay, 0.025);
+  EXPECT_EQ(plain.config.policy.reserve_min, 0);
   EXPECT_THAT(apply({}, {{"ENABLE_V1_KVCACHE_SCHEDULER", "1"}}).warnings, IsEmpty());
   EXPECT_THAT(apply({}, {{"ENABLE_V1_KVCACHE_SCHEDULER", ""}}).warnings, IsEmpty());
+}
+
+TEST(SchedulerFlags, ThePolicyIsWhatTheFlagsSay) {
+  const auto policy =
+      apply({"--priority-ageing", "7", "--max-num-partial-prefills", "5",
+             "--max-long-partial-prefills", "3", "--long-prefill-token-threshold", "99"})
+          .config.policy;
+  EXPECT_EQ(policy.ageing, 7);
+  EXPECT_EQ(policy.max_partial, 5);
+  EXPECT_EQ(policy.max_long_partial, 3);
+  EXPECT_EQ(policy.long_prompt, 99);
 }
 
 TEST(SchedulerFlags, OlderWishesAreMappedWithOneWarningEach) {
@@ -56,9 +64,9 @@ TEST(SchedulerFlags, OlderWishesAreMappedWithOneWarningEach) {
   EXPECT_THAT(out.warnings, ElementsAre(HasSubstr("one pool of blocks"),
                                         HasSubstr("--kv-cache-ratio 0.6: there is one pool"),
                                         HasSubstr("3 blocks for each running sequence")));
-  EXPECT_EQ(out.config.reserve_min, 3);
-  EXPECT_EQ(out.config.reserve_blocks, 16);
-  EXPECT_EQ(apply({"--static-decode-blocks", "40"}).config.reserve_blocks, 40);
+  EXPECT_EQ(out.config.policy.reserve_min, 3);
+  EXPECT_EQ(out.config.policy.reserve, 16);
+  EXPECT_EQ(apply({"--static-decode-blocks", "40"}).config.policy.reserve, 40);
   // The parser does not warn about these flags a second time.
   EXPECT_THAT(Args(kServe, std::vector<std::string>{"--kv-cache-ratio=0.6"}).warnings(), IsEmpty());
 }
@@ -66,9 +74,9 @@ TEST(SchedulerFlags, OlderWishesAreMappedWithOneWarningEach) {
 TEST(SchedulerFlags, TheReserveOfTheEnvironment) {
   const Applied out = apply({}, {{kReserve, "8"}, {kDecay, "0.5"}, {kLeast, "2"}});
   EXPECT_EQ(out.refusal, "");
-  EXPECT_EQ(out.config.reserve_blocks, 8);
-  EXPECT_EQ(out.config.reserve_decay, 0.5);
-  EXPECT_EQ(out.config.reserve_min, 2);
+  EXPECT_EQ(out.config.policy.reserve, 8);
+  EXPECT_EQ(out.config.policy.reserve_decay, 0.5);
+  EXPECT_EQ(out.config.policy.reserve_min, 2);
 }
 
 TEST(SchedulerFlags, RefusalsNameValueAndRange) {
@@ -94,7 +102,7 @@ std::string admission_refusal(std::vector<std::string> words) {
 
 TEST(SchedulerFlags, AgeingIsServesOwn) {
   EXPECT_EQ(Args(kServe, std::vector<std::string>{}).integer("priority-ageing"),
-            engine::EngineConfig{}.priority_ageing);
+            engine::EngineConfig{}.policy.ageing);
   for (const char* bad : {"-1", "2e9", "x", ""})
     EXPECT_THROW(Args(kServe, std::vector<std::string>{"--priority-ageing", bad}), UsageError);
   const Args elsewhere(kPredict, std::vector<std::string>{"--priority-ageing", "5"});

@@ -75,12 +75,7 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.memory_utilization = args.number("gpu-memory-utilization");
   config.prefix_caching = args.on("enable-prefix-caching");
   read_tiers(args, config);
-  if (args.command() & kServe)
-    config.priority_ageing = static_cast<int>(args.integer("priority-ageing"));
   config.chunked_prefill = args.on("enable-chunked-prefill");
-  config.max_partial_prefills = static_cast<int>(args.integer("max-num-partial-prefills"));
-  config.max_long_partial_prefills = static_cast<int>(args.integer("max-long-partial-prefills"));
-  config.long_prompt = static_cast<int>(args.integer("long-prefill-token-threshold"));
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   for (const std::string& warning : apply_scheduler_flags(args, environment, config))
     spdlog::warn("{}", warning);

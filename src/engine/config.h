@@ -9,6 +9,7 @@
 
 #include "base/progress.h"
 #include "model/loader.h"
+#include "sched/policy.h"
 
 namespace skiff::engine {
 
@@ -35,10 +36,8 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  int priority_ageing = 1000;   // see sched/policy.h
-  int max_partial_prefills = 0, max_long_partial_prefills = 1;         // see sched/policy.h
-  double reserve_blocks = 16, reserve_decay = 0.025, reserve_min = 0;  // see sched/policy.h
-  int long_prompt = 0;       // tokens above which a prompt is long; 0: 4 % of the context
+  // What the scheduler prefers; resolve() fills in long_prompt where it is 0, and row_context.
+  sched::Policy policy;
   int steps_in_flight = 2;   // 2: a step is planned while the previous one computes; 1: not
   double swap_space_gb = 0;  // GB of host memory for blocks that the device has no room for
   std::string storage_path;  // folder for blocks that survive a restart; empty: none

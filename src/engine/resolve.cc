@@ -84,15 +84,10 @@ int rows_of(const EngineConfig& config, int context) {
 }
 
 sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context) {
-  return {.ageing = config.priority_ageing,
-          .long_prompt =
-              config.long_prompt > 0 ? config.long_prompt : sched::default_long_prompt(context),
-          .row_context = doubling_context(spec),
-          .max_partial = config.max_partial_prefills,
-          .max_long_partial = config.max_long_partial_prefills,
-          .reserve = config.reserve_blocks,
-          .reserve_decay = config.reserve_decay,
-          .reserve_min = config.reserve_min};
+  sched::Policy policy = config.policy;
+  if (policy.long_prompt <= 0) policy.long_prompt = sched::default_long_prompt(context);
+  policy.row_context = doubling_context(spec);
+  return policy;
 }
 
 sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {

@@ -66,7 +66,7 @@ TEST(Resolve, ZerosBecomeNumbers) {
   EXPECT_EQ(limits({.max_model_len = 100000}).max_context, 100000);
   EXPECT_EQ(limits({.max_model_len = 100000}).policy.long_prompt, 4000);
   EXPECT_EQ(limits({.max_model_len = 1000}).policy.long_prompt, 512);
-  EXPECT_EQ(limits({.long_prompt = 9}).policy.long_prompt, 9);
+  EXPECT_EQ(limits({.policy = {.long_prompt = 9}}).policy.long_prompt, 9);
 }
 
 // A device without a number, a type without a name, a limit of 0: what EngineConfig says with them
