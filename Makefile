@@ -15,7 +15,7 @@ help:
 	@echo "make build [PRESET=cpu]   presets: cpu, cuda, asan, tsan"
 	@echo "make fuzz [SECONDS=20]    libFuzzer on every parser of untrusted bytes"
 	@echo "make cuda                 the CUDA build, where there is nvcc"
-	@echo "make check                includes and names against rooms, formatting, a minute of clang-tidy"
+	@echo "make check                includes and names against rooms, formatting, half a minute of clang-tidy"
 	@echo "make tidy [FILES='src/..'] clang-tidy on these, or on all that changed since it was clean"
 	@echo "make install DESTDIR= PREFIX=/usr/local"
 
@@ -48,7 +48,7 @@ check: deps-test
 	@python3 tools/check_rooms.py
 	@python3 tools/check_names.py
 	@tools/check_format.sh
-	@python3 tools/check_tidy.py --build $(BUILD) --seconds 60
+	@python3 tools/check_tidy.py --build $(BUILD) --seconds 30
 
 # Some ten seconds a file; what was clean and has not changed since is not looked at again.
 tidy:

@@ -237,10 +237,13 @@ class SharedExpertsTest : public SourcesTest {
     Slot stack{.layer = 0, .experts = 3, .always = 2};
     Slot up = stack, down = stack;
     up.name = "expert_gate_up";
+    up.shared_name = "gate_up";
     up.out = 16;
     up.in = 32;
     up.parts = {8, 8};
     down.name = "expert_down";
+    down.shared_name = "down";
+    down.slices = Slot::kColumns;
     down.out = 32;
     down.in = 8;
     down.parts = {32};

@@ -36,9 +36,6 @@ namespace {
 // Scratch for f32 sums before a bias is added; GEMMs with more rows are done in pieces.
 constexpr size_t kBiasScratch = size_t{256} << 20;
 
-// The one switch of Packing::kTiles: false keeps experts plain, as all kernels can read them.
-constexpr bool kPackExperts = true;
-
 int64_t bias_rows(const Tensor& out) {
   return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
 }
@@ -215,7 +212,7 @@ size_t CudaOps::prepared_bytes(const WeightShape& shape, const WeightFormat& kee
 
 // Experts are packed for the streamed GEMM. Dense weights stay plain: cuBLASLt reads them, too.
 bool CudaOps::packs(const Linear& plain, const WeightFormat& keep) const {
-  return kPackExperts && products_.streamed().runs() && plain.experts > 0 &&
+  return options_.pack_experts && products_.streamed().runs() && plain.experts > 0 &&
          keep == WeightFormat{DType::kBF16} && plain.weight.contiguous() &&
          fits_tiles(features(plain), inputs(plain));
 }

@@ -37,7 +37,9 @@ std::vector<Backend> backends() {
                    [isa] { return make_cpu_ops(CpuOptions{.threads = 1, .isa = isa}); }});
   }
   if (num_cuda_devices() > 0) {
-    out.push_back({"cuda", [] { return make_cuda_ops({.synchronous = true}); }});
+    // Packs experts as tiles; the next two keep them row-major.
+    out.push_back(
+        {"cuda", [] { return make_cuda_ops({.synchronous = true, .pack_experts = true}); }});
     out.push_back(
         {"cuda_portable", [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
     out.push_back(
