@@ -60,6 +60,6 @@ void run(std::string_view input) {
 }  // namespace skiff::text
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  skiff::run({reinterpret_cast<const char*>(data), size});
+  skiff::text::run({reinterpret_cast<const char*>(data), size});
   return 0;
 }

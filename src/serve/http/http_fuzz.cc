@@ -101,7 +101,7 @@ class Harness {
 
 // The input is a count of cuts, the cuts, the bytes.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static skiff::Harness harness;
+  static skiff::http::Harness harness;
   if (size < 2) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t cuts = std::min<size_t>(1 + data[0] % 16, size - 1);

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!prepared) continue;
       const int prompt_tokens = static_cast<int>(prepared->prompt.size());
       SKIFF_CHECK(prompt_tokens > 0 && prepared->stop.max_tokens > 0 &&
-                      service::prompt_tokens + prepared->stop.max_tokens <= config.max_model_len,
+                      prompt_tokens + prepared->stop.max_tokens <= config.max_model_len,
                   "{} prompt tokens, {} to come", prompt_tokens, prepared->stop.max_tokens);
       SKIFF_CHECK(prepared->n >= 1 && prepared->n <= service::Service::kMaxN, "n {}", prepared->n);
     }
