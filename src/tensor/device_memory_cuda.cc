@@ -1,6 +1,9 @@
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+
 #include "base/load_error.h"
+#include "base/round_up.h"
 #include "tensor/device_memory.h"
 
 namespace skiff {
@@ -46,12 +49,22 @@ std::byte* allocate_on_device(Device device, size_t bytes) {
 
 void free_on_device(std::byte* data) { cudaFree(data); }
 
+// Without a device nothing reads page-locked memory, and CUDA would refuse to allocate it.
 std::byte* allocate_pinned(size_t bytes) {
+  if (num_cuda_devices() == 0) {
+    constexpr size_t kPage = 4096;
+    return static_cast<std::byte*>(std::aligned_alloc(kPage, round_up(bytes, kPage)));
+  }
   void* data = nullptr;
   return null_if_full(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), data,
                       "allocating page-locked memory");
 }
 
-void free_pinned(std::byte* data) { cudaFreeHost(data); }
+void free_pinned(std::byte* data) {
+  if (num_cuda_devices() == 0)
+    std::free(data);
+  else
+    cudaFreeHost(data);
+}
 
 }  // namespace skiff
