@@ -14,10 +14,11 @@ HostRunner::HostRunner(StepExecutor& executor)
       }) {}
 
 HostRunner::Result HostRunner::run(StepExecutor& executor, const StepPlan& plan) {
+  if (failed_) return failed_;
   try {
     return executor.run(plan);
   } catch (...) {
-    return std::current_exception();
+    return failed_ = std::current_exception();
   }
 }
 

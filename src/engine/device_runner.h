@@ -14,7 +14,8 @@ namespace skiff::engine {
 // For executors that compute on the calling thread. A thread of this object, the only one that
 // drives the executor, computes the steps in the order of their launches while the caller plans.
 // launch() and wait() are called by one thread. If a step throws, for example because memory runs
-// out, its wait() throws the same exception.
+// out, its wait() throws the same exception. It leaves the executor in the middle of a step, so no
+// later step is computed: their wait() throws the exception, too.
 class HostRunner final : public Runner {
  public:
   explicit HostRunner(StepExecutor& executor);
@@ -25,9 +26,10 @@ class HostRunner final : public Runner {
  private:
   Queue<StepPlan> plans_;
   using Result = std::variant<StepResult, std::exception_ptr>;
-  static Result run(StepExecutor& executor, const StepPlan& plan);
+  Result run(StepExecutor& executor, const StepPlan& plan);
 
   Queue<Result> results_;
+  std::exception_ptr failed_;  // what the first step that failed threw; the thread's own
   std::thread thread_;
 };
 

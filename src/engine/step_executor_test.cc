@@ -142,7 +142,9 @@ TEST_F(ClockedTest, WhatAStepThrowsReachesWhoWaitsForIt) {
   HostRunner runner(executor_);
   ops_.full = true;
   runner.launch(plan_of(1, 1, 0, 8));
+  runner.launch(plan_of(2, 1, 8, 8));  // planned before the failure is known
   EXPECT_THROW(runner.wait(1), std::bad_alloc);
+  EXPECT_THROW(runner.wait(2), std::bad_alloc);
 }
 
 TEST_F(ClockedTest, TheThreadThatDrivesTheDeviceBindsIt) {
