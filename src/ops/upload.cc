@@ -5,6 +5,7 @@
 #include "base/round_up.h"
 
 namespace skiff {
+
 Upload::Upload(Ops& ops, size_t bytes) : ops_(ops) {
   for (Buffer& buffer : host_) buffer = Buffer::pinned(bytes);
   if (ops.device() != Device{}) device_ = Buffer(ops.device(), bytes);
