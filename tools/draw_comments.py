@@ -10,21 +10,32 @@ import random
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMMENT = re.compile(r"(?:^[ \t]*//[^\n]*\n)+|(?<=[;{},)])[ \t]+//[^\n]*(?:\n[ \t]+//[^\n]*)*", re.M)
+LINE = re.compile(r"^(?P<code>.*?[;{},)>\]:]|)[ \t]*//(?P<words>.*)$|^[ \t]*//(?P<whole>.*)$")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 
 
 def comments(path):
-    """(line, text, first line of the code that follows) of every comment of a file."""
-    text = path.read_text()
-    for match in COMMENT.finditer(text):
-        words = " ".join(line.strip().lstrip("/").strip() for line in match.group(0).splitlines())
-        if re.fullmatch(r"namespace.*|NOLINT.*|", words.strip()):
+    """(line, text, the code that it is about) of every comment of a file. Lines belong together where their
+    comments begin in the same column."""
+    found, open_column = [], None
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        match = LINE.match(line)
+        if not match:
+            open_column = None
             continue
-        line = text[:match.start()].count("\n") + 1
-        before = text[text.rfind("\n", 0, match.start()) + 1:match.start()].strip()
-        after = text[match.end():].lstrip("\n").split("\n", 1)[0].strip()
-        yield line, words.strip(), before or after
+        column, code = line.index("//"), (match["code"] or "").strip()
+        words = (match["whole"] if match["whole"] is not None else match["words"]).strip()
+        if column == open_column and not code:
+            found[-1][1].append(words)
+        else:
+            found.append((number, [words], code))
+        open_column = column
+    for number, words, code in found:
+        text = " ".join(words).strip()
+        if not re.fullmatch(r"namespace.*|NOLINT.*|", text):
+            below = number - 1 + len(words)
+            yield number, text, code or (lines[below].strip() if below < len(lines) else "")
 
 
 def main():
