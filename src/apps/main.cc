@@ -76,10 +76,9 @@ int finish(int code) {
 }  // namespace skiff::apps
 
 int main(int argc, char** argv) {
-  using namespace skiff::apps;
   try {
-    return finish(dispatch({argv + 1, argv + argc}));
-  } catch (const UsageError& e) {
+    return skiff::apps::finish(skiff::apps::dispatch({argv + 1, argv + argc}));
+  } catch (const skiff::apps::UsageError& e) {
     fmt::print(stderr, "skiff: error: {}\n", e.what());
     return 2;
   } catch (const std::exception& e) {

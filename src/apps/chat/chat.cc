@@ -77,7 +77,7 @@ int run_chat(const Args& args) {
   const Look look = look_of(args);
   if (!args.given("log-level")) spdlog::set_level(spdlog::level::warn);
   const model::ModelConfig model = model::read_model_config(folder, args.text("model-config-name"));
-  ChatSettings(args, model.generation);  // throws before anything is loaded
+  static_cast<void>(ChatSettings(args, model.generation));  // throws before anything is loaded
   std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) fail_load("{} has no chat template; give one with --chat-template", folder);

@@ -49,7 +49,7 @@ std::string ChatConversation::system() const {
   return first_exchange() == 1 ? text_of(value_.messages[0]) : "";
 }
 
-void ChatConversation::set_system(std::string text) {
+void ChatConversation::set_system(std::string_view text) {
   OrderedJson& messages = value_.messages;
   if (first_exchange() == 1) messages.erase(0);
   if (!text.empty()) messages.insert(messages.begin(), message_of("system", text));

@@ -18,11 +18,11 @@ class ChatConversation {
   size_t num_exchanges() const;
   bool awaits_answer() const;  // the last message is not the assistant's
 
-  std::string system() const;          // empty: none
-  void set_system(std::string text);   // empty: removes it
-  void ask(std::string_view text);     // appends a user message; invalid UTF-8 becomes U+FFFD
-  void answer(std::string_view text);  // the assistant's message
-  void reset();                        // forgets all but the system message
+  std::string system() const;              // empty: none
+  void set_system(std::string_view text);  // empty: removes it
+  void ask(std::string_view text);         // appends a user message; invalid UTF-8 becomes U+FFFD
+  void answer(std::string_view text);      // the assistant's message
+  void reset();                            // forgets all but the system message
   std::optional<std::string>
   undo();              // drops the last exchange and returns its question, if there was one
   bool drop_answer();  // drops what follows the last question; false: nothing does

@@ -11,7 +11,6 @@ namespace skiff::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
 using testing::IsEmpty;
 
 class History : public testing::Test {

@@ -85,7 +85,7 @@ TEST(ChatCommands, CompletionNeedsOneCandidate) {
 }
 
 ChatSettings settings(std::vector<std::string> words = {},
-                      model::GenerationDefaults recommended = {}) {
+                      const model::GenerationDefaults& recommended = {}) {
   return ChatSettings(Args(kChat, words), recommended);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 std::string first_words(const std::string& text) {
   constexpr size_t kShown = 48;
-  const std::string line = text.substr(0, text.find('\n'));
+  std::string line = text.substr(0, text.find('\n'));
   if (line.size() <= kShown && line.size() == text.size()) return line;
   size_t end = std::min(line.size(), kShown);
   while (end > 0 && end < line.size() && (line[end] & 0xC0) == 0x80) --end;
@@ -218,7 +218,7 @@ void ChatSession::reset() {
 }
 
 void ChatSession::system(const std::string& text) {
-  if (!text.empty()) conversation_.set_system(text == "-" ? "" : text);
+  if (!text.empty()) conversation_.set_system(text == "-" ? std::string_view() : text);
   const std::string now = conversation_.system();
   tools_.screen.say(now.empty() ? "there is no system message" : "system message: " + now);
 }

@@ -96,7 +96,8 @@ class EchoEngine : public EnginePort {
       events_->push({event_of(sequence.id, Finish::kExhausted, "no room")});
       return;
     }
-    running_[sequence.id] = {.sequence = std::move(sequence), .done = 0};
+    const SeqId id = sequence.id;
+    running_[id] = {.sequence = std::move(sequence), .done = 0};
   }
   void cancel(SeqId id) override {
     std::lock_guard lock(mutex_);
