@@ -103,6 +103,9 @@ int bench_serve(const Args& args) {
   bench.model =
       args.given("served-model-name") ? args.text("served-model-name") : first_model(client);
   bench.chat = args.text("endpoint") == "chat";
+  bench.prompt_vocab = static_cast<int>(args.integer("prompt-vocab"));
+  if (bench.chat && bench.prompt_vocab > 0)
+    throw UsageError("--prompt-vocab: only --endpoint completions takes prompts of token ids");
   bench.requests = planned_requests(args);
   bench.concurrency = static_cast<int>(args.integer("concurrency"));
   if (bench.concurrency == 0 && !args.given("trace") && !args.given("request-rate"))

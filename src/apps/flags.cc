@@ -138,6 +138,7 @@ constexpr Flag kBenchmarks[] = {
     {"url", kText, kBench, "http://127.0.0.1:8000", "serve: address of a server that speaks OpenAI's protocol over http.", 0, 0},
     {"key", kText, kBench, "", "serve: its API key.", 0, 0},
     {"endpoint", kChoice, kBench, "completions", "serve: the endpoint to call.", 0, 0, "completions|chat"},
+    {"prompt-vocab", kInt, kBench, "0", "serve: prompts are arrays of random token ids below this number, so that their lengths are exact; 0: text of single letters.", 0, kMaxCount},
     {"trace", kText, kBench, "", "serve, simulate: replay this trace (Mooncake JSON lines or Azure CSV).", 0, 0},
     {"trace-speed", kFloat, kBench, "1", "serve, simulate: factor by which the trace is replayed faster.", 1e-6, 1e6},
     {"request-rate", kFloat, kBench, "", "serve, simulate: requests per second, as a Poisson process, instead of the trace's times.", 1e-6, 1e6},

@@ -27,6 +27,19 @@ using Stream = boost::beast::tcp_stream;
 
 constexpr size_t kMaxAnswer = 256u << 20;
 
+// What came of sending a request over one connection.
+struct Attempt {
+  bool answered = false;  // a byte of the response came
+  bool closed = false;    // the server had closed the connection
+  bool reusable = false;  // the next request may go over it
+};
+
+bool server_closed(const boost::system::error_code& error) {
+  return error == http::error::end_of_stream || error == net::error::eof ||
+         error == net::error::connection_reset || error == net::error::connection_aborted ||
+         error == net::error::broken_pipe;
+}
+
 }  // namespace
 
 Result<ServerUrl> parse_url(const std::string& url) {
@@ -56,10 +69,14 @@ struct LoadClient::Impl {
   explicit Impl(Options options) : options(std::move(options)) {}
 
   double now() const { return seconds_since(start); }
+  std::unique_ptr<Stream> kept_alive();  // null if there is none
   net::awaitable<std::unique_ptr<Stream>> connected();
   net::awaitable<void> one(std::string path, std::string body, Done done);
-  net::awaitable<void> talk(Stream& stream, const std::string& path, std::string body,
-                            StreamOutcome& out, bool* reusable);
+  // Opens a connection where `stream` is null.
+  net::awaitable<Attempt> attempt(std::unique_ptr<Stream>& stream, const std::string& path,
+                                  const std::string& body, StreamOutcome& out);
+  net::awaitable<void> talk(Stream& stream, const std::string& path, const std::string& body,
+                            StreamOutcome& out, Attempt& attempt);
   http::request<http::string_body> request(http::verb verb, const std::string& path) const;
   void renew(Stream& stream) const {
     stream.expires_after(std::chrono::duration_cast<Clock::duration>(
@@ -80,12 +97,14 @@ http::request<http::string_body> LoadClient::Impl::request(http::verb verb,
   return out;
 }
 
+std::unique_ptr<Stream> LoadClient::Impl::kept_alive() {
+  if (idle.empty()) return nullptr;
+  auto stream = std::move(idle.back());
+  idle.pop_back();
+  return stream;
+}
+
 net::awaitable<std::unique_ptr<Stream>> LoadClient::Impl::connected() {
-  if (!idle.empty()) {
-    auto stream = std::move(idle.back());
-    idle.pop_back();
-    co_return stream;
-  }
   auto stream = std::make_unique<Stream>(io);
   renew(*stream);
   net::ip::tcp::resolver resolver(io);
@@ -97,10 +116,11 @@ net::awaitable<std::unique_ptr<Stream>> LoadClient::Impl::connected() {
 }
 
 net::awaitable<void> LoadClient::Impl::talk(Stream& stream, const std::string& path,
-                                            std::string body, StreamOutcome& out, bool* reusable) {
+                                            const std::string& body, StreamOutcome& out,
+                                            Attempt& attempt) {
   auto message = request(http::verb::post, path);
   message.set(http::field::content_type, "application/json");
-  message.body() = std::move(body);
+  message.body() = body;
   message.prepare_payload();
   renew(stream);
   co_await http::async_write(stream, message, net::use_awaitable);
@@ -111,6 +131,7 @@ net::awaitable<void> LoadClient::Impl::talk(Stream& stream, const std::string& p
   do {
     renew(stream);
     co_await http::async_read_some(stream, buffer, parser, net::use_awaitable);
+    attempt.answered = true;
     if (!parser.is_header_done()) continue;
     out.status = static_cast<int>(parser.get().result_int());
     std::string& fresh = parser.get().body();
@@ -122,22 +143,37 @@ net::awaitable<void> LoadClient::Impl::talk(Stream& stream, const std::string& p
     out.error = fmt::format("HTTP {}: {}", out.status, parser.get().body().substr(0, 300));
   else if (!reader.complete() && out.error.empty())
     out.error = "the stream ended without [DONE]";
-  *reusable = parser.get().keep_alive();
+  attempt.reusable = parser.get().keep_alive();
+}
+
+net::awaitable<Attempt> LoadClient::Impl::attempt(std::unique_ptr<Stream>& stream,
+                                                  const std::string& path, const std::string& body,
+                                                  StreamOutcome& out) {
+  Attempt result;
+  try {
+    if (!stream) stream = co_await connected();
+    co_await talk(*stream, path, body, out, result);
+  } catch (const boost::system::system_error& e) {
+    out.error = e.code().message();
+    result.closed = server_closed(e.code());
+  }
+  co_return result;
 }
 
 net::awaitable<void> LoadClient::Impl::one(std::string path, std::string body, Done done) {
   StreamOutcome out;
   out.sent = now();
-  bool reusable = false;
-  std::unique_ptr<Stream> stream;
-  try {
-    stream = co_await connected();
-    co_await talk(*stream, path, std::move(body), out, &reusable);
-  } catch (const boost::system::system_error& e) {
-    out.error = e.code().message();
+  auto stream = kept_alive();
+  const bool kept = stream != nullptr;
+  Attempt result = co_await attempt(stream, path, body, out);
+  if (kept && result.closed && !result.answered) {
+    out.reopened = true;
+    out.error.clear();
+    stream.reset();
+    result = co_await attempt(stream, path, body, out);
   }
   out.done = now();
-  if (reusable) {
+  if (result.reusable) {
     stream->expires_never();
     idle.push_back(std::move(stream));
   }

@@ -24,6 +24,8 @@ struct StreamOutcome {
   int status = 0;                              // HTTP status; 0: no answer
   std::string error;                           // empty if the stream ended as it should
   int prompt = 0, cached = 0, completion = 0;  // tokens, as the server's usage says
+  // The server had closed the kept-alive connection, so the request went out again over a new one.
+  bool reopened = false;
   bool ok() const { return error.empty(); }
 };
 
@@ -41,7 +43,9 @@ class LoadClient {
 
   double now() const;  // seconds since the client was constructed
   // The functions below may be called only before run() or from a callback inside it. POSTs `body`,
-  // which must ask for a stream; `done` is called when it has ended.
+  // which must ask for a stream; `done` is called when it has ended. Connections are kept alive. If
+  // the server has closed one meanwhile, so that no byte of a response comes over it, the request
+  // is sent again over a new connection, once; what happens on a new connection is final.
   void post(const std::string& path, std::string body, Done done);
   void at(double time, std::function<void()> action);
   // Returns when every stream and timer has ended.

@@ -44,6 +44,7 @@ class Replay {
 
   void take(const StreamOutcome& o) {
     end_ = std::max(end_, o.done);
+    out_.reopened += o.reopened;
     if (o.status == 429 || o.status == 503) {
       ++out_.refused;
       return;
@@ -56,12 +57,14 @@ class Replay {
     ++out_.succeeded;
     out_.prompt += o.prompt;
     out_.cached += o.cached;
-    out_.completion += o.completion;
+    const int completion = o.completion > 0 ? o.completion : static_cast<int>(o.gaps.size()) + 1;
+    out_.completion += completion;
+    out_.unmetered += o.completion == 0;
     const double last = o.first + std::accumulate(o.gaps.begin(), o.gaps.end(), 0.0);
     const double ttft = o.first - o.sent;
-    const double tpot = o.completion > 1 ? (last - o.first) / (o.completion - 1) : 0;
+    const double tpot = completion > 1 ? (last - o.first) / (completion - 1) : 0;
     ttft_.push_back(ttft);
-    if (o.completion > 1) tpot_.push_back(tpot);
+    if (completion > 1) tpot_.push_back(tpot);
     itl_.insert(itl_.end(), o.gaps.begin(), o.gaps.end());
     e2e_.push_back(o.done - o.sent);
     out_.good += (bench_.slo_ttft == 0 || ttft <= bench_.slo_ttft) &&
@@ -86,6 +89,16 @@ std::string row(const char* name, const Percentiles& p) {
                      p.mean * 1e3, p.p50 * 1e3, p.p90 * 1e3, p.p95 * 1e3, p.p99 * 1e3, p.max * 1e3);
 }
 
+std::string letters(const TracedRequest& request, size_t number) {
+  std::string text;
+  text.reserve(static_cast<size_t>(request.input) * 2);
+  for (const Token letter : prompt_of(request, number, 26)) {
+    if (!text.empty()) text += ' ';
+    text += static_cast<char>('a' + letter);
+  }
+  return text;
+}
+
 }  // namespace
 
 Percentiles percentiles_of(const std::vector<double>& values) {
@@ -101,22 +114,18 @@ Percentiles percentiles_of(const std::vector<double>& values) {
 
 std::string request_body(const ServeBench& bench, size_t number) {
   const TracedRequest& request = bench.requests[number];
-  std::string text;
-  text.reserve(static_cast<size_t>(request.input) * 2);
-  for (const Token letter : prompt_of(request, number, 26)) {
-    if (!text.empty()) text += ' ';
-    text += static_cast<char>('a' + letter);
-  }
   Json body{{"model", bench.model},
             {"max_tokens", request.output},
             {"temperature", 0},
             {"stream", true},
             {"stream_options", {{"include_usage", true}}}};
   if (bench.ignore_eos) body["ignore_eos"] = true;
-  if (bench.chat)
-    body["messages"] = Json::array({{{"role", "user"}, {"content", std::move(text)}}});
+  if (bench.prompt_vocab > 0)
+    body["prompt"] = prompt_of(request, number, bench.prompt_vocab);
+  else if (bench.chat)
+    body["messages"] = Json::array({{{"role", "user"}, {"content", letters(request, number)}}});
   else
-    body["prompt"] = std::move(text);
+    body["prompt"] = letters(request, number);
   return body.dump();
 }
 
@@ -129,6 +138,12 @@ std::string to_text(const ServeReport& r) {
   std::string out =
       fmt::format("requests              {} sent, {} succeeded, {} refused (429, 503), {} failed\n",
                   r.sent, r.succeeded, r.refused, r.failed);
+  if (r.reopened > 0)
+    out += fmt::format("connections reopened  {}, which the server had closed between requests\n",
+                       r.reopened);
+  if (r.unmetered > 0)
+    out += fmt::format("without usage         {} replies, each piece of text counted as a token\n",
+                       r.unmetered);
   if (!r.first_error.empty()) out += fmt::format("first failure         {}\n", r.first_error);
   out += fmt::format(
       "time                  {:.2f} s\nrequests/s            {:.2f}, within the SLO {:.2f} ({:.1f} "
@@ -151,6 +166,9 @@ std::string to_json(const ServeReport& r) {
               {"refused", r.refused},
               {"failed", r.failed},
               {"good", r.good},
+              {"reopened", r.reopened},
+              {"unmetered", r.unmetered},
+              {"first_error", r.first_error},
               {"seconds", r.seconds},
               {"requests_per_second", r.succeeded / seconds},
               {"goodput", r.good / seconds},

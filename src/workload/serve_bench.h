@@ -12,6 +12,9 @@ namespace skiff::workload {
 struct ServeBench {
   std::string model;  // the name under which the server serves it
   bool chat = false;  // /v1/chat/completions if true, else /v1/completions
+  // Above 0: prompts are arrays of token ids below it, as /v1/completions takes them, and have
+  // exactly the lengths in the trace. 0: prompts are text.
+  int prompt_vocab = 0;
   std::vector<TracedRequest> requests;
   // Requests in flight at any time: the next one is sent when one ends. 0: requests are sent at
   // their times.
@@ -29,14 +32,17 @@ Percentiles percentiles_of(const std::vector<double>& values);
 // Times are in seconds, lengths in tokens.
 struct ServeReport {
   int sent = 0, succeeded = 0, refused = 0, failed = 0, good = 0;  // `refused` counts 429 and 503
+  int reopened = 0;   // requests sent again because the server had closed the kept-alive connection
+  int unmetered = 0;  // replies without usage: each piece of text counts as one output token
   std::string first_error;  // the first error among the failed requests
   double seconds = 0;       // from the first request to the end of the last
   double prompt = 0, cached = 0, completion = 0;
   Percentiles ttft, tpot, itl, e2e;
 };
 
-// Returns the JSON body of request number `number`. The prompt is made of single letters, each of
-// which is about one token in every common vocabulary; the server's `usage` has the exact number.
+// Returns the JSON body of request number `number`. A prompt of text is made of single letters,
+// each of which is about one token in every common vocabulary; the server's `usage` has the exact
+// number.
 std::string request_body(const ServeBench& bench, size_t number);
 
 ServeReport run_serve_bench(LoadClient& client, const ServeBench& bench);
