@@ -19,7 +19,7 @@ Result<ServerUrl> parse_url(const std::string& url);
 
 // The outcome of one request. Times are seconds since the client was constructed.
 struct StreamOutcome {
-  double sent = 0, first = 0, done = 0;        // `first` is the first piece of text
+  double sent = 0, first = 0, done = 0;        // `first`: the first text, or a textless end
   std::vector<double> gaps;                    // times between pieces of text
   int status = 0;                              // HTTP status; 0: no answer
   std::string error;                           // empty if the stream ended as it should

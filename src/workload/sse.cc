@@ -1,5 +1,7 @@
 #include "workload/sse.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 
 namespace skiff::workload {
@@ -24,6 +26,16 @@ bool carries_text(const Json& event) {
       if (has_text(*delta, key)) return true;
   }
   return false;
+}
+
+// Whether a reply is complete with this event.
+bool finishes(const Json& event) {
+  const auto choices = event.find("choices");
+  if (choices == event.end() || !choices->is_array()) return false;
+  return std::ranges::any_of(*choices, [](const Json& choice) {
+    return choice.is_object() && choice.contains("finish_reason") &&
+           !choice.at("finish_reason").is_null();
+  });
 }
 
 int count_at(const Json& object, const char* key) {
@@ -69,7 +81,8 @@ void SseReader::event(std::string_view data, double now, StreamOutcome& out) {
   }
   if (json->contains("error")) out.error = json->at("error").dump().substr(0, 300);
   read_usage(*json, out);
-  if (!carries_text(*json)) return;
+  // A reply may have no text at all, as of special tokens alone; it then comes with its end.
+  if (!carries_text(*json) && !(out.first == 0 && finishes(*json))) return;
   if (out.first == 0)
     out.first = now;
   else

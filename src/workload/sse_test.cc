@@ -41,6 +41,25 @@ TEST(Sse, AnErrorEventIsAFailure) {
   EXPECT_FALSE(reader.complete());
 }
 
+TEST(Sse, AReplyWithoutTextComesWithItsEnd) {
+  SseReader reader;
+  StreamOutcome out;
+  reader.feed("data: {\"choices\":[{\"text\":\"\",\"finish_reason\":null}]}\n\n", 1, out);
+  EXPECT_EQ(out.first, 0);
+  reader.feed("data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n", 2, out);
+  EXPECT_EQ(out.first, 2);
+  EXPECT_TRUE(out.gaps.empty());
+}
+
+TEST(Sse, AnEndWithoutTextIsNoPieceOfText) {
+  SseReader reader;
+  StreamOutcome out;
+  reader.feed("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}\n\n", 1, out);
+  reader.feed("data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n", 2, out);
+  EXPECT_EQ(out.first, 1);
+  EXPECT_TRUE(out.gaps.empty());
+}
+
 TEST(Url, HostPortAndPrefix) {
   const auto url = parse_url("http://gpu1:8188/v1/");
   ASSERT_TRUE(url);
