@@ -68,7 +68,7 @@ load() {
     count=$(awk -v s="${SECONDS_OF_LOAD:-40}" -v r="$2" 'BEGIN { n = int(s * r); print (n < 8 ? 8 : n) }')
     set -- --request-rate "$2" --num-prompts "$count" --input-len "${INPUT:-1000}" --output-len "${OUTPUT:-200}"
   fi
-  client --json "$@" > "$file" 2> "$file.err" || { say "the client failed:"; tail -3 "$file.err"; }
+  client --json "$@" > "$file" 2> "$file.err" || { say "the client failed:"; tail -3 "$file.err"; failed=1; }
   say "$engine $*"
 }
 
