@@ -12,8 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "ops/ops.h"
-
 namespace skiff::apps {
 namespace {
 
@@ -66,23 +64,6 @@ double measured_read_bandwidth(int threads) {
     best = std::max(best, static_cast<double>(share * workers * sizeof(uint64_t)) / took.count());
   }
   return seen == 0 ? 0 : best;  // using `seen` keeps the compiler from removing the sums
-}
-
-double measured_copy_bandwidth(Device device) {
-  constexpr int kRounds = 20;
-  const auto ops = make_cuda_ops({.device = device.index});
-  const Buffer from(device, kBytes), to(device, kBytes);
-  const auto size = static_cast<int64_t>(kBytes);
-  const auto copy = [&] {
-    ops->copy(to.view(DType::kU8, {1, size}), from.view(DType::kU8, {1, size}));
-  };
-  copy();
-  ops->wait(ops->mark());
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRounds; ++i) copy();
-  ops->wait(ops->mark());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return 2.0 * kRounds * static_cast<double>(kBytes) / took.count();
 }
 
 }  // namespace skiff::apps

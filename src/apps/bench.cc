@@ -11,6 +11,7 @@
 #include "base/queue.h"
 #include "base/seconds.h"
 #include "engine/resolve.h"
+#include "ops/read_bandwidth.h"
 
 namespace skiff::apps {
 namespace {
@@ -25,11 +26,11 @@ double step_bytes(const ModelSpec& spec, const Precision& precision, int rows, d
          rows * context * kv * static_cast<double>(bytes(precision.kv.dtype));
 }
 
-// The device that an engine with this config computes on.
+// Returns the read bandwidth of the device that an engine with this config computes on.
 double memory_bandwidth(const engine::EngineConfig& config) {
   const Device device = engine::device_named(config.device).memory();
   return device == Device{} ? measured_read_bandwidth(config.threads)
-                            : measured_copy_bandwidth(device);
+                            : device_read_bandwidth(device);
 }
 
 // Returns the fraction of tokens that are the same in both.
@@ -132,9 +133,9 @@ class Bench {
     fmt::print("decode           {:.3f} ms a step of {}: {:.1f} tokens/s\n", 1e3 / steps, batch_,
                per_second);
     fmt::print(
-        "bandwidth        {:.1f} GB/s measured; {:.1f} MB of weights, keys and values a step\n",
+        "read bandwidth   {:.1f} GB/s measured; {:.1f} MB of weights, keys and values a step\n",
         bandwidth_ / 1e9, moved / 1e6);
-    fmt::print("of the limit     {:.1f}% ({:.1f} GB/s of {:.1f})\n",
+    fmt::print("of the limit     {:.1f}% of the read bandwidth ({:.1f} GB/s of {:.1f})\n",
                100 * steps * moved / bandwidth_, steps * moved / 1e9, bandwidth_ / 1e9);
     report_host(before, after);
   }
