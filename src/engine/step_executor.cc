@@ -27,6 +27,13 @@ StepBounds bounds_of(const ModelSpec& spec, DType act, const sched::Limits& limi
           .max_context = limits.max_context};
 }
 
+sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limits& limits) {
+  return {.vocab = spec.vocab,
+          .max_slots = limits.max_seqs,
+          .max_rows = limits.max_logit_rows,
+          .max_context = limits.max_context};
+}
+
 // Steps are tuned for row counts from this one on; a recorded step of at most this many rows is
 // tuned at its own size.
 constexpr int kMinTuned = 64;
@@ -61,7 +68,7 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
                     model::Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
                                                 limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
-      sampler_(model.spec.vocab, limits_.max_seqs, ops, limits_.max_logit_rows),
+      sampler_(sampler_limits(model.spec, limits_), ops),
       builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
       last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
       last_(zeroed_slots(last_memory_, limits_.max_seqs, ops)) {
@@ -72,7 +79,7 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const sched
                                    int block_size, const Ops& ops) {
   return ops.scratch_bytes(bounds_of(spec, act, limits)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
-         sample::Sampler::bytes(ops.device(), spec.vocab, limits.max_seqs, limits.max_logit_rows) +
+         sample::Sampler::bytes(ops.device(), sampler_limits(spec, limits)) +
          (ops.device() == Device{} ? sample::Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
@@ -124,7 +131,8 @@ void StepExecutor::rehearse_draws(int rows) {
                                          .min_p = 0.01f,
                                          .top_k = 20,
                                          .repetition = 1.1f,
-                                         .logprobs = 2},
+                                         .logprobs = 2,
+                                         .logit_bias = {{0, 1.0f}}},
                               .history = {0},
                               .prompt_len = 1,
                               .stop_tokens = {}});

@@ -33,9 +33,9 @@ struct StepFrame {
   std::array<Arrival, 2> arrivals;
   std::optional<ReplayKey> key;  // set if the step may be recorded
   LogitRows rows;
-  Tensor slots;              // [num_sampled] i32: the slots whose next tokens are drawn
-  SampleBatch columns;       // the sampling parameters of rows.drawn
-  sample::PendingDraw draw;  // set once the draw has been started
+  Tensor slots;                 // [num_sampled] i32: the slots whose next tokens are drawn
+  sample::DrawColumns columns;  // the sampling parameters of rows.drawn
+  sample::PendingDraw draw;     // set once the draw has been started
 
   // Clears the step but keeps the memory of its lists.
   void clear() {

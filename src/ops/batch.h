@@ -56,13 +56,27 @@ struct EditChanges {
   Tensor at, token;  // [n] i32
   Tensor add;        // [n] f32
 };
-// Sparse changes to logits. Piece i applies the first count[i] entries of page[i] to row[i]: the
-// logit x of each token becomes (x > 0 ? x / divide[i] : x * divide[i]) + add. The pieces of one
-// row name no token twice.
+// Sparse changes to logits. Piece i adds the first count[i] entries of page[i] to the logits of
+// row[i]. The pieces of one row name no token twice.
 struct LogitEdits {
   Tensor row, page, count;  // [n] i32
   Tensor first;             // [n] i32; where not negative, the tokens are first, first + 1, ...
-  Tensor divide;            // [n] f32
+};
+
+// The distinct tokens that the sequence of each slot has seen. They stay where Ops computes and are
+// counted there, so that a draw need not wait until the host knows the token of the draw before.
+struct SeenTokens {
+  // [slots, 2 * (1 + most)] i32, contiguous. A slot's list begins with its number of entries and a
+  // zero; an entry is a token and how often the output contains it, 0 if only the prompt does. No
+  // token has two entries, and their order does not matter.
+  Tensor lists;
+};
+// Row row[i] of logits is penalized for what slot[i] has seen: the logit x of each token of its
+// list becomes (x > 0 ? x / divide[i] : x * divide[i]), less once[i] + each[i] * count where the
+// count is not 0. No row occurs twice.
+struct Penalties {
+  Tensor row, slot;           // [n] i32
+  Tensor divide, once, each;  // [n] f32
 };
 
 }  // namespace skiff

@@ -63,6 +63,23 @@ void HostOps::store_edits(const EditPages& pages, const EditChanges& changes) {
   }
 }
 
+void HostOps::count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) {
+  SKIFF_CHECK_EQ(slots.rows(), rows.rows());
+  for (int64_t i = 0; i < slots.rows(); ++i) {
+    auto* list = seen.lists.row<int32_t>(slots.as<int32_t>()[i]);
+    const int32_t token = tokens.as<int32_t>()[rows.as<int32_t>()[i]];
+    int32_t *entry = list + 2, *end = entry + 2 * int64_t{*list};
+    while (entry != end && *entry != token) entry += 2;
+    if (entry == end) {
+      SKIFF_CHECK(2 * int64_t{*list} + 2 < seen.lists.cols(), "{} tokens seen", *list);
+      ++*list;
+      entry[0] = token;
+      entry[1] = 0;
+    }
+    ++entry[1];
+  }
+}
+
 void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
   SKIFF_CHECK_EQ(slots.rows(), tokens.rows());
   for (int64_t i = 0; i < slots.rows(); ++i) {

@@ -27,6 +27,7 @@ class HostOps : public Ops {
   void load_tokens(Tensor tokens, Tensor last) final;
   void store_tokens(Tensor last, Tensor slots, Tensor tokens) final;
   void store_edits(const EditPages& pages, const EditChanges& changes) final;
+  void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override;
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
                    const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) final;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) final;

@@ -176,10 +176,14 @@ class Ops {
   virtual void add(Tensor out, Tensor x) = 0;  // out += x; act
   virtual void gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
 
-  // Sampling. Logits are f32 [rows, vocab]. The tensors of changes and edits may lie in page-locked
-  // host memory.
+  // Sampling. Logits are f32 [rows, vocab]. The tensors of changes, edits and penalties, and those
+  // of count_tokens() but its lists, may lie in page-locked host memory.
   virtual void store_edits(const EditPages& pages, const EditChanges& changes) = 0;
   virtual void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) = 0;
+  // The output of slots[i] has gained tokens[rows[i]]: the count of its entry grows by 1, and a new
+  // token gets an entry, for which there must be room. All i32; each slot at most once.
+  virtual void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) = 0;
+  virtual void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) = 0;
   // out_ids [rows] i32. Greedy: the first maximum. Otherwise, on probabilities softmax(logits /
   // temperature): drop p < min_p * max; keep the top_k; renormalise; keep the smallest set of most
   // likely tokens whose sum reaches top_p (ties to the lower id); renormalise; and invert the

@@ -7,7 +7,6 @@ namespace {
 
 constexpr int kPassingPages = 64;  // the last pages, for lists that are sent in pieces
 constexpr size_t kMaxChanges = 1 << 16, kMaxPieces = 1 << 13;  // limits of one operation
-constexpr size_t kMaxStaged = size_t{3} << 20;                 // bytes that one turn sends
 
 int pages_for(size_t entries) {
   return static_cast<int>((entries + EditStore::kPage - 1) / EditStore::kPage);
@@ -37,8 +36,8 @@ size_t EditStore::bytes(int vocab, int max_slots) {
   return static_cast<size_t>(pages_of(vocab, max_slots)) * kPage * sizeof(Edit);
 }
 
-EditStore::EditStore(Ops& ops, int vocab, int max_slots)
-    : ops_(ops), memory_(ops.device(), bytes(vocab, max_slots)) {
+EditStore::EditStore(Ops& ops, Staging& staging, int vocab, int max_slots)
+    : ops_(ops), staging_(staging), memory_(ops.device(), bytes(vocab, max_slots)) {
   const int64_t pages = pages_of(vocab, max_slots);
   pages_ = {.token = memory_.view(DType::kI32, {pages, kPage}),
             .add = memory_.view(DType::kF32, {pages, kPage}, memory_.size() / 2)};
@@ -48,13 +47,11 @@ EditStore::EditStore(Ops& ops, int vocab, int max_slots)
 void EditStore::begin(Tensor logits) {
   logits_ = logits;
   ++draw_;
-  turns_[draw_ % turns_.size()].reset();
-  staged_ = 0;
 }
 
-void EditStore::add(int row, EditList& list, float divide) {
+void EditStore::add(int row, EditList& list) {
   if (list.empty()) return;
-  if (!reserve(list)) return add_in_passing(row, list, divide);
+  if (!reserve(list)) return add_in_passing(row, list);
   send_list(list);
   const auto entries = std::ssize(list.entries());
   for (size_t p = 0; p < list.pages_.size(); ++p) {
@@ -63,8 +60,7 @@ void EditStore::add(int row, EditList& list, float divide) {
     pieces_.push_back({.row = row,
                        .page = list.pages_[p],
                        .count = static_cast<int32_t>(std::min<int64_t>(count, kPage)),
-                       .first = list.fixed_ ? list.first_[p] : -1,
-                       .divide = divide});
+                       .first = list.fixed_ ? list.first_[p] : -1});
   }
   if (pieces_.size() >= kMaxPieces) apply();
 }
@@ -136,7 +132,7 @@ void EditStore::change(int32_t at, const Edit& edit) {
 void EditStore::send_changes() {
   if (changes_.empty()) return;
   sent_ += changes_.size();
-  PinnedArena& memory = staging(changes_.size() * sizeof(Change));
+  PinnedArena& memory = staging_.room(changes_.size() * sizeof(Change));
   ops_.store_edits(
       pages_,
       {.at = column<int32_t>(memory, DType::kI32, changes_, [](auto& c) { return c.at; }),
@@ -149,21 +145,19 @@ void EditStore::send_changes() {
 void EditStore::apply() {
   send_changes();
   if (pieces_.empty()) return;
-  PinnedArena& memory = staging(pieces_.size() * sizeof(Piece));
+  PinnedArena& memory = staging_.room(pieces_.size() * sizeof(Piece));
   const auto of = [&](auto field) {
     return column<int32_t>(memory, DType::kI32, pieces_, [&](auto& p) { return p.*field; });
   };
-  ops_.edit_logits(
-      logits_, pages_,
-      {.row = of(&Piece::row),
-       .page = of(&Piece::page),
-       .count = of(&Piece::count),
-       .first = of(&Piece::first),
-       .divide = column<float>(memory, DType::kF32, pieces_, [](auto& p) { return p.divide; })});
+  ops_.edit_logits(logits_, pages_,
+                   {.row = of(&Piece::row),
+                    .page = of(&Piece::page),
+                    .count = of(&Piece::count),
+                    .first = of(&Piece::first)});
   pieces_.clear();
 }
 
-void EditStore::add_in_passing(int row, const EditList& list, float divide) {
+void EditStore::add_in_passing(int row, const EditList& list) {
   apply();
   const int32_t first_page = static_cast<int32_t>(pages_.token.rows()) - kPassingPages;
   const std::span<const Edit> entries = list.entries();
@@ -174,23 +168,10 @@ void EditStore::add_in_passing(int row, const EditList& list, float divide) {
     for (const Edit& edit : some) change(at++, edit);
     for (int32_t p = 0; p < pages_for(some.size()); ++p) {
       const auto left = static_cast<int32_t>(some.size()) - p * kPage;
-      pieces_.push_back({row, first_page + p, std::min(left, kPage), -1, divide});
+      pieces_.push_back({row, first_page + p, std::min(left, kPage), -1});
     }
     apply();
   }
-}
-
-// Returns this turn's memory with room for `bytes` more, and waits until it is no longer in use if
-// necessary.
-PinnedArena& EditStore::staging(size_t bytes) {
-  PinnedArena& memory = turns_[draw_ % turns_.size()];
-  if (staged_ > 0 && staged_ + bytes > kMaxStaged) {
-    ops_.wait(ops_.mark());
-    memory.reset();
-    staged_ = 0;
-  }
-  staged_ += bytes;
-  return memory;
 }
 
 }  // namespace skiff::sample

@@ -1,13 +1,12 @@
 // sample/edit_store.h -- keeps lists of edits where Ops computes: a list is sent once, and
 // afterwards only its changed entries.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "ops/ops.h"
-#include "ops/pinned_arena.h"
 #include "sample/edit_list.h"
+#include "sample/staging.h"
 
 namespace skiff::sample {
 
@@ -23,19 +22,16 @@ class EditStore {
   static constexpr int kPage = 1024;  // entries of a page
   static constexpr int kFullLists = 64, kSlotPages = 4;
 
-  EditStore(Ops& ops, int vocab, int max_slots);
+  EditStore(Ops& ops, Staging& staging, int vocab, int max_slots);
   EditStore(const EditStore&) = delete;
   EditStore& operator=(const EditStore&) = delete;
-  // bytes() is allocated where Ops computes; kStagedBytes bounds the page-locked memory for
-  // transfers.
+  // What is allocated where Ops computes.
   static size_t bytes(int vocab, int max_slots);
-  static constexpr size_t kStagedBytes = size_t{12} << 20;
 
-  // Begins a draw. All operations of draws before the last two must be done.
+  // Begins a draw, for which the staging has begun.
   void begin(Tensor logits);
-  // Adds all edits of the list to row `row`, whose logits are divided by `divide` first (see
-  // LogitEdits).
-  void add(int row, EditList& list, float divide = 1);
+  // Adds all edits of the list to row `row`.
+  void add(int row, EditList& list);
   void apply();
   void release(EditList& list);
   uint64_t sent() const { return sent_; }  // entries sent since the start
@@ -43,7 +39,6 @@ class EditStore {
  private:
   struct Piece {
     int32_t row, page, count, first;
-    float divide;
   };
   struct Change {
     int32_t at;
@@ -56,10 +51,10 @@ class EditStore {
   void send_list(EditList& list);
   void change(int32_t at, const Edit& edit);
   void send_changes();
-  void add_in_passing(int row, const EditList& list, float divide);
-  PinnedArena& staging(size_t bytes);
+  void add_in_passing(int row, const EditList& list);
 
   Ops& ops_;
+  Staging& staging_;
   Buffer memory_;
   EditPages pages_;
   std::vector<int32_t> free_;
@@ -68,9 +63,6 @@ class EditStore {
   Tensor logits_;
   std::vector<Piece> pieces_;
   std::vector<Change> changes_;
-  // Page-locked memory that draws use in turns, and the bytes of this turn that are in use.
-  std::array<PinnedArena, 3> turns_;
-  size_t staged_ = 0;
   uint64_t sent_ = 0;
 };
 

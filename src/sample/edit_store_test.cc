@@ -8,7 +8,7 @@
 
 #include "ops/ops.h"
 #include "sample/rules.h"
-#include "sample/slot_edits.h"
+#include "sample/slot_bans.h"
 
 namespace skiff::sample {
 namespace {
@@ -27,8 +27,9 @@ class EditStoreTest : public testing::Test {
  protected:
   void draw(EditStore& store, const std::vector<EditList*>& lists) {
     std::vector<float> logits(lists.size() * static_cast<size_t>(vocab_), 0);
+    staging_.begin();
     store.begin(host_tensor(logits.data(), DType::kF32, {std::ssize(lists), vocab_}));
-    for (size_t r = 0; r < lists.size(); ++r) store.add(static_cast<int>(r), *lists[r], 2);
+    for (size_t r = 0; r < lists.size(); ++r) store.add(static_cast<int>(r), *lists[r]);
     store.apply();
     for (size_t r = 0; r < lists.size(); ++r) {
       std::vector<float> want(static_cast<size_t>(vocab_), 0);
@@ -39,11 +40,12 @@ class EditStoreTest : public testing::Test {
   }
 
   std::unique_ptr<Ops> ops_ = make_reference_ops();
+  Staging staging_{*ops_};
   int vocab_ = 5000;
 };
 
 TEST_F(EditStoreTest, ListsGrowChangeAndShrink) {
-  EditStore store(*ops_, vocab_, 3);
+  EditStore store(*ops_, staging_, vocab_, 3);
   std::vector<std::unique_ptr<EditList>> lists;
   for (int i = 0; i < 3; ++i) lists.push_back(std::make_unique<EditList>());
   uint64_t next = 0;
@@ -73,7 +75,7 @@ TEST_F(EditStoreTest, ListsGrowChangeAndShrink) {
 }
 
 TEST_F(EditStoreTest, ManyRowsShareAFixedList) {
-  EditStore store(*ops_, vocab_, 4);
+  EditStore store(*ops_, staging_, vocab_, 4);
   EditList all(all_tokens(vocab_, 1)), some({{3, 1.f}, {4, -1.f}, {900, 2.f}}), none;
   for (int i = 0; i < 3; ++i) draw(store, {&all, &some, &all, &none, &some, &all});
   store.release(all);
@@ -87,7 +89,7 @@ TEST_F(EditStoreTest, ManyRowsShareAFixedList) {
 TEST_F(EditStoreTest, TooManyLists) {
   vocab_ = 3000;
   const int slots = 2 * EditStore::kFullLists;
-  EditStore store(*ops_, vocab_, slots);
+  EditStore store(*ops_, staging_, vocab_, slots);
   std::vector<std::unique_ptr<EditList>> lists;
   // room for 64 lists of three pages and 128 times three
   for (int i = 0; i < 2 * slots; ++i)
@@ -105,45 +107,41 @@ TEST_F(EditStoreTest, TooManyLists) {
   for (const auto& list : lists) store.release(*list);
 }
 
-// A token of penalties costs as much late as early: one entry, and those that a bad word bans or
-// allows again.
+// A token costs what a bad word bans or allows again.
 TEST_F(EditStoreTest, ATokenSendsWhatItChanges) {
   SamplingParams params;
-  params.repetition = 1.1f;
-  params.frequency = 0.5f;
-  params.bad_words = {{3, 4}};
-  OpenSlot opening{.params = params, .history = {}, .prompt_len = 3000};
-  for (Token t = 0; t < 3000; ++t) opening.history.push_back(t);
-  SlotState slot(opening);
-  SlotEdits edits(slot, vocab_);
-  EditStore store(*ops_, vocab_, 1);
+  std::vector<std::vector<Token>> words = {{3, 4}, {7, 8}};
+  for (Token t = 0; t < 3000; ++t) words.push_back({t + 100});
+  params.bad_words = std::move(words);
+  SlotState slot({.params = params, .history = {}});
+  SlotBans bans(slot, vocab_);
+  EditStore store(*ops_, staging_, vocab_, 1);
   std::vector<float> logits(static_cast<size_t>(vocab_));
   const auto sent = [&] {
     const uint64_t before = store.sent();
+    staging_.begin();
     store.begin(host_tensor(logits.data(), DType::kF32, {1, vocab_}));
-    store.add(0, edits.list(), edits.divisor());
+    store.add(0, bans.list());
     store.apply();
     return store.sent() - before;
   };
   EXPECT_EQ(sent(), 3000u);
   for (const Token token : {7, 4000, 3, 7, 7, 4999}) {
     slot.accept(token);
-    edits.accepted(slot, token);
+    bans.update(slot);
     EXPECT_LE(sent(), 2u) << token;
   }
   EXPECT_EQ(sent(), 0u);
+  store.release(bans.list());
 }
 
 // Whatever the tokens of a sequence, the list that is updated token by token equals the list that
 // its whole history gives.
-TEST(SlotEdits, FollowTheSequence) {
+TEST(SlotBans, FollowTheSequence) {
   constexpr int kVocab = 40;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     uint64_t next = seed * 100000;
     SamplingParams params;
-    params.repetition = seed % 2 ? 1.3f : 1;
-    params.presence = seed % 3 ? 0.5f : 0;
-    params.frequency = seed % 5 == 4 ? -0.25f : 0;
     params.min_tokens = below(next, 12);
     std::vector<std::vector<Token>> bad_words(static_cast<size_t>(below(next, 30)));
     for (std::vector<Token>& word : bad_words)
@@ -152,7 +150,7 @@ TEST(SlotEdits, FollowTheSequence) {
     OpenSlot opening{.params = params, .history = {1, 2, 3, 45, -1}, .prompt_len = 4};
     opening.stop_tokens = {2, 7};
     SlotState slot(opening);
-    SlotEdits edits(slot, kVocab);
+    SlotBans bans(slot, kVocab);
     const auto as_set = [](std::span<const Edit> list) {
       std::map<Token, float> out;
       for (const Edit& edit : list) out[edit.token] = edit.add;
@@ -160,12 +158,10 @@ TEST(SlotEdits, FollowTheSequence) {
       return out;
     };
     for (int i = 0; i < 60; ++i) {
-      const Token token = below(next, i % 10 ? 6 : 50);
-      slot.accept(token);
-      edits.accepted(slot, token);
-      SlotEdits anew(slot, kVocab);
-      ASSERT_EQ(as_set(edits.list().entries()), as_set(anew.list().entries())) << seed;
-      ASSERT_EQ(edits.divisor(), anew.divisor());
+      slot.accept(below(next, i % 10 ? 6 : 50));
+      bans.update(slot);
+      SlotBans anew(slot, kVocab);
+      ASSERT_EQ(as_set(bans.list().entries()), as_set(anew.list().entries())) << seed;
     }
   }
 }

@@ -9,8 +9,8 @@ std::span<const Rule> rules() {
       {.name = "bad_words", .ban = ban_bad_words},
       {.name = "min_tokens", .ban = hold_back_stop},
       {.name = "logit_bias", .bias = bias_logits},
-      {.name = "repetition", .divisor = repetition_divisor},
-      {.name = "presence_and_frequency", .amount = presence_amount},
+      {.name = "repetition", .penalize = penalize_repetition},
+      {.name = "presence_and_frequency", .penalize = penalize_presence},
   };
   return kRules;
 }
@@ -44,17 +44,10 @@ std::vector<Token> banned_of(const SlotState& slot, int vocab) {
   return out;
 }
 
-float divisor_of(const SamplingParams& params) {
-  float out = 1;
+Penalty penalty_of(const SamplingParams& params) {
+  Penalty out;
   for (const Rule& rule : rules())
-    if (rule.divisor) out *= rule.divisor(params);
-  return out;
-}
-
-float amount_of(const SamplingParams& params, const SlotState::Count& count) {
-  float out = 0;
-  for (const Rule& rule : rules())
-    if (rule.amount) out += rule.amount(params, count);
+    if (rule.penalize) rule.penalize(params, out);
   return out;
 }
 

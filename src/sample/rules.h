@@ -10,20 +10,29 @@
 
 namespace skiff::sample {
 
+// What is done to the logit of a token that the sequence has seen: it is divided if positive, else
+// multiplied; where its output contains the token, `once` is then subtracted, and `each` for every
+// time.
+struct Penalty {
+  float divide = 1, once = 0, each = 0;
+  bool counts_prompt() const { return divide != 1; }
+  bool any() const { return *this != Penalty{}; }
+  bool operator==(const Penalty&) const = default;
+};
+
 // A rule has one of these effects. They are applied in this order, whatever the order of the table:
-// biases are added; the logits of tokens that have occurred are divided (if positive) or multiplied
-// (if negative) by the product of all divisors, and then the rules' amounts are added; banned
-// tokens become impossible. Tokens outside the vocabulary are dropped afterwards, so rules may pass
-// on a request's values unchecked.
+// biases are added; the logits of tokens that have occurred are penalized, by the product of all
+// divisors first and then by the sums of the rules' amounts; banned tokens become impossible.
+// Tokens outside the vocabulary are dropped afterwards, so rules may pass on a request's values
+// unchecked.
 struct Rule {
   std::string_view name;
   // Appends the tokens that this draw must not produce.
   void (*ban)(const SlotState& slot, std::vector<Token>& banned) = nullptr;
   // Appends the edits that hold for all draws of a sequence.
   void (*bias)(const SamplingParams& params, std::vector<Edit>& biases) = nullptr;
-  float (*divisor)(const SamplingParams& params) = nullptr;
-  // Returns what is added to the logit of a token that has occurred `count` times.
-  float (*amount)(const SamplingParams& params, const SlotState::Count& count) = nullptr;
+  // Multiplies the divisor, or adds to the amounts.
+  void (*penalize)(const SamplingParams& params, Penalty& penalty) = nullptr;
 };
 // The rules, in the order in which the documentation names them.
 std::span<const Rule> rules();
@@ -31,13 +40,12 @@ std::span<const Rule> rules();
 void ban_bad_words(const SlotState& slot, std::vector<Token>& banned);
 void hold_back_stop(const SlotState& slot, std::vector<Token>& banned);
 void bias_logits(const SamplingParams& params, std::vector<Edit>& biases);
-float repetition_divisor(const SamplingParams& params);
-float presence_amount(const SamplingParams& params, const SlotState::Count& count);
+void penalize_repetition(const SamplingParams& params, Penalty& penalty);
+void penalize_presence(const SamplingParams& params, Penalty& penalty);
 
 // The combined result of all rules, for tokens in [0, vocab).
 std::vector<Edit> biases_of(const SamplingParams& params, int vocab);  // by rising token
 std::vector<Token> banned_of(const SlotState& slot, int vocab);        // in rising order
-float divisor_of(const SamplingParams& params);
-float amount_of(const SamplingParams& params, const SlotState::Count& count);
+Penalty penalty_of(const SamplingParams& params);
 
 }  // namespace skiff::sample

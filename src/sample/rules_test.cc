@@ -8,7 +8,8 @@
 
 #include "ops/ops.h"
 #include "sample/edit_store.h"
-#include "sample/slot_edits.h"
+#include "sample/slot_bans.h"
+#include "sample/token_counts.h"
 
 namespace skiff::sample {
 namespace {
@@ -22,19 +23,36 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 struct Sequence {
   SamplingParams params;
   SlotState slot;
-  void accept(Token token) { slot.accept(token); }
+  OpenSlot opening;
+  void accept(Token token) {
+    slot.accept(token);
+    opening.history.push_back(token);
+  }
 };
 
 // Applies all rules to one row of logits.
 std::vector<float> edited(const Sequence& s, std::vector<float> logits) {
   const std::unique_ptr<Ops> ops = make_reference_ops();
   EditList biases(biases_of(s.params, kVocab));
-  SlotEdits edits(s.slot, kVocab);
-  EditStore store(*ops, kVocab, 1);
-  store.begin(host_tensor(logits.data(), DType::kF32, {1, kVocab}));
+  SlotBans bans(s.slot, kVocab);
+  Penalty penalty = penalty_of(s.params);
+  Staging staging(*ops);
+  EditStore store(*ops, staging, kVocab, 1);
+  TokenCounts counts(*ops, staging, kVocab, 1, kVocab);
+  counts.open(s.opening, penalty.counts_prompt());
+  const Tensor row = host_tensor(logits.data(), DType::kF32, {1, kVocab});
+  store.begin(row);
   store.add(0, biases);
   store.apply();
-  store.add(0, edits.list(), edits.divisor());
+  int32_t zero = 0;
+  const Tensor first = host_tensor(&zero, DType::kI32, {1});
+  const auto number = [](float& value) { return host_tensor(&value, DType::kF32, {1}); };
+  counts.penalize(row, {.row = first,
+                        .slot = first,
+                        .divide = number(penalty.divide),
+                        .once = number(penalty.once),
+                        .each = number(penalty.each)});
+  store.add(0, bans.list());
   store.apply();
   return logits;
 }
@@ -43,12 +61,12 @@ const std::vector<float> kLogits = {4, -2, 1, -1, 3, 0.5f, -8, 2};
 
 Sequence state(const SamplingParams& params, std::vector<Token> history, int prompt_len,
                std::vector<Token> stop = {}) {
-  return {.params = params,
-          .slot = SlotState({.slot = 0,
-                             .params = params,
-                             .history = std::move(history),
-                             .prompt_len = prompt_len,
-                             .stop_tokens = std::move(stop)})};
+  const OpenSlot opening{.slot = 0,
+                         .params = params,
+                         .history = std::move(history),
+                         .prompt_len = prompt_len,
+                         .stop_tokens = std::move(stop)};
+  return {.params = params, .slot = SlotState(opening), .opening = opening};
 }
 
 std::vector<Token> banned(const Sequence& slot) {
@@ -160,8 +178,8 @@ TEST(Rules, TokensOutsideTheVocabularyAreDropped) {
   const Sequence slot = state(params, {-1, kVocab + 5}, 1, {kVocab});
   EXPECT_THAT(edited(slot, kLogits), ElementsAre(4, -2, 1, -1, 3, 0.5f, -8, 5));
   EXPECT_THAT(biases_of(params, kVocab), ElementsAre(Edit{kVocab - 1, 3.0f}));
-  SlotEdits edits(slot.slot, kVocab);
-  EXPECT_TRUE(edits.list().empty());
+  SlotBans bans(slot.slot, kVocab);
+  EXPECT_TRUE(bans.list().empty());
 }
 
 TEST(Rules, BiasesOfOneTokenAddUp) {

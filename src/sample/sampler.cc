@@ -13,39 +13,51 @@ void fill(Tensor to, const std::vector<T>& from) {
   std::ranges::copy(from, to.as<T>());
 }
 
+// Steps in flight behind a sequence's last one may draw for it too.
+constexpr int kInFlight = 2;
+
+int counted_tokens(const Sampler::Limits& limits) {
+  return limits.max_context > 0 ? limits.max_context + kInFlight : limits.vocab;
+}
+
+int rows_of(const Sampler::Limits& limits) { return std::max(limits.max_slots, limits.max_rows); }
+
 size_t raw_bytes(int vocab, int max_slots) {
   return static_cast<size_t>(max_slots) * static_cast<size_t>(vocab) * sizeof(float);
 }
 
 }  // namespace
 
-// A row has four values of 4 bytes and two of 8; each array begins on a cache line.
+// A row has four values of 4 bytes and two of 8, and five of 4 where it has penalties; each array
+// begins on a cache line.
 size_t Sampler::column_bytes(int max_rows) {
-  return static_cast<size_t>(max_rows) * 32 + 6 * kTensorAlign;
+  return static_cast<size_t>(max_rows) * 52 + 11 * kTensorAlign;
 }
 
-Sampler::Sampler(int vocab, int max_slots, Ops& ops, int max_rows)
-    : vocab_(vocab),
+Sampler::Sampler(const Limits& limits, Ops& ops)
+    : vocab_(limits.vocab),
       ops_(ops),
-      edits_(ops, vocab, max_slots),
-      slots_(static_cast<size_t>(max_slots)),
-      columns_(ops, column_bytes(std::max(max_slots, max_rows))),
-      ids_(ops.device(), static_cast<size_t>(std::max(max_slots, max_rows)) * sizeof(Token)),
-      raw_(ops.device(), raw_bytes(vocab, max_slots)) {}
+      staging_(ops),
+      edits_(ops, staging_, vocab_, limits.max_slots),
+      counts_(ops, staging_, vocab_, limits.max_slots, counted_tokens(limits)),
+      slots_(static_cast<size_t>(limits.max_slots)),
+      columns_(ops, column_bytes(rows_of(limits))),
+      ids_(ops.device(), static_cast<size_t>(rows_of(limits)) * sizeof(Token)),
+      raw_(ops.device(), raw_bytes(vocab_, limits.max_slots)) {}
 
-size_t Sampler::bytes(Device device, int vocab, int max_slots, int max_rows) {
-  return EditStore::bytes(vocab, max_slots) + raw_bytes(vocab, max_slots) +
-         static_cast<size_t>(max_rows) * sizeof(Token) +
-         (device == Device{} ? 0 : column_bytes(max_rows));
+size_t Sampler::bytes(Device device, const Limits& limits) {
+  const auto& [vocab, max_slots, max_rows, max_context] = limits;
+  return EditStore::bytes(vocab, max_slots) +
+         TokenCounts::bytes(vocab, max_slots, counted_tokens(limits)) +
+         raw_bytes(vocab, max_slots) + static_cast<size_t>(rows_of(limits)) * sizeof(Token) +
+         (device == Device{} ? TokenCounts::host_bytes(vocab) : column_bytes(rows_of(limits)));
 }
 
-size_t Sampler::pinned_bytes(int max_rows) {
-  return EditStore::kStagedBytes + 2 * column_bytes(max_rows);
-}
+size_t Sampler::pinned_bytes(int max_rows) { return Staging::kBytes + 2 * column_bytes(max_rows); }
 
 void Sampler::Slot::accept(Token token) {
   state.accept(token);
-  edits.accepted(state, token);
+  bans.update(state);
 }
 
 void Sampler::open(const OpenSlot& slot) {
@@ -53,12 +65,14 @@ void Sampler::open(const OpenSlot& slot) {
   SKIFF_CHECK(slot.slot >= 0 && i < slots_.size(), "slot {} of {}", slot.slot, slots_.size());
   std::shared_ptr<EditList> biases = share_biases(slot.params);
   close(slots_[i]);
-  slots_[i].emplace(slot, vocab_).biases = std::move(biases);
+  Slot& s = slots_[i].emplace(slot, vocab_);
+  s.biases = std::move(biases);
+  if (s.penalty.any()) counts_.open(slot, s.penalty.counts_prompt());
 }
 
 void Sampler::close(std::optional<Slot>& slot) {
   if (!slot) return;
-  edits_.release(slot->edits.list());
+  edits_.release(slot->bans.list());
   if (slot->biases && slot->biases.use_count() == 1) edits_.release(*slot->biases);
   slot.reset();
 }
@@ -77,7 +91,11 @@ std::shared_ptr<EditList> Sampler::share_biases(const SamplingParams& params) {
 }
 
 void Sampler::accept(int index, std::span<const Token> tokens) {
-  for (const Token token : tokens) slot(index).accept(token);
+  Slot& s = slot(index);
+  for (const Token token : tokens) {
+    s.accept(token);
+    if (s.penalty.any()) counts_.count(index, token);
+  }
 }
 
 const Sampler::Slot& Sampler::slot(int index) const {
@@ -104,11 +122,12 @@ int Sampler::raw_room(std::span<const DrawRow> firsts) const {
   return static_cast<int>(std::ssize(slots_) - kept);
 }
 
-// Rules that do not look back make the same edits to every row of the slot.
+// Rules that do not look back make the same edits to every row of the slot. Penalties count every
+// token that is drawn, so each guess needs a draw of its own.
 bool Sampler::draws_at_once(int index, int guesses, int& raw) const {
-  const SlotState& state = slot(index).state;
-  if (state.looks_back()) return false;
-  if (state.params().logprobs == kNoLogprobs) return true;
+  const Slot& s = slot(index);
+  if (s.state.looks_back() || s.penalty.any()) return false;
+  if (s.state.params().logprobs == kNoLogprobs) return true;
   if (guesses > raw) return false;
   raw -= guesses;
   return true;
@@ -116,19 +135,20 @@ bool Sampler::draws_at_once(int index, int guesses, int& raw) const {
 
 PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> rows) {
   columns_.begin();
-  const SampleBatch batch = columns(columns_, rows);
+  const DrawColumns sent = columns(columns_, rows);
   columns_.send();
-  return start(logits, rows, batch);
+  return start(logits, rows, sent);
 }
 
 PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
-                           const SampleBatch& columns) {
+                           const DrawColumns& columns) {
   const auto rows = static_cast<int64_t>(draw_rows.size());
   SKIFF_CHECK(rows <= logits.rows(), "{} rows to draw, {} rows of logits", rows, logits.rows());
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
   SKIFF_CHECK(!needs_pending(draw_rows), "a draw before the one that it depends on is finished");
   turn_ = (turn_ + 1) % turns_.size();
   turns_[turn_].reset();
+  staging_.begin();
   logits = logits.row_range(0, rows);
   PendingDraw draw{.rows = {draw_rows.begin(), draw_rows.end()}};
   // The rules edit in place, while log-probabilities come from the raw logits and need a token that
@@ -136,16 +156,17 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   // all its rows, hence the groups.
   std::vector<Tensor> raw;
   int64_t saved = 0;
-  const bool edits = edits_any(draw_rows);
+  const bool edits = edits_any(draw_rows, columns.penalties);
   for (auto& [top, group] : logprob_groups(draw_rows)) {
     const bool as_they_are = !edits && std::ssize(group) == rows;
     raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
     draw.logprobs.push_back({.rows = std::move(group), .top = top});
   }
-  if (edits) edit(logits, draw_rows);
+  if (edits) edit(logits, draw_rows, columns.penalties);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
-  ops_.sample(draw.tokens, logits, columns);
+  ops_.sample(draw.tokens, logits, columns.sample);
+  counts_.count(draw.tokens, columns.penalties);
   for (size_t g = 0; g < raw.size(); ++g) {
     PendingLogprobs& group = draw.logprobs[g];
     group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(group.rows)});
@@ -230,29 +251,56 @@ Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_
   return out;
 }
 
-bool Sampler::edits_any(std::span<const DrawRow> rows) {
-  return std::ranges::any_of(rows, [this](const DrawRow& row) {
-    Slot& s = slot(row.slot);
-    return s.biases || !s.edits.list().empty();
-  });
+bool Sampler::edits_any(std::span<const DrawRow> rows, const Penalties& penalties) {
+  return penalties.row.rows() > 0 || std::ranges::any_of(rows, [this](const DrawRow& row) {
+           Slot& s = slot(row.slot);
+           return s.biases || !s.bans.list().empty();
+         });
 }
 
-// Applies the biases before the edits that depend on earlier tokens.
-void Sampler::edit(Tensor logits, std::span<const DrawRow> rows) {
+// Biases come first, then penalties, then bans.
+void Sampler::edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties) {
   edits_.begin(logits);
   for (size_t r = 0; r < rows.size(); ++r) {
     Slot& s = slot(rows[r].slot);
     if (s.biases) edits_.add(static_cast<int>(r), *s.biases);
   }
   edits_.apply();
-  for (size_t r = 0; r < rows.size(); ++r) {
-    Slot& s = slot(rows[r].slot);
-    edits_.add(static_cast<int>(r), s.edits.list(), s.edits.divisor());
-  }
+  counts_.penalize(logits, penalties);
+  for (size_t r = 0; r < rows.size(); ++r)
+    edits_.add(static_cast<int>(r), slot(rows[r].slot).bans.list());
   edits_.apply();
 }
 
-SampleBatch Sampler::columns(Upload& upload, std::span<const DrawRow> draw_rows) const {
+DrawColumns Sampler::columns(Upload& upload, std::span<const DrawRow> rows) const {
+  return {.sample = sample_columns(upload, rows), .penalties = penalty_columns(upload, rows)};
+}
+
+Penalties Sampler::penalty_columns(Upload& upload, std::span<const DrawRow> rows) const {
+  const auto n = std::ranges::count_if(
+      rows, [this](const DrawRow& row) { return slot(row.slot).penalty.any(); });
+  Penalties out{.row = upload.take(DType::kI32, {n}),
+                .slot = upload.take(DType::kI32, {n}),
+                .divide = upload.take(DType::kF32, {n}),
+                .once = upload.take(DType::kF32, {n}),
+                .each = upload.take(DType::kF32, {n})};
+  int64_t i = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const Penalty& penalty = slot(rows[r].slot).penalty;
+    if (!penalty.any()) continue;
+    SKIFF_CHECK_EQ(rows[r].depth, 0);
+    out.row.as<int32_t>()[i] = static_cast<int32_t>(r);
+    out.slot.as<int32_t>()[i] = rows[r].slot;
+    out.divide.as<float>()[i] = penalty.divide;
+    out.once.as<float>()[i] = penalty.once;
+    out.each.as<float>()[i] = penalty.each;
+    ++i;
+  }
+  for (Tensor* t : {&out.row, &out.slot, &out.divide, &out.once, &out.each}) *t = upload.there(*t);
+  return out;
+}
+
+SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> draw_rows) const {
   const auto rows = std::ssize(draw_rows);
   SampleBatch batch{.temperature = upload.take(DType::kF32, {rows}),
                     .top_p = upload.take(DType::kF32, {rows}),

@@ -4,8 +4,9 @@
 // the raw logits; then the rules of sample/rules.h edit the logits; then temperature, min_p, top_k,
 // top_p and the draw, all inside Ops::sample.
 //
-// A sequence's edits are kept as lists where Ops computes (sample/edit_store.h); a new token
-// changes only one or two entries. Sequences with the same biases share a list.
+// Where Ops computes lie the tokens that sequences with penalties have seen, counted there
+// (sample/token_counts.h), and biases and bans as lists of edits (sample/edit_store.h). Sequences
+// with the same biases share a list.
 //
 // The tokens of a sequence are a pure function of its params, its history and its logits: they do
 // not depend on the batch, on preemption or on guesses, because the draw is numbered by the output
@@ -22,8 +23,9 @@
 #include "ops/pinned_arena.h"
 #include "ops/upload.h"
 #include "sample/edit_store.h"
-#include "sample/slot_edits.h"
+#include "sample/slot_bans.h"
 #include "sample/slot_state.h"
+#include "sample/token_counts.h"
 
 namespace skiff::sample {
 
@@ -52,6 +54,12 @@ struct PendingLogprobs {
   Tensor top_ids, top_logprobs;  // [rows, top]; empty where top is 0
 };
 
+// What a draw is told of its rows.
+struct DrawColumns {
+  SampleBatch sample;
+  Penalties penalties;  // of the rows whose slots have some
+};
+
 // A draw that has been started.
 struct PendingDraw {
   std::vector<DrawRow> rows;
@@ -65,11 +73,15 @@ struct PendingDraw {
 // in which they were started. At most two may be pending.
 class Sampler {
  public:
-  // `max_rows` bounds the rows of a draw; it is at least max_slots, which is also the default.
-  Sampler(int vocab, int max_slots, Ops& ops, int max_rows = 0);
+  struct Limits {
+    int vocab = 0, max_slots = 0;
+    int max_rows = 0;     // of a draw; at least max_slots, which is also the default
+    int max_context = 0;  // tokens of a sequence; 0: no bound
+  };
+  Sampler(const Limits& limits, Ops& ops);
   // The bytes that a sampler allocates where Ops computes, and those in page-locked host memory;
   // memory for requested log-probabilities comes on top.
-  static size_t bytes(Device device, int vocab, int max_slots, int max_rows);
+  static size_t bytes(Device device, const Limits& limits);
   static size_t pinned_bytes(int max_rows);
 
   // Starts a slot or starts it again with a longer history: the next draw is then number
@@ -99,8 +111,8 @@ class Sampler {
   // computed, in an upload of the caller: it begins the upload before columns() and sends it before
   // start(), which gets the same rows. CHECKs that no slot has guesses in a pending draw, because
   // the number of its next draw depends on them.
-  SampleBatch columns(Upload& upload, std::span<const DrawRow> rows) const;
-  PendingDraw start(Tensor logits, std::span<const DrawRow> rows, const SampleBatch& columns);
+  DrawColumns columns(Upload& upload, std::span<const DrawRow> rows) const;
+  PendingDraw start(Tensor logits, std::span<const DrawRow> rows, const DrawColumns& columns);
   static size_t column_bytes(int max_rows);  // bytes that columns() takes of the upload
   SampleOutput finish(const PendingDraw& draw);
   // Calls start(), waits, and calls finish().
@@ -116,11 +128,13 @@ class Sampler {
 
  private:
   struct Slot {
-    Slot(const OpenSlot& opened, int vocab) : state(opened), edits(state, vocab) {}
+    Slot(const OpenSlot& opened, int vocab)
+        : state(opened), bans(state, vocab), penalty(penalty_of(opened.params)) {}
     void accept(Token token);
 
     SlotState state;
-    SlotEdits edits;
+    SlotBans bans;
+    Penalty penalty;
     std::shared_ptr<EditList> biases;  // null if there are none
     int pending = 0;                   // draws that were started and not finished
     int guessed = 0;                   // rows behind guesses in these draws
@@ -134,17 +148,21 @@ class Sampler {
   Tensor raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved);
   std::shared_ptr<EditList> share_biases(const SamplingParams& params);
   void close(std::optional<Slot>& slot);
-  bool edits_any(std::span<const DrawRow> rows);
-  void edit(Tensor logits, std::span<const DrawRow> rows);
+  bool edits_any(std::span<const DrawRow> rows, const Penalties& penalties);
+  void edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties);
+  SampleBatch sample_columns(Upload& upload, std::span<const DrawRow> rows) const;
+  Penalties penalty_columns(Upload& upload, std::span<const DrawRow> rows) const;
   void count(const DrawRow& row, const SampleOutput& out, Token& token);
   void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
   static std::vector<PositionLogprobs> read(const PendingLogprobs& group);
 
   int vocab_;
   Ops& ops_;
+  Staging staging_;
   EditStore edits_;
+  TokenCounts counts_;
   std::vector<std::optional<Slot>> slots_;
-  Upload columns_;  // holds the SampleBatch
+  Upload columns_;  // holds the DrawColumns
   Buffer ids_;      // [max_rows] i32, where Ops computes: the tokens drawn last
   Buffer raw_;      // [max_slots, vocab] f32: rows of logits before the rules edit them
   // Page-locked memory for one draw each, used in turns.

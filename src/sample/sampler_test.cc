@@ -79,12 +79,12 @@ SamplingParams lively(uint64_t seed) {
 }
 
 TEST_F(SamplerTest, NeitherBatchNorSlotNorPreemptionShows) {
-  Sampler alone(kVocab, 1, *ops);
+  Sampler alone({kVocab, 1}, *ops);
   Running a{.name = 4, .slot = 0, .history = {9, 8, 7}};
   alone.open(opening(a, 3, lively(77)));
   for (int i = 0; i < 40; ++i) step(alone, {&a});
 
-  Sampler busy(kVocab, 5, *ops);
+  Sampler busy({kVocab, 5}, *ops);
   Running b{.name = 4, .slot = 3, .history = {9, 8, 7}};
   Running other{.name = 5, .slot = 1, .history = {1}},
       third{.name = 6, .slot = 4, .history = {2, 2}};
@@ -110,7 +110,7 @@ TEST_F(SamplerTest, NeitherBatchNorSlotNorPreemptionShows) {
 TEST_F(SamplerTest, DrawsAreNumberedByOutput) {
   SamplingParams params;
   params.seed = 12345;
-  Sampler sampler(kVocab, 1, *ops);
+  Sampler sampler({kVocab, 1}, *ops);
   std::vector<Token> history = {1, 2, 3};
   for (int i = 0; i < 30; ++i) {
     if (i % 10 == 0) {
@@ -125,7 +125,7 @@ TEST_F(SamplerTest, DrawsAreNumberedByOutput) {
 }
 
 TEST_F(SamplerTest, SeedsDiffer) {
-  Sampler sampler(kVocab, 2, *ops);
+  Sampler sampler({kVocab, 2}, *ops);
   Running a{.name = 1, .slot = 0, .history = {}}, b{.name = 1, .slot = 1, .history = {}};
   SamplingParams params;
   params.temperature = 5;
@@ -137,7 +137,7 @@ TEST_F(SamplerTest, SeedsDiffer) {
 }
 
 TEST_F(SamplerTest, GreedyTakesTheBest) {
-  Sampler sampler(kVocab, 1, *ops);
+  Sampler sampler({kVocab, 1}, *ops);
   SamplingParams params;
   params.temperature = 0;
   Running a{.name = 3, .slot = 0, .history = {1, 2}};
@@ -148,7 +148,7 @@ TEST_F(SamplerTest, GreedyTakesTheBest) {
 }
 
 TEST_F(SamplerTest, NoRowsIsNoWork) {
-  Sampler sampler(kVocab, 1, *ops);
+  Sampler sampler({kVocab, 1}, *ops);
   std::vector<float> none;
   const SampleOutput out = sampler.sample(rows_of(none), {});
   EXPECT_THAT(out.tokens, IsEmpty());
@@ -184,7 +184,7 @@ void expect_position(const PositionLogprobs& got, const std::vector<float>& logi
 
 TEST_F(SamplerTest, LogprobsAreOfRawLogitsAndAsManyAsAsked) {
   const std::vector<int> wanted = {5, kNoLogprobs, 0, kAllLogprobs, 5, kVocab + 1, 1};
-  Sampler sampler(kVocab, 7, *ops);
+  Sampler sampler({kVocab, 7}, *ops);
   std::vector<Running> running;
   for (int i = 0; i < 7; ++i) {
     running.push_back({.name = static_cast<uint64_t>(i), .slot = 6 - i, .history = {1, 2, i}});
@@ -213,7 +213,7 @@ TEST_F(SamplerTest, LogprobsAreOfRawLogitsAndAsManyAsAsked) {
 }
 
 TEST_F(SamplerTest, PromptLogprobs) {
-  Sampler sampler(kVocab, 1, *ops);
+  Sampler sampler({kVocab, 1}, *ops);
   const std::vector<Token> next = {4, 0, kVocab - 1};
   std::vector<float> logits;
   for (uint64_t r = 0; r < 3; ++r) {
@@ -233,7 +233,7 @@ TEST_F(SamplerTest, PromptLogprobs) {
 
 TEST_F(SamplerTest, AcceptCountsLikeSampling) {
   SamplingParams params = lively(5);
-  Sampler one(kVocab, 1, *ops), other(kVocab, 1, *ops);
+  Sampler one({kVocab, 1}, *ops), other({kVocab, 1}, *ops);
   Running a{.name = 2, .slot = 0, .history = {1}}, b = a;
   one.open(opening(a, 1, params));
   other.open(opening(b, 1, params));
@@ -250,11 +250,11 @@ TEST_F(SamplerTest, AcceptCountsLikeSampling) {
 // Slots that other sequences take over, with other rules or none, keep nothing of the former
 // sequence.
 TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
-  Sampler used(kVocab, 2, *ops);
+  Sampler used({kVocab, 2}, *ops);
   for (uint64_t round = 0; round < 6; ++round) {
     SamplingParams params = round % 3 ? lively(round) : SamplingParams{.seed = round};
     if (round % 2) params.logit_bias = {{static_cast<Token>(round), 4.0f}, {9, -3.0f}};
-    Sampler fresh(kVocab, 2, *ops);
+    Sampler fresh({kVocab, 2}, *ops);
     Running a{.name = round, .slot = 0, .history = {1, 2}}, b{.name = 9, .slot = 1, .history = {3}};
     Running c = a, d = b;
     for (Sampler* s : {&used, &fresh}) {
@@ -270,9 +270,74 @@ TEST_F(SamplerTest, SlotsForgetWhoHadThem) {
   }
 }
 
-// Biases do not depend on drawn tokens, so the host need not wait for them.
+// Two draws are in flight, so the host does not know the token of the one before when it starts the
+// next; slots are taken over meanwhile.
+TEST_F(SamplerTest, PenaltiesCountTokensThatTheHostDoesNotKnow) {
+  constexpr int kSlots = 3;
+  Sampler ahead({kVocab, kSlots, kSlots, 70}, *ops), plain({kVocab, kSlots}, *ops);
+  std::vector<Running> a;
+  for (uint64_t round = 0; round < 4; ++round) {
+    a.clear();
+    for (int i = 0; i < kSlots; ++i) {
+      a.push_back({.name = round * 10 + static_cast<uint64_t>(i), .slot = i, .history = {4, i, 4}});
+      SamplingParams params = lively(round);
+      params.min_tokens = 0;
+      params.bad_words = {{3}};
+      if (i == 1) params.repetition = 1;
+      for (Sampler* s : {&ahead, &plain}) s->open(opening(a.back(), 2, params));
+    }
+    // Logits depend on the step alone, so that many tokens are drawn again and again.
+    std::optional<PendingDraw> pending;
+    std::vector<std::vector<Token>> got, want;
+    for (uint64_t i = 0; i < 60; ++i) {
+      std::vector<float> logits, same;
+      for (const Running& r : a) {
+        const std::vector<float> row = model(r.name + i % 2, {});
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+      same = logits;
+      want.push_back(plain.sample(rows_of(same), next_of({0, 1, 2})).tokens);
+      ASSERT_FALSE(ahead.needs_pending(next_of({0, 1, 2})));
+      const PendingDraw draw = ahead.start(rows_of(logits), next_of({0, 1, 2}));
+      if (pending) got.push_back(ahead.finish(*pending).tokens);
+      pending = draw;
+    }
+    got.push_back(ahead.finish(*pending).tokens);
+    EXPECT_EQ(got, want);
+  }
+}
+
+// All tokens differ, and steps in flight draw behind the last token that the context has room for.
+TEST_F(SamplerTest, PenaltiesHaveRoomForAContext) {
+  constexpr int kContext = 10;
+  Sampler sampler({kVocab, 2, 2, kContext}, *ops);
+  Running a{.name = 1, .slot = 1, .history = {40, 41, 42}};
+  SamplingParams params{.temperature = 0, .repetition = 1e6f};
+  sampler.open(opening(a, 3, params));
+  while (a.history.size() < kContext + 2) {
+    std::vector<float> logits(kVocab, 1.0f);
+    a.history.push_back(sampler.sample(rows_of(logits), next_of({1})).tokens[0]);
+  }
+  EXPECT_THAT(std::span(a.history).subspan(3), testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
+  std::vector<float> logits(kVocab, 1.0f);
+  EXPECT_DEATH(sampler.sample(rows_of(logits), next_of({1})), "12 tokens seen");
+  a.history.push_back(50);
+  EXPECT_DEATH(sampler.open(opening(a, 3, params)), "13 distinct tokens, room for 12");
+}
+
+// What a sampler says that it takes grows by what penalties need: a list for each slot.
+TEST_F(SamplerTest, ListsOfSeenTokensAreCounted) {
+  const auto bytes = [](int slots, int context) {
+    return Sampler::bytes({}, {kVocab, slots, 4, context});
+  };
+  EXPECT_EQ(bytes(3, 20) - bytes(3, 10), 3u * 10 * 2 * sizeof(int32_t));
+  EXPECT_EQ(bytes(3, 10 * kVocab), bytes(3, 0));
+}
+
+// Biases do not depend on drawn tokens, and penalties are counted where Ops computes, so the host
+// need not wait for the tokens.
 TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
-  Sampler sampler(kVocab, 1, *ops);
+  Sampler sampler({kVocab, 1}, *ops);
   std::vector<float> logits(kVocab, 0);
   const std::vector<DrawRow> slots = next_of({0});
   const auto waits = [&](const SamplingParams& params) {
@@ -286,15 +351,15 @@ TEST_F(SamplerTest, OnlyRulesThatLookBackWait) {
   EXPECT_FALSE(waits({.logit_bias = {{3, 1.0f}}}));
   EXPECT_FALSE(waits({.bad_words = {{3}}}));
   EXPECT_TRUE(waits({.bad_words = {{3, 4}}}));
-  EXPECT_TRUE(waits({.repetition = 1.5f}));
-  EXPECT_TRUE(waits({.presence = 1}));
-  EXPECT_TRUE(waits({.frequency = 1}));
+  EXPECT_FALSE(waits({.repetition = 1.5f}));
+  EXPECT_FALSE(waits({.presence = 1}));
+  EXPECT_FALSE(waits({.frequency = 1}));
   EXPECT_TRUE(waits({.min_tokens = 2}));
 }
 
 // Drafts of rules that look back are checked depth after depth.
 TEST_F(SamplerTest, ManyDepthsInOneTurnEqualManyTurns) {
-  Sampler sampler(kVocab, 3, *ops), plain(kVocab, 3, *ops);
+  Sampler sampler({kVocab, 3}, *ops), plain({kVocab, 3}, *ops);
   Running a{.name = 2, .slot = 0, .history = {1}}, b{.name = 9, .slot = 2, .history = {4}};
   Running c = a, d = b;
   for (Sampler* s : {&sampler, &plain}) {
@@ -326,7 +391,8 @@ SamplingParams steady(uint64_t seed) {
 // log-probabilities; wrong guesses, and all behind them, have no effect.
 TEST_F(SamplerTest, GuessesInOneDrawEqualDecoding) {
   constexpr int kSlots = 4, kOutput = 40, kMaxGuesses = 5;
-  Sampler plain(kVocab, kSlots, *ops), guessing(kVocab, kSlots, *ops, kSlots * (1 + kMaxGuesses));
+  Sampler plain({kVocab, kSlots}, *ops),
+      guessing({kVocab, kSlots, kSlots * (1 + kMaxGuesses)}, *ops);
   std::vector<Running> a;
   std::vector<std::vector<PositionLogprobs>> reports(kSlots), wants(kSlots);
   for (int i = 0; i < kSlots; ++i) {
@@ -401,7 +467,7 @@ TEST_F(SamplerTest, GuessesInOneDrawEqualDecoding) {
 }
 
 TEST_F(SamplerTest, OneDrawTakesGuessesOnlyWhereRulesDoNotNeedThem) {
-  Sampler sampler(kVocab, 3, *ops);
+  Sampler sampler({kVocab, 3}, *ops);
   const auto at_once = [&](const SamplingParams& params, int guesses) {
     sampler.open({.slot = 0, .params = params, .history = {1}, .prompt_len = 1});
     int raw = sampler.raw_room(next_of({0}));
@@ -418,7 +484,7 @@ TEST_F(SamplerTest, OneDrawTakesGuessesOnlyWhereRulesDoNotNeedThem) {
 }
 
 TEST_F(SamplerTest, ADrawBehindPendingGuessesIsABug) {
-  Sampler sampler(kVocab, 1, *ops, 2);
+  Sampler sampler({kVocab, 1, 2}, *ops);
   sampler.open({.slot = 0, .history = {1}, .prompt_len = 1});
   std::vector<float> logits = model(1, {}), more = model(2, {});
   logits.insert(logits.end(), more.begin(), more.end());
@@ -429,7 +495,7 @@ TEST_F(SamplerTest, ADrawBehindPendingGuessesIsABug) {
 
 TEST(SamplerDeathTest, UnopenedSlot) {
   const std::unique_ptr<Ops> ops = make_reference_ops();
-  Sampler sampler(kVocab, 2, *ops);
+  Sampler sampler({kVocab, 2}, *ops);
   const Token token = 1;
   EXPECT_DEATH(sampler.accept(1, {&token, 1}), "slot 1 is not open");
   EXPECT_DEATH(sampler.accept(2, {&token, 1}), "slot 2 is not open");

@@ -11,26 +11,19 @@ SlotState::SlotState(const OpenSlot& slot) : params_(slot.params), stop_tokens_(
   SKIFF_CHECK(slot.prompt_len >= 0 && prompt_len <= slot.history.size(), "{} of {}",
               slot.prompt_len, slot.history.size());
   params_.logit_bias = {};  // logit_bias may be long; it is kept as a list (sample/rules.h)
-  counting_ = params_.repetition != 1 || params_.presence != 0 || params_.frequency != 0;
   for (const std::vector<Token>& word : params_.bad_words) {
     if (!word.empty()) tail_max_ = std::max(tail_max_, word.size() - 1);
   }
-  for (size_t i = 0; i < prompt_len; ++i) {
-    remember(slot.history[i]);
-    if (counting_) ++counts_[slot.history[i]].prompt;
-  }
+  for (size_t i = 0; i < prompt_len; ++i) remember(slot.history[i]);
   for (size_t i = prompt_len; i < slot.history.size(); ++i) accept(slot.history[i]);
 }
 
 void SlotState::accept(Token token) {
   remember(token);
-  if (counting_) ++counts_[token].output;
   ++output_count_;
 }
 
-bool SlotState::looks_back() const {
-  return counting_ || tail_max_ > 0 || output_count_ < params_.min_tokens;
-}
+bool SlotState::looks_back() const { return tail_max_ > 0 || output_count_ < params_.min_tokens; }
 
 bool SlotState::ends_with(std::span<const Token> tokens) const {
   SKIFF_CHECK(tokens.size() <= tail_max_);

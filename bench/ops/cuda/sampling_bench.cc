@@ -255,16 +255,15 @@ void run_top(Ops& cuda, Ops& cpu, std::vector<float>& values, const TopCase& c) 
       got == want && got_rank == want_rank ? "as on the CPU" : "NOT as on the CPU");
 }
 
-// Times a draw of rows with lists of edits, with `changes` new entries and with all entries of the
-// lists. Rows share one list, or each has its own.
+// Times the edits of rows by a list of all tokens, which the rows share or each has for itself.
+// (Penalties: bench/sample/bench_penalties.cc.)
 struct EditCase {
   const char* name;
-  int rows, entries, changes;
+  int rows, entries;
   bool shared;
 };
-constexpr EditCase kEditCases[] = {{"bias of all tokens", 64, kVocab, 0, true},
-                                   {"the same, lists apart", 64, kVocab, 0, false},
-                                   {"penalties", 128, 3000, 128, false}};
+constexpr EditCase kEditCases[] = {{"bias of all tokens", 64, kVocab, true},
+                                   {"the same, lists apart", 64, kVocab, false}};
 
 void run_edits(Ops& cuda, const EditCase& c) {
   constexpr int kPage = 1024;
@@ -280,40 +279,25 @@ void run_edits(Ops& cuda, const EditCase& c) {
                adds = from.view(DType::kF32, {pages, kPage}, size);
   for (int64_t i = 0; i < pages * kPage; ++i) {
     const auto at = static_cast<int32_t>(i % (int64_t{each} * kPage));
-    tokens.as<int32_t>()[i] = c.entries == kVocab ? at % kVocab : at * 50 % kVocab;
+    tokens.as<int32_t>()[i] = at % kVocab;
     adds.as<float>()[i] = 0;
   }
   cuda.copy(there.token, tokens);
   cuda.copy(there.add, adds);
-  Buffer arrays[8];
-  const auto array = [&](int n, DType dtype, int64_t count, auto value) {
-    arrays[n] = Buffer::pinned(std::max<size_t>(64, static_cast<size_t>(count) * 4));
-    const Tensor out = arrays[n].view(dtype, {count});
-    for (int64_t i = 0; i < count; ++i) {
-      if (dtype == DType::kI32)
-        out.as<int32_t>()[i] = static_cast<int32_t>(value(i));
-      else
-        out.as<float>()[i] = static_cast<float>(value(i));
-    }
+  Buffer arrays[4];
+  const auto array = [&](int n, auto value) {
+    arrays[n] = Buffer::pinned(static_cast<size_t>(pieces) * 4);
+    const Tensor out = arrays[n].view(DType::kI32, {pieces});
+    for (int64_t i = 0; i < pieces; ++i) out.as<int32_t>()[i] = static_cast<int32_t>(value(i));
     return out;
   };
   const LogitEdits edits{
-      .row = array(0, DType::kI32, pieces, [&](int64_t i) { return i / each; }),
-      .page = array(1, DType::kI32, pieces, [&](int64_t i) { return i % pages; }),
-      .count =
-          array(2, DType::kI32, pieces,
-                [&](int64_t i) { return std::min<int64_t>(kPage, c.entries - i % each * kPage); }),
-      .first = array(3, DType::kI32, pieces,
-                     [&](int64_t i) { return c.entries == kVocab ? i % each * kPage : -1; }),
-      .divide = array(4, DType::kF32, pieces, [](int64_t) { return 1.1; })};
-  const EditChanges changes{
-      .at = array(5, DType::kI32, c.changes, [&](int64_t i) { return i * each * kPage; }),
-      .token = array(6, DType::kI32, c.changes, [](int64_t) { return 0; }),
-      .add = array(7, DType::kF32, c.changes, [](int64_t) { return 0; })};
-  const double seconds = seconds_of(cuda, [&](int) {
-    if (c.changes > 0) cuda.store_edits(there, changes);
-    cuda.edit_logits(logits, there, edits);
-  });
+      .row = array(0, [&](int64_t i) { return i / each; }),
+      .page = array(1, [&](int64_t i) { return i % pages; }),
+      .count = array(
+          2, [&](int64_t i) { return std::min<int64_t>(kPage, c.entries - i % each * kPage); }),
+      .first = array(3, [&](int64_t i) { return i % each * kPage; })};
+  const double seconds = seconds_of(cuda, [&](int) { cuda.edit_logits(logits, there, edits); });
   fmt::print("edits: {:<22} {:>4} rows x {:>6} entries  {:>8.1f} us\n", c.name, c.rows, c.entries,
              seconds * 1e6);
 }

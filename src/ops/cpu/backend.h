@@ -60,6 +60,7 @@ class CpuOps final : public HostOps {
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
+  void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;

@@ -157,19 +157,27 @@ struct Piece {
   const int32_t* token;
   const float* add;
   int32_t count, first;
-  float divide;
 };
 
-// A list that biases all tokens in their order, without a divisor, is one addition of arrays.
+// A list that biases all tokens in their order is one addition of arrays.
 void edit(float* x, const Piece& piece) {
-  if (piece.first >= 0) x += piece.first;
-  if (piece.first >= 0 && piece.divide == 1) {
-    for (int32_t i = 0; i < piece.count; ++i) x[i] += piece.add[i];
-    return;
+  if (piece.first >= 0) {
+    for (int32_t i = 0; i < piece.count; ++i) x[piece.first + i] += piece.add[i];
+  } else {
+    for (int32_t i = 0; i < piece.count; ++i) x[piece.token[i]] += piece.add[i];
   }
-  for (int32_t i = 0; i < piece.count; ++i) {
-    float& v = x[piece.first >= 0 ? i : piece.token[i]];
-    v = (v > 0 ? v / piece.divide : v * piece.divide) + piece.add[i];
+}
+
+// One row of Penalties.
+struct Penalty {
+  float divide, once, each;
+};
+
+void penalize_row(float* x, const int32_t* list, const Penalty& p) {
+  const int32_t *entry = list + 2, *end = entry + 2 * int64_t{*list};
+  for (; entry != end; entry += 2) {
+    const float v = x[entry[0]], scaled = v > 0 ? v / p.divide : v * p.divide;
+    x[entry[0]] = entry[1] > 0 ? scaled - (p.once + p.each * static_cast<float>(entry[1])) : scaled;
   }
 }
 
@@ -199,8 +207,17 @@ void CpuOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits
     edit(logits.row<float>(edits.row.as<int32_t>()[p]), {.token = pages.token.row<int32_t>(page),
                                                          .add = pages.add.row<float>(page),
                                                          .count = edits.count.as<int32_t>()[p],
-                                                         .first = edits.first.as<int32_t>()[p],
-                                                         .divide = edits.divide.as<float>()[p]});
+                                                         .first = edits.first.as<int32_t>()[p]});
+  });
+}
+
+void CpuOps::penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) {
+  pool_.parallel_for(penalties.row.rows(), [&](int64_t i, int) {
+    penalize_row(logits.row<float>(penalties.row.as<int32_t>()[i]),
+                 seen.lists.row<int32_t>(penalties.slot.as<int32_t>()[i]),
+                 {.divide = penalties.divide.as<float>()[i],
+                  .once = penalties.once.as<float>()[i],
+                  .each = penalties.each.as<float>()[i]});
   });
 }
 

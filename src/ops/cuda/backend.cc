@@ -385,6 +385,16 @@ void CudaOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdit
   done();
 }
 
+void CudaOps::count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) {
+  cuda::count_tokens(seen, slots, tokens, rows, stream());
+  done();
+}
+
+void CudaOps::penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) {
+  cuda::penalize(logits, seen, penalties, stream());
+  done();
+}
+
 void CudaOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
   sampling_.sample(out_ids, logits, batch, stream());
   done();

@@ -67,6 +67,8 @@ class CudaOps final : public Ops {
 
   void store_edits(const EditPages& pages, const EditChanges& changes) override;
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
+  void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override;
+  void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;

@@ -91,11 +91,22 @@ double log_sum_exp(const std::vector<float>& x) {
 void ReferenceOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
   for (int64_t p = 0; p < edits.row.rows(); ++p) {
     const int32_t page = edits.page.as<int32_t>()[p], first = edits.first.as<int32_t>()[p];
-    const float divide = edits.divide.as<float>()[p];
     for (int32_t i = 0; i < edits.count.as<int32_t>()[p]; ++i) {
       const int32_t token = first >= 0 ? first + i : pages.token.row<int32_t>(page)[i];
-      float& x = logits.row<float>(edits.row.as<int32_t>()[p])[token];
-      x = (x > 0 ? x / divide : x * divide) + pages.add.row<float>(page)[i];
+      logits.row<float>(edits.row.as<int32_t>()[p])[token] += pages.add.row<float>(page)[i];
+    }
+  }
+}
+
+void ReferenceOps::penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) {
+  for (int64_t i = 0; i < penalties.row.rows(); ++i) {
+    const auto* list = seen.lists.row<int32_t>(penalties.slot.as<int32_t>()[i]);
+    const float divide = penalties.divide.as<float>()[i];
+    for (int64_t k = 1; k <= list[0]; ++k) {
+      float& x = logits.row<float>(penalties.row.as<int32_t>()[i])[list[2 * k]];
+      x = x > 0 ? x / divide : x * divide;
+      const auto count = static_cast<float>(list[2 * k + 1]);
+      if (count > 0) x -= penalties.once.as<float>()[i] + penalties.each.as<float>()[i] * count;
     }
   }
 }

@@ -139,6 +139,13 @@ class InService final : public Ops {
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override {
     run({.in = {logits}, .out = {logits}}, [&] { ops_->edit_logits(logits, pages, edits); });
   }
+  void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override {
+    ops_->count_tokens(seen, slots, tokens, rows);
+    finish();
+  }
+  void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override {
+    run({.in = {logits}, .out = {logits}}, [&] { ops_->penalize(logits, seen, penalties); });
+  }
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override {
     run({.in = {logits}, .out = {out_ids}}, [&] { ops_->sample(out_ids, logits, batch); });
   }

@@ -25,11 +25,9 @@ __global__ void edit_kernel(LogitArgs logits, PageArgs pages, EditArgs edits) {
   float* x = logits.data + edits.row[p] * logits.stride;
   const int64_t page = int64_t{edits.page[p]} * pages.size;
   const int count = edits.count[p], first = edits.first[p];
-  const float divide = edits.divide[p];
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
     const int token = first >= 0 ? first + i : pages.token[page + i];
-    const float v = x[token];
-    x[token] = __fadd_rn(v > 0 ? v / divide : v * divide, pages.add[page + i]);
+    x[token] += pages.add[page + i];
   }
 }
 

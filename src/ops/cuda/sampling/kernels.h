@@ -32,8 +32,24 @@ struct ChangeArgs {
 };
 struct EditArgs {
   const int32_t *row, *page, *count, *first;
-  const float* divide;
   int pieces;
+};
+
+// The lists of SeenTokens: {number of entries, 0}, then {token, count}.
+struct SeenArgs {
+  int2* lists;
+  int64_t stride;  // pairs from one slot's list to the next one's
+};
+// The arguments of count_tokens().
+struct CountArgs {
+  const int32_t *slot, *token, *row;
+  int count;
+};
+// The columns of Penalties.
+struct PenaltyArgs {
+  const int32_t *row, *slot;
+  const float *divide, *once, *each;
+  int rows;
 };
 
 struct LogprobArgs {
@@ -76,6 +92,9 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
 void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream);
 void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,
                  cudaStream_t stream);
+void start_counts(const SeenArgs& seen, const CountArgs& counts, cudaStream_t stream);
+void start_penalties(const LogitArgs& logits, const SeenArgs& seen, const PenaltyArgs& penalties,
+                     cudaStream_t stream);
 void start_logprobs(const LogitArgs& logits, const LogprobArgs& args, const SampleMeans& means,
                     cudaStream_t stream);
 // The part of it for more top tokens than one pass finds; called by start_logprobs.

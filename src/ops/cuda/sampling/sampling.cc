@@ -22,6 +22,12 @@ PageArgs args_of(const EditPages& pages) {
           .size = static_cast<int>(pages.token.cols())};
 }
 
+SeenArgs args_of(const SeenTokens& seen) {
+  SKIFF_CHECK(seen.lists.contiguous() && seen.lists.cols() % 2 == 0);
+  return {.lists = reinterpret_cast<int2*>(seen.lists.as<int32_t>()),
+          .stride = seen.lists.cols() / 2};
+}
+
 }  // namespace
 
 void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream) {
@@ -42,9 +48,33 @@ void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
                .page = edits.page.as<int32_t>(),
                .count = edits.count.as<int32_t>(),
                .first = edits.first.as<int32_t>(),
-               .divide = edits.divide.as<float>(),
                .pieces = static_cast<int>(edits.row.rows())},
               stream);
+}
+
+void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows,
+                  cudaStream_t stream) {
+  SKIFF_CHECK_EQ(slots.rows(), rows.rows());
+  if (slots.rows() == 0) return;
+  start_counts(args_of(seen),
+               {.slot = slots.as<int32_t>(),
+                .token = tokens.as<int32_t>(),
+                .row = rows.as<int32_t>(),
+                .count = static_cast<int>(slots.rows())},
+               stream);
+}
+
+void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties,
+              cudaStream_t stream) {
+  if (penalties.row.rows() == 0) return;
+  start_penalties(args_of(logits), args_of(seen),
+                  {.row = penalties.row.as<int32_t>(),
+                   .slot = penalties.slot.as<int32_t>(),
+                   .divide = penalties.divide.as<float>(),
+                   .once = penalties.once.as<float>(),
+                   .each = penalties.each.as<float>(),
+                   .rows = static_cast<int>(penalties.row.rows())},
+                  stream);
 }
 
 size_t Sampling::bytes(bool portable) {

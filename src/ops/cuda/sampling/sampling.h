@@ -11,6 +11,10 @@ namespace skiff::cuda {
 void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream);
 void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
                  cudaStream_t stream);
+void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows,
+                  cudaStream_t stream);
+void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties,
+              cudaStream_t stream);
 
 // Sampling on the current device. On devices with clusters of blocks (capability 9 on) a cluster
 // works on a row; on others, or if `portable`, a single block, which is slower.
