@@ -2,6 +2,7 @@
 // sockets. The model costs nothing; the rest is the server that `skiff serve` runs.
 //   bench_host_path MODEL_FOLDER [CONNECTIONS] [TOKENS]     (uses only its tokenizer)
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -42,9 +43,9 @@ struct Site {
 
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::vector<Token> words;
-  std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();
+  std::shared_ptr<service::EventQueue> events = std::make_shared<service::EventQueue>();
   std::unique_ptr<NullEngine> engine;
-  std::unique_ptr<EngineService> service;
+  std::unique_ptr<service::EngineService> service;
   std::unique_ptr<serve::Server> server;
 };
 
@@ -59,16 +60,16 @@ Site::Site(const std::string& folder) {
   if (!loaded) fail_load("{}", loaded.error().what);
   tokenizer = std::move(*loaded);
   words = tokenizer->encode(kSaid, {.add_special = false, .parse_special = false});
-  Limits limits;
+  sched::Limits limits;
   limits.max_seqs = kIdleStreams;
   limits.max_logit_rows = kIdleStreams;
   limits.max_context = 8192;
   engine = std::make_unique<NullEngine>(limits, words, events);
-  ServiceConfig service_config;
+  service::ServiceConfig service_config;
   service_config.model_name = "null";
   service_config.max_model_len = limits.max_context;
-  service = std::make_unique<EngineService>(service_config, *engine, events, tokenizer,
-                                            std::make_shared<BareTemplate>());
+  service = std::make_unique<service::EngineService>(service_config, *engine, events, tokenizer,
+                                                     std::make_shared<BareTemplate>());
   serve::ServerConfig config;
   config.http.host = "127.0.0.1";
   config.http.port = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace skiff::apps {
 namespace {
@@ -21,25 +22,32 @@ int64_t resident_bytes() {
   return int64_t{resident} * sysconf(_SC_PAGESIZE);
 }
 
-}  // namespace
-
-// A large change since the last trim may mean that memory was freed since.
-bool TrimSchedule::is_due(int64_t resident, Time now) {
-  least_ = std::min(least_, resident);
-  if (resident - least_ < kMuch) return false;
-  if (std::abs(resident - seen_) >= kMuch) {
-    seen_ = resident;
-    pause_ = kSoon;
-    next_ = std::min(next_, now + pause_);
-  }
-  return now >= next_;
+TrimSchedule::Memory memory_now() {
+  return {.resident = resident_bytes(), .free = static_cast<int64_t>(mallinfo2().fordblks)};
 }
 
-void TrimSchedule::trimmed(int64_t before, int64_t after, Time now) {
-  const bool helped = before - after >= (before - least_) / 10;
+}  // namespace
+
+void bound_arenas() {
+  const char* tunables = std::getenv("GLIBC_TUNABLES");
+  const bool is_chosen = std::getenv("MALLOC_ARENA_MAX") != nullptr ||
+                         (tunables && std::strstr(tunables, "arena_max"));
+  if (!is_chosen) mallopt(M_ARENA_MAX, kArenas);
+}
+
+bool TrimSchedule::is_due(const Memory& memory, Time now) {
+  if (!least_) least_ = memory;
+  least_->resident = std::min(least_->resident, memory.resident);
+  least_->free = std::min(least_->free, memory.free);
+  const bool is_more =
+      memory.resident - least_->resident >= kMuch || memory.free - least_->free >= kMuch;
+  return is_more && now >= next_;
+}
+
+void TrimSchedule::trimmed(const Memory& before, const Memory& after, Time now) {
+  const bool helped = before.resident - after.resident >= kMuch;
   pause_ = helped ? kSoon : std::min(2 * pause_, kLate);
-  least_ = std::min(least_, after);
-  seen_ = after;
+  least_ = after;
   next_ = now + pause_;
 }
 
@@ -59,10 +67,10 @@ void HeapTrimmer::run() {
   TrimSchedule schedule;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::seconds(1), [this] { return stopped_; })) {
-    const int64_t before = resident_bytes();
+    const TrimSchedule::Memory before = memory_now();
     if (!schedule.is_due(before, std::chrono::steady_clock::now())) continue;
     malloc_trim(0);
-    schedule.trimmed(before, resident_bytes(), std::chrono::steady_clock::now());
+    schedule.trimmed(before, memory_now(), std::chrono::steady_clock::now());
   }
 }
 

@@ -1,29 +1,44 @@
-// apps/heap_trim.h -- returns memory that large requests have freed to the system.
+// apps/heap_trim.h -- bounds the heaps of a server, and returns memory that large requests have
+// freed to the system.
 #pragma once
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace skiff::apps {
 
+// glibc gives threads heaps ("arenas") of their own, up to eight for each core, and memory that one
+// of them has freed serves no other: what a burst leaves behind grows with the number of cores.
+// Threads share kArenas instead, unless the environment says how many (MALLOC_ARENA_MAX or
+// GLIBC_TUNABLES). Called before the first thread starts.
+constexpr int kArenas = 2;
+void bound_arenas();
+
 // Decides when a trim is worth its time. The allocator keeps freed memory and does not report how
-// much of it fills whole pages, so a trim is tried while the process holds clearly more than its
-// smallest size, at growing intervals where trimming does not help. Not thread-safe.
+// much of it fills whole pages, so a trim is tried when it has more free bytes, or the process more
+// resident ones, than at some time since the last trim: less often where trimming does not help,
+// and no more once nothing changes. Not thread-safe.
 class TrimSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr int64_t kMuch = 4 << 20;  // bytes
-  static constexpr std::chrono::seconds kSoon{2}, kLate{64};
+  static constexpr std::chrono::seconds kSoon{1}, kLate{8};
 
-  // Returns whether a trim is due, given the resident bytes now.
-  bool is_due(int64_t resident, Time now);
-  // Records the resident bytes after a trim that was due.
-  void trimmed(int64_t before, int64_t after, Time now);
+  // In bytes: what is resident, and what the allocator keeps for later, resident or not.
+  struct Memory {
+    int64_t resident = 0, free = 0;
+  };
+
+  // Returns whether a trim is due, given the memory now.
+  bool is_due(const Memory& memory, Time now);
+  // Records the memory before and after a trim that was due.
+  void trimmed(const Memory& before, const Memory& after, Time now);
 
  private:
-  int64_t least_ = INT64_MAX, seen_ = 0;
+  std::optional<Memory> least_;  // since the last trim
   std::chrono::seconds pause_ = kSoon;
   Time next_{};
 };

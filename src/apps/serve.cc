@@ -200,6 +200,7 @@ void fit_open_files(http::HttpConfig* http) {
 }  // namespace
 
 int run_serve(const Args& args) {
+  bound_arenas();
   catch_signals_while_starting();
   check_admission_flags(args);
   const std::string folder = model_folder(args);
