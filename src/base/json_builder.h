@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_owner.h"
 
 namespace skiff {
 
@@ -26,7 +26,7 @@ class JsonBuilder {
     max_wide_keys_ = max_keys;
   }
 
-  AnyJson take() { return std::move(root_); }
+  AnyJson take() { return std::move(*root_); }
   // Describes what is wrong with the text; empty if nothing is.
   const std::string& error() const { return error_; }
 
@@ -48,10 +48,12 @@ class JsonBuilder {
     if (object.size() >= top.max_keys) throw LoadError("an object with too many keys");
     if (is_known(top, object, name)) throw LoadError("duplicate key \"" + shortened(name) + "\"");
     wide_next_ = open_.size() <= 2 && !wide_.empty() && name == wide_;
-    if constexpr (kOrdered)
+    if constexpr (kOrdered) {
+      if (object.size() == object.capacity()) grow(object);
       member_ = &object.emplace_back(std::move(name), nullptr).second;
-    else
+    } else {
       member_ = &object.emplace(std::move(name), nullptr).first->second;
+    }
     return true;
   }
 
@@ -77,6 +79,17 @@ class JsonBuilder {
     return text.size() <= 240 ? text : text.substr(0, 240) + "...";
   }
 
+  // An ordered object has constant keys, so that a vector would copy its members to grow.
+  template <class Object>
+  static void grow(Object& object) {
+    Object larger;
+    larger.reserve(std::max<size_t>(2, 2 * object.size()));
+    for (const auto& member : object) larger.emplace_back(member.first, nullptr);
+    auto to = larger.begin();
+    for (auto& member : object) (to++)->second = std::move(member.second);
+    object.swap(larger);
+  }
+
   // Appends without the linear search that an ordered object would make for each key.
   template <class Object>
   static bool is_known(Open& top, const Object& object, const std::string& name) {
@@ -94,7 +107,7 @@ class JsonBuilder {
 
   template <class T>
   AnyJson* put(T&& v) {
-    if (open_.empty()) return &(root_ = std::forward<T>(v));
+    if (open_.empty()) return &(*root_ = std::forward<T>(v));
     if (open_.back().value->is_object()) return &(*member_ = std::forward<T>(v));
     auto& array = open_.back().value->template get_ref<typename AnyJson::array_t&>();
     return &array.emplace_back(std::forward<T>(v));
@@ -123,7 +136,7 @@ class JsonBuilder {
   std::string_view wide_;
   size_t max_wide_keys_ = 0;
   bool wide_next_ = false;  // the last key equals wide_
-  AnyJson root_;
+  JsonOwner<AnyJson> root_;
   std::vector<Open> open_;     // containers from the root; only the last one grows
   AnyJson* member_ = nullptr;  // where the value of the last key goes
   std::string error_;

@@ -139,13 +139,14 @@ def tiers(scene):
 
 def no_memory(scene):
     """Hardly any memory is left while large jobs run: each fails by itself. An engine that cannot even plan
-    its next step may end the process, with its reason and code 5; an exception that nobody caught may not.
-    Bodies with long lists are left out: nlohmann's destructor allocates as much as a list is long."""
+    its next step may end the process, with its reason and code 5; an exception that nobody caught may not."""
     text = json.dumps({"prompt": "one two three " * 300000}).encode()
+    ids = json.dumps({"tokens": [7] * 1000000}).encode()
     # The reply of the first is built where all replies are written.
     jobs = [(CHAT, chat(n=8, max_tokens=scene.count(400, 100), logprobs=True, top_logprobs=20,
                         ignore_eos=True)),
-            ("/tokenize", text), (TEXT, {"prompt": "a " * 900, "max_tokens": 1, "prompt_logprobs": 20}),
+            ("/tokenize", text), ("/detokenize", ids),
+            (TEXT, {"prompt": "a " * 900, "max_tokens": 1, "prompt_logprobs": 20}),
             (TEXT, {"prompt": ["a b c"] * 8, "n": 4, "max_tokens": 60, "logprobs": 20})]
     for spare in (64, 32, 16, 8, 4):  # MiB
         if not scene.left():

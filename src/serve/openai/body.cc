@@ -4,7 +4,7 @@
 
 namespace skiff::openai {
 
-std::variant<OrderedJson, http::ApiError> read_body(const http::HttpRequest& request) {
+std::variant<JsonOwner<OrderedJson>, http::ApiError> read_body(const http::HttpRequest& request) {
   JsonLimits limits;
   limits.max_bytes = request.body.size();  // bounded by HttpConfig::max_body
   limits.wide = "logit_bias";              // may have one key for each token of a vocabulary
@@ -14,7 +14,7 @@ std::variant<OrderedJson, http::ApiError> read_body(const http::HttpRequest& req
     return error;
   }
   auto body = parse_ordered_json(request.body, limits);
-  if (body) return std::move(*body);
+  if (body) return JsonOwner(std::move(*body));
   http::ApiError error = http::api_error(400, body.error().what);
   error.code = "invalid_json";
   return error;

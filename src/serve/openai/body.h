@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_owner.h"
 #include "serve/http/api_error.h"
 #include "serve/service/admit.h"
 #include "serve/service/protocol_config.h"
@@ -15,7 +15,7 @@ namespace skiff::openai {
 
 // Parses the body as JSON. Keys keep their order, because a template prints tools as the client
 // wrote them. The route table has refused other media types.
-std::variant<OrderedJson, http::ApiError> read_body(const http::HttpRequest& request);
+std::variant<JsonOwner<OrderedJson>, http::ApiError> read_body(const http::HttpRequest& request);
 
 // The refusal as 503, as 429 with Retry-After, or as 404 with the code model_not_found.
 http::ApiError admission_error(const service::AdmissionRefusal& refusal);

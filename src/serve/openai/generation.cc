@@ -368,7 +368,8 @@ void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endp
   const auto json = read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
-  auto call = parse_openai_call(std::get<OrderedJson>(json), endpoint, context.config.defaults);
+  auto call =
+      parse_openai_call(*std::get<JsonOwner<OrderedJson>>(json), endpoint, context.config.defaults);
   if (!call) return refuse(http::api_error(call.error(), input));
   if (auto error = check_unknown(context.config, call->unknown_fields)) return refuse(*error);
   if (auto error = check_model(context.admission, call->model)) return refuse(*error);

@@ -175,8 +175,8 @@ std::vector<http::Route> tokenize_routes(service::ProtocolContext& context) {
       [&context](http::HttpResponse (*make)(const service::ProtocolContext&, const OrderedJson&)) {
         return [&context, make](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
           const auto body = read_body(request);
-          const auto* json = std::get_if<OrderedJson>(&body);
-          reply->send(json ? make(context, *json)
+          const auto* json = std::get_if<JsonOwner<OrderedJson>>(&body);
+          reply->send(json ? make(context, **json)
                            : http::error_response(std::get<http::ApiError>(body)));
         };
       };
