@@ -207,11 +207,12 @@ int run_bench(const Args& args) {
   const std::string what = words.empty() ? "" : words.front();
   if (what == "serve") return bench_serve(args);
   if (what == "simulate") return bench_simulate(args);
+  if (what == "steps") return bench_steps(args);
   if (what != "latency" && what != "throughput")
-    throw UsageError(
-        fmt::format("skiff bench measures latency, throughput, serve or simulate, as in skiff "
-                    "bench latency models/demo; not \"{}\"",
-                    what));
+    throw UsageError(fmt::format(
+        "skiff bench measures latency, throughput, steps, serve or simulate, as in skiff "
+        "bench latency models/demo; not \"{}\"",
+        what));
   const std::string folder = model_folder(args, 1);
   Bench bench(args, engine_config(args, folder));
   if (what == "latency")

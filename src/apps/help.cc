@@ -20,10 +20,11 @@ constexpr About kAbout[] = {
     {kChat, "MODEL [flags]",
      "Chat in the terminal. /reset forgets, /exit leaves, Ctrl-C stops an answer.",
      "skiff chat models/demo"},
-    {kBench, "(latency|throughput|simulate) MODEL [flags]\n       skiff bench serve [flags]",
+    {kBench, "(latency|throughput|steps|simulate) MODEL [flags]\n       skiff bench serve [flags]",
      "latency, throughput: the engine against this machine's own limit, its answers checked "
      "first.\n"
-     "serve: requests to a running server (--url). simulate: the scheduler on a machine of "
+     "steps: the time of a step against its rows. serve: requests to a running server (--url). "
+     "simulate: the scheduler on a machine of "
      "numbers.",
      "skiff bench latency models/demo --input-len 256 --output-len 64\n"
      "  skiff bench serve --url http://127.0.0.1:8000 --num-prompts 100 --concurrency 16"},

@@ -1,0 +1,120 @@
+#include "engine/step_timer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace skiff::engine {
+namespace {
+
+// Returns the token of a position of a slot. Neighbours differ, so that rows choose different
+// experts.
+Token token_at(int slot, int position, int vocab) {
+  const uint32_t mixed =
+      (static_cast<uint32_t>(slot) * 40503u + static_cast<uint32_t>(position)) * 2654435761u;
+  return static_cast<Token>((mixed >> 8) % static_cast<uint32_t>(std::max(vocab, 1)));
+}
+
+void open_slots(StepPlan& plan, const SamplingParams& params) {
+  for (const Span& span : plan.spans)
+    plan.opened.push_back(
+        {.slot = span.slot, .params = params, .history = {0}, .prompt_len = 1, .stop_tokens = {}});
+}
+
+}  // namespace
+
+StepTimer::StepTimer(StepExecutor& executor, const sched::Limits& limits, Room room, int context)
+    : executor_(executor), limits_(limits), room_(room), context_(context) {
+  SKIFF_CHECK(context >= 1 && context < limits.max_context, "a context of {}", context);
+}
+
+int StepTimer::blocks_for(int tokens) const {
+  return (tokens + room_.block_size - 1) / room_.block_size;
+}
+
+bool StepTimer::fits(const StepShape& shape) const {
+  const int most = limits_.max_context, whole = shape.prompt / most, rest = shape.prompt % most;
+  const int64_t blocks = int64_t{shape.decodes} * blocks_for(context_ + 1) +
+                         int64_t{whole} * blocks_for(most) + blocks_for(rest);
+  return shape.rows() >= 1 && shape.rows() <= limits_.max_rows && blocks <= room_.blocks &&
+         shape.decodes + whole + (rest > 0) <= limits_.max_seqs;
+}
+
+// Adds the next slot with `count` rows behind `begin` positions.
+void StepTimer::add(StepPlan& plan, int begin, int count, int first_block) const {
+  const auto slot = static_cast<int>(plan.spans.size());
+  plan.spans.push_back({.seq = static_cast<SeqId>(slot),
+                        .slot = slot,
+                        .begin = begin,
+                        .count = count,
+                        .sample = true});
+  for (int i = begin; i < begin + count; ++i)
+    plan.tokens.push_back(token_at(slot, i, limits_.vocab));
+  for (int block = 0; block < blocks_for(begin + count); ++block)
+    plan.pages.push_back(first_block + block);
+  plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+}
+
+StepPlan StepTimer::plan_of(const StepShape& shape) const {
+  SKIFF_CHECK(fits(shape), "a step of {} decodes and {} rows of prompts", shape.decodes,
+              shape.prompt);
+  StepPlan plan{.page_start = {0}};
+  const int each = blocks_for(context_ + 1);
+  for (int i = 0; i < shape.decodes; ++i) add(plan, context_, 1, i * each);
+  int block = room_.blocks;  // prompts lie at the end of the pool
+  for (int left = shape.prompt; left > 0;) {
+    const int count = std::min(left, limits_.max_context);
+    add(plan, 0, count, block -= blocks_for(count));
+    left -= count;
+  }
+  return plan;
+}
+
+// Computes the contexts of the first `decodes` sequences, so that steps read no stray bits.
+void StepTimer::fill(int decodes) {
+  const int each = blocks_for(context_ + 1);
+  for (; filled_ < decodes; ++filled_) {
+    for (int begin = 0; begin < context_;) {
+      const int count = std::min(context_ - begin, limits_.max_rows);
+      StepPlan plan{.page_start = {0}};
+      add(plan, begin, count, filled_ * each);
+      plan.spans.front().sample = false;
+      plan.spans.front().next = 0;
+      executor_.run(plan);
+      begin += count;
+    }
+  }
+}
+
+std::vector<double> StepTimer::seconds(const StepShape& shape, int repetitions) {
+  fill(shape.decodes);
+  StepPlan plan = plan_of(shape);
+  open_slots(plan, {.temperature = 0});
+  executor_.launch(plan);
+  plan.opened.clear();
+  std::vector<double> out;
+  for (int i = 0; i < repetitions; ++i) {
+    executor_.launch(plan);
+    const StepResult before = executor_.collect();
+    if (i > 0) out.push_back(before.seconds);
+  }
+  out.push_back(executor_.collect().seconds);
+  return out;
+}
+
+bool StepTimer::is_finite(const StepShape& shape) {
+  fill(shape.decodes);
+  StepPlan plan = plan_of(shape);
+  open_slots(plan, {.temperature = 0, .logprobs = 0});
+  const StepResult result = executor_.run(plan);
+  return std::ranges::all_of(result.logprobs, [](const auto& drawn) {
+    return drawn.size() == 1 && std::isfinite(drawn.front().chosen.logprob);
+  });
+}
+
+double median(std::vector<double> seconds) {
+  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
+  std::ranges::nth_element(seconds, middle);
+  return *middle;
+}
+
+}  // namespace skiff::engine

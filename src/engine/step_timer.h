@@ -1,0 +1,51 @@
+// engine/step_timer.h -- measures how long steps take, without a scheduler: some sequences that
+// decode, a chunk of a prompt, or both. For start-up and benchmarks, while no sequence runs.
+#pragma once
+#include <vector>
+
+#include "engine/step_executor.h"
+#include "sched/scheduler.h"
+
+namespace skiff::engine {
+
+struct StepShape {
+  int decodes = 0;  // sequences with one row
+  int prompt = 0;   // rows of prompts at position 0; one prompt, unless the context is shorter
+  int rows() const { return decodes + prompt; }
+};
+
+class StepTimer {
+ public:
+  struct Room {
+    int block_size = 64, blocks = 0;
+  };
+  // Each row that decodes has `context` positions before it, in blocks of its own. The blocks may
+  // hold anything and are overwritten. `executor`, warmed up, must outlive the timer.
+  StepTimer(StepExecutor& executor, const sched::Limits& limits, Room room, int context);
+
+  // Returns whether limits and blocks have room for such a step.
+  bool fits(const StepShape& shape) const;
+  // Computes steps of this shape, two in flight as the engine does it, and returns the seconds of
+  // each but the first. Requires fits().
+  std::vector<double> seconds(const StepShape& shape, int repetitions);
+  // Computes one such step and returns whether the log-probability of every token that it draws is
+  // a number. Requires fits().
+  bool is_finite(const StepShape& shape);
+
+ private:
+  StepPlan plan_of(const StepShape& shape) const;
+  void add(StepPlan& plan, int begin, int count, int first_block) const;
+  void fill(int decodes);
+  int blocks_for(int tokens) const;
+
+  StepExecutor& executor_;
+  const sched::Limits limits_;
+  const Room room_;
+  const int context_;
+  int filled_ = 0;  // sequences whose context has been computed
+};
+
+// Returns the value in the middle of `seconds`, which must not be empty.
+double median(std::vector<double> seconds);
+
+}  // namespace skiff::engine
