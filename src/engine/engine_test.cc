@@ -84,6 +84,8 @@ Setup random_setup(std::mt19937_64& rng) {
                      .max_long_partial = pick(0, 2),
                      .max_overtakes = pick(0, 3),
                      .reserve = static_cast<double>(pick(0, 4))};
+  if (rng() % 2) s.limits.policy.cost = random_cost(rng);
+  if (rng() % 2) s.limits.policy.step_seconds = 1e-3 * pick(1, 30);
   s.depth = static_cast<size_t>(pick(1, 2));
   s.share = rng() % 4 != 0;
   s.drafts = rng() % 2;

@@ -13,6 +13,16 @@
 
 namespace skiff::engine {
 
+// What steps of up to some dozen rows may cost, on a scale of milliseconds.
+inline sched::StepCost random_cost(std::mt19937_64& rng) {
+  std::vector<sched::StepCost::Point> points;
+  for (int rows = 1; rows < 64; rows += 1 + static_cast<int>(rng() % 24))
+    points.push_back({rows, 1e-3 * static_cast<double>(1 + rng() % 20)});
+  return {
+      std::move(points),
+      {.doubling = static_cast<int>(rng() % 40), .seconds = 1e-5 * static_cast<double>(rng() % 9)}};
+}
+
 // All events of one sequence.
 struct Heard {
   std::vector<Token> tokens;

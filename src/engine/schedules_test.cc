@@ -227,6 +227,8 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.policy.long_chunk = pick(0, 12);
   s.limits.policy.max_partial = pick(0, 2);
   s.limits.policy.reserve = pick(0, 4);
+  if (rng() % 2) s.limits.policy.cost = random_cost(rng);
+  if (rng() % 2) s.limits.policy.step_seconds = 1e-3 * pick(1, 30);
   s.depth = static_cast<size_t>(pick(1, 2));
   if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
   if (rng() % 2) s.captures.drafts = pick(1, 3);

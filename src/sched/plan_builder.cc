@@ -9,6 +9,15 @@ namespace skiff::sched {
 
 namespace {
 
+// Where decodes alone take longer than the aim, prompts make the step this many times as long, so
+// that they still get somewhere.
+constexpr double kPromptShare = 1.5;
+// Of the time for prompts, what is kept for a long one that runs while short ones go before it.
+constexpr double kLongShare = 0.25;
+// The first prompt of a step gets at least so many rows, however short the aim is; and no further
+// prompt is cut to fewer, since each chunk reads all the keys before it again.
+constexpr int kLeastChunk = 32;
+
 // Returns the rows that drafts may take: never rows that another decode needs; at most half of the
 // rest while prompts want rows; and none while a prompt that cannot be cut to fit wants them.
 int draft_rows(const Limits& limits, int decodes, bool prefills) {
@@ -19,12 +28,17 @@ int draft_rows(const Limits& limits, int decodes, bool prefills) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills)
+PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& wanted)
     : limits_(limits),
       rows_(limits.max_rows),
       logit_rows_(limits.max_logit_rows),
-      draft_rows_(draft_rows(limits, decodes, prefills)),
+      draft_rows_(
+          draft_rows(limits, std::min(wanted.decodes, limits.max_rows), wanted.prompts > 0)),
       long_cost_(limits.policy.long_chunk) {
+  if (wanted.aim > 0) {
+    end_ = std::max(wanted.aim, kPromptShare * wanted.base);
+    short_end_ = wanted.running_long ? end_ - kLongShare * (end_ - wanted.base) : end_;
+  }
   plan_.step = step;
   plan_.page_start = {0};
 }
@@ -42,6 +56,26 @@ double PlanBuilder::cost_of_row(const Sequence& s) const {
   return context > 0 ? 1 + static_cast<double>(s.planned) / context : 1;
 }
 
+// Returns how many of the next `most` rows of a prompt the step has time for.
+int PlanBuilder::timed_rows(const Sequence& s, int most) const {
+  const StepCost& cost = limits_.policy.cost;
+  const double end = s.is_long ? end_ : short_end_;
+  const int used = limits_.max_rows - rows_;
+  const auto in_time = [&](int count) {
+    return cost.seconds(used + count) + attention_ + cost.attention(s.planned, count) <= end;
+  };
+  if (in_time(most)) return most;
+  int count = 0;
+  for (int above = most; above - count > 1;) {
+    const int middle = count + (above - count) / 2;
+    (in_time(middle) ? count : above) = middle;
+  }
+  const int cut = cost.best_end(used + count) - used;
+  if (cut > 0) count = cut;
+  const int least = std::min(most, kLeastChunk);
+  return count >= least ? count : prompt_rows_ > 0 ? 0 : least;
+}
+
 int PlanBuilder::rows_for(const Sequence& s) const {
   int want = s.left();
   if (s.owes_report())
@@ -49,7 +83,9 @@ int PlanBuilder::rows_for(const Sequence& s) const {
   const bool may_cut = limits_.chunked_prefill || want > limits_.max_rows - limits_.max_seqs;
   if (want > rows_ && !may_cut) return 0;
   int count = std::min(want, rows_);
-  if (s.is_long && limits_.chunked_prefill && limits_.policy.long_chunk > 0)
+  if (end_ > 0 && limits_.chunked_prefill)
+    count = count > 0 ? timed_rows(s, count) : 0;
+  else if (s.is_long && limits_.chunked_prefill && limits_.policy.long_chunk > 0)
     count = std::min(count, std::max(0, static_cast<int>(std::ceil(long_cost_ / cost_of_row(s)))));
   return count == s.left() && logit_rows_ == 0 ? 0 : count;
 }
@@ -73,10 +109,13 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   plan_.pages.insert(plan_.pages.end(), pages, s.table.blocks.end());
   plan_.page_start.push_back(static_cast<int32_t>(plan_.pages.size()));
 
+  if (end_ > 0) attention_ += limits_.policy.cost.attention(s.planned, count);
+  if (count > 1 + draft) prompt_rows_ += count;
   if (s.is_long && count > 1 + draft) long_cost_ -= count * cost_of_row(s);
   s.planned = end;
   s.unknown += sample;
   ++s.in_flight;
+  s.last_step = plan_.step;
   if (report) s.reported = end;
   rows_ -= count;
   draft_rows_ -= draft;

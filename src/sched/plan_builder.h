@@ -6,11 +6,19 @@
 
 namespace skiff::sched {
 
+// What the sequences want of a step.
+struct Wanted {
+  int decodes = 0;            // sequences that want one row each
+  int prompts = 0;            // others, which want more: those that run, and all that wait
+  bool running_long = false;  // a long prompt is among those that run
+  double base = 0;            // with an aim: the seconds of a step with the decodes alone
+  double aim = 0;  // the seconds that a step with prompts should take; 0: there is no aim
+};
+
 class PlanBuilder {
  public:
-  // `decodes`: sequences that want one row each; `prefills`: others want more. Drafts must leave
-  // room for both.
-  PlanBuilder(uint64_t step, const Limits& limits, int decodes, bool prefills);
+  // Drafts leave room for the rows that decodes and prompts want.
+  PlanBuilder(uint64_t step, const Limits& limits, const Wanted& wanted);
 
   int rows_left() const { return rows_; }
   // Returns how many drafts of a sequence about to decode may be checked in this step.
@@ -25,12 +33,17 @@ class PlanBuilder {
 
  private:
   double cost_of_row(const Sequence& s) const;
+  int timed_rows(const Sequence& s, int most) const;
 
   const Limits& limits_;
   StepPlan plan_;
   int rows_, logit_rows_;  // rows that are left
   int draft_rows_;         // draft rows that are left
   double long_cost_;       // the cost that is left, see Policy
+  // With an aim: when the step should end, with long prompts and without. 0: no aim.
+  double end_ = 0, short_end_ = 0;
+  double attention_ = 0;  // seconds of the attention planned so far
+  int prompt_rows_ = 0;   // rows of prompts planned so far
 };
 
 }  // namespace skiff::sched

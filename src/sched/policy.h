@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sched/step_cost.h"
+
 namespace skiff::sched {
 
 // A sequence's place in every queue is fixed when it arrives: the number of its arrival, plus
@@ -13,9 +15,16 @@ namespace skiff::sched {
 struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
   int long_yields = 256;  // later arrivals with short prompts that go before a long one
-  int long_prompt = 0;    // a prompt of more tokens is long; 0: 4 % of the context, at least 512
-  // What long prompts may cost in one step, in units of a row at position 0, so that steps stay
-  // short for sequences that decode and for short prompts that arrive meanwhile. 0: any number.
+  // A prompt of more tokens is long. 0: what takes many steps of the aim; without one, 4 % of the
+  // context, at least 512.
+  int long_prompt = 0;
+  // What a step costs. Where that is known, prompts are cut so that a step takes no longer than its
+  // aim (sched/step_aim.h), and long ones share it with the others.
+  StepCost cost;
+  double step_seconds = 0;  // the aim; 0: found from `cost`; infinity: none
+  // Where there is no aim: what long prompts may cost in one step, in units of a row at position 0,
+  // so that steps stay short for sequences that decode and for short prompts that arrive meanwhile.
+  // 0: any number.
   int long_chunk = 1024;
   // The context at which a row costs twice as much as at position 0: the FLOPs of a row in the
   // weights over those in attention per token of context. 0: attention costs nothing.
@@ -33,8 +42,8 @@ struct Policy {
   double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };
 
-// The default of Policy::long_prompt: four per cent of the context, as in FastDeploy, but not
-// chunks so small that they waste the device.
+// The default of Policy::long_prompt without an aim: four per cent of the context, as in
+// FastDeploy, but not chunks so small that they waste the device.
 constexpr int default_long_prompt(int max_context) { return std::max(max_context / 25, 512); }
 
 }  // namespace skiff::sched

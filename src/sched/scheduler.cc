@@ -1,22 +1,33 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "sched/step_aim.h"
 
 namespace skiff::sched {
 
 namespace {
 
+bool has_aim(const Limits& limits) {
+  return limits.chunked_prefill && limits.policy.cost.known() &&
+         std::isfinite(limits.policy.step_seconds);
+}
+
 Limits resolved(Limits limits) {
-  if (limits.policy.long_prompt == 0)
-    limits.policy.long_prompt = default_long_prompt(limits.max_context);
+  Policy& policy = limits.policy;
+  if (policy.long_prompt == 0)
+    policy.long_prompt = has_aim(limits) ? long_prompt_for(policy.cost, policy.step_seconds)
+                                         : default_long_prompt(limits.max_context);
   return limits;
 }
 
 }  // namespace
 
 Scheduler::Scheduler(const Limits& limits, kv::CacheIndex& cache)
-    : limits_(resolved(limits)),
+    : has_aim_(has_aim(limits)),
+      limits_(resolved(limits)),
       cache_(cache),
       // The last token of a sequence is never computed, so it takes no position in the cache.
       capacity_(static_cast<int>(std::min<int64_t>(

@@ -16,6 +16,7 @@
 namespace skiff::sched {
 
 class PlanBuilder;
+struct Wanted;
 
 struct Limits {
   int max_seqs = 256;        // sequences that run at a time, and the number of slots
@@ -83,6 +84,7 @@ class Scheduler {
 
  private:
   using Queue = std::map<QueueRank, Sequence*>;
+  enum class PromptKind { kAny, kShort, kLong };
   // The number of prompts that are partly computed.
   struct Partial {
     int all = 0, of_long = 0;
@@ -94,7 +96,9 @@ class Scheduler {
 
   Status check(const NewSequence& sequence) const;
   bool continue_decodes(PlanBuilder& step);
-  bool continue_prefills(PlanBuilder& step);
+  bool continue_prefills(PlanBuilder& step, PromptKind kind);
+  Wanted wanted() const;
+  double backlog() const;
   void admit(PlanBuilder& step);
   Partial count_partial() const;
   bool may_be_partial(const Sequence& s, const Partial& now) const;
@@ -117,6 +121,7 @@ class Scheduler {
   void end(Sequence& s, Finish finish);
   void release(Sequence& s);
 
+  const bool has_aim_;
   const Limits limits_;
   kv::CacheIndex& cache_;
   int capacity_;  // the most tokens that one sequence can have

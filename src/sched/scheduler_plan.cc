@@ -5,27 +5,62 @@
 
 #include "sched/plan_builder.h"
 #include "sched/scheduler.h"
+#include "sched/step_aim.h"
 
 namespace skiff::sched {
 
 StepPlan Scheduler::plan() {
-  int decodes = 0;
-  bool prefills = !waiting_.empty();
-  for (const auto& [rank, s] : running_) {
-    if (!s->wants_rows()) continue;
-    decodes += s->left() == 1;
-    prefills |= s->left() > 1;
-  }
+  const Wanted wanted = this->wanted();
   reserve_ = std::max(limits_.policy.reserve_min, reserve_ - limits_.policy.reserve_decay);
-  PlanBuilder step(step_ + 1, limits_, std::min(decodes, limits_.max_rows), prefills);
+  PlanBuilder step(step_ + 1, limits_, wanted);
   const uint64_t preemptions = counters_.preemptions;
-  const bool roomy = continue_decodes(step) && continue_prefills(step);
-  // A step that preempted a sequence admits none.
-  if (roomy && holder_ == nullptr && preemptions == counters_.preemptions) admit(step);
+  // With an aim, long prompts get what the short ones, also those that start, leave of it.
+  const PromptKind first = has_aim_ ? PromptKind::kShort : PromptKind::kAny;
+  const bool roomy = continue_decodes(step) && continue_prefills(step, first);
+  const auto may_admit = [&] {  // a step that preempted a sequence admits none
+    return roomy && holder_ == nullptr && preemptions == counters_.preemptions;
+  };
+  if (may_admit()) admit(step);
+  if (has_aim_ && roomy) continue_prefills(step, PromptKind::kLong);
   StepPlan plan = step.take();
   cache_.finish(plan);
   if (!plan.empty()) ++step_;
   return plan;
+}
+
+Wanted Scheduler::wanted() const {
+  const StepCost& cost = limits_.policy.cost;
+  Wanted wanted{.prompts = static_cast<int>(waiting_.size())};
+  StepLoad load;
+  for (const auto& [rank, s] : running_) {
+    if (!s->wants_rows()) continue;
+    if (s->left() == 1) {
+      ++load.decodes;
+      if (has_aim_) load.attention += cost.attention(s->planned, 1);
+      continue;
+    }
+    ++wanted.prompts;
+    wanted.running_long |= s->is_long;
+  }
+  wanted.decodes = load.decodes;
+  if (!has_aim_ || wanted.prompts == 0) return wanted;
+  load.backlog = backlog();
+  load.alone = load.decodes == 0 && wanted.prompts == 1;
+  wanted.aim = step_aim(cost, limits_.policy.step_seconds, load);
+  if (load.decodes > 0) wanted.base = cost.seconds(load.decodes) + load.attention;
+  return wanted;
+}
+
+// Returns about how many seconds the prompts that wait take.
+double Scheduler::backlog() const {
+  constexpr size_t kLooked = 32;  // the first of them stand for all: a bound on the cost of a step
+  double rows = 0;
+  size_t looked = 0;
+  for (auto it = waiting_.begin(); it != waiting_.end() && looked < kLooked; ++it, ++looked)
+    rows += it->second->known();
+  if (looked == 0) return 0;
+  const double each = rows / static_cast<double>(looked);
+  return each * static_cast<double>(waiting_.size()) / limits_.policy.cost.best_rate();
 }
 
 bool Scheduler::held_back(const Sequence& s) const {
@@ -52,10 +87,12 @@ bool Scheduler::continue_decodes(PlanBuilder& step) {
   return true;
 }
 
-bool Scheduler::continue_prefills(PlanBuilder& step) {
+bool Scheduler::continue_prefills(PlanBuilder& step, PromptKind kind) {
   for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
     Sequence& s = *it->second;
-    const int count = s.wants_rows() && s.left() > 1 && !held_back(s) ? step.rows_for(s) : 0;
+    const bool asked = kind == PromptKind::kAny || s.is_long == (kind == PromptKind::kLong);
+    const bool wants = asked && s.wants_rows() && s.left() > 1 && s.last_step <= step_;
+    const int count = wants && !held_back(s) ? step.rows_for(s) : 0;
     if (count == 0) {
       ++it;
       continue;

@@ -27,11 +27,12 @@ struct Sequence {
   std::vector<Token> tokens;  // prompt and output as far as the host knows them
   std::vector<Token> drafts;  // drafts of the tokens that follow `tokens`
   kv::BlockTable table;
-  int slot = -1;      // -1 while waiting
-  int planned = 0;    // positions that steps planned so far compute
-  int unknown = 0;    // tokens that steps in flight will sample
-  int in_flight = 0;  // steps in flight that name this sequence
-  int reported = 0;   // leading rows whose prompt log-probabilities are planned or reported
+  int slot = -1;           // -1 while waiting
+  int planned = 0;         // positions that steps planned so far compute
+  int unknown = 0;         // tokens that steps in flight will sample
+  int in_flight = 0;       // steps in flight that name this sequence
+  uint64_t last_step = 0;  // the last step that names it
+  int reported = 0;        // leading rows whose prompt log-probabilities are planned or reported
   bool admitted = false;
   Finish finish = Finish::kNone;
 

@@ -1,0 +1,41 @@
+#include "sched/step_aim.h"
+
+#include <algorithm>
+
+namespace skiff::sched {
+namespace {
+
+constexpr double kGoodRate = 0.9, kBestRate = 0.97;  // shares of the best rate
+// A step below the first is short enough for anybody. The others are the longest ones beside
+// decodes, alone, and before very many that wait; unless every step is slow: then a step with
+// prompts may take a few times as long as one row does.
+constexpr double kShort = 0.02, kMostBeside = 0.05, kMostAlone = 0.13, kMostBehind = 0.1;
+constexpr double kSlowSteps = 4;
+constexpr double kBacklogSteps = 16;  // steps in which the backlog would be done
+constexpr double kSlack = 1.08;       // for attention to the prompts' own positions
+constexpr int kLongSteps = 8;         // a long prompt takes more steps than this
+
+double time_for(const StepCost& cost, double share, double most, const StepLoad& load) {
+  const double bound = std::max(most, kSlowSteps * cost.seconds(load.decodes + 1) + load.attention);
+  return std::max(kShort, kSlack * cost.time_at_rate(share, load.decodes, load.attention, bound));
+}
+
+}  // namespace
+
+double step_aim(const StepCost& cost, double asked, const StepLoad& load) {
+  if (asked > 0) return asked;
+  if (load.alone) return time_for(cost, kBestRate, kMostAlone, load);
+  const double beside = time_for(cost, kGoodRate, kMostBeside, load);
+  const double wish = load.backlog / kBacklogSteps;
+  return wish <= beside
+             ? beside
+             : std::clamp(wish, beside,
+                          std::max(beside, time_for(cost, kBestRate, kMostBehind, load)));
+}
+
+int long_prompt_for(const StepCost& cost, double asked) {
+  const double rows = kLongSteps * static_cast<double>(cost.rows_within(step_aim(cost, asked, {})));
+  return static_cast<int>(std::clamp(rows, 1., 1e9));
+}
+
+}  // namespace skiff::sched
