@@ -18,6 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kDefaultSeqs = 8;
+
 // Returns the bytes that a step of `rows` decodes reads: the weights, and the keys and values of
 // `context` tokens for each row.
 double step_bytes(const ModelSpec& spec, const Precision& precision, int rows, double context) {
@@ -53,7 +55,8 @@ class Bench {
       : input_(static_cast<int>(args.integer("input-len"))),
         output_(static_cast<int>(args.integer("output-len"))),
         batch_(static_cast<int>(args.integer("batch-size"))) {
-    config.max_num_seqs = std::max(config.max_num_seqs, batch_);
+    const int seqs = config.max_num_seqs > 0 ? config.max_num_seqs : kDefaultSeqs;
+    config.max_num_seqs = std::max(seqs, batch_);
     if (config.max_model_len == 0) config.max_model_len = input_ + output_ + 1;
     config.prefix_caching = false;  // so that every prompt is computed
     // None counts as long.

@@ -10,6 +10,7 @@
 #include "model/loader.h"
 #include "workload/serve_bench.h"
 #include "workload/simulate.h"
+#include "workload/step_table.h"
 
 namespace skiff::apps {
 namespace {
@@ -145,8 +146,20 @@ int bench_simulate(const Args& args) {
   setup.limits.max_seqs = given("max-num-seqs", 256);
   setup.limits.max_rows = given("max-num-batched-tokens", 8192);
   setup.limits.max_logit_rows = setup.limits.max_seqs;
-  setup.limits.policy.row_context = doubling_context(model.spec);
+  sched::Policy& policy = setup.limits.policy;
+  policy.row_context = doubling_context(model.spec);
+  policy.step_seconds = args.number("step-time") / 1e3;
+  policy.long_prompt = static_cast<int>(args.integer("long-prefill-token-threshold"));
+  const double kv_seconds = setup.time.kv_bytes / setup.time.bandwidth;
+  if (args.given("sim-steps")) {
+    workload::MeasuredSteps steps = workload::read_steps(
+        args.text("sim-steps"), {.doubling = policy.row_context, .seconds = kv_seconds});
+    setup.time.decodes = std::move(steps.decodes);
+    setup.time.others = std::move(steps.prompts);
+  }
   const int long_prompt = sched::default_long_prompt(setup.limits.max_context);
+  if (args.text("sim-policy") == "default")
+    policy.cost = workload::measured_cost(setup.time, setup.limits.max_rows, policy.row_context);
   if (args.text("sim-policy") == "fifo")
     setup.limits.policy = {.ageing = 0,
                            .long_yields = 0,

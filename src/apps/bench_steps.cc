@@ -92,7 +92,7 @@ class Steps {
   std::optional<engine::StepTimer> timer_;
 };
 
-void print(const StepKind& kind, const std::vector<TimedRows>& steps, std::FILE* csv) {
+void print(const StepKind& kind, const std::vector<TimedRows>& steps, int context, std::FILE* csv) {
   const std::vector<double> above = above_line(steps);
   fmt::print("{}: {}\n{:>8} {:>10} {:>9} {:>10}\n", kind.name, kind.about, "rows", "ms", "above %",
              "rows/s");
@@ -101,8 +101,8 @@ void print(const StepKind& kind, const std::vector<TimedRows>& steps, std::FILE*
     fmt::print("{:>8} {:>10.3f} {:>9.1f} {:>10.0f}\n", rows, seconds * 1e3, 100 * above[i],
                rows / seconds);
     if (csv != nullptr)
-      fmt::print(csv, "{},{},{:.6f},{:.2f},{:.1f}\n", kind.name, rows, seconds * 1e3,
-                 100 * above[i], rows / seconds);
+      fmt::print(csv, "{},{},{:.6f},{:.2f},{:.1f},{}\n", kind.name, rows, seconds * 1e3,
+                 100 * above[i], rows / seconds, kind.decodes ? context : 0);
   }
   std::fflush(stdout);
 }
@@ -121,8 +121,8 @@ int bench_steps(const Args& args) {
       "above: over the line between the best steps below and above, of at least half and at most "
       "twice as many rows\n",
       settings.repetitions, settings.context, settings.beside);
-  if (csv) fmt::print(csv.get(), "kind,rows,ms,above_percent,rows_per_second\n");
-  for (const StepKind& kind : kKinds) print(kind, steps.measure(kind), csv.get());
+  if (csv) fmt::print(csv.get(), "kind,rows,ms,above_percent,rows_per_second,context\n");
+  for (const StepKind& kind : kKinds) print(kind, steps.measure(kind), settings.context, csv.get());
   fmt::print("checked: every step once; all that it draws has a probability\n");
   if (csv && (std::fflush(csv.get()) != 0 || std::ferror(csv.get()) != 0))
     fail_load("{}: writing failed; is the disk full?", path);

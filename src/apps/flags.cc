@@ -32,11 +32,12 @@ constexpr Flag kModel[] = {
 
 constexpr Flag kMemory[] = {
     {"max-model-len", kInt, kSizes, "0", "Most tokens of a prompt and its output together; 0: what the model supports, at most 32768.", 0, kMaxCount},
-    {"max-num-seqs", kInt, kSizes, "8", "Most sequences in one step; chat: 1 unless given.", 1, 65536},
+    {"max-num-seqs", kInt, kSizes, "", "Most sequences in one step. Default: 8 on the CPU; on a CUDA device as many as its memory holds 2,048 tokens of each for, from 8 to 256; chat: 1; bench latency, bench throughput: 8, or --batch-size if that is more.", 1, 65536},
     {"max-num-batched-tokens", kInt, kSizes, "0", "Most rows (tokens) in one step; longer prompts are split into chunks. 0: up to 8192.", 0, kMaxCount},
     {"max-num-partial-prefills", kInt, kRuns, "0", "Most prompts that may be partly computed at a time; 0: no limit.", 0, kMaxCount},
     {"max-long-partial-prefills", kInt, kRuns, "1", "Most long prompts among them; 0: no limit. Short prompts go before long ones, within bounds.", 0, kMaxCount},
-    {"long-prefill-token-threshold", kInt, kRuns, "0", "Tokens above which a prompt is long; 0: 4 % of the context, at least 512.", 0, kMaxCount},
+    {"long-prefill-token-threshold", kInt, kRuns, "0", "Tokens above which a prompt is long; 0: what takes more than eight steps of --step-time, or, where no step time is aimed at, 4 % of the context; at least 512.", 0, kMaxCount},
+    {"step-time", kFloat, kRuns, "0", "Milliseconds that a step with prompts should take: a shorter one lets running requests decode more often, a longer one computes prompts at a better rate. 0: the least at which prompts run at nearly the best rate measured at start-up, within bounds; longer for a prompt that is alone, and while very many wait. predict, bench latency, bench throughput: no limit unless given.", 0, 1e6},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
     {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Fraction of the memory that may be used: of a GPU's total memory, or of the host memory that is available.", 0.01, 1, "", "memory-utilization"},
     {"num-gpu-blocks-override", kInt, kSizes, "0", "Number of KV blocks; 0: from the memory plan.", 0, kMaxCount},
@@ -155,7 +156,8 @@ constexpr Flag kBenchmarks[] = {
     {"sim-bandwidth", kFloat, kBench, "4000", "simulate: read bandwidth of the machine, in GB/s.", 1e-6, 1e9},
     {"sim-kv-memory", kFloat, kBench, "80", "simulate: memory for the KV cache, in GB.", 1e-6, 1e6},
     {"sim-step-us", kFloat, kBench, "500", "simulate: fixed cost of every step, in microseconds.", 0, 1e9},
-    {"sim-policy", kChoice, kBench, "default", "simulate: fifo serves strictly in the order of arrival, for comparison.", 0, 0, "default|fifo"},
+    {"sim-policy", kChoice, kBench, "default", "simulate: for comparison, rows bounds long prompts in rows instead of steps in time; fifo serves strictly in the order of arrival.", 0, 0, "default|rows|fifo"},
+    {"sim-steps", kText, kBench, "", "simulate: take the times of steps from this file, which bench steps --csv has written, instead of from --sim-tflops, --sim-bandwidth and --sim-step-us."},
     {"max-input", kInt, kBench, "", "simulate: leave out requests with longer prompts.", 1, kMaxCount},
     {"sim-weight-bytes", kFloat, kBench, "2", "simulate: bytes of one weight.", 0.1, 8},
 };

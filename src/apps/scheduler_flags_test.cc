@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 namespace skiff::apps {
@@ -45,6 +46,23 @@ TEST(SchedulerFlags, NothingAskedNothingSaid) {
   EXPECT_EQ(plain.config.policy.reserve_min, 0);
   EXPECT_THAT(apply({}, {{"ENABLE_V1_KVCACHE_SCHEDULER", "1"}}).warnings, IsEmpty());
   EXPECT_THAT(apply({}, {{"ENABLE_V1_KVCACHE_SCHEDULER", ""}}).warnings, IsEmpty());
+}
+
+// Only where somebody waits for tokens has a step an aim that nobody asked for.
+TEST(SchedulerFlags, AStepTimeIsGivenInMilliseconds) {
+  const auto seconds = [](Commands command, std::vector<std::string> words) {
+    const Args args(command, words);
+    engine::EngineConfig config;
+    apply_scheduler_flags(
+        args, [](const char*) -> const char* { return nullptr; }, config);
+    return config.policy.step_seconds;
+  };
+  EXPECT_EQ(seconds(kServe, {}), 0);
+  EXPECT_EQ(seconds(kChat, {}), 0);
+  EXPECT_TRUE(std::isinf(seconds(kPredict, {})));
+  EXPECT_TRUE(std::isinf(seconds(kBench, {})));
+  for (const Commands command : {kServe, kChat, kPredict, kBench})
+    EXPECT_EQ(seconds(command, {"--step-time", "25"}), 0.025);
 }
 
 TEST(SchedulerFlags, ThePolicyIsWhatTheFlagsSay) {

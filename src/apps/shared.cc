@@ -67,7 +67,8 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.device = args.text("device");
   config.dtype = dtype_named(args.text("dtype"));
   read_graphs(args, config);
-  config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
+  if (args.given("max-num-seqs"))
+    config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
   config.max_num_batched_tokens = static_cast<int>(args.integer("max-num-batched-tokens"));
   config.max_model_len = static_cast<int>(args.integer("max-model-len"));
   config.block_size = static_cast<int>(args.integer("block-size"));

@@ -24,9 +24,9 @@ struct EngineConfig {
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
   model::LoadFormat load_format = model::LoadFormat::kAuto;
-  uint64_t seed = 0;  // seed of dummy weights
-  int threads = 0;    // 0: one per processor that this process may use
-  int max_num_seqs = 8;
+  uint64_t seed = 0;     // seed of dummy weights
+  int threads = 0;       // 0: one per processor that this process may use
+  int max_num_seqs = 0;  // 0: on the CPU 8; on a device as many as its memory suggests, at most 256
   int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
                                    // (not chunked: max_model_len + max_num_seqs)
   int max_model_len = 0;           // 0: what the model supports, at most 32768
@@ -36,7 +36,8 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, if the
                                 // batched tokens allow (see sched/scheduler.h)
-  // What the scheduler prefers; resolve() fills in long_prompt where it is 0, and row_context.
+  // What the scheduler prefers. resolve() fills in row_context, and long_prompt where it is 0 and
+  // what a step costs is not measured.
   sched::Policy policy;
   int steps_in_flight = 2;   // 2: a step is planned while the previous one computes; 1: not
   double swap_space_gb = 0;  // GB of host memory for blocks that the device has no room for

@@ -18,6 +18,7 @@
 #include "engine/rank.h"
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
+#include "engine/step_costs.h"
 #include "engine/tier_thread.h"
 #include "kv/record_source.h"
 #include "model/kv_cache.h"
@@ -64,6 +65,7 @@ class LocalLlm final : public Llm {
   void serve();
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
+  sched::Limits prepare(StartLog& log);
 
   const model::ModelConfig model_;
   const Resolved resolved_;
@@ -96,17 +98,35 @@ LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Faile
       lower_(open_lower_tiers(resolved_, model_.spec, rank_.ops(), log)),
       cache_(rank_.memory().blocks, resolved_.cache.block_size, resolved_.cache.prefix_caching,
              random_seed(), lower_.config, std::move(lower_.sources)),
-      scheduler_(resolved_.limits, cache_),
-      runner_(make_runner(rank_.make_executor(lower_.host), resolved_.device.memory())),
+      scheduler_(prepare(log), cache_),
+      runner_(make_runner(rank_.executor(), resolved_.device.memory())),
       tiers_(start_tiers()),
       engine_(scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
               static_cast<size_t>(resolved_.steps_in_flight), {tiers_.get()}) {
   publish_stats();
   log.ledger.close("engine");
-  rank_.executor().warm_up(rank_.memory().blocks);
-  log.ledger.close("warm-up");
   if (!log.quiet) spdlog::info("start-up took {}", log.ledger.text());
   thread_ = std::thread([this] { serve_or_fail(); });
+}
+
+// Makes the executor, warms it up and measures what its steps cost. Returns the limits that the
+// scheduler works with.
+sched::Limits LocalLlm::prepare(StartLog& log) {
+  StepExecutor& executor = rank_.make_executor(lower_.host);
+  log.ledger.close("executor");
+  executor.warm_up(rank_.memory().blocks);
+  log.ledger.close("warm-up");
+  sched::Limits limits = resolved_.limits;
+  if (!log.quiet) spdlog::info("at most {} sequences run at a time", limits.max_seqs);
+  if (!resolved_.measures_steps) return limits;
+  StepTimer timer(executor, limits,
+                  {.block_size = resolved_.cache.block_size, .blocks = rank_.memory().blocks},
+                  kCostContext);
+  limits.policy.cost = measure_step_cost(timer, resolved_, model_.spec);
+  log.ledger.close("steps");
+  if (limits.policy.cost.known() && !log.quiet)
+    spdlog::info("{}", describe(limits.policy.cost, limits.policy));
+  return limits;
 }
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {

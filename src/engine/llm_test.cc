@@ -258,7 +258,7 @@ TEST_F(LlmTest, WrongSettingsNameTheFlag) {
   };
   EXPECT_THAT(with([](auto& c) { c.device = "abacus"; }), HasSubstr("--device"));
   EXPECT_THAT(with([](auto& c) { c.max_model_len = 257; }), HasSubstr("256 positions"));
-  EXPECT_THAT(with([](auto& c) { c.max_num_seqs = 0; }), HasSubstr("--max-num-seqs"));
+  EXPECT_THAT(with([](auto& c) { c.max_num_seqs = -1; }), HasSubstr("--max-num-seqs"));
   EXPECT_THAT(with([](auto& c) { c.max_num_batched_tokens = 7; }),
               HasSubstr("--max-num-batched-tokens"));
   EXPECT_THAT(with([](auto& c) { c.steps_in_flight = 3; }), HasSubstr("1 or 2"));

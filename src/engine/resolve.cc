@@ -8,6 +8,7 @@
 #include "base/load_error.h"
 #include "base/processors.h"
 #include "model/kv_cache.h"
+#include "model/memory_plan.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::engine {
@@ -39,7 +40,9 @@ void check_tiers(const EngineConfig& config) {
 
 // Checks the options that can be judged without the model.
 void check_ranges(const EngineConfig& config) {
-  need_range("--max-num-seqs", config.max_num_seqs, 1, kMaxSeqs);
+  need_range("--max-num-seqs", config.max_num_seqs, 0, kMaxSeqs);
+  if (!(config.policy.step_seconds >= 0))
+    fail_load("--step-time is {} ms; it must be at least 0", config.policy.step_seconds * 1e3);
   need_range("--block-size", config.block_size, 1, 4096);
   need_range("--threads", config.threads, 0, 1024);
   need_range("--num-gpu-blocks-override", config.num_blocks_override, 0, 1 << 24);
@@ -83,14 +86,22 @@ int rows_of(const EngineConfig& config, int context) {
   return config.max_num_batched_tokens;
 }
 
-sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context) {
+// The reference backend is too slow for it to matter.
+bool measures_steps(const EngineConfig& config, const ComputeDevice& device) {
+  return config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
+         device.kind != ComputeDevice::kReference;
+}
+
+sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context,
+                        bool measured) {
   sched::Policy policy = config.policy;
-  if (policy.long_prompt <= 0) policy.long_prompt = sched::default_long_prompt(context);
+  if (policy.long_prompt <= 0 && !measured)
+    policy.long_prompt = sched::default_long_prompt(context);
   policy.row_context = doubling_context(spec);
   return policy;
 }
 
-sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
+sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool measured) {
   const int context = context_of(config, spec);
   return {.max_seqs = config.max_num_seqs,
           .max_rows = rows_of(config, context),
@@ -98,7 +109,7 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec) {
           .max_logit_rows = std::max(kMinLogitRows, config.max_num_seqs),
           .vocab = spec.vocab,
           .chunked_prefill = config.chunked_prefill,
-          .policy = policy_of(config, spec, context)};
+          .policy = policy_of(config, spec, context, measured)};
 }
 
 Precision precision_of(const EngineConfig& config, const model::ModelConfig& model) {
@@ -135,6 +146,27 @@ CacheSettings cache_of(const EngineConfig& config, int slots) {
   return cache;
 }
 
+// Returns how many sequences run at a time where nobody says. A device computes 256 rows in hardly
+// more time than it reads the weights in, so it gets as many as its memory holds keys and values
+// for, at a length that most sequences stay below; a host computes each row in time of its own.
+int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
+            const ComputeDevice& device, const Precision& precision) {
+  constexpr int kLeast = 8, kMost = 256, kMultiple = 8, kLength = 2048;
+  constexpr double kWork = 3e9;  // bytes of activations and of what backend and sampler work with
+  if (config.max_num_seqs > 0) return config.max_num_seqs;
+  if (device.kind != ComputeDevice::kCuda || device.index >= num_cuda_devices()) return kLeast;
+  const DeviceMemory memory = device_memory(device.memory());
+  const double share = static_cast<double>(memory.total) * config.memory_utilization -
+                       static_cast<double>(memory.total - memory.free);
+  const double weights = static_cast<double>(model::parameter_count(model.spec)) *
+                         static_cast<double>(bytes(precision.weights.dtype));
+  const double each = static_cast<double>(model::KvCache::bytes_per_block(
+                          model.spec, config.block_size, precision.kv.dtype)) *
+                      std::min(context_of(config, model.spec), kLength) / config.block_size;
+  const double seqs = std::clamp((share - weights - kWork) / each, 1. * kLeast, 1. * kMost);
+  return static_cast<int>(seqs) / kMultiple * kMultiple;
+}
+
 // Fusing operations on one row gains nothing between experts: it measured 1 % slower
 // (docs/performance_cuda_products.md).
 bool all_dense(const ModelSpec& spec) {
@@ -161,12 +193,15 @@ std::vector<int> captures_of(const EngineConfig& config, const ComputeDevice& de
 
 }  // namespace
 
-Resolved resolve(const EngineConfig& config, const model::ModelConfig& model) {
-  check_ranges(config);
+Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
+  check_ranges(asked);
   const ModelSpec& spec = model.spec;
-  const sched::Limits limits = limits_of(config, spec);
-  const ComputeDevice device = device_named(config.device);
-  const Precision precision = precision_of(config, model);
+  const ComputeDevice device = device_named(asked.device);
+  const Precision precision = precision_of(asked, model);
+  EngineConfig config = asked;
+  config.max_num_seqs = seqs_of(asked, model, device, precision);
+  const bool measured = measures_steps(config, device);
+  const sched::Limits limits = limits_of(config, spec, measured);
   const int slots = host_slots(config, spec, precision.kv, limits.max_context);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
@@ -180,6 +215,7 @@ Resolved resolve(const EngineConfig& config, const model::ModelConfig& model) {
           .limits = limits,
           .cache = cache_of(config, slots),
           .captures = captures_of(config, device),
+          .measures_steps = measured,
           .steps_in_flight = config.steps_in_flight,
           .memory_utilization = config.memory_utilization};
 }

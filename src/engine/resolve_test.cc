@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <limits>
+
 #include <thread>
 
 #include "arch/cost.h"
@@ -64,8 +66,9 @@ TEST(Resolve, ZerosBecomeNumbers) {
   EXPECT_EQ(limits({.max_model_len = 100}).max_rows, 512);
   EXPECT_EQ(limits({.max_model_len = 1000, .chunked_prefill = false}).max_rows, 1008);
   EXPECT_EQ(limits({.max_model_len = 100000}).max_context, 100000);
-  EXPECT_EQ(limits({.max_model_len = 100000}).policy.long_prompt, 4000);
-  EXPECT_EQ(limits({.max_model_len = 1000}).policy.long_prompt, 512);
+  const sched::Policy no_aim{.step_seconds = std::numeric_limits<double>::infinity()};
+  EXPECT_EQ(limits({.max_model_len = 100000, .policy = no_aim}).policy.long_prompt, 4000);
+  EXPECT_EQ(limits({.max_model_len = 1000, .policy = no_aim}).policy.long_prompt, 512);
   EXPECT_EQ(limits({.policy = {.long_prompt = 9}}).policy.long_prompt, 9);
 }
 
@@ -82,12 +85,14 @@ TEST(Resolve, ADefaultConfigIsFullyDetermined) {
   EXPECT_GT(resolved.threads, 0);
   EXPECT_TRUE(resolved.gather) << "the model has no experts";
   EXPECT_EQ(resolved.precision, Precision{}) << "the checkpoint is float32";
-  EXPECT_EQ(resolved.limits.max_seqs, 8);
+  EXPECT_TRUE(num_cuda_devices() > 0 || resolved.limits.max_seqs == 8);
+  EXPECT_GE(resolved.limits.max_seqs, 8);
   EXPECT_EQ(resolved.limits.max_rows, 512);
   EXPECT_EQ(resolved.limits.max_context, 256);
   EXPECT_GE(resolved.limits.max_logit_rows, resolved.limits.max_seqs);
   EXPECT_EQ(resolved.limits.vocab, 97);
-  EXPECT_EQ(resolved.limits.policy.long_prompt, 512);
+  EXPECT_TRUE(resolved.measures_steps);
+  EXPECT_EQ(resolved.limits.policy.long_prompt, 0) << "follows from what a step costs";
   EXPECT_EQ(resolved.limits.policy.row_context, doubling_context(model.spec));
   EXPECT_GT(resolved.limits.policy.row_context, 0);
   EXPECT_EQ(resolved.cache.block_size, 64);
@@ -134,12 +139,36 @@ TEST(Resolve, OnlyADeviceOfItsOwnRecordsSteps) {
   const auto captures = [](EngineConfig config) { return resolve(config, model_of(100)).captures; };
   EXPECT_THAT(captures({.device = "cpu"}), ElementsAre());
   EXPECT_THAT(captures({.device = "cuda:0", .graphs = false}), ElementsAre());
-  EXPECT_THAT(captures({.device = "cuda:0"}), ElementsAre(1, 2, 4, 8));
+  EXPECT_THAT(captures({.device = "cuda:0", .max_num_seqs = 8}), ElementsAre(1, 2, 4, 8));
   EXPECT_THAT(captures({.device = "cuda:0", .max_num_seqs = 19}), ElementsAre(1, 2, 4, 8, 16, 19));
-  EXPECT_THAT(captures({.device = "cuda:0", .capture_sizes = {6, 3, 3, 100}}),
+  EXPECT_THAT(captures({.device = "cuda:0", .capture_sizes = {6, 3, 3, 100}, .max_num_seqs = 8}),
               ElementsAre(3, 6, 8));
   EXPECT_EQ(captures({.device = "cuda:0", .max_num_seqs = 1024}).back(), 1024);
   EXPECT_EQ(captures({.device = "cuda:0", .max_num_seqs = 2000}).back(), 1024);
+}
+
+TEST(Resolve, StepsAreMeasuredWhereTheyHaveAnAim) {
+  const auto measures = [](EngineConfig config) {
+    return resolve(config, model_of(100)).measures_steps;
+  };
+  EXPECT_TRUE(measures({.device = "cpu"}));
+  EXPECT_TRUE(measures({.device = "cuda:0", .policy = {.step_seconds = 0.03}}));
+  EXPECT_FALSE(measures({.device = "reference"}));
+  EXPECT_FALSE(measures({.device = "cpu", .chunked_prefill = false}));
+  EXPECT_FALSE(measures(
+      {.device = "cpu", .policy = {.step_seconds = std::numeric_limits<double>::infinity()}}));
+  EXPECT_THROW(measures({.device = "cpu", .policy = {.step_seconds = -1}}), LoadError);
+}
+
+TEST(Resolve, TheNumberOfSequencesIsWhatIsAskedForOrSuitsTheDevice) {
+  const auto seqs = [](EngineConfig config) {
+    return resolve(config, model_of(100)).limits.max_seqs;
+  };
+  EXPECT_EQ(seqs({.device = "cpu"}), 8);
+  EXPECT_EQ(seqs({.device = "cpu", .max_num_seqs = 3}), 3);
+  EXPECT_EQ(seqs({.device = "cuda:0", .max_num_seqs = 8}), 8) << "given means given";
+  EXPECT_EQ(seqs({.device = "cuda:0"}), num_cuda_devices() > 0 ? 256 : 8) << "a tiny model";
+  EXPECT_EQ(seqs({.device = "cuda:99"}), 8) << "the backend refuses it";
 }
 
 TEST(Resolve, ExpertsAreNotGathered) {

@@ -60,6 +60,9 @@ struct Resolved {
   CacheSettings cache;
   std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
                               // limits.max_seqs, unless that is above 1024. Empty: none is recorded
+  // Start-up measures what a step costs: prompts may be cut, and steps have an aim. limits.policy
+  // lacks `cost` until then, and `long_prompt` if it follows from the cost.
+  bool measures_steps = false;
   int steps_in_flight = 2;
   double memory_utilization = 0.9;  // see memory_request()
 };

@@ -85,19 +85,21 @@ void StepTimer::fill(int decodes) {
   }
 }
 
-std::vector<double> StepTimer::seconds(const StepShape& shape, int repetitions) {
-  fill(shape.decodes);
-  StepPlan plan = plan_of(shape);
-  open_slots(plan, {.temperature = 0});
-  executor_.launch(plan);
-  plan.opened.clear();
+std::vector<double> StepTimer::seconds(const std::vector<StepShape>& shapes) {
+  if (shapes.empty()) return {};
+  for (const StepShape& shape : shapes) fill(shape.decodes);
+  StepPlan first = plan_of(shapes.front());
+  open_slots(first, {.temperature = 0});
+  executor_.launch(first);
   std::vector<double> out;
-  for (int i = 0; i < repetitions; ++i) {
+  for (const StepShape& shape : shapes) {
+    StepPlan plan = plan_of(shape);
+    open_slots(plan, {.temperature = 0});
     executor_.launch(plan);
-    const StepResult before = executor_.collect();
-    if (i > 0) out.push_back(before.seconds);
+    out.push_back(executor_.collect().seconds);
   }
   out.push_back(executor_.collect().seconds);
+  out.erase(out.begin());
   return out;
 }
 

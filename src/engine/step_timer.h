@@ -25,9 +25,13 @@ class StepTimer {
 
   // Returns whether limits and blocks have room for such a step.
   bool fits(const StepShape& shape) const;
-  // Computes steps of this shape, two in flight as the engine does it, and returns the seconds of
-  // each but the first. Requires fits().
-  std::vector<double> seconds(const StepShape& shape, int repetitions);
+  // Computes steps of these shapes, two in flight as the engine does it, and returns the seconds of
+  // each; one like the first goes ahead. Each must fit.
+  std::vector<double> seconds(const std::vector<StepShape>& shapes);
+  // Returns the seconds of each of as many steps of one shape.
+  std::vector<double> seconds(const StepShape& shape, int repetitions) {
+    return seconds(std::vector<StepShape>(static_cast<size_t>(repetitions), shape));
+  }
   // Computes one such step and returns whether the log-probability of every token that it draws is
   // a number. Requires fits().
   bool is_finite(const StepShape& shape);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/model_testing.h"
+#include "engine/step_costs.h"
 #include "ops/cpu/backend.h"
 
 namespace skiff::engine {
@@ -71,6 +72,17 @@ TEST_F(StepTimerTest, AStepWithoutNumbersIsNoticed) {
   *model_.weights.norm.weight.as<float>() = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(timer_.is_finite({.decodes = 5, .prompt = 8}));
   EXPECT_FALSE(timer_.is_finite({.prompt = 8}));
+}
+
+TEST_F(StepTimerTest, WhatAStepCostsIsMeasuredWithinTheLimits) {
+  const Resolved resolved{.limits = kLimits};
+  const sched::StepCost cost = measure_step_cost(timer_, resolved, model_.spec);
+  ASSERT_EQ(cost.points().size(), 2u) << "1 and 16 rows; there are 48 at most";
+  EXPECT_EQ(cost.points()[1].rows, 16);
+  EXPECT_GT(cost.context().doubling, 0);
+  EXPECT_GT(cost.context().seconds, 0);
+  const std::string line = describe(cost, {.long_prompt = 77, .cost = {}, .step_seconds = 0.5});
+  EXPECT_NE(line.find("aim at 500 ms, prompts above 77 tokens"), std::string::npos) << line;
 }
 
 TEST(Median, IsTheValueInTheMiddle) {

@@ -10,9 +10,10 @@ constexpr double kGoodRate = 0.9, kBestRate = 0.97;  // shares of the best rate
 // decodes, alone, and before very many that wait; unless every step is slow: then a step with
 // prompts may take a few times as long as one row does.
 constexpr double kShort = 0.02, kMostBeside = 0.05, kMostAlone = 0.13, kMostBehind = 0.1;
-constexpr double kSlowSteps = 4;
+constexpr double kSlowSteps = 10;
 constexpr double kBacklogSteps = 16;  // steps in which the backlog would be done
 constexpr double kSlack = 1.08;       // for attention to the prompts' own positions
+constexpr double kLeastLong = 512;    // a shorter prompt is not long anywhere
 constexpr int kLongSteps = 8;         // a long prompt takes more steps than this
 
 double time_for(const StepCost& cost, double share, double most, const StepLoad& load) {
@@ -35,7 +36,7 @@ double step_aim(const StepCost& cost, double asked, const StepLoad& load) {
 
 int long_prompt_for(const StepCost& cost, double asked) {
   const double rows = kLongSteps * static_cast<double>(cost.rows_within(step_aim(cost, asked, {})));
-  return static_cast<int>(std::clamp(rows, 1., 1e9));
+  return static_cast<int>(std::clamp(rows, kLeastLong, 1e9));
 }
 
 }  // namespace skiff::sched

@@ -107,6 +107,12 @@ class Clockwork {
 }  // namespace
 
 double StepTime::seconds(const StepPlan& plan) const {
+  if (others.known()) {
+    const sched::StepCost& cost = plan.only_decodes() ? decodes : others;
+    double sum = cost.seconds(static_cast<int>(plan.tokens.size()));
+    for (const Span& span : plan.spans) sum += cost.attention(span.begin, span.count);
+    return sum;
+  }
   double rows = 0, pairs = 0, kv = 0;
   for (const Span& span : plan.spans) {
     rows += span.count;
@@ -116,6 +122,18 @@ double StepTime::seconds(const StepPlan& plan) const {
   const double compute = (rows * flop_per_row + pairs * flop_per_pair) / flops;
   const double memory = (weight_bytes + kv * kv_bytes) / bandwidth;
   return fixed + std::max(compute, memory);
+}
+
+sched::StepCost measured_cost(const StepTime& time, int max_rows, int doubling) {
+  if (time.others.known()) return time.others;
+  std::vector<sched::StepCost::Point> points;
+  const auto add = [&](int rows) {
+    const double compute = rows * time.flop_per_row / time.flops;
+    points.push_back({rows, time.fixed + std::max(compute, time.weight_bytes / time.bandwidth)});
+  };
+  for (int rows = 1; rows < max_rows; rows *= 2) add(rows);
+  add(max_rows);
+  return {std::move(points), {.doubling = doubling, .seconds = time.kv_bytes / time.bandwidth}};
 }
 
 Simulation simulate(const SimulationSetup& setup, const std::vector<TracedRequest>& requests) {

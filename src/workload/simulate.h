@@ -9,8 +9,9 @@
 
 namespace skiff::workload {
 
-// The duration of a step by the roofline model: the longer of arithmetic and memory time, plus a
-// fixed cost. Units: seconds, bytes, floating-point operations.
+// The duration of a step, by what was measured if that is there, else by the roofline model: the
+// longer of arithmetic and memory time, plus a fixed cost. Units: seconds, bytes, floating-point
+// operations.
 struct StepTime {
   double fixed = 0;          // added to each step
   double flop_per_row = 0;   // products with weights: 2 x the parameters that a token uses
@@ -18,8 +19,14 @@ struct StepTime {
   double weight_bytes = 0;   // weights read once per step
   double kv_bytes = 0;       // keys and values of one token in all layers
   double flops = 1, bandwidth = 1;  // rates that the machine reaches, not those of its data sheet
+  // Measured steps with decodes only, and the others; both or neither.
+  sched::StepCost decodes, others;
   double seconds(const StepPlan& plan) const;
 };
+
+// What a scheduler on a machine of these times would measure when it starts: `others` if that is
+// known, else points of the roofline up to `max_rows`. `doubling`: see sched::StepCost::Context.
+sched::StepCost measured_cost(const StepTime& time, int max_rows, int doubling);
 
 struct SimulatedRequest {
   double arrived = 0, first_token = 0, finished = 0;  // seconds

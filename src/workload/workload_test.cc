@@ -101,6 +101,22 @@ TEST(Simulate, ShortRequestsStayQuickBesideLongOnes) {
   EXPECT_GE(p99(fifo, all), 5 * p99(fifo, only_short)) << "the case is no test otherwise";
 }
 
+// Measured steps replace the roofline, and their attention is added.
+TEST(Simulate, TakesMeasuredSteps) {
+  SimulationSetup setup = small_machine();
+  const sched::StepCost::Context context{.doubling = 0, .seconds = 1e-6};
+  setup.time.decodes = sched::StepCost({{1, 3e-3}, {8, 4e-3}}, context);
+  setup.time.others = sched::StepCost({{1, 5e-3}, {100, 20e-3}}, context);
+  const Simulation run = simulate(setup, {{.at = 2, .input = 100, .output = 11, .hashes = {}}});
+  EXPECT_NEAR(run.requests[0].first_token, 2 + 20e-3 + 100e-6, 1e-9);
+  EXPECT_NEAR(run.requests[0].finished - run.requests[0].first_token, 10 * 3.1e-3, 1e-4);
+  EXPECT_EQ(measured_cost(setup.time, 512, 7), setup.time.others);
+  const sched::StepCost roofline = measured_cost(small_machine().time, 500, 7);
+  EXPECT_EQ(roofline.points().back().rows, 500);
+  EXPECT_NEAR(roofline.seconds(500), 0.501, 1e-9) << "1 ms a row, 1 ms fixed";
+  EXPECT_EQ(roofline.context().doubling, 7);
+}
+
 TEST(Percentile, IsOneOfTheValues) {
   EXPECT_EQ(percentile({}, 0.5), 0);
   EXPECT_EQ(percentile({3}, 0.99), 3);

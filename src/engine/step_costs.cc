@@ -1,0 +1,120 @@
+#include "engine/step_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "arch/cost.h"
+#include "base/seconds.h"
+#include "sched/step_aim.h"
+
+namespace skiff::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using sched::StepCost;
+
+// Seconds that the measurement may take, about: a device computes 10,000 rows of a model that suits
+// it in that time, a host some hundred.
+constexpr double kDeviceBudget = 0.45, kHostBudget = 0.2;
+// A few short steps of each size, fewer of the long ones, which vary less.
+struct Rung {
+  std::vector<int> rows;
+  int repetitions;
+};
+const std::vector<Rung> kLadder{
+    {{1, 16}, 3}, {{64, 128, 256}, 3}, {{384, 512, 768, 1024}, 1}, {{1536, 2048, 3072, 4096}, 1}};
+
+class Ladder {
+ public:
+  Ladder(StepTimer& timer, double budget, int doubling)
+      : timer_(timer), budget_(budget), doubling_(doubling) {}
+
+  std::vector<StepCost::Point> climb() {
+    for (const Rung& rung : kLadder)
+      if (!take(rung)) break;
+    std::vector<StepCost::Point> points;
+    if (least_.empty()) return points;
+    // Sizes for which there was no time follow from the last two.
+    std::map<int, double> all = least_;
+    for (const Rung& rung : kLadder)
+      for (const int rows : rung.rows)
+        if (timer_.fits({.prompt = rows})) all.try_emplace(rows, expected(rows));
+    for (const auto& [rows, seconds] : all)
+      points.push_back(sched::prompt_point(rows, seconds, doubling_));
+    return points;
+  }
+
+ private:
+  // Returns what a step of so many rows will take, by the last two that were timed.
+  double expected(int rows) const {
+    if (least_.empty()) return 0;
+    const auto& [last, seconds] = *least_.rbegin();
+    const double rate = seconds / last;
+    if (least_.size() == 1) return rate * rows;
+    const auto& [before, earlier] = *std::next(least_.rbegin());
+    return seconds + std::clamp((seconds - earlier) / (last - before), 0., rate) * (rows - last);
+  }
+
+  // Times those steps of a rung for which there is time. Returns false if that was not all.
+  bool take(const Rung& rung) {
+    const double left = budget_ - seconds_since(start_);
+    double sum = 0;
+    std::vector<StepShape> shapes;
+    bool all = true;
+    for (const int rows : rung.rows) {
+      const StepShape shape{.prompt = rows};
+      sum += (rung.repetitions + (shapes.empty() ? 1 : 0)) * expected(rows);
+      // Two points make a line, so they are timed however long they take.
+      all = timer_.fits(shape) && (least_.empty() || sum <= left);
+      if (!all) break;
+      shapes.insert(shapes.end(), static_cast<size_t>(rung.repetitions), shape);
+    }
+    const std::vector<double> seconds = timer_.seconds(shapes);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      double& least = least_.try_emplace(shapes[i].prompt, seconds[i]).first->second;
+      least = std::min(least, seconds[i]);
+    }
+    return all;
+  }
+
+  StepTimer& timer_;
+  const double budget_;
+  const int doubling_;
+  const Clock::time_point start_ = Clock::now();
+  std::map<int, double> least_;  // the least seconds by rows
+};
+
+}  // namespace
+
+StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved, const ModelSpec& spec) {
+  const bool on_host = resolved.device.memory() == Device{};
+  const int doubling = doubling_context(spec);
+  const std::vector<StepCost::Point> points =
+      Ladder(timer, on_host ? kHostBudget : kDeviceBudget, doubling).climb();
+  if (points.empty()) return {};
+  // One row reads its weights at about the rate at which attention reads keys and values.
+  const auto weights =
+      touched_parameters(spec, 1) * static_cast<double>(bytes(resolved.precision.weights.dtype));
+  const auto kv = static_cast<double>(kv_elements(spec)) *
+                  static_cast<double>(bytes(resolved.precision.kv.dtype));
+  return {points, {.doubling = doubling, .seconds = points.front().seconds * kv / weights}};
+}
+
+std::string describe(const StepCost& cost, const sched::Policy& policy) {
+  const StepCost::Point& last = cost.points().back();
+  const double aim = sched::step_aim(cost, policy.step_seconds, {});
+  const int lengthy = policy.long_prompt > 0 ? policy.long_prompt
+                                             : sched::long_prompt_for(cost, policy.step_seconds);
+  return fmt::format(
+      "a step of 1 row takes {:.2f} ms, of {} rows {:.1f} ms, at best {:.0f} rows/s (sizes that "
+      "take long are extrapolated). Steps with prompts aim at {:.0f} ms, prompts above {} tokens "
+      "are "
+      "long",
+      cost.points().front().seconds * 1e3, last.rows, last.seconds * 1e3, cost.best_rate(),
+      aim * 1e3, lengthy);
+}
+
+}  // namespace skiff::engine
