@@ -46,11 +46,11 @@ CUtensorMap weight_map(const Linear& w, bool gated) {
   if (gated) {
     const uint64_t size[] = {in, 8, 2, rows / 16, experts}, stride[] = {row, all / 2, 8 * row, all};
     const uint32_t box[] = {kChunk, 8, 2, kTileRows / 16, 1};
-    return tensor_map(w.weight.data, size, stride, box);
+    return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
   }
   const uint64_t size[] = {in, rows, 1, 1, experts}, stride[] = {row, all, all, all};
   const uint32_t box[] = {kChunk, kTileRows, 1, 1, 1};
-  return tensor_map(w.weight.data, size, stride, box);
+  return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
 }
 
 CUtensorMap row_map(const Tensor& x, int rows_per_job) {
