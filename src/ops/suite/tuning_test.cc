@@ -1,4 +1,6 @@
 // Another Ops can adopt the algorithms that one Ops chose by measuring, as ranks of one group do.
+#include <cstring>
+
 #include "ops/suite/suite.h"
 #include "tensor/device_memory.h"
 
@@ -74,6 +76,38 @@ TEST(OpTuning, OfADeviceServesAnother) {
   EXPECT_FALSE(third->adopt_tuning(foreign));
   EXPECT_FALSE(third->adopt_tuning(std::span(tuning).first(tuning.size() - 8)));
   EXPECT_EQ(third->tuning().size(), nothing);
+}
+
+// Products of row counts that were not measured use the algorithm of more rows, or an untried one.
+// Both results add the same 256 products in f32, in some order: each is off by at most
+// (256 + 2) * 2^-24 of the sum of their sizes, which is at most 256 * 0.05.
+TEST(OpTuning, LeavesProductsOfAnyNumberOfRowsRight) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no device to tune";
+  constexpr int kRows = 1400, kTuned = 600, kIn = 256, kOut = 640;
+  constexpr double kBound = 2 * (kIn + 2) * 0x1p-24 * kIn * 0.05;
+  const auto tuned = make_cuda_ops({}), untuned = make_cuda_ops({});
+  Workspace ws(3);
+  Linear w;
+  w.weight = ws.random(kBF16, {kOut, kIn}, 0.05);
+  Buffer one, two;
+  const Linear ready = tuned->prepare(w, {kBF16}, &one), other = untuned->prepare(w, {kBF16}, &two);
+  const Tensor x = ws.random(kBF16, {kRows, kIn});
+  const Tensor got = ws.output(kF32, {kRows, kOut}), want = ws.output(kF32, {kRows, kOut});
+  for (int i = 0; i < 20; ++i) {
+    tuned->rehearse(
+        [&] { tuned->linear(got.row_range(0, kTuned), x.row_range(0, kTuned), ready); });
+  }
+  untuned->linear(want, x, other);
+  untuned->wait(untuned->mark());
+  for (const int rows : {1, 8, 17, 65, 256, 257, 300, 599, 600, 601, 857, 1200, 1201, kRows}) {
+    std::memset(got.data, 0xff, kRows * kOut * sizeof(float));
+    tuned->linear(got.row_range(0, rows), x.row_range(0, rows), ready);
+    tuned->wait(tuned->mark());
+    int wrong = 0;
+    for (int i = 0; i < rows * kOut; ++i)
+      wrong += !(std::abs(double{got.as<float>()[i]} - double{want.as<float>()[i]}) <= kBound);
+    EXPECT_EQ(wrong, 0) << rows << " rows";
+  }
 }
 
 TEST(OpTuning, HostsMeasureNothing) {

@@ -1,0 +1,53 @@
+// ops/cuda/linear/lt_gemm.h -- one GEMM as cuBLASLt sees it: its description, the algorithms that
+// cuBLASLt proposes for it, and its launch.
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace skiff::cuda {
+
+// Throws DeviceError unless a call of cuBLASLt succeeded.
+void check_lt(cublasStatus_t status, const char* doing);
+
+// out[rows, features] = x[rows, in] * w^T, bf16 times bf16 with f32 sums, out bf16 or f32.
+class LtGemm {
+ public:
+  static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+  // The alignment of operands in bytes. cuBLASLt's default is 256, more than arenas give.
+  static constexpr uint32_t kAlignment = 16;
+
+  LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w);
+  ~LtGemm();
+  LtGemm(const LtGemm&) = delete;
+  LtGemm& operator=(const LtGemm&) = delete;
+
+  int64_t rows() const { return x_.rows(); }
+  const Tensor& x() const { return x_; }
+
+  struct Proposal {
+    cublasLtMatmulAlgo_t algorithm;
+    float waves = 0;  // how often the device's multiprocessors are filled
+  };
+  // Returns up to `most` algorithms, the one that cuBLASLt expects to be fastest first. For more
+  // than kSplitRows rows (row_counts.h) split-K is proposed only where there is nothing else: the
+  // other algorithms add in one order, so that the result of a prompt's token seldom depends on the
+  // other rows of its step, though nothing promises it.
+  std::vector<Proposal> propose(int most) const;
+  bool works(const cublasLtMatmulAlgo_t& algorithm) const;
+  // `workspace`: kWorkspaceBytes on the device that nothing else uses meanwhile. Returns false,
+  // with nothing started, where cuBLASLt refuses.
+  bool run(const cublasLtMatmulAlgo_t& algorithm, void* workspace, cudaStream_t stream) const;
+
+ private:
+  cublasLtHandle_t handle_;
+  Tensor out_, x_, w_;
+  // cuBLASLt is column-major: its A is w and its B is x, both stored with `in` running fastest.
+  cublasLtMatmulDesc_t product_ = nullptr;
+  cublasLtMatrixLayout_t w_layout_ = nullptr, x_layout_ = nullptr, out_layout_ = nullptr;
+};
+
+}  // namespace skiff::cuda
