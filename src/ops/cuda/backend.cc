@@ -79,7 +79,7 @@ CudaOps::CudaOps(const CudaOptions& options)
       device_{Device::kCuda, static_cast<int8_t>(options.device)},
       stream_(options.device),
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
-      products_(scratch_.data(), scratch_.size(), options.portable),
+      products_(scratch_.data(), scratch_.size(), {.portable = options.portable}),
       row_scratch_(device_, OneRow::kScratchBytes),
       one_row_(row_scratch_.data(), options.gather),
       plans_(device_, Attention::bytes(limits_of(options)).device),

@@ -58,7 +58,9 @@ std::vector<cublasLtMatmulAlgo_t> candidates(const LtGemm& gemm) {
 
 }  // namespace
 
-CublasLt::CublasLt() { check_lt(cublasLtCreate(&handle_), "starting"); }
+CublasLt::CublasLt(bool one_order) : one_order_(one_order) {
+  check_lt(cublasLtCreate(&handle_), "starting");
+}
 CublasLt::~CublasLt() { cublasLtDestroy(handle_); }
 
 bool CublasLt::takes(const Tensor& out, const Tensor& x, const Linear& w) {
@@ -190,6 +192,10 @@ TunedProducts CublasLt::tuned() const {
 
 bool CublasLt::adopt(const TunedProducts& tuned) {
   if (tuned.library != cublasLtGetVersion() || tuned.capability != capability()) return false;
+  const auto fits = [&](const TunedProduct& p) {
+    return !one_order_ || adds_in_one_order(std::bit_cast<cublasLtMatmulAlgo_t>(p.algorithm));
+  };
+  if (!std::ranges::all_of(tuned.products, fits)) return false;
   for (const auto& [key, algorithm] : tuned.products)
     measured_[key] = std::bit_cast<Algorithm>(algorithm);
   chosen_.clear();

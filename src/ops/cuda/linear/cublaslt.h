@@ -21,7 +21,10 @@ class CublasLt {
  public:
   static constexpr size_t kWorkspaceBytes = LtGemm::kWorkspaceBytes;
 
-  CublasLt();
+  // `one_order`: every result is the sum over the inner dimension from its beginning to its end, 16
+  // elements at a time, as the tensor cores of Hopper add them: bit for bit what StreamedProducts
+  // computes in whole tiles. Only algorithms are taken for which the op suite shows that.
+  explicit CublasLt(bool one_order = false);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
@@ -56,7 +59,7 @@ class CublasLt {
  private:
   using Algorithm = cublasLtMatmulAlgo_t;
   LtGemm gemm(const Tensor& out, const Tensor& x, const Linear& w) const {
-    return LtGemm(handle_, out, x, w.weight);
+    return LtGemm(handle_, out, x, w.weight, one_order_);
   }
   std::optional<Algorithm> choose(const ProductKey& key, const LtGemm& gemm);
   std::optional<Algorithm> measured(const ProductKey& key) const;
@@ -65,6 +68,7 @@ class CublasLt {
                   cudaStream_t stream);
   bool try_one(const LtGemm& gemm, LtTrials& trials, void* workspace, cudaStream_t stream);
 
+  bool one_order_;
   cublasLtHandle_t handle_ = nullptr;
   LtTimer timer_;
   std::set<ProductAlgorithm> loaded_;         // algorithms that have run in this process

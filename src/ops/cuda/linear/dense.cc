@@ -12,6 +12,14 @@ namespace {
 // docs/performance_cuda_products.md.
 constexpr int64_t kFewRows = 16, kManyWeightBytes = int64_t{24} << 20;
 
+// Whether a weight whose products are in one order is multiplied in one chain, as cuBLASLt can:
+// where there are enough tiles for all multiprocessors or the chain is short. Else few rows need
+// several multiprocessors for each tile. It must follow from the weight alone.
+bool is_chained(const Linear& w) {
+  constexpr int64_t kManyFeatures = 5120, kShortChain = 3072;
+  return w.weight.rows() >= kManyFeatures || w.weight.cols() <= kShortChain;
+}
+
 }  // namespace
 
 size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
@@ -19,8 +27,10 @@ size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
          static_cast<size_t>(max_rows * max_biased_out) * sizeof(float);
 }
 
-DenseProducts::DenseProducts(void* scratch, size_t bytes, bool portable)
-    : streamed_(scratch, portable) {
+DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& options)
+    : one_order_(options.one_order),
+      streamed_(scratch, options.portable, options.one_order),
+      library_(options.one_order) {
   const size_t before = StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes;
   SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
   library_scratch_ = static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes();
@@ -30,7 +40,8 @@ DenseProducts::DenseProducts(void* scratch, size_t bytes, bool portable)
 
 bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
-  return x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes && streamed_.takes(x, w, gated);
+  const bool faster = x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes;
+  return (one_order_ ? !is_chained(w) : faster) && streamed_.takes(x, w, gated);
 }
 
 bool DenseProducts::fits_before_bias(const Tensor& out) const {
@@ -55,8 +66,9 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
+  if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
-  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, stream);
+  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, false, stream);
   if (streams(x, w, false)) return streamed_.product(out, x, w, stream);
   if (CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
@@ -68,13 +80,27 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   tiled_product(out, x, w, stream);
 }
 
+// The kernel follows from the shape of the weight, never from the number of rows.
+void DenseProducts::product_in_one_order(Tensor out, Tensor x, const Linear& w,
+                                         cudaStream_t stream) {
+  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, true, stream);
+  if (!streamed_.takes(x, w, false)) return tiled_product(out, x, w, stream);
+  if (!is_chained(w)) return streamed_.product(out, x, w, stream);
+  if (!CublasLt::takes(out, x, w)) return streamed_.product_in_one_chain(out, x, w, stream);
+  const Tensor sums = before_bias(out, w);
+  if (!library_.product(sums, x, w, library_scratch_, stream))
+    return streamed_.product_in_one_chain(out, x, w, stream);
+  if (w.bias) add_bias(out, sums, w.bias, stream);
+}
+
 Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
                                           cudaStream_t stream) {
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
-  if (!w.bias || out.rows() == 0 || out.dtype == DType::kF32 || !fits_before_bias(out) ||
-      small_product_takes(x, w) || streams(x, w, false) || !CublasLt::takes(out, x, w))
+  if (one_order_ || !w.bias || out.rows() == 0 || out.dtype == DType::kF32 ||
+      !fits_before_bias(out) || small_product_takes(x, w) || streams(x, w, false) ||
+      !CublasLt::takes(out, x, w))
     return {};
   const Tensor sums = before_bias(out, w);
   return library_.product(sums, x, w, library_scratch_, stream) ? sums : Tensor{};
@@ -88,8 +114,8 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() > 0 && !small_product_takes(x, w) && !streams(x, w, false) &&
-      CublasLt::takes(out, x, w)) {
+  const bool small = one_order_ ? !is_chained(w) : small_product_takes(x, w);
+  if (out.rows() > 0 && !small && !streams(x, w, false) && CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
     if (library_.tune(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);

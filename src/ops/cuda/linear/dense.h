@@ -6,6 +6,11 @@
 
 namespace skiff::cuda {
 
+struct DenseOptions {
+  bool portable = false;   // without streamed()
+  bool one_order = false;  // no result depends on the number of rows, bit for bit; no cuBLASLt
+};
+
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
 // and w f32 (a router's); w plain; out f32 or the dtype of x. Rows of x and out may be strided.
 // Allocates nothing and waits for nothing outside tune() and settle(), so steps can be captured.
@@ -15,8 +20,8 @@ class DenseProducts {
   // Bytes of scratch that the constructor needs for GEMMs of up to max_rows rows by weights with a
   // bias and up to max_biased_out outputs.
   static size_t scratch_bytes(int64_t max_rows, int64_t max_biased_out);
-  // `scratch` must outlive this and be used in one stream only. `portable`: without streamed().
-  DenseProducts(void* scratch, size_t bytes, bool portable = false);
+  // `scratch` must outlive this and be used in one stream only.
+  DenseProducts(void* scratch, size_t bytes, const DenseOptions& options = {});
 
   void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   // product() without its bias, where adding it would be a kernel of its own and out is not f32:
@@ -24,7 +29,8 @@ class DenseProducts {
   // an empty tensor.
   Tensor product_before_bias(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. Returns
-  // false, with nothing started, where GEMM and gate are faster apart: many rows, odd shapes.
+  // false, with nothing started, where GEMM and gate are faster apart: many rows, odd shapes. With
+  // one_order that follows from the shape of the weight alone.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
   // For start-up: does what product() does, and measures cuBLASLt's algorithms (CublasLt::tune);
   // after settle() the fastest are used.
@@ -36,9 +42,11 @@ class DenseProducts {
 
  private:
   bool streams(const Tensor& x, const Linear& w, bool gated) const;
+  void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
 
+  bool one_order_;
   StreamedProducts streamed_;
   CublasLt library_;
   std::byte *library_scratch_, *sums_;

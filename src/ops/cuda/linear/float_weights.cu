@@ -152,7 +152,8 @@ bool float_weights_take(const Tensor& out, const Tensor& x, const Linear& w) {
          x.cols() % kEach == 0 && is_aligned(x) && is_aligned(w.weight);
 }
 
-void float_weights_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
+void float_weights_product(Tensor out, Tensor x, const Linear& w, bool one_order,
+                           cudaStream_t stream) {
   if (out.rows() == 0) return;
   SKIFF_CHECK(float_weights_take(out, x, w), "{} x {} by {} float32 weights", x.rows(), x.cols(),
               w.weight.rows());
@@ -165,7 +166,10 @@ void float_weights_product(Tensor out, Tensor x, const Linear& w, cudaStream_t s
                      .rows = static_cast<int>(out.rows()),
                      .in = static_cast<int>(x.cols()),
                      .out_features = static_cast<int>(out.cols())};
-  if (p.rows <= kFewRows)
+  // The order of additions follows from the number of warps alone.
+  if (p.rows <= kFewRows && one_order)
+    start<8, 1, 1, 5>(p, stream);
+  else if (p.rows <= kFewRows)
     start<16, 1, 1, 5>(p, stream);
   else if (p.rows <= kManyRows)
     start<8, 1, 2, 2>(p, stream);

@@ -13,6 +13,11 @@ namespace skiff::cuda {
 // Throws DeviceError unless a call of cuBLASLt succeeded.
 void check_lt(cublasStatus_t status, const char* doing);
 
+// Whether a sum over the inner dimension is computed from its beginning to its end, 16 elements at
+// a time, as the tensor cores of Hopper add them: bit for bit what StreamedProducts computes in
+// whole tiles. The op suite shows it for algorithms of which this is true.
+bool adds_in_one_order(const cublasLtMatmulAlgo_t& algorithm);
+
 // out[rows, features] = x[rows, in] * w^T, bf16 times bf16 with f32 sums, out bf16 or f32.
 class LtGemm {
  public:
@@ -20,7 +25,9 @@ class LtGemm {
   // The alignment of operands in bytes. cuBLASLt's default is 256, more than arenas give.
   static constexpr uint32_t kAlignment = 16;
 
-  LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w);
+  // `one_order`: propose() gives only algorithms for which adds_in_one_order().
+  LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
+         bool one_order = false);
   ~LtGemm();
   LtGemm(const LtGemm&) = delete;
   LtGemm& operator=(const LtGemm&) = delete;
@@ -45,6 +52,7 @@ class LtGemm {
  private:
   cublasLtHandle_t handle_;
   Tensor out_, x_, w_;
+  bool one_order_;
   // cuBLASLt is column-major: its A is w and its B is x, both stored with `in` running fastest.
   cublasLtMatmulDesc_t product_ = nullptr;
   cublasLtMatrixLayout_t w_layout_ = nullptr, x_layout_ = nullptr, out_layout_ = nullptr;

@@ -16,7 +16,6 @@ using namespace streamed;
 
 constexpr int kMaxMultiprocessors = kCounterBytes / sizeof(unsigned);
 constexpr int kJobRows[] = {8, 16, 32, 64, 128, 256};
-constexpr int kWidestSplit = 128;  // tiles of more rows are not cut by stream-K
 
 template <class F>
 void for_each_kernel(F f) {
@@ -33,6 +32,12 @@ int smallest_job_rows(int64_t rows) {
     if (rows <= n) return n;
   return kJobRows[std::size(kJobRows) - 1];
 }
+
+int tiles_of(int columns, bool gated) {
+  const int tile = gated ? kTileRows / 2 : kTileRows;
+  return (columns + tile - 1) / tile;
+}
+int chunks_of(const Tensor& x) { return static_cast<int>((x.cols() + kChunk - 1) / kChunk); }
 
 // Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or [in, out, 1, 1, experts].
 CUtensorMap weight_map(const Linear& w, bool gated) {
@@ -69,11 +74,14 @@ struct StreamedProducts::Call {
   Act act = Act::kSilu;
   JobList jobs;
   int rows_per_job = 0;
+  bool whole = false;   // tiles are not cut by stream-K
+  bool pieces = false;  // but summed as if they were
   bool jobs_early = false;
   bool list_follows = false;  // the next kernel reads the list of jobs before its wait
 };
 
-StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(workspace) {
+StreamedProducts::StreamedProducts(void* workspace, bool portable, bool one_order)
+    : workspace_(workspace), one_order_(one_order) {
   multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMaxMultiprocessors);
   hopper_ = !portable && current_runs_hopper_kernels();
   if (!hopper_) return;
@@ -88,7 +96,7 @@ StreamedProducts::StreamedProducts(void* workspace, bool portable) : workspace_(
 
 size_t StreamedProducts::workspace_bytes() {
   const auto blocks = static_cast<size_t>(attribute(cudaDevAttrMultiProcessorCount));
-  return kCounterBytes + blocks * 2 * kTileRows * kWidestSplit * sizeof(float);
+  return kCounterBytes + blocks * kBlockPartials * sizeof(float);
 }
 
 bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const {
@@ -109,15 +117,18 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   const int n = call.rows_per_job;
   const CUtensorMap w_map = weight_map(call.w, call.gated), x_map = row_map(x, n);
-  const int columns = static_cast<int>(out.cols()), tile = call.gated ? kTileRows / 2 : kTileRows;
+  const int columns = static_cast<int>(out.cols());
+  const int tiles = tiles_of(columns, call.gated), chunks = chunks_of(x);
+  const bool split = n <= kWidestSplit && !call.whole;
   const StreamArgs args = {
       .jobs = call.jobs,
       .one_row = call.jobs.expert && x.rows() == 1,
       .jobs_early = call.jobs_early,
       .rows = static_cast<int>(out.rows()),
-      .tiles = (columns + tile - 1) / tile,
-      .chunks = static_cast<int>((x.cols() + kChunk - 1) / kChunk),
-      .split = n <= kWidestSplit,
+      .tiles = tiles,
+      .chunks = chunks,
+      .split = split,
+      .cut = call.pieces ? pieces_of(tiles, chunks) : 0,
       .next_at_once = !call.list_follows,
       .packed = is_tiles(call.w),
       .keep_weights = n <= kWidestSplit ? Keep::kFirstToGo : Keep::kNormal,
@@ -136,24 +147,82 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   });
 }
 
+// The chunks of each block where stream-K cuts the tiles of one job.
+int StreamedProducts::pieces_of(int tiles, int chunks) const {
+  return (tiles * chunks + multiprocessors_ - 1) / multiprocessors_;
+}
+
+// How a GEMM of more rows than stream-K takes at once is computed: in whole tiles of so many rows,
+// or, where there would be too few tiles, by several calls. The numbers are cycles on an H200, of
+// which only the ratios matter.
+int StreamedProducts::rows_of_tiles(int64_t rows, int tiles, int chunks) const {
+  constexpr int64_t kChunkOf128 = 620, kChunkOf256 = 1100, kTileEnd = 3000;
+  constexpr int64_t kStreamedChunk = 800, kCallEnd = 5000;
+  const auto waves = [&](int64_t n) {
+    return ((rows + n - 1) / n * tiles + multiprocessors_ - 1) / multiprocessors_;
+  };
+  const int64_t wide = waves(256) * (chunks * kChunkOf256 + kTileEnd),
+                narrow = waves(128) * (chunks * kChunkOf128 + kTileEnd),
+                calls = (rows + kWidestSplit - 1) / kWidestSplit *
+                        (pieces_of(tiles, chunks) * kStreamedChunk + kCallEnd);
+  if (calls < std::min(wide, narrow)) return 0;
+  return narrow < wide ? 128 : 256;
+}
+
+// A dense GEMM whose additions have the same order for every number of rows: that of stream-K for
+// up to kWidestSplit rows.
+void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
+  const Tensor out = call.out, x = call.x;
+  const int64_t rows = out.rows();
+  if (rows <= kWidestSplit) return run(call, stream);
+  const int tiles = tiles_of(static_cast<int>(out.cols()), call.gated);
+  call.rows_per_job = rows_of_tiles(rows, tiles, chunks_of(x));
+  call.whole = call.pieces = call.rows_per_job > 0;
+  if (call.whole) return run(call, stream);
+  for (int64_t r = 0; r < rows; r += kWidestSplit) {
+    const int64_t n = std::min<int64_t>(kWidestSplit, rows - r);
+    call.out = out.row_range(r, n);
+    call.x = x.row_range(r, n);
+    call.rows_per_job = smallest_job_rows(n);
+    run(call, stream);
+  }
+}
+
+void StreamedProducts::run_dense(const Call& call, cudaStream_t stream) const {
+  if (one_order_) return run_in_one_order(call, stream);
+  run(call, stream);
+}
+
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {
-  run({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows())}, stream);
+  run_dense({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows())}, stream);
+}
+
+void StreamedProducts::product_in_one_chain(Tensor out, Tensor x, const Linear& w,
+                                            cudaStream_t stream) const {
+  run({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows()), .whole = true},
+      stream);
 }
 
 void StreamedProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                      cudaStream_t stream) const {
-  run({.out = out,
-       .x = x,
-       .w = w,
-       .gated = true,
-       .act = act,
-       .rows_per_job = smallest_job_rows(x.rows())},
-      stream);
+  run_dense({.out = out,
+             .x = x,
+             .w = w,
+             .gated = true,
+             .act = act,
+             .rows_per_job = smallest_job_rows(x.rows())},
+            stream);
 }
 
 void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
                                int rows_per_job, cudaStream_t stream) const {
-  run({.out = out, .x = x, .w = w, .jobs = jobs, .rows_per_job = rows_per_job, .jobs_early = true},
+  run({.out = out,
+       .x = x,
+       .w = w,
+       .jobs = jobs,
+       .rows_per_job = rows_per_job,
+       .whole = one_order_,
+       .jobs_early = true},
       stream);
 }
 
@@ -167,6 +236,7 @@ void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act 
        .act = act,
        .jobs = jobs,
        .rows_per_job = rows_per_job,
+       .whole = one_order_,
        .list_follows = true},
       stream);
 }

@@ -8,7 +8,9 @@
 // Weights are loaded before the kernel waits for its predecessor.
 //
 // For up to 128 rows the result of a dense GEMM does not depend, bit for bit, on the number of
-// rows; that of a grouped GEMM does, because the number of jobs moves the cuts.
+// rows; that of a grouped GEMM does, because the number of jobs moves the cuts. With `one_order` no
+// result depends on it: of more rows, whole tiles are summed in the pieces into which stream-K cuts
+// those of up to 128, and grouped GEMMs are not cut.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -23,7 +25,7 @@ class StreamedProducts {
   // `workspace`: workspace_bytes() on the current device, which must outlive this; products that
   // use it must follow each other in one stream. Throws DeviceError where the driver cannot encode
   // tensor maps. `portable`: takes nothing, as on a device before Hopper.
-  StreamedProducts(void* workspace, bool portable);
+  StreamedProducts(void* workspace, bool portable, bool one_order = false);
   static size_t workspace_bytes();
 
   // Whether these kernels take the operands: bf16 times bf16 weights (plain, or a stack as
@@ -36,6 +38,10 @@ class StreamedProducts {
   // out[rows, width] = act(gate) * up, where (gate, up) = x * w^T; w [2 * width, in], gate first,
   // without a bias.
   void gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream) const;
+
+  // product() in whole tiles, each summed from the beginning of the inner dimension to its end,
+  // whatever the number of rows.
+  void product_in_one_chain(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const;
 
   // Whether the device runs these kernels at all.
   bool runs() const { return hopper_; }
@@ -55,8 +61,14 @@ class StreamedProducts {
  private:
   struct Call;
   void run(const Call& call, cudaStream_t stream) const;
+  void run_dense(const Call& call, cudaStream_t stream) const;
+  void run_in_one_order(Call call, cudaStream_t stream) const;
+  int pieces_of(int tiles, int chunks) const;
+  // 0: several calls.
+  int rows_of_tiles(int64_t rows, int tiles, int chunks) const;
 
   void* workspace_;
+  bool one_order_;
   int multiprocessors_ = 0;
   bool hopper_ = false;
 };

@@ -18,6 +18,10 @@ constexpr int kTileRows = 128, kChunk = 64;
 constexpr int kConsumers = 256;  // threads of the two warpgroups that multiply
 constexpr int kThreads = kConsumers + 32;
 constexpr int kCounterBytes = 4096;  // at the start of the workspace
+constexpr int kWidestSplit = 128;    // tiles of more rows are not cut by stream-K
+// Floats of the workspace that each block has for partial sums: two tiles that are cut, or one that
+// is not.
+constexpr int kBlockPartials = 2 * kTileRows * kWidestSplit;
 
 struct StreamArgs {
   JobList jobs;     // empty: rows [0, rows) of x in jobs of N
@@ -25,6 +29,7 @@ struct StreamArgs {
   bool jobs_early;  // the list was complete before the previous kernel triggered this one
   int rows, tiles, chunks;
   bool split;         // stream-K: tiles are cut along the inner dimension to balance the blocks
+  int cut;            // > 0: whole tiles, summed in the pieces into which stream-K cuts one job's
   bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
   bool packed;        // the weights are Packing::kTiles
   Keep keep_weights;

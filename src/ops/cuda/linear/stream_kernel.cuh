@@ -8,6 +8,16 @@
 
 namespace skiff::cuda::streamed {
 
+// sum = the slice times the job's rows: M of N, where the job has no more.
+template <int N, int M>
+__device__ void compute(float (&sum)[N / 2], const StreamArgs& a, const StageRing<N>& ring,
+                        const TileSlice& s, RingTurn<StageRing<N>::kStages>& turn) {
+  if (a.cut > 0)
+    multiply_pieces<N, M>(sum, a, ring, s, turn);
+  else
+    multiply<N, M>(sum, ring, s, turn);
+}
+
 template <int N, bool kGated>
 __device__ void consume(const StreamArgs& a, const StageRing<N>& ring, char* staging) {
   wait_for_previous();
@@ -22,13 +32,13 @@ __device__ void consume(const StreamArgs& a, const StageRing<N>& ring, char* sta
     if constexpr (N == 256) {
       // An expert's last job may have far fewer rows than the others.
       if (job.rows <= 64)
-        multiply<N, 64>(sum, ring, s, turn);
+        compute<N, 64>(sum, a, ring, s, turn);
       else if (job.rows <= 128)
-        multiply<N, 128>(sum, ring, s, turn);
+        compute<N, 128>(sum, a, ring, s, turn);
       else
-        multiply<N, N>(sum, ring, s, turn);
+        compute<N, N>(sum, a, ring, s, turn);
     } else {
-      multiply<N, N>(sum, ring, s, turn);
+      compute<N, N>(sum, a, ring, s, turn);
     }
     if (s.begin == 0 && s.end == a.chunks)
       store.store_tile(sum, s, job);

@@ -1,5 +1,5 @@
 // ops/cuda/linear/stream_multiply.cuh -- the streamed GEMM's main loop: wgmma over the chunks of a
-// slice of a tile.
+// slice of a tile, or of each piece of it.
 #pragma once
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/linear/stream_walk.cuh"
@@ -31,6 +31,59 @@ __device__ void multiply(float (&sum)[N / 2], const StageRing<N>& ring, const Ti
   }
   wgmma_wait<0>();
   if (threadIdx.x % 128 == 0) barrier_arrive(ring.empty + 8 * before);
+}
+
+// The sums so far of a tile that is summed in pieces. They lie in the block's part of the
+// workspace, because registers are short; each thread reads only what it wrote.
+class SumsSoFar {
+ public:
+  __device__ explicit SumsSoFar(const StreamArgs& a)
+      : at_(reinterpret_cast<float4*>(a.partials + int64_t{blockIdx.x} * kBlockPartials) +
+            threadIdx.x) {}
+  // sum += the sums so far.
+  template <int n>
+  __device__ void add_to(float (&sum)[n]) const {
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      const float4 v = __ldcg(at_ + i / 4 * kConsumers);
+      sum[i] = v.x + sum[i], sum[i + 1] = v.y + sum[i + 1];
+      sum[i + 2] = v.z + sum[i + 2], sum[i + 3] = v.w + sum[i + 3];
+    }
+  }
+  template <int n>
+  __device__ void keep(const float (&sum)[n]) const {
+#pragma unroll
+    for (int i = 0; i < n; i += 4)
+      __stcg(at_ + i / 4 * kConsumers, make_float4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]));
+  }
+
+ private:
+  float4* at_;
+};
+
+// multiply() for a whole tile, with the additions in the order in which stream-K makes them when
+// several blocks share the tile: each piece from zero, then the pieces in the order of their chunks
+// (SharedTile::total).
+template <int N, int M>
+__device__ void multiply_pieces(float (&sum)[N / 2], const StreamArgs& a, const StageRing<N>& ring,
+                                const TileSlice& s, RingTurn<StageRing<N>::kStages>& turn) {
+  float(&part)[M / 2] = reinterpret_cast<float(&)[M / 2]>(sum);
+  const SumsSoFar so_far(a);
+  TileSlice piece = s;
+  for (int begin = 0; begin < a.chunks; begin = piece.end) {
+    piece.begin = begin;
+    piece.end = end_of_piece(s.tile, begin, a.chunks, a.cut);
+    multiply<N, M>(sum, ring, piece, turn);
+    if (piece.end == a.chunks && begin == 0) return;
+    settle(part);
+    if (begin > 0) {
+      so_far.add_to(part);
+    } else {
+#pragma unroll
+      for (float& x : part) x = 0.0f + x;  // SharedTile::total begins with zero: no -0 remains
+    }
+    if (piece.end < a.chunks) so_far.keep(part);
+  }
 }
 
 }  // namespace skiff::cuda::streamed

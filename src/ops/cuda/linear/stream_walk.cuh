@@ -10,6 +10,13 @@ struct TileSlice {
   int first_block, last_block;  // all blocks that work on the tile
 };
 
+// Where stream-K, with `cut` chunks for each block, ends the piece of a tile that begins at chunk
+// `begin`.
+__device__ __forceinline__ int end_of_piece(int tile, int begin, int chunks, int cut) {
+  const int first = tile * chunks;
+  return min(chunks, ((first + begin) / cut + 1) * cut - first);
+}
+
 // This block's slices, in order: an equal part of all chunks (stream-K), or whole tiles.
 class SliceWalk {
  public:
