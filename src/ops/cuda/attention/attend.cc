@@ -15,17 +15,23 @@ namespace skiff::cuda {
 namespace {
 
 constexpr size_t kMaxShapes = 8;  // kinds of layers
+// For the results of pieces that several blocks share; more pieces are not divided (plan.h).
+constexpr size_t kPiecesBytes = size_t{128} << 20;
 
 PlanLayout layout_for(const Attention::Limits& limits) {
   return plan_layout(decode_blocks_per_processor(64) * attribute(cudaDevAttrMultiProcessorCount),
-                     limits.max_seqs, limits.max_tokens);
+                     limits.max_seqs, limits.max_tokens, limits.piece > 0);
 }
 
-size_t parts_bytes(const PlanLayout& layout) {
-  return 2 * static_cast<size_t>(layout.blocks) * decode_part_bytes();
+size_t parts_bytes(const PlanLayout& layout, int piece) {
+  return 2 * static_cast<size_t>(layout.blocks) * decode_part_bytes(256) +
+         (piece > 0 ? kPiecesBytes : 0);
 }
-size_t arrived_bytes(const PlanLayout& layout) {
-  return (static_cast<size_t>(layout.blocks) * sizeof(int32_t) + 255) / 256 * 256;
+// PlanShape::parts.
+int max_parts(int head_dim) { return static_cast<int>(kPiecesBytes / decode_part_bytes(head_dim)); }
+size_t arrived_bytes(const PlanLayout& layout, int piece) {
+  const auto counters = static_cast<size_t>(piece > 0 ? max_parts(64) : layout.blocks);
+  return (counters * sizeof(int32_t) + 255) / 256 * 256;
 }
 
 AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
@@ -74,7 +80,8 @@ bool capturing(cudaStream_t stream) {
 Attention::Bytes Attention::bytes(const Limits& limits) {
   const PlanLayout layout = layout_for(limits);
   const size_t plans = kMaxShapes * layout.bytes();
-  return {.device = parts_bytes(layout) + arrived_bytes(layout) + plans, .pinned = 2 * plans};
+  return {.device = parts_bytes(layout, limits.piece) + arrived_bytes(layout, limits.piece) + plans,
+          .pinned = 2 * plans};
 }
 
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
@@ -82,11 +89,12 @@ Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
     : layout_(layout_for(limits)),
       processors_(attribute(cudaDevAttrMultiProcessorCount)),
       hopper_(!portable && current_runs_hopper_kernels()),
+      piece_(limits.piece),
       parts_(device),
-      plans_(device + parts_bytes(layout_) + arrived_bytes(layout_)),
+      plans_(device + parts_bytes(layout_, piece_) + arrived_bytes(layout_, piece_)),
       pinned_(pinned),
-      arrived_(reinterpret_cast<int32_t*>(device + parts_bytes(layout_))) {
-  check(cudaMemsetAsync(arrived_, 0, arrived_bytes(layout_), stream), "clearing counters");
+      arrived_(reinterpret_cast<int32_t*>(device + parts_bytes(layout_, piece_))) {
+  check(cudaMemsetAsync(arrived_, 0, arrived_bytes(layout_, piece_), stream), "clearing counters");
   for (cudaEvent_t& event : ended_) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
   }
@@ -151,12 +159,13 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
   if (batch.num_tokens == 0) return;
   const AttendArgs args = args_of(out, q, spec, batch, kv);
   if (!hopper_ || !has_fast_kernels(args)) return start_generic(args, stream);
-  const size_t index =
-      plan_for({.kv_heads = spec.kv_heads,
-                .group = args.group,
-                .window = spec.window,
-                .blocks = processors_ * decode_blocks_per_processor(spec.head_dim)},
-               batch, stream);
+  const size_t index = plan_for({.kv_heads = spec.kv_heads,
+                                 .group = args.group,
+                                 .window = spec.window,
+                                 .blocks = processors_ * decode_blocks_per_processor(spec.head_dim),
+                                 .piece = piece_,
+                                 .parts = max_parts(spec.head_dim)},
+                                batch, stream);
   const std::byte* plan = device_plan(index);
   const CacheMaps maps = cache_maps(args.cache, kv.k.rows());
   const float scale_log2 = args.scale * 1.44269504088896f;
@@ -168,7 +177,8 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
        .scale_log2 = scale_log2,
        .blocks = planned_[index].shape.blocks,
        .parts = parts_,
-       .arrived = arrived_},
+       .arrived = arrived_,
+       .piece = piece_},
       maps.k, maps.v, stream);
   if (planned_[index].prefill_tiles == 0) return;
   start_prefill({.args = args,

@@ -18,8 +18,10 @@ namespace skiff::cuda {
 //
 // In the generic and prefill kernels a row's result depends, bit for bit, on its position, its
 // query and its context only. In the split-KV kernel it also depends on where its context is cut
-// into shares, which follows from the lengths of all sequences of the step. The same step gives the
-// same bits every time: no result depends on the order in which blocks arrive.
+// into shares, which follows from the lengths of all sequences of the step. With Limits::piece
+// contexts are cut at fixed positions, and the split-KV kernel takes all rows: then a row's result
+// depends on its position, its query and its context only. The same step gives the same bits every
+// time: no result depends on the order in which blocks arrive.
 //
 // Graphs. In a step where no sequence has more than kMaxShares rows, the launches depend on the
 // spec, on num_seqs and on num_tokens only; lengths are read from device memory that begin_step()
@@ -31,6 +33,7 @@ class Attention {
  public:
   struct Limits {
     int max_seqs = 0, max_tokens = 0;
+    int piece = 0;  // PlanShape::piece
   };
   // The memory that an Attention needs, on the device and pinned on the host, aligned to 256 bytes.
   struct Bytes {
@@ -69,6 +72,7 @@ class Attention {
   PlanLayout layout_;
   int processors_;
   bool hopper_;  // if not, the generic kernel does everything
+  int piece_;
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;

@@ -35,7 +35,8 @@ struct PlanArgs {
 // Computes the shares of the plan: bf16 throughout, head_dim 64, 128 or 256, page sizes that are
 // powers of two from 16 on. Padding rows get zeros. The maps describe the caches of keys and values
 // in boxes of (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of
-// decode_part_bytes() per block, `arrived` one counter per block, zero before and afterwards.
+// decode_part_bytes() per block, `arrived` one counter per block, zero before and afterwards. Where
+// the plan has pieces, `parts` holds PlanShape::parts more, and `arrived` as many counters.
 struct DecodeArgs {
   AttendArgs args;
   PlanArgs plan;
@@ -43,8 +44,9 @@ struct DecodeArgs {
   int blocks;
   std::byte* parts;
   int32_t* arrived;
+  int piece = 0;  // PlanShape::piece
 };
-size_t decode_part_bytes();
+size_t decode_part_bytes(int head_dim);         // at most as many as for 256
 int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
 void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream);

@@ -6,6 +6,7 @@
 #include "ops/cuda/attention/decode_combine.cuh"
 #include "ops/cuda/attention/decode_compute.cuh"
 #include "ops/cuda/attention/decode_copy.cuh"
+#include "ops/cuda/attention/decode_pieces.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace skiff::cuda {
@@ -26,36 +27,66 @@ __device__ void clear_padding(const DecodeArgs& d) {
   }
 }
 
+// A stage of the ring, and the parity of its barriers' phase in this round.
 template <int kDim>
-__device__ void attend_tiles(const DecodeArgs& d, Shared<kDim>& shared) {
+struct Turn {
   int stage = 0;
   uint32_t phase = 0;
-  Softmax<kDim> s;
-  bool last = false;
-  for (int number = 0; !last; ++number) {
-    barrier_wait(shared_address(&shared.full[stage]), phase);
-    const Run run = shared.runs[number % kRuns];
-    last = run.last;
-    begin_run(d, run, s);
-    const int seen = first_seen(run.share, d.args.window);
-    int t0 = (run.share.first_tile + run.first) * kTile + part_of_warp<kDim>().quarter * 16;
-    for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
-      barrier_wait(shared_address(&shared.full[stage]), phase);
-      if (t0 < run.share.kv_len && t0 + 16 > seen) {
-        attend_16<kDim>(d, run, s, t0, shared_address(shared.k[stage]), shared.v[stage]);
-      }
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.empty[stage]));
-      if (++stage == Shape<kDim>::kStages) {
-        stage = 0;
-        phase ^= 1;
-      }
+  __device__ void advance() {
+    if (++stage < Shape<kDim>::kStages) return;
+    stage = 0;
+    phase ^= 1;
+  }
+};
+
+// Attends to tiles [first, first + tiles) of the run's share.
+template <int kDim>
+__device__ void attend_some(const DecodeArgs& d, const Run& run, int first, int tiles,
+                            Softmax<kDim>& s, Shared<kDim>& shared, Turn<kDim>& turn) {
+  const int seen = first_seen(run.share, d.args.window);
+  int t0 = (run.share.first_tile + first) * kTile + part_of_warp<kDim>().quarter * 16;
+  for (int tile = 0; tile < tiles; ++tile, t0 += kTile) {
+    barrier_wait(shared_address(&shared.full[turn.stage]), turn.phase);
+    if (t0 < run.share.kv_len && t0 + 16 > seen) {
+      attend_16<kDim>(d, run, s, t0, shared_address(shared.k[turn.stage]), shared.v[turn.stage]);
     }
-    end_run(d, run, s, shared);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.empty[turn.stage]));
+    turn.advance();
   }
 }
 
-template <int kDim>
+template <int kDim, bool kPieces>
+__device__ void attend_tiles(const DecodeArgs& d, Shared<kDim>& shared) {
+  Turn<kDim> turn;
+  Softmax<kDim> s;
+  bool last = false;
+  for (int number = 0; !last; ++number) {
+    barrier_wait(shared_address(&shared.full[turn.stage]), turn.phase);
+    if constexpr (kPieces) {
+      const Run& run = shared.runs[number % kRuns];
+      last = run.last;
+      const int end = run.first + run.tiles;
+      int first = run.first;
+      for (int i = 0; first < end; ++i) {
+        // The queries are loaded again, so that no registers hold them while a piece is ended.
+        begin_run(d, run, s);
+        const int next = min(end_of_piece(run.share, first, d.piece), end);
+        attend_some(d, run, first, next - first, s, shared, turn);
+        end_piece(d, run, i, Quarter<kDim>(s), shared);
+        first = next;
+      }
+    } else {
+      const Run run = shared.runs[number % kRuns];
+      last = run.last;
+      begin_run(d, run, s);
+      attend_some(d, run, run.first, run.tiles, s, shared, turn);
+      end_run(d, run, s, shared);
+    }
+  }
+}
+
+template <int kDim, bool kPieces>
 __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
     decode_kernel(const __grid_constant__ DecodeArgs d, const __grid_constant__ CUtensorMap k,
                   const __grid_constant__ CUtensorMap v) {
@@ -74,15 +105,15 @@ __global__ void __launch_bounds__(Shape<kDim>::kThreads, Shape<kDim>::kBlocks)
   __syncthreads();
   // Plan and page table were written before the last kernel that triggers its dependents after its
   // own wait, so they are visible here.
-  TileWalk walk(d);
+  TileWalk<kPieces> walk(d);
   if (threadIdx.x >= Shape<kDim>::kComputing) {
     Run run;
-    if (walk.next(run)) copy_tiles<kDim>(d, walk, run, k, v, shared);
+    if (walk.next(run)) copy_tiles<kDim, kPieces>(d, walk, run, k, v, shared);
     return;
   }
   wait_for_previous();
   let_next_start();
-  if (walk.any()) attend_tiles<kDim>(d, shared);
+  if (walk.any()) attend_tiles<kDim, kPieces>(d, shared);
   clear_padding<kDim>(d);
 #endif
 }
@@ -93,13 +124,18 @@ void start(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v, cuda
                       .block = dim3(Shape<kDim>::kThreads),
                       .shared = sizeof(Shared<kDim>),
                       .stream = stream};
-  allow_shared(decode_kernel<kDim>, how.shared);
-  launch(decode_kernel<kDim>, how, d, k, v);
+  const auto kernel = d.piece > 0 ? decode_kernel<kDim, true> : decode_kernel<kDim, false>;
+  allow_shared(kernel, how.shared);
+  launch(kernel, how, d, k, v);
 }
 
 }  // namespace
 
-size_t decode_part_bytes() { return sizeof(decode::Part<256>); }
+size_t decode_part_bytes(int head_dim) {
+  return head_dim == 64    ? sizeof(Part<64>)
+         : head_dim == 128 ? sizeof(Part<128>)
+                           : sizeof(Part<256>);
+}
 
 int decode_blocks_per_processor(int head_dim) { return head_dim == 256 ? 1 : 2; }
 

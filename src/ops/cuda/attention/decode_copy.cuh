@@ -23,17 +23,18 @@ __device__ void prefetch_queries(const DecodeArgs& d, const Run& run) {
   }
 }
 
-// Whether positions [0, end) of a share's sequence were stored by earlier steps: this step adds at
-// most as many positions as all shares of the sequence have rows.
-__device__ inline bool is_old(const DecodeShare& s, int end) {
-  return end <= s.kv_len - kPackedRows * kMaxShares;
+// Whether positions [0, end) of a share's sequence were stored by earlier steps. Without pieces
+// this step adds at most as many positions as all shares of the sequence have rows.
+template <bool kPieces>
+__device__ bool is_old(const DecodeShare& s, int end) {
+  return end <= (kPieces ? s.stored : s.kv_len - kPackedRows * kMaxShares);
 }
 
 // The TMA producer, run by a whole warp without divergence. Tiles that earlier steps stored are
 // loaded before griddepcontrol.wait, tiles that this step may write after it.
-template <int kDim>
-__device__ void copy_tiles(const DecodeArgs& d, TileWalk walk, Run run, const CUtensorMap& k,
-                           const CUtensorMap& v, Shared<kDim>& shared) {
+template <int kDim, bool kPieces>
+__device__ void copy_tiles(const DecodeArgs& d, TileWalk<kPieces> walk, Run run,
+                           const CUtensorMap& k, const CUtensorMap& v, Shared<kDim>& shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int page_size = d.args.cache.page_size, page_shift = d.args.page_shift;
   const int box = min(page_size, kTile), box_shift = min(page_shift, 6), boxes = kTile / box;
@@ -54,7 +55,7 @@ __device__ void copy_tiles(const DecodeArgs& d, TileWalk walk, Run run, const CU
     int page = look_up(0), next_page = look_up(1);
     if (waited) prefetch_queries<kDim>(d, run);
     for (int tile = 0; tile < run.tiles; ++tile) {
-      if (!waited && !is_old(run.share, begin + (tile + 1) * kTile)) {
+      if (!waited && !is_old<kPieces>(run.share, begin + (tile + 1) * kTile)) {
         wait_for_previous();
         waited = true;
       }

@@ -26,6 +26,7 @@ struct Run {
   DecodeShare share;
   int head, first, tiles;  // `first`: index of the first tile within the share
   bool last;               // this is the block's last run
+  int unit, units;         // its tiles (or pieces) are [unit, unit + units) of the list
 };
 
 template <int kDim>
@@ -39,34 +40,58 @@ struct Shared {
   int arrived_last;
 };
 
-// The runs that the plan gives this block.
+// The runs that the plan gives this block. kPieces: the plan has pieces.
+template <bool kPieces>
 class TileWalk {
  public:
   __device__ TileWalk(const DecodeArgs& d) : d_(d) {
     at_ = static_cast<int>(blockIdx.x) * d.plan.head->per_block;
     end_ = min(at_ + d.plan.head->per_block, d.plan.head->total);
     share_ = d.plan.block_share[blockIdx.x];
+    if (undivided() && any()) skip_begun_head();
   }
   __device__ bool any() const { return at_ < end_; }
   __device__ bool next(Run& run) {
     if (!any()) return false;
     run.share = d_.plan.shares[share_];
-    const int offset = at_ - run.share.base;
-    run.head = offset / run.share.tiles;
-    run.first = offset % run.share.tiles;
-    run.tiles = min(run.share.tiles - run.first, end_ - at_);
-    at_ += run.tiles;
+    const int all = units_of(run.share), offset = at_ - run.share.base, first = offset % all;
+    run.head = offset / all;
+    run.unit = at_;
+    run.units = undivided() ? all : min(all - first, end_ - at_);
+    run.first = tile_of(run.share, first);
+    run.tiles = tile_of(run.share, first + run.units) - run.first;
+    at_ += run.units;
     run.last = at_ >= end_;
-    if (run.head + 1 == d_.args.cache.kv_heads && run.first + run.tiles == run.share.tiles) {
-      ++share_;
-    }
+    if (run.head + 1 == d_.args.cache.kv_heads && first + run.units == all) ++share_;
     return true;
   }
 
  private:
+  __device__ bool undivided() const { return kPieces && d_.plan.head->undivided; }
+  __device__ int units_of(const DecodeShare& s) const { return units(s, kPieces ? d_.piece : 0); }
+  // The first tile of a unit, as an index into the share.
+  __device__ int tile_of(const DecodeShare& s, int unit) const {
+    if (!kPieces) return unit;
+    const int tile = (s.first_tile / d_.piece + unit) * d_.piece;
+    return min(max(tile - s.first_tile, 0), s.tiles);
+  }
+  // Goes on to the first head that begins in this block's part of the list.
+  __device__ void skip_begun_head() {
+    const DecodeShare& s = d_.plan.shares[share_];
+    const int all = units_of(s), into = (at_ - s.base) % all;
+    if (into == 0) return;
+    at_ += all - into;
+    if (at_ == s.base + all * d_.args.cache.kv_heads) ++share_;
+  }
+
   const DecodeArgs& d_;
   int at_, end_, share_;
 };
+
+// The end of the piece that tile `first` of the share lies in, as an index into the share.
+__device__ inline int end_of_piece(const DecodeShare& s, int first, int piece) {
+  return ((s.first_tile + first) / piece + 1) * piece - s.first_tile;
+}
 
 // The first position that any row of a share sees.
 __device__ inline int first_seen(const DecodeShare& s, int window) {

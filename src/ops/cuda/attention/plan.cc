@@ -15,12 +15,13 @@ struct Writer {
   DecodeShare* shares;
   PrefillTile* tiles;
 
-  void add_share(int seq, int row, int rows, int kv_len) {
+  void add_share(int seq, int row, int rows, int kv_len, int stored) {
     SKIFF_CHECK(head->shares < layout.max_shares);
     const int seen = shape.window > 0 ? std::max(0, kv_len - rows + 1 - shape.window) : 0;
     const int first = seen / kTile, count = (kv_len + kTile - 1) / kTile - first;
-    shares[head->shares++] = {seq, row, rows, kv_len, first, count, head->total};
-    head->total += count * shape.kv_heads;
+    const DecodeShare share = {seq, row, rows, kv_len, first, count, head->total, stored};
+    shares[head->shares++] = share;
+    head->total += units(share, shape.piece) * shape.kv_heads;
   }
   void add_tile(int seq, int row, int rows, int kv_len) {
     SKIFF_CHECK(head->prefill_tiles < layout.max_prefill_tiles);
@@ -29,10 +30,10 @@ struct Writer {
   // Cut from the end, so that the piece with the longest context is full.
   void add(int seq, int row, int rows, int kv_len) {
     const int per_share = std::max(1, kPackedRows / shape.group);
-    if (rows <= per_share * kMaxShares) {
+    if (shape.piece > 0 || rows <= per_share * kMaxShares) {
       for (int r = 0; r < rows; r += per_share) {
         const int n = std::min(per_share, rows - r);
-        add_share(seq, row + r, n, kv_len - rows + r + n);
+        add_share(seq, row + r, n, kv_len - rows + r + n, kv_len - rows);
       }
       return;
     }
@@ -45,24 +46,26 @@ struct Writer {
 };
 
 // Finds the share in which each block begins.
-void deal(const PlanHead& head, const DecodeShare* shares, int kv_heads, int blocks,
+void deal(const PlanHead& head, const DecodeShare* shares, const PlanShape& shape,
           int32_t* block_share) {
   int share = 0;
-  for (int b = 0; b < blocks; ++b) {
+  const auto end = [&](const DecodeShare& s) {
+    return s.base + units(s, shape.piece) * shape.kv_heads;
+  };
+  for (int b = 0; b < shape.blocks; ++b) {
     const int64_t at = static_cast<int64_t>(b) * head.per_block;
-    while (share < head.shares && at >= shares[share].base + shares[share].tiles * kv_heads) {
-      ++share;
-    }
+    while (share < head.shares && at >= end(shares[share])) ++share;
     block_share[b] = share;
   }
 }
 
 }  // namespace
 
-PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens) {
+PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens, bool pieces) {
   // A group of 9 to 16 leaves one row to a share; one of 16 leaves 8 rows to a prefill tile.
+  const int most = std::max(max_tokens, 1);
   return {.blocks = blocks,
-          .max_shares = std::min(max_seqs * kMaxShares, std::max(max_tokens, 1)),
+          .max_shares = pieces ? most : std::min(max_seqs * kMaxShares, most),
           .max_prefill_tiles = max_tokens / 8 + max_seqs};
 }
 
@@ -80,8 +83,8 @@ size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
     writer.add(static_cast<int>(s), row_start[s], row_start[s + 1] - row_start[s], kv_len[s]);
   }
   head->per_block = std::max(1, (head->total + shape.blocks - 1) / shape.blocks);
-  deal(*head, writer.shares, shape.kv_heads, shape.blocks,
-       reinterpret_cast<int32_t*>(memory + layout.block_share()));
+  head->undivided = shape.piece > 0 && head->total > shape.parts;
+  deal(*head, writer.shares, shape, reinterpret_cast<int32_t*>(memory + layout.block_share()));
   std::stable_sort(tiles, tiles + head->prefill_tiles,
                    [](const PrefillTile& a, const PrefillTile& b) { return a.kv_len > b.kv_len; });
   return head->prefill_tiles > 0

@@ -7,6 +7,11 @@
 // tile), make one list, and block b takes its tiles [b * per_block, (b+1) * per_block). A head
 // whose tiles go to several blocks is reduced by the block that finishes last, always in the order
 // of the tiles. Equal shares as in FlashMLA's scheduler and HPC-Ops' decode attention.
+//
+// With PlanShape::piece a row's result does not depend on the other sequences. Each context is cut
+// into pieces of so many tiles, at absolute positions. Pieces take the place of tiles in that list,
+// and the results of a head's pieces are folded in the order of positions, whichever blocks have
+// them. All rows are decoded then, since the prefill kernel adds in another order.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +30,8 @@ struct PlanShape {
   int group = 0;   // query heads per kv head
   int window = 0;  // 0: all
   int blocks = 0;  // the decode kernel's blocks; at most the layout's
+  int piece = 0;   // tiles of a piece; 0: contexts are cut anywhere
+  int parts = 0;   // results of pieces that can be stored
   bool operator==(const PlanShape&) const = default;
 };
 
@@ -33,8 +40,14 @@ struct DecodeShare {
   int32_t seq, row, rows;     // `row` is the first, as an index into the batch
   int32_t kv_len;             // context of the last row
   int32_t first_tile, tiles;  // tiles >= 1
-  int32_t base;               // number of tiles, over all heads, of earlier shares
+  int32_t base;               // number of tiles (or pieces), over all heads, of earlier shares
+  int32_t stored;             // positions [0, stored) were stored by earlier steps
 };
+
+// The pieces of `piece` tiles that a share's tiles lie in; with 0 the tiles.
+constexpr int units(const DecodeShare& s, int piece) {
+  return piece == 0 ? s.tiles : (s.first_tile + s.tiles - 1) / piece - s.first_tile / piece + 1;
+}
 
 // Some packed rows of one sequence: packed row i is query head i % group of row i / group.
 struct PrefillTile {
@@ -44,11 +57,14 @@ struct PrefillTile {
 };
 
 struct PlanHead {
-  int32_t total;      // number of tiles of all shares and heads
+  int32_t total;      // number of tiles (or pieces) of all shares and heads
   int32_t per_block;  // >= 1
   int32_t shares, prefill_tiles;
   int32_t rows_end;  // rows from here on are padding
-  int32_t unused[3];
+  // A head is not divided: it belongs to the block in whose part of the list it begins. Set where
+  // there are more pieces than results of pieces can be stored.
+  int32_t undivided;
+  int32_t unused[2];
 };
 
 // The memory of a plan: head, the share in which each block begins, shares, prefill tiles (those
@@ -66,8 +82,9 @@ struct PlanLayout {
            64;
   }
 };
-// A layout that holds every plan of steps within these limits, for groups of up to 16.
-PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens);
+// A layout that holds every plan of steps within these limits, for groups of up to 16; with
+// `pieces`, plans of shapes that have PlanShape::piece.
+PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens, bool pieces = false);
 
 // Writes the plan of a step into `memory` (layout.bytes(), aligned to 16). row_start has one entry
 // more than kv_len. Bytes up to the returned size are in use.

@@ -22,7 +22,8 @@ struct Step {
 // A plan, read as the kernels read it.
 struct Plan {
   Plan(const PlanShape& shape, const Step& step, int blocks = 264)
-      : layout(plan_layout(blocks, static_cast<int>(step.kv_len.size()), step.row_start.back())),
+      : layout(plan_layout(blocks, static_cast<int>(step.kv_len.size()), step.row_start.back(),
+                           shape.piece > 0)),
         memory(layout.bytes() / 16 + 1) {
     auto* bytes = reinterpret_cast<std::byte*>(memory.data());
     used = make_plan(shape, step.row_start, step.kv_len, layout, bytes);
@@ -63,14 +64,15 @@ void expect_covers(const Plan& plan, const Step& step, const PlanShape& shape) {
   EXPECT_EQ(plan.head->rows_end, step.row_start.back());
 }
 
-// The tiles of the shares follow each other, and each block's first tile is in the share it names.
+// The tiles (or pieces) of the shares follow each other, and each block's first tile is in the
+// share it names.
 void expect_line(const Plan& plan, const PlanShape& shape) {
   int at = 0;
   for (const DecodeShare& s : plan.shares) {
     EXPECT_EQ(s.base, at);
     EXPECT_GE(s.tiles, 1);
     EXPECT_EQ(s.first_tile + s.tiles, (s.kv_len + kTile - 1) / kTile);
-    at += s.tiles * shape.kv_heads;
+    at += units(s, shape.piece) * shape.kv_heads;
   }
   EXPECT_EQ(plan.head->total, at);
   EXPECT_GE(static_cast<int64_t>(plan.head->per_block) * shape.blocks, at);
@@ -80,7 +82,7 @@ void expect_line(const Plan& plan, const PlanShape& shape) {
     if (begin >= at) continue;
     const DecodeShare& s = plan.shares[static_cast<size_t>(plan.block_share[b])];
     EXPECT_LE(s.base, begin);
-    EXPECT_GT(s.base + s.tiles * shape.kv_heads, begin);
+    EXPECT_GT(s.base + units(s, shape.piece) * shape.kv_heads, begin);
   }
 }
 
@@ -92,7 +94,9 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
         const PlanShape shape = {.kv_heads = 1 + static_cast<int>(random() % 8),
                                  .group = group,
                                  .window = window,
-                                 .blocks = 1 + static_cast<int>(random() % 264)};
+                                 .blocks = 1 + static_cast<int>(random() % 264),
+                                 .piece = static_cast<int>(random() % 3 * 4),
+                                 .parts = static_cast<int>(random() % 2000)};
         Step step;
         const int seqs = static_cast<int>(random() % 70);
         for (int s = 0; s < seqs; ++s) {
@@ -103,6 +107,10 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
         const Plan plan(shape, step);
         expect_covers(plan, step, shape);
         expect_line(plan, shape);
+        if (shape.piece > 0) {
+          EXPECT_TRUE(plan.tiles.empty());
+        }
+        EXPECT_EQ(plan.head->undivided, shape.piece > 0 && plan.head->total > shape.parts);
         EXPECT_LE(plan.used, plan.layout.bytes());
       }
     }
@@ -133,6 +141,26 @@ TEST(AttentionPlan, WindowHidesTiles) {
   EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 65, .blocks = 7}, step).shares[0].tiles, 2);
   EXPECT_EQ(Plan({.kv_heads = 1, .group = 1, .window = 0, .blocks = 264}, step).shares[0].tiles,
             100);
+}
+
+TEST(AttentionPlan, PiecesAreCutAtAbsolutePositions) {
+  Step step;
+  step.add(1, 4 * kTile).add(1, 4 * kTile + 1).add(100, 1000);
+  const PlanShape shape = {
+      .kv_heads = 2, .group = 4, .window = 0, .blocks = 264, .piece = 4, .parts = 1000};
+  const Plan plan(shape, step);
+  ASSERT_EQ(plan.shares.size(), 27u);
+  EXPECT_EQ(units(plan.shares[0], 4), 1);
+  EXPECT_EQ(units(plan.shares[1], 4), 2);
+  EXPECT_EQ(plan.shares[2].base, 6);
+  for (size_t s = 2; s < plan.shares.size(); ++s) EXPECT_EQ(plan.shares[s].stored, 900);
+  // A window leaves parts of two pieces.
+  Step one;
+  one.add(1, 4 * kTile + 10);
+  const Plan narrow({.kv_heads = 1, .group = 1, .window = 20, .blocks = 7, .piece = 4, .parts = 9},
+                    one);
+  EXPECT_EQ(narrow.shares[0].tiles, 2);
+  EXPECT_EQ(units(narrow.shares[0], 4), 2);
 }
 
 TEST(AttentionPlan, OfNothing) {
