@@ -203,13 +203,16 @@ struct CudaOptions {
   int device = 0;
   int max_seqs = 1024, max_rows = 32768;  // bounds of a step; padding counts
   bool graphs = true;                     // replay() records CUDA graphs
-  bool gather = true;         // fuse successive operations on one row into one kernel. On a device,
-                              // only one Ops at a time may have such kernels in flight. Never under
-                              // MPS, where another process's kernel may run in between
-  bool synchronous = false;   // wait after every operation, so that an error is reported where it
-                              // occurs; then all tensors may lie in page-locked host memory
-  bool portable = false;      // use only kernels that also run on devices before Hopper (compute
-                              // capability 8)
+  bool gather = true;        // fuse successive operations on one row into one kernel. On a device,
+                             // only one Ops at a time may have such kernels in flight. Never under
+                             // MPS, where another process's kernel may run in between
+  bool synchronous = false;  // wait after every operation, so that an error is reported where it
+                             // occurs; then all tensors may lie in page-locked host memory
+  bool portable = false;     // use only kernels that also run on devices before Hopper (compute
+                             // capability 8)
+  // batch_invariant() is true: one order of additions for every number of rows. It costs speed
+  // (docs/performance.md), and nothing is gathered. Needs Hopper.
+  bool batch_invariant = false;
   bool pack_experts = false;  // prepare() packs bf16 experts as pre-swizzled tiles; off, because on
                               // an H200 row-major weights are up to 1 % faster
   size_t shared_memory = 0;  // bytes of shared memory that a block of a sampling kernel may use; 0:

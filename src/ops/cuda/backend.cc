@@ -25,8 +25,16 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   const cuda::DeviceFacts facts = cuda::facts_of(options.device);
   const std::string why = cuda::refusal(facts, cuda::built_architectures());
   if (!why.empty()) fail_load("{}", why);
+  if (options.batch_invariant && (options.portable || !cuda::runs_hopper_kernels(facts)))
+    fail_load(
+        "batch invariance on CUDA device {} ({}, compute capability {}.{}): only devices of "
+        "capability 9.0 have kernels for it; leave --batch-invariant out, or use --device cpu, "
+        "whose "
+        "results never depend on the batch",
+        facts.index, facts.name, facts.major, facts.minor);
   CudaOptions fitting = options;
-  fitting.gather = options.gather && !options.portable && cuda::may_gather(facts);
+  fitting.gather =
+      options.gather && !options.portable && !options.batch_invariant && cuda::may_gather(facts);
   return std::make_unique<cuda::CudaOps>(fitting);
 }
 
@@ -40,8 +48,14 @@ int64_t bias_rows(const Tensor& out) {
   return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
 }
 
+// Tiles of 64 positions; shorter pieces keep more multiprocessors busy with one sequence, longer
+// ones are merged less often.
+constexpr int kInvariantPiece = 4;
+
 Attention::Limits limits_of(const CudaOptions& options) {
-  return {.max_seqs = options.max_seqs, .max_tokens = options.max_rows};
+  return {.max_seqs = options.max_seqs,
+          .max_tokens = options.max_rows,
+          .piece = options.batch_invariant ? kInvariantPiece : 0};
 }
 
 size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols()) * bytes(t.dtype); }
@@ -79,7 +93,8 @@ CudaOps::CudaOps(const CudaOptions& options)
       device_{Device::kCuda, static_cast<int8_t>(options.device)},
       stream_(options.device),
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
-      products_(scratch_.data(), scratch_.size(), {.portable = options.portable}),
+      products_(scratch_.data(), scratch_.size(),
+                {.portable = options.portable, .one_order = options.batch_invariant}),
       row_scratch_(device_, OneRow::kScratchBytes),
       one_row_(row_scratch_.data(), options.gather),
       plans_(device_, Attention::bytes(limits_of(options)).device),
@@ -87,8 +102,9 @@ CudaOps::CudaOps(const CudaOptions& options)
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
       sampling_memory_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
-      sampling_(sampling_memory_.data(),
-                {.portable = options.portable, .shared = options.shared_memory}) {}
+      sampling_(sampling_memory_.data(), {.portable = options.portable,
+                                          .shared = options.shared_memory,
+                                          .one_way = options.batch_invariant}) {}
 
 cudaStream_t CudaOps::stream() {
   one_row_.start(stream_.get());
@@ -118,14 +134,15 @@ uint64_t CudaOps::stamp() {
 
 void CudaOps::bind_thread() { check(cudaSetDevice(options_.device), "choosing a device"); }
 
-// The order of additions depends on the number of multiprocessors, and cuBLASLt's algorithms on its
-// version.
+// The order of additions depends on the number of multiprocessors and on the mode, and cuBLASLt's
+// algorithms on its version.
 std::string CudaOps::arithmetic() const {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, options_.device), "asking what the device is");
-  return fmt::format("cuda {} capability {}.{} multiprocessors {} cublaslt {}{}", properties.name,
+  return fmt::format("cuda {} capability {}.{} multiprocessors {} cublaslt {}{}{}", properties.name,
                      properties.major, properties.minor, properties.multiProcessorCount,
-                     cublasLtGetVersion(), options_.portable ? " portable" : "");
+                     cublasLtGetVersion(), options_.portable ? " portable" : "",
+                     options_.batch_invariant ? " batch-invariant" : "");
 }
 
 void CudaOps::done() {

@@ -24,7 +24,7 @@ class CudaOps final : public Ops {
   size_t scratch_bytes(const StepBounds&) const override { return 0; }
   void reserve(const StepBounds&) override {}
   Device device() const override { return device_; }
-  bool batch_invariant() const override { return false; }
+  bool batch_invariant() const override { return options_.batch_invariant; }
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
   size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
                      DType act) const override;

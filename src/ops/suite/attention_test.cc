@@ -435,26 +435,45 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
   return all;
 }
 
-TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
-  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
-  const std::vector<int> lengths = {70, 1, 133, 16, 40};
-  for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)}) {
-    for (DType act : {DType::kF32, DType::kBF16}) {
-      const RowBytes whole = run_prompts(*ops, spec, act, lengths, {.chunks = {1000}});
-      for (const Cut& cut :
-           {Cut{.chunks = {1}}, Cut{.chunks = {7, 1, 31, 2, 64}},
-            Cut{.chunks = {1000}, .reversed = true, .page_seed = 9},
-            Cut{.chunks = {16}, .page_seed = 77}, Cut{.chunks = {100, 1}, .reversed = true}}) {
-        const RowBytes pieces = run_prompts(*ops, spec, act, lengths, cut);
-        ASSERT_EQ(pieces.size(), whole.size());
-        for (size_t r = 0; r < whole.size(); ++r) {
-          ASSERT_TRUE(pieces[r] == whole[r])
-              << "row " << r << " of head_dim " << spec.head_dim << ", " << name(act)
-              << ", first chunk " << cut.chunks[0] << ", reversed " << cut.reversed;
-        }
-      }
+void expect_cuts_alike(Ops& ops, const Gqa& spec, DType act, const std::vector<int>& lengths,
+                       const std::vector<Cut>& cuts) {
+  const RowBytes whole = run_prompts(ops, spec, act, lengths, {.chunks = {1 << 20}});
+  for (const Cut& cut : cuts) {
+    const RowBytes pieces = run_prompts(ops, spec, act, lengths, cut);
+    ASSERT_EQ(pieces.size(), whole.size());
+    for (size_t r = 0; r < whole.size(); ++r) {
+      ASSERT_TRUE(pieces[r] == whole[r])
+          << "row " << r << " of " << spec.heads << " heads, head_dim " << spec.head_dim << ", "
+          << name(act) << ", first chunk " << cut.chunks[0] << ", reversed " << cut.reversed;
     }
   }
+}
+
+TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
+  const std::vector<Cut> cuts = {{.chunks = {1}},
+                                 {.chunks = {7, 1, 31, 2, 64}},
+                                 {.chunks = {1000}, .reversed = true, .page_seed = 9},
+                                 {.chunks = {16}, .page_seed = 77},
+                                 {.chunks = {100, 1}, .reversed = true}};
+  for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)})
+    for (DType act : {DType::kF32, DType::kBF16})
+      expect_cuts_alike(*ops, spec, act, {70, 1, 133, 16, 40}, cuts);
+}
+
+// Contexts that a device's kernels divide, and so many rows that they divide them otherwise.
+TEST_P(OpSuite, AttentionToLongContextsDoesNotDependOnCuts) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
+  if (ops->device() == Device{}) GTEST_SKIP() << "on the host all lengths are computed alike";
+  const std::vector<Cut> cuts = {{.chunks = {1}},
+                                 {.chunks = {256, 1, 300, 2, 64}},
+                                 {.chunks = {5}, .reversed = true, .page_seed = 9},
+                                 {.chunks = {400, 1, 2, 1, 30}, .reversed = true, .page_seed = 3}};
+  for (const Gqa& spec :
+       {gqa(8, 2, 128), gqa(4, 4, 64, 300), gqa(5, 1, 128, 70), gqa(4, 1, 256), gqa(14, 2, 64)})
+    expect_cuts_alike(*ops, spec, DType::kBF16, {700, 1, 300, 513}, cuts);
+  expect_cuts_alike(*ops, gqa(16, 1, 128), DType::kBF16, {4000},
+                    {{.chunks = {700}}, {.chunks = {3900, 1, 1, 98}}});
 }
 
 }  // namespace

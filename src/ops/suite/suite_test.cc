@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/load_error.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/suite/service.h"
@@ -26,6 +27,15 @@ std::byte* row_data(const Tensor& t, int64_t row) {
 
 size_t row_size(const Tensor& t) { return static_cast<size_t>(t.cols()) * element_bytes(t); }
 
+// Whether this machine's device has kernels for these options.
+bool is_taken(const CudaOptions& options) {
+  try {
+    return make_cuda_ops(options) != nullptr;
+  } catch (const LoadError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<Backend> backends() {
@@ -44,6 +54,13 @@ std::vector<Backend> backends() {
         {"cuda_portable", [] { return make_cuda_ops({.synchronous = true, .portable = true}); }});
     out.push_back(
         {"cuda_in_service", [] { return make_in_service([] { return make_cuda_ops({}); }); }});
+    const CudaOptions invariant = {.batch_invariant = true};
+    if (is_taken(invariant)) {
+      out.push_back({"cuda_invariant",
+                     [] { return make_cuda_ops({.synchronous = true, .batch_invariant = true}); }});
+      out.push_back({"cuda_invariant_in_service",
+                     [=] { return make_in_service([=] { return make_cuda_ops(invariant); }); }});
+    }
   }
   return out;
 }

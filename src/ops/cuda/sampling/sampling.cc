@@ -90,6 +90,7 @@ size_t max_shared() {
 Sampling::Sampling(void* memory, const Options& options)
     : memory_(memory),
       clusters_(bytes(options.portable) > 0),
+      one_way_(options.one_way),
       shared_(options.shared > 0 ? std::min(options.shared, max_shared()) : max_shared()) {}
 
 void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
@@ -97,7 +98,7 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
   SKIFF_CHECK_EQ(out_ids.rows(), logits.rows());
   if (logits.rows() == 0) return;
   const LogitArgs args = args_of(logits);
-  if (clusters_ && args.vocab != vocab_) {
+  if (clusters_ && !one_way_ && args.vocab != vocab_) {
     vocab_ = args.vocab;
     rows_at_once_ = sampled_at_once(vocab_, shared_);
   }

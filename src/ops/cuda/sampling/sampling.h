@@ -23,6 +23,9 @@ class Sampling {
   struct Options {
     bool portable = false;
     size_t shared = 0;  // bytes of shared memory that a block may use; 0: all that the device has
+    // Rows are sampled by histogram, however many they are: the kernels for many rows round sums
+    // otherwise, and could draw another token.
+    bool one_way = false;
   };
   // `memory`: bytes() of the current device, which must outlive this and be used in one stream
   // only.
@@ -34,7 +37,7 @@ class Sampling {
 
  private:
   void* memory_;
-  bool clusters_;
+  bool clusters_, one_way_;
   size_t shared_;
   int vocab_ = 0, rows_at_once_ = 0;  // sampled_at_once() of this vocabulary
 };
