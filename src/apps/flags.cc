@@ -25,6 +25,7 @@ constexpr Flag kModel[] = {
     {"use-cudagraph", kSwitch, kSizes, "true", "Record decode steps as CUDA graphs and replay them."},
     {"graph-optimization-config", kText, kSizes, "", "CUDA graph settings as JSON: use_cudagraph, and cudagraph_capture_sizes, the batch sizes to record; graph_opt_level has no effect."},
     {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: while one sequence runs, fuse the operations between two attentions into one kernel. Its blocks wait for each other, so turn it off if other processes run kernels on the same GPU; under CUDA MPS it is off automatically. Models with experts never use it."},
+    {"batch-invariant", kSwitch, kSizes, "false", "CUDA: the same request gives the same tokens, bit for bit, whatever else is in the batch and however its prompt is cut or found in the cache. Slower (docs/performance.md); needs a device of compute capability 9.0, and turns --fuse-single-row off. The CPU backend always computes so."},
     {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
     {"chat-template", kText, kTexts, "", "A chat template, or a file with one, that replaces the model's own."},
     {"seed", kInt, kRuns, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given.", 0, 9.2e18},

@@ -27,6 +27,7 @@ std::vector<int> sizes_of(const Json& list) {
 void read_graphs(const Args& args, engine::EngineConfig& config) {
   config.graphs = args.on("use-cudagraph");
   config.fuse_single_row = args.on("fuse-single-row");
+  config.batch_invariant = args.on("batch-invariant");
   const std::string text = args.text("graph-optimization-config");
   if (text.empty()) return;
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

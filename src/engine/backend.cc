@@ -41,7 +41,8 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
                         .max_seqs = resolved.limits.max_seqs,
                         .max_rows = resolved.limits.max_rows,
                         .graphs = resolved.graphs,
-                        .gather = resolved.gather});
+                        .gather = resolved.gather,
+                        .batch_invariant = resolved.batch_invariant});
 }
 
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,

@@ -20,6 +20,7 @@ struct EngineConfig {
       "auto";          // auto (cuda if possible, else cpu) | cpu | cuda | cuda:N | reference
   bool graphs = true;  // record decode steps and replay them where that is faster
   bool fuse_single_row = true;     // CudaOptions::gather, for models without experts
+  bool batch_invariant = false;    // CudaOptions::batch_invariant; host backends always are
   std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the default sizes
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32

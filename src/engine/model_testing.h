@@ -13,16 +13,18 @@
 
 namespace skiff::engine {
 
+inline constexpr const char* kSmallLlama = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "vocab_size": 97,
+  "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32"})";
+
 // A folder with only a config.json, for LoadFormat::kDummy; removed by the destructor.
 class DummyFolder {
  public:
-  explicit DummyFolder(const std::string& name)
+  explicit DummyFolder(const std::string& name, const std::string& config = kSmallLlama)
       : path_((std::filesystem::temp_directory_path() / ("skiff_" + name)).string()) {
     std::filesystem::create_directories(path_);
-    std::ofstream(path_ + "/config.json") << R"({
-      "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "vocab_size": 97,
-      "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-      "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32"})";
+    std::ofstream(path_ + "/config.json") << config;
   }
   ~DummyFolder() { std::filesystem::remove_all(path_); }
   const std::string& path() const { return path_; }

@@ -12,6 +12,13 @@ void report(const model::MemoryPlan& plan) {
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
 }
 
+void report_invariance(const Ops& ops) {
+  SKIFF_CHECK(ops.batch_invariant());
+  if (ops.device() == Device{})
+    spdlog::info("--batch-invariant changes nothing: results of {} never depend on the batch",
+                 ops.name());
+}
+
 Progress progress_of(const StartLog& log, bool reports) {
   if (reports && log.progress) return log.progress;
   return make_progress_bar(reports && !log.quiet ? "loading weights" : "");
@@ -25,6 +32,7 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   const bool reports = mesh_.tp->rank() == 0;
   log.memory = minimum_need(resolved, model.spec);
   ops_ = make_ops(resolved);
+  if (reports && !log.quiet && resolved.batch_invariant) report_invariance(*ops_);
   memory_ = model::plan_memory(model.spec, memory_request(resolved, model.spec, *ops_));
   log.memory = memory_.table();
   if (reports && !log.quiet) report(memory_);

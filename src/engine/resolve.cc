@@ -211,6 +211,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .threads = config.threads > 0 ? config.threads : usable_processors(),
           .graphs = config.graphs,
           .gather = config.fuse_single_row && all_dense(spec),
+          .batch_invariant = config.batch_invariant,
           .precision = precision,
           .limits = limits,
           .cache = cache_of(config, slots),

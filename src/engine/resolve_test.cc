@@ -180,6 +180,15 @@ TEST(Resolve, ExpertsAreNotGathered) {
   EXPECT_FALSE(resolve({}, model).gather);
 }
 
+TEST(Resolve, HostBackendsAreBatchInvariantAnyway) {
+  const model::ModelConfig model = model_of(100);
+  for (const bool asked : {false, true}) {
+    const Resolved resolved = resolve({.device = "reference", .batch_invariant = asked}, model);
+    EXPECT_EQ(resolved.batch_invariant, asked);
+    EXPECT_TRUE(make_ops(resolved)->batch_invariant());
+  }
+}
+
 TEST(Resolve, HostSlotsHoldTheSwapSpaceAndAContext) {
   const DummyFolder folder("slots");
   EngineConfig config{.model = folder.path(), .max_model_len = 200, .storage_gb = 1};

@@ -52,9 +52,10 @@ struct CacheSettings {
 struct Resolved {
   ModelSource model;
   ComputeDevice device;
-  int threads = 1;      // threads of the CPU backend
-  bool graphs = false;  // decode steps are recorded and replayed if the device supports it
-  bool gather = false;  // CudaOptions::gather
+  int threads = 1;               // threads of the CPU backend
+  bool graphs = false;           // decode steps are recorded and replayed if the device supports it
+  bool gather = false;           // CudaOptions::gather
+  bool batch_invariant = false;  // CudaOptions::batch_invariant
   Precision precision;
   sched::Limits limits;  // includes the scheduler's policy
   CacheSettings cache;

@@ -1,0 +1,108 @@
+// Random schedules on a CUDA device that is batch-invariant: each request's tokens and
+// log-probabilities must be bit for bit those that it gets alone, however its prompt is cut,
+// whichever requests share the step, and whatever is preempted, found in the cache or padded.
+// Contexts are longer than a piece of attention, and steps have more rows than a small GEMM.
+#include "base/load_error.h"
+#include "engine/schedules_testing.h"
+
+namespace skiff::engine {
+namespace {
+
+constexpr Lengths kLengths = {.requests = 10, .shared = 300, .own = 300, .output = 20};
+constexpr int kContext = 640;
+
+constexpr const char* kDense = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1003, "head_dim": 128,
+  "intermediate_size": 3336, "num_hidden_layers": 2, "num_attention_heads": 6,
+  "num_key_value_heads": 2, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
+
+constexpr const char* kMixture = R"({
+  "architectures": ["Ernie4_5_MoeForCausalLM"], "model_type": "ernie4_5_moe", "hidden_act": "silu",
+  "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 1024,
+  "moe_intermediate_size": 192, "moe_k": 3, "moe_layer_start_index": 1, "moe_layer_end_index": 2,
+  "moe_layer_interval": 1, "moe_norm_min": 1e-12, "moe_num_experts": 16,
+  "moe_num_shared_experts": 2, "num_attention_heads": 4, "num_hidden_layers": 3,
+  "num_key_value_heads": 1, "rms_norm_eps": 1e-05, "rope_theta": 5000.0, "use_bias": false,
+  "tie_word_embeddings": false, "vocab_size": 1003, "torch_dtype": "bfloat16"})";
+
+Setup setup_alone() {
+  return {
+      .num_blocks = kContext / 16 + 1,
+      .limits = {.max_seqs = 1, .max_rows = 256, .max_context = kContext, .max_logit_rows = 256},
+      .own_thread = false};
+}
+
+// Pages of other sizes than powers of two have attention of their own.
+Setup random_device_setup(std::mt19937_64& rng) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  Setup s;
+  s.block_size = 16 << pick(0, 2);
+  s.num_blocks = pick(kContext, 3 * kContext / 2) / s.block_size + 1;
+  s.limits.max_seqs = pick(2, 12);
+  s.limits.max_rows = pick(s.limits.max_seqs, rng() % 2 ? 40 : 700);
+  s.limits.max_context = kContext;
+  s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 30);
+  s.limits.chunked_prefill = rng() % 4 != 0;
+  s.limits.policy.long_prompt = pick(4, 400);
+  s.limits.policy.long_chunk = pick(0, 200);
+  s.limits.policy.max_partial = pick(0, 2);
+  s.limits.policy.reserve = pick(0, 4);
+  s.depth = static_cast<size_t>(pick(1, 2));
+  if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  if (rng() % 2) s.captures.drafts = pick(1, 3);
+  s.own_thread = false;
+  s.share = rng() % 4 != 0;
+  if (s.share && rng() % 3 == 0) s.tiers.host_blocks = pick(1, 3 * kContext / s.block_size);
+  return s;
+}
+
+// Each set of requests runs in several schedules.
+void check_device_schedules(const char* name, const char* config, int sets) {
+  constexpr int kSchedules = 4;
+  std::unique_ptr<Ops> ops;
+  try {
+    // A recording is bound to the memory of one executor, and each schedule has its own.
+    ops = make_cuda_ops({.graphs = false, .batch_invariant = true});
+  } catch (const LoadError& e) {
+    GTEST_SKIP() << "no batch-invariant device: " << e.what();
+  }
+  const DummyFolder folder(name, config);
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kBF16, std::move(ops));
+  Totals totals;
+  std::set<Token> said;
+  for (int seed = 0; seed < sets; ++seed) {
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const store::TempDir storage;
+    const auto requests = random_requests(rng, model.weights.spec.vocab, kLengths);
+    const Texts alone = texts_alone(model, requests, rng, storage, setup_alone());
+    for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
+    for (int schedule = 0; schedule < kSchedules; ++schedule) {
+      SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
+      const Setup setup = random_device_setup(rng);
+      const bool drafts = setup.depth == 1 && rng() % 2;
+      Listener listener;
+      run(model, setup, shuffled_commands(requests, 0, rng), rng, drafts ? &alone : nullptr,
+          storage, listener, totals);
+      ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
+    }
+  }
+  std::printf("%d schedules\n", sets * kSchedules);
+  print(name, totals, said.size());
+  EXPECT_GT(totals.preemptions, 0u);
+  EXPECT_GT(totals.evictions, 0u);
+  EXPECT_GT(totals.cached, 0u);
+  EXPECT_GT(totals.kept, 0);
+  EXPECT_GT(totals.drafted, totals.kept);
+  EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
+}
+
+TEST(DeviceSchedules, Dense) { check_device_schedules("device_schedules_dense", kDense, 125); }
+
+TEST(DeviceSchedules, Mixture) {
+  check_device_schedules("device_schedules_mixture", kMixture, 125);
+}
+
+}  // namespace
+}  // namespace skiff::engine
