@@ -147,6 +147,22 @@ TEST_P(LinearShapes, StreamedGatedWeights) {
   }
 }
 
+// One row and weights that fit the shared memory of all multiprocessors: fetched before the row is
+// there. 4104 inputs and 20000 outputs are too many.
+TEST_P(LinearShapes, ResidentWeights) {
+  if (!device()) return linear_case({1, 1032, 700}, kBF16, true);
+  for (const Shape& s : {Shape{1, 2560, 3584},
+                         {1, 2560, 2560},
+                         {1, 4096, 2049},
+                         {1, 1000, 700},
+                         {1, 264, 16001},
+                         {1, 4104, 300},
+                         {1, 64, 20000}}) {
+    linear_case(s, kBF16, true);
+    linear_case(s, kF32, false);
+  }
+}
+
 // Shapes for cuBLASLt: more rows than are streamed, or fewer weights; biases are added to f32 sums.
 TEST_P(LinearShapes, ManyRows) {
   for (const Shape& s : {Shape{17, 512, 1536},

@@ -1,5 +1,6 @@
 // ops/cuda/hopper/copy.cuh -- TMA loads: boxes of tensors are copied to shared memory, and their
-// bytes are counted at a barrier (barrier_expect). PTX ISA, "cp.async.bulk.tensor".
+// bytes are counted at a barrier (barrier_expect). PTX ISA, "cp.async.bulk",
+// "cp.async.bulk.tensor".
 #pragma once
 #include <cuda.h>
 
@@ -23,6 +24,17 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, ui
 
 // The eviction priority of a line in the L2 once it has been read.
 enum class Keep : uint64_t { kFirstToGo = 0x12f0000000000000, kNormal = 0x1000000000000000 };
+
+// Copies contiguous memory; addresses and size are multiples of 16 bytes.
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, int bytes,
+                                           uint32_t barrier, Keep keep) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier),
+      "l"(static_cast<uint64_t>(keep))
+      : "memory");
+}
 
 __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap& map, uint32_t barrier,
                                           int x, int y) {

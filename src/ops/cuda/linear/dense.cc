@@ -30,6 +30,7 @@ size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
 DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& options)
     : one_order_(options.one_order),
       streamed_(scratch, options.portable, options.one_order),
+      resident_(options.portable),
       library_(options.one_order) {
   const size_t before = StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes;
   SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
@@ -42,6 +43,12 @@ bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const 
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
   const bool faster = x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes;
   return (one_order_ ? !is_chained(w) : faster) && streamed_.takes(x, w, gated);
+}
+
+// Whether one of our kernels takes the GEMM before cuBLASLt is asked.
+bool DenseProducts::is_ours(const Tensor& x, const Linear& w) const {
+  if (one_order_) return !is_chained(w);
+  return small_product_takes(x, w) || streams(x, w, false) || resident_.takes(x, w);
 }
 
 bool DenseProducts::fits_before_bias(const Tensor& out) const {
@@ -70,6 +77,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
   if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, false, stream);
   if (streams(x, w, false)) return streamed_.product(out, x, w, stream);
+  if (resident_.takes(x, w)) return resident_.product(out, x, w, stream);
   if (CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
     if (library_.product(sums, x, w, library_scratch_, stream)) {
@@ -99,8 +107,7 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (one_order_ || !w.bias || out.rows() == 0 || out.dtype == DType::kF32 ||
-      !fits_before_bias(out) || small_product_takes(x, w) || streams(x, w, false) ||
-      !CublasLt::takes(out, x, w))
+      !fits_before_bias(out) || is_ours(x, w) || !CublasLt::takes(out, x, w))
     return {};
   const Tensor sums = before_bias(out, w);
   return library_.product(sums, x, w, library_scratch_, stream) ? sums : Tensor{};
@@ -114,8 +121,7 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  const bool small = one_order_ ? !is_chained(w) : small_product_takes(x, w);
-  if (out.rows() > 0 && !small && !streams(x, w, false) && CublasLt::takes(out, x, w)) {
+  if (out.rows() > 0 && !is_ours(x, w) && CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
     if (library_.tune(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);

@@ -1,6 +1,7 @@
 // ops/cuda/linear/dense.h -- Ops::linear on the device: the fastest of our kernels and cuBLASLt.
 #pragma once
 #include "ops/cuda/linear/cublaslt.h"
+#include "ops/cuda/linear/resident.h"
 #include "ops/cuda/linear/stream.h"
 #include "weights/linear.h"
 
@@ -41,6 +42,7 @@ class DenseProducts {
   const StreamedProducts& streamed() const { return streamed_; }
 
  private:
+  bool is_ours(const Tensor& x, const Linear& w) const;
   bool streams(const Tensor& x, const Linear& w, bool gated) const;
   void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
@@ -48,6 +50,7 @@ class DenseProducts {
 
   bool one_order_;
   StreamedProducts streamed_;
+  ResidentProducts resident_;
   CublasLt library_;
   std::byte *library_scratch_, *sums_;
   size_t sums_bytes_;
