@@ -167,9 +167,10 @@ class Ops {
   // that have no logit, with weight 1. Tensors of the result come from the arena.
   virtual Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) = 0;
 
-  // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside.
-  // gate_up [E, 2 * width, hidden], down [E, hidden, width], kept in formats of the dtype of x or
-  // in quantized ones. Scratch comes from the arena.
+  // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside, but
+  // the input of an expert's down projection and its result may be rounded to act. gate_up
+  // [E, 2 * width, hidden], down [E, hidden, width], kept in formats of the dtype of x or in
+  // quantized ones. Scratch comes from the arena.
   virtual void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                        const Linear& down, Act act, Arena& arena) = 0;
 

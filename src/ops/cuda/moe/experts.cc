@@ -43,7 +43,7 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
   const JobList jobs = jobs_of(p, routing);
   const Tensor both = on.arena.take(DType::kF32, {copies, 2 * w.width()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
-  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   permute(p, x, routing, on.stream);
   tiled_product(both, p.gathered, w.gate_up, jobs, on.stream);
   gate_copies(middle, both, w.act, on.stream);
@@ -56,7 +56,7 @@ void one_token_experts(Tensor out, Tensor x, const Routing& routing, const Exper
                        const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing), rows_per_job = StreamedProducts::job_rows(1, 1);
   const JobList jobs = {.capacity = copies, .expert = routing.expert.as<int32_t>()};
-  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   streamed.grouped_gated(middle, x, w.gate_up, w.act, jobs, rows_per_job, on.stream);
   streamed.grouped(outer, middle, w.down, jobs, rows_per_job, on.stream);
@@ -69,11 +69,10 @@ void streamed_experts(Tensor out, Tensor x, const Routing& routing, const Expert
                       const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing), experts = static_cast<int>(w.gate_up.experts);
   const int rows_per_job = StreamedProducts::job_rows(copies, experts);
-  const Tensor outer = on.arena.take(DType::kF32, {copies, x.cols()});
+  const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   Permutation p = take_permutation(on.arena, routing, rows_per_job);
   p.gathered = outer;
-  p.gathered.dtype = x.dtype;
   const JobList jobs = jobs_of(p, routing);
   permute(p, x, routing, on.stream);
   streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows_per_job, on.stream);
@@ -89,7 +88,7 @@ size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hi
   const auto h = static_cast<size_t>(hidden), w = static_cast<size_t>(width);
   const auto planned = static_cast<int>(std::min<size_t>(copies, std::numeric_limits<int>::max()));
   const auto jobs = static_cast<size_t>(plan_jobs(planned, router.total(), 8));
-  return copies * (h * bytes(act) + w * bytes(act) + 2 * w * 4 + h * 4 + 4) + jobs * sizeof(Job) +
+  return copies * (2 * h * bytes(act) + w * bytes(act) + 2 * w * 4 + 4) + jobs * sizeof(Job) +
          8 * kTensorAlign;
 }
 

@@ -17,7 +17,8 @@ struct ExpertWeights {
 };
 
 // out[t] = sum over k of weight[t, k] * expert(x[t]), as Ops::experts says. x and the weights are
-// all f32 or all bf16. The hidden activations between the two GEMMs are rounded to the dtype of x.
+// all f32 or all bf16. The activations between the two GEMMs and the result of each expert are
+// rounded to the dtype of x; their weighted sum is f32 and rounded once.
 // Takes at most experts_bytes() from the arena and gives them back, since the kernels of one stream
 // use them in turn. Rows whose experts are -1 become zeros.
 void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,

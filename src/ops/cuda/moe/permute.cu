@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kAtOnce = 8;  // copies of a token that combine_kernel loads together
+constexpr int kPieces = 4;  // pieces of rows that a thread of gather_kernel copies
 
 struct Gather {
   char* to;
@@ -56,14 +57,31 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
   let_next_start();
   wait_for_previous();
   if (blockIdx.x == 0) return make_jobs(g);
-  const int i = static_cast<int>(blockIdx.x) - 1;
-  if (i >= g.start[g.experts]) return;
-  const int copy = g.order[i];
-  if (threadIdx.x == 0) g.position[copy] = i;
-  const auto* from = reinterpret_cast<const Piece*>(g.x + copy / g.top_k * g.x_stride_bytes);
-  auto* to = reinterpret_cast<Piece*>(g.to + i * g.row_bytes);
   const int pieces = static_cast<int>(g.row_bytes / static_cast<int64_t>(sizeof(Piece)));
-  for (int c = threadIdx.x; c < pieces; c += kThreads) to[c] = from[c];
+  const int64_t first = int64_t{blockIdx.x - 1} * (kThreads * kPieces) + threadIdx.x;
+  const int rows = g.start[g.experts];
+  Piece piece[kPieces];
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    const int64_t p = first + k * kThreads, i = p / pieces;
+    if (i >= rows) continue;
+    const int copy = g.order[i], c = static_cast<int>(p % pieces);
+    if (c == 0) g.position[copy] = static_cast<int32_t>(i);
+    piece[k] = reinterpret_cast<const Piece*>(g.x + copy / g.top_k * g.x_stride_bytes)[c];
+  }
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    const int64_t p = first + k * kThreads;
+    if (p / pieces < rows) reinterpret_cast<Piece*>(g.to)[p] = piece[k];
+  }
+}
+
+template <class Piece>
+void start_gather(const Gather& g, int64_t copies, cudaStream_t stream) {
+  const int64_t pieces = copies * (g.row_bytes / static_cast<int64_t>(sizeof(Piece)));
+  constexpr int64_t kEach = kThreads * kPieces;
+  const Launch how = {static_cast<unsigned>(1 + (pieces + kEach - 1) / kEach), kThreads, 0, stream};
+  launch(gather_kernel<Piece>, how, g);
 }
 
 template <class T>
@@ -79,49 +97,59 @@ __global__ void __launch_bounds__(kThreads)
 struct Combine {
   void* out;
   int64_t out_stride;
-  const float *outer, *weight;
+  const void* outer;
+  const float* weight;
   const int32_t *expert, *position;
-  int hidden, top_k;
+  int tokens, hidden, top_k;
 };
 
+// A thread has kWide neighbouring outputs of a token.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
   let_next_start();
   wait_for_previous();
-  const int64_t t = blockIdx.x;
+  const int pieces = c.hidden / kWide;
+  const int64_t piece = int64_t{blockIdx.x} * kThreads + threadIdx.x, t = piece / pieces;
+  if (t >= c.tokens) return;
+  const int at = static_cast<int>(piece % pieces) * kWide;
   const int32_t* expert = c.expert + t * c.top_k;
-  for (int at = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * kWide; at < c.hidden;
-       at += static_cast<int>(gridDim.y) * kThreads * kWide) {
-    float sum[kWide] = {};
-    for (int first = 0; first < c.top_k; first += kAtOnce) {
-      // All loads are issued before the first result is used.
-      float w[kAtOnce], v[kAtOnce][kWide] = {};
-      int from[kAtOnce];
+  float sum[kWide] = {};
+  for (int first = 0; first < c.top_k; first += kAtOnce) {
+    // All loads are issued before the first result is used.
+    float w[kAtOnce];
+    Pack<T, kWide> v[kAtOnce] = {};
+    int from[kAtOnce];
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        const int64_t copy = t * c.top_k + first + k;
-        const bool counts = first + k < c.top_k && expert[first + k] >= 0;
-        w[k] = counts ? c.weight[copy] : 0.0f;
-        from[k] = !counts ? -1 : c.position ? c.position[copy] : static_cast<int>(copy);
-      }
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        if (from[k] < 0) continue;
-        const float* row = c.outer + int64_t{from[k]} * c.hidden + at;
-        if constexpr (kWide == 4)
-          *reinterpret_cast<float4*>(v[k]) = *reinterpret_cast<const float4*>(row);
-        else
-          v[k][0] = row[0];
-      }
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-#pragma unroll
-        for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], v[k][i], sum[i]);
-      }
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int64_t copy = t * c.top_k + first + k;
+      const bool counts = first + k < c.top_k && expert[first + k] >= 0;
+      w[k] = counts ? c.weight[copy] : 0.0f;
+      from[k] = !counts ? -1 : c.position ? c.position[copy] : static_cast<int>(copy);
     }
 #pragma unroll
-    for (int i = 0; i < kWide; ++i) put(static_cast<T*>(c.out) + t * c.out_stride + at + i, sum[i]);
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (from[k] < 0) continue;
+      v[k] = *reinterpret_cast<const Pack<T, kWide>*>(static_cast<const T*>(c.outer) +
+                                                      int64_t{from[k]} * c.hidden + at);
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+#pragma unroll
+      for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], to_float(v[k].at[i]), sum[i]);
+    }
   }
+  store<kWide>(static_cast<T*>(c.out) + t * c.out_stride + at, sum);
+}
+
+template <class T>
+void start_combine(const Combine& c, cudaStream_t stream) {
+  constexpr int kWide = 16 / sizeof(T);
+  const bool wide = c.hidden % kWide == 0 && is_aligned(c.outer) &&
+                    is_aligned(c.out, c.out_stride * static_cast<int64_t>(sizeof(T)));
+  const int64_t pieces = int64_t{c.tokens} * (wide ? c.hidden / kWide : c.hidden);
+  const Launch how = {static_cast<unsigned>((pieces + kThreads - 1) / kThreads), kThreads, 0,
+                      stream};
+  launch(wide ? combine_kernel<T, kWide> : combine_kernel<T, 1>, how, c);
 }
 
 }  // namespace
@@ -146,11 +174,10 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
                     .top_k = static_cast<int>(routing.expert.cols()),
                     .rows_per_job = to.rows_per_job};
   SKIFF_CHECK(g.experts <= kMaxExperts, "{} experts; at most {}", g.experts, kMaxExperts);
-  const Launch how = {static_cast<unsigned>(1 + routing.expert.elements()), kThreads, 0, stream};
   if (is_aligned(g.x, g.x_stride_bytes) && is_aligned(g.to, g.row_bytes))
-    launch(gather_kernel<uint4>, how, g);
+    start_gather<uint4>(g, routing.expert.elements(), stream);
   else
-    launch(gather_kernel<uint16_t>, how, g);
+    start_gather<uint16_t>(g, routing.expert.elements(), stream);
 }
 
 void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream) {
@@ -168,23 +195,20 @@ void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream) {
 void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
              cudaStream_t stream) {
   if (out.rows() == 0) return;
-  SKIFF_CHECK(outer.contiguous());
+  SKIFF_CHECK(outer.contiguous() && outer.dtype == out.dtype);
   const Combine c = {.out = out.data,
                      .out_stride = out.row_stride,
-                     .outer = outer.as<float>(),
+                     .outer = outer.data,
                      .weight = routing.weight.as<float>(),
                      .expert = routing.expert.as<int32_t>(),
                      .position = position,
+                     .tokens = static_cast<int>(out.rows()),
                      .hidden = static_cast<int>(out.cols()),
                      .top_k = static_cast<int>(routing.expert.cols())};
-  const bool wide = c.hidden % 4 == 0 && is_aligned(c.outer);
-  const int pieces = (c.hidden + kThreads * (wide ? 4 : 1) - 1) / (kThreads * (wide ? 4 : 1));
-  const Launch how = {
-      {static_cast<unsigned>(out.rows()), static_cast<unsigned>(pieces)}, kThreads, 0, stream};
   if (out.dtype == DType::kF32)
-    launch(wide ? combine_kernel<float, 4> : combine_kernel<float, 1>, how, c);
+    start_combine<float>(c, stream);
   else
-    launch(wide ? combine_kernel<__nv_bfloat16, 4> : combine_kernel<__nv_bfloat16, 1>, how, c);
+    start_combine<__nv_bfloat16>(c, stream);
 }
 
 }  // namespace skiff::cuda
