@@ -48,9 +48,9 @@ int64_t bias_rows(const Tensor& out) {
   return std::max<int64_t>(1, static_cast<int64_t>(kBiasScratch / sizeof(float)) / out.cols());
 }
 
-// Tiles of 64 positions; shorter pieces keep more multiprocessors busy with one sequence, longer
-// ones are merged less often.
-constexpr int kInvariantPiece = 4;
+// Tiles of 64 positions. Shorter pieces keep more multiprocessors busy with one sequence (1 x 1K:
+// 13 instead of 19 us with 4), longer ones are merged less often (128 x 1K: 232 instead of 215 us).
+constexpr int kInvariantPiece = 8;
 
 Attention::Limits limits_of(const CudaOptions& options) {
   return {.max_seqs = options.max_seqs,

@@ -27,62 +27,39 @@ __device__ void clear_padding(const DecodeArgs& d) {
   }
 }
 
-// A stage of the ring, and the parity of its barriers' phase in this round.
-template <int kDim>
-struct Turn {
-  int stage = 0;
-  uint32_t phase = 0;
-  __device__ void advance() {
-    if (++stage < Shape<kDim>::kStages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
-
-// Attends to tiles [first, first + tiles) of the run's share.
-template <int kDim>
-__device__ void attend_some(const DecodeArgs& d, const Run& run, int first, int tiles,
-                            Softmax<kDim>& s, Shared<kDim>& shared, Turn<kDim>& turn) {
-  const int seen = first_seen(run.share, d.args.window);
-  int t0 = (run.share.first_tile + first) * kTile + part_of_warp<kDim>().quarter * 16;
-  for (int tile = 0; tile < tiles; ++tile, t0 += kTile) {
-    barrier_wait(shared_address(&shared.full[turn.stage]), turn.phase);
-    if (t0 < run.share.kv_len && t0 + 16 > seen) {
-      attend_16<kDim>(d, run, s, t0, shared_address(shared.k[turn.stage]), shared.v[turn.stage]);
-    }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.empty[turn.stage]));
-    turn.advance();
-  }
-}
-
 template <int kDim, bool kPieces>
 __device__ void attend_tiles(const DecodeArgs& d, Shared<kDim>& shared) {
-  Turn<kDim> turn;
+  int stage = 0;
+  uint32_t phase = 0;
   Softmax<kDim> s;
   bool last = false;
   for (int number = 0; !last; ++number) {
-    barrier_wait(shared_address(&shared.full[turn.stage]), turn.phase);
-    if constexpr (kPieces) {
-      const Run& run = shared.runs[number % kRuns];
-      last = run.last;
-      const int end = run.first + run.tiles;
-      int first = run.first;
-      for (int i = 0; first < end; ++i) {
-        // The queries are loaded again, so that no registers hold them while a piece is ended.
-        begin_run(d, run, s);
-        const int next = min(end_of_piece(run.share, first, d.piece), end);
-        attend_some(d, run, first, next - first, s, shared, turn);
-        end_piece(d, run, i, Quarter<kDim>(s), shared);
-        first = next;
+    barrier_wait(shared_address(&shared.full[stage]), phase);
+    const Run run = shared.runs[number % kRuns];
+    last = run.last;
+    begin_run(d, run, s);
+    const int seen = first_seen(run.share, d.args.window);
+    int t0 = (run.share.first_tile + run.first) * kTile + part_of_warp<kDim>().quarter * 16;
+    int pieces = 0;  // that have ended
+    for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
+      barrier_wait(shared_address(&shared.full[stage]), phase);
+      if (t0 < run.share.kv_len && t0 + 16 > seen) {
+        attend_16<kDim>(d, run, s, t0, shared_address(shared.k[stage]), shared.v[stage]);
       }
-    } else {
-      const Run run = shared.runs[number % kRuns];
-      last = run.last;
-      begin_run(d, run, s);
-      attend_some(d, run, run.first, run.tiles, s, shared, turn);
-      end_run(d, run, s, shared);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.empty[stage]));
+      if (++stage == Shape<kDim>::kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+      if constexpr (kPieces) {
+        const int next = run.share.first_tile + run.first + tile + 1;
+        if (next % d.piece > 0 && tile + 1 < run.tiles) continue;
+        end_piece(d, run, pieces++, s, shared);
+        begin_piece(s);
+      }
     }
+    if constexpr (!kPieces) end_run(d, run, s, shared);
   }
 }
 

@@ -95,16 +95,13 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
   }
 }
 
-// Merges the four quarters' softmaxes, and writes the result to `out`, or to this block's part.
-template <int kDim>
-__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
-                        Shared<kDim>& shared) {
+// Merges the four quarters' softmaxes: f(row, column, value, top, sum) for every element.
+template <int kDim, class F>
+__device__ void merge_quarters(const Run& run, int group, Softmax<kDim>& s, Shared<kDim>& shared,
+                               F f) {
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
   const WarpPart my = part_of_warp<kDim>();
-  const int rows = run.share.rows * d.args.group, per_block = d.plan.head->per_block;
-  auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
-  const bool whole = run.tiles == run.share.tiles;
-  Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
+  const int rows = run.share.rows * group;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     s.sum[half] += __shfl_xor_sync(kAllLanes, s.sum[half], 1);
@@ -137,18 +134,36 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
         sum += shared.sum[w][row] * keep;
         value += shared.o[w][r][column ^ (r * 8)] * keep;
       }
-      if (whole) {
-        write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
-      } else {
-        mine->o[row][column] = value;
-        if (column == 0) {
-          mine->top[row] = top;
-          mine->sum[row] = sum;
-        }
-      }
+      f(row, column, value, top, sum);
     }
     named_sync(kComputeBarrier, Shape<kDim>::kComputing);
   }
+}
+
+template <int kDim>
+__device__ void store_part(Part<kDim>* part, int row, int column, float value, float top,
+                           float sum) {
+  part->o[row][column] = value;
+  if (column > 0) return;
+  part->top[row] = top;
+  part->sum[row] = sum;
+}
+
+// Writes the result of a run to `out`, or to this block's part.
+template <int kDim>
+__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
+                        Shared<kDim>& shared) {
+  const int per_block = d.plan.head->per_block;
+  auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
+  const bool whole = run.tiles == run.share.tiles;
+  Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
+  merge_quarters(run, d.args.group, s, shared,
+                 [&](int row, int column, float value, float top, float sum) {
+                   if (whole)
+                     write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
+                   else
+                     store_part(mine, row, column, value, top, sum);
+                 });
   if (whole) return;
   const int begin = run.share.base + run.head * run.share.tiles;
   const int first_block = begin / per_block;

@@ -41,6 +41,21 @@ __device__ WarpPart part_of_warp() {
   return {warp % kQuarters, warp / kQuarters * Shape<kDim>::kColumns};
 }
 
+// Begins an empty softmax.
+template <int kDim>
+__device__ void begin_piece(Softmax<kDim>& s) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    s.top[half] = -INFINITY;
+    s.sum[half] = 0;
+  }
+#pragma unroll
+  for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
+  }
+}
+
 template <int kDim>
 __device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -59,15 +74,9 @@ __device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s)
         s.q[c][half + 2 * k] = real ? *reinterpret_cast<const uint32_t*>(from + c * 16 + k * 8) : 0;
       }
     }
-    s.top[half] = -INFINITY;
-    s.sum[half] = 0;
     s.limit[half] = run.share.kv_len - run.share.rows + i / group;
   }
-#pragma unroll
-  for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
-  }
+  begin_piece(s);
 }
 
 // Attends to 16 positions from t0 on: this warp's quarter of the tile at k and v. The second

@@ -88,11 +88,6 @@ class TileWalk {
   int at_, end_, share_;
 };
 
-// The end of the piece that tile `first` of the share lies in, as an index into the share.
-__device__ inline int end_of_piece(const DecodeShare& s, int first, int piece) {
-  return ((s.first_tile + first) / piece + 1) * piece - s.first_tile;
-}
-
 // The first position that any row of a share sees.
 __device__ inline int first_seen(const DecodeShare& s, int window) {
   return window > 0 ? max(0, s.kv_len - s.rows + 1 - window) : 0;
