@@ -1,5 +1,5 @@
 // linear, gated_linear and prepare in the shape classes of a device's kernels: weights held by a
-// block, weights streamed in tiles of 8 and 16 rows, products by cuBLASLt, gathered single rows.
+// block, weights streamed in tiles of 8 to 32 rows, products by cuBLASLt, gathered single rows.
 #include <numeric>
 
 #include "ops/suite/suite.h"
@@ -130,10 +130,11 @@ TEST_P(LinearShapes, SmallWeights) {
   }
 }
 
-// At least 24 MiB of weights and up to 16 rows: streamed in tiles of 8 (to 8 rows) or 16 rows of x,
-// cut along the inner dimension. 3096 is no multiple of a chunk of 64, nor 4100 of a tile of 128.
+// At least 24 MiB of weights and up to 32 rows: streamed in tiles of 8, 16 or 32 rows of x, cut
+// along the inner dimension. 3096 is no multiple of a chunk of 64, nor 4100 of a tile of 128.
 TEST_P(LinearShapes, StreamedWeights) {
-  for (int rows : device() ? std::vector<int>{1, 2, 7, 8, 9, 15, 16, 17} : std::vector<int>{9}) {
+  for (int rows :
+       device() ? std::vector<int>{1, 2, 7, 8, 9, 15, 16, 17, 32, 33} : std::vector<int>{9}) {
     linear_case({rows, 3096, 4100}, kBF16, true);
     if (device()) linear_case({rows, 3096, 4100}, kF32, false);
   }
@@ -141,7 +142,7 @@ TEST_P(LinearShapes, StreamedWeights) {
 }
 
 TEST_P(LinearShapes, StreamedGatedWeights) {
-  for (int rows : device() ? std::vector<int>{1, 2, 8, 9, 16, 17} : std::vector<int>{9}) {
+  for (int rows : device() ? std::vector<int>{1, 2, 8, 9, 16, 17, 31, 33} : std::vector<int>{9}) {
     gated_case({rows, 2056, 3104}, Act::kSilu, false);
     if (device()) gated_case({rows, 2056, 3104}, Act::kGelu, rows == 8);
   }

@@ -10,7 +10,7 @@ namespace {
 
 // Where streaming beat cuBLASLt on an H200, in a sequence of GEMMs that overlap:
 // docs/performance_cuda_products.md.
-constexpr int64_t kFewRows = 16, kManyWeightBytes = int64_t{24} << 20;
+constexpr int64_t kFewRows = 32, kManyWeightBytes = int64_t{24} << 20;
 
 // Whether a weight whose products are in one order is multiplied in one chain, as cuBLASLt can:
 // where there are enough tiles for all multiprocessors or the chain is short. Else few rows need
