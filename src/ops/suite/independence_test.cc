@@ -73,7 +73,7 @@ TEST_P(OpSuite, ManyRowsOfProductsAreIndependent) {
 TEST_P(OpSuite, ManyRowsOfGatedProductsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   if (is_in_service()) GTEST_SKIP() << "the other instance has the same kernels";
-  Arena arena(Buffer::pinned(size_t{8} << 20));
+  Arena arena(Buffer::pinned(size_t{16} << 20));
   for (const Sizes& s : kSizes) {
     if (ops->device() == Device{} && s.out > 200) continue;
     Workspace ws(6);

@@ -42,7 +42,7 @@ DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& op
 bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
   const bool faster = x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes;
-  return (one_order_ ? !is_chained(w) : faster) && streamed_.takes(x, w, gated);
+  return faster && streamed_.takes(x, w, gated);
 }
 
 // Whether one of our kernels takes the GEMM before cuBLASLt is asked.
@@ -115,7 +115,7 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
 
 bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                   cudaStream_t stream) {
-  if (w.bias || out.rows() == 0 || !streams(x, w, true)) return false;
+  if (one_order_ || w.bias || out.rows() == 0 || !streams(x, w, true)) return false;
   streamed_.gated_product(out, x, w, act, stream);
   return true;
 }

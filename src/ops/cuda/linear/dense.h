@@ -31,7 +31,8 @@ class DenseProducts {
   Tensor product_before_bias(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   // out = act(gate) * up, (gate, up) = x * w^T, w [2 * width, in] with the gate first. Returns
   // false, with nothing started, where GEMM and gate are faster apart: many rows, odd shapes. With
-  // one_order that follows from the shape of the weight alone.
+  // one_order that is always so, because tiles that are cut and tiles that are not write other
+  // zeros.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
   // For start-up: does what product() does, and measures cuBLASLt's algorithms (CublasLt::tune);
   // after settle() the fastest are used.
