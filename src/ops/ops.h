@@ -38,6 +38,7 @@ struct Routing {
   Tensor weight;  // [T, K] f32
   Tensor order;   // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k
   Tensor expert_start;  // [E+1] i32; copies of expert e are order[expert_start[e] ..)
+  int always = 0;       // the last experts, which every token uses: its last copies, in order
 };
 
 class Ops {

@@ -1,4 +1,5 @@
 // bench/ops/cuda/moe_bench.cu -- mixture of experts on the device: right first, then how fast.
+// Arguments: "check", or the numbers of tokens to time.
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
@@ -26,7 +27,8 @@ Routing make_routing(int tokens, const Router& r) {
   return {.expert = make(DType::kI32, {tokens, r.per_token()}),
           .weight = make(DType::kF32, {tokens, r.per_token()}),
           .order = make(DType::kI32, {int64_t{tokens} * r.per_token()}),
-          .expert_start = make(DType::kI32, {r.total() + 1})};
+          .expert_start = make(DType::kI32, {r.total() + 1}),
+          .always = r.always};
 }
 void release(const Routing& r) {
   cudaFree(r.expert.data), cudaFree(r.weight.data), cudaFree(r.order.data),
@@ -318,6 +320,9 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
 
 int run(int argc, char** argv) {
   const bool quick = argc > 1 && !std::strcmp(argv[1], "check");
+  std::vector<int> tokens_list;  // the numbers of tokens to time
+  for (int i = 1; !quick && i < argc; ++i) tokens_list.push_back(std::atoi(argv[i]));
+  if (tokens_list.empty()) tokens_list = {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192};
   cudaStream_t stream;
   check(cudaStreamCreate(&stream), "starting");
   const size_t bytes = DenseProducts::scratch_bytes(0, 0);
@@ -346,13 +351,12 @@ int run(int argc, char** argv) {
     experts_case(c, 33, {4, 2, 96, 32}, DType::kBF16, skewed, 33);
     experts_case(c, 300, {16, 4, 264, 200}, DType::kBF16, skewed, 299);
     experts_case(c, 1, {8, 3, 64, 48, 2}, DType::kBF16, skewed, 1);
-    for (int tokens : {1, 2, 8, 33, 128, 700, 3000})
+    for (int tokens : {1, 2, 8, 17, 33, 128, 129, 256, 700, 1024, 3000})
       experts_case(c, tokens, ernie, DType::kBF16, skewed, std::max(1, tokens - 2));
   }
   std::printf("%d routings and mixtures checked against the formula, %d failures\n", c.checks,
               c.failures);
-  if (!quick && c.failures == 0)
-    timing(c, ernie, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192});
+  if (!quick && c.failures == 0) timing(c, ernie, tokens_list);
   return c.failures != 0;
 }
 

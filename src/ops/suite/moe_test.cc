@@ -263,10 +263,10 @@ TEST_P(OpSuite, Experts) {
   }
 }
 
-// Devices cut the rows of an expert into jobs, of sizes that depend on the mean of all experts.
-// Those always on have all rows, up to 128 in one job. Skewed, some experts need several jobs, of
-// which the last may be almost empty, and others get no row. 320 and 192 leave the last tiles of
-// 128 outputs and of 64 gated ones partly unused.
+// Devices cut the rows of an expert into jobs, of a size that depends on the mean of all experts.
+// Experts that are always on have all rows. Skewed, some experts need several jobs, of which the
+// last may be almost empty, and others get no row. 320 and 192 leave the last tiles of 128 outputs
+// and of 64 gated ones partly unused.
 TEST_P(OpSuite, ExpertsOfEveryJobSize) {
   const bool device = ops->device() != Device{};
   for (int tokens : device ? std::vector<int>{1, 2, 8, 17, 33, 64, 100, 128, 129, 200, 330, 1024}

@@ -10,6 +10,10 @@ struct alignas(16) Job {
   int32_t expert, first, rows, unused;
 };
 
+// The best number of rows of a job when `copies` rows are routed to `experts`, and of a dense GEMM.
+int job_rows(int64_t copies, int experts);
+int dense_job_rows(int64_t rows);
+
 // Lists are made on the device. `capacity` bounds *count whatever the routing, so that launches do
 // not depend on it.
 struct JobList {
@@ -19,6 +23,9 @@ struct JobList {
   // Takes the place of the list for the `capacity` copies of one token: copy i is a job of its own,
   // for expert[i].
   const int32_t* expert = nullptr;
+  // With `expert`: the last `known` copies are those of the last experts of all `experts`, in
+  // order. So their weights can be loaded before the list has been written.
+  int known = 0, experts = 0;
 };
 
 }  // namespace skiff::cuda

@@ -6,7 +6,7 @@
 #include "ops/cuda/device_facts.h"
 #include "ops/cuda/hopper/tensor_map.h"
 #include "ops/cuda/linear/shape.h"
-#include "ops/cuda/linear/stream_kernel.cuh"
+#include "ops/cuda/linear/stream_kernels.h"
 #include "ops/cuda/linear/tiles.h"
 
 namespace skiff::cuda {
@@ -14,24 +14,8 @@ namespace {
 
 using namespace streamed;
 
-constexpr int kMaxMultiprocessors = kCounterBytes / sizeof(unsigned);
-constexpr int kJobRows[] = {8, 16, 32, 64, 128, 256};
-
-template <class F>
-void for_each_kernel(F f) {
-  f(stream_kernel<8, false>, 8, false), f(stream_kernel<8, true>, 8, true);
-  f(stream_kernel<16, false>, 16, false), f(stream_kernel<16, true>, 16, true);
-  f(stream_kernel<32, false>, 32, false), f(stream_kernel<32, true>, 32, true);
-  f(stream_kernel<64, false>, 64, false), f(stream_kernel<64, true>, 64, true);
-  f(stream_kernel<128, false>, 128, false), f(stream_kernel<128, true>, 128, true);
-  f(stream_kernel<256, false>, 256, false), f(stream_kernel<256, true>, 256, true);
-}
-
-int smallest_job_rows(int64_t rows) {
-  for (int n : kJobRows)
-    if (rows <= n) return n;
-  return kJobRows[std::size(kJobRows) - 1];
-}
+constexpr int kCounters = kCounterBytes / sizeof(unsigned) - kClaimCounters;
+constexpr int kMaxMultiprocessors = kCounters / 2;  // there may be two lines of chunks
 
 int tiles_of(int columns, bool gated) {
   const int tile = gated ? kTileRows / 2 : kTileRows;
@@ -58,10 +42,10 @@ CUtensorMap weight_map(const Linear& w, bool gated) {
   return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
 }
 
-CUtensorMap row_map(const Tensor& x, int rows_per_job) {
+CUtensorMap row_map(const Tensor& x, int rows) {
   const uint64_t size[] = {static_cast<uint64_t>(x.cols()), static_cast<uint64_t>(x.rows())};
   const uint64_t stride[] = {2 * static_cast<uint64_t>(x.row_stride)};
-  const uint32_t box[] = {kChunk, static_cast<uint32_t>(rows_per_job)};
+  const uint32_t box[] = {kChunk, static_cast<uint32_t>(std::min(rows, kBoxRows))};
   return tensor_map(x.data, size, stride, box);
 }
 
@@ -73,7 +57,7 @@ struct StreamedProducts::Call {
   bool gated = false;
   Act act = Act::kSilu;
   JobList jobs;
-  int rows_per_job = 0;
+  int job_rows = 0;
   bool whole = false;   // tiles are not cut by stream-K
   bool pieces = false;  // but summed as if they were
   bool jobs_early = false;
@@ -87,11 +71,8 @@ StreamedProducts::StreamedProducts(void* workspace, bool portable, bool one_orde
   if (!hopper_) return;
   require_tensor_maps();
   check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the GEMMs' workspace");
-  for_each_kernel([](auto kernel, int n, bool) {
-    allow_shared(kernel, shared_bytes(n));
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
-          "asking for shared memory");
-  });
+  allow_stream_kernels<false>();
+  allow_stream_kernels<true>();
 }
 
 size_t StreamedProducts::workspace_bytes() {
@@ -105,24 +86,23 @@ bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const
          (!gated || features(w) % 16 == 0);
 }
 
-int StreamedProducts::job_rows(int64_t copies, int experts) {
-  return smallest_job_rows(2 * copies / experts);
-}
-
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const Tensor &out = call.out, &x = call.x;
   if (out.rows() == 0) return;
   SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
-  const int n = call.rows_per_job;
-  const CUtensorMap w_map = weight_map(call.w, call.gated), x_map = row_map(x, n);
+  const int n = call.job_rows;
   const int columns = static_cast<int>(out.cols());
   const int tiles = tiles_of(columns, call.gated), chunks = chunks_of(x);
   const bool split = n <= kWidestSplit && !call.whole;
+  JobList jobs = call.jobs;
+  if (!split) jobs.known = 0;  // only what is cut has two lines of chunks
+  SKIFF_CHECK(jobs.known == 0 || 2 * n <= kWidestSplit, "no room for two lines");
+  auto* counters = static_cast<unsigned*>(workspace_);
   const StreamArgs args = {
-      .jobs = call.jobs,
-      .one_row = call.jobs.expert && x.rows() == 1,
+      .jobs = jobs,
+      .one_row = jobs.expert && x.rows() == 1,
       .jobs_early = call.jobs_early,
       .rows = static_cast<int>(out.rows()),
       .tiles = tiles,
@@ -139,12 +119,12 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .features = columns,
       .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
       .act = call.act,
-      .counters = static_cast<unsigned*>(workspace_),
+      .claims = split || !jobs.jobs ? nullptr : counters + kCounters + (call.gated ? 0 : 2),
+      .counters = counters,
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
-  for_each_kernel([&](auto kernel, int kernel_n, bool gated) {
-    if (kernel_n == n && gated == call.gated) launch(kernel, how, w_map, x_map, args);
-  });
+  (call.gated ? start_stream<true> : start_stream<false>)(n, how, weight_map(call.w, call.gated),
+                                                          row_map(x, n), args);
 }
 
 // The chunks of each block where stream-K cuts the tiles of one job.
@@ -176,14 +156,14 @@ void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
   const int64_t rows = out.rows();
   if (rows <= kWidestSplit) return run(call, stream);
   const int tiles = tiles_of(static_cast<int>(out.cols()), call.gated);
-  call.rows_per_job = rows_of_tiles(rows, tiles, chunks_of(x));
-  call.whole = call.pieces = call.rows_per_job > 0;
+  call.job_rows = rows_of_tiles(rows, tiles, chunks_of(x));
+  call.whole = call.pieces = call.job_rows > 0;
   if (call.whole) return run(call, stream);
   for (int64_t r = 0; r < rows; r += kWidestSplit) {
     const int64_t n = std::min<int64_t>(kWidestSplit, rows - r);
     call.out = out.row_range(r, n);
     call.x = x.row_range(r, n);
-    call.rows_per_job = smallest_job_rows(n);
+    call.job_rows = dense_job_rows(n);
     run(call, stream);
   }
 }
@@ -194,48 +174,42 @@ void StreamedProducts::run_dense(const Call& call, cudaStream_t stream) const {
 }
 
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {
-  run_dense({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows())}, stream);
+  run_dense({.out = out, .x = x, .w = w, .job_rows = dense_job_rows(x.rows())}, stream);
 }
 
 void StreamedProducts::product_in_one_chain(Tensor out, Tensor x, const Linear& w,
                                             cudaStream_t stream) const {
-  run({.out = out, .x = x, .w = w, .rows_per_job = smallest_job_rows(x.rows()), .whole = true},
-      stream);
+  run({.out = out, .x = x, .w = w, .job_rows = dense_job_rows(x.rows()), .whole = true}, stream);
 }
 
 void StreamedProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                      cudaStream_t stream) const {
-  run_dense({.out = out,
-             .x = x,
-             .w = w,
-             .gated = true,
-             .act = act,
-             .rows_per_job = smallest_job_rows(x.rows())},
-            stream);
+  run_dense(
+      {.out = out, .x = x, .w = w, .gated = true, .act = act, .job_rows = dense_job_rows(x.rows())},
+      stream);
 }
 
-void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
-                               int rows_per_job, cudaStream_t stream) const {
+void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows,
+                               cudaStream_t stream) const {
   run({.out = out,
        .x = x,
        .w = w,
        .jobs = jobs,
-       .rows_per_job = rows_per_job,
+       .job_rows = rows,
        .whole = one_order_,
        .jobs_early = true},
       stream);
 }
 
 void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act act,
-                                     const JobList& jobs, int rows_per_job,
-                                     cudaStream_t stream) const {
+                                     const JobList& jobs, int rows, cudaStream_t stream) const {
   run({.out = out,
        .x = x,
        .w = w,
        .gated = true,
        .act = act,
        .jobs = jobs,
-       .rows_per_job = rows_per_job,
+       .job_rows = rows,
        .whole = one_order_,
        .list_follows = true},
       stream);

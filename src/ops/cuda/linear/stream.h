@@ -49,14 +49,13 @@ class StreamedProducts {
   // The grouped GEMMs: the same for each job of a list on the device, with w a stack and without a
   // bias. A job has at most `rows_per_job` rows, one of job_rows()'s values. grouped() reads the
   // list before griddepcontrol.wait: the list must have been complete before the last kernel but
-  // one ended, as it is when grouped_gated() with the same list comes right before it. With
-  // JobList::expert, x has one row for all copies, or one for each.
+  // one ended, as it is when grouped_gated() with the same list comes right before it, which also
+  // keeps two grouped() from claiming tiles at once. With JobList::expert, x has one row for all
+  // copies, or one for each.
   void grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows_per_job,
                cudaStream_t stream) const;
   void grouped_gated(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs,
                      int rows_per_job, cudaStream_t stream) const;
-  // The best number of rows of a job when `copies` rows are routed to `experts`.
-  static int job_rows(int64_t copies, int experts);
 
  private:
   struct Call;

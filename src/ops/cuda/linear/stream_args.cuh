@@ -15,10 +15,14 @@
 namespace skiff::cuda::streamed {
 
 constexpr int kTileRows = 128, kChunk = 64;
+constexpr int kBoxRows = 64;     // the most rows of x that one copy brings
 constexpr int kConsumers = 256;  // threads of the two warpgroups that multiply
-constexpr int kThreads = kConsumers + 32;
+constexpr int kThreads = kConsumers + 64;
 constexpr int kCounterBytes = 4096;  // at the start of the workspace
-constexpr int kWidestSplit = 128;    // tiles of more rows are not cut by stream-K
+// At the end of the counters: a counter of claims and one of blocks that are done, for gated GEMMs
+// and for others.
+constexpr int kClaimCounters = 4;
+constexpr int kWidestSplit = 128;  // tiles of more rows are not cut by stream-K
 // Floats of the workspace that each block has for partial sums: two tiles that are cut, or one that
 // is not.
 constexpr int kBlockPartials = 2 * kTileRows * kWidestSplit;
@@ -40,6 +44,7 @@ struct StreamArgs {
   int features;    // columns of out
   const float* bias;
   Act act;
+  unsigned* claims;  // null: whole tiles are dealt out in turn
   unsigned* counters;
   float* partials;
 };
@@ -57,7 +62,7 @@ constexpr size_t shared_bytes(int n) {
 template <int N>
 struct StageRing {
   static constexpr int kStages = stages(N), kStageBytes = stage_bytes(N);
-  static constexpr int kWeightBytes = kTileRows * kChunk * 2;
+  static constexpr int kWeightBytes = kTileRows * kChunk * 2, kRowBytes = kChunk * 2;
 
   uint32_t memory, full, empty;
 

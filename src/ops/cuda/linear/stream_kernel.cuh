@@ -1,4 +1,4 @@
-// ops/cuda/linear/stream_kernel.cuh -- the kernel behind stream.h: one producer thread (TMA) and
+// ops/cuda/linear/stream_kernel.cuh -- the kernel behind stream.h: two producer threads (TMA) and
 // two consumer warpgroups (wgmma) around a ring of stages.
 #pragma once
 #include "ops/cuda/linear/stream_load.cuh"
@@ -8,46 +8,51 @@
 
 namespace skiff::cuda::streamed {
 
-// sum = the slice times the job's rows: M of N, where the job has no more.
-template <int N, int M>
-__device__ void compute(float (&sum)[N / 2], const StreamArgs& a, const StageRing<N>& ring,
-                        const TileSlice& s, RingTurn<StageRing<N>::kStages>& turn) {
-  if (a.cut > 0)
-    multiply_pieces<N, M>(sum, a, ring, s, turn);
+// sum = the slice times M rows of x.
+template <bool kPieces, int M, int kSums, class Ring>
+__device__ void multiply_rows(float (&sum)[kSums], const StreamArgs& a, const Ring& ring,
+                              const TileSlice& s, RingTurn<Ring::kStages>& turn) {
+  if constexpr (kPieces)
+    multiply_pieces<M>(sum, a, ring, s, turn);
   else
-    multiply<N, M>(sum, ring, s, turn);
+    multiply<M>(sum, ring, s, turn);
 }
 
-template <int N, bool kGated>
-__device__ void consume(const StreamArgs& a, const StageRing<N>& ring, char* staging) {
+// Multiplies by the fewest rows that hold those of the job: an expert's last job may have far fewer
+// than the others.
+template <int N, bool kPieces>
+__device__ void multiply_job(float (&sum)[N / 2], const StreamArgs& a, const StageRing<N>& ring,
+                             const TileSlice& s, RingTurn<StageRing<N>::kStages>& turn) {
+  if constexpr (N > 64) {
+    if (s.job.rows <= 64) return multiply_rows<kPieces, 64>(sum, a, ring, s, turn);
+  }
+  if constexpr (N > 128) {
+    if (s.job.rows <= 128) return multiply_rows<kPieces, 128>(sum, a, ring, s, turn);
+  }
+  multiply_rows<kPieces, N>(sum, a, ring, s, turn);
+}
+
+template <int N, bool kGated, bool kPieces>
+__device__ void consume(const StreamArgs& a, const StageRing<N>& ring, ClaimQueue& queue,
+                        char* staging) {
   wait_for_previous();
-  SliceWalk slices(a, job_count<N>(a));
+  SliceWalk<N, Walker::kWarps> slices(a, queue);
   Epilogue<N, kGated> store = {a, staging};
   SharedTile<N, kGated> shared_tile = {a, store};
   TileSlice s;
   RingTurn<StageRing<N>::kStages> turn;
   float sum[N / 2];
   while (slices.next(&s)) {
-    const Job job = job_of<N>(a, s.job);
-    if constexpr (N == 256) {
-      // An expert's last job may have far fewer rows than the others.
-      if (job.rows <= 64)
-        compute<N, 64>(sum, a, ring, s, turn);
-      else if (job.rows <= 128)
-        compute<N, 128>(sum, a, ring, s, turn);
-      else
-        compute<N, N>(sum, a, ring, s, turn);
-    } else {
-      compute<N, N>(sum, a, ring, s, turn);
-    }
-    if (s.begin == 0 && s.end == a.chunks)
-      store.store_tile(sum, s, job);
+    multiply_job<N, kPieces>(sum, a, ring, s, turn);
+    if (kPieces || (s.begin == 0 && s.end == a.chunks))
+      store.store_tile(sum, s);
     else
-      shared_tile.add(sum, s, job);
+      shared_tile.add(sum, s);
   }
 }
 
-template <int N, bool kGated>
+// kPieces: StreamArgs::cut > 0. It has kernels of its own, because the others would lose registers.
+template <int N, bool kGated, bool kPieces>
 __global__ void __launch_bounds__(kThreads, 1)
     stream_kernel(const __grid_constant__ CUtensorMap w_map,
                   const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a) {
@@ -55,22 +60,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Ring = StageRing<N>;
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
+  __shared__ ClaimQueue queue;
   char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const uint32_t full = shared_address(barriers);
   const Ring ring = {shared_address(memory), full, full + 8 * Ring::kStages};
   if (threadIdx.x == 0) {
     for (int i = 0; i < Ring::kStages; ++i) {
-      barrier_init(ring.full + 8 * i, 1);
+      barrier_init(ring.full + 8 * i, 2);
       barrier_init(ring.empty + 8 * i, kConsumers / 128);
     }
+    queue.init(1 + kConsumers / 32);
     barrier_init_done();
     fence_async();
   }
   __syncthreads();
-  if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) Producer<N, kGated>{w_map, x_map, a, ring}.run();
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (warp < kConsumers / 32) {
+    consume<N, kGated, kPieces>(a, ring, queue, memory + Ring::kStages * Ring::kStageBytes);
+  } else if (warp == kConsumers / 32) {
+    if (elected()) WeightLoader<N, kGated>{w_map, a, queue, {ring}}.run();
   } else {
-    consume<N, kGated>(a, ring, memory + Ring::kStages * Ring::kStageBytes);
+    if (elected()) RowLoader<N>{x_map, a, queue, {ring}}.run();
   }
 #endif
 }

@@ -1,4 +1,5 @@
-// ops/cuda/linear/stream_load.cuh -- the streamed GEMM's TMA producer.
+// ops/cuda/linear/stream_load.cuh -- the streamed GEMM's producers: two threads that issue TMA
+// copies, one of weights and one of rows of x.
 #pragma once
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/stream_walk.cuh"
@@ -6,54 +7,89 @@
 
 namespace skiff::cuda::streamed {
 
+template <class Ring>
+struct RingFiller {
+  Ring ring;
+  RingTurn<Ring::kStages> turn = {0, 1};  // a new barrier counts as past a phase of parity 1
+
+  // Waits until the next stage is empty.
+  __device__ int next() {
+    const int stage = turn.stage;
+    barrier_wait(ring.empty + 8 * stage, turn.parity);
+    turn.advance();
+    return stage;
+  }
+};
+
+// It fills the whole ring before griddepcontrol.wait, as far as the jobs are known. A
+// multiprocessor holds one of these blocks at a time. The next GEMM's block takes its place as soon
+// as it ends, and fills its own ring while the outputs of this GEMM and of the small kernels in
+// between are handed over: the memory hardly rests.
 template <int N, bool kGated>
-struct Producer {
+struct WeightLoader {
   using Ring = StageRing<N>;
 
-  const CUtensorMap &w_map, &x_map;
+  const CUtensorMap& map;
   const StreamArgs& a;
-  Ring ring;
+  ClaimQueue& queue;
+  RingFiller<Ring> fill;
 
-  __device__ void load_weights(const TileSlice& s, const Job& job, int chunk, int stage) {
-    const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
-    barrier_expect(barrier, Ring::kStageBytes);
+  __device__ void copy(const TileSlice& s, int chunk, int stage) {
+    const uint32_t barrier = fill.ring.full + 8 * stage, to = fill.ring.weights(stage);
+    barrier_expect(barrier, Ring::kWeightBytes);
     if (a.packed) {
-      const auto box = tile_box(job.expert, s.tile, chunk, a.chunks, kTileRows, kGated);
-      return copy_tile(to, w_map, barrier, box[0], box[1], box[2], box[3], box[4], a.keep_weights);
+      const auto box = tile_box(s.job.expert, s.tile, chunk, a.chunks, kTileRows, kGated);
+      return copy_tile(to, map, barrier, box[0], box[1], box[2], box[3], box[4], a.keep_weights);
     }
     if constexpr (kGated)
-      copy_tile(to, w_map, barrier, chunk * kChunk, 0, 0, s.tile * (kTileRows / 16), job.expert,
+      copy_tile(to, map, barrier, chunk * kChunk, 0, 0, s.tile * (kTileRows / 16), s.job.expert,
                 a.keep_weights);
     else
-      copy_tile(to, w_map, barrier, chunk * kChunk, s.tile * kTileRows, 0, 0, job.expert,
+      copy_tile(to, map, barrier, chunk * kChunk, s.tile * kTileRows, 0, 0, s.job.expert,
                 a.keep_weights);
   }
-  __device__ void load_rows(const Job& job, int chunk, int stage) {
-    copy_tile(ring.rows(stage), x_map, ring.full + 8 * stage, chunk * kChunk,
-              a.one_row ? 0 : job.first);
-  }
 
-  // Run by one thread. It fills the whole ring with weights before griddepcontrol.wait, and loads
-  // their rows of x after it. A multiprocessor holds one of these blocks at a time. The next GEMM's
-  // block takes its place as soon as it ends, and fills its own ring while the outputs of this GEMM
-  // and of the small kernels in between are handed over: the memory hardly rests.
   __device__ void run() {
     if (a.next_at_once) let_next_start();
-    const bool early = (!a.jobs.jobs && !a.jobs.expert) || a.jobs_early;
-    if (!early) wait_for_previous();
-    const int jobs = job_count<N>(a);
-    ChunkWalk<N> loads(a, jobs), rows(a, jobs);
-    for (int i = 0; i < Ring::kStages && loads.next(); ++i)
-      load_weights(loads.slice, loads.job, loads.chunk, i);
-    if (early) wait_for_previous();
+    bool waits = (a.jobs.jobs || a.jobs.expert) && !a.jobs_early;
+    if (waits && a.jobs.known == 0) wait_for_previous(), waits = false;
+    SliceWalk<N, Walker::kClaims> slices(a, queue);
+    for (TileSlice s;;) {
+      if (waits && slices.needs_list()) wait_for_previous(), waits = false;
+      if (!slices.next(&s)) return;
+      for (int c = s.begin; c < s.end; ++c) copy(s, c, fill.next());
+    }
+  }
+};
+
+template <int N>
+struct RowLoader {
+  using Ring = StageRing<N>;
+  static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
+
+  const CUtensorMap& map;  // of boxes of kBox rows
+  const StreamArgs& a;
+  ClaimQueue& queue;
+  RingFiller<Ring> fill;
+
+  __device__ void run() {
+    wait_for_previous();
     if (!a.next_at_once) let_next_start();
-    for (int i = 0; i < Ring::kStages && rows.next(); ++i) load_rows(rows.job, rows.chunk, i);
-    RingTurn<Ring::kStages> turn;
-    while (loads.next()) {
-      barrier_wait(ring.empty + 8 * turn.stage, turn.parity);
-      load_weights(loads.slice, loads.job, loads.chunk, turn.stage);
-      load_rows(loads.job, loads.chunk, turn.stage);
-      turn.advance();
+    SliceWalk<N, Walker::kThread> slices(a, queue);
+    for (TileSlice s; slices.next(&s);) copy(s);
+  }
+
+ private:
+  // Rows beyond those of the job are left out, in whole boxes.
+  __device__ void copy(const TileSlice& s) {
+    constexpr int kBoxBytes = kBox * Ring::kRowBytes;
+    const int boxes = (s.job.rows + kBox - 1) / kBox, row = a.one_row ? 0 : s.job.first;
+    for (int c = s.begin; c < s.end; ++c) {
+      const int stage = fill.next();
+      const uint32_t barrier = fill.ring.full + 8 * stage, to = fill.ring.rows(stage);
+      barrier_expect(barrier, boxes * kBoxBytes);
+      for (int i = 0; i < boxes; ++i)
+        copy_tile(to + i * kBoxBytes, map, barrier, c * kChunk, row + i * kBox);
     }
   }
 };

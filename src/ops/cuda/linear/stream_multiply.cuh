@@ -6,19 +6,18 @@
 
 namespace skiff::cuda::streamed {
 
-// sum = the slice's 128 weight rows times the first M of N rows of x. A warpgroup has 64 of the
-// weight rows; wgmma.cuh says which thread holds which sum.
-template <int N, int M>
-__device__ void multiply(float (&sum)[N / 2], const StageRing<N>& ring, const TileSlice& s,
-                         RingTurn<StageRing<N>::kStages>& turn) {
+// sum = the slice's 128 weight rows times M rows of x, of which the job may have fewer. A warpgroup
+// has 64 of the weight rows; wgmma.cuh says which thread holds which sum.
+template <int M, int kSums, class Ring>
+__device__ void multiply(float (&sum)[kSums], const Ring& ring, const TileSlice& s,
+                         RingTurn<Ring::kStages>& turn) {
   float(&part)[M / 2] = reinterpret_cast<float(&)[M / 2]>(sum);
   const int group = threadIdx.x / 128;
   int before = -1;  // the stage that wgmmas still in flight read
   for (int c = s.begin; c < s.end; ++c) {
     barrier_wait(ring.full + 8 * turn.stage, turn.parity);
-    const uint32_t at = ring.weights(turn.stage);
-    const uint64_t w = wgmma_operand(at + group * (StageRing<N>::kWeightBytes / 2));
-    const uint64_t x = wgmma_operand(at + StageRing<N>::kWeightBytes);
+    const uint64_t w = wgmma_operand(ring.weights(turn.stage) + group * (Ring::kWeightBytes / 2));
+    const uint64_t x = wgmma_operand(ring.rows(turn.stage));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kChunk / 16; ++k)
@@ -64,16 +63,16 @@ class SumsSoFar {
 // multiply() for a whole tile, with the additions in the order in which stream-K makes them when
 // several blocks share the tile: each piece from zero, then the pieces in the order of their chunks
 // (SharedTile::total).
-template <int N, int M>
-__device__ void multiply_pieces(float (&sum)[N / 2], const StreamArgs& a, const StageRing<N>& ring,
-                                const TileSlice& s, RingTurn<StageRing<N>::kStages>& turn) {
+template <int M, int kSums, class Ring>
+__device__ void multiply_pieces(float (&sum)[kSums], const StreamArgs& a, const Ring& ring,
+                                const TileSlice& s, RingTurn<Ring::kStages>& turn) {
   float(&part)[M / 2] = reinterpret_cast<float(&)[M / 2]>(sum);
   const SumsSoFar so_far(a);
   TileSlice piece = s;
   for (int begin = 0; begin < a.chunks; begin = piece.end) {
     piece.begin = begin;
     piece.end = end_of_piece(s.tile, begin, a.chunks, a.cut);
-    multiply<N, M>(sum, ring, piece, turn);
+    multiply<M>(sum, ring, piece, turn);
     if (piece.end == a.chunks && begin == 0) return;
     settle(part);
     if (begin > 0) {

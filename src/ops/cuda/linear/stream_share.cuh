@@ -15,15 +15,16 @@ struct SharedTile {
 
   // Adds this block's slice. The block that arrives last adds up all slices in the order of their
   // chunks, so that the result does not depend on who is last.
-  __device__ void add(const float (&sum)[N / 2], const TileSlice& s, const Job& job) {
+  __device__ void add(const float (&sum)[N / 2], const TileSlice& s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float* mine = partial(blockIdx.x, s.first_block) + warp * 16 + lane / 4;
+    float* mine = partial(s, blockIdx.x) + warp * 16 + lane / 4;
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
+      if (8 * j >= s.job.rows) break;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int n = 8 * j + 2 * (lane % 4) + i;
-        if (n >= job.rows) continue;
+        if (n >= s.job.rows) continue;
         __stcg(mine + n * kTileRows, sum[4 * j + i]);
         __stcg(mine + n * kTileRows + 8, sum[4 * j + 2 + i]);
       }
@@ -33,21 +34,23 @@ struct SharedTile {
     __shared__ unsigned arrived;
     const unsigned others = s.last_block - s.first_block;
     if (threadIdx.x == 0) {
-      arrived = atomicAdd(a.counters + s.first_block, 1u);
-      if (arrived == others) a.counters[s.first_block] = 0;
+      unsigned* counter = a.counters + s.line * gridDim.x + s.first_block;
+      arrived = atomicAdd(counter, 1u);
+      if (arrived == others) *counter = 0;
     }
     named_sync(3, kConsumers);
     if (arrived != others) return;
     __threadfence();
-    for (int i = threadIdx.x; i < job.rows * (kFeatures / 4); i += kConsumers)
-      finish(s, job, i / (kFeatures / 4), i % (kFeatures / 4) * 4);
+    for (int i = threadIdx.x; i < s.job.rows * (kFeatures / 4); i += kConsumers)
+      finish(s, i / (kFeatures / 4), i % (kFeatures / 4) * 4);
   }
 
  private:
-  // [N][kTileRows]. Each block has two: one for a tile that another block begins, and one for a
-  // tile that it begins itself.
-  __device__ float* partial(int block, int first_block) {
-    return a.partials + int64_t{2 * block + (block == first_block)} * (kTileRows * N);
+  // [N][kTileRows]. Each block has two on each line: one for a tile that another block begins,
+  // and one for a tile that it begins itself.
+  __device__ float* partial(const TileSlice& s, int block) {
+    const int place = 2 * (s.line * static_cast<int>(gridDim.x) + block) + (block == s.first_block);
+    return a.partials + int64_t{place} * (kTileRows * N);
   }
 
   // The sum over all blocks of four neighbouring partial sums.
@@ -59,7 +62,7 @@ struct SharedTile {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         if (b + i <= s.last_block)
-          p[i] = __ldcg(reinterpret_cast<const float4*>(partial(b + i, s.first_block) + at));
+          p[i] = __ldcg(reinterpret_cast<const float4*>(partial(s, b + i) + at));
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i)
@@ -69,7 +72,7 @@ struct SharedTile {
   }
 
   // Four neighbouring outputs of a row.
-  __device__ void finish(const TileSlice& s, const Job& job, int n, int f) {
+  __device__ void finish(const TileSlice& s, int n, int f) {
     float value[4];
     if constexpr (kGated) {
       const int at = n * kTileRows + f / 8 * 16 + f % 8;
@@ -84,8 +87,9 @@ struct SharedTile {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int feature = s.tile * kFeatures + f + i;
-      if (feature < a.features)
-        store.write(job.first + n, feature, value[i] + (kGated ? 0 : store.bias(feature)));
+      if (feature >= a.features) continue;
+      if constexpr (!kGated) value[i] += store.bias(feature);
+      store.write(s.job.first + n, feature, value[i]);
     }
   }
 };

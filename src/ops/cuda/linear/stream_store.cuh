@@ -23,35 +23,59 @@ struct Epilogue {
   }
   __device__ float bias(int feature) { return a.bias ? a.bias[feature] : 0.0f; }
 
-  __device__ void store_tile(const float (&sum)[N / 2], const TileSlice& s, const Job& job) {
+  // The sums are not changed, so that the compiler sees only wgmma write them.
+  __device__ void store_tile(const float (&sum)[N / 2], const TileSlice& s) {
+    if (!kGated || a.act == Act::kSilu)
+      store_as<Act::kSilu>(sum, s);
+    else
+      store_as<Act::kGelu>(sum, s);
+  }
+
+ private:
+  // Each activation has its own instructions: those of the other one need not be fetched.
+  template <Act kAct>
+  __device__ void store_as(const float (&sum)[N / 2], const TileSlice& s) {
     if constexpr (N == 256) {
-      if (a.out_lines && a.out_f32) return store_lines<float>(sum, s, job);
-      if (a.out_lines) return store_lines<__nv_bfloat16>(sum, s, job);
+      if (a.out_lines && a.out_f32) return store_lines<float, kAct>(sum, s);
+      if (a.out_lines) return store_lines<__nv_bfloat16, kAct>(sum, s);
     }
+    if (a.out_f32)
+      store_each<float, kAct>(sum, s);
+    else
+      store_each<__nv_bfloat16, kAct>(sum, s);
+  }
+
+  // The output of a sum: what its gate lets through, or the sum and its bias.
+  template <Act kAct>
+  static __device__ float output(const float (&sum)[N / 2], int at, float bias) {
+    return kGated ? activate(sum[at], kAct) * sum[at + 2] : sum[at] + bias;
+  }
+
+  template <class Out, Act kAct>
+  __device__ void store_each(const float (&sum)[N / 2], const TileSlice& s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int f0 = s.tile * kFeatures + warp * (kGated ? 8 : 16) + lane / 4;
+    const bool has0 = f0 < a.features, has1 = !kGated && f0 + 8 < a.features;
+    const float b0 = !kGated && has0 ? bias(f0) : 0.0f, b1 = has1 ? bias(f0 + 8) : 0.0f;
+    const int first = 2 * (lane % 4);
+    Out* to = static_cast<Out*>(a.out) + (s.job.first + first) * a.out_stride + f0;
 #pragma unroll
     for (int j = 0; j < N / 8; ++j) {
+      if (8 * j >= s.job.rows) break;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int n = 8 * j + 2 * (lane % 4) + i;
-        if (n >= job.rows) continue;
-        if constexpr (kGated) {
-          if (f0 < a.features)
-            write(job.first + n, f0, activate(sum[4 * j + i], a.act) * sum[4 * j + 2 + i]);
-        } else {
-          if (f0 < a.features) write(job.first + n, f0, sum[4 * j + i] + bias(f0));
-          if (f0 + 8 < a.features) write(job.first + n, f0 + 8, sum[4 * j + 2 + i] + bias(f0 + 8));
-        }
+        if (8 * j + first + i >= s.job.rows) continue;
+        Out* at = to + (8 * j + i) * a.out_stride;
+        if (has0) put(at, output<kAct>(sum, 4 * j + i, b0));
+        if (has1) put(at + 8, sum[4 * j + 2 + i] + b1);
       }
     }
   }
 
- private:
   // Through shared memory, so that whole lines are written: each warpgroup stages its own columns,
   // some rows at a time.
-  template <class Out>
-  __device__ void store_lines(const float (&sum)[N / 2], const TileSlice& s, const Job& job) {
+  template <class Out, Act kAct>
+  __device__ void store_lines(const float (&sum)[N / 2], const TileSlice& s) {
     constexpr int kWide = kFeatures / 2;  // columns of a warpgroup
     constexpr int kPiece = 16 / sizeof(Out), kPieces = kWide / kPiece;
     constexpr int kPitch = kWide * sizeof(Out) + 16, kRows = sizeof(Out) == 2 ? 32 : 16;
@@ -64,7 +88,7 @@ struct Epilogue {
     const float b1 = !kGated && f0 + f + 8 < a.features ? bias(f0 + f + 8) : 0.0f;
 #pragma unroll
     for (int part = 0; part < N / kRows; ++part) {
-      if (part * kRows >= job.rows) break;
+      if (part * kRows >= s.job.rows) break;
       named_sync(1 + group, 128);
 #pragma unroll
       for (int jj = 0; jj < kRows / 8; ++jj) {
@@ -72,20 +96,16 @@ struct Epilogue {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           Out* row = reinterpret_cast<Out*>(rows + (8 * jj + 2 * (lane % 4) + i) * kPitch);
-          if constexpr (kGated) {
-            row[f] = static_cast<Out>(activate(sum[4 * j + i], a.act) * sum[4 * j + 2 + i]);
-          } else {
-            row[f] = static_cast<Out>(sum[4 * j + i] + b0);
-            row[f + 8] = static_cast<Out>(sum[4 * j + 2 + i] + b1);
-          }
+          row[f] = static_cast<Out>(output<kAct>(sum, 4 * j + i, b0));
+          if constexpr (!kGated) row[f + 8] = static_cast<Out>(sum[4 * j + 2 + i] + b1);
         }
       }
       named_sync(1 + group, 128);
 #pragma unroll
       for (int p = thread; p < kRows * kPieces; p += 128) {
         const int n = part * kRows + p / kPieces, feature = f0 + p % kPieces * kPiece;
-        if (n >= job.rows || feature >= a.features) continue;
-        *reinterpret_cast<uint4*>(static_cast<Out*>(a.out) + (job.first + n) * a.out_stride +
+        if (n >= s.job.rows || feature >= a.features) continue;
+        *reinterpret_cast<uint4*>(static_cast<Out*>(a.out) + (s.job.first + n) * a.out_stride +
                                   feature) =
             *reinterpret_cast<const uint4*>(rows + p / kPieces * kPitch + p % kPieces * 16);
       }

@@ -1,13 +1,16 @@
 // ops/cuda/linear/stream_walk.cuh -- which tiles, and which chunks of them, a block works on.
 #pragma once
+#include "ops/cuda/hopper/barrier.cuh"
 #include "ops/cuda/linear/stream_args.cuh"
 
 namespace skiff::cuda::streamed {
 
 // Chunks [begin, end) of one tile.
 struct TileSlice {
-  int job, tile, begin, end;
+  Job job;
+  int tile, begin, end;
   int first_block, last_block;  // all blocks that work on the tile
+  int line;                     // of SliceWalk, on which the tile lies
 };
 
 // Where stream-K, with `cut` chunks for each block, ends the piece of a tile that begins at chunk
@@ -17,78 +20,7 @@ __device__ __forceinline__ int end_of_piece(int tile, int begin, int chunks, int
   return min(chunks, ((first + begin) / cut + 1) * cut - first);
 }
 
-// This block's slices, in order: an equal part of all chunks (stream-K), or whole tiles.
-class SliceWalk {
- public:
-  __device__ SliceWalk(const StreamArgs& a, int jobs) : a_(a), tiles_(jobs * a.tiles) {
-    if (!a.split) return;
-    per_block_ = (tiles_ * a.chunks + gridDim.x - 1) / gridDim.x;
-    at_ = blockIdx.x * per_block_;
-    end_ = min(tiles_ * a.chunks, at_ + per_block_);
-  }
-  __device__ bool next(TileSlice* s) {
-    int t;
-    if (a_.split) {
-      if (at_ >= end_) return false;
-      t = at_ / a_.chunks;
-      const int first = t * a_.chunks;
-      s->begin = at_ - first;
-      s->end = min(a_.chunks, end_ - first);
-      s->first_block = first / per_block_;
-      s->last_block = (first + a_.chunks - 1) / per_block_;
-      at_ = first + s->end;
-    } else {
-      t = blockIdx.x + at_++ * gridDim.x;
-      if (t >= tiles_) return false;
-      s->begin = 0;
-      s->end = a_.chunks;
-      s->first_block = s->last_block = blockIdx.x;
-    }
-    s->job = t / a_.tiles;
-    s->tile = t % a_.tiles;
-    return true;
-  }
-
- private:
-  const StreamArgs& a_;
-  int tiles_, per_block_ = 0, at_ = 0, end_ = 0;
-};
-
-template <int N>
-__device__ Job job_of(const StreamArgs& a, int i) {
-  if (a.jobs.jobs) return a.jobs.jobs[i];
-  if (a.jobs.expert) return {a.jobs.expert[i], i, 1, 0};
-  return {0, i * N, min(N, a.rows - i * N), 0};
-}
-template <int N>
-__device__ int job_count(const StreamArgs& a) {
-  if (a.jobs.jobs) return *a.jobs.count;
-  return a.jobs.expert ? a.jobs.capacity : (a.rows + N - 1) / N;
-}
-
-// The chunks of this block's slices, one by one.
-template <int N>
-struct ChunkWalk {
-  const StreamArgs& a;
-  SliceWalk slices;
-  TileSlice slice = {};
-  Job job = {};
-  int chunk = -1;
-  __device__ ChunkWalk(const StreamArgs& args, int jobs) : a(args), slices(args, jobs) {}
-  __device__ bool next() {
-    if (++chunk < slice.end) return true;
-    if (!slices.next(&slice)) {
-      slice.end = chunk = 0;
-      --chunk;
-      return false;
-    }
-    job = job_of<N>(a, slice.job);
-    chunk = slice.begin;
-    return true;
-  }
-};
-
-// A stage of the ring, and the parity of its barriers' phase in this round.
+// A stage of a ring, and the parity of its barriers' phase in this round.
 template <int kStages>
 struct RingTurn {
   int stage = 0;
@@ -98,6 +30,142 @@ struct RingTurn {
     stage = 0;
     parity ^= 1;
   }
+};
+
+// Whole tiles of a list of jobs are claimed one by one, since jobs differ in length: the thread
+// that loads weights claims a tile for its block, and tells the other threads through this queue in
+// shared memory.
+struct ClaimQueue {
+  static constexpr int kSlots = 4;
+
+  uint64_t full[kSlots], empty[kSlots];
+  int tile[kSlots];  // of all jobs; the number of tiles or more: there are no more
+  Job job[kSlots];
+
+  // `readers`: how many threads arrive at `empty` when a slot has been read.
+  __device__ void init(int readers) {
+    for (int i = 0; i < kSlots; ++i) {
+      barrier_init(shared_address(full + i), 1);
+      barrier_init(shared_address(empty + i), readers);
+    }
+  }
+};
+
+// The rows of job i, where there is no queue.
+template <int N>
+__device__ Job job_of(const StreamArgs& a, int i) {
+  if (a.jobs.jobs) return a.jobs.jobs[i];
+  if (a.jobs.expert) {
+    const int behind = a.jobs.capacity - i;
+    const bool known = behind <= a.jobs.known;
+    return {known ? a.jobs.experts - behind : a.jobs.expert[i], i, 1, 0};
+  }
+  return {0, i * N, min(N, a.rows - i * N), 0};
+}
+template <int N>
+__device__ int job_count(const StreamArgs& a) {
+  if (a.jobs.jobs) return *a.jobs.count;
+  return a.jobs.expert ? a.jobs.capacity : (a.rows + N - 1) / N;
+}
+
+// Who walks: the only thread that claims tiles, the thread that loads rows, or the warps that
+// multiply.
+enum class Walker { kClaims, kThread, kWarps };
+
+// This block's slices, in order: an equal part of all chunks (stream-K), or whole tiles. With
+// JobList::known there are two lines of chunks, and a block has a part of each: those of the known
+// jobs come first.
+template <int N, Walker kWalker>
+class SliceWalk {
+ public:
+  // Reads the number of jobs.
+  __device__ SliceWalk(const StreamArgs& a, ClaimQueue& queue)
+      : a_(a), queue_(queue), tiles_(job_count<N>(a) * a.tiles) {
+    if (!a.split) return;
+    later_ = tiles_ - a.jobs.known * a.tiles;
+    if (a.jobs.known > 0)
+      begin_line(1, later_, tiles_ - later_);
+    else
+      begin_late_line();
+  }
+  // Whether next() will read the list of jobs, or of experts, for the first time.
+  __device__ bool needs_list() const { return line_ == 1 && at_ >= end_; }
+
+  __device__ bool next(TileSlice* s) {
+    if (a_.split) return next_part(s);
+    s->begin = 0;
+    s->end = a_.chunks;
+    s->first_block = s->last_block = blockIdx.x;
+    if (a_.claims) return next_claimed(s);
+    const int t = static_cast<int>(blockIdx.x) + at_++ * static_cast<int>(gridDim.x);
+    if (t >= tiles_) return false;
+    s->job = job_of<N>(a_, t / a_.tiles);
+    s->tile = t % a_.tiles;
+    return true;
+  }
+
+ private:
+  __device__ void begin_line(int line, int first_tile, int tiles) {
+    line_ = line;
+    first_tile_ = first_tile;
+    per_block_ = (tiles * a_.chunks + gridDim.x - 1) / gridDim.x;
+    at_ = blockIdx.x * per_block_;
+    end_ = min(tiles * a_.chunks, at_ + per_block_);
+  }
+  __device__ void begin_late_line() { begin_line(0, 0, later_); }
+
+  __device__ bool next_part(TileSlice* s) {
+    if (needs_list()) begin_late_line();
+    if (at_ >= end_) return false;
+    const int t = at_ / a_.chunks, first = t * a_.chunks;
+    s->begin = at_ - first;
+    s->end = min(a_.chunks, end_ - first);
+    s->first_block = first / per_block_;
+    s->last_block = (first + a_.chunks - 1) / per_block_;
+    s->line = line_;
+    at_ = first + s->end;
+    s->job = job_of<N>(a_, (first_tile_ + t) / a_.tiles);
+    s->tile = (first_tile_ + t) % a_.tiles;
+    return true;
+  }
+
+  __device__ bool next_claimed(TileSlice* s) {
+    const int slot = turn_.stage;
+    int t;
+    if constexpr (kWalker == Walker::kClaims) {
+      t = at_++ == 0 ? static_cast<int>(blockIdx.x) : ahead_;
+      if (t < tiles_) s->job = a_.jobs.jobs[t / a_.tiles];
+      barrier_wait(shared_address(queue_.empty + slot), turn_.parity ^ 1);
+      queue_.tile[slot] = t;
+      queue_.job[slot] = s->job;
+      barrier_arrive(shared_address(queue_.full + slot));
+      if (t < tiles_)
+        ahead_ = static_cast<int>(gridDim.x + atomicAdd(a_.claims, 1u));
+      else
+        leave();
+    } else {
+      barrier_wait(shared_address(queue_.full + slot), turn_.parity);
+      t = queue_.tile[slot];
+      s->job = queue_.job[slot];
+      if constexpr (kWalker == Walker::kWarps) __syncwarp();
+      if (kWalker == Walker::kThread || threadIdx.x % 32 == 0)
+        barrier_arrive(shared_address(queue_.empty + slot));
+    }
+    turn_.advance();
+    s->tile = t % a_.tiles;
+    return t < tiles_;
+  }
+  // The last block that has nothing left to claim makes the counters ready for another kernel.
+  __device__ void leave() {
+    if (atomicAdd(a_.claims + 1, 1u) + 1 != gridDim.x) return;
+    a_.claims[0] = a_.claims[1] = 0;
+  }
+
+  const StreamArgs& a_;
+  ClaimQueue& queue_;
+  int tiles_, later_ = 0, line_ = 0, first_tile_ = 0, per_block_ = 0, at_ = 0, end_ = 0;
+  int ahead_ = 0;
+  RingTurn<ClaimQueue::kSlots> turn_;
 };
 
 }  // namespace skiff::cuda::streamed

@@ -54,12 +54,16 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
 // bf16 on Hopper, one token: its copies share its row of x, and need neither sorting nor gathering.
 void one_token_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
                        const StreamedProducts& streamed, const Place& on) {
-  const int copies = copies_of(routing), rows_per_job = StreamedProducts::job_rows(1, 1);
+  const int copies = copies_of(routing);
+  constexpr int kRows = 8;
   const JobList jobs = {.capacity = copies, .expert = routing.expert.as<int32_t>()};
+  JobList gated_jobs = jobs;
+  gated_jobs.known = routing.always;
+  gated_jobs.experts = static_cast<int>(w.gate_up.experts);
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
-  streamed.grouped_gated(middle, x, w.gate_up, w.act, jobs, rows_per_job, on.stream);
-  streamed.grouped(outer, middle, w.down, jobs, rows_per_job, on.stream);
+  streamed.grouped_gated(middle, x, w.gate_up, w.act, gated_jobs, kRows, on.stream);
+  streamed.grouped(outer, middle, w.down, jobs, kRows, on.stream);
   combine(out, outer, nullptr, routing, on.stream);
 }
 
@@ -68,15 +72,15 @@ void one_token_experts(Tensor out, Tensor x, const Routing& routing, const Exper
 void streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
                       const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing), experts = static_cast<int>(w.gate_up.experts);
-  const int rows_per_job = StreamedProducts::job_rows(copies, experts);
+  const int rows = job_rows(copies, experts);
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
-  Permutation p = take_permutation(on.arena, routing, rows_per_job);
+  Permutation p = take_permutation(on.arena, routing, rows);
   p.gathered = outer;
   const JobList jobs = jobs_of(p, routing);
   permute(p, x, routing, on.stream);
-  streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows_per_job, on.stream);
-  streamed.grouped(outer, middle, w.down, jobs, rows_per_job, on.stream);
+  streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
+  streamed.grouped(outer, middle, w.down, jobs, rows, on.stream);
   combine(out, outer, p.position, routing, on.stream);
 }
 

@@ -1,0 +1,9 @@
+#include "ops/cuda/linear/stream_start.cuh"
+
+namespace skiff::cuda::streamed {
+
+template void allow_stream_kernels<true>();
+template void start_stream<true>(int, const Launch&, const CUtensorMap&, const CUtensorMap&,
+                                 const StreamArgs&);
+
+}  // namespace skiff::cuda::streamed
