@@ -25,7 +25,7 @@ class TrimSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr int64_t kMuch = 4 << 20;  // bytes
-  static constexpr std::chrono::seconds kSoon{1}, kLate{8};
+  static constexpr std::chrono::seconds kSoon{1}, kLate{4};
 
   // In bytes: what is resident, and what the allocator keeps for later, resident or not.
   struct Memory {

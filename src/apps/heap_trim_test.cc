@@ -81,8 +81,8 @@ TEST(TrimSchedule, WhatDoesNotHelpIsTriedLessOften) {
     trims.push_back(i);
     schedule.trimmed(memory, memory, kStart + seconds(i));
   }
-  EXPECT_EQ(std::vector(trims.begin(), trims.begin() + 5), (std::vector{1, 3, 7, 15, 23}));
-  EXPECT_EQ(std::ssize(trims), 77);
+  EXPECT_EQ(std::vector(trims.begin(), trims.begin() + 5), (std::vector{1, 3, 7, 11, 15}));
+  EXPECT_EQ(std::ssize(trims), 151);
   memory.free = memory.resident;
   int waited = 1;
   while (!schedule.is_due(memory, kStart + seconds(600 + waited))) ++waited;
