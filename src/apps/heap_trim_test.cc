@@ -112,6 +112,7 @@ TEST(HeapArenasDeathTest, ThreadsShareThem) {
     bound_arenas();
     std::barrier all(8);
     std::vector<std::jthread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i)
       threads.emplace_back([&all] {
         std::vector<int> memory(100);
