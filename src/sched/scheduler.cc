@@ -127,6 +127,7 @@ void Scheduler::cancel(SeqId id) {
 
 void Scheduler::cancel_all() {
   std::vector<SeqId> ids;
+  ids.reserve(all_.size());
   for (const auto& [id, s] : all_) ids.push_back(id);
   for (const SeqId id : ids) cancel(id);
 }

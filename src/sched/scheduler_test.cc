@@ -31,7 +31,7 @@ NewSequence request(SeqId id, int prompt, int max_tokens = 8, int priority = 0) 
 
 class Schedule : public testing::Test {
  protected:
-  void start(Limits limits, int blocks = 100, bool share = true) {
+  void start(const Limits& limits, int blocks = 100, bool share = true) {
     cache_ = std::make_unique<kv::CacheIndex>(blocks, kBlock, share);
     scheduler_ = std::make_unique<Scheduler>(limits, *cache_);
   }
@@ -59,6 +59,7 @@ class Schedule : public testing::Test {
   using Rows = std::tuple<SeqId, int, int>;
   static std::vector<Rows> rows(const StepPlan& plan) {
     std::vector<Rows> out;
+    out.reserve(plan.spans.size());
     for (const Span& s : plan.spans) out.emplace_back(s.seq, s.begin, s.count);
     return out;
   }
