@@ -10,8 +10,8 @@
 
 namespace skiff::apps {
 
-// glibc gives threads heaps ("arenas") of their own, up to eight for each core, and memory that one
-// of them has freed serves no other: what a burst leaves behind grows with the number of cores.
+// glibc gives threads heaps ("arenas") of their own, up to eight for each core. Memory that was
+// freed in one arena serves no other, so what a burst leaves behind grows with the number of cores.
 // Threads share kArenas instead, unless the environment says how many (MALLOC_ARENA_MAX or
 // GLIBC_TUNABLES). Called before the first thread starts.
 constexpr int kArenas = 2;

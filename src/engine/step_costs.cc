@@ -114,8 +114,7 @@ std::string describe(const StepCost& cost, const sched::Policy& policy) {
   return fmt::format(
       "a step of 1 row takes {:.2f} ms, of {} rows {:.1f} ms, at best {:.0f} rows/s (sizes that "
       "take long are extrapolated). Steps with prompts aim at {:.0f} ms, prompts above {} tokens "
-      "are "
-      "long",
+      "are long",
       cost.points().front().seconds * 1e3, last.rows, last.seconds * 1e3, cost.best_rate(),
       aim * 1e3, lengthy);
 }

@@ -72,7 +72,7 @@ class CublasLt {
   cublasLtHandle_t handle_ = nullptr;
   LtTimer timer_;
   std::set<ProductAlgorithm> loaded_;         // algorithms that have run in this process
-  std::map<ProductKey, LtTrials> trials_;     // of steps that were rehearsed
+  std::map<ProductKey, LtTrials> trials_;     // the trials of steps that were rehearsed
   std::map<ProductKey, Algorithm> measured_;  // keyed by exact rows, like all of these
   std::map<ProductKey, std::optional<Algorithm>> chosen_;
 };

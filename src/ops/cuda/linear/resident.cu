@@ -14,9 +14,9 @@ namespace {
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kWide = 8;           // elements that a lane loads at a time
 constexpr int kStep = 32 * kWide;  // elements that a warp loads at a time
-constexpr int kMostSteps = 16;     // of a row; x is kept in registers
+constexpr int kMostSteps = 16;     // the most steps of a row, whose x is kept in registers
 constexpr int kMostBytes = 208 << 10;
-constexpr int kMostRows = 128;  // of a block
+constexpr int kMostRows = 128;  // the most rows of a block
 constexpr int kTurns = kMostRows / kWarps;
 
 struct Resident {

@@ -67,7 +67,7 @@ struct RowLoader {
   using Ring = StageRing<N>;
   static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
 
-  const CUtensorMap& map;  // of boxes of kBox rows
+  const CUtensorMap& map;  // its boxes have kBox rows
   const StreamArgs& a;
   ClaimQueue& queue;
   RingFiller<Ring> fill;

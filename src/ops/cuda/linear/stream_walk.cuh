@@ -10,7 +10,7 @@ struct TileSlice {
   Job job;
   int tile, begin, end;
   int first_block, last_block;  // all blocks that work on the tile
-  int line;                     // of SliceWalk, on which the tile lies
+  int line;                     // the line of SliceWalk on which the tile lies
 };
 
 // Where stream-K, with `cut` chunks for each block, ends the piece of a tile that begins at chunk
