@@ -27,6 +27,7 @@
 #include "ops/step_bounds.h"
 #include "tensor/memory.h"
 #include "weights/linear.h"
+#include "weights/quant_rule.h"
 #include "weights/weight_shape.h"
 
 namespace skiff {
@@ -105,12 +106,18 @@ class Ops {
   // Whether a weight can be kept in `format` for linear(), experts() and the other operations that
   // multiply by weights. Plain f32 and bf16 always can.
   virtual bool multiplies(const WeightFormat& format) const = 0;
+  // For load time. Fills the elements and scales of `q`, [out, in] and kPlain, with the values of
+  // `plain`, f32, f16 or bf16 [out, in], rounded by `rule`, which must fit q.format. Rows that do
+  // not share a scale may be quantized in separate calls. Divisions are true ones, so every backend
+  // gives the same bits. What is not finite gives elements without meaning: callers look for it
+  // first.
+  virtual void quantize(const Linear& q, Tensor plain, QuantRule rule) = 0;
   // For load time. Returns the weight in the form that this machine multiplies fastest: in the
   // format `keep`, for which multiplies() is true, and in a packing of the backend's own. `plain`
-  // is kPlain, f32, f16 or bf16 without scales, [out, in] or [experts, out, in], and may be freed
-  // afterwards. `keep` has the dtype of the activations that will be multiplied by the weight, or
-  // f32 where a weight of linear() must not be rounded, as a router's. The result's bytes live in
-  // *owner.
+  // is kPlain, [out, in] or [experts, out, in], and may be freed afterwards: f32, f16 or bf16
+  // without scales, and then `keep` has the dtype of the activations that will be multiplied by the
+  // weight, or f32 where a weight of linear() must not be rounded, as a router's; or quantized, in
+  // the format `keep`. The result's bytes, its scales, bias and order included, live in *owner.
   virtual Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) = 0;
 
   // Called before a step's operations, outside of replay(): copies the arrays that the host made
@@ -182,6 +189,10 @@ class Ops {
   // of count_tokens() but its lists, may lie in page-locked host memory.
   virtual void store_edits(const EditPages& pages, const EditChanges& changes) = 0;
   virtual void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) = 0;
+  // Bans the tokens that a grammar does not allow: logits[rows[i]][t] = -inf where bit t % 32 of
+  // allowed[i][t / 32] is clear. rows [n] i32, each row at most once; allowed [n, ceil(vocab / 32)]
+  // i32. Both may lie in page-locked host memory.
+  virtual void mask_logits(Tensor logits, Tensor rows, Tensor allowed) = 0;
   // The output of slots[i] has gained tokens[rows[i]]: the count of its entry grows by 1, and a new
   // token gets an entry, for which there must be room. All i32; each slot at most once.
   virtual void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) = 0;

@@ -1,7 +1,10 @@
 // ops/step_bounds.h -- bounds on the steps that a backend computes.
 #pragma once
+#include <vector>
+
 #include "arch/spec.h"
 #include "tensor/tensor.h"
+#include "weights/format.h"
 
 namespace skiff {
 
@@ -11,7 +14,8 @@ struct StepBounds {
   int max_rows = 0;         // rows in one step
   int max_logit_rows = 0;   // rows with logits in one step
   int max_seqs = 0;
-  int max_context = 0;  // positions of one sequence
+  int max_context = 0;                     // positions of one sequence
+  std::vector<WeightFormat> formats = {};  // the quantized formats among weights
 };
 
 }  // namespace skiff

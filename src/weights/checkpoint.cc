@@ -1,10 +1,12 @@
 #include "weights/checkpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "gguf/gguf.h"
 #include "weights/name_list.h"
 
 namespace skiff {
@@ -56,6 +58,29 @@ void check_shards_exist(const std::string& dir, const std::set<std::string>& fil
 }  // namespace
 
 Checkpoint::Checkpoint(const std::string& dir) {
+  if (const std::string gguf = gguf_file_of(dir); !gguf.empty())
+    open_gguf(gguf);
+  else
+    open_folder(dir);
+}
+
+void Checkpoint::open_gguf(const std::string& path) {
+  MappedFile file(path);
+  const auto header = parse_gguf(file.bytes());
+  if (!header) fail_load("{}: {}", path, header.error().what);
+  std::vector<TensorEntry> tensors;
+  for (const GgufTensor& t : header->tensors)
+    tensors.push_back({.name = t.name,
+                       .dtype = std::string(t.type),
+                       .shape = t.shape,
+                       .begin = t.begin,
+                       .end = t.end});
+  std::ranges::sort(tensors, {}, &TensorEntry::begin);
+  shards_.push_back({path, std::move(file), std::move(tensors)});
+  add_tensors();
+}
+
+void Checkpoint::open_folder(const std::string& dir) {
   if (!fs::is_directory(dir)) fail_load("{}: not a folder", dir);
   const std::string index_path = (fs::path(dir) / kIndex).string();
   std::map<std::string, std::string> index;
@@ -85,12 +110,12 @@ void Checkpoint::open_shard(const std::string& dir, const std::string& file_name
   MappedFile file(path);
   auto header = parse_safetensors(file.bytes());
   if (!header) fail_load("{}: {}", path, header.error().what);
-  shards_.push_back({path, std::move(file), std::move(*header)});
+  shards_.push_back({path, std::move(file), std::move(header->tensors)});
 }
 
 void Checkpoint::add_tensors() {
   for (const Shard& shard : shards_) {
-    for (const TensorEntry& t : shard.header.tensors) {
+    for (const TensorEntry& t : shard.tensors) {
       const StoredTensor stored{&t, shard.file.bytes().subspan(t.begin, t.end - t.begin),
                                 &shard.file};
       if (!tensors_.emplace(t.name, stored).second)

@@ -19,8 +19,9 @@ struct StoredTensor {
 };
 
 // Opens model.safetensors.index.json with its shards, or else every *.safetensors of the folder
-// (model.safetensors alone when it is there). Throws LoadError naming file and tensor. Addresses
-// stay valid while it lives and across moves. Const access is thread-safe.
+// (model.safetensors alone when it is there), or a GGUF file, whose types are the dtypes then.
+// Throws LoadError naming file and tensor. Addresses stay valid while it lives and across moves.
+// Const access is thread-safe.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::string& dir);
@@ -32,8 +33,10 @@ class Checkpoint {
   struct Shard {
     std::string path;
     MappedFile file;
-    SafetensorsHeader header;
+    std::vector<TensorEntry> tensors;  // by rising offset
   };
+  void open_folder(const std::string& dir);
+  void open_gguf(const std::string& path);
   void open_shard(const std::string& dir, const std::string& file_name);
   void add_tensors();
 

@@ -15,8 +15,12 @@ enum class Packing : uint8_t {
 // stack of experts. A stack with in = 1 and a matrix have the same shape: `experts` decides.
 struct Linear {
   Tensor weight;
-  Tensor scale, zero;   // one of each block, as `format` says; empty when it has none
-  Tensor bias;          // [out] f32; empty when none
+  Tensor scale, zero;  // one of each block, as `format` says; empty when it has none
+  Tensor bias;         // [out] f32; empty when none
+  Tensor input_scale;  // [1] f32, or [experts]; only with InputFormat::kStatic
+  // [in] i32: column i of the weight is multiplied by x[order[i]]. Empty: columns are in order.
+  // With it, the columns that share a scale lie side by side, as WeightFormat says.
+  Tensor order;
   WeightFormat format;  // as prepare() leaves it; not needed where plain values have no scale
   Packing packing = Packing::kPlain;
   int64_t experts = 0;  // number of matrices of a stack; 0: one matrix

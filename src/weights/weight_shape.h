@@ -4,11 +4,12 @@
 
 namespace skiff {
 
-// A weight [out, in], or [experts, out, in] where it is a stack; its bias is [out].
+// A weight [out, in], or [experts, out, in] where it is a stack; its bias is [out], and the
+// order of its columns (Linear::order) [in].
 struct WeightShape {
   int64_t experts = 0;  // 0: one matrix
   int64_t out = 0, in = 0;
-  bool bias = false;
+  bool bias = false, order = false;
 };
 
 }  // namespace skiff

@@ -1,6 +1,6 @@
 // Measures attention on the device. Every kernel is first compared with the formula in double; its
 // speed is measured only if no check failed.
-//   attention_bench all | check | decode | prefill [part of a case's name]
+//   attention_bench all | check | decode | prefill | caches [part of a case's name]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
+#include "ops/kv_quant.h"
 #include "tensor/convert.h"
 
 namespace skiff::bench {
@@ -119,11 +120,18 @@ struct World {
     for (int l = 0; l < layers; ++l) {
       KvLayer& kv = kvs.emplace_back();
       kv.page_size = page_size;
+      kv.format = kv_format(cache);
       for (Tensor* t : {&kv.k, &kv.v}) {
-        bytes.emplace_back(layer * skiff::bytes(cache));
+        const size_t size = byte_size(cache, static_cast<int64_t>(layer));
+        bytes.emplace_back(size);
         *t = tensor(bytes.back().data(), cache, {total, page_size, spec.kv_heads, spec.head_dim});
-        fill_random(t->data, layer, cache == DType::kBF16, 1, static_cast<unsigned>(bytes.size()));
+        const auto seed = static_cast<unsigned>(bytes.size());
+        if (kv.format.quantized())
+          fill_random(t->data, size / 4, false, 1, seed);
+        else
+          fill_random(t->data, layer, cache == DType::kBF16, 1, seed);
       }
+      if (kv.format.quantized()) add_scales(kv, total, random);
     }
     const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
     const int64_t out_cols = spec.heads * spec.head_dim;
@@ -133,6 +141,23 @@ struct World {
     bytes.emplace_back(static_cast<size_t>(tokens * out_cols) * skiff::bytes(act));
     out = tensor(bytes.back().data(), act, {tokens, out_cols});
     q = qkv.col_range(0, out_cols);
+  }
+  // Scales that make values of about 1, and zero points.
+  void add_scales(KvLayer& kv, int total, std::mt19937& random) {
+    const int numbers = kv_scales(kv.format, spec.head_dim);
+    const double largest = cache == DType::kI8 ? 127 : cache == DType::kU4 ? 8 : 448;
+    std::vector<uint16_t> host(static_cast<size_t>(total) * static_cast<size_t>(kv.page_size) *
+                               static_cast<size_t>(spec.kv_heads * numbers));
+    for (Tensor* t : {&kv.k_scale, &kv.v_scale}) {
+      for (size_t i = 0; i < host.size(); ++i) {
+        const auto draw = static_cast<double>(random() % 16);
+        const double number = kv.format.zero && i % 2 == 1 ? draw : (4 + draw) / 8 / largest;
+        host[i] = to_bf16(static_cast<float>(number)).bits;
+      }
+      bytes.emplace_back(2 * host.size());
+      *t = tensor(bytes.back().data(), DType::kBF16, {total, spec.kv_heads, kv.page_size, numbers});
+      check(cudaMemcpy(t->data, host.data(), 2 * host.size(), cudaMemcpyHostToDevice), "copying");
+    }
   }
   std::vector<double> read(const Tensor& t) const {  // any shape
     const size_t n = static_cast<size_t>(t.elements());
@@ -416,6 +441,15 @@ void check_all(Device1& dev) {
     one("prefill window", gqa(8, 2, dim, 1), b, b, 16, kChunks, half, best);
     one("prefill window", gqa(8, 2, dim, 2000), b, b, 32, kChunks, half, best);
   }
+  for (DType cache : {DType::kI8, DType::kF8E4M3, DType::kU4}) {
+    one("quantized generic", gqa(5, 1, 80, 33), b, cache, 16, kMixed, 0x1p-14, generic);
+    for (int dim : {64, 128, 256}) {
+      one("quantized decode", gqa(8, 2, dim), b, cache, 64, kDecode, half, best);
+      one("quantized decode few rows", gqa(8, 2, dim, 100), b, cache, 16, kFew, half, best);
+      one("quantized prefill", gqa(8, 2, dim), b, cache, 64, kChunks, half, best);
+      one("quantized prefill window", gqa(14, 2, dim, 100), b, cache, 32, kChunks, half, best);
+    }
+  }
   one("prefill long", gqa(32, 8, 128), b, b, 64, {{0, 4100}}, half, best);
   one("nothing", gqa(8, 2, 128), b, b, 64, {}, half, best);
   one("nothing", gqa(8, 2, 128), b, b, 64, {{0, 0}, {70, 0}}, half, best);
@@ -452,9 +486,10 @@ double time_layers(World& w, Device1& dev, const std::function<void(const KvLaye
 std::string only;  // only cases whose name contains this are timed
 
 void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
-                 const std::vector<Piece>& pieces, int layers, bool decode, bool store = false) {
+                 const std::vector<Piece>& pieces, int layers, bool decode, bool store = false,
+                 DType cache = DType::kBF16) {
   if (what.find(only) == std::string::npos) return;
-  World w(spec, DType::kBF16, DType::kBF16, 64, pieces, 0, layers);
+  World w(spec, DType::kBF16, cache, 64, pieces, 0, layers);
   const OnDevice<float> speeds(rope_frequencies(spec.rope));
   dev.attention->begin_step(w.batch, dev.stream);
   const double us = time_layers(w, dev, [&](const KvLayer& kv) {
@@ -463,7 +498,8 @@ void time_attend(Device1& dev, const std::string& what, const Gqa& spec,
   });
   double bytes = 0, flops = 0;
   for (const Piece& p : pieces) {
-    bytes += static_cast<double>(p.begin + p.rows) * spec.kv_heads * spec.head_dim * 4;
+    const int head = spec.head_dim * bits(cache) + 16 * kv_scales(kv_format(cache), spec.head_dim);
+    bytes += static_cast<double>(p.begin + p.rows) * spec.kv_heads * head / 4;
     const double seen = p.rows * (p.begin + (p.rows + 1) / 2.0);
     flops += 4 * seen * spec.heads * spec.head_dim;
   }
@@ -500,11 +536,32 @@ std::vector<Piece> skewed() {
   return pieces;
 }
 
+// The same attention over each kind of cache.
+void time_caches(Device1& dev, const std::string& what, const Gqa& spec,
+                 const std::vector<Piece>& pieces, int layers, bool decode, bool store = false) {
+  for (DType cache : {DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kU4})
+    time_attend(dev, fmt::format("{}, cache {}", what, name(cache)), spec, pieces, layers, decode,
+                store, cache);
+}
+
 void time_some(Device1& dev, const std::string& what) {
   const Gqa llama = gqa(32, 8, 128), ernie = gqa(20, 4, 128);
   const auto same = [](int n, int length) {
     return std::vector<Piece>(static_cast<size_t>(n), {length - 1, 1});
   };
+  if (what == "caches") {
+    time_caches(dev, "64 x 8K, 32/8", llama, same(64, 8192), 2, true);
+    time_caches(dev, "128 x 1K, 32/8", llama, same(128, 1024), 4, true);
+    time_caches(dev, "64 x 8K, 28/4", gqa(28, 4, 128), same(64, 8192), 2, true);
+    time_caches(dev, "64 x 8K, 16/16 of 64", gqa(16, 16, 64), same(64, 8192), 2, true);
+    time_caches(dev, "64 x 8K, 8/2 of 256", gqa(8, 2, 256), same(64, 8192), 2, true);
+    time_caches(dev, "store, 1 x 1K, 32/8", llama, same(1, 1024), 32, true, true);
+    time_caches(dev, "store, 128 x 1K, 32/8", llama, same(128, 1024), 4, true, true);
+    time_caches(dev, "prefill 8K, 32/8", llama, {{0, 8192}}, 2, false);
+    time_caches(dev, "prefill 8 x 1K, 32/8", llama, std::vector<Piece>(8, {0, 1024}), 4, false);
+    time_caches(dev, "prefill 8K, 16/4 of 256", gqa(16, 4, 256), {{0, 8192}}, 2, false);
+    return;
+  }
   if (what != "prefill") {
     time_attend(dev, "decode 64 x 8K, 32/8", llama, same(64, 8192), 2, true);
     time_attend(dev, "decode 64 skewed, 32/8", llama, skewed(), 2, true);

@@ -1,6 +1,7 @@
 #include "attention_naive.h"
 
 #include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/check.h"
 #include "ops/cuda/vector.cuh"
 
@@ -9,8 +10,27 @@ namespace {
 
 using namespace skiff::cuda;
 
-template <class T, class C>
-__global__ void naive(const AttendArgs p, const Cache<C> cache, const NaiveRow* rows, int max_kv,
+template <class C>
+__device__ float key_of(const Cache<C>& c, int64_t page, int t, int head, int d) {
+  return to_float(c.k[page * c.k_page + c.in_page(t, head) + d]);
+}
+template <class C>
+__device__ float value_of(const Cache<C>& c, int64_t page, int t, int head, int d) {
+  return to_float(c.v[page * c.v_page + c.in_page(t, head) + d]);
+}
+template <KvElement kElement>
+__device__ float key_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d) {
+  return value_at<kElement>(c.k + page * c.k_page + c.in_page(t, head),
+                            c.k_scale + c.scale_at(page, c.k_scale_page, t, head), d);
+}
+template <KvElement kElement>
+__device__ float value_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d) {
+  return value_at<kElement>(c.v + page * c.v_page + c.in_page(t, head),
+                            c.v_scale + c.scale_at(page, c.v_scale_page, t, head), d);
+}
+
+template <class T, class Kv>
+__global__ void naive(const AttendArgs p, const Kv cache, const NaiveRow* rows, int max_kv,
                       double* scores, double* value, double* size) {
   const NaiveRow at = rows[blockIdx.x];
   const int head = blockIdx.y, heads = gridDim.y, dim = p.head_dim, kv_head = head / p.group;
@@ -20,10 +40,11 @@ __global__ void naive(const AttendArgs p, const Cache<C> cache, const NaiveRow* 
   const int32_t* pages = p.rows.pages + at.seq * p.rows.pages_stride;
   double* s = scores + unit * max_kv;
   for (int t = first + threadIdx.x; t <= at.position; t += blockDim.x) {
-    const C* k = cache.k + pages[t / cache.page_size] * cache.k_page + cache.in_page(t, kv_head);
+    const int64_t page = pages[t / cache.page_size];
     double sum = 0;
     for (int d = 0; d < dim; ++d) {
-      sum += static_cast<double>(to_float(q[d])) * static_cast<double>(to_float(k[d]));
+      sum += static_cast<double>(to_float(q[d])) *
+             static_cast<double>(key_of(cache, page, t, kv_head, d));
     }
     s[t] = sum / sqrt(static_cast<double>(dim));
   }
@@ -39,8 +60,8 @@ __global__ void naive(const AttendArgs p, const Cache<C> cache, const NaiveRow* 
   for (int d = threadIdx.x; d < dim; d += blockDim.x) {
     double total = 0, absolute = 0, sum = 0;
     for (int t = first; t <= at.position; ++t) {
-      const C* v = cache.v + pages[t / cache.page_size] * cache.v_page + cache.in_page(t, kv_head);
-      const double product = s[t] * static_cast<double>(to_float(v[d]));
+      const int64_t page = pages[t / cache.page_size];
+      const double product = s[t] * static_cast<double>(value_of(cache, page, t, kv_head, d));
       total += product;
       absolute += fabs(product);
       sum += s[t];
@@ -69,12 +90,10 @@ __global__ void fill(T* data, size_t n, float scale, unsigned seed) {
 
 void naive_attend(const AttendArgs& args, const NaiveRow* rows, int n, int max_kv, double* scores,
                   double* value, double* size) {
-  with_types(args.bf16, args.cache.bf16, [&](auto act, auto cached) {
-    using C = decltype(cached);
+  with_types(args.bf16, args.cache, [&](auto act, const auto& cache) {
     const dim3 grid(static_cast<unsigned>(n),
                     static_cast<unsigned>(args.group * args.cache.kv_heads));
-    naive<decltype(act), C>
-        <<<grid, 128>>>(args, Cache<C>(args.cache), rows, max_kv, scores, value, size);
+    naive<decltype(act)><<<grid, 128>>>(args, cache, rows, max_kv, scores, value, size);
   });
   check(cudaDeviceSynchronize(), "running the naive kernel");
 }

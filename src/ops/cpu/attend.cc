@@ -16,6 +16,7 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rows.h"
+#include "ops/kv_quant.h"
 
 namespace skiff::cpu {
 namespace {
@@ -144,18 +145,49 @@ void load_queries(const Context& c, const RowBlock& b, const Heads& heads, float
                cols);
 }
 
-// Finds where positions [first, first + count) of one kv head begin.
-void find_rows(const Context& c, int seq, const Tensor& cache, int head, int64_t first, int count,
-               const void** out) {
+// Where the positions of a span begin, and their scales if they have any.
+struct Found {
+  const void* row[kKvBlock];
+  const uint16_t* scale[kKvBlock];
+};
+
+// Finds positions [first, first + count) of one kv head in `cache`, whose scales are `scales`.
+void find_rows(const Context& c, int seq, const Tensor& cache, const Tensor& scales, int head,
+               int64_t first, int count, Found& out) {
   const int32_t* pages = c.batch.pages.row<int32_t>(seq);
-  const auto width = static_cast<int64_t>(bytes(cache.dtype));
-  const int64_t step = cache.dim[2] * cache.dim[3] * width;
+  const int64_t dim = cache.dim[3];
+  const auto step = static_cast<int64_t>(byte_size(cache.dtype, cache.dim[2] * dim));
+  const auto into = static_cast<int64_t>(byte_size(cache.dtype, head * dim));
+  const int64_t next_scale = c.kv.format.fixed ? 0 : scales.dim[3];
   int64_t page = first / c.kv.page_size, in_page = first % c.kv.page_size;
   for (int j = 0; j < count; ++page, in_page = 0) {
     const std::byte* at = static_cast<const std::byte*>(cache.data) +
-                          pages[page] * cache.row_stride * width + in_page * step +
-                          static_cast<int64_t>(head) * c.spec.head_dim * width;
-    for (; j < count && in_page < c.kv.page_size; ++j, ++in_page, at += step) out[j] = at;
+                          byte_size(cache.dtype, pages[page] * cache.row_stride) + in_page * step +
+                          into;
+    const uint16_t* scale = nullptr;
+    if (c.kv.format.quantized())
+      scale = &kv_head(cache, scales, c.kv.format, pages[page], in_page, head).scales->bits;
+    for (; j < count && in_page < c.kv.page_size; ++j, ++in_page, at += step) {
+      out.row[j] = at;
+      out.scale[j] = scale;
+      if (scale != nullptr) scale += next_scale;
+    }
+  }
+}
+
+KvElement element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return KvElement::kF32;
+    case DType::kBF16:
+      return KvElement::kBf16;
+    case DType::kI8:
+      return KvElement::kI8;
+    case DType::kF8E4M3:
+      return KvElement::kE4M3;
+    default:
+      SKIFF_CHECK(dtype == DType::kU4, "a cache of {}", name(dtype));
+      return KvElement::kU4;
   }
 }
 
@@ -170,14 +202,23 @@ struct KvSpan {
 // pattern from the processor, so the rows of the next span are prefetched.
 void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSpan& next,
              const Workspace& w) {
-  const void *k[kKvBlock], *v[kKvBlock], *next_k[kKvBlock], *next_v[kKvBlock];
-  find_rows(c, b.seq, c.kv.k, span.head, span.first, span.keys, k);
-  find_rows(c, b.seq, c.kv.v, span.head, span.first, span.keys, v);
-  find_rows(c, b.seq, c.kv.k, next.head, next.first, next.keys, next_k);
-  find_rows(c, b.seq, c.kv.v, next.head, next.first, next.keys, next_v);
-  c.kernels.load_kv(
-      w.kt, w.v, c.o_stride,
-      {k, v, span.keys, c.spec.head_dim, c.kv.k.dtype == DType::kBF16, next_k, next_v, next.keys});
+  Found k, v, next_k, next_v;
+  find_rows(c, b.seq, c.kv.k, c.kv.k_scale, span.head, span.first, span.keys, k);
+  find_rows(c, b.seq, c.kv.v, c.kv.v_scale, span.head, span.first, span.keys, v);
+  find_rows(c, b.seq, c.kv.k, c.kv.k_scale, next.head, next.first, next.keys, next_k);
+  find_rows(c, b.seq, c.kv.v, c.kv.v_scale, next.head, next.first, next.keys, next_v);
+  c.kernels.load_kv(w.kt, w.v, c.o_stride,
+                    {.k = k.row,
+                     .v = v.row,
+                     .k_scale = k.scale,
+                     .v_scale = v.scale,
+                     .group = c.kv.format.group,
+                     .keys = span.keys,
+                     .dim = c.spec.head_dim,
+                     .element = element_of(c.kv.k.dtype),
+                     .next_k = next_k.row,
+                     .next_v = next_v.row,
+                     .ahead = next.keys});
 }
 
 // One step of the online softmax for the rows of `b` that see positions [first, first + 64).

@@ -9,6 +9,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panels.h"
+#include "ops/cpu/quantized.h"
 #include "ops/cpu/scratch.h"
 #include "ops/cpu/threadpool.h"
 #include "ops/host_ops.h"
@@ -19,6 +20,11 @@ namespace skiff::cpu {
 struct Operand {
   const void* data = nullptr;
   int64_t stride = 0;  // elements
+  // Only for quantized weights.
+  bool narrow = false;            // bf16; else f32
+  int64_t step = 1;               // inputs of a span are a multiple of this
+  const float* values = nullptr;  // of each row: its scales, or the sums of its groups
+  int64_t value_stride = 0;
 };
 
 // Rows [row, row + rows) of an operand are multiplied by one expert of a weight.
@@ -42,6 +48,7 @@ class CpuOps final : public HostOps {
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
 
   bool multiplies(const WeightFormat& format) const override;
+  void quantize(const Linear& q, Tensor plain, QuantRule rule) override;
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
 
@@ -60,6 +67,7 @@ class CpuOps final : public HostOps {
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
+  void mask_logits(Tensor logits, Tensor rows, Tensor allowed) override;
   void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
@@ -81,11 +89,27 @@ class CpuOps final : public HostOps {
                                              // panels fit into a cache
   static constexpr int kWidestTask = 8;      // panels in one task of a GEMM
   static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
+  // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
+  // of their codes.
+  static constexpr int64_t kCodeScales = int64_t{kWidestTask} * kPanel;
+  static constexpr int64_t kCodeTaskFloats =
+      kTaskFloats + kRowBlock * 2 * kPanel + 2 * kCodeScales + kSpan * 2 * kPanel;
+  // Rows of operands are padded by a cache line or more, so that equal columns of neighbouring rows
+  // do not compete for the same cache sets when the length of a row is a power of two.
+  static constexpr int64_t kRowPadding = 32;
 
-  // The left operand in the dtype and stride that the GEMM kernel reads: `rows` rows, each row r of
-  // `x`, or its row (*pick)(r). A few rows that are right already are not copied.
-  Operand operand(const Tensor& x, int64_t rows, const PanelShape& shape,
+  // The left operand in the form that the GEMM kernel reads: the rows of `groups`, each row r of
+  // `x`, or its row (*pick)(r). A few rows that are right already are not copied. `act` is the
+  // dtype of the step's activations, to which those of `x` may be rounded.
+  Operand operand(const Tensor& x, DType act, std::span<const Group> groups, const Linear& w,
                   const std::function<int64_t(int64_t)>* pick);
+  // The form of the operand of a quantized weight, without its rows.
+  Operand code_operand(const CodeShape& shape, DType act) const;
+  Operand quantized_operand(const Tensor& x, DType act, std::span<const Group> groups,
+                            const Linear& w, const std::function<int64_t(int64_t)>* pick);
+  void round_input(float* x, float* scales, const CodeShape& shape, float fixed) const;
+  struct CodeRow;
+  void fill_row(CodeRow to, const Operand& a, const Linear& w, int64_t expert) const;
   // CHECKs that prepare() made `w`.
   void check_prepared(const Linear& w) const;
   DType operand_dtype(const PanelShape& shape) const;
@@ -96,6 +120,21 @@ class CpuOps final : public HostOps {
   using Finish = std::function<void(int64_t, int64_t, float*, int64_t)>;
   void product(std::span<const Group> groups, const Operand& a, const Linear& w,
                const Finish& finish);
+  // A piece of a product: rows of one group times a few panels.
+  struct Task {
+    const Group* group;
+    int64_t row, rows;
+    int64_t panel;
+    int panels;
+  };
+  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels) const;
+  struct CodeTask;
+  void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
+                    const Finish& finish);
+  void (*few_rows(const Operand& a, int64_t rows) const)(const CodeRows&);
+  void code_panels(const CodeTask& t, int first, int count) const;
+  void code_span(const CodeTask& t, const Span& span, int first, int count) const;
+  void close_sum(const CodeTask& t, const Span& span, int first, int count, bool opens) const;
   // out = act(gate) * up.
   void activate(float* out, const float* gate, const float* up, int64_t n, Act act) const;
   struct ExpertCall;
@@ -108,7 +147,7 @@ class CpuOps final : public HostOps {
   Kernels kernels_;
   ThreadPool pool_;
   std::vector<Scratch> thread_scratch_;  // one per thread
-  Scratch operand_, inner_, down_operand_, outer_, states_;
+  Scratch operand_, row_values_, inner_, outer_, states_;
 
   struct RopeTable {
     Rope rope;

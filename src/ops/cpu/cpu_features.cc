@@ -63,6 +63,9 @@ Kernels kernels_for(Isa isa) {
   if (isa == Isa::kAvx512) return k;
   k.bf16_operand = true;
   k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
+  k.expand_bf16 = expand_avx512bf16;
+  // TDPBF16PS rounds otherwise than VDPBF16PS, so with AMX a few rows go through tiles like many.
+  if (isa == Isa::kAvx512Bf16) k.few_rows_bf16 = few_rows_avx512bf16;
   k.gemm_bf16 = isa == Isa::kAmx ? gemm_bf16_amx : gemm_bf16_avx512bf16;
   return k;
 }

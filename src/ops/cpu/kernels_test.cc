@@ -227,7 +227,11 @@ TEST_P(KernelsTest, AttentionBlockMatches) {
           end.push_back(keys - r % keys / 3);
         }
         k.load_kv(kt.data(), v.data(), stride,
-                  {kp.data(), vp.data(), keys, dim, bf16, nullptr, nullptr, 0});
+                  {.k = kp.data(),
+                   .v = vp.data(),
+                   .keys = keys,
+                   .dim = dim,
+                   .element = bf16 ? KvElement::kBf16 : KvElement::kF32});
         k.attend({.q = q.data(),
                   .q_stride = dim,
                   .rows = rows,

@@ -1,5 +1,3 @@
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "base/round_up.h"
@@ -13,87 +11,36 @@ constexpr int64_t kTasksPerThread = 8;
 constexpr int64_t kRowsToRepack = 32;  // from this number of rows on, rows are copied to
                                        // operand_stride()
 
-struct Task {
-  const Group* group;
-  int64_t row, rows;
-  int64_t panel;
-  int panels;
-};
-
-// Cuts a GEMM into tasks. Row blocks that read the same panels follow each other.
-std::vector<Task> cut(std::span<const Group> groups, int64_t panels, int width, int64_t row_block) {
-  std::vector<Task> tasks;
-  for (const Group& group : groups)
-    for (int64_t p = 0; p < panels; p += width)
-      for (int64_t r = 0; r < group.rows; r += row_block)
-        tasks.push_back({&group, group.row + r, std::min(row_block, group.rows - r), p,
-                         static_cast<int>(std::min<int64_t>(width, panels - p))});
-  return tasks;
-}
-
-// Weights are streamed from front to back, which huge pages make cheaper. A refusal is harmless.
-void ask_for_huge_pages(const Buffer& buffer) {
-  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
-  const auto begin = round_up(reinterpret_cast<uintptr_t>(buffer.data()), kHuge);
-  const auto end = (reinterpret_cast<uintptr_t>(buffer.data()) + buffer.size()) / kHuge * kHuge;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
-
 }  // namespace
 
-bool CpuOps::multiplies(const WeightFormat& format) const {
-  return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
-}
-
-void CpuOps::check_prepared(const Linear& w) const {
-  SKIFF_CHECK(w.packing == Packing::kPanels, "a weight that prepare() has not seen");
-  SKIFF_CHECK(multiplies(w.format) && w.format.dtype == w.weight.dtype, "{} in a tensor of {}",
-              describe(w.format), skiff::name(w.weight.dtype));
-}
-
-size_t CpuOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
-  const PanelShape panels{std::max<int64_t>(1, shape.experts), shape.out, shape.in, keep.dtype};
-  return Arena::size_of(DType::kF32, shape.bias ? shape.out : 0) +
-         static_cast<size_t>(panels.total_bytes());
-}
-
-Linear CpuOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
-  SKIFF_CHECK(plain.packing == Packing::kPlain);
-  SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
-              describe(plain.format), describe(keep));
-  SKIFF_CHECK(plain.weight.contiguous(), "rows {} apart", plain.weight.row_stride);
-  const PanelShape shape = PanelShape::of(plain, keep.dtype);
-  const int64_t bias_bytes = round_up(plain.bias ? plain.bias.elements() * 4 : 0, kTensorAlign);
-  *owner = Buffer(device(), static_cast<size_t>(bias_bytes + shape.total_bytes()));
-  ask_for_huge_pages(*owner);
-
-  Linear out = {.weight = plain.weight,
-                .format = keep,
-                .packing = Packing::kPanels,
-                .experts = plain.experts};
-  out.weight.data = owner->data() + bias_bytes;
-  out.weight.dtype = keep.dtype;
-  pack_panels(owner->data() + bias_bytes, plain, shape, kernels_, pool_);
-  if (plain.bias) {
-    const int64_t n = plain.bias.elements();
-    out.bias = owner->view(DType::kF32, {n});
-    copy_row(kernels_, out.bias.data, DType::kF32, plain.bias.data, plain.bias.dtype, n);
+// Row blocks that read the same panels follow each other.
+std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels) const {
+  std::vector<Task> tasks;
+  for (int width = kWidestTask;; width /= 2) {
+    tasks.clear();
+    for (const Group& group : groups)
+      for (int64_t p = 0; p < panels; p += width)
+        for (int64_t r = 0; r < group.rows; r += kRowBlock)
+          tasks.push_back({&group, group.row + r, std::min(kRowBlock, group.rows - r), p,
+                           static_cast<int>(std::min<int64_t>(width, panels - p))});
+    if (width <= 2 || static_cast<int64_t>(tasks.size()) >= kTasksPerThread * pool_.threads())
+      return tasks;
   }
-  return out;
 }
 
 DType CpuOps::operand_dtype(const PanelShape& shape) const {
   return shape.dtype == DType::kBF16 && kernels_.bf16_operand ? DType::kBF16 : DType::kF32;
 }
 
-// Rows are padded by a cache line, so that equal columns of neighbouring rows do not compete for
-// the same cache sets when the length of a row is a power of two.
 int64_t CpuOps::operand_stride(const PanelShape& shape) const {
-  return round_up(shape.k(), 32) + 32;
+  return round_up(shape.k(), 32) + kRowPadding;
 }
 
-Operand CpuOps::operand(const Tensor& x, int64_t rows, const PanelShape& shape,
+Operand CpuOps::operand(const Tensor& x, DType act, std::span<const Group> groups, const Linear& w,
                         const std::function<int64_t(int64_t)>* pick) {
+  if (w.format.quantized()) return quantized_operand(x, act, groups, w, pick);
+  const PanelShape shape = PanelShape::of(w);
+  const int64_t rows = groups.back().row + groups.back().rows;
   const DType dtype = operand_dtype(shape);
   if (!pick && x.dtype == dtype && shape.k() == shape.in && rows < kRowsToRepack)
     return {x.data, x.row_stride};
@@ -112,19 +59,14 @@ Operand CpuOps::operand(const Tensor& x, int64_t rows, const PanelShape& shape,
 
 void CpuOps::product(std::span<const Group> groups, const Operand& a, const Linear& w,
                      const Finish& finish) {
+  if (w.format.quantized()) return code_product(groups, a, w, finish);
   const PanelShape shape = PanelShape::of(w);
   const auto width = static_cast<int64_t>(bytes(operand_dtype(shape)));
   const auto weight_width = static_cast<int64_t>(bytes(shape.dtype));
   void (*gemm)(const GemmBlock&) =
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
-  int task_panels = kWidestTask;
-  std::vector<Task> tasks = cut(groups, shape.panels(), task_panels, kRowBlock);
-  while (task_panels > 2 &&
-         static_cast<int64_t>(tasks.size()) < kTasksPerThread * pool_.threads()) {
-    task_panels /= 2;
-    tasks = cut(groups, shape.panels(), task_panels, kRowBlock);
-  }
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels());
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     const int64_t cols = t.panels * kPanel, first = t.panel * kPanel;
@@ -152,8 +94,8 @@ void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
   SKIFF_CHECK_EQ(out.cols(), shape.out);
   SKIFF_CHECK_EQ(x.cols(), shape.in);
   if (x.rows() == 0) return;
-  const Operand a = operand(x, x.rows(), shape, nullptr);
   const Group all = {0, x.rows(), 0};
+  const Operand a = operand(x, x.dtype, {&all, 1}, w, nullptr);
   const float* bias = w.bias ? w.bias.as<float>() : nullptr;
   const auto width = static_cast<int64_t>(bytes(out.dtype));
   product({&all, 1}, a, w, [&](int64_t r, int64_t col, float* values, int64_t n) {

@@ -106,26 +106,23 @@ void CpuOps::expert_chunk(const ExpertCall& call, int64_t begin, int64_t end) {
     return copy_at[static_cast<size_t>(i)] / k;
   };
   float* inner = inner_.take<float>(copies * 2 * width);
-  product(groups, operand(call.x, copies, up, &token), call.gate_up,
+  const DType act = call.x.dtype;
+  product(groups, operand(call.x, act, groups, call.gate_up, &token), call.gate_up,
           [&](int64_t r, int64_t col, float* values, int64_t n) {
             std::copy_n(values, n, inner + r * 2 * width + col);
           });
 
-  const DType dtype = operand_dtype(down);
-  const int64_t stride = operand_stride(down), element = static_cast<int64_t>(bytes(dtype));
-  auto* middle = down_operand_.take<std::byte>(copies * stride * element);
   parallel_rows(copies, width, [&](int64_t first, int64_t last, int) {
     for (int64_t r = first; r < last; ++r) {
       float* gate = inner + r * 2 * width;
-      std::byte* row = middle + r * stride * element;
       activate(gate, gate, gate + width, width, call.act);
-      copy_row(kernels_, row, dtype, gate, DType::kF32, width);
-      std::fill(row + width * element, row + down.k() * element, std::byte{0});
     }
   });
+  Tensor middle = host_tensor(inner, DType::kF32, {copies, width});
+  middle.row_stride = 2 * width;
 
   float* outer = outer_.take<float>(copies * hidden);
-  product(groups, {middle, stride}, call.down,
+  product(groups, operand(middle, act, groups, call.down, nullptr), call.down,
           [&](int64_t r, int64_t col, float* values, int64_t n) {
             std::copy_n(values, n, outer + r * hidden + col);
           });

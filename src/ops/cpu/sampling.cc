@@ -199,6 +199,17 @@ std::vector<int32_t> top(const Logits& x, int64_t count) {
   return heap;
 }
 
+// Words that allow all of their tokens or none are the rule, so these are told apart first.
+void mask_row(float* x, int64_t vocab, const int32_t* allowed) {
+  for (int64_t first = 0; first < vocab; first += 32) {
+    const auto word = static_cast<uint32_t>(allowed[first / 32]);
+    const int64_t count = std::min<int64_t>(32, vocab - first);
+    if (word == ~uint32_t{0}) continue;
+    for (int64_t i = 0; i < count; ++i)
+      if ((word >> i & 1) == 0) x[first + i] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 }  // namespace
 
 void CpuOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
@@ -208,6 +219,12 @@ void CpuOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits
                                                          .add = pages.add.row<float>(page),
                                                          .count = edits.count.as<int32_t>()[p],
                                                          .first = edits.first.as<int32_t>()[p]});
+  });
+}
+
+void CpuOps::mask_logits(Tensor logits, Tensor rows, Tensor allowed) {
+  pool_.parallel_for(rows.rows(), [&](int64_t i, int) {
+    mask_row(logits.row<float>(rows.as<int32_t>()[i]), logits.cols(), allowed.row<int32_t>(i));
   });
 }
 

@@ -14,7 +14,7 @@ void raise(int64_t& to, int64_t value) { to = std::max(to, value); }
 }  // namespace
 
 struct CpuOps::ScratchSizes {
-  int64_t operand = 0, inner = 0, down_operand = 0, outer = 0,
+  int64_t operand = 0, row_values = 0, inner = 0, outer = 0,
           states = 0;  // bytes, like all members
   int64_t of_thread = 0;
   int64_t draw = 0;  // each thread's list of a row's tokens in order, which sample() allocates
@@ -31,10 +31,17 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     return n * operand_stride(shape) * static_cast<int64_t>(bytes(operand_dtype(shape)));
   };
   const auto thread = [&](int64_t floats) { raise(sizes.of_thread, floats * kFloat); };
+  const auto quantized = [&](int64_t n, int64_t in, const WeightFormat& format) {
+    const Operand a = code_operand({.in = in, .format = format}, bounds.act);
+    raise(sizes.operand, n * a.stride * (a.narrow ? 2 : 4));
+    raise(sizes.row_values, n * a.value_stride * kFloat);
+    thread(2 * in);
+  };
   const auto linear = [&](int64_t n, int64_t in) {
     raise(sizes.operand, operand(n, in, bounds.act));
+    for (const WeightFormat& format : bounds.formats) quantized(n, in, format);
   };
-  thread(kTaskFloats);
+  thread(bounds.formats.empty() ? kTaskFloats : kCodeTaskFloats);
   thread(2 * hidden);
   linear(bounds.max_logit_rows, hidden);
   linear(rows, hidden);
@@ -64,7 +71,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     raise(sizes.operand, operand(rows, hidden, DType::kF32));
     linear(copies, hidden);
     raise(sizes.inner, copies * 2 * moe.width * kFloat);
-    raise(sizes.down_operand, operand(copies, moe.width, bounds.act));
+    linear(copies, moe.width);
     raise(sizes.outer, copies * hidden * kFloat);
     if (moe.shared_width > 0) dense(moe.shared_width);
   }
@@ -74,7 +81,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
 
 size_t CpuOps::scratch_bytes(const StepBounds& bounds) const {
   const ScratchSizes sizes = scratch_sizes(bounds);
-  int64_t sum = sizes.operand + sizes.inner + sizes.down_operand + sizes.outer + sizes.states +
+  int64_t sum = sizes.operand + sizes.row_values + sizes.inner + sizes.outer + sizes.states +
                 pool_.threads() * (sizes.of_thread + sizes.draw);
   for (const auto& [rope, size] : sizes.ropes) sum += size;
   return static_cast<size_t>(sum);
@@ -86,8 +93,8 @@ void CpuOps::reserve(const StepBounds& bounds) {
     scratch.reserve(static_cast<size_t>(size));
   };
   reserve(operand_, sizes.operand);
+  reserve(row_values_, sizes.row_values);
   reserve(inner_, sizes.inner);
-  reserve(down_operand_, sizes.down_operand);
   reserve(outer_, sizes.outer);
   reserve(states_, sizes.states);
   for (Scratch& scratch : thread_scratch_) reserve(scratch, sizes.of_thread);
@@ -96,7 +103,7 @@ void CpuOps::reserve(const StepBounds& bounds) {
 
 size_t CpuOps::scratch_held() const {
   size_t sum =
-      operand_.held() + inner_.held() + down_operand_.held() + outer_.held() + states_.held();
+      operand_.held() + row_values_.held() + inner_.held() + outer_.held() + states_.held();
   for (const Scratch& scratch : thread_scratch_) sum += scratch.held();
   for (const RopeTable& table : rope_tables_) sum += table.values.held();
   return sum;

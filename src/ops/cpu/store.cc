@@ -4,6 +4,7 @@
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rows.h"
+#include "ops/kv_quant.h"
 
 namespace skiff::cpu {
 namespace {
@@ -17,6 +18,19 @@ void rotate(float* x, const float* cos, const float* sin, const Rope& rope) {
     const float a = pair[0], b = pair[other];
     pair[0] = a * cos[i] - b * sin[i];
     pair[other] = b * cos[i] + a * sin[i];
+  }
+}
+
+// Stores the keys and the values of a position, x [2 * kv_heads * head_dim].
+void quantize_position(const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv, int seq,
+                       int32_t position, const float* x) {
+  const int32_t page = batch.pages.row<int32_t>(seq)[position / kv.page_size];
+  const auto dim = static_cast<size_t>(spec.head_dim);
+  for (int h = 0; h < 2 * spec.kv_heads; ++h, x += dim) {
+    const bool key = h < spec.kv_heads;
+    const KvHead to = kv_head(key ? kv.k : kv.v, key ? kv.k_scale : kv.v_scale, kv.format, page,
+                              position % kv.page_size, key ? h : h - spec.kv_heads);
+    skiff::quantize(kv.format, {x, dim}, to);
   }
 }
 
@@ -54,6 +68,22 @@ void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec
   const float* turns = rope_values(spec.rope, batch);
   const std::vector<int32_t> sequences = sequence_of_rows(batch);
 
+  // Stores keys and values of row r: `exact` where they are in float32 already, else the row's,
+  // for which there is room in `scratch`.
+  const auto store_position = [&](int64_t r, float* exact, float* scratch) {
+    const int seq = sequences[static_cast<size_t>(r)];
+    const int32_t position = batch.positions.as<int32_t>()[r];
+    const std::byte* row = row_data(qkv, r) + byte_size(qkv.dtype, q_cols);
+    if (kv.format.quantized()) {
+      float* x = exact;
+      if (x == nullptr) copy_row(kernels_, x = scratch, DType::kF32, row, qkv.dtype, 2 * kv_cols);
+      return quantize_position(spec, batch, kv, seq, position, x);
+    }
+    const int64_t at = cache_row(batch, kv, seq, position);
+    copy_row(kernels_, cache_data(kv.k, at), kv.k.dtype, row, qkv.dtype, kv_cols);
+    copy_row(kernels_, cache_data(kv.v, at), kv.v.dtype, row + byte_size(qkv.dtype, kv_cols),
+             qkv.dtype, kv_cols);
+  };
   parallel_rows(std::ssize(sequences), qkv.cols(), [&](int64_t begin, int64_t end, int thread) {
     float* scratch = thread_scratch_[static_cast<size_t>(thread)].take<float>(q_cols + kv_cols);
     for (int64_t r = begin; r < end; ++r) {
@@ -72,13 +102,7 @@ void CpuOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec
       }
       if (x == scratch) copy_row(kernels_, row, qkv.dtype, x, DType::kF32, q_cols + kv_cols);
 
-      const auto width = static_cast<int64_t>(bytes(qkv.dtype));
-      const int64_t at =
-          cache_row(batch, kv, sequences[static_cast<size_t>(r)], batch.positions.as<int32_t>()[r]);
-      copy_row(kernels_, cache_data(kv.k, at), kv.k.dtype, row + q_cols * width, qkv.dtype,
-               kv_cols);
-      copy_row(kernels_, cache_data(kv.v, at), kv.v.dtype, row + (q_cols + kv_cols) * width,
-               qkv.dtype, kv_cols);
+      store_position(r, x == scratch ? nullptr : x + q_cols, scratch);
     }
   });
 }

@@ -11,6 +11,9 @@
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
+#include "ops/cuda/quant/atoms.h"
+#include "ops/cuda/quant/prepare.h"
+#include "ops/cuda/quant/quantize.h"
 #include "ops/cuda/rows/rows.h"
 #include "ops/layer_arena.h"
 #include "tensor/device_memory.h"
@@ -211,7 +214,8 @@ void CudaOps::copy(Tensor out, Tensor x) {
 }
 
 bool CudaOps::multiplies(const WeightFormat& format) const {
-  return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16};
+  return format == WeightFormat{DType::kF32} || format == WeightFormat{DType::kBF16} ||
+         atom_format(format).has_value();
 }
 
 size_t CudaOps::arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows, DType act) const {
@@ -222,6 +226,7 @@ size_t CudaOps::arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows
 
 // The bias begins at a multiple of 256 bytes.
 size_t CudaOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
+  if (keep.quantized()) return prepared_quantized_bytes(shape, keep);
   const int64_t elements = std::max<int64_t>(1, shape.experts) * shape.out * shape.in;
   const size_t weight = (static_cast<size_t>(elements) * bytes(keep.dtype) + 255) / 256 * 256;
   return weight + (shape.bias ? static_cast<size_t>(shape.out) * sizeof(float) : 0);
@@ -247,8 +252,14 @@ void CudaOps::copy_packed(std::byte* to, const Linear& plain) {
   wait(mark());
 }
 
+void CudaOps::quantize(const Linear& q, Tensor plain, QuantRule rule) {
+  cuda::quantize(q, plain, rule, stream());
+  done();
+}
+
 Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
+  if (keep.quantized()) return prepare_quantized(plain, keep, device_, owner, stream());
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
               describe(plain.format), describe(keep));
   const size_t weight = (byte_size(keep.dtype, plain.weight.elements()) + 255) / 256 * 256;
@@ -399,6 +410,11 @@ void CudaOps::store_edits(const EditPages& pages, const EditChanges& changes) {
 
 void CudaOps::edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) {
   cuda::edit_logits(logits, pages, edits, stream());
+  done();
+}
+
+void CudaOps::mask_logits(Tensor logits, Tensor rows, Tensor allowed) {
+  cuda::mask_logits(logits, rows, allowed, stream());
   done();
 }
 

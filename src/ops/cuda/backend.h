@@ -42,6 +42,7 @@ class CudaOps final : public Ops {
   bool adopt_tuning(std::span<const std::byte> tuning) override;
 
   bool multiplies(const WeightFormat& format) const override;
+  void quantize(const Linear& q, Tensor plain, QuantRule rule) override;
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) override;
@@ -67,6 +68,7 @@ class CudaOps final : public Ops {
 
   void store_edits(const EditPages& pages, const EditChanges& changes) override;
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
+  void mask_logits(Tensor logits, Tensor rows, Tensor allowed) override;
   void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override;
   void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;

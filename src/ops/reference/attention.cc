@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/kv_quant.h"
 #include "ops/reference/math.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/reference/rows.h"
@@ -8,11 +9,47 @@
 namespace skiff::reference {
 namespace {
 
-// [1, kv_heads * head_dim]: a position of a sequence in `cache`, the keys or values of a layer.
-Tensor cache_row(const Tensor& cache, const RaggedBatch& batch, int seq, int position) {
+// The keys or the values of a layer.
+struct Half {
+  const KvLayer& kv;
+  const Tensor &pages, &scales;
+};
+Half keys_of(const KvLayer& kv) { return {kv, kv.k, kv.k_scale}; }
+Half values_of(const KvLayer& kv) { return {kv, kv.v, kv.v_scale}; }
+
+// [1, kv_heads * head_dim]: a position of a sequence in a cache of floats.
+Tensor cache_row(const Half& half, const RaggedBatch& batch, int seq, int position) {
+  const Tensor& cache = half.pages;
   const int64_t page_size = cache.dim[1], cols = cache.dim[2] * cache.dim[3];
   const int32_t page = batch.pages.row<int32_t>(seq)[position / page_size];
   return cache.row_range(page, 1).col_range(position % page_size * cols, cols);
+}
+
+// One head of a position in a quantized cache.
+KvHead cache_head(const Half& half, const RaggedBatch& batch, int seq, int position, int head) {
+  const int page_size = half.kv.page_size;
+  const int32_t page = batch.pages.row<int32_t>(seq)[position / page_size];
+  return kv_head(half.pages, half.scales, half.kv.format, page, position % page_size, head);
+}
+
+// Stores all heads of a position, x [kv_heads * head_dim].
+void store_position(const Half& half, const RaggedBatch& batch, int seq, int position,
+                    std::span<const float> x) {
+  if (!half.kv.format.quantized()) return store_row(cache_row(half, batch, seq, position), 0, x);
+  const auto dim = static_cast<size_t>(half.pages.dim[3]);
+  for (size_t h = 0; h * dim < x.size(); ++h)
+    quantize(half.kv.format, x.subspan(h * dim, dim),
+             cache_head(half, batch, seq, position, static_cast<int>(h)));
+}
+
+std::vector<float> load_head(const Half& half, const RaggedBatch& batch, int seq, int position,
+                             int head) {
+  const int64_t dim = half.pages.dim[3];
+  if (!half.kv.format.quantized())
+    return load_row(cache_row(half, batch, seq, position).col_range(head * dim, dim), 0);
+  std::vector<float> x(static_cast<size_t>(dim));
+  dequantize(half.kv.format, cache_head(half, batch, seq, position, head), x);
+  return x;
 }
 
 // Calls f(sequence, row, position) for every row of the step.
@@ -65,8 +102,8 @@ void ReferenceOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa
     x = load_row(qkv, row);
     const auto kv_cols = static_cast<size_t>(spec.kv_heads * spec.head_dim);
     const auto all = std::span<const float>(x).last(2 * kv_cols);
-    store_row(cache_row(kv.k, batch, seq, position), 0, all.first(kv_cols));
-    store_row(cache_row(kv.v, batch, seq, position), 0, all.last(kv_cols));
+    store_position(keys_of(kv), batch, seq, position, all.first(kv_cols));
+    store_position(values_of(kv), batch, seq, position, all.last(kv_cols));
   });
 }
 
@@ -79,9 +116,8 @@ void ReferenceOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const Ragge
     for (int h = 0; h < spec.heads; ++h) {
       std::vector<std::vector<float>> keys, values;
       for (int p = first; p <= position; ++p) {
-        const int64_t col = static_cast<int64_t>(h / group) * spec.head_dim;
-        keys.push_back(load_row(cache_row(kv.k, batch, seq, p).col_range(col, spec.head_dim), 0));
-        values.push_back(load_row(cache_row(kv.v, batch, seq, p).col_range(col, spec.head_dim), 0));
+        keys.push_back(load_head(keys_of(kv), batch, seq, p, h / group));
+        values.push_back(load_head(values_of(kv), batch, seq, p, h / group));
       }
       const std::vector<double> y = attend(head_of(queries, h, spec.head_dim), keys, values);
       for (int d = 0; d < spec.head_dim; ++d) {

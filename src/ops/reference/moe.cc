@@ -49,15 +49,17 @@ void sort_by_expert(const Routing& routing, int experts) {
 }
 
 // down * (act(gate) * up) for one token.
-std::vector<double> feed_forward(std::span<const float> x, const Linear& gate_up,
+std::vector<double> feed_forward(const std::vector<float>& token, const Linear& gate_up,
                                  const Linear& down, Act act) {
   const int64_t width = gate_up.weight.rows() / 2;
+  const std::vector<float> x = input_row(gate_up, token);
   std::vector<float> inner;
   for (int64_t i = 0; i < width; ++i) {
     const double gate = dot(x, weight_row(gate_up, i));
     const double up = dot(x, weight_row(gate_up, width + i));
     inner.push_back(static_cast<float>(activate(gate, act) * up));
   }
+  inner = input_row(down, std::move(inner));
   std::vector<double> y;
   for (int64_t o = 0; o < down.weight.rows(); ++o) y.push_back(dot(inner, weight_row(down, o)));
   return y;

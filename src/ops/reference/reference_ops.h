@@ -15,6 +15,7 @@ class ReferenceOps : public HostOps {
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
 
   bool multiplies(const WeightFormat& format) const override;
+  void quantize(const Linear& q, Tensor plain, QuantRule rule) override;
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override;
 
   void embed(Tensor out, Tensor table, Tensor ids) override;
@@ -32,6 +33,7 @@ class ReferenceOps : public HostOps {
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;
+  void mask_logits(Tensor logits, Tensor rows, Tensor allowed) override;
   void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,

@@ -98,6 +98,15 @@ void ReferenceOps::edit_logits(Tensor logits, const EditPages& pages, const Logi
   }
 }
 
+void ReferenceOps::mask_logits(Tensor logits, Tensor rows, Tensor allowed) {
+  for (int64_t i = 0; i < rows.rows(); ++i) {
+    float* x = logits.row<float>(rows.as<int32_t>()[i]);
+    const auto* words = allowed.row<int32_t>(i);
+    for (int64_t t = 0; t < logits.cols(); ++t)
+      if ((static_cast<uint32_t>(words[t / 32]) >> (t % 32) & 1) == 0) x[t] = kMinusInfinity;
+  }
+}
+
 void ReferenceOps::penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) {
   for (int64_t i = 0; i < penalties.row.rows(); ++i) {
     const auto* list = seen.lists.row<int32_t>(penalties.slot.as<int32_t>()[i]);

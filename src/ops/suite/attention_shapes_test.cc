@@ -23,7 +23,7 @@ class AttendShapes : public OpSuite {
   bool device() const { return ops->device() != Device{}; }
   void attend(const Gqa& spec, int page_size, const std::vector<Piece>& pieces, int checked = 14) {
     for (const Pool pool : kPools)
-      attend_case(*ops, {spec, kBF16, kBF16, page_size, pieces, checked, pool});
+      attend_case(*ops, {spec, kBF16, {.dtype = kBF16}, page_size, pieces, checked, pool});
   }
 };
 

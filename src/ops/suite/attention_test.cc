@@ -5,6 +5,8 @@
 
 #include "ops/suite/attention.h"
 
+#include "ops/kv_quant.h"
+
 namespace skiff::suite {
 
 Gqa gqa(int heads, int kv_heads, int head_dim, int window, int rope_dim, bool interleaved) {
@@ -16,10 +18,6 @@ Gqa gqa(int heads, int kv_heads, int head_dim, int window, int rope_dim, bool in
 }
 
 namespace {
-
-// Sequences as (first position, rows): decodes, checks, chunks, idle ones, page edges of 64.
-const std::vector<Piece> kMixed = {{0, 1},  {62, 1}, {63, 1}, {64, 1},  {130, 0}, {0, 0},
-                                   {61, 4}, {0, 65}, {5, 17}, {127, 2}, {200, 1}};
 
 // The RMS norm and rotation of one head, straight from their definitions.
 std::vector<double> expected_head(const Tensor& before, int64_t row, int head, const Gqa& spec,
@@ -222,19 +220,20 @@ TEST_P(OpSuite, StoreFollowsScaledRope) {
 // How far float arithmetic may stray: each score is a sum of D products, off by e <= (D + 2)
 // roundings of its absolute sum, and perhaps a few of its own size when it goes through exp; a
 // probability is then off by 2e relatively, and sums of n of them by n roundings more, whatever the
-// order and however often they are rescaled. Where q and cache are bf16, each probability may be
-// rounded to bf16 once.
+// order and however often they are rescaled. Where q is bf16 and the cache is that or quantized,
+// each probability may be rounded to bf16 once.
 void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
                          int seq, int position, int head) {
   const int d = spec.head_dim, kv_head = head / (spec.heads / spec.kv_heads);
   const int first = spec.window ? std::max(0, position - spec.window + 1) : 0;
   std::vector<double> score, total(static_cast<size_t>(d)), size(static_cast<size_t>(d));
   double score_bound = 0, best = -INFINITY, sum = 0;
+  const auto column = [&](int i) { return static_cast<size_t>(kv_head * d + i); };
   for (int t = first; t <= position; ++t) {
-    const Tensor k = paged.cache_row(paged.kv.k, seq, t);
+    const std::vector<double> k = paged.keys(seq, t);
     double s = 0, absolute = 0;
     for (int i = 0; i < d; ++i) {
-      const double product = at(q, 0, head * d + i) * at(k, 0, kv_head * d + i);
+      const double product = at(q, 0, head * d + i) * k[column(i)];
       s += product;
       absolute += std::abs(product);
     }
@@ -243,16 +242,16 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
     score_bound = std::max(score_bound, (d + 6) * kF32Round * absolute / std::sqrt(d));
   }
   for (int t = first; t <= position; ++t) {
-    const Tensor v = paged.cache_row(paged.kv.v, seq, t);
+    const std::vector<double> v = paged.values(seq, t);
     const double weight = std::exp(score[static_cast<size_t>(t - first)] - best);
     sum += weight;
     for (int i = 0; i < d; ++i) {
-      const double product = weight * at(v, 0, kv_head * d + i);
+      const double product = weight * v[column(i)];
       total[static_cast<size_t>(i)] += product;
       size[static_cast<size_t>(i)] += std::abs(product);
     }
   }
-  const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype == DType::kBF16;
+  const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype != DType::kF32;
   const double bound =
       2 * score_bound + (2.0 * (position + 1 - first) + 32) * kF32Round + (narrow ? kBf16Round : 0);
   expect_near(out.col_range(head * d, d), [&](int64_t, int64_t i) {
@@ -264,7 +263,7 @@ void attend_case(Ops& ops, const AttendCase& c) {
   const Gqa& spec = c.spec;
   SCOPED_TRACE(fmt::format("heads {}/{} dim {} window {} act {} cache {} page {} pool {}",
                            spec.heads, spec.kv_heads, spec.head_dim, spec.window, name(c.act),
-                           name(c.cache), c.page_size, static_cast<int>(c.pool)));
+                           describe(c.cache), c.page_size, static_cast<int>(c.pool)));
   Workspace ws(static_cast<uint64_t>(spec.head_dim * 100 + spec.heads + spec.window));
   Paged paged(ws, spec, c.cache, c.page_size, c.pieces, c.pool);
   const int64_t rows = paged.batch.num_tokens, cols = spec.heads * spec.head_dim;
@@ -302,7 +301,7 @@ void attend_case(Ops& ops, const Gqa& spec, DType act, DType cache, int page_siz
   for (const Pool pool : kPools)
     suite::attend_case(ops, {.spec = spec,
                              .act = act,
-                             .cache = cache,
+                             .cache = {.dtype = cache},
                              .page_size = page_size,
                              .pieces = pieces,
                              .pool = pool});
@@ -343,7 +342,7 @@ TEST_P(OpSuite, PagesMayLieAnyDistanceApart) {
       store_case(*ops, spec, {t, t, 16, true, Pool::kPadded});
       suite::attend_case(*ops, {.spec = spec,
                                 .act = t,
-                                .cache = t,
+                                .cache = {.dtype = t},
                                 .page_size = 16,
                                 .pieces = kMixed,
                                 .pool = Pool::kPadded});
@@ -372,16 +371,8 @@ TEST_P(OpSuite, AttendOfHugeScores) {
   for (int64_t r = 0; r < 3; ++r) expect_attention(out, q, spec, paged, r, 0);
 }
 
-// The same prompts are run through gqa_store and gqa_attend, cut into steps in another way, in
-// another order within the batch and on other pages; every row must come out alike, bit for bit.
-struct Cut {
-  std::vector<int> chunks;  // rows per step, the last repeated until the prompt is done
-  bool reversed = false;    // order of the sequences
-  uint64_t page_seed = 1;
-};
-
-RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int>& lengths,
-                     const Cut& cut) {
+RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const KvFormat& cache,
+                     const std::vector<int>& lengths, const Cut& cut) {
   Workspace data(11);  // the same rows for every cut
   const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
   const int64_t out_cols = spec.heads * spec.head_dim;
@@ -393,7 +384,7 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
   std::vector<Piece> whole;
   for (int n : lengths) whole.push_back({0, n});
   Workspace pages(cut.page_seed);
-  Paged paged(pages, spec, act, 16, whole);  // gives every sequence its pages
+  Paged paged(pages, spec, cache, 16, whole);  // gives every sequence its pages
   std::vector<RowBytes> result(lengths.size());
   std::vector<int> done(lengths.size());
   for (size_t step = 0; std::ranges::any_of(std::views::iota(size_t{0}, lengths.size()),
@@ -435,19 +426,24 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const std::vector<int
   return all;
 }
 
-void expect_cuts_alike(Ops& ops, const Gqa& spec, DType act, const std::vector<int>& lengths,
-                       const std::vector<Cut>& cuts) {
-  const RowBytes whole = run_prompts(ops, spec, act, lengths, {.chunks = {1 << 20}});
+}  // namespace
+
+void expect_cuts_alike(Ops& ops, const Gqa& spec, DType act, const KvFormat& cache,
+                       const std::vector<int>& lengths, const std::vector<Cut>& cuts) {
+  const RowBytes whole = run_prompts(ops, spec, act, cache, lengths, {.chunks = {1 << 20}});
   for (const Cut& cut : cuts) {
-    const RowBytes pieces = run_prompts(ops, spec, act, lengths, cut);
+    const RowBytes pieces = run_prompts(ops, spec, act, cache, lengths, cut);
     ASSERT_EQ(pieces.size(), whole.size());
     for (size_t r = 0; r < whole.size(); ++r) {
       ASSERT_TRUE(pieces[r] == whole[r])
           << "row " << r << " of " << spec.heads << " heads, head_dim " << spec.head_dim << ", "
-          << name(act) << ", first chunk " << cut.chunks[0] << ", reversed " << cut.reversed;
+          << name(act) << ", cache " << describe(cache) << ", first chunk " << cut.chunks[0]
+          << ", reversed " << cut.reversed;
     }
   }
 }
+
+namespace {
 
 TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
@@ -458,7 +454,7 @@ TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
                                  {.chunks = {100, 1}, .reversed = true}};
   for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)})
     for (DType act : {DType::kF32, DType::kBF16})
-      expect_cuts_alike(*ops, spec, act, {70, 1, 133, 16, 40}, cuts);
+      expect_cuts_alike(*ops, spec, act, {.dtype = act}, {70, 1, 133, 16, 40}, cuts);
 }
 
 // Contexts that a device's kernels divide, and so many rows that they divide them otherwise.
@@ -471,8 +467,8 @@ TEST_P(OpSuite, AttentionToLongContextsDoesNotDependOnCuts) {
                                  {.chunks = {400, 1, 2, 1, 30}, .reversed = true, .page_seed = 3}};
   for (const Gqa& spec :
        {gqa(8, 2, 128), gqa(4, 4, 64, 300), gqa(5, 1, 128, 70), gqa(4, 1, 256), gqa(14, 2, 64)})
-    expect_cuts_alike(*ops, spec, DType::kBF16, {700, 1, 300, 513}, cuts);
-  expect_cuts_alike(*ops, gqa(16, 1, 128), DType::kBF16, {4000},
+    expect_cuts_alike(*ops, spec, DType::kBF16, {.dtype = DType::kBF16}, {700, 1, 300, 513}, cuts);
+  expect_cuts_alike(*ops, gqa(16, 1, 128), DType::kBF16, {.dtype = DType::kBF16}, {4000},
                     {{.chunks = {700}}, {.chunks = {3900, 1, 1, 98}}});
 }
 

@@ -1,4 +1,5 @@
 // store_edits, edit_logits, count_tokens, penalize.
+#include <array>
 #include <limits>
 #include <map>
 
@@ -108,6 +109,35 @@ TEST_P(OpSuite, EditsAndChangesHappenInOrder) {
   finish();
   EXPECT_EQ((std::vector<float>{logits.as<float>(), logits.as<float>() + 8}),
             (std::vector<float>{0, 2, -kInf, 5, -6, 6, -kInf, 9}));
+}
+
+// Rows with words of all kinds: all allowed, none, single bits; a last word that is not full.
+TEST_P(OpSuite, MaskLogits) {
+  for (const int vocab : {1, 31, 33, 2311, 70001}) {
+    Workspace ws(static_cast<uint64_t>(vocab));
+    constexpr int kRows = 5;
+    const Tensor logits = ws.random(DType::kF32, {kRows, vocab}, 3, 5);
+    const Tensor want = ws.output(DType::kF32, {kRows, vocab});
+    convert(want, logits);
+    const std::vector<int32_t> rows = {4, 0, 2};
+    const int words = (vocab + 31) / 32;
+    std::vector<int32_t> allowed;
+    for (const int32_t row : rows) {
+      for (int w = 0; w < words; ++w) {
+        const std::array<uint32_t, 3> kinds = {
+            ~0u, 0u, static_cast<uint32_t>(ws.rng.below(1 << 30)) * 2654435761u};
+        const uint32_t bits = kinds.at(static_cast<size_t>(ws.rng.below(3)));
+        allowed.push_back(static_cast<int32_t>(bits));
+        for (int t = 32 * w; t < std::min(vocab, 32 * w + 32); ++t)
+          if ((bits >> (t % 32) & 1) == 0) want.row<float>(row)[t] = -kInf;
+      }
+    }
+    const Tensor row = ws.ints(rows), word = ws.ints(allowed, {3, words});
+    ws.begin_op({logits});
+    ops->mask_logits(logits, row, word);
+    ws.end_op();
+    EXPECT_EQ(all_bytes(logits), all_bytes(want)) << vocab;
+  }
 }
 
 // Lists of slots, and what they say.

@@ -62,6 +62,9 @@ class InService final : public Ops {
     finish();
   }
   bool multiplies(const WeightFormat& format) const override { return ops_->multiplies(format); }
+  void quantize(const Linear& q, Tensor plain, QuantRule rule) override {
+    ops_->quantize(q, plain, rule);
+  }
   Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) override {
     return ops_->prepare(plain, keep, owner);
   }
@@ -139,6 +142,9 @@ class InService final : public Ops {
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override {
     run({.in = {logits}, .out = {logits}}, [&] { ops_->edit_logits(logits, pages, edits); });
   }
+  void mask_logits(Tensor logits, Tensor rows, Tensor allowed) override {
+    run({.in = {logits}, .out = {logits}}, [&] { ops_->mask_logits(logits, rows, allowed); });
+  }
   void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override {
     ops_->count_tokens(seen, slots, tokens, rows);
     finish();
@@ -171,14 +177,18 @@ class InService final : public Ops {
     }
     finish();
     memory_.reset();
+    // Page-locked memory cannot be allocated while a graph is recorded.
     const std::vector<Tensor> originals = copies_of(uses.in);
+    std::vector<Tensor> rows;
+    rows.reserve(originals.size());
+    for (const Tensor& t : originals) rows.push_back(every_row(t));
     std::vector<std::byte> first;
     for (int time = 0; time < kTimes; ++time) {
       for (const Tensor& t : uses.out) spoil(t);
       for (const Tensor& t : uses.in) spoil(t);
-      ops_->replay(ReplayKey{.variant = static_cast<int>(calls_)}, [&] {
+      ops_->replay(ReplayKey{.variant = calls_}, [&] {
         for (size_t i = 0; i < originals.size(); ++i)
-          if (originals[i]) ops_->gather_rows(uses.in[i], originals[i], every_row(originals[i]));
+          if (originals[i]) ops_->gather_rows(uses.in[i], originals[i], rows[i]);
         op();
       });
       finish();
@@ -201,6 +211,7 @@ class InService final : public Ops {
     return copies;
   }
   Tensor every_row(const Tensor& t) {
+    if (!t) return {};
     const Tensor ids = memory_.take(DType::kI32, {t.rows()});
     for (int64_t r = 0; r < t.rows(); ++r) ids.as<int32_t>()[r] = static_cast<int32_t>(r);
     return ids;

@@ -6,13 +6,75 @@
 namespace skiff::cpu {
 namespace {
 
+constexpr int kChunk = 64;  // elements of a quantized row that are converted at a time
+
+inline float bf16_value(uint16_t bits) {
+  const uint32_t u = static_cast<uint32_t>(bits) << 16;
+  float x;
+  memcpy(&x, &u, sizeof x);
+  return x;
+}
+
+// out[i] = element i * scale, rounded to bf16; `read` turns kW bytes into floats.
+template <F (*Read)(const uint8_t*)>
+void scale_elements(float* out, const uint8_t* elements, float scale, int n) {
+  int i = 0;
+  for (; i + kW <= n; i += kW) store(out + i, round_bf16(Read(elements + i) * set1(scale)));
+  if (i == n) return;
+  uint8_t rest[kW] = {};
+  for (int j = i; j < n; ++j) rest[j - i] = elements[j];
+  store_n(out + i, round_bf16(Read(rest) * set1(scale)), n - i);
+}
+
+// Values [begin, begin + n) of a quantized row as floats, n <= kChunk; `begin` is a multiple of
+// kChunk.
+void dequantize(float* out, const KvRows& rows, const void* row, const uint16_t* scales, int begin,
+                int n) {
+  const auto* elements = static_cast<const uint8_t*>(row);
+  if (rows.element == KvElement::kI8)
+    return scale_elements<read_i8>(out, elements + begin, bf16_value(*scales), n);
+  if (rows.element == KvElement::kE4M3)
+    return scale_elements<read_e4m3>(out, elements + begin, bf16_value(*scales), n);
+  uint8_t pairs[kChunk];
+  const uint8_t* from = elements + begin / 2;
+  for (int i = 0; i < n / 2; ++i) {
+    pairs[2 * i] = from[i] & 15;
+    pairs[2 * i + 1] = from[i] >> 4;
+  }
+  for (int at = 0; at < n; at += rows.group) {
+    const uint16_t* group = scales + (begin + at) / rows.group * 2;
+    const auto zero = static_cast<uint8_t>(bf16_value(group[1]));
+    const int count = n - at < rows.group ? n - at : rows.group;
+    for (int i = at; i < at + count; ++i) pairs[i] = static_cast<uint8_t>(pairs[i] - zero);
+    scale_elements<read_i8>(out + at, pairs + at, bf16_value(group[0]), count);
+  }
+}
+
+inline bool is_quantized(KvElement e) { return e != KvElement::kF32 && e != KvElement::kBf16; }
+
+// load_keys() of a quantized cache.
+void load_quantized_keys(float* kt, const KvRows& rows, int j) {
+  float values[kW][kChunk];
+  const uint32_t* src[kW];
+  for (int i = 0; i < kW; ++i) src[i] = reinterpret_cast<const uint32_t*>(values[i]);
+  for (int begin = 0; begin < rows.dim; begin += kChunk) {
+    const int n = rows.dim - begin < kChunk ? rows.dim - begin : kChunk;
+    for (int i = 0; i < kW; ++i) {
+      const int key = j + i < rows.keys ? j + i : 0;
+      dequantize(values[i], rows, rows.k[key], rows.k_scale[key], begin, n);
+    }
+    transpose_rows(src, n, [&](int64_t d, F v) { store(kt + (begin + d) * kKvBlock + j, v); });
+  }
+}
+
 // Stores kW keys from key j on as columns of kt. Absent keys repeat the first one: their scores are
 // computed and discarded.
 void load_keys(float* kt, const KvRows& rows, int j) {
+  if (is_quantized(rows.element)) return load_quantized_keys(kt, rows, j);
   const uint32_t* src[kW];
   for (int i = 0; i < kW; ++i)
     src[i] = static_cast<const uint32_t*>(rows.k[j + i < rows.keys ? j + i : 0]);
-  if (!rows.bf16) {
+  if (rows.element == KvElement::kF32) {
     transpose_rows(src, rows.dim, [&](int64_t d, F v) { store(kt + d * kKvBlock + j, v); });
     return;
   }
@@ -36,8 +98,25 @@ inline void fetch(const void* const* next, int ahead, int j, int count, int64_t 
       __builtin_prefetch(static_cast<const char*>(next[i]) + at, 0, 2);
 }
 
+int64_t row_bytes(const KvRows& rows) {
+  if (rows.element == KvElement::kF32) return rows.dim * 4;
+  if (rows.element == KvElement::kBf16) return rows.dim * 2;
+  return rows.element == KvElement::kU4 ? rows.dim / 2 : rows.dim;
+}
+
+void load_value(float* out, const KvRows& rows, int j) {
+  if (rows.element == KvElement::kF32)
+    memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.dim));
+  else if (rows.element == KvElement::kBf16)
+    bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.dim);
+  else
+    for (int d = 0; d < rows.dim; d += kChunk)
+      dequantize(out + d, rows, rows.v[j], rows.v_scale[j], d,
+                 rows.dim - d < kChunk ? rows.dim - d : kChunk);
+}
+
 void load_kv(float* kt, float* v, int64_t o_stride, const KvRows& rows) {
-  const int64_t bytes = rows.dim * (rows.bf16 ? 2 : 4);
+  const int64_t bytes = row_bytes(rows);
   for (int j = 0; j < kKvBlock; j += kW) {
     fetch(rows.next_k, rows.ahead, j, kW, bytes);
     load_keys(kt, rows, j);
@@ -45,10 +124,7 @@ void load_kv(float* kt, float* v, int64_t o_stride, const KvRows& rows) {
   for (int j = 0; j < rows.keys; ++j) {
     fetch(rows.next_v, rows.ahead, j, 1, bytes);
     float* out = v + j * o_stride;
-    if (rows.bf16)
-      bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.dim);
-    else
-      memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.dim));
+    load_value(out, rows, j);
     for (int64_t d = rows.dim; d < o_stride; ++d) out[d] = 0;
   }
 }

@@ -126,7 +126,7 @@ void gemm_bf16_amx(const GemmBlock& g) {
                         block < g.k - i ? block : g.k - i,
                         g.c + r * g.ldc + p * kPanel,
                         g.ldc,
-                        i > 0};
+                        g.add || i > 0};
         if (rows > kTile)
           two_tiles(t);
         else if (once)

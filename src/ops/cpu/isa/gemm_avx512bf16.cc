@@ -63,7 +63,8 @@ void gemm_bf16_avx512bf16(const GemmBlock& g) {
     for (int64_t r = 0; r < g.rows; r += kRows)
       for (int p = 0; p < g.panels; p += 2)
         tile({a + r * g.lda + i, g.lda, b + p * g.panel_stride + i * kPanel, g.panel_stride,
-              block < g.k - i ? block : g.k - i, g.c + r * g.ldc + p * kPanel, g.ldc, i > 0},
+              block < g.k - i ? block : g.k - i, g.c + r * g.ldc + p * kPanel, g.ldc,
+              g.add || i > 0},
              g.rows - r);
 }
 

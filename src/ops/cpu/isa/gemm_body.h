@@ -119,9 +119,10 @@ void gemm_f32(const GemmBlock& g) {
   for (int64_t i = 0; i < g.k; i += block)
     for (int64_t r = 0; r < g.rows; r += kTileRows)
       for_each_tile(g.panels * kPanel, [&]<int V>(int64_t j) {
-        tile_f32<V>({a + r * g.lda + i, g.lda, b + column(g, j, 1) + i * kPanel, kPanel,
-                     vector_step(g, 1), smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, i > 0},
-                    g.rows - r);
+        tile_f32<V>(
+            {a + r * g.lda + i, g.lda, b + column(g, j, 1) + i * kPanel, kPanel, vector_step(g, 1),
+             smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, g.add || i > 0},
+            g.rows - r);
       });
 }
 
@@ -133,7 +134,7 @@ void gemm_bf16(const GemmBlock& g) {
     for (int64_t r = 0; r < g.rows; r += kTileRowsBf16)
       for_each_tile(g.panels * kPanel, [&]<int V>(int64_t j) {
         tile_bf16<V>({a + r * g.lda + i, g.lda, b + column(g, j, 2) + i * kPanel, vector_step(g, 2),
-                      smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, i > 0},
+                      smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, g.add || i > 0},
                      g.rows - r);
       });
 }

@@ -30,15 +30,63 @@ struct GemmBlock {
   int64_t k = 0;             // inputs; for bf16 a multiple of kKStep
   float* c = nullptr;        // [rows][ldc]
   int64_t ldc = 0;
+  bool add = false;  // c holds sums over earlier inputs, which are continued
 };
+
+// The elements of quantized panels (code_panels.h).
+enum class Codes : uint8_t { kI8, kU8, kF8E4M3, kI4, kU4, kF4E2M1 };
+constexpr bool is_nibble(Codes codes) { return codes >= Codes::kI4; }
+
+// How floats are rounded to codes: ties to even, or away from zero.
+enum class Ties : uint8_t { kEven, kAway };
+
+// Sums of a few rows times codes that lie in registers only: part[r][p*16 + j] (+)= sum over the
+// inputs of some lines. Inputs are added up in the order in which a GEMM of their values adds them,
+// so the bits are the same.
+constexpr int kFewRows = 4;
+struct CodeRows {
+  const void* a = nullptr;  // [rows][lda] f32 or bf16
+  int64_t lda = 0;
+  int rows = 0;                 // at most kFewRows
+  const uint32_t* b = nullptr;  // first line of the first panel
+  int64_t panel_words = 0;      // from one panel to the next
+  int panels = 0;               // even
+  int64_t lines = 0;
+  Codes codes = Codes::kI8;
+  float* part = nullptr;  // [rows][panels * kPanel]
+  bool add = false;       // part holds sums over earlier inputs, which are continued
+};
+
+// c[r][j] (+)= part[r][j] * scale[j] * row_scale[r] - row_sum[r] * minimum[j], for pairs of panels.
+// Multiplied in this order; row_scale, row_sum and minimum may be absent.
+struct ScaledSum {
+  const float* part = nullptr;  // [rows][cols]
+  int64_t rows = 0, cols = 0;
+  const float* scale = nullptr;    // [cols]
+  const float* minimum = nullptr;  // [cols], with row_sum
+  const float* row_scale = nullptr;
+  const float* row_sum = nullptr;
+  int64_t row_stride = 0;  // elements from one row's scale, or sum, to the next
+  float* c = nullptr;      // [rows][ldc]
+  int64_t ldc = 0;
+  bool first = false;  // c holds nothing yet
+};
+
+// The elements of a KV cache (ops/kv_quant.h).
+enum class KvElement : uint8_t { kF32, kBf16, kI8, kE4M3, kU4 };
 
 // Up to kKvBlock consecutive context positions of one kv head.
 struct KvRows {
   const void* const* k = nullptr;  // [keys] pointers to [dim]
   const void* const* v = nullptr;
+  // Where elements are quantized, [keys] pointers to bf16 scales: one, or, for kU4, one for each
+  // `group` elements, followed by its zero point. `group` divides 64.
+  const uint16_t* const* k_scale = nullptr;
+  const uint16_t* const* v_scale = nullptr;
+  int group = 0;
   int keys = 0;
   int dim = 0;
-  bool bf16 = false;
+  KvElement element = KvElement::kF32;
   const void* const* next_k = nullptr;  // [ahead] rows that will be loaded next
   const void* const* next_v = nullptr;
   int ahead = 0;
@@ -69,6 +117,18 @@ struct Kernels {
   void (*gemm_f32)(const GemmBlock&);
   void (*gemm_bf16)(const GemmBlock&);
 
+  // Write the values of `lines` lines of codes as lines of a plain panel, of f32 or bf16; the
+  // latter is there where bf16_operand is set.
+  void (*expand_f32)(void* to, const uint32_t* from, int64_t lines, Codes codes);
+  void (*expand_bf16)(void* to, const uint32_t* from, int64_t lines, Codes codes);
+  void (*few_rows_f32)(const CodeRows&);
+  // There where bf16_operand is set and the sums are those of gemm_bf16, else null.
+  void (*few_rows_bf16)(const CodeRows&);
+  void (*scaled_sum)(const ScaledSum&);
+  // x = x / scale, rounded and clipped to [low, high].
+  void (*round_integers)(float* x, float scale, float low, float high, Ties ties, int64_t n);
+  void (*round_e4m3)(float* x, float scale, int64_t n);  // the same for 8-bit floats
+
   // dst[c * 16 + j] = src[j][c] for 16 rows of `count` 32-bit units.
   void (*pack_panel)(uint32_t* dst, const uint32_t* const* src, int64_t count);
   // kt [dim][kKvBlock] and v [keys][o_stride] as f32, both zero-padded.
@@ -92,8 +152,10 @@ struct Kernels {
 extern const Kernels kKernelsBaseline;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
-// These two differ from kKernelsAvx512 in the bf16 product alone.
+// These differ from kKernelsAvx512 in what they do with bf16 alone.
 void gemm_bf16_avx512bf16(const GemmBlock&);
+void expand_avx512bf16(void* to, const uint32_t* from, int64_t lines, Codes codes);
+void few_rows_avx512bf16(const CodeRows&);
 void gemm_bf16_amx(const GemmBlock&);
 
 }  // namespace skiff::cpu

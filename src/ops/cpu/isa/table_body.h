@@ -1,5 +1,6 @@
 // ops/cpu/isa/table_body.h -- the table of one instruction set. Include after one vec_<isa>.h.
 #pragma once
+#include "ops/cpu/isa/codes_body.h"
 #include "ops/cpu/isa/gemm_body.h"
 #include "ops/cpu/isa/rows_body.h"
 // attend_body.h uses both of the above.
@@ -14,6 +15,13 @@ constexpr Kernels table(Isa isa, const char* name) {
           .bf16_operand = false,
           .gemm_f32 = gemm_f32,
           .gemm_bf16 = gemm_bf16,
+          .expand_f32 = expand,
+          .expand_bf16 = nullptr,
+          .few_rows_f32 = few_rows,
+          .few_rows_bf16 = nullptr,
+          .scaled_sum = scaled_sum,
+          .round_integers = round_integers,
+          .round_e4m3 = round_e4m3,
           .pack_panel = pack_panel,
           .load_kv = load_kv,
           .attend = attend,

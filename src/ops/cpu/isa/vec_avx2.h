@@ -57,6 +57,53 @@ inline void store_bf16(uint16_t* p, F v) {
 inline F load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+inline __m256i read_bytes(const uint8_t* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+inline F read_i8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+// The bits of e4m3 are those of a float but for the exponent's bias; what is subnormal stays exact.
+inline F read_e4m3(const uint8_t* p) {
+  const __m256i u = read_bytes(p);
+  const __m256i size = _mm256_slli_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7f)), 20);
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x80)), 24);
+  return _mm256_or_ps(_mm256_mul_ps(_mm256_castsi256_ps(size), set1(0x1p120f)),
+                      _mm256_castsi256_ps(sign));
+}
+// Finite numbers rounded to bf16.
+inline F round_bf16(F v) {
+  const __m256i u = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+  return _mm256_castsi256_ps(
+      _mm256_and_si256(up, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// Fields of 32-bit words, as in vec_avx512.h.
+inline __m256i shifted(const uint32_t* p, int left) {
+  return _mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), left);
+}
+inline F signed_field(const uint32_t* p, int left, int right) {
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(shifted(p, left), right));
+}
+inline F unsigned_field(const uint32_t* p, int left, int right) {
+  return _mm256_cvtepi32_ps(_mm256_srli_epi32(shifted(p, left), right));
+}
+inline F e4m3_field(const uint32_t* p, int left) {
+  const __m256i u = shifted(p, left);
+  const __m256i size = _mm256_and_si256(_mm256_srli_epi32(u, 4), _mm256_set1_epi32(0x07f00000));
+  const __m256i sign = _mm256_and_si256(u, _mm256_set1_epi32(static_cast<int>(0x80000000u)));
+  return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(size, sign)), set1(0x1p120f));
+}
+inline F e2m1_field(const uint32_t* p, int left) {
+  const __m256i u = shifted(p, left);
+  const F sizes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);  // picked by the low three bits
+  const F size = _mm256_permutevar8x32_ps(sizes, _mm256_srli_epi32(u, 28));
+  const __m256i sign = _mm256_and_si256(u, _mm256_set1_epi32(static_cast<int>(0x80000000u)));
+  return _mm256_or_ps(size, _mm256_castsi256_ps(sign));
+}
 
 inline void transpose(F (&r)[kW]) {
   F a[kW], b[kW];

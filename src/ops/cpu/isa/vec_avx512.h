@@ -63,6 +63,54 @@ inline void store_bf16(uint16_t* p, F v) {
 inline F load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+inline __m128i read_bytes(const uint8_t* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+inline F read_i8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(read_bytes(p)));
+}
+// The bits of e4m3 are those of a float but for the exponent's bias; what is subnormal stays exact.
+inline F read_e4m3(const uint8_t* p) {
+  const __m512i u = _mm512_cvtepu8_epi32(read_bytes(p));
+  const __m512i size = _mm512_slli_epi32(_mm512_and_si512(u, _mm512_set1_epi32(0x7f)), 20);
+  const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(u, _mm512_set1_epi32(0x80)), 24);
+  return _mm512_or_ps(_mm512_mul_ps(_mm512_castsi512_ps(size), set1(0x1p120f)),
+                      _mm512_castsi512_ps(sign));
+}
+// Finite numbers rounded to bf16.
+inline F round_bf16(F v) {
+  const __m512i u = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(up, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// Fields of 32-bit words as floats: of what remains of a word after a shift to the left, the upper
+// bits, as a signed or an unsigned integer.
+inline F signed_field(const uint32_t* p, int left, int right) {
+  const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
+  return _mm512_cvtepi32_ps(_mm512_srai_epi32(u, static_cast<unsigned>(right)));
+}
+inline F unsigned_field(const uint32_t* p, int left, int right) {
+  const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
+  return _mm512_cvtepi32_ps(_mm512_srli_epi32(u, static_cast<unsigned>(right)));
+}
+// The upper 8 bits as e4m3: with its bits in a float's places, a value is 2^-120 of what it should
+// be, also where it is subnormal. It must be a number.
+inline F e4m3_field(const uint32_t* p, int left) {
+  const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
+  const __m512i size = _mm512_and_si512(_mm512_srli_epi32(u, 4), _mm512_set1_epi32(0x07f00000));
+  const __m512i sign = _mm512_and_si512(u, _mm512_set1_epi32(static_cast<int>(0x80000000u)));
+  return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(size, sign)), set1(0x1p120f));
+}
+// The upper 4 bits as e2m1.
+inline F e2m1_field(const uint32_t* p, int left) {
+  const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
+  const F values =
+      _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(u, 28), values);
+}
 
 inline void transpose(F (&r)[kW]) {
   F a[kW], b[kW];

@@ -70,6 +70,43 @@ inline float f16_to_float(uint16_t h) {
 inline F load_f16(const uint16_t* p) {
   return F{f16_to_float(p[0]), f16_to_float(p[1]), f16_to_float(p[2]), f16_to_float(p[3])};
 }
+inline F read_i8(const uint8_t* p) {
+  int8_t __attribute__((vector_size(4))) bytes;
+  memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, F);
+}
+// The bits of e4m3 are those of a float but for the exponent's bias; what is subnormal stays exact.
+inline F read_e4m3(const uint8_t* p) {
+  const U u = {p[0], p[1], p[2], p[3]};
+  const F size = (F)((u & 0x7f) << 20) * set1(0x1p120f);
+  return (F)((U)size | (u & 0x80) << 24);
+}
+// Finite numbers rounded to bf16.
+inline F round_bf16(F v) {
+  const U u = (U)v;
+  return (F)((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u);
+}
+
+// Fields of 32-bit words, as in vec_avx512.h.
+inline U shifted(const uint32_t* p, int left) {
+  U u;
+  memcpy(&u, p, sizeof u);
+  return u << left;
+}
+inline F signed_field(const uint32_t* p, int left, int right) {
+  return __builtin_convertvector((I)shifted(p, left) >> right, F);
+}
+inline F unsigned_field(const uint32_t* p, int left, int right) {
+  return __builtin_convertvector((I)(shifted(p, left) >> right), F);
+}
+inline F e4m3_field(const uint32_t* p, int left) {
+  const U u = shifted(p, left);
+  return (F)((u >> 4 & 0x07f00000u) | (u & 0x80000000u)) * set1(0x1p120f);
+}
+inline F e2m1_field(const uint32_t* p, int left) {
+  const U u = shifted(p, left);
+  return (F)((u >> 6 & 0x01c00000u) | (u & 0x80000000u)) * set1(0x1p126f);
+}
 
 inline void transpose(F (&r)[kW]) {
   const F a[kW] = {r[0], r[1], r[2], r[3]};

@@ -60,11 +60,18 @@ bool suits_tma(const CacheArgs& c) {
   return c.k_page % position == 0 && c.v_page % position == 0;
 }
 
+// Scales are copied in pieces of 16 bytes and more.
+bool has_aligned_scales(const CacheArgs& c) {
+  return c.scales == 0 ||
+         (is_aligned(c.k_scale, 2 * c.k_scale_page) && is_aligned(c.v_scale, 2 * c.v_scale_page));
+}
+
 // Whether the kernels that read the cache by TMA take the shapes.
 bool has_fast_kernels(const AttendArgs& a) {
   const bool aligned = is_aligned(a.q, 2 * a.q_stride) && is_aligned(a.out, 2 * a.out_stride);
   const int page = a.cache.page_size;
-  return a.bf16 && a.cache.bf16 && aligned && suits_tma(a.cache) && a.group <= kPackedRows &&
+  return a.bf16 && a.cache.element != KvElement::kF32 && aligned && suits_tma(a.cache) &&
+         has_aligned_scales(a.cache) && a.group <= kPackedRows &&
          (a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && page >= 16 &&
          std::has_single_bit(static_cast<unsigned>(page));
 }
@@ -181,12 +188,16 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
        .piece = piece_},
       maps.k, maps.v, stream);
   if (planned_[index].prefill_tiles == 0) return;
-  start_prefill({.args = args,
-                 .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill()),
-                 .count = planned_[index].prefill_tiles,
-                 .scale_log2 = scale_log2,
-                 .beside = true},
-                maps.k, maps.v, stream);
+  const PrefillArgs prefill = {
+      .args = args,
+      .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill()),
+      .count = planned_[index].prefill_tiles,
+      .scale_log2 = scale_log2,
+      .beside = true};
+  if (is_quantized(args.cache.element))
+    start_quantized_prefill(prefill, stream);
+  else
+    start_prefill(prefill, maps.k, maps.v, stream);
 }
 
 void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,

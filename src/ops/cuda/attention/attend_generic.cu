@@ -2,9 +2,11 @@
 // of 32 positions in turn, cut at absolute positions; a lane owns one key for the scores and a
 // stripe of dimensions for the values. Online softmax: Milakov and Gimelshein 2018.
 #include <cmath>
+#include <type_traits>
 
 #include "ops/cuda/attention/attend_kernels.h"
 #include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
@@ -32,9 +34,59 @@ __device__ float dot(const float* q, const C* k, int dim) {
   return dim % 8 == 0 ? dot_by<8>(q, k, dim) : dot_by<2>(q, k, dim);
 }
 
-template <class T, class C>
-__global__ void __launch_bounds__(kThreads)
-    attend_kernel(const AttendArgs p, const Cache<C> cache) {
+// Where the keys (or values) of one head of a position begin.
+template <class C>
+struct Place {
+  const C* elements;
+  __device__ float dot_with(const float* q, int dim) const { return dot(q, elements, dim); }
+  __device__ float value(int d) const { return to_float(elements[d]); }
+};
+template <class C>
+__device__ Place<C> key_place(const Cache<C>& c, int64_t page, int position, int head) {
+  return {c.k + page * c.k_page + c.in_page(position, head)};
+}
+template <class C>
+__device__ Place<C> value_place(const Cache<C>& c, int64_t page, int position, int head) {
+  return {c.v + page * c.v_page + c.in_page(position, head)};
+}
+
+template <KvElement kElement>
+struct QuantizedPlace {
+  const uint8_t* elements;
+  const uint16_t* scales;
+  __device__ float dot_with(const float* q, int dim) const {
+    float sum = 0;
+    for (int d = 0; d < dim; ++d) sum += q[d] * value(d);
+    return sum;
+  }
+  __device__ float value(int d) const { return value_at<kElement>(elements, scales, d); }
+};
+template <KvElement kElement>
+__device__ QuantizedPlace<kElement> key_place(const QuantizedCache<kElement>& c, int64_t page,
+                                              int position, int head) {
+  return {c.k + page * c.k_page + c.in_page(position, head),
+          c.k_scale + c.scale_at(page, c.k_scale_page, position, head)};
+}
+template <KvElement kElement>
+__device__ QuantizedPlace<kElement> value_place(const QuantizedCache<kElement>& c, int64_t page,
+                                                int position, int head) {
+  return {c.v + page * c.v_page + c.in_page(position, head),
+          c.v_scale + c.scale_at(page, c.v_scale_page, position, head)};
+}
+
+template <class P>
+__device__ P from_lane(const P& place, int lane) {
+  P out = place;
+  out.elements = reinterpret_cast<decltype(out.elements)>(
+      __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(place.elements), lane));
+  if constexpr (requires { out.scales; })
+    out.scales = reinterpret_cast<const uint16_t*>(
+        __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(place.scales), lane));
+  return out;
+}
+
+template <class T, class Kv>
+__global__ void __launch_bounds__(kThreads) attend_kernel(const AttendArgs p, const Kv cache) {
   constexpr int kStripes = kMaxHead / 32;
   __shared__ float query[kMaxHead], part[kWarps][kMaxHead], part_max[kWarps], part_sum[kWarps];
   wait_for_previous();
@@ -62,23 +114,22 @@ __global__ void __launch_bounds__(kThreads)
     const int t = block * 32 + lane;
     const bool seen = t >= first && t <= position;
     const int64_t page = seen ? pages[t / cache.page_size] : 0;
-    const int64_t at = cache.in_page(t, head / p.group);
     const float score =
-        seen ? dot(query, cache.k + page * cache.k_page + at, dim) * p.scale : -INFINITY;
+        seen ? key_place(cache, page, t, head / p.group).dot_with(query, dim) * p.scale : -INFINITY;
     const float new_top = fmaxf(top, warp_max(score));
     const float weight = seen ? expf(score - new_top) : 0.0f, keep = expf(top - new_top);
     top = new_top;
     sum = sum * keep + warp_sum(weight);
 #pragma unroll
     for (int i = 0; i < kStripes; ++i) values[i] *= keep;
-    const int64_t value_at = page * cache.v_page + at;
+    const auto values_at = value_place(cache, page, t, head / p.group);
     for (int j = 0; j < 32; ++j) {
       const float w = __shfl_sync(kAllLanes, weight, j);
-      const C* v = cache.v + __shfl_sync(kAllLanes, value_at, j);
+      const auto v = from_lane(values_at, j);
       if (w == 0) continue;
 #pragma unroll
       for (int i = 0; i < kStripes; ++i) {
-        if (i * 32 + lane < dim) values[i] += w * to_float(v[i * 32 + lane]);
+        if (i * 32 + lane < dim) values[i] += w * v.value(i * 32 + lane);
       }
     }
   }
@@ -109,9 +160,8 @@ void start_generic(const AttendArgs& args, cudaStream_t stream) {
                                    static_cast<unsigned>(args.group * args.cache.kv_heads)),
                       .block = dim3(kThreads),
                       .stream = stream};
-  with_types(args.bf16, args.cache.bf16, [&](auto act, auto cached) {
-    using C = decltype(cached);
-    launch(attend_kernel<decltype(act), C>, how, args, Cache<C>(args.cache));
+  with_types(args.bf16, args.cache, [&](auto act, const auto& cache) {
+    launch(attend_kernel<decltype(act), std::decay_t<decltype(cache)>>, how, args, cache);
   });
 }
 

@@ -20,9 +20,9 @@ struct AttendArgs {
   int page_shift = 0;            // log2 of the page size, where that is a power of two
 };
 
-// Any mixture of f32 and bf16, any even head_dim up to 256, any page size and window; f32
-// throughout. A row's result depends on its position, its query and its context only, bit for bit.
-// Padding rows get zeros.
+// Any mixture of f32 and bf16, any cache, any even head_dim up to 256, any page size and window;
+// f32 throughout. A row's result depends on its position, its query and its context only, bit for
+// bit. Padding rows get zeros.
 void start_generic(const AttendArgs& args, cudaStream_t stream);
 
 // A plan (plan.h) in device memory.
@@ -32,11 +32,11 @@ struct PlanArgs {
   const DecodeShare* shares;
 };
 
-// Computes the shares of the plan: bf16 throughout, head_dim 64, 128 or 256, page sizes that are
-// powers of two from 16 on. Padding rows get zeros. The maps describe the caches of keys and values
-// in boxes of (64, 1, min(page_size, 64), 1). `blocks` is the plan's. `parts` holds two of
-// decode_part_bytes() per block, `arrived` one counter per block, zero before and afterwards. Where
-// the plan has pieces, `parts` holds PlanShape::parts more, and `arrived` as many counters.
+// Computes the shares of the plan: bf16 but for a quantized cache, head_dim 64, 128 or 256, page
+// sizes that are powers of two from 16 on. Padding rows get zeros. The maps are cache_maps().
+// `blocks` is the plan's. `parts` holds two of decode_part_bytes() per block, `arrived` one counter
+// per block, zero before and afterwards. Where the plan has pieces, `parts` holds PlanShape::parts
+// more, and `arrived` as many counters.
 struct DecodeArgs {
   AttendArgs args;
   PlanArgs plan;
@@ -50,6 +50,9 @@ size_t decode_part_bytes(int head_dim);         // at most as many as for 256
 int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
 void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream);
+// start_decode() of a quantized cache.
+void start_quantized_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
+                            cudaStream_t stream);
 
 // Computes the first `count` prefill tiles of a plan; shapes as for decoding. Probabilities are
 // rounded to bf16. `beside`: the previous kernel of the stream is the same step's start_decode,
@@ -63,5 +66,7 @@ struct PrefillArgs {
 };
 void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                    cudaStream_t stream);
+// start_prefill() of a quantized cache, which needs no maps.
+void start_quantized_prefill(const PrefillArgs& args, cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -11,9 +11,9 @@
 namespace skiff::cuda::decode {
 
 // One block's partial result of a head that several blocks share.
-template <int kDim>
+template <class S>
 struct Part {
-  float o[kPackedRows][kDim], top[kPackedRows], sum[kPackedRows];
+  float o[kPackedRows][S::kDim], top[kPackedRows], sum[kPackedRows];
 };
 
 template <int n>
@@ -46,25 +46,25 @@ __device__ Pack<float, n> load_through(const float* from) {
 }
 
 // The block that arrives last at a head reduces its parts, in the order of their positions.
-template <int kDim>
-__device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& shared,
-                        Part<kDim>* parts, int first_block, int blocks) {
+template <class S>
+__device__ void combine(const DecodeArgs& d, const Run& run, Shared<S>& shared, Part<S>* parts,
+                        int first_block, int blocks) {
   const int tid = static_cast<int>(threadIdx.x);
   __threadfence();
-  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  named_sync(kComputeBarrier, S::kComputing);
   if (tid == 0) {
     shared.arrived_last = atomicAdd(d.arrived + first_block, 1) == blocks - 1;
     if (shared.arrived_last) d.arrived[first_block] = 0;
     __threadfence();
   }
-  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  named_sync(kComputeBarrier, S::kComputing);
   if (!shared.arrived_last) return;
   const auto part = [&](int i) { return parts + 2 * (first_block + i) + (i == 0 ? 1 : 0); };
   // A warp takes a row and each lane kColumns neighbouring columns; 32 parts at a time.
-  constexpr int kColumns = kDim / 32;
+  constexpr int kColumns = S::kDim / 32;
   using Columns = Pack<float, kColumns>;
   const int lane = tid % 32;
-  for (int row = tid / 32; row < run.share.rows * d.args.group; row += Shape<kDim>::kWarps) {
+  for (int row = tid / 32; row < run.share.rows * d.args.group; row += S::kWarps) {
     float top = -INFINITY, sum = 0;
     Columns value = {};
     for (int base = 0; base < blocks; base += 32) {
@@ -91,16 +91,15 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<kDim>& share
     sum = warp_sum(sum);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
-    write_out(d, run, row, kDim, lane * kColumns, value);
+    write_out(d, run, row, S::kDim, lane * kColumns, value);
   }
 }
 
 // Merges the four quarters' softmaxes: f(row, column, value, top, sum) for every element.
-template <int kDim, class F>
-__device__ void merge_quarters(const Run& run, int group, Softmax<kDim>& s, Shared<kDim>& shared,
-                               F f) {
+template <class S, class F>
+__device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<S>& shared, F f) {
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
-  const WarpPart my = part_of_warp<kDim>();
+  const WarpPart my = part_of_warp<S>();
   const int rows = run.share.rows * group;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -116,14 +115,20 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<kDim>& s, Shar
     if (half * kHalf >= rows) break;
       // Columns are swizzled by row, so that the rows of a fragment lie in different banks.
 #pragma unroll
-    for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
-      const int column = (my.column + n * 8 + lane % 4 * 2) ^ (lane / 4 * 8);
-      *reinterpret_cast<float2*>(&shared.o[my.quarter][lane / 4][column]) =
-          make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
+    for (int n = 0; n < S::kColumns / 8; ++n) {
+      float* row = shared.o[my.quarter][lane / 4];
+      const int column = my.column + column_of<S>(n, lane % 4 * 2), swizzle = lane / 4 * 8;
+      if constexpr (S::kQuantized) {
+        row[column ^ swizzle] = s.o[n][2 * half];
+        row[(my.column + column_of<S>(n, lane % 4 * 2 + 1)) ^ swizzle] = s.o[n][2 * half + 1];
+      } else {
+        *reinterpret_cast<float2*>(&row[column ^ swizzle]) =
+            make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
+      }
     }
-    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
-    for (int i = tid; i < kHalf * kDim; i += Shape<kDim>::kComputing) {
-      const int r = i / kDim, row = half * kHalf + r, column = i % kDim;
+    named_sync(kComputeBarrier, S::kComputing);
+    for (int i = tid; i < kHalf * S::kDim; i += S::kComputing) {
+      const int r = i / S::kDim, row = half * kHalf + r, column = i % S::kDim;
       if (row >= rows) break;
       float top = shared.top[0][row], sum = 0, value = 0;
       for (int w = 1; w < kQuarters; ++w) top = fmaxf(top, shared.top[w][row]);
@@ -136,13 +141,12 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<kDim>& s, Shar
       }
       f(row, column, value, top, sum);
     }
-    named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+    named_sync(kComputeBarrier, S::kComputing);
   }
 }
 
-template <int kDim>
-__device__ void store_part(Part<kDim>* part, int row, int column, float value, float top,
-                           float sum) {
+template <class S>
+__device__ void store_part(Part<S>* part, int row, int column, float value, float top, float sum) {
   part->o[row][column] = value;
   if (column > 0) return;
   part->top[row] = top;
@@ -150,17 +154,16 @@ __device__ void store_part(Part<kDim>* part, int row, int column, float value, f
 }
 
 // Writes the result of a run to `out`, or to this block's part.
-template <int kDim>
-__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
-                        Shared<kDim>& shared) {
+template <class S>
+__device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<S>& s, Shared<S>& shared) {
   const int per_block = d.plan.head->per_block;
-  auto* parts = reinterpret_cast<Part<kDim>*>(d.parts);
+  auto* parts = reinterpret_cast<Part<S>*>(d.parts);
   const bool whole = run.tiles == run.share.tiles;
-  Part<kDim>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
+  Part<S>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
   merge_quarters(run, d.args.group, s, shared,
                  [&](int row, int column, float value, float top, float sum) {
                    if (whole)
-                     write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
+                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value / sum});
                    else
                      store_part(mine, row, column, value, top, sum);
                  });

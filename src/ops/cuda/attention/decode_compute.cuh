@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ops/cuda/attention/decode_shape.cuh"
+#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/hopper/barrier.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mma.cuh"
@@ -22,10 +23,10 @@ __device__ __forceinline__ uint32_t swizzled_offset(int row, int chunk) {
 
 // What a warp keeps during a run: the queries, and the online softmax of rows lane / 4 and
 // lane / 4 + 8. Scores and maxima are in base 2.
-template <int kDim>
+template <class S>
 struct Softmax {
-  static constexpr int kColumns = Shape<kDim>::kColumns;
-  uint32_t q[kDim / 16][4];
+  static constexpr int kColumns = S::kColumns;
+  uint32_t q[S::kDim / 16][4];
   float o[kColumns / 8][4];
   float top[2], sum[2];
   int limit[2];  // the last position that the row sees
@@ -35,29 +36,50 @@ struct Softmax {
 struct WarpPart {
   int quarter, column;
 };
-template <int kDim>
+template <class S>
 __device__ WarpPart part_of_warp() {
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  return {warp % kQuarters, warp / kQuarters * Shape<kDim>::kColumns};
+  return {warp % kQuarters, warp / kQuarters * S::kColumns};
+}
+
+// The value column, of those of the warp, that lies in column c of a lane's n-th fragment.
+template <class S>
+__device__ int column_of(int n, int c) {
+  if constexpr (S::kQuantized) return c * (S::kColumns / 8) + n;
+  return n * 8 + c;
 }
 
 // Begins an empty softmax.
-template <int kDim>
-__device__ void begin_piece(Softmax<kDim>& s) {
+template <class S>
+__device__ void begin_piece(Softmax<S>& s) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     s.top[half] = -INFINITY;
     s.sum[half] = 0;
   }
 #pragma unroll
-  for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+  for (int n = 0; n < S::kColumns / 8; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
   }
 }
 
-template <int kDim>
-__device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s) {
+// Loads a row of queries, or zeros, in the order in which multiply_keys() takes their elements.
+template <class S>
+requires(!S::kQuantized) __device__
+    void load_queries(Softmax<S>& s, int half, const __nv_bfloat16* q) {
+  const int first = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+  for (int c = 0; c < S::kDim / 16; ++c) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      s.q[c][half + 2 * k] = q ? *reinterpret_cast<const uint32_t*>(q + first + c * 16 + k * 8) : 0;
+    }
+  }
+}
+
+template <class S>
+__device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<S>& s) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto* q = static_cast<const __nv_bfloat16*>(d.args.q);
 #pragma unroll
@@ -66,38 +88,75 @@ __device__ void begin_run(const DecodeArgs& d, const Run& run, Softmax<kDim>& s)
     const bool real = i < run.share.rows * group;
     const int64_t row = run.share.row + (real ? i / group : 0);
     const int head = run.head * group + (real ? i % group : 0);
-    const __nv_bfloat16* from = q + row * d.args.q_stride + head * kDim + lane % 4 * 2;
-#pragma unroll
-    for (int c = 0; c < kDim / 16; ++c) {
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        s.q[c][half + 2 * k] = real ? *reinterpret_cast<const uint32_t*>(from + c * 16 + k * 8) : 0;
-      }
-    }
+    load_queries(s, half, real ? q + row * d.args.q_stride + head * S::kDim : nullptr);
     s.limit[half] = run.share.kv_len - run.share.rows + i / group;
   }
   begin_piece(s);
 }
 
-// Attends to 16 positions from t0 on: this warp's quarter of the tile at k and v. The second
-// product takes each probability as the sum of two bf16 numbers, so that rounding costs nothing.
-template <int kDim>
-__device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s, int t0, uint32_t k,
-                          uint8_t* v) {
+// Scores of this warp's 16 positions with all rows.
+template <class S>
+requires(!S::kQuantized) __device__
+    void multiply_keys(const DecodeArgs&, const Run&, Softmax<S>& s, Shared<S>& shared, int stage,
+                       float (&score)[2][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const WarpPart my = part_of_warp<kDim>();
-  const int warp_row = my.quarter * 16;
-  float score[2][4] = {};
-  {
-    const int row = warp_row + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+  const int row = part_of_warp<S>().quarter * 16 + lane / 16 * 8 + lane % 8, chunk = lane / 8 % 2;
+  const uint32_t k = shared_address(shared.k[stage]);
 #pragma unroll
-    for (int c = 0; c < kDim / 16; ++c) {
-      uint32_t b[4];
-      load_matrices(b, k + swizzled_offset(row, c * 2 + chunk));
-      mma_bf16(score[0], s.q[c], b[0], b[1]);
-      mma_bf16(score[1], s.q[c], b[2], b[3]);
+  for (int c = 0; c < S::kDim / 16; ++c) {
+    uint32_t b[4];
+    load_matrices(b, k + swizzled_offset(row, c * 2 + chunk));
+    mma_bf16(score[0], s.q[c], b[0], b[1]);
+    mma_bf16(score[1], s.q[c], b[2], b[3]);
+  }
+}
+
+// Values past the context may be any bits, and zero times NaN is NaN: clears those of the warp's
+// positions from t0 on that do not lie in [seen, end).
+template <class S>
+requires(!S::kQuantized) __device__
+    void clear_unseen(Shared<S>& shared, int stage, int t0, int seen, int end) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const WarpPart my = part_of_warp<S>();
+  constexpr int kChunks = S::kColumns / 8;
+#pragma unroll 1
+  for (int i = lane; i < 16 * kChunks; i += 32) {
+    const int row = i / kChunks, t = t0 + row;
+    if (t >= end || t < seen) {
+      const uint32_t at = swizzled_offset(my.quarter * 16 + row, my.column / 8 + i % kChunks);
+      *reinterpret_cast<uint4*>(shared.v[stage] + at) = uint4{};
     }
   }
+}
+
+// Adds the values of this warp's positions. Each probability is the sum of two bf16 numbers, so
+// that rounding costs nothing.
+template <class S>
+requires(!S::kQuantized) __device__
+    void multiply_values(const DecodeArgs&, const Run&, Softmax<S>& s, Shared<S>& shared, int stage,
+                         const uint32_t (&high)[4], const uint32_t (&low)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const WarpPart my = part_of_warp<S>();
+  const int row = my.quarter * 16 + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
+  const uint32_t v = shared_address(shared.v[stage]);
+#pragma unroll
+  for (int n = 0; n < S::kColumns / 16; ++n) {
+    uint32_t b[4];
+    load_matrices_transposed(b, v + swizzled_offset(row, my.column / 8 + n * 2 + chunk));
+    mma_bf16(s.o[2 * n], high, b[0], b[1]);
+    mma_bf16(s.o[2 * n + 1], high, b[2], b[3]);
+    mma_bf16(s.o[2 * n], low, b[0], b[1]);
+    mma_bf16(s.o[2 * n + 1], low, b[2], b[3]);
+  }
+}
+
+// Attends to 16 positions from t0 on: this warp's quarter of the tile in that stage.
+template <class S>
+__device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s, int t0,
+                          Shared<S>& shared, int stage) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float score[2][4] = {};
+  multiply_keys(d, run, s, shared, stage, score);
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -132,7 +191,7 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
       s.top[half] = top[half];
       s.sum[half] *= keep;
 #pragma unroll
-      for (int n = 0; n < Shape<kDim>::kColumns / 8; ++n) {
+      for (int n = 0; n < S::kColumns / 8; ++n) {
         s.o[n][2 * half] *= keep;
         s.o[n][2 * half + 1] *= keep;
       }
@@ -153,33 +212,15 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<kDim>& s,
       low[n * 2 + half] = pack_bf16(a - low_bf16(both), b - high_bf16(both));
     }
   }
-  // Values past the context may be any bits, and zero times NaN is NaN: clear them.
   if (edge && (t0 + 16 > run.share.kv_len || t0 < seen)) {
-    constexpr int kChunks = Shape<kDim>::kColumns / 8;
-#pragma unroll 1
-    for (int i = lane; i < 16 * kChunks; i += 32) {
-      const int row = i / kChunks, t = t0 + row;
-      if (t >= run.share.kv_len || t < seen) {
-        const uint32_t at = swizzled_offset(warp_row + row, my.column / 8 + i % kChunks);
-        *reinterpret_cast<uint4*>(v + at) = uint4{};
-      }
-    }
+    clear_unseen(shared, stage, t0, seen, run.share.kv_len);
     fence_async();  // TMA writes here next
     __syncwarp();
   }
-  {
-    const int row = warp_row + lane / 8 % 2 * 8 + lane % 8, chunk = lane / 16;
-#pragma unroll
-    for (int n = 0; n < Shape<kDim>::kColumns / 16; ++n) {
-      uint32_t b[4];
-      load_matrices_transposed(
-          b, shared_address(v) + swizzled_offset(row, my.column / 8 + n * 2 + chunk));
-      mma_bf16(s.o[2 * n], high, b[0], b[1]);
-      mma_bf16(s.o[2 * n + 1], high, b[2], b[3]);
-      mma_bf16(s.o[2 * n], low, b[0], b[1]);
-      mma_bf16(s.o[2 * n + 1], low, b[2], b[3]);
-    }
-  }
+  if constexpr (S::kQuantized)
+    multiply_values(d, run, s, shared, stage, high);
+  else
+    multiply_values(d, run, s, shared, stage, high, low);
 }
 
 }  // namespace skiff::cuda::decode

@@ -25,12 +25,12 @@ struct FoldScale {
 
 // Folds the results of a head that several blocks shared. A warp takes a row and each lane
 // neighbouring columns.
-template <int kDim>
-__device__ void fold_parts(const DecodeArgs& d, const Run& run, const Part<kDim>* parts, int n) {
-  constexpr int kColumns = kDim / 32, kAtOnce = kDim == 256 ? 4 : 8;
+template <class S>
+__device__ void fold_parts(const DecodeArgs& d, const Run& run, const Part<S>* parts, int n) {
+  constexpr int kColumns = S::kDim / 32, kAtOnce = S::kDim == 256 ? 4 : 8;
   using Columns = Pack<float, kColumns>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  for (int row = warp; row < run.share.rows * d.args.group; row += Shape<kDim>::kWarps) {
+  for (int row = warp; row < run.share.rows * d.args.group; row += S::kWarps) {
     float top = __ldcg(&parts->top[row]), sum = __ldcg(&parts->sum[row]);
     Columns value = load_through<kColumns>(&parts->o[row][lane * kColumns]);
     for (int first = 1; first < n; first += kAtOnce) {
@@ -39,7 +39,7 @@ __device__ void fold_parts(const DecodeArgs& d, const Run& run, const Part<kDim>
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= n) continue;
-        const Part<kDim>* part = parts + first + i;
+        const Part<S>* part = parts + first + i;
         next_top[i] = __ldcg(&part->top[row]);
         next_sum[i] = __ldcg(&part->sum[row]);
         next[i] = load_through<kColumns>(&part->o[row][lane * kColumns]);
@@ -56,37 +56,37 @@ __device__ void fold_parts(const DecodeArgs& d, const Run& run, const Part<kDim>
     }
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
-    write_out(d, run, row, kDim, lane * kColumns, value);
+    write_out(d, run, row, S::kDim, lane * kColumns, value);
   }
 }
 
 // Counts this run's pieces of a head; true in the block whose pieces are the last.
-template <int kDim>
-__device__ bool arrives_last(const DecodeArgs& d, const Run& run, Shared<kDim>& shared,
+template <class S>
+__device__ bool arrives_last(const DecodeArgs& d, const Run& run, Shared<S>& shared,
                              int first_piece, int pieces) {
   const bool one = threadIdx.x == 0;
   __threadfence();
-  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  named_sync(kComputeBarrier, S::kComputing);
   if (one) {
     shared.arrived_last = atomicAdd(d.arrived + first_piece, run.units) == pieces - run.units;
     if (shared.arrived_last) d.arrived[first_piece] = 0;
     __threadfence();
   }
-  named_sync(kComputeBarrier, Shape<kDim>::kComputing);
+  named_sync(kComputeBarrier, S::kComputing);
   return shared.arrived_last;
 }
 
 // Ends piece `i` of a run. Where the block has all pieces of the head, its two parts hold the fold
 // so far and the next one in turn; else each piece has a part of its own.
-template <int kDim>
-__device__ void end_piece(const DecodeArgs& d, const Run& run, int i, Softmax<kDim>& s,
-                          Shared<kDim>& shared) {
+template <class S>
+__device__ void end_piece(const DecodeArgs& d, const Run& run, int i, Softmax<S>& s,
+                          Shared<S>& shared) {
   const int pieces = units(run.share, d.piece);
   const bool whole = run.units == pieces, last = i + 1 == run.units;
-  auto* own = reinterpret_cast<Part<kDim>*>(d.parts) + 2 * blockIdx.x;
-  auto* all = reinterpret_cast<Part<kDim>*>(d.parts) + 2 * d.blocks;
-  Part<kDim>* mine = whole ? own + i % 2 : all + run.unit + i;
-  const Part<kDim>* before = own + (i + 1) % 2;
+  auto* own = reinterpret_cast<Part<S>*>(d.parts) + 2 * blockIdx.x;
+  auto* all = reinterpret_cast<Part<S>*>(d.parts) + 2 * d.blocks;
+  Part<S>* mine = whole ? own + i % 2 : all + run.unit + i;
+  const Part<S>* before = own + (i + 1) % 2;
   merge_quarters(run, d.args.group, s, shared,
                  [&](int row, int column, float value, float top, float sum) {
                    if (whole && i > 0) {
@@ -96,7 +96,7 @@ __device__ void end_piece(const DecodeArgs& d, const Run& run, int i, Softmax<kD
                      value = scale.fold(before->o[row][column], value);
                    }
                    if (whole && last)
-                     write_out(d, run, row, kDim, column, Pack<float, 1>{value / sum});
+                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value / sum});
                    else
                      store_part(mine, row, column, value, top, sum);
                  });

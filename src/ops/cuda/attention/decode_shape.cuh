@@ -7,14 +7,33 @@ namespace skiff::cuda::decode {
 
 constexpr int kQuarters = 4;  // a tile's positions are divided among four warps
 constexpr int kHalf = 8;      // an mma fragment holds rows i and i + 8
-constexpr int kRuns = 8;      // entries of Shared::runs: more than there are stages
 constexpr int kComputeBarrier = 1;
 
-template <int kDim>
+// What shared memory holds of a cache of floats, of bytes, or of nibbles.
+template <int kDim, KvElement kElement>
+constexpr int stages() {
+  if (kElement == KvElement::kBf16) return kDim == 64 ? 6 : 3;
+  if (kElement == KvElement::kU4) return kDim == 64 ? 12 : 8;
+  return kDim == 64 ? 10 : 5;
+}
+
+template <int kDimension, KvElement kElements>
 struct Shape {
-  static constexpr int kStages = kDim == 64 ? 6 : 3;
-  static constexpr int kBlocks = kDim == 256 ? 1 : 2;        // per multiprocessor
-  static constexpr int kTileBytes = kTile * kDim * 2;        // keys or values of one tile
+  static constexpr int kDim = kDimension;
+  static constexpr KvElement kElement = kElements;
+  static constexpr bool kQuantized = is_quantized(kElement);
+  static constexpr int kStages = stages<kDim, kElement>();
+  static constexpr int kRuns = kStages < 8 ? 8 : 16;   // entries of Shared::runs; > kStages
+  static constexpr int kBlocks = kDim == 256 ? 1 : 2;  // per multiprocessor
+  // A position's head is cut into panels of at most 128 bytes, each with all rows of a tile.
+  static constexpr int kHeadBytes = kDim * kElementBits<kElement> / 8;
+  static constexpr int kPanelBytes = kHeadBytes < 128 ? kHeadBytes : 128;
+  static constexpr int kPanels = kHeadBytes / kPanelBytes;
+  static constexpr int kTileBytes = kTile * kHeadBytes;  // keys or values of one tile
+  // Numbers beside each position's head: its scales, with zero points.
+  static constexpr int kScales = !kQuantized                  ? 0
+                                 : kElement == KvElement::kU4 ? kDim / kKvGroup * 2
+                                                              : 1;
   static constexpr int kColumns = kDim == 256 ? 128 : kDim;  // value columns that one warp sums
   static constexpr int kWarps = kQuarters * kDim / kColumns;
   static constexpr int kComputing = 32 * kWarps;
@@ -29,14 +48,28 @@ struct Run {
   int unit, units;         // its tiles (or pieces) are [unit, unit + units) of the list
 };
 
-template <int kDim>
+// The scales of a tile.
+template <class S>
+struct Scales {
+  alignas(16) uint16_t k[kTile * S::kScales], v[kTile * S::kScales];
+};
+template <class S>
+struct ScaleRing {
+  Scales<S> stage[S::kStages];
+};
+template <class S>
+requires(!S::kQuantized) struct ScaleRing<S> {
+};
+
+template <class S>
 struct Shared {
-  uint8_t k[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
-  uint8_t v[Shape<kDim>::kStages][Shape<kDim>::kTileBytes];
-  float o[kQuarters][kHalf][kDim];
+  uint8_t k[S::kStages][S::kTileBytes];
+  uint8_t v[S::kStages][S::kTileBytes];
+  [[no_unique_address]] ScaleRing<S> scales;
+  float o[kQuarters][kHalf][S::kDim];
   float top[kQuarters][kPackedRows], sum[kQuarters][kPackedRows];
-  uint64_t full[Shape<kDim>::kStages], empty[Shape<kDim>::kStages];
-  Run runs[kRuns];  // written by the copying warp before a run's first tile is full
+  uint64_t full[S::kStages], empty[S::kStages];
+  Run runs[S::kRuns];  // written by the copying warp before a run's first tile is full
   int arrived_last;
 };
 

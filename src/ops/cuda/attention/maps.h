@@ -9,8 +9,9 @@ namespace skiff::cuda {
 struct CacheMaps {
   CUtensorMap k, v;
 };
-// Boxes of 64 dims of one head at min(page_size, 64) positions of one page, in rows of 128 bytes
-// that are swizzled. The cache is bf16, head_dim a multiple of 64, with `pages` pages.
+// Boxes of 128 bytes of one head, or of all if it has fewer, at min(page_size, 64) positions of one
+// page, in rows that are swizzled. The cache is bf16 or quantized, head_dim a multiple of 64, with
+// `pages` pages.
 CacheMaps cache_maps(const CacheArgs& cache, int64_t pages);
 
 }  // namespace skiff::cuda

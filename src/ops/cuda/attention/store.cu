@@ -2,9 +2,11 @@
 // takes a head, each lane `kPairs` rotary pairs of it at a time, so that the two halves of a pair
 // are in one thread's registers and memory is accessed in vectors.
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/cuda/align.h"
 #include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/attention/store_kernel.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/vector.cuh"
@@ -86,14 +88,105 @@ __device__ Held<T, kPairs> load_biased(const float* sums, const float* bias, Pai
   return converted<T>(x);
 }
 
+// A number that no scale or element may pass (ops/kv_quant.h); `low` where x is not a number.
+__device__ __forceinline__ float clip(float x, float low, float high) {
+  return fminf(fmaxf(x, low), high);
+}
+
+template <KvElement kElement>
+__device__ __forceinline__ uint16_t scale_for(float scale) {
+  constexpr float kMost = kElement == KvElement::kE4M3 ? 0x1p7f : 0x1p64f;
+  return __bfloat16_as_ushort(__float2bfloat16_rn(clip(scale, 0x1p-64f, kMost)));
+}
+
+constexpr int kStripe = 8;  // elements of a head that a lane quantizes
+
+// Stores the stripe [lane * kStripe, ...) of the head `x`, if it `stores` it. All lanes of a warp
+// call this together; each head has `lanes` of them, and those past its end have no stripe.
+template <KvElement kElement>
+__device__ void quantize(const float* x, int dim, int lane, int lanes, uint8_t* to,
+                         uint16_t* scales, bool fixed, bool stores) {
+  const int first = lane * kStripe, n = stores ? min(max(dim - first, 0), kStripe) : 0;
+  const bool writes_scale = kElement == KvElement::kU4 ? first % kKvGroup == 0 : lane == 0;
+  float low = 0, high = 0;
+  for (int i = 0; i < n; ++i) {
+    low = fminf(low, x[first + i]);
+    high = fmaxf(high, x[first + i]);
+  }
+  const int sharing = kElement == KvElement::kU4 ? min(lanes, kKvGroup / kStripe) : lanes;
+  for (int step = sharing / 2; step > 0; step /= 2) {
+    low = fminf(low, __shfl_xor_sync(kAllLanes, low, step));
+    high = fmaxf(high, __shfl_xor_sync(kAllLanes, high, step));
+  }
+  if constexpr (kElement == KvElement::kU4) {
+    const uint16_t stored = scale_for<kElement>(__fdiv_rn(high - low, 15));
+    const float scale = bf16_value(stored);
+    const float zero = rintf(clip(__fdiv_rn(-low, scale), 0, 15));
+    const auto code = [&](int i) {
+      const float q = rintf(clip(__fdiv_rn(x[first + i], scale), -16, 16)) + zero;
+      return static_cast<uint32_t>(clip(q, 0, 15));
+    };
+    for (int i = 0; i < n; i += 2)
+      to[(first + i) / 2] = static_cast<uint8_t>(code(i) | code(i + 1) << 4);
+    if (n == 0 || !writes_scale) return;
+    scales[first / kKvGroup * 2] = stored;
+    scales[first / kKvGroup * 2 + 1] = __bfloat16_as_ushort(__float2bfloat16_rn(zero));
+  } else {
+    constexpr float kMost = kElement == KvElement::kI8 ? 127 : 448;
+    if (n == 0) return;
+    const uint16_t stored =
+        fixed ? *scales : scale_for<kElement>(__fdiv_rn(fmaxf(high, -low), kMost));
+    const float scale = bf16_value(stored);
+    for (int i = 0; i < n; ++i) {
+      const float q = clip(__fdiv_rn(x[first + i], scale), -kMost, kMost);
+      to[first + i] = kElement == KvElement::kI8
+                          ? static_cast<uint8_t>(static_cast<int8_t>(rintf(q)))
+                          : __nv_cvt_float_to_fp8(q, __NV_SATFINITE, __NV_E4M3);
+    }
+    if (!fixed && writes_scale) *scales = stored;
+  }
+}
+
+// Puts what a lane holds of a head where all its lanes can read it.
+template <class T, int kPairs>
+__device__ void spread(const Held<T, kPairs>& x, float* head, Pair at) {
+  const int step = at.b == at.a + 1 ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    head[at.a + i * step] = to_float(x.a.at[i]);
+    head[at.b + i * step] = to_float(x.b.at[i]);
+  }
+}
+
+template <class C, class T, int kPairs>
+__device__ void store_held(const Cache<C>& cache, const Held<T, kPairs>& x, bool value,
+                           int64_t page, int position, int head, Pair at) {
+  C* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
+  write(converted<C>(x), to + cache.in_page(position, head), at);
+}
+template <KvElement kElement>
+__device__ void store_spread(const QuantizedCache<kElement>& cache, const float* x, bool value,
+                             int64_t page, int position, int head, int lane, int lanes,
+                             bool stores) {
+  uint8_t* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
+  uint16_t* scales = value ? cache.v_scale : cache.k_scale;
+  const int64_t stride = value ? cache.v_scale_page : cache.k_scale_page;
+  quantize<kElement>(x, cache.head_dim, lane, lanes, to + cache.in_page(position, head),
+                     scales + cache.scale_at(page, stride, position, head), cache.scales == 0,
+                     stores);
+}
+
 // A group of lanes loads kAhead heads at once. kPairs = 4 takes head sizes and rotary dimensions
 // that are multiples of 8, one Held per lane. kPairs = 1 takes any even ones, up to four Held per
 // lane of a whole warp.
-template <class T, class C, int kPairs, int kAhead>
+template <class T, class Kv, int kPairs, int kAhead>
 __global__ void __launch_bounds__(kThreads)
-    store_kernel(const StoreArgs p, const Cache<C> cache, int lanes, int heads_per_block) {
+    store_kernel(const StoreArgs p, const Kv cache, int lanes, int heads_per_block) {
+  constexpr bool kQuantized = requires { cache.k_scale; };
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
   __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2], q_norm[kMaxHead], k_norm[kMaxHead];
+  // The head that each group of lanes quantizes.
+  __shared__ float spreads[kQuantized ? kThreads * kStripe : 1];
   const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
   const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;
   const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
@@ -107,6 +200,9 @@ __global__ void __launch_bounds__(kThreads)
   };
   const auto held = [&](int u, int h) {
     return h < end_head && (u * lanes + lane) * kPairs < pairs;
+  };
+  const auto kv_head_of = [&](int h) {
+    return h - p.heads - (h < p.heads + p.kv_heads ? 0 : p.kv_heads);
   };
   Held<T, kPairs> x[kAhead][kHeld];
   const auto fetch = [&](int first) {
@@ -190,12 +286,21 @@ __global__ void __launch_bounds__(kThreads)
           }
         }
         if (!value || p.sums) write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
-        if (h >= p.heads) {
-          // The cache gets the rounded activation, as it stands in the row.
-          const int kv_head = value ? h - p.heads - p.kv_heads : h - p.heads;
-          C* to = value ? cache.v + page * cache.v_page : cache.k + page * cache.k_page;
-          write(converted<C>(x[j][u]), to + cache.in_page(position, kv_head), at);
+        // The cache gets the rounded activation, as it stands in the row.
+        if constexpr (kQuantized) {
+          if (h >= p.heads) spread(x[j][u], spreads + group * lanes * kStripe, at);
+        } else if (h >= p.heads) {
+          store_held(cache, x[j][u], value, page, position, kv_head_of(h), at);
         }
+      }
+      if constexpr (kQuantized) {
+        __syncwarp();
+        // Lanes without such a head take part in the shuffles.
+        const bool stores = h >= p.heads && h < end_head;
+        if (__any_sync(kAllLanes, stores))
+          store_spread(cache, spreads + group * lanes * kStripe, value, page, position,
+                       kv_head_of(h), lane, lanes, stores);
+        __syncwarp();
       }
     }
   }
@@ -216,13 +321,13 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
                                    static_cast<unsigned>((all + per_block - 1) / per_block)),
                       .block = dim3(kThreads),
                       .stream = stream};
-  with_types(args.bf16, args.cache.bf16, [&](auto act, auto cached) {
+  with_types(args.bf16, args.cache, [&](auto act, const auto& cache) {
     using T = decltype(act);
-    using C = decltype(cached);
-    const auto kernel = !wide    ? store_kernel<T, C, 1, 1>
-                        : narrow ? store_kernel<T, C, 4, 1>
-                                 : store_kernel<T, C, 4, 3>;
-    launch(kernel, how, args, Cache<C>(args.cache), lanes, per_block);
+    using Kv = std::decay_t<decltype(cache)>;
+    const auto kernel = !wide    ? store_kernel<T, Kv, 1, 1>
+                        : narrow ? store_kernel<T, Kv, 4, 1>
+                                 : store_kernel<T, Kv, 4, 3>;
+    launch(kernel, how, args, cache, lanes, per_block);
   });
 }
 

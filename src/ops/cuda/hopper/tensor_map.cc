@@ -64,6 +64,19 @@ CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
                  data, size, stride_bytes, box);
 }
 
+CUtensorMap byte_map(void* data, std::span<const uint64_t> size,
+                     std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
+  SKIFF_CHECK(box[0] == 32 || box[0] == 64 || box[0] == 128, "rows of {} bytes", box[0]);
+  const auto elements =
+      box[0] == 128  ? Elements{CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_128B,
+                               CU_TENSOR_MAP_L2_PROMOTION_L2_128B}
+      : box[0] == 64 ? Elements{CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_64B,
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_64B}
+                     : Elements{CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_SWIZZLE_32B,
+                                CU_TENSOR_MAP_L2_PROMOTION_NONE};
+  return encoded(elements, data, size, stride_bytes, box);
+}
+
 CUtensorMap word_map(void* data, std::span<const uint64_t> size,
                      std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box) {
   return encoded({CU_TENSOR_MAP_DATA_TYPE_UINT32, CU_TENSOR_MAP_SWIZZLE_NONE,

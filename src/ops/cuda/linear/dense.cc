@@ -1,7 +1,10 @@
 #include "ops/cuda/linear/dense.h"
 
+#include <algorithm>
+
 #include "ops/cuda/linear/add_bias.h"
 #include "ops/cuda/linear/float_weights.h"
+#include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/small.h"
 #include "ops/cuda/linear/tiled.h"
 
@@ -29,17 +32,18 @@ size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
 
 DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& options)
     : one_order_(options.one_order),
-      streamed_(scratch, options.portable, options.one_order),
+      library_scratch_(static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes()),
+      sums_(library_scratch_ + CublasLt::kWorkspaceBytes),
+      sums_bytes_(bytes - std::min(bytes, scratch_bytes(0, 0))),
+      streamed_(scratch, {sums_, sums_bytes_}, options.portable, options.one_order),
       resident_(options.portable),
       library_(options.one_order) {
-  const size_t before = StreamedProducts::workspace_bytes() + CublasLt::kWorkspaceBytes;
+  const size_t before = scratch_bytes(0, 0);
   SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
-  library_scratch_ = static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes();
-  sums_ = library_scratch_ + CublasLt::kWorkspaceBytes;
-  sums_bytes_ = bytes - before;
 }
 
 bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
+  if (is_atoms(w)) return streamed_.takes(x, w, gated) && x.rows() <= rows_at_once(x, w);
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
   const bool faster = x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes;
   return faster && streamed_.takes(x, w, gated);
@@ -73,6 +77,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
+  if (is_atoms(w)) return quantized_product(out, x, w, stream);
   if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
   if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, false, stream);
@@ -86,6 +91,30 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
     }
   }
   tiled_product(out, x, w, stream);
+}
+
+// How many rows fit the scratch as the weight meets them.
+int64_t DenseProducts::rows_at_once(const Tensor& x, const Linear& w) const {
+  if (!changes_rows(w)) return x.rows();
+  const Met as = streamed_.takes(x, w, false) ? met_by(w) : Met::kFloats;
+  return met_rows_that_fit(as, streamed_.inputs().bytes, x.cols());
+}
+
+void DenseProducts::quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
+  const bool streams = streamed_.takes(x, w, false);
+  const int64_t most = rows_at_once(x, w);
+  for (int64_t r = 0; r < out.rows(); r += most) {
+    const int64_t n = std::min(most, out.rows() - r);
+    const Tensor part = out.row_range(r, n), rows = x.row_range(r, n);
+    if (streams) {
+      streamed_.product(part, rows, w, stream);
+    } else if (changes_rows(w)) {
+      const MetRows met = meet(streamed_.inputs(), Met::kFloats, rows, w, {}, stream);
+      tiled_product(part, met.x, w, stream);
+    } else {
+      tiled_product(part, rows, w, stream);
+    }
+  }
 }
 
 // The kernel follows from the shape of the weight, never from the number of rows.
@@ -106,7 +135,7 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
-  if (one_order_ || !w.bias || out.rows() == 0 || out.dtype == DType::kF32 ||
+  if (one_order_ || is_atoms(w) || !w.bias || out.rows() == 0 || out.dtype == DType::kF32 ||
       !fits_before_bias(out) || is_ours(x, w) || !CublasLt::takes(out, x, w))
     return {};
   const Tensor sums = before_bias(out, w);
@@ -121,7 +150,7 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() > 0 && !is_ours(x, w) && CublasLt::takes(out, x, w)) {
+  if (out.rows() > 0 && !is_atoms(w) && !is_ours(x, w) && CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
     if (library_.tune(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);

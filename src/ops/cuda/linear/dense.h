@@ -13,9 +13,9 @@ struct DenseOptions {
 };
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
-// and w f32 (a router's); w plain; out f32 or the dtype of x. Rows of x and out may be strided.
-// Allocates nothing and waits for nothing outside tune() and settle(), so steps can be captured.
-// Driven by one thread.
+// and w f32 (a router's), w plain; or w quantized, in the packing of quant/prepare.h; out f32 or
+// the dtype of x. Rows of x and out may be strided. Allocates nothing and waits for nothing outside
+// tune() and settle(), so steps can be captured. Driven by one thread.
 class DenseProducts {
  public:
   // Bytes of scratch that the constructor needs for GEMMs of up to max_rows rows by weights with a
@@ -45,16 +45,18 @@ class DenseProducts {
  private:
   bool is_ours(const Tensor& x, const Linear& w) const;
   bool streams(const Tensor& x, const Linear& w, bool gated) const;
+  int64_t rows_at_once(const Tensor& x, const Linear& w) const;
+  void quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
 
   bool one_order_;
+  std::byte *library_scratch_, *sums_;
+  size_t sums_bytes_;
   StreamedProducts streamed_;
   ResidentProducts resident_;
   CublasLt library_;
-  std::byte *library_scratch_, *sums_;
-  size_t sums_bytes_;
 };
 
 }  // namespace skiff::cuda

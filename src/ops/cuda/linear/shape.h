@@ -24,5 +24,9 @@ inline bool is_tiles(const Linear& w) {
          w.experts > 0;
 }
 inline bool is_plain(const Linear& w) { return is_plain(w, w.weight.dtype); }
+// Whether they are quantized and packed as quant/atoms.h has it.
+inline bool is_atoms(const Linear& w) {
+  return w.packing == Packing::kTiles && w.format.quantized();
+}
 
 }  // namespace skiff::cuda

@@ -8,6 +8,7 @@
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/stream_kernels.h"
 #include "ops/cuda/linear/tiles.h"
+#include "ops/cuda/quant/atom_call.h"
 
 namespace skiff::cuda {
 namespace {
@@ -64,8 +65,9 @@ struct StreamedProducts::Call {
   bool list_follows = false;  // the next kernel reads the list of jobs before its wait
 };
 
-StreamedProducts::StreamedProducts(void* workspace, bool portable, bool one_order)
-    : workspace_(workspace), one_order_(one_order) {
+StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, bool portable,
+                                   bool one_order)
+    : workspace_(workspace), inputs_(inputs), one_order_(one_order) {
   multiprocessors_ = std::min(attribute(cudaDevAttrMultiProcessorCount), kMaxMultiprocessors);
   hopper_ = !portable && current_runs_hopper_kernels();
   if (!hopper_) return;
@@ -73,6 +75,7 @@ StreamedProducts::StreamedProducts(void* workspace, bool portable, bool one_orde
   check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the GEMMs' workspace");
   allow_stream_kernels<false>();
   allow_stream_kernels<true>();
+  atoms::allow_all_atom_kernels();
 }
 
 size_t StreamedProducts::workspace_bytes() {
@@ -81,9 +84,9 @@ size_t StreamedProducts::workspace_bytes() {
 }
 
 bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const {
-  return hopper_ && x.dtype == DType::kBF16 && (is_tiles(w) || is_plain(w, DType::kBF16)) &&
-         is_aligned(x) && is_aligned(w.weight.data) && x.cols() % 8 == 0 &&
-         (!gated || features(w) % 16 == 0);
+  return hopper_ && x.dtype == DType::kBF16 &&
+         (is_tiles(w) || is_plain(w, DType::kBF16) || is_atoms(w)) && is_aligned(x) &&
+         is_aligned(w.weight.data) && x.cols() % 8 == 0 && (!gated || features(w) % 16 == 0);
 }
 
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
@@ -92,9 +95,16 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
-  const int n = call.job_rows;
+  const bool in_atoms = is_atoms(call.w);
+  MetRows met = {.x = x};
+  if (in_atoms && changes_rows(call.w))
+    met = meet(inputs_, met_by(call.w), x, call.w, call.jobs, stream);
+  // Few rows are summed in another order.
+  const int n = in_atoms && one_order_ ? std::max(32, call.job_rows) : call.job_rows;
+  SKIFF_CHECK(n <= rows_of_job(n, call.w), "jobs of {} rows", n);
   const int columns = static_cast<int>(out.cols());
-  const int tiles = tiles_of(columns, call.gated), chunks = chunks_of(x);
+  const int tiles = tiles_of(columns, call.gated);
+  const int chunks = in_atoms ? atoms::chunks_of(x) : chunks_of(x);
   const bool split = n <= kWidestSplit && !call.whole;
   JobList jobs = call.jobs;
   if (!split) jobs.known = 0;  // only what is cut has two lines of chunks
@@ -102,7 +112,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   auto* counters = static_cast<unsigned*>(workspace_);
   const StreamArgs args = {
       .jobs = jobs,
-      .one_row = jobs.expert && x.rows() == 1,
+      .one_row = jobs.expert && met.x.rows() == 1,
       .jobs_early = call.jobs_early,
       .rows = static_cast<int>(out.rows()),
       .tiles = tiles,
@@ -123,6 +133,12 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .counters = counters,
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
+  if (in_atoms) {
+    return atoms::start_atoms(
+        atoms::format_of(call.w),
+        {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream},
+        atoms::row_map(met.x, n), args, atoms::args_of(call.w, met, jobs));
+  }
   (call.gated ? start_stream<true> : start_stream<false>)(n, how, weight_map(call.w, call.gated),
                                                           row_map(x, n), args);
 }
@@ -156,7 +172,7 @@ void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
   const int64_t rows = out.rows();
   if (rows <= kWidestSplit) return run(call, stream);
   const int tiles = tiles_of(static_cast<int>(out.cols()), call.gated);
-  call.job_rows = rows_of_tiles(rows, tiles, chunks_of(x));
+  call.job_rows = is_atoms(call.w) ? 0 : rows_of_tiles(rows, tiles, chunks_of(x));
   call.whole = call.pieces = call.job_rows > 0;
   if (call.whole) return run(call, stream);
   for (int64_t r = 0; r < rows; r += kWidestSplit) {
@@ -173,8 +189,13 @@ void StreamedProducts::run_dense(const Call& call, cudaStream_t stream) const {
   run(call, stream);
 }
 
+int StreamedProducts::rows_of_job(int rows, const Linear& w) {
+  return is_atoms(w) ? std::min(rows, kWidestSplit) : rows;
+}
+
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {
-  run_dense({.out = out, .x = x, .w = w, .job_rows = dense_job_rows(x.rows())}, stream);
+  run_dense({.out = out, .x = x, .w = w, .job_rows = rows_of_job(dense_job_rows(x.rows()), w)},
+            stream);
 }
 
 void StreamedProducts::product_in_one_chain(Tensor out, Tensor x, const Linear& w,
@@ -184,9 +205,13 @@ void StreamedProducts::product_in_one_chain(Tensor out, Tensor x, const Linear& 
 
 void StreamedProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                      cudaStream_t stream) const {
-  run_dense(
-      {.out = out, .x = x, .w = w, .gated = true, .act = act, .job_rows = dense_job_rows(x.rows())},
-      stream);
+  run_dense({.out = out,
+             .x = x,
+             .w = w,
+             .gated = true,
+             .act = act,
+             .job_rows = rows_of_job(dense_job_rows(x.rows()), w)},
+            stream);
 }
 
 void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows,

@@ -7,15 +7,16 @@
 // output tile meet in the workspace, where the block that finishes last adds them up in order.
 // Weights are loaded before the kernel waits for its predecessor.
 //
-// For up to 128 rows the result of a dense GEMM does not depend, bit for bit, on the number of
-// rows; that of a grouped GEMM does, because the number of jobs moves the cuts. With `one_order` no
-// result depends on it: of more rows, whole tiles are summed in the pieces into which stream-K cuts
-// those of up to 128, and grouped GEMMs are not cut.
+// For up to 128 rows the result of a dense GEMM of plain weights does not depend, bit for bit, on
+// the number of rows; that of a grouped GEMM does, because the number of jobs moves the cuts. With
+// `one_order` no result depends on it: of more rows, whole tiles are summed in the pieces into
+// which stream-K cuts those of up to 128, and grouped GEMMs are not cut.
 #pragma once
 #include <cuda_runtime.h>
 
 #include "arch/spec.h"
 #include "ops/cuda/linear/jobs.h"
+#include "ops/cuda/quant/inputs.h"
 #include "weights/linear.h"
 
 namespace skiff::cuda {
@@ -23,14 +24,17 @@ namespace skiff::cuda {
 class StreamedProducts {
  public:
   // `workspace`: workspace_bytes() on the current device, which must outlive this; products that
-  // use it must follow each other in one stream. Throws DeviceError where the driver cannot encode
-  // tensor maps. `portable`: takes nothing, as on a device before Hopper.
-  StreamedProducts(void* workspace, bool portable, bool one_order = false);
+  // use it must follow each other in one stream. `inputs`: the same for rows of x that quantized
+  // weights meet rounded; more rows than fit it are refused. Throws DeviceError where the driver
+  // cannot encode tensor maps. `portable`: takes nothing, as on a device before Hopper.
+  StreamedProducts(void* workspace, const InputScratch& inputs, bool portable,
+                   bool one_order = false);
+  const InputScratch& inputs() const { return inputs_; }
   static size_t workspace_bytes();
 
   // Whether these kernels take the operands: bf16 times bf16 weights (plain, or a stack as
-  // Packing::kTiles) on Hopper, rows of x and w aligned to 16 bytes, and for a gated GEMM a width
-  // that is a multiple of 8.
+  // Packing::kTiles) or quantized ones (quant/atoms.h) on Hopper, rows of x and w aligned to 16
+  // bytes, and for a gated GEMM a width that is a multiple of 8.
   bool takes(const Tensor& x, const Linear& w, bool gated) const;
 
   // out[rows, out] = x[rows, in] * w^T + bias; w [out, in], out bf16 or f32.
@@ -43,6 +47,9 @@ class StreamedProducts {
   // whatever the number of rows.
   void product_in_one_chain(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const;
 
+  // The rows of a job, at most `rows`: a block has the sums of fewer where it scales them.
+  static int rows_of_job(int rows, const Linear& w);
+
   // Whether the device runs these kernels at all.
   bool runs() const { return hopper_; }
 
@@ -51,7 +58,7 @@ class StreamedProducts {
   // list before griddepcontrol.wait: the list must have been complete before the last kernel but
   // one ended, as it is when grouped_gated() with the same list comes right before it, which also
   // keeps two grouped() from claiming tiles at once. With JobList::expert, x has one row for all
-  // copies, or one for each.
+  // copies, or one for each. With JobList::jobs, weights that round x do so in place (meet()).
   void grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows_per_job,
                cudaStream_t stream) const;
   void grouped_gated(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs,
@@ -67,6 +74,7 @@ class StreamedProducts {
   int rows_of_tiles(int64_t rows, int tiles, int chunks) const;
 
   void* workspace_;
+  InputScratch inputs_;
   bool one_order_;
   int multiprocessors_ = 0;
   bool hopper_ = false;

@@ -78,9 +78,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp < kConsumers / 32) {
     consume<N, kGated, kPieces>(a, ring, queue, memory + Ring::kStages * Ring::kStageBytes);
   } else if (warp == kConsumers / 32) {
-    if (elected()) WeightLoader<N, kGated>{w_map, a, queue, {ring}}.run();
+    if (elected()) load_weights<N>(a, queue, ring, WeightCopy<N, kGated>{w_map, a});
   } else {
-    if (elected()) RowLoader<N>{x_map, a, queue, {ring}}.run();
+    if (elected()) load_rows<N>(a, queue, ring, RowCopy<N>{x_map, a});
   }
 #endif
 }

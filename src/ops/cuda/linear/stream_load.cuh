@@ -21,22 +21,45 @@ struct RingFiller {
   }
 };
 
-// It fills the whole ring before griddepcontrol.wait, as far as the jobs are known. A
-// multiprocessor holds one of these blocks at a time. The next GEMM's block takes its place as soon
-// as it ends, and fills its own ring while the outputs of this GEMM and of the small kernels in
-// between are handed over: the memory hardly rests.
-template <int N, bool kGated>
-struct WeightLoader {
-  using Ring = StageRing<N>;
+// Calls copy(ring, slice, chunk, stage) for the weights of this block's chunks. It fills the whole
+// ring before griddepcontrol.wait, as far as the jobs are known. A multiprocessor holds one of
+// these blocks at a time. The next GEMM's block takes its place as soon as it ends, and fills its
+// own ring while the outputs of this GEMM and of the small kernels in between are handed over: the
+// memory hardly rests.
+template <int N, class Ring, class Copy>
+__device__ void load_weights(const StreamArgs& a, ClaimQueue& queue, const Ring& ring, Copy copy) {
+  if (a.next_at_once) let_next_start();
+  bool waits = (a.jobs.jobs || a.jobs.expert) && !a.jobs_early;
+  if (waits && a.jobs.known == 0) wait_for_previous(), waits = false;
+  SliceWalk<N, Walker::kClaims> slices(a, queue);
+  RingFiller<Ring> fill = {ring};
+  for (TileSlice s;;) {
+    if (waits && slices.needs_list()) wait_for_previous(), waits = false;
+    if (!slices.next(&s)) return;
+    for (int c = s.begin; c < s.end; ++c) copy(ring, s, c, fill.next());
+  }
+}
 
+// The same for rows of x.
+template <int N, class Ring, class Copy>
+__device__ void load_rows(const StreamArgs& a, ClaimQueue& queue, const Ring& ring, Copy copy) {
+  wait_for_previous();
+  if (!a.next_at_once) let_next_start();
+  SliceWalk<N, Walker::kThread> slices(a, queue);
+  RingFiller<Ring> fill = {ring};
+  for (TileSlice s; slices.next(&s);)
+    for (int c = s.begin; c < s.end; ++c) copy(ring, s, c, fill.next());
+}
+
+template <int N, bool kGated>
+struct WeightCopy {
   const CUtensorMap& map;
   const StreamArgs& a;
-  ClaimQueue& queue;
-  RingFiller<Ring> fill;
 
-  __device__ void copy(const TileSlice& s, int chunk, int stage) {
-    const uint32_t barrier = fill.ring.full + 8 * stage, to = fill.ring.weights(stage);
-    barrier_expect(barrier, Ring::kWeightBytes);
+  __device__ void operator()(const StageRing<N>& ring, const TileSlice& s, int chunk,
+                             int stage) const {
+    const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
+    barrier_expect(barrier, StageRing<N>::kWeightBytes);
     if (a.packed) {
       const auto box = tile_box(s.job.expert, s.tile, chunk, a.chunks, kTileRows, kGated);
       return copy_tile(to, map, barrier, box[0], box[1], box[2], box[3], box[4], a.keep_weights);
@@ -48,49 +71,24 @@ struct WeightLoader {
       copy_tile(to, map, barrier, chunk * kChunk, s.tile * kTileRows, 0, 0, s.job.expert,
                 a.keep_weights);
   }
-
-  __device__ void run() {
-    if (a.next_at_once) let_next_start();
-    bool waits = (a.jobs.jobs || a.jobs.expert) && !a.jobs_early;
-    if (waits && a.jobs.known == 0) wait_for_previous(), waits = false;
-    SliceWalk<N, Walker::kClaims> slices(a, queue);
-    for (TileSlice s;;) {
-      if (waits && slices.needs_list()) wait_for_previous(), waits = false;
-      if (!slices.next(&s)) return;
-      for (int c = s.begin; c < s.end; ++c) copy(s, c, fill.next());
-    }
-  }
 };
 
 template <int N>
-struct RowLoader {
-  using Ring = StageRing<N>;
+struct RowCopy {
   static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
 
   const CUtensorMap& map;  // its boxes have kBox rows
   const StreamArgs& a;
-  ClaimQueue& queue;
-  RingFiller<Ring> fill;
 
-  __device__ void run() {
-    wait_for_previous();
-    if (!a.next_at_once) let_next_start();
-    SliceWalk<N, Walker::kThread> slices(a, queue);
-    for (TileSlice s; slices.next(&s);) copy(s);
-  }
-
- private:
   // Rows beyond those of the job are left out, in whole boxes.
-  __device__ void copy(const TileSlice& s) {
-    constexpr int kBoxBytes = kBox * Ring::kRowBytes;
+  __device__ void operator()(const StageRing<N>& ring, const TileSlice& s, int chunk,
+                             int stage) const {
+    constexpr int kBoxBytes = kBox * StageRing<N>::kRowBytes;
     const int boxes = (s.job.rows + kBox - 1) / kBox, row = a.one_row ? 0 : s.job.first;
-    for (int c = s.begin; c < s.end; ++c) {
-      const int stage = fill.next();
-      const uint32_t barrier = fill.ring.full + 8 * stage, to = fill.ring.rows(stage);
-      barrier_expect(barrier, boxes * kBoxBytes);
-      for (int i = 0; i < boxes; ++i)
-        copy_tile(to + i * kBoxBytes, map, barrier, c * kChunk, row + i * kBox);
-    }
+    const uint32_t barrier = ring.full + 8 * stage, to = ring.rows(stage);
+    barrier_expect(barrier, boxes * kBoxBytes);
+    for (int i = 0; i < boxes; ++i)
+      copy_tile(to + i * kBoxBytes, map, barrier, chunk * kChunk, row + i * kBox);
   }
 };
 

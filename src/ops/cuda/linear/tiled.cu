@@ -4,6 +4,8 @@
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/linear/tiles.h"
+#include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/packed_value.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda {
@@ -14,15 +16,42 @@ static_assert(kTile == kTiledJobRows);
 
 struct Product {
   void* out;
-  const void *x, *w;
+  const void* x;
   const float* bias;
   int64_t out_stride, x_stride;
   int rows, in, out_features;
   JobList jobs;
 };
 
-// Loads a tile of a matrix, kTile rows from `row` on by kDepth columns from `k` on, transposed;
-// zeros outside of the matrix.
+// Weights as the kernel reads them: element (row, column) of matrix `expert` of a stack.
+template <class T>
+struct PlainWeights {
+  const T* data;
+  int rows, in;
+
+  __device__ float at(int expert, int row, int column) const {
+    return to_float(data[(int64_t{expert} * rows + row) * in + column]);
+  }
+};
+struct PackedWeights {
+  const __nv_bfloat16* data;
+  int rows, in;
+
+  __device__ float at(int expert, int row, int column) const {
+    return to_float(data[int64_t{expert} * rows * in + tile_index(row, column, rows)]);
+  }
+};
+struct QuantizedWeights {
+  atoms::AtomArgs args;
+  AtomFormat format;
+
+  __device__ float at(int expert, int row, int column) const {
+    return atoms::value_at(args, format, expert, row, column);
+  }
+};
+
+// Loads a tile of x, kTile rows from `row` on by kDepth columns from `k` on, transposed; zeros
+// outside of the matrix.
 template <class T>
 __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int rows, int row,
                       int in, int k) {
@@ -33,31 +62,30 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
   }
 }
 
-// The same for a matrix of `rows` rows that is packed as tiles.
-template <class T>
-__device__ void fetch_packed(float (*to)[kTile + 1], const T* from, int rows, int row, int in,
-                             int k) {
+// The same for weights.
+template <class W>
+__device__ void fetch(float (*to)[kTile + 1], const W& weights, int expert, int rows, int row,
+                      int in, int k) {
   for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
     const int r = i / kDepth, c = i % kDepth;
     const bool inside = row + r < rows && k + c < in;
-    to[c][r] = inside ? to_float(from[tile_index(row + r, k + c, rows)]) : 0.0f;
+    to[c][r] = inside ? weights.at(expert, row + r, k + c) : 0.0f;
   }
 }
 
 // A block computes kTile rows x kTile outputs; thread (i, j) those at i, i + 16, ... and j, j + 16,
 // ...
-template <class X, class W, class Out, bool kPacked = false>
-__global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
+template <class X, class Out, class W>
+__global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p, W weights) {
   let_next_start();
   wait_for_previous();
-  int first = blockIdx.y * kTile, rows = p.rows;
-  const W* w = static_cast<const W*>(p.w);
+  int first = blockIdx.y * kTile, rows = p.rows, expert = 0;
   if (p.jobs.jobs) {
     if (blockIdx.y >= *p.jobs.count) return;
     const Job job = p.jobs.jobs[blockIdx.y];
     first = job.first;
     rows = job.first + job.rows;
-    w += int64_t{job.expert} * p.out_features * p.in;
+    expert = job.expert;
   }
   const int out0 = blockIdx.x * kTile;
   __shared__ float xs[kDepth][kTile + 1], ws[kDepth][kTile + 1];
@@ -65,10 +93,7 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
   float sum[kPer][kPer] = {};
   for (int k = 0; k < p.in; k += kDepth) {
     fetch(xs, static_cast<const X*>(p.x), p.x_stride, rows, first, p.in, k);
-    if constexpr (kPacked)
-      fetch_packed(ws, w, p.out_features, out0, p.in, k);
-    else
-      fetch(ws, w, p.in, p.out_features, out0, p.in, k);
+    fetch(ws, weights, expert, p.out_features, out0, p.in, k);
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < kDepth; ++c) {
@@ -99,41 +124,42 @@ __global__ void __launch_bounds__(kSide* kSide) tiled_kernel(Product p) {
 }
 
 template <class W>
-void start_bf16(const Product& p, DType out, const Launch& how) {
-  if (out == DType::kF32)
-    launch(tiled_kernel<__nv_bfloat16, W, float>, how, p);
+void start_with(const W& weights, const Product& p, DType x, DType out, const Launch& how) {
+  using B = __nv_bfloat16;
+  if (x == DType::kF32 && out == DType::kF32)
+    launch(tiled_kernel<float, float, W>, how, p, weights);
+  else if (x == DType::kF32)
+    launch(tiled_kernel<float, B, W>, how, p, weights);
+  else if (out == DType::kF32)
+    launch(tiled_kernel<B, float, W>, how, p, weights);
   else
-    launch(tiled_kernel<__nv_bfloat16, W, __nv_bfloat16>, how, p);
+    launch(tiled_kernel<B, B, W>, how, p, weights);
 }
 
 void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
            cudaStream_t stream) {
   const unsigned columns = static_cast<unsigned>((p.out_features + kTile - 1) / kTile);
   const Launch how = {{columns, static_cast<unsigned>(row_tiles)}, kSide * kSide, 0, stream};
-  if (x == DType::kF32) {
-    SKIFF_CHECK(out == DType::kF32, "f32 times f32 gives f32, not {}", name(out));
-    launch(tiled_kernel<float, float, float>, how, p);
-  } else if (is_tiles(w)) {
-    using B = __nv_bfloat16;
-    launch(out == DType::kF32 ? tiled_kernel<B, B, float, true> : tiled_kernel<B, B, B, true>, how,
-           p);
-  } else if (w.weight.dtype == DType::kF32) {
-    start_bf16<float>(p, out, how);
-  } else {
-    start_bf16<__nv_bfloat16>(p, out, how);
-  }
+  if (is_atoms(w))
+    return start_with(QuantizedWeights{atoms::args_of(w), atoms::format_of(w)}, p, x, out, how);
+  const auto* half = static_cast<const __nv_bfloat16*>(w.weight.data);
+  if (is_tiles(w)) return start_with(PackedWeights{half, p.out_features, p.in}, p, x, out, how);
+  if (w.weight.dtype == DType::kBF16)
+    return start_with(PlainWeights<__nv_bfloat16>{half, p.out_features, p.in}, p, x, out, how);
+  start_with(PlainWeights<float>{w.weight.as<float>(), p.out_features, p.in}, p, x, out, how);
 }
 
 Product describe(Tensor out, Tensor x, const Linear& weights) {
   const Tensor& w = weights.weight;
-  SKIFF_CHECK(is_plain(weights) || is_tiles(weights), "weights in a packing of another backend");
-  SKIFF_CHECK(x.dtype == w.dtype || (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
+  SKIFF_CHECK(is_plain(weights) || is_tiles(weights) || is_atoms(weights),
+              "weights in a packing of another backend");
+  SKIFF_CHECK(is_atoms(weights) || x.dtype == w.dtype ||
+                  (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
               "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   return {.out = out.data,
           .x = x.data,
-          .w = w.data,
           .out_stride = out.row_stride,
           .x_stride = x.row_stride,
           .rows = static_cast<int>(out.rows()),

@@ -34,9 +34,16 @@ struct Place {
   cudaStream_t stream;
 };
 
+// A grouped GEMM of any dtype and shape.
+void tiled_grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
+                   const InputScratch& inputs, cudaStream_t stream) {
+  if (changes_rows(w)) x = meet(inputs, Met::kFloats, x, w, jobs, stream).x;
+  tiled_product(out, x, w, jobs, stream);
+}
+
 // Takes any dtype and shape.
 void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                   const Place& on) {
+                   const InputScratch& inputs, const Place& on) {
   const int copies = copies_of(routing);
   Permutation p = take_permutation(on.arena, routing, kTiledJobRows);
   p.gathered = on.arena.take(x.dtype, {copies, x.cols()});
@@ -45,9 +52,9 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   permute(p, x, routing, on.stream);
-  tiled_product(both, p.gathered, w.gate_up, jobs, on.stream);
+  tiled_grouped(both, p.gathered, w.gate_up, jobs, inputs, on.stream);
   gate_copies(middle, both, w.act, on.stream);
-  tiled_product(outer, middle, w.down, jobs, on.stream);
+  tiled_grouped(outer, middle, w.down, jobs, inputs, on.stream);
   combine(out, outer, p.position, routing, on.stream);
 }
 
@@ -72,7 +79,8 @@ void one_token_experts(Tensor out, Tensor x, const Routing& routing, const Exper
 void streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
                       const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing), experts = static_cast<int>(w.gate_up.experts);
-  const int rows = job_rows(copies, experts);
+  const int rows = StreamedProducts::rows_of_job(
+      StreamedProducts::rows_of_job(job_rows(copies, experts), w.gate_up), w.down);
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   Permutation p = take_permutation(on.arena, routing, rows);
@@ -108,7 +116,7 @@ void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& 
   Tensor middle = x;  // has the alignment of the rows between the GEMMs
   middle.dim[1] = middle.row_stride = w.width();
   if (!streamed.takes(x, w.gate_up, true) || !streamed.takes(middle, w.down, false))
-    tiled_experts(out, x, routing, w, on);
+    tiled_experts(out, x, routing, w, streamed.inputs(), on);
   else if (x.rows() == 1)
     one_token_experts(out, x, routing, w, streamed, on);
   else

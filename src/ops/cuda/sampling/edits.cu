@@ -5,6 +5,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kTokensPerBlock = 16 * kThreads;  // tokens of a masked row that a block looks at
 
 __global__ void store_kernel(PageArgs pages, ChangeArgs changes) {
   let_next_start();
@@ -31,12 +32,34 @@ __global__ void edit_kernel(LogitArgs logits, PageArgs pages, EditArgs edits) {
   }
 }
 
+// blockIdx.y is a row of the mask. Each thread takes one logit of each 256 x gridDim.x, so that the
+// threads of a warp share one word.
+__global__ void mask_kernel(LogitArgs logits, MaskArgs masks) {
+  let_next_start();
+  wait_for_previous();
+  const int32_t* words = masks.allowed + blockIdx.y * masks.stride;
+  float* x = logits.data + masks.row[blockIdx.y] * logits.stride;
+  const int step = static_cast<int>(gridDim.x) * kThreads;
+  for (int t = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+       t < logits.vocab; t += step)
+    if ((static_cast<uint32_t>(words[t / 32]) >> (t % 32) & 1) == 0) x[t] = -INFINITY;
+}
+
 }  // namespace
 
 void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((changes.count + kThreads - 1) / kThreads);
   launch(store_kernel, {.grid = dim3(blocks), .block = dim3(kThreads), .stream = stream}, pages,
          changes);
+}
+
+void start_masks(const LogitArgs& logits, const MaskArgs& masks, cudaStream_t stream) {
+  const int columns = (logits.vocab + kTokensPerBlock - 1) / kTokensPerBlock;
+  launch(mask_kernel,
+         {.grid = dim3(static_cast<unsigned>(columns), static_cast<unsigned>(masks.count)),
+          .block = dim3(kThreads),
+          .stream = stream},
+         logits, masks);
 }
 
 void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,

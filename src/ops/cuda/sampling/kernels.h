@@ -35,6 +35,13 @@ struct EditArgs {
   int pieces;
 };
 
+// The rows of a mask, and the words that allow their tokens.
+struct MaskArgs {
+  const int32_t *row, *allowed;
+  int64_t stride;  // words from one row's to the next one's
+  int count;
+};
+
 // The lists of SeenTokens: {number of entries, 0}, then {token, count}.
 struct SeenArgs {
   int2* lists;
@@ -92,6 +99,7 @@ void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
 void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream);
 void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,
                  cudaStream_t stream);
+void start_masks(const LogitArgs& logits, const MaskArgs& masks, cudaStream_t stream);
 void start_counts(const SeenArgs& seen, const CountArgs& counts, cudaStream_t stream);
 void start_penalties(const LogitArgs& logits, const SeenArgs& seen, const PenaltyArgs& penalties,
                      cudaStream_t stream);

@@ -52,6 +52,18 @@ void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
               stream);
 }
 
+void mask_logits(Tensor logits, Tensor rows, Tensor allowed, cudaStream_t stream) {
+  SKIFF_CHECK_EQ(rows.rows(), allowed.rows());
+  SKIFF_CHECK_EQ(allowed.cols(), (logits.cols() + 31) / 32);
+  if (rows.rows() == 0) return;
+  start_masks(args_of(logits),
+              {.row = rows.as<int32_t>(),
+               .allowed = allowed.as<int32_t>(),
+               .stride = allowed.row_stride,
+               .count = static_cast<int>(rows.rows())},
+              stream);
+}
+
 void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows,
                   cudaStream_t stream) {
   SKIFF_CHECK_EQ(slots.rows(), rows.rows());

@@ -9,6 +9,7 @@
 namespace skiff::cuda {
 
 void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream);
+void mask_logits(Tensor logits, Tensor rows, Tensor allowed, cudaStream_t stream);
 void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
                  cudaStream_t stream);
 void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows,

@@ -1,0 +1,140 @@
+#include "ops/cpu/code_panels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/round_up.h"
+#include "ops/cpu/panels.h"
+#include "ops/cpu/rows.h"
+#include "tensor/convert.h"
+#include "weights/codes.h"
+
+namespace skiff::cpu {
+namespace {
+
+// Where input i of a word lies, in bits from the lowest.
+unsigned place(int64_t i, int bits) {
+  if (bits == 8) return static_cast<unsigned>(i) * 8;
+  return static_cast<unsigned>(i / 2 + i % 2 * 4) * 4;
+}
+
+unsigned code_at(const uint8_t* codes, int bits, int64_t index) {
+  if (bits == 8) return codes[index];
+  return index % 2 ? codes[index / 2] >> 4 : codes[index / 2] & 15u;
+}
+
+void put_scale(const Tensor& to, int64_t index, float value) {
+  switch (to.dtype) {
+    case DType::kF32:
+      to.as<float>()[index] = value;
+      return;
+    case DType::kF16:
+      to.as<F16>()[index] = to_f16(value);
+      return;
+    default:
+      to.as<BF16>()[index] = to_bf16(value);
+  }
+}
+
+// Rows of blocks become rows of panels, unless outputs share them. Outputs that only fill up the
+// last panels have scale 0.
+void pack_scales(const Tensor& to, const Tensor& from, const CodeShape& shape) {
+  const int64_t groups = shape.groups(), rows = num_blocks(shape.out, shape.format.block_out);
+  for (int64_t i = 0; i < to.elements(); ++i) put_scale(to, i, 0);
+  for (int64_t e = 0; e < shape.experts; ++e)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t g = 0; g < groups; ++g) {
+        const int64_t within =
+            shape.shared() ? r * groups + g : (r / kPanel * groups + g) * kPanel + r % kPanel;
+        put_scale(to, e * shape.scale_rows() * shape.scale_cols() + within,
+                  code_value(from.data, from.dtype, (e * rows + r) * groups + g));
+      }
+}
+
+}  // namespace
+
+Codes codes_of(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+      return Codes::kI8;
+    case DType::kU8:
+      return Codes::kU8;
+    case DType::kF8E4M3:
+      return Codes::kF8E4M3;
+    case DType::kI4:
+      return Codes::kI4;
+    case DType::kU4:
+      return Codes::kU4;
+    case DType::kF4E2M1:
+      return Codes::kF4E2M1;
+    default:
+      SKIFF_CHECK(false, "codes of {}", name(dtype));
+  }
+}
+
+CodeShape CodeShape::of(const Linear& w) {
+  const PanelShape plain = PanelShape::of(w);
+  return {plain.experts, plain.out, plain.in, w.format};
+}
+
+int64_t CodeShape::panels() const { return round_up(out, 2 * kPanel) / kPanel; }
+
+int64_t CodeShape::group_size(int64_t group) const {
+  return format.block_in == 0 ? in : std::min<int64_t>(format.block_in, in - group_begin(group));
+}
+
+int64_t CodeShape::line(int64_t group) const {
+  if (group == 0) return 0;
+  const auto lines = [&](int64_t size) { return round_up(size, line_inputs()) / line_inputs(); };
+  if (group < groups()) return group * lines(format.block_in);
+  return (group - 1) * lines(format.block_in) + lines(group_size(group - 1));
+}
+
+DType CodeShape::zero_dtype() const {
+  const DType zero = format.zero.value_or(DType::kF32);
+  return is_small_integer(zero) ? DType::kBF16 : zero;
+}
+
+int64_t CodeShape::scale_rows() const {
+  return shared() ? num_blocks(out, format.block_out) : panels();
+}
+
+int64_t CodeShape::scale_cols() const { return groups() * (shared() ? 1 : kPanel); }
+
+void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, ThreadPool& pool) {
+  const int width = bits(shape.format.dtype);
+  const auto* from = static_cast<const uint8_t*>(plain.weight.data);
+  auto* words = static_cast<uint32_t*>(to.weight.data);
+  pool.parallel_for(shape.experts * shape.panels(), [&](int64_t task, int) {
+    const int64_t expert = task / shape.panels(), first = task % shape.panels() * kPanel;
+    uint32_t* panel = words + task * shape.panel_words();
+    std::fill_n(panel, shape.panel_words(), 0u);
+    for (int64_t o = first; o < std::min<int64_t>(shape.out, first + kPanel); ++o)
+      for (int64_t g = 0; g < shape.groups(); ++g) {
+        const int64_t begin = (expert * shape.out + o) * shape.in + shape.group_begin(g);
+        uint32_t* word = panel + shape.line(g) * kPanel + (o - first);
+        for (int64_t i = 0; i < shape.group_size(g); ++i)
+          word[i / shape.line_inputs() * kPanel] |= code_at(from, width, begin + i)
+                                                    << place(i % shape.line_inputs(), width);
+      }
+  });
+  pack_scales(to.scale, plain.scale, shape);
+  if (plain.zero) pack_scales(to.zero, plain.zero, shape);
+}
+
+void load_scales(float* out, const Tensor& scales, const CodeShape& shape, int64_t expert,
+                 int64_t panel, int64_t group, const Kernels& kernels) {
+  const int64_t cols = shape.scale_cols(), base = expert * shape.scale_rows() * cols;
+  const auto* data = static_cast<const std::byte*>(scales.data);
+  const auto width = static_cast<int64_t>(bytes(scales.dtype));
+  if (!shape.shared())
+    return copy_row(kernels, out, DType::kF32,
+                    data + (base + panel * cols + group * kPanel) * width, scales.dtype, kPanel);
+  const int64_t block = shape.format.block_out ? shape.format.block_out : shape.out;
+  for (int j = 0; j < kPanel; ++j) {
+    const int64_t row = std::min(shape.out - 1, panel * kPanel + j) / block;
+    out[j] = code_value(scales.data, scales.dtype, base + row * cols + group);
+  }
+}
+
+}  // namespace skiff::cpu

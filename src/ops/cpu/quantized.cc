@@ -1,0 +1,293 @@
+#include "ops/cpu/quantized.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/round_up.h"
+#include "ops/cpu/backend.h"
+#include "ops/cpu/rows.h"
+#include "weights/codes.h"
+
+namespace skiff::cpu {
+
+int64_t spread_begin(const CodeShape& shape, int64_t group, int64_t step) {
+  return group * round_up(shape.format.block_in, step);
+}
+
+int64_t spread_inputs(const CodeShape& shape, int64_t step) {
+  const int64_t last = shape.groups() - 1;
+  return spread_begin(shape, last, step) + round_up(shape.group_size(last), step);
+}
+
+int64_t input_groups(const CodeShape& shape) {
+  const auto& input = shape.format.input;
+  const bool groups = input && input->scales == InputFormat::kGroups;
+  return groups ? num_blocks(shape.in, InputFormat::kGroup) : 1;
+}
+
+std::vector<Span> spans_of(const CodeShape& shape, int64_t step) {
+  const bool input_groups = cpu::input_groups(shape) > 1;
+  std::vector<Span> spans;
+  for (int64_t g = 0; g < shape.groups(); ++g) {
+    const int64_t size = shape.group_size(g), most = input_groups ? InputFormat::kGroup : kSpan;
+    for (int64_t i = 0; i < size; i += most) {
+      const int64_t inputs = std::min(most, size - i);
+      const int64_t first = shape.group_begin(g) + i;  // of x
+      spans.push_back({.begin = spread_begin(shape, g, step) + i,
+                       .length = round_up(inputs, step),
+                       .line = shape.line(g) + i / shape.line_inputs(),
+                       .lines = round_up(inputs, shape.line_inputs()) / shape.line_inputs(),
+                       .group = g,
+                       .input_group = input_groups ? first / InputFormat::kGroup : 0,
+                       .opens = i == 0 || (input_groups && first % InputFormat::kGroup == 0),
+                       .closes = true});
+    }
+  }
+  // A sum goes on through spans that do not open one.
+  for (size_t i = 0; i + 1 < spans.size(); ++i) spans[i].closes = spans[i + 1].opens;
+  return spans;
+}
+
+bool nests(const WeightFormat& format) {
+  const bool groups = format.input && format.input->scales == InputFormat::kGroups;
+  constexpr int kGroup = InputFormat::kGroup;
+  return !groups || format.block_in == 0 || format.block_in % kGroup == 0 ||
+         kGroup % format.block_in == 0;
+}
+
+// Rounds a row of activations, which becomes codes, and stores their scales.
+void CpuOps::round_input(float* x, float* scales, const CodeShape& shape, float fixed) const {
+  const InputFormat& format = *shape.format.input;
+  const bool integers = format.dtype == DType::kI8;
+  const bool groups = format.scales == InputFormat::kGroups;
+  const int64_t size = groups ? InputFormat::kGroup : shape.in;
+  for (int64_t i = 0; i < shape.in; i += size) {
+    const int64_t n = std::min(size, shape.in - i);
+    float scale = fixed;
+    if (format.scales != InputFormat::kStatic) {
+      float most = groups ? InputFormat::kLeastMax : 0;
+      for (int64_t j = i; j < i + n; ++j) most = std::max(most, std::abs(x[j]));
+      scale = most == 0 ? 1 : most / (integers ? 127.0f : 448.0f);
+    }
+    if (integers)
+      kernels_.round_integers(x + i, scale, -128, 127, Ties::kEven, n);
+    else
+      kernels_.round_e4m3(x + i, scale, n);
+    scales[i / size] = scale;
+  }
+}
+
+// Where one row of an operand goes, and two rows of scratch, the first with its values.
+struct CpuOps::CodeRow {
+  std::byte* row;
+  float* values;
+  float *x, *spare;
+};
+
+// Writes a row of the operand `a`: in the order of the weight's columns, rounded, and with its
+// groups spread; and beside it the row's scales, or the sums of its groups where codes have a zero
+// point.
+void CpuOps::fill_row(CodeRow to, const Operand& a, const Linear& w, int64_t expert) const {
+  const CodeShape shape = CodeShape::of(w);
+  if (w.order) {
+    const int32_t* order = w.order.as<int32_t>();
+    for (int64_t i = 0; i < shape.in; ++i) to.spare[i] = to.x[order[i]];
+    std::swap(to.x, to.spare);
+  }
+  if (shape.format.input)
+    round_input(to.x, to.values, shape, w.input_scale ? w.input_scale.as<float>()[expert] : 0);
+  const DType dtype = a.narrow ? DType::kBF16 : DType::kF32;
+  const auto width = static_cast<int64_t>(bytes(dtype));
+  for (int64_t g = 0; g < shape.groups(); ++g) {
+    const int64_t size = shape.group_size(g), padded = round_up(size, a.step);
+    const float* from = to.x + shape.group_begin(g);
+    std::byte* group = to.row + spread_begin(shape, g, a.step) * width;
+    copy_row(kernels_, group, dtype, from, DType::kF32, size);
+    std::fill(group + size * width, group + padded * width, std::byte{0});
+    if (!shape.format.zero) continue;
+    double sum = 0;
+    for (int64_t i = 0; i < size; ++i) sum += from[i];
+    to.values[g] = static_cast<float>(sum);
+  }
+}
+
+Operand CpuOps::code_operand(const CodeShape& shape, DType act) const {
+  const bool narrow = kernels_.bf16_operand && (act == DType::kBF16 || shape.format.input);
+  const int64_t step = narrow ? kKStep : shape.line_inputs();
+  return {.stride = spread_inputs(shape, step) + kRowPadding,
+          .narrow = narrow,
+          .step = step,
+          .value_stride = shape.format.zero ? shape.groups() : input_groups(shape)};
+}
+
+Operand CpuOps::quantized_operand(const Tensor& x, DType act, std::span<const Group> groups,
+                                  const Linear& w, const std::function<int64_t(int64_t)>* pick) {
+  const CodeShape shape = CodeShape::of(w);
+  Operand a = code_operand(shape, act);
+  const bool same = !pick && !w.order && !shape.format.input && !shape.format.zero;
+  if (same && a.stride == shape.in + kRowPadding &&
+      x.dtype == (a.narrow ? DType::kBF16 : DType::kF32)) {
+    a.data = x.data;
+    a.stride = x.row_stride;
+    return a;
+  }
+  const int64_t rows = groups.back().row + groups.back().rows;
+  auto* data = operand_.take<std::byte>(rows * a.stride * (a.narrow ? 2 : 4));
+  float* values = row_values_.take<float>(rows * a.value_stride);
+  a.data = data;
+  a.values = values;
+  for (const Group& group : groups)
+    parallel_rows(group.rows, shape.in, [&](int64_t begin, int64_t end, int thread) {
+      float* row = thread_scratch_[static_cast<size_t>(thread)].take<float>(2 * shape.in);
+      for (int64_t r = group.row + begin; r < group.row + end; ++r) {
+        copy_row(kernels_, row, DType::kF32, row_data(x, pick ? (*pick)(r) : r), x.dtype, shape.in);
+        fill_row({.row = data + r * a.stride * (a.narrow ? 2 : 4),
+                  .values = values + r * a.value_stride,
+                  .x = row,
+                  .spare = row + shape.in},
+                 a, w, group.expert);
+      }
+    });
+  return a;
+}
+
+// One task of a quantized product: rows of an operand times a few panels of an expert.
+struct CpuOps::CodeTask {
+  const Operand& a;
+  const Linear& w;
+  const CodeShape& shape;
+  const std::vector<Span>& spans;
+  int64_t row, rows, expert, panel;
+  int panels;
+  // Scratch: the result [rows][panels * kPanel], sums of the panels in work, their scales and
+  // minima, and values of codes.
+  float *c, *part, *scales, *values;
+
+  int64_t width() const { return a.narrow ? 2 : 4; }  // bytes of an element of the operand
+  const uint32_t* words(int first) const {
+    return static_cast<const uint32_t*>(w.weight.data) +
+           (expert * shape.panels() + panel + first) * shape.panel_words();
+  }
+  const void* inputs(const Span& span) const {
+    return static_cast<const std::byte*>(a.data) + (row * a.stride + span.begin) * width();
+  }
+};
+
+// Sums one span of a pair of panels: their values are expanded in the cache and multiplied there.
+void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count) const {
+  const int64_t filled = span.lines * t.shape.line_inputs() * kPanel * t.width();
+  const int64_t panel_bytes = span.length * kPanel * t.width();
+  const auto expand = t.a.narrow ? kernels_.expand_bf16 : kernels_.expand_f32;
+  for (int p = 0; p < count; ++p) {
+    std::byte* to = reinterpret_cast<std::byte*>(t.values) + p * panel_bytes;
+    expand(to, t.words(first + p) + span.line * kPanel, span.lines, codes_of(t.shape.format.dtype));
+    std::fill(to + filled, to + panel_bytes, std::byte{0});
+  }
+  const auto gemm = t.a.narrow ? kernels_.gemm_bf16 : kernels_.gemm_f32;
+  gemm({.a = t.inputs(span),
+        .lda = t.a.stride,
+        .rows = t.rows,
+        .b = t.values,
+        .panel_stride = span.length * kPanel,
+        .panels = count,
+        .k = span.length,
+        .c = t.part,
+        .ldc = int64_t{count} * kPanel,
+        .add = !span.opens});
+}
+
+// The kernel for so few rows; null where there is none.
+void (*CpuOps::few_rows(const Operand& a, int64_t rows) const)(const CodeRows&) {
+  if (rows > kFewRows) return nullptr;
+  return a.narrow ? kernels_.few_rows_bf16 : kernels_.few_rows_f32;
+}
+
+// A few rows meet codes in registers, many rows values in the cache.
+void CpuOps::code_panels(const CodeTask& t, int first, int count) const {
+  const auto few = few_rows(t.a, t.rows);
+  bool opens = true;
+  for (const Span& span : t.spans) {
+    if (few)
+      few({.a = t.inputs(span),
+           .lda = t.a.stride,
+           .rows = static_cast<int>(t.rows),
+           .b = t.words(first) + span.line * kPanel,
+           .panel_words = t.shape.panel_words(),
+           .panels = count,
+           .lines = span.lines,
+           .codes = codes_of(t.shape.format.dtype),
+           .part = t.part,
+           .add = !span.opens});
+    else
+      code_span(t, span, first, count);
+    if (!span.closes) continue;
+    close_sum(t, span, first, count, opens);
+    opens = false;
+  }
+}
+
+// Multiplies sums by their scales and adds them to the result, which the first of them opens.
+void CpuOps::close_sum(const CodeTask& t, const Span& span, int first, int count,
+                       bool opens) const {
+  float* minima = t.scales + kCodeScales;
+  const WeightFormat& format = t.shape.format;
+  const int64_t cols = int64_t{count} * kPanel;
+  for (int p = 0; p < count; ++p) {
+    const int64_t panel = t.panel + first + p;
+    load_scales(t.scales + int64_t{p} * kPanel, t.w.scale, t.shape, t.expert, panel, span.group,
+                kernels_);
+    if (format.zero)
+      load_scales(minima + int64_t{p} * kPanel, t.w.zero, t.shape, t.expert, panel, span.group,
+                  kernels_);
+  }
+  if (format.zero && is_small_integer(*format.zero))
+    for (int64_t j = 0; j < cols; ++j) minima[j] *= t.scales[j];
+  ScaledSum sum{.part = t.part,
+                .rows = t.rows,
+                .cols = cols,
+                .scale = t.scales,
+                .row_stride = t.a.value_stride,
+                .c = t.c + int64_t{first} * kPanel,
+                .ldc = int64_t{t.panels} * kPanel,
+                .first = opens};
+  const float* row = t.a.values + t.row * t.a.value_stride;
+  if (format.zero) {
+    sum.minimum = minima;
+    sum.row_sum = row + span.group;
+  } else if (format.input) {
+    sum.row_scale = row + span.input_group;
+  }
+  kernels_.scaled_sum(sum);
+}
+
+void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
+                          const Finish& finish) {
+  const CodeShape shape = CodeShape::of(w);
+  const std::vector<Span> spans = spans_of(shape, a.step);
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels());
+  pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
+    const Task& t = tasks[static_cast<size_t>(i)];
+    const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
+    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(kCodeTaskFloats);
+    float *part = c + kTaskFloats, *scales = part + kRowBlock * 2 * kPanel;
+    const CodeTask task = {a,
+                           w,
+                           shape,
+                           spans,
+                           t.row,
+                           t.rows,
+                           t.group->expert,
+                           t.panel,
+                           t.panels,
+                           c,
+                           part,
+                           scales,
+                           scales + 2 * kCodeScales};
+    const int count = few_rows(a, t.rows) ? t.panels : 2;
+    for (int p = 0; p < t.panels; p += count) code_panels(task, p, count);
+    const int64_t real = std::min(cols, shape.out - first);
+    for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * cols, real);
+  });
+}
+
+}  // namespace skiff::cpu

@@ -1,0 +1,34 @@
+// ops/cpu/quantized.h -- how products with quantized weights are cut along their inputs.
+#pragma once
+#include <vector>
+
+#include "ops/cpu/code_panels.h"
+
+namespace skiff::cpu {
+
+// Consecutive inputs of a product, at most kSpan. Spans whose codes and activations share a scale
+// make one sum in the order of the inputs, which the last of them closes: it is multiplied by its
+// scales and added to the result.
+constexpr int64_t kSpan = 256;
+struct Span {
+  int64_t begin = 0, length = 0;  // of the operand, in whole lines
+  int64_t line = 0, lines = 0;    // of a panel; fewer than `length` needs: the rest is zero
+  int64_t group = 0;              // of the weight
+  int64_t input_group = 0;        // of the activations
+  bool opens = false, closes = false;
+};
+// `step` is what a span's length must be a multiple of.
+std::vector<Span> spans_of(const CodeShape& shape, int64_t step);
+
+// The operand's inputs: `in`, or more where groups are spread or a row is filled up to a step.
+int64_t spread_inputs(const CodeShape& shape, int64_t step);
+// Where a group begins in the operand.
+int64_t spread_begin(const CodeShape& shape, int64_t group, int64_t step);
+// The scales of one row of activations.
+int64_t input_groups(const CodeShape& shape);
+
+// Whether blocks of the weight and groups of the activations nest, so that each sum has one scale
+// of both.
+bool nests(const WeightFormat& format);
+
+}  // namespace skiff::cpu

@@ -1,0 +1,62 @@
+// ops/cuda/quant/atom_args.cuh -- what the streamed GEMM of packed weights needs beside StreamArgs,
+// and the stages of its ring.
+//
+// A stage has a chunk of 128 columns: the rows of x as wgmma reads them (64 columns of bf16, or 128
+// of e4m3, to a row of 128 bytes), then 16 atoms, then the scales of e4m3 rows.
+#pragma once
+#include <algorithm>
+
+#include "ops/cuda/linear/stream_args.cuh"
+#include "ops/cuda/quant/atoms.h"
+
+namespace skiff::cuda::atoms {
+
+struct AtomArgs {
+  const std::byte* atoms;
+  int64_t matrix_bytes, chunk_bytes;
+  int atom_bytes, scales_at, zeros_at;
+  AtomScale scale;
+  bool zeros, signed_zeros;
+  unsigned fixed_zero;      // what codes of four bits count from
+  int up_atoms;             // gated: atoms of a chunk before those of what the gate lets through
+  const float* row_scales;  // [experts][padded rows], or null: scales lie in the atoms
+  int64_t padded_rows;
+  bool one_row;               // all jobs share row 0 of x
+  const float* x_row_scales;  // of rows of whole numbers, or null
+  // Of e4m3 rows, one for each chunk: [chunks][x_scale_stride], 16 bytes aligned and
+  // with room for kScaleSlack floats behind the last row.
+  const float* x_scales;
+  int64_t x_scale_stride;
+};
+
+// Two warpgroups multiply; of the third, two warps load. Where many rows need many sums, it gives
+// its registers to the others.
+constexpr int kAtomThreads = streamed::kConsumers + 128;
+constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
+
+constexpr int kScaleSlack = 4;  // floats by which rows may begin behind an aligned address
+constexpr int kBlockAtoms = streamed::kTileRows / kAtomHeight;
+
+// The sizes that a kernel is compiled for: groups of a chunk, and rows of x.
+template <Codes kCodes, int kGroups, int N>
+struct AtomRing {
+  static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
+  static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
+  static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,
+                                          kCodes == Codes::kFour};
+  static constexpr int kScaleBytes = kHeld ? (N + kScaleSlack) * 4 : 0;
+  static constexpr int kStageBytes =
+      (kXBytes + kBlockAtoms * kLargest.bytes() + kScaleBytes + 1023) / 1024 * 1024;
+  static constexpr int kStages = std::min(16, 205 * 1024 / kStageBytes);
+  static constexpr size_t kSharedBytes = 1024 + size_t{kStages} * kStageBytes;
+
+  uint32_t memory, full, empty;  // shared addresses
+
+  __device__ uint32_t rows(int stage) const { return memory + stage * kStageBytes; }
+  __device__ uint32_t weights(int stage) const { return rows(stage) + kXBytes; }
+  __device__ uint32_t scales(int stage) const {
+    return weights(stage) + kBlockAtoms * kLargest.bytes();
+  }
+};
+
+}  // namespace skiff::cuda::atoms

@@ -1,0 +1,115 @@
+// ops/cuda/quant/atom_kernel.cuh -- the streamed GEMM (linear/stream.h) of packed weights: the same
+// tiles, cuts and outputs, with operands converted in registers.
+#pragma once
+#include "base/check.h"
+#include "ops/cuda/linear/stream_share.cuh"
+#include "ops/cuda/linear/stream_store.cuh"
+#include "ops/cuda/quant/atom_kernels.h"
+#include "ops/cuda/quant/atom_load.cuh"
+#include "ops/cuda/quant/atom_multiply.cuh"
+
+namespace skiff::cuda::atoms {
+
+// The registers of each thread of a warpgroup. PTX ISA, "setmaxnreg".
+template <int kRegisters>
+__device__ __forceinline__ void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+template <Codes kCodes, int kGroups, int N, bool kGated>
+__device__ void consume(const StreamArgs& a, const AtomArgs& q,
+                        const AtomRing<kCodes, kGroups, N>& ring, ClaimQueue& queue) {
+  wait_for_previous();
+  SliceWalk<N, Walker::kWarps> slices(a, queue);
+  Epilogue<N, kGated> store = {a, nullptr};
+  SharedTile<N, kGated> shared_tile = {a, store};
+  AtomMultiplier<kCodes, kGroups, N, kGated> multiplier(q, ring);
+  TileSlice s;
+  RingTurn<AtomRing<kCodes, kGroups, N>::kStages> turn;
+  float sum[N / 2];
+  while (slices.next(&s)) {
+    multiplier.run(sum, s, turn);
+    if (s.begin == 0 && s.end == a.chunks)
+      store.store_tile(sum, s);
+    else
+      shared_tile.add(sum, s);
+  }
+}
+
+template <Codes kCodes, int kGroups, int N, bool kGated>
+__global__ void __launch_bounds__(kAtomThreads, 1)
+    atom_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
+                const __grid_constant__ AtomArgs q) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // StreamedProducts::takes() nothing elsewhere
+  using Ring = AtomRing<kCodes, kGroups, N>;
+  extern __shared__ char dynamic[];
+  __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
+  __shared__ ClaimQueue queue;
+  const char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+  const uint32_t full = shared_address(barriers);
+  const Ring ring = {shared_address(memory), full, full + 8 * Ring::kStages};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Ring::kStages; ++i) {
+      barrier_init(ring.full + 8 * i, 2);
+      barrier_init(ring.empty + 8 * i, kConsumers / 32);
+    }
+    queue.init(1 + kConsumers / 32);
+    barrier_init_done();
+    fence_async();
+  }
+  __syncthreads();
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (warp < kConsumers / 32) {
+    if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
+    consume<kCodes, kGroups, N, kGated>(a, q, ring, queue);
+  } else {
+    if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
+    if (warp == kConsumers / 32 && elected())
+      load_weights<N>(a, queue, ring, AtomCopy<Ring, kGated>{a, q});
+    else if (warp == kConsumers / 32 + 1 && elected())
+      load_rows<N>(a, queue, ring, XCopy<Ring, N>{x_map, a, q});
+  }
+#endif
+}
+
+// Calls f(kernel, rows, gated, bytes of shared memory) for each kernel of a kind.
+template <Codes kCodes, int kGroups, class F>
+void for_each_atom_kernel(F f) {
+  const auto with = [&]<int N>() {
+    using Ring = AtomRing<kCodes, kGroups, N>;
+    f(atom_kernel<kCodes, kGroups, N, false>, N, false, Ring::kSharedBytes);
+    f(atom_kernel<kCodes, kGroups, N, true>, N, true, Ring::kSharedBytes);
+  };
+  with.template operator()<8>();
+  with.template operator()<16>();
+  with.template operator()<32>();
+  with.template operator()<64>();
+  with.template operator()<128>();
+}
+
+template <Codes kCodes, int kGroups>
+void allow_atom_kernels() {
+  for_each_atom_kernel<kCodes, kGroups>([](auto kernel, int, bool, size_t bytes) {
+    allow_shared(kernel, bytes);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+          "asking for shared memory");
+  });
+}
+
+template <Codes kCodes, int kGroups>
+void start_atoms_of(const AtomLaunch& l, const CUtensorMap& x, const streamed::StreamArgs& args,
+                    const AtomArgs& atoms) {
+  bool started = false;
+  for_each_atom_kernel<kCodes, kGroups>([&](auto kernel, int rows, bool gated, size_t bytes) {
+    if (rows != l.rows || gated != l.gated) return;
+    launch(kernel, {l.blocks, kAtomThreads, bytes, l.stream}, x, args, atoms);
+    started = true;
+  });
+  SKIFF_CHECK(started, "no kernel for jobs of {} rows", l.rows);
+}
+
+}  // namespace skiff::cuda::atoms

@@ -1,0 +1,32 @@
+// ops/cuda/quant/atom_kernels.h -- how the kernels of atom_kernel.cuh are started. They are
+// compiled apart, one file for each kind of elements.
+#pragma once
+#include <cuda.h>
+
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/quant/atom_args.cuh"
+
+namespace skiff::cuda::atoms {
+
+struct AtomLaunch {
+  int rows = 0;  // of a job: 8, 16, 32, 64 or 128
+  bool gated = false;
+  unsigned blocks = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// Lets the kernels take the shared memory that they need.
+template <Codes kCodes, int kGroups>
+void allow_atom_kernels();
+
+// Starts the kernel for weights of `kGroups` groups a chunk, with a map of boxes of rows of x.
+template <Codes kCodes, int kGroups>
+void start_atoms_of(const AtomLaunch& how, const CUtensorMap& x, const streamed::StreamArgs& args,
+                    const AtomArgs& atoms);
+
+// The same for any format that atom_format() gives.
+void allow_all_atom_kernels();
+void start_atoms(const AtomFormat& format, const AtomLaunch& how, const CUtensorMap& x,
+                 const streamed::StreamArgs& args, const AtomArgs& atoms);
+
+}  // namespace skiff::cuda::atoms

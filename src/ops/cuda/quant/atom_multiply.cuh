@@ -1,0 +1,314 @@
+// ops/cuda/quant/atom_multiply.cuh -- the main loop of the streamed GEMM of packed weights:
+// elements go from shared memory to registers, are converted, and meet rows of x in wgmma, while
+// the tensor cores work on those before them. Scales of groups multiply the sums of their columns.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ops/cuda/hopper/wgmma.cuh"
+#include "ops/cuda/hopper/wgmma_registers.cuh"
+#include "ops/cuda/linear/stream_walk.cuh"
+#include "ops/cuda/mma.cuh"
+#include "ops/cuda/quant/atom_args.cuh"
+#include "ops/cuda/quant/fragments.cuh"
+
+namespace skiff::cuda::atoms {
+
+using namespace streamed;
+
+__device__ __forceinline__ uint4 load_shared16(uint32_t at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ float load_shared_float(uint32_t at) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+  return v;
+}
+__device__ __forceinline__ unsigned load_shared_u16(uint32_t at) {
+  uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
+  return v;
+}
+__device__ __forceinline__ unsigned load_shared_byte(uint32_t at) {
+  unsigned v;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+  return v;
+}
+
+// The scales, or zero points, of the lane's two rows.
+template <class T>
+struct OfRows {
+  T at[2];
+};
+
+// A block's 128 weight rows by up to N rows of x. A warp has two of the 16 atoms: 16 weight rows.
+template <Codes kCodes, int kGroups, int N, bool kGated>
+class AtomMultiplier {
+ public:
+  using Ring = AtomRing<kCodes, kGroups, N>;
+  using Turn = RingTurn<Ring::kStages>;
+
+  __device__ AtomMultiplier(const AtomArgs& q, const Ring& ring)
+      : q_(q), ring_(ring), lane_(threadIdx.x % 32), base_(base_pair(q.fixed_zero)) {
+    const int warp = threadIdx.x / 32;
+    atom_[0] = (kGated ? warp : 2 * warp) * q.atom_bytes;
+    atom_[1] = (kGated ? warp + kBlockAtoms / 2 : 2 * warp + 1) * q.atom_bytes;
+  }
+
+  // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
+  __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
+    if constexpr (kFewRows)
+      multiply_by_warps(sum, s, turn);
+    else
+      multiply_by_warpgroups(sum, s, turn);
+    if (q_.row_scales) scale_rows(sum, s);
+    if (q_.x_row_scales) scale_columns(sum, s);
+  }
+
+ private:
+  // So few rows of x cost fewer instructions, and wait less, with the products of single warps.
+  static constexpr bool kFewRows = N <= 16 && !Ring::kHeld;
+  // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
+  static constexpr int kSubs = kGroups == 4 ? 4 : 2;
+  static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
+
+  __device__ void multiply_by_warps(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
+#pragma unroll
+    for (float& v : sum) v = 0;
+    for (int c = s.begin; c < s.end; ++c) {
+      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+      uint4 words[2];
+      uint32_t x[N / 8][4];  // of 32 columns
+      OfRows<uint32_t> zero = {};
+      float part[2][N / 2];  // of every other 16 columns, so that products wait less
+      constexpr int kGroupSteps = 8 / (kGroups > 0 ? kGroups : 1);
+#pragma unroll
+      for (int step = 0; step < 8; ++step) {
+        if (step % kGroupSteps == 0) {
+          zero = zero_points(turn.stage, step / kGroupSteps);
+#pragma unroll
+          for (int i = 0; i < N / 2; ++i) part[0][i] = part[1][i] = 0;
+        }
+        if (step % kLoadSteps<kCodes> == 0) load_words(words, turn.stage, step);
+        if (step % 2 == 0) load_rows_of_x(x, turn.stage, step / 2);
+        uint32_t w[4];
+        operands_of(w, words, zero, step);
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+          mma_bf16(reinterpret_cast<float(&)[4]>(part[step % 2][4 * j]), w, x[j][step % 2 * 2],
+                   x[j][step % 2 * 2 + 1]);
+        if ((step + 1) % kGroupSteps == 0) {
+          const OfRows<float> scale = scales(turn.stage, step / kGroupSteps);
+#pragma unroll
+          for (int i = 0; i < N / 2; ++i)
+            sum[i] = kGroups > 0 ? fmaf(part[0][i] + part[1][i], scale.at[i % 4 / 2], sum[i])
+                                 : sum[i] + (part[0][i] + part[1][i]);
+        }
+      }
+      __syncwarp();
+      release(turn.stage);
+      turn.advance();
+    }
+  }
+
+  // Rows of x for columns [32 * at, 32 * at + 32) of the chunk, in the 128-byte swizzle.
+  __device__ void load_rows_of_x(uint32_t (&x)[N / 8][4], int stage, int at) const {
+    const int row = lane_ % 8, piece = at % 2 * 4 + lane_ / 8;
+    const uint32_t from = ring_.rows(stage) + at / 2 * (N * 128) + row * 128 + (piece ^ row) * 16;
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) load_matrices(x[j], from + j * 1024);
+  }
+
+  __device__ void multiply_by_warpgroups(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
+    float part[kGroups > 0 ? N / 2 : 1];
+    uint32_t held[2][kPer][4];
+    OfRows<float> scale = {};
+    uint4 words[2];
+    int before = -1;  // the stage that wgmmas still in flight read
+    if constexpr (kGroups > 0) {
+#pragma unroll
+      for (int i = 0; i < N / 2; ++i) sum[i] = part[i] = 0;
+    }
+    for (int c = s.begin; c < s.end; ++c) {
+      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+      OfRows<float> next = scale;
+      OfRows<uint32_t> zero = {};
+#pragma unroll
+      for (int sub = 0; sub < kSubs; ++sub) {
+        wgmma_wait<1>();  // the registers that are written next are free
+        if (sub == 1 && before >= 0) release(before);
+        constexpr int kGroupSubs = kSubs / (kGroups > 1 ? kGroups : 1);
+        if (sub % kGroupSubs == 0) {
+          if constexpr (kGroups > 0) next = scales(turn.stage, sub / kGroupSubs);
+          zero = zero_points(turn.stage, kGroups > 0 ? sub / kGroupSubs : 0);
+        }
+        convert(held[sub % 2], words, zero, turn.stage, sub);
+        if constexpr (kGroups > 0) {
+          if (sub % kGroupSubs == 0) {
+            wgmma_wait<0>();
+            settle(part);
+            promote(sum, part, scale, sub == 0 ? before : turn.stage, s);
+            scale = next;
+          }
+          multiply(part, held[sub % 2], turn.stage, sub, sub % kGroupSubs > 0);
+        } else {
+          multiply(sum, held[sub % 2], turn.stage, sub, c > s.begin || sub > 0);
+        }
+      }
+      before = turn.stage;
+      turn.advance();
+    }
+    wgmma_wait<0>();
+    if constexpr (kGroups > 0) {
+      settle(part);
+      promote(sum, part, scale, before, s);
+    } else {
+      settle(sum);
+    }
+    release(before);
+  }
+
+  // Each warp has read its atoms and rows.
+  __device__ void release(int stage) const {
+    if (lane_ == 0) barrier_arrive(ring_.empty + 8 * stage);
+  }
+
+  __device__ OfRows<float> scales(int stage, int group) const {
+    OfRows<float> of;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t at = ring_.weights(stage) + atom_[h] + q_.scales_at;
+      const int row = group * kAtomHeight + lane_ / 4;
+      if (q_.row_scales) {
+        of.at[h] = 1;
+      } else if (q_.scale == AtomScale::kRowBF16) {
+        of.at[h] = __uint_as_float(load_shared_u16(at + 2 * row) << 16);
+      } else if (q_.scale == AtomScale::kRowF16) {
+        of.at[h] = __half2float(
+            __ushort_as_half(static_cast<unsigned short>(load_shared_u16(at + 2 * row))));
+      } else {
+        of.at[h] = load_shared_float(at + 4 * (q_.scale == AtomScale::kAtomF32 ? group : row));
+      }
+    }
+    return of;
+  }
+
+  __device__ OfRows<uint32_t> zero_points(int stage, int group) const {
+    OfRows<uint32_t> of = {};
+    if constexpr (kCodes == Codes::kFour) {
+      if (!q_.zeros) return of;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const unsigned zero = load_shared_byte(ring_.weights(stage) + atom_[h] + q_.zeros_at +
+                                               group * kAtomHeight + lane_ / 4);
+        of.at[h] = zero_pair(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
+      }
+    }
+    return of;
+  }
+
+  // The operands of a step: registers 0 and 2 have the lane's first row, 1 and 3 its second one.
+  __device__ void operands_of(uint32_t (&to)[4], const uint4 (&words)[2],
+                              const OfRows<uint32_t>& zero, int step) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      operands<kCodes>(to[h], to[2 + h], words[h], step, base_);
+      if (kCodes != Codes::kFour || !q_.zeros) continue;
+      to[h] = subtract_pairs(to[h], zero.at[h]);
+      to[2 + h] = subtract_pairs(to[2 + h], zero.at[h]);
+    }
+  }
+
+  __device__ void load_words(uint4 (&words)[2], int stage, int step) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      words[h] = load_shared16(ring_.weights(stage) + atom_[h] + step / kLoadSteps<kCodes> * 512 +
+                               lane_ * 16);
+  }
+
+  __device__ void convert(uint32_t (&to)[kPer][4], uint4 (&words)[2], const OfRows<uint32_t>& zero,
+                          int stage, int sub) const {
+#pragma unroll
+    for (int k = 0; k < kPer; ++k) {
+      const int step = sub * kPer + k;
+      if (step % kLoadSteps<kCodes> == 0) load_words(words, stage, step);
+      operands_of(to[k], words, zero, step);
+    }
+  }
+
+  __device__ void multiply(float (&into)[N / 2], const uint32_t (&held)[kPer][4], int stage,
+                           int sub, bool add) const {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kPer; ++k) {
+      const int step = sub * kPer + k;
+      const uint64_t x = wgmma_operand(ring_.rows(stage) + step / 4 * (N * 128));
+      if constexpr (Ring::kHeld)
+        wgmma_held_e4m3<N>(into, held[k], x + step % 4 * kWgmmaStep, add || k > 0);
+      else
+        wgmma_held<N>(into, held[k], x + step % 4 * kWgmmaStep, add || k > 0);
+    }
+    wgmma_commit();
+  }
+
+  // sum += part, the sums of a group's columns, times the group's scales. `stage` has the scales of
+  // e4m3 rows; there is none before the first group, when all is zero.
+  __device__ void promote(float (&sum)[N / 2], const float (&part)[N / 2],
+                          const OfRows<float>& scale, int stage, const TileSlice& s) const {
+    if (Ring::kHeld && stage < 0) return;
+    const uint32_t of_rows = Ring::kHeld ? ring_.scales(stage) + 4 * (first_row(s) % 4) : 0;
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float x = 1;
+        if constexpr (Ring::kHeld)
+          x = load_shared_float(of_rows + 4 * (8 * j + 2 * (lane_ % 4) + i));
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int at = 4 * j + 2 * h + i;
+          sum[at] = fmaf(part[at], Ring::kHeld ? scale.at[h] * x : scale.at[h], sum[at]);
+        }
+      }
+    }
+  }
+
+  __device__ void scale_rows(float (&sum)[N / 2], const TileSlice& s) const {
+    const int warp = threadIdx.x / 32;
+    const int atom = kGated ? s.tile * (kBlockAtoms / 2) + warp : s.tile * kBlockAtoms + 2 * warp;
+    const float* scales = q_.row_scales + s.job.expert * q_.padded_rows + lane_ / 4;
+    const float first = scales[atom * kAtomHeight];
+    const float second = scales[(kGated ? atom + q_.up_atoms : atom + 1) * kAtomHeight];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) sum[i] *= i % 4 < 2 ? first : second;
+  }
+
+  __device__ int first_row(const TileSlice& s) const { return q_.one_row ? 0 : s.job.first; }
+
+  // The scales of rows of x, which are the columns of the tile.
+  __device__ void scale_columns(float (&sum)[N / 2], const TileSlice& s) const {
+    const float* scales = q_.x_row_scales + first_row(s) + 2 * (lane_ % 4);
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float scale = __ldcg(scales + 8 * j + i);
+        sum[4 * j + i] *= scale;
+        sum[4 * j + 2 + i] *= scale;
+      }
+    }
+  }
+
+  const AtomArgs& q_;
+  const Ring& ring_;
+  const int lane_;
+  const uint32_t base_;
+  int atom_[2];  // where the warp's atoms begin in a stage
+};
+
+}  // namespace skiff::cuda::atoms

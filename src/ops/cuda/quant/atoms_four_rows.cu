@@ -1,0 +1,9 @@
+#include "ops/cuda/quant/atom_kernel.cuh"
+
+namespace skiff::cuda::atoms {
+
+template void allow_atom_kernels<Codes::kFour, 0>();
+template void start_atoms_of<Codes::kFour, 0>(const AtomLaunch&, const CUtensorMap&,
+                                              const streamed::StreamArgs&, const AtomArgs&);
+
+}  // namespace skiff::cuda::atoms

@@ -1,0 +1,19 @@
+// ops/cuda/quant/prepare.h -- Ops::prepare for quantized weights.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "tensor/memory.h"
+#include "weights/linear.h"
+#include "weights/weight_shape.h"
+
+namespace skiff::cuda {
+
+// Bytes of the Buffer that prepare_quantized() makes. CHECKs that atom_format() has the format.
+size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep);
+
+// Packs a kPlain weight in the format `keep`, on the host or on `device`, as quant/atoms.h says.
+// Returns once that is done.
+Linear prepare_quantized(const Linear& plain, const WeightFormat& keep, Device device,
+                         Buffer* owner, cudaStream_t stream);
+
+}  // namespace skiff::cuda

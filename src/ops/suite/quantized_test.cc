@@ -1,0 +1,161 @@
+// linear, gated_linear and prepare of quantized weights, in every format that the backend
+// multiplies.
+#include <algorithm>
+#include <cstring>
+
+#include "ops/suite/formats.h"
+#include "weights/codes.h"
+
+namespace skiff::suite {
+namespace {
+
+struct QuantizedCase {
+  int rows, in, out;
+  DType act = DType::kF32;
+  DType out_type = DType::kF32;
+  bool bias = false, order = false;
+};
+
+void quantized_case(Ops& ops, const WeightFormat& format, const QuantizedCase& c) {
+  SCOPED_TRACE(fmt::format("{}: rows {} in {} out {} act {} bias {} order {}", describe(format),
+                           c.rows, c.in, c.out, name(c.act), c.bias, c.order));
+  Workspace ws(static_cast<uint64_t>(c.rows * 7 + c.in * 3 + c.out));
+  const Tensor x = ws.random(c.act, {c.rows, c.in}, 1, c.in % 3);
+  const Tensor out = ws.output(c.out_type, {c.rows, c.out});
+  const Linear plain =
+      random_weight(ws, format, {.out = c.out, .in = c.in, .bias = c.bias, .order = c.order});
+  std::vector<Approx> want;
+  const bool device = ops.device() != Device{};
+  for (int r = 0; r < c.rows; ++r) {
+    const std::vector<double> row = rounded_input(row_of(x, r), plain, 0);
+    for (int o = 0; o < c.out; ++o) want.push_back(quantized_product(row, plain, 0, o, device));
+  }
+  Buffer owner;
+  ws.begin_op({});
+  const Linear ready = ops.prepare(plain, format, &owner);
+  ops.wait(ops.mark());
+  ws.end_op();
+  EXPECT_EQ(ready.weight.dim, plain.weight.dim);
+  EXPECT_EQ(ready.format, format);
+  EXPECT_EQ(
+      owner.size(),
+      ops.prepared_bytes({.out = c.out, .in = c.in, .bias = c.bias, .order = c.order}, format));
+  // prepare() promises not to need the originals any more.
+  std::memset(plain.weight.data, 0x5a, byte_size(format.dtype, plain.weight.elements()));
+  for (const Tensor& t : {plain.scale, plain.bias, plain.input_scale, plain.order})
+    if (t) std::memset(t.data, 0x5a, byte_size(t.dtype, t.elements()));
+  ws.begin_op({out});
+  ops.linear(out, x, ready);
+  ws.end_op();
+  expect_near(out, [&](int64_t r, int64_t o) { return want[static_cast<size_t>(r * c.out + o)]; });
+}
+
+std::vector<WeightFormat> formats_of(const Ops& ops) {
+  std::vector<WeightFormat> out;
+  for (const WeightFormat& format : quantized_formats())
+    if (ops.multiplies(format)) out.push_back(format);
+  return out;
+}
+
+constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
+
+TEST_P(OpSuite, QuantizedLinearOfEveryFormat) {
+  for (const WeightFormat& format : formats_of(*ops)) {
+    for (const DType act : {kF32, kBF16}) {
+      quantized_case(*ops, format, {0, 64, 32, act, act});
+      quantized_case(*ops, format, {1, 32, 1, act, kF32, true});
+      quantized_case(*ops, format, {1, 1000, 48, act, act});
+      quantized_case(*ops, format, {2, 34, 5, act, act, true});
+      quantized_case(*ops, format, {17, 130, 33, act, act, true});
+      quantized_case(*ops, format, {33, 384, 129, act, kF32});
+      quantized_case(*ops, format, {5, 258, 257, act, act, true});
+    }
+    quantized_case(*ops, format, {130, 192, 40, kBF16, kBF16});
+    quantized_case(*ops, format, {300, 96, 20, kBF16, kBF16});
+  }
+}
+
+TEST_P(OpSuite, QuantizedLinearOfLongRows) {
+  for (const WeightFormat& format : formats_of(*ops)) {
+    quantized_case(*ops, format, {1, 16'384, 3, kBF16, kF32});
+    quantized_case(*ops, format, {3, 4'100, 18, kBF16, kBF16});
+  }
+}
+
+TEST_P(OpSuite, QuantizedLinearOfReorderedColumns) {
+  for (const WeightFormat& format : formats_of(*ops))
+    for (const DType act : {kF32, kBF16})
+      for (const int rows : {1, 3, 40})
+        quantized_case(*ops, format, {rows, 256, 33, act, act, false, true});
+}
+
+// Rows alone, in pieces, and in another order give the same bits; and a row that is not a number
+// leaves the others as they are.
+TEST_P(OpSuite, QuantizedRowsAreIndependent) {
+  constexpr int kRows = 45, kIn = 320, kOut = 70;
+  for (const WeightFormat& format : formats_of(*ops)) {
+    SCOPED_TRACE(describe(format));
+    for (const DType act : {kF32, kBF16}) {
+      if (!ops->batch_invariant()) continue;
+      Workspace ws(7);
+      const Tensor x = ws.random(act, {kRows, kIn}), out = ws.output(act, {kRows, kOut});
+      const Linear plain = random_weight(ws, format, {.out = kOut, .in = kIn, .bias = true});
+      Buffer owner;
+      const Linear w = ops->prepare(plain, format, &owner);
+      expect_rows_independent(kRows, [&](int begin, int count) {
+        const Tensor part = out.row_range(begin, count);
+        ops->linear(part, x.row_range(begin, count), w);
+        RowBytes rows;
+        for (int r = 0; r < count; ++r) rows.push_back(row_bytes(part, r));
+        return rows;
+      });
+      ops->linear(out, x, w);
+      const std::vector<int32_t> shuffled = ws.rng.shuffled(kRows);
+      const Tensor mixed = ws.output(act, {kRows, kIn}), met = ws.output(act, {kRows, kOut});
+      ops->gather_rows(mixed, x, ws.ints(shuffled));
+      put(mixed, 11, 5, NAN);
+      ops->linear(met, mixed, w);
+      finish();
+      for (int r = 0; r < kRows; ++r) {
+        if (r == 11) continue;
+        EXPECT_EQ(row_bytes(met, r), row_bytes(out, shuffled[static_cast<size_t>(r)])) << r;
+      }
+    }
+  }
+}
+
+TEST_P(OpSuite, QuantizedGatedLinear) {
+  constexpr int kIn = 128, kWidth = 40;
+  const bool device = ops->device() != Device{};
+  for (const WeightFormat& format : formats_of(*ops)) {
+    for (const int rows : {1, 9, 40}) {
+      SCOPED_TRACE(fmt::format("{} rows {}", describe(format), rows));
+      Workspace ws(static_cast<uint64_t>(rows));
+      const Tensor x = ws.random(kBF16, {rows, kIn}, 0.2), out = ws.output(kBF16, {rows, kWidth});
+      const Linear plain = random_weight(ws, format, {.out = 2 * kWidth, .in = kIn});
+      Buffer owner;
+      const Linear w = ops->prepare(plain, format, &owner);
+      Arena arena(Buffer::pinned(1 << 20));
+      ws.begin_op({out});
+      ops->gated_linear(out, x, w, Act::kSilu, arena);
+      ws.end_op();
+      const auto part = [&](const std::vector<double>& row, int64_t o) {
+        Approx sum = quantized_product(row, plain, 0, o, device);
+        sum.bound += kBf16Round * (std::abs(sum.value) + sum.bound);
+        return sum;
+      };
+      expect_near(out, [&](int64_t r, int64_t c) {
+        const std::vector<double> row = rounded_input(row_of(x, r), plain, 0);
+        const Approx gate = part(row, c), up = part(row, kWidth + c);
+        const double on = gate.value / (1 + std::exp(-gate.value));
+        // No activation is steeper than 1.13.
+        const double on_bound = 1.13 * gate.bound + 8 * kF32Round * std::abs(gate.value);
+        return Approx{on * up.value,
+                      on_bound * (std::abs(up.value) + up.bound) + std::abs(on) * up.bound};
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skiff::suite
