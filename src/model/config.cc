@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "gguf/gguf.h"
+#include "model/gguf_config.h"
 #include "model/registry.h"
 #include "weights/name_list.h"
 
@@ -76,28 +78,31 @@ void read_generation(const Fields& config, GenerationDefaults& out) {
     out.max_new_tokens = need_int(config, "max_new_tokens", 1, 1 << 30);
 }
 
-void refuse_quantized(const Fields& config) {
-  for (const std::string_view key : {"quantization_config", "compression_config"})
-    if (config.has(key))
-      fail_load(
-          "{}: \"{}\" is set: quantized checkpoints are not supported; use the bf16, fp16 or fp32 "
-          "one",
-          config.where(), key);
+// Rows of q and k of some architectures are stored so that rope turns neighbouring dimensions.
+void pair_neighbours(ModelSpec& spec, const Json& config) {
+  if (config.value("rope_interleaved", false))
+    for_each_gqa(spec, [](Gqa& m) { m.rope.interleaved = true; });
 }
 
 }  // namespace
 
 ModelConfig read_model_config(const std::string& dir, const std::string& config_name) {
-  const std::string path = (fs::path(dir) / config_name).string();
-  const Json json = read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32});
+  const std::string gguf = gguf_file_of(dir);
+  const std::string path = gguf.empty() ? (fs::path(dir) / config_name).string() : gguf;
+  const Json json = gguf.empty() ? read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32})
+                                 : config_of_gguf(read_gguf(gguf), gguf);
   const Fields config(json, path);
   const Family& family = family_of(config);
-  refuse_quantized(config);
   ModelConfig out;
   out.spec = family.describe(config);
   out.spec.arch = family.arch;
   out.dtype = config.get<std::string>("dtype", config.get<std::string>("torch_dtype", ""));
+  out.quantization = gguf.empty() ? read_quantization(dir, config) : gguf_quantization(gguf);
   read_generation(config, out.generation);
+  if (!gguf.empty()) {
+    pair_neighbours(out.spec, json);
+    return out;
+  }
   const std::string generation = (fs::path(dir) / "generation_config.json").string();
   if (fs::exists(generation)) {
     const Json defaults = read_json_file(generation, {.max_bytes = 16u << 20, .max_depth = 32});

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arch/spec.h"
+#include "model/quantization.h"
 
 namespace skiff::model {
 
@@ -22,9 +23,11 @@ struct ModelConfig {
   ModelSpec spec;
   GenerationDefaults generation;
   std::string dtype;  // as config.json names it; empty if it does not
+  Quantization quantization;
 };
 
-// Reads config.json (or `config_name`) and generation_config.json, and no weights. Throws a
+// Reads config.json (or `config_name`) and generation_config.json, or the metadata of a GGUF file
+// (`dir` is the file, or a folder with it and no config.json), and no weights. Throws a
 // LoadError of one line that names the file, the key and what to do.
 ModelConfig read_model_config(const std::string& dir,
                               const std::string& config_name = "config.json");

@@ -27,7 +27,7 @@ class Stage {
         model_(load_model(golden_dir(name), read_model_config(golden_dir(name)),
                           {.precision = uniform_precision(act), .progress = {}}, ops)),
         mesh_(comm::make_solo_mesh()),
-        kv_(model_.spec, 16, 16, act, ops.device()),
+        kv_(model_.spec, 16, 16, {.dtype = act}, ops.device()),
         arena_(Buffer(ops.device(),
                       Decoder::arena_bytes(model_.spec, act, max_rows, max_logit_rows, ops))),
         decoder_(model_.spec, model_.weights, ops, mesh_, act) {}

@@ -77,6 +77,7 @@ class DummyValues final : public Values {
     const Slot& slot = slots_[i];
     fill_from(to, static_cast<size_t>(slot.out), pool_, start(slot, 2), 0, 0.02f);
   }
+  std::string origin(size_t i, int64_t) const override { return describe_slot(slots_[i]); }
 
  private:
   size_t start(const Slot& slot, uint64_t salt) const {

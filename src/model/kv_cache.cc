@@ -4,57 +4,96 @@
 
 #include "arch/cost.h"
 #include "base/round_up.h"
+#include "ops/kv_quant.h"
 
 namespace skiff::model {
 namespace {
 
 KvShape gqa(const Layer& layer) { return kv_shape(layer); }
 
-// Bytes of the keys (or values) of one block of one layer.
-size_t half_block(const Layer& layer, int block_size, DType dtype) {
-  return round_up(static_cast<size_t>(block_size) * static_cast<size_t>(gqa(layer).kv_heads) *
-                      static_cast<size_t>(gqa(layer).head_dim) * bytes(dtype),
-                  kTensorAlign);
-}
+// Where the parts of a layer lie in a block, in bytes from the layer's beginning.
+struct LayerPlan {
+  size_t half = 0, scales = 0;  // bytes of keys (or values), and of their scales
 
-// All layers of a block, as one row. The keys of the first layer are at its beginning.
+  LayerPlan(const Layer& layer, int block_size, const KvFormat& format) {
+    const KvShape shape = gqa(layer);
+    const int64_t heads = int64_t{block_size} * shape.kv_heads;
+    half = round_up(byte_size(format.dtype, heads * shape.head_dim), kTensorAlign);
+    scales =
+        round_up(byte_size(DType::kBF16, heads * kv_scales(format, shape.head_dim)), kTensorAlign);
+  }
+  size_t bytes() const { return 2 * (half + scales); }
+};
+
+// All layers of a block, as one row of bytes. The keys of the first layer are at its beginning.
 Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_bytes) {
   Tensor piece = layers.front().k.row_range(block, 1);
-  SKIFF_CHECK_EQ(static_cast<size_t>(piece.row_stride) * bytes(piece.dtype), block_bytes);
+  SKIFF_CHECK_EQ(byte_size(piece.dtype, piece.row_stride), block_bytes);
+  piece.dtype = DType::kU8;
+  piece.row_stride = static_cast<int64_t>(block_bytes);
   piece.dim = {1, piece.row_stride, 1, 1};
   return piece;
 }
 
 }  // namespace
 
-size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, DType dtype) {
+double kv_token_bytes(const ModelSpec& spec, const KvFormat& format) {
+  double bits_of_token = 0;
+  for (const Layer& layer : spec.layers) {
+    const KvShape shape = gqa(layer);
+    const int head = shape.head_dim * bits(format.dtype) + 16 * kv_scales(format, shape.head_dim);
+    bits_of_token += 1.0 * shape.tensors * shape.kv_heads * head;
+  }
+  return bits_of_token / 8;
+}
+
+size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, const KvFormat& format) {
   size_t sum = 0;
-  for (const Layer& layer : spec.layers) sum += 2 * half_block(layer, block_size, dtype);
+  for (const Layer& layer : spec.layers) sum += LayerPlan(layer, block_size, format).bytes();
   return sum;
 }
 
-KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dtype, Device device)
-    : storage_(device, static_cast<size_t>(num_blocks) * bytes_per_block(spec, block_size, dtype)) {
+KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
+                 Device device)
+    : storage_(device,
+               static_cast<size_t>(num_blocks) * bytes_per_block(spec, block_size, format)) {
   SKIFF_CHECK(num_blocks > 0 && block_size > 0, "{} blocks of {}", num_blocks, block_size);
-  const size_t stride = bytes_per_block(spec, block_size, dtype) / bytes(dtype);
+  SKIFF_CHECK(!format.fixed, "scales of a checkpoint are no part of a block");
+  const auto stride = static_cast<int64_t>(bytes_per_block(spec, block_size, format));
   size_t at = 0;
   for (const Layer& layer : spec.layers) {
-    const size_t half = half_block(layer, block_size, dtype);
-    const auto view = [&](size_t offset) {
-      Tensor pages =
-          storage_.view(dtype, {1, block_size, gqa(layer).kv_heads, gqa(layer).head_dim}, offset);
+    const LayerPlan plan(layer, block_size, format);
+    const KvShape shape = gqa(layer);
+    const auto view = [&](size_t offset, DType dtype, int64_t rows, int64_t cols, int64_t each) {
+      Tensor pages = storage_.view(dtype, {1, rows, cols, each}, offset);
       pages.dim[0] = num_blocks;
-      pages.row_stride = static_cast<int64_t>(stride);
+      pages.row_stride = stride * 8 / bits(dtype);
       return pages;
     };
-    layers_.push_back({.k = view(at), .v = view(at + half), .page_size = block_size});
-    at += 2 * half;
+    const auto elements = [&](size_t offset) {
+      return view(offset, format.dtype, block_size, shape.kv_heads, shape.head_dim);
+    };
+    KvLayer& made = layers_.emplace_back(KvLayer{.k = elements(at),
+                                                 .v = elements(at + plan.half),
+                                                 .page_size = block_size,
+                                                 .format = format,
+                                                 .k_scale = {},
+                                                 .v_scale = {}});
+    if (plan.scales > 0) {
+      const int numbers = kv_scales(format, shape.head_dim);
+      const auto scales = [&](size_t offset) {
+        return view(offset, DType::kBF16, shape.kv_heads, block_size, numbers);
+      };
+      made.k_scale = scales(at + 2 * plan.half);
+      made.v_scale = scales(at + 2 * plan.half + plan.scales);
+    }
+    at += plan.bytes();
   }
 }
 
-HostBlocks::HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, DType dtype,
-                       Device device)
-    : num_blocks_(num_blocks), block_bytes_(KvCache::bytes_per_block(spec, block_size, dtype)) {
+HostBlocks::HostBlocks(const ModelSpec& spec, int num_blocks, int block_size,
+                       const KvFormat& format, Device device)
+    : num_blocks_(num_blocks), block_bytes_(KvCache::bytes_per_block(spec, block_size, format)) {
   const size_t size = static_cast<size_t>(num_blocks) * block_bytes_;
   storage_ = device == Device{} ? Buffer(Device{}, size) : Buffer::pinned(size);
 }
@@ -64,19 +103,18 @@ std::span<std::byte> HostBlocks::block(int host) const {
   return {storage_.data() + static_cast<size_t>(host) * block_bytes_, block_bytes_};
 }
 
-Tensor HostBlocks::view_of(int host, DType dtype) const {
-  return host_tensor(block(host).data(), dtype,
-                     {1, static_cast<int64_t>(block_bytes_ / bytes(dtype))});
+Tensor HostBlocks::view_of(int host) const {
+  return host_tensor(block(host).data(), DType::kU8, {1, static_cast<int64_t>(block_bytes_)});
 }
 
 void HostBlocks::save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const {
   const Tensor piece = whole_block(layers, block, block_bytes_);
-  ops.copy(view_of(host, piece.dtype), piece);
+  ops.copy(view_of(host), piece);
 }
 
 void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const {
   const Tensor piece = whole_block(layers, block, block_bytes_);
-  ops.copy(piece, view_of(host, piece.dtype));
+  ops.copy(piece, view_of(host));
 }
 
 }  // namespace skiff::model

@@ -10,14 +10,20 @@
 
 namespace skiff::model {
 
-// A block is one piece of memory, [layer][k|v][page_size][kv_heads][head_dim], so that moving it is
-// one copy. The keys and the values of a layer are views whose pages lie a whole block apart; each
-// page begins on a cache line.
+// Returns the bytes that attention reads of one token of the context, over all layers: the elements
+// of keys and values, and their scales.
+double kv_token_bytes(const ModelSpec& spec, const KvFormat& format);
+
+// A block is one piece of memory, so that moving it is one copy: for each layer its keys and its
+// values, [page_size][kv_heads][head_dim], and in a quantized cache the scales of these keys and
+// values, [kv_heads][page_size][kv_scales()]. All four are views whose pages lie a whole block
+// apart; each page begins on a cache line. No format here has fixed scales.
 class KvCache {
  public:
   // Returns the bytes of one block over all layers, keys and values.
-  static size_t bytes_per_block(const ModelSpec& spec, int block_size, DType dtype);
-  KvCache(const ModelSpec& spec, int num_blocks, int block_size, DType dtype, Device device);
+  static size_t bytes_per_block(const ModelSpec& spec, int block_size, const KvFormat& format);
+  KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
+          Device device);
   std::span<const KvLayer> layers() const { return layers_; }
 
  private:
@@ -31,18 +37,18 @@ class HostBlocks {
  public:
   HostBlocks() = default;
   // Allocates blocks for a cache on `device`.
-  HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, DType dtype,
+  HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
              Device device = {});
   int num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
   std::span<std::byte> block(int host) const;
-  // `layers` are all layers of a KvCache of the same spec, block size and dtype, where `ops`
+  // `layers` are all layers of a KvCache of the same spec, block size and format, where `ops`
   // computes; the copies are done in order with its operations.
   void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
   void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
 
  private:
-  Tensor view_of(int host, DType dtype) const;
+  Tensor view_of(int host) const;
 
   int num_blocks_ = 0;
   size_t block_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "model/model_testing.h"
+#include "ops/kv_quant.h"
 
 namespace skiff::model {
 namespace {
@@ -14,25 +15,27 @@ constexpr int kBlockSize = 5;
 
 ModelSpec spec() { return testing::TestModel("LlamaForCausalLM").config().spec; }  // [2][k|v]
 
-// The bytes of one page of a layer's keys or values.
+// The bytes of one page of a layer's keys, values or scales.
 std::span<std::byte> page_of(const Tensor& pages, int64_t page) {
-  const size_t width = bytes(pages.dtype);
   auto* data =
-      static_cast<std::byte*>(pages.data) + static_cast<size_t>(page * pages.row_stride) * width;
-  return {data, static_cast<size_t>(pages.cols()) * width};
+      static_cast<std::byte*>(pages.data) + byte_size(pages.dtype, page * pages.row_stride);
+  return {data, byte_size(pages.dtype, pages.cols())};
 }
 
 std::vector<Tensor> halves(const KvCache& cache) {
   std::vector<Tensor> all;
-  for (const KvLayer& layer : cache.layers()) all.insert(all.end(), {layer.k, layer.v});
+  for (const KvLayer& layer : cache.layers()) {
+    all.insert(all.end(), {layer.k, layer.v});
+    if (layer.k_scale) all.insert(all.end(), {layer.k_scale, layer.v_scale});
+  }
   return all;
 }
 
 // In memory: block 0 with keys and values of all layers, then block 1, without overlap.
 TEST(KvCacheTest, ABlockIsOnePiece) {
-  const KvCache cache(spec(), 3, kBlockSize, DType::kBF16, Device{});
+  const KvCache cache(spec(), 3, kBlockSize, {.dtype = DType::kBF16}, Device{});
   ASSERT_EQ(cache.layers().size(), 2u);
-  const size_t block = KvCache::bytes_per_block(spec(), kBlockSize, DType::kBF16);
+  const size_t block = KvCache::bytes_per_block(spec(), kBlockSize, {.dtype = DType::kBF16});
   const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
   const std::byte* end = begin;
   for (int64_t b = 0; b < 3; ++b) {
@@ -49,11 +52,42 @@ TEST(KvCacheTest, ABlockIsOnePiece) {
   for (const KvLayer& layer : cache.layers()) EXPECT_EQ(layer.page_size, kBlockSize);
 }
 
-TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
-  const KvCache cache(spec(), 4, kBlockSize, DType::kBF16, Device{});
-  const HostBlocks host(spec(), 2, kBlockSize, DType::kBF16);
+// Heads of the model have 4 elements, a layer 2: scales follow the values, on cache lines of their
+// own.
+TEST(KvCacheTest, ScalesLieInTheBlock) {
+  const struct {
+    DType dtype;
+    size_t half, scales;  // bytes of a page of 64 positions
+    int64_t numbers;
+  } cases[] = {{DType::kI8, 512, 256, 1}, {DType::kF8E4M3, 512, 256, 1}, {DType::kU4, 256, 512, 2}};
+  for (const auto& c : cases) {
+    const KvFormat format = kv_format(c.dtype);
+    const KvCache cache(spec(), 3, 64, format, Device{});
+    EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, format), 4 * (c.half + c.scales));
+    EXPECT_EQ(kv_token_bytes(spec(), format) * 64, 4 * static_cast<double>(c.half + c.scales));
+    const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
+    size_t at = 0;
+    for (const KvLayer& layer : cache.layers()) {
+      EXPECT_EQ(layer.format, format);
+      EXPECT_EQ(layer.k.dim, (std::array<int64_t, 4>{3, 64, 2, 4}));
+      EXPECT_EQ(layer.k_scale.dim, (std::array<int64_t, 4>{3, 2, 64, c.numbers}));
+      for (const Tensor& t : {layer.k, layer.v, layer.k_scale, layer.v_scale}) {
+        EXPECT_EQ(page_of(t, 0).data() - begin, at);
+        EXPECT_EQ(page_of(t, 2).data() - begin, at + 8 * (c.half + c.scales));
+        at += page_of(t, 0).size();
+      }
+    }
+  }
+}
+
+class HostBlocksOf : public ::testing::TestWithParam<DType> {};
+
+TEST_P(HostBlocksOf, ABlockComesBackWhereItIsPutAndNowhereElse) {
+  const KvFormat format = kv_format(GetParam());
+  const KvCache cache(spec(), 4, kBlockSize, format, Device{});
+  const HostBlocks host(spec(), 2, kBlockSize, format);
   const auto ops = make_reference_ops();
-  EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), kBlockSize, DType::kBF16));
+  EXPECT_EQ(host.block_bytes(), KvCache::bytes_per_block(spec(), kBlockSize, format));
   std::mt19937 rng(1);
   std::vector<std::vector<std::byte>> before;  // [half][block]
   for (const Tensor& t : halves(cache))
@@ -72,12 +106,16 @@ TEST(HostBlocksTest, ABlockComesBackWhereItIsPutAndNowhereElse) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Formats, HostBlocksOf,
+                         ::testing::Values(DType::kBF16, DType::kI8, DType::kU4),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
 // Files of the cache hold what host memory holds: keys, then values, of each layer in turn, and
 // nothing between them where a half is a whole number of cache lines.
 TEST(HostBlocksTest, TheLayoutIsThatOfFiles) {
   const int block_size = 64;
-  const KvCache cache(spec(), 2, block_size, DType::kF32, Device{});
-  const HostBlocks host(spec(), 1, block_size, DType::kF32);
+  const KvCache cache(spec(), 2, block_size, {.dtype = DType::kF32}, Device{});
+  const HostBlocks host(spec(), 1, block_size, {.dtype = DType::kF32});
   const auto ops = make_reference_ops();
   std::mt19937 rng(2);
   std::vector<std::byte> want;

@@ -12,29 +12,36 @@ namespace {
 // Puts plain values into the form and the memory that the backend computes with.
 class Placer {
  public:
-  Placer(LoadedModel& model, const Precision& precision, Ops& ops)
-      : model_(model), precision_(precision), ops_(ops) {}
+  Placer(LoadedModel& model, Ops& ops) : model_(model), ops_(ops) {}
 
-  void place(const Slot& slot, Tensor weight, Tensor bias) {
+  void place(const Slot& slot, const Linear& values, const WeightFormat& keep) {
     const Slot::Place place = slot.place(model_.weights);
-    const WeightFormat keep = slot.kept(precision_);
     switch (slot.kind) {
       case Slot::kTable:
       case Slot::kVector:
-        *std::get<Tensor*>(place) = owned(weight, keep.dtype);
+        *std::get<Tensor*>(place) = owned(values.weight, keep.dtype);
         return;
       case Slot::kNorm:
-        *std::get<Norm*>(place) = {owned(weight, keep.dtype), slot.eps};
+        *std::get<Norm*>(place) = {owned(values.weight, keep.dtype), slot.eps};
         return;
       case Slot::kLinear:
-        *std::get<Linear*>(place) =
-            prepared({.weight = weight, .bias = bias, .experts = slot.experts}, keep);
+        *std::get<Linear*>(place) = prepared(values, keep);
         return;
     }
   }
   // The head shares the embedding's values but is prepared apart, as a weight to multiply by.
-  void place_tied_head(const Slot& head) {
-    model_.weights.head = prepared({.weight = model_.weights.embed}, head.kept(precision_));
+  void place_tied_head(const Slot& head, const Kept& kept) {
+    const Tensor embed = model_.weights.embed;
+    if (!kept.rule) {
+      model_.weights.head = prepared({.weight = embed}, kept.format);
+      return;
+    }
+    CodeBuffer codes(ops_.device());
+    codes.reserve(head, kept.format);
+    const Linear q = codes.view(head, kept.format);
+    ops_.quantize(q, embed, *kept.rule);
+    model_.weights.head = prepared(q, kept.format);
+    ops_.wait(ops_.mark());  // the codes are freed now
   }
 
  private:
@@ -58,15 +65,14 @@ class Placer {
   }
 
   LoadedModel& model_;
-  const Precision& precision_;
   Ops& ops_;
 };
 
 std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& options,
-                                    const ModelSpec& spec, const std::vector<Slot>& slots) {
+                                    const ModelConfig& config, const std::vector<Slot>& slots) {
   if (options.format == LoadFormat::kDummy)
-    return dummy_values(options.dummy_seed, options.precision.act, spec, slots);
-  return stored_values(dir, spec, slots);
+    return dummy_values(options.dummy_seed, options.precision.act, config.spec, slots);
+  return stored_values(dir, config, slots, options.precision.act);
 }
 
 // A few threads read as fast as the memory or the disk allows; more would only occupy cores.
@@ -76,33 +82,52 @@ int readers(int wanted) {
   return std::min(usable_processors(), kMaxReaders);
 }
 
-void check_precision(const Precision& precision, const Ops& ops) {
-  SKIFF_CHECK(precision.act == DType::kF32 || precision.act == DType::kBF16, "activations in {}",
-              name(precision.act));
-  if (!ops.multiplies(precision.weights))
-    fail_load("the {} backend cannot multiply weights kept as {}", ops.name(),
-              describe(precision.weights));
+[[noreturn]] void refuse(const Slot& slot, const SchemeChoice& choice, const WeightFormat& format,
+                         const Ops& ops) {
+  std::string others;
+  for (const Scheme& scheme : schemes())
+    if (ops.multiplies(scheme.format))
+      others += (others.empty() ? "" : ", ") + std::string(scheme.name);
+  fail_load(
+      "--quantization {}: the {} backend cannot multiply {} here; {}",
+      choice.of(slot.layer_kind)->name, ops.name(), skiff::describe(format),
+      others.empty() ? "it takes no quantized weights: use --device cpu" : "choose from " + others);
 }
 
 }  // namespace
 
+std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
+                                const SchemeChoice& schemes, const Ops& ops) {
+  SKIFF_CHECK(precision.act == DType::kF32 || precision.act == DType::kBF16, "activations in {}",
+              name(precision.act));
+  if (!ops.multiplies(precision.weights))
+    fail_load("the {} backend cannot multiply weights kept as {}", ops.name(),
+              skiff::describe(precision.weights));
+  std::vector<Kept> all;
+  for (const Slot& slot : slots) {
+    const Kept& kept = all.emplace_back(slot.kept(precision, schemes));
+    if (kept.rule && !ops.multiplies(kept.format)) refuse(slot, schemes, kept.format, ops);
+  }
+  return all;
+}
+
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
-  check_precision(options.precision, ops);
   LoadedModel model{.spec = config.spec, .weights = empty_weights(config.spec), .buffers = {}};
   const std::vector<Slot> slots = slots_of(model.spec);
-  const auto values = open_values(dir, options, model.spec, slots);
+  const std::vector<Kept> kept = check_formats(slots, options.precision, options.schemes, ops);
+  const auto values = open_values(dir, options, config, slots);
   uint64_t done = 0, total = 0;
   for (size_t i = 0; i < slots.size(); ++i) total += values->bytes(i);
 
-  Staging staging(*values, slots, model.spec, ops, readers(options.threads), options.chunk_bytes);
-  Placer placer(model, options.precision, ops);
+  Staging staging(*values, slots, kept, model.spec, ops, readers(options.threads),
+                  options.chunk_bytes);
+  Placer placer(model, ops);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (is_tied_head(slots[i], model.spec)) {
-      placer.place_tied_head(slots[i]);
+      placer.place_tied_head(slots[i], kept[i]);
     } else {
-      const Staging::Plain plain = staging.take(i);
-      placer.place(slots[i], plain.weight, plain.bias);
+      placer.place(slots[i], staging.take(i), kept[i].format);
     }
     done += values->bytes(i);
     if (options.progress) options.progress(done, total);

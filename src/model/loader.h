@@ -6,6 +6,8 @@
 #include "base/progress.h"
 #include "model/config.h"
 #include "model/decoder.h"
+#include "model/schemes.h"
+#include "model/slots.h"
 #include "model/weights.h"
 #include "ops/ops.h"
 #include "weights/format.h"
@@ -19,6 +21,7 @@ enum class LoadFormat {
 
 struct LoadOptions {
   Precision precision;  // weights are kept in `weights` or, outside of linear layers, in `act`
+  SchemeChoice schemes = {};  // what is quantized instead
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
   Progress progress;                     // bytes; may be empty
@@ -32,6 +35,11 @@ struct LoadedModel {
   std::vector<Buffer> buffers;  // own the weights' bytes
   size_t bytes = 0;             // bytes of all buffers
 };
+
+// Returns what becomes of each slot. Throws a LoadError that names the flag where `ops` cannot
+// multiply a weight in its format.
+std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
+                                const SchemeChoice& schemes, const Ops& ops);
 
 // Throws a LoadError of one line, which names the file or the tensors, where anything fails: every
 // slot must be filled, and every tensor of the checkpoint must be used.

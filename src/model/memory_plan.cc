@@ -13,15 +13,15 @@ namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
 
-size_t slot_bytes(const Slot& slot, const Precision& precision, const Ops& ops) {
-  const WeightFormat format = slot.kept(precision);
-  if (slot.kind == Slot::kLinear) return ops.prepared_bytes(slot.shape(), format);
+size_t slot_bytes(const Slot& slot, const MemoryRequest& request) {
+  const WeightFormat format = slot.kept(request.precision, request.schemes).format;
+  if (slot.kind == Slot::kLinear) return request.ops.prepared_bytes(slot.shape(), format);
   return byte_size(format.dtype, slot.elements());
 }
 
-size_t weight_bytes(const ModelSpec& spec, const Precision& precision, const Ops& ops) {
+size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
   size_t sum = 0;
-  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, precision, ops);
+  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, request);
   return sum;
 }
 
@@ -42,7 +42,8 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
           : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
   fail_load(
       "the model needs {:.3f} GiB for {}, {:.3f} GiB are available{}: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, {}or raise "
+      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, --quantization or "
+      "--kv-cache-dtype int8, {}or raise "
       "--gpu-memory-utilization\n{}",
       gib(plan.total()), what, gib(plan.available),
       plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
@@ -72,11 +73,11 @@ std::string MemoryPlan::table() const {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   MemoryPlan plan{
       .parameters = parameter_count(spec), .available = request.available, .about = request.about};
-  plan.weights = weight_bytes(spec, request.precision, request.ops);
+  plan.weights = weight_bytes(spec, request);
   plan.activations = Decoder::arena_bytes(spec, request.precision.act, request.max_rows,
                                           request.max_logit_rows, request.ops);
   plan.scratch = request.scratch;
-  plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.precision.kv.dtype);
+  plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.precision.kv);
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;
   plan.host_slots = request.host_slots;
@@ -91,6 +92,23 @@ MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
   plan.kv = static_cast<size_t>(plan.blocks) * plan.kv_block;
   if (plan.total() > plan.available) fail_plan(plan, request);
   return plan;
+}
+
+double bytes_per_weight(const ModelSpec& spec, const Precision& precision,
+                        const SchemeChoice& schemes) {
+  double size = 0, elements = 0;
+  for (const Slot& slot : slots_of(spec)) {
+    if (slot.kind != Slot::kLinear) continue;
+    const WeightFormat format = slot.kept(precision, schemes).format;
+    const auto count = static_cast<double>(slot.elements());
+    elements += count;
+    size += count * bits(format.dtype) / 8;
+    if (!format.quantized()) continue;
+    const double block_out = format.block_out ? format.block_out : static_cast<double>(slot.out);
+    const double block_in = format.block_in ? format.block_in : static_cast<double>(slot.in);
+    size += count / (block_out * block_in) * static_cast<double>(bytes(*format.scale));
+  }
+  return size / elements;
 }
 
 size_t parameter_count(const ModelSpec& spec) {

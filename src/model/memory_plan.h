@@ -3,6 +3,7 @@
 #include <string>
 
 #include "arch/spec.h"
+#include "model/schemes.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 #include "weights/format.h"
@@ -12,6 +13,7 @@ namespace skiff::model {
 struct MemoryRequest {
   const Ops& ops;  // the backend to plan for; it states the sizes of weights and activations
   Precision precision;
+  SchemeChoice schemes = {};  // how weights are quantized
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;
@@ -42,6 +44,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 size_t parameter_count(const ModelSpec& spec);
+// Returns the mean bytes of a parameter of the linear layers, scales included, in plain packing.
+double bytes_per_weight(const ModelSpec& spec, const Precision& precision,
+                        const SchemeChoice& schemes);
 // Returns the bytes of memory that this process could still take: MemAvailable, bounded by its
 // cgroup.
 size_t available_memory();

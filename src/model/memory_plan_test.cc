@@ -41,8 +41,8 @@ TEST(MemoryPlan, CountsParameters) {
 
 TEST(MemoryPlan, KvBlockBytes) {
   // 2 layers, keys and values, 64 positions, 2 heads of 4, f32.
-  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kF32), 2u * 2 * 64 * 2 * 4 * 4);
-  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, DType::kBF16), 2u * 2 * 64 * 2 * 4 * 2);
+  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, {.dtype = DType::kF32}), 2u * 2 * 64 * 2 * 4 * 4);
+  EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, {.dtype = DType::kBF16}), 2u * 2 * 64 * 2 * 4 * 2);
 }
 
 // To the byte: what is loaded on a backend is what its plan has said.

@@ -49,11 +49,33 @@ constexpr NameRule kPaddle[] = {
     {"expert_down", "ernie.layers.{}.mlp.experts.{}.down_proj", Layout::kPaddle},
 };
 
+constexpr NameRule kGguf[] = {
+    {"embed", "token_embd", Layout::kGguf},
+    {"norm", "output_norm", Layout::kGguf},
+    {"head", "output", Layout::kGguf},
+    {"mixer_norm", "blk.{}.attn_norm", Layout::kGguf},
+    {"ffn_norm", "blk.{}.ffn_norm", Layout::kGguf},
+    {"q_norm", "blk.{}.attn_q_norm", Layout::kGguf},
+    {"k_norm", "blk.{}.attn_k_norm", Layout::kGguf},
+    {"qkv", "blk.{}.attn_q|blk.{}.attn_k|blk.{}.attn_v", Layout::kGguf},
+    {"out", "blk.{}.attn_output", Layout::kGguf},
+    {"gate_up", "blk.{}.ffn_gate|blk.{}.ffn_up", Layout::kGguf},
+    {"gate_up", "blk.{}.ffn_gate_shexp|blk.{}.ffn_up_shexp", Layout::kGguf},
+    {"down", "blk.{}.ffn_down", Layout::kGguf},
+    {"down", "blk.{}.ffn_down_shexp", Layout::kGguf},
+    {"router", "blk.{}.ffn_gate_inp", Layout::kGguf},
+    {"router_bias", "blk.{}.exp_probs_b.bias", Layout::kGguf},
+    {"router_bias", "blk.{}.exp_probs_b", Layout::kGguf},
+    {"expert_gate_up", "blk.{}.ffn_gate_exps|blk.{}.ffn_up_exps", Layout::kGguf},
+    {"expert_down", "blk.{}.ffn_down_exps", Layout::kGguf},
+};
+
 }  // namespace
 
 std::vector<NameRule> hf_names() {
   std::vector<NameRule> rules(std::begin(kTorch), std::end(kTorch));
   rules.insert(rules.end(), std::begin(kPaddle), std::end(kPaddle));
+  rules.insert(rules.end(), std::begin(kGguf), std::end(kGguf));
   return rules;
 }
 

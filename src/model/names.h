@@ -5,8 +5,9 @@
 
 namespace skiff::model {
 
-// How a checkpoint stores a linear weight: torch as [out, in], Paddle as [in, out].
-enum class Layout { kTorch, kPaddle };
+// How a checkpoint stores a linear weight: torch and GGUF, which has names of its own, as [out,
+// in], Paddle as [in, out].
+enum class Layout { kTorch, kPaddle, kGguf };
 
 // Names the checkpoint tensors that fill a slot. `pattern` has {} for the layer and, for experts, a
 // second {} for the expert; an expert slot whose pattern has only one {} is a single tensor
@@ -21,7 +22,7 @@ struct NameRule {
   Layout layout = Layout::kTorch;
 };
 
-// The tensor names that nearly every family shares, in torch and in Paddle spelling.
+// The tensor names that nearly every family shares, in the spellings of torch, Paddle and GGUF.
 std::vector<NameRule> hf_names();
 
 }  // namespace skiff::model

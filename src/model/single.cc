@@ -19,10 +19,11 @@ std::vector<int32_t> counting(int32_t first, size_t n) {
 }  // namespace
 
 SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& mesh, DType act,
-                               int max_context, int max_rows)
+                               int max_context, int max_rows, const std::optional<KvFormat>& kv)
     : model_(model),
       ops_(ops),
-      kv_(model.spec, pages_for(max_context), kPage, act, ops.device()),
+      kv_(model.spec, pages_for(max_context), kPage, kv.value_or(KvFormat{.dtype = act}),
+          ops.device()),
       arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, max_rows, max_rows, ops))),
       decoder_(model_.spec, model_.weights, ops, mesh, act),
       pages_(counting(0, static_cast<size_t>(pages_for(max_context)))),

@@ -2,6 +2,7 @@
 // `predict --dump-logits`, and for comparing with other frameworks.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,10 +15,10 @@ namespace skiff::model {
 
 class SingleSequence {
  public:
-  // Allocates room for max_context positions and chunks of at most max_rows rows. Model, ops and
-  // mesh must outlive it.
+  // Allocates room for max_context positions and chunks of at most max_rows rows. The cache has the
+  // dtype of the activations unless `kv` says otherwise. Model, ops and mesh must outlive it.
   SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& mesh, DType act, int max_context,
-                 int max_rows);
+                 int max_rows, const std::optional<KvFormat>& kv = std::nullopt);
   // Appends `tokens` (at most max_rows) and returns the logits of all their rows,
   // [tokens.size(), vocab], in host memory, valid until the next call.
   Tensor forward(std::span<const int32_t> tokens);

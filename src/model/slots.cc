@@ -1,5 +1,6 @@
 #include "model/slots.h"
 
+#include <algorithm>
 #include <type_traits>
 
 namespace skiff::model {
@@ -97,6 +98,7 @@ class SlotList {
   template <auto... Path>
   Slot& stack(std::string_view name, std::vector<int64_t> parts, int64_t in, const Router& router) {
     Slot& slot = linear<Path...>(name, std::move(parts), in);
+    slot.layer_kind = LayerKind::kExperts;
     slot.experts = router.total();
     slot.always = router.always;
     return slot;
@@ -104,8 +106,10 @@ class SlotList {
 
   void add(const Gqa& m) {
     const int64_t q = int64_t{m.heads} * m.head_dim, kv = int64_t{m.kv_heads} * m.head_dim;
-    linear<&GqaWeights::qkv>("qkv", {q, kv, kv}, spec_.hidden, m.qkv_bias);
-    linear<&GqaWeights::out>("out", {spec_.hidden}, q, m.out_bias);
+    linear<&GqaWeights::qkv>("qkv", {q, kv, kv}, spec_.hidden, m.qkv_bias).layer_kind =
+        LayerKind::kAttention;
+    linear<&GqaWeights::out>("out", {spec_.hidden}, q, m.out_bias).layer_kind =
+        LayerKind::kAttention;
     if (!m.qk_norm) return;
     norm<&GqaWeights::q_norm>("q_norm", m.head_dim);
     norm<&GqaWeights::k_norm>("k_norm", m.head_dim);
@@ -139,6 +143,29 @@ class SlotList {
 
 }  // namespace
 
+std::string describe_slot(const Slot& slot) {
+  if (slot.layer < 0) return std::string(slot.name);
+  return fmt::format("{} of layer {}", slot.name, slot.layer);
+}
+
+Kept Slot::kept(const Precision& precision, const SchemeChoice& schemes) const {
+  if (kind != kLinear || wide) return {.format = {.dtype = dtype(precision.act)}, .rule = {}};
+  const Scheme* scheme = schemes.of(layer_kind);
+  const auto format = scheme ? scheme->format_for(in) : std::nullopt;
+  if (!format) return {.format = precision.weights, .rule = {}};
+  return {.format = *format, .rule = scheme->rule};
+}
+
+std::vector<WeightFormat> quantized_formats(const ModelSpec& spec, const SchemeChoice& schemes) {
+  std::vector<WeightFormat> formats;
+  for (const Slot& slot : slots_of(spec)) {
+    const Kept kept = slot.kept({}, schemes);
+    if (kept.rule && std::ranges::find(formats, kept.format) == formats.end())
+      formats.push_back(kept.format);
+  }
+  return formats;
+}
+
 Slot shared_slot(const Slot& stack) {
   Slot wide = stack;
   wide.name = stack.shared_name;
@@ -156,7 +183,7 @@ std::vector<Slot> slots_of(const ModelSpec& spec) {
   SlotList list(spec);
   list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
   list.norm<&ModelWeights::norm>("norm", spec.hidden);
-  list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden);
+  list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind = LayerKind::kHead;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
     list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);

@@ -1,10 +1,12 @@
 #include "model/sources.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "base/load_error.h"
 #include "base/log.h"
 #include "weights/name_list.h"
 
@@ -46,119 +48,108 @@ std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   return names;
 }
 
-// A piece that is the whole tensor. The experts of a stack count as rows.
-Piece whole_piece(const StoredTensor& t, bool transposed) {
-  const auto& shape = t.entry->shape;
-  int64_t elements = 1;
-  for (int64_t n : shape) elements *= n;
-  const bool flat = shape.size() < 2 || elements == 0;
-  const int64_t cols = flat ? 1 : transposed && shape.size() == 2 ? shape[0] : shape.back();
-  return {.tensor = &t, .rows = elements / cols, .cols = cols};
+// Blocks are cut until each lies in one part and in one block of the checkpoint. Only the last ones
+// of a matrix may be partial.
+void refine_blocks(Source& source, const Slot& slot) {
+  WeightFormat& format = source.format;
+  int64_t down = format.block_out, across = format.block_in, at = 0;
+  for (const Part& part : source.parts) {
+    const Region& region = part.region;
+    if (down == 0 && region.rows % slot.out) down = 1;
+    const int64_t begin = region.row % source.module_of(part).shape.out;
+    down = down ? std::gcd(down, std::gcd(begin, at % slot.out)) : 0;
+    if (across) across = std::gcd(across, region.col);
+    at += region.rows;
+  }
+  format.block_out = static_cast<int>(down);
+  format.block_in = static_cast<int>(across);
 }
 
-// A part of an axis.
-struct Range {
-  int64_t begin = 0, count = 0;
-};
+// Scales of fewer elements than this cost more than they are worth.
+constexpr int kLeastBlock = 16;
 
-// Returns the blocks that hold these elements of an axis and no others; if one block is the whole
-// axis, every part of the axis has that block.
-Range blocks_of(Range elements, int64_t axis, int block, const StoredTensor& tensor) {
-  if (block == 0) return {0, 1};
-  const int64_t end = elements.begin + elements.count;
-  if (elements.begin % block || (end % block && end != axis))
-    fail_load("tensor \"{}\": elements [{}, {}) are cut out, which are not whole blocks of {}",
-              escaped(tensor.entry->name), elements.begin, end, block);
-  return {elements.begin / block, (end + block - 1) / block - elements.begin / block};
-}
-
-// Appends rows and columns of the weight that piece `i` of `wide` is, with their scales.
-void append_part(Source& to, const Source& wide, size_t i, Range rows, Range cols) {
-  SKIFF_CHECK(wide.of(Role::kBias).empty());
-  const Piece whole = wide.of(Role::kWeight)[i];
-  for (const Role role : {Role::kWeight, Role::kScale, Role::kZero}) {
-    if (wide.of(role).empty()) continue;
-    const StoredTensor& tensor = *wide.of(role)[i].tensor;
-    Range down = rows, across = cols;
-    if (role != Role::kWeight) {
-      down = blocks_of(rows, whole.rows, wide.format.block_out, tensor);
-      across = blocks_of(cols, whole.cols, wide.format.block_in, tensor);
-    }
-    to.of(role).push_back({&tensor, down.begin, down.count, across.begin, across.count});
-  }
-}
-
-// Appends expert `index` of those that are cut from the shared expert `wide`.
-void append_cut(Source& to, const Source& wide, const Slot& stack, int64_t index) {
-  const auto& pieces = wide.of(Role::kWeight);
-  if (stack.slices == Slot::kColumns) {
-    for (size_t i = 0; i < pieces.size(); ++i)
-      append_part(to, wide, i, {0, pieces[i].rows}, {index * stack.in, stack.in});
-    return;
-  }
-  int64_t row = 0;  // where the part begins among the rows of all pieces
-  for (const int64_t rows : stack.parts) {
-    int64_t at = row + index * rows;
-    size_t i = 0;
-    while (at >= pieces[i].rows) at -= pieces[i++].rows;
-    append_part(to, wide, i, {at, rows}, {0, pieces[i].cols});
-    row += stack.always * rows;
-  }
+// The order of columns that all parts share; nothing where they differ or are cut.
+std::optional<std::vector<int32_t>> common_order(const Source& source, const Slot& slot) {
+  const std::vector<int32_t>& first = source.modules[0].order;
+  for (const StoredModule& module : source.modules)
+    if (module.order != first) return std::nullopt;
+  for (const Part& part : source.parts)
+    if (!first.empty() && part.region.cols != slot.in) return std::nullopt;
+  return first;
 }
 
 class Finder {
  public:
   Finder(const Checkpoint& checkpoint, std::span<const NameRule> rules,
-         std::span<const StoredFormat> formats, const ModelSpec& spec)
+         const Quantization& quantization, const ModelSpec& spec, DType act)
       : checkpoint_(checkpoint),
         rules_(rules),
-        formats_(formats),
+        quantization_(quantization),
         spec_(spec),
+        act_(act),
         layout_(settle_layout()) {}
 
   Source find(const Slot& slot) {
-    if (slot.always == 0) return find_stored(slot);
-    Slot chosen = slot;
-    chosen.experts -= slot.always;
-    Source source = find_stored(chosen);
-    const Source wide = find_stored(shared_slot(slot));
-    if (source.of(Role::kWeight).empty() || wide.of(Role::kWeight).empty())
-      return {};  // finish() reports what is missing
-    join_formats(source, wide);
-    for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, slot, i);
+    Source source = find_parts(slot);
+    if (source.parts.empty()) return source;  // finish() reports what is missing
+    join_formats(source, slot);
     return source;
   }
   // Marks a stored tied head as used without reading it, because storing one is not an error.
   void skip_head() {
     for (const NameRule& rule : rules_) {
       if (rule.slot != "head") continue;
-      for (const Role role : {Role::kWeight, Role::kScale, Role::kZero})
-        if (const auto* tensor =
-                find_tensor(checkpoint_, formats_, std::string(rule.pattern), role))
-          used_.insert(tensor->entry->name);
+      const std::string module(rule.pattern);
+      for (const StoredTensor* tensor :
+           find_tensors(checkpoint_, quantization_.formats_of(module), module))
+        used_.insert(tensor->entry->name);
     }
   }
 
   void finish() {
     if (!missing_.empty())
-      fail_load("the checkpoint lacks {} tensors that config.json ({}) asks for: {}",
-                missing_.size(), spec_.arch, name_list(missing_, kShown));
+      fail_load("the checkpoint lacks {} tensors that config.json ({}) asks for: {}{}",
+                missing_.size(), spec_.arch, name_list(missing_, kShown), hint());
     std::vector<std::string> left;
-    size_t mtp = 0;
+    size_t mtp = 0, unused = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
       if (used_.contains(name) || name.ends_with("rotary_emb.inv_freq")) continue;
       if (name.find("mtp_") != name.npos)
         ++mtp;
+      else if (std::ranges::any_of(quantization_.unused,
+                                   [&](const auto& end) { return name.ends_with(end); }))
+        ++unused;
       else
         left.push_back(escaped(name));
     }
     if (mtp) spdlog::info("{} tensors of a multi-token prediction module are not used", mtp);
+    if (unused)
+      spdlog::info("{} tensors are not used: {}", unused, name_list(quantization_.unused));
     if (!left.empty())
       fail_load("the checkpoint has {} tensors that {} does not: {}", left.size(), spec_.arch,
                 name_list(left, kShown));
+    if (!plain_.empty())
+      spdlog::info("{} weights are stored plain although {} lists them: {}", plain_.size(),
+                   quantization_.where, name_list(plain_, kShown));
+    if (!widened_.empty())
+      spdlog::info("{} weights are widened to {}, because their parts have different formats: {}",
+                   widened_.size(), name(act_), name_list(widened_, kShown));
   }
 
  private:
+  Source find_parts(const Slot& slot) {
+    if (slot.always == 0) return find_stored(slot);
+    Slot chosen = slot;
+    chosen.experts -= slot.always;
+    Source source = find_stored(chosen);
+    const Source wide = find_stored(shared_slot(slot));
+    if (source.parts.empty() || wide.parts.empty()) return {};
+    const size_t first = source.modules.size();
+    source.modules.insert(source.modules.end(), wide.modules.begin(), wide.modules.end());
+    for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, first, slot, i);
+    return source;
+  }
+
   Source find_stored(const Slot& slot) {
     std::string first_missing;
     for (const NameRule& rule : rules_) {
@@ -169,78 +160,147 @@ class Finder {
     return {};
   }
 
+  // Appends expert `index` of those that are cut from the shared expert `wide`, whose modules begin
+  // at `first`.
+  static void append_cut(Source& to, const Source& wide, size_t first, const Slot& stack,
+                         int64_t index) {
+    if (stack.slices == Slot::kColumns) {
+      for (const Part& part : wide.parts)
+        to.parts.push_back(
+            {first + part.module, {0, part.region.rows, index * stack.in, stack.in}});
+      return;
+    }
+    int64_t row = 0;  // where the part begins among the rows of all parts
+    for (const int64_t rows : stack.parts) {
+      int64_t at = row + index * rows;
+      size_t i = 0;
+      while (at >= wide.parts[i].region.rows) at -= wide.parts[i++].region.rows;
+      to.parts.push_back({first + wide.parts[i].module, {at, rows, 0, wide.parts[i].region.cols}});
+      row += stack.always * rows;
+    }
+  }
+
   Layout settle_layout() const {
-    for (const NameRule& rule : rules_)
-      if (rule.slot == "embed" &&
-          find_tensor(checkpoint_, formats_, std::string(rule.pattern), Role::kWeight))
-        return rule.layout;
+    for (const NameRule& rule : rules_) {
+      const std::string module(rule.pattern);
+      if (rule.slot != "embed") continue;
+      for (const StoredFormat* format : quantization_.formats_of_table(module))
+        for (const std::string_view suffix : format->rule(Role::kWeight)->suffixes)
+          if (checkpoint_.find(module + std::string(suffix))) return rule.layout;
+    }
     return Layout::kTorch;
   }
 
+  FormatList formats_of(const Slot& slot, const std::string& module) const {
+    if (slot.kind == Slot::kLinear) return quantization_.formats_of(module);
+    if (slot.kind == Slot::kTable) return quantization_.formats_of_table(module);
+    return {&quantization_.plain()};
+  }
+
   std::optional<Source> match(const NameRule& rule, const Slot& slot, std::string* first_missing) {
-    const bool linear = slot.kind == Slot::kLinear;
     std::vector<ModuleTensors> found;
-    for (const std::string& name : modules(rule, slot)) {
-      found.push_back(find_module(checkpoint_, formats_, name, linear, slot.bias));
+    const std::vector<std::string> names = modules(rule, slot);
+    for (const std::string& name : names) {
+      found.push_back(find_module(checkpoint_, formats_of(slot, name), name, slot.bias));
       if (found.back().missing.empty()) continue;
       if (first_missing->empty()) *first_missing = found.back().missing;
       return std::nullopt;
     }
-    Source source{.transposed = layout_ == Layout::kPaddle && linear};
-    const bool whole = split(rule.pattern).size() == 1;
+    Source source;
+    const size_t patterns = split(rule.pattern).size();
     for (size_t i = 0; i < found.size(); ++i) {
-      const size_t part = i % slot.parts.size();
-      const ModuleShape shape{.experts = per_expert(rule.pattern) ? 0 : slot.experts,
-                              .out = whole ? slot.out : slot.parts[part],
-                              .in = slot.in,
-                              .vector = slot.kind == Slot::kNorm || slot.kind == Slot::kVector,
-                              .transposed = source.transposed};
-      if (!found[i].format) refuse_dtype(*found[i].unreadable, readable_dtypes(formats_, linear));
+      const ModuleShape shape{
+          .experts = per_expert(rule.pattern) ? 0 : slot.experts,
+          .out = patterns == 1 ? slot.out : slot.parts[i % slot.parts.size()],
+          .in = slot.in,
+          .vector = slot.kind == Slot::kNorm || slot.kind == Slot::kVector,
+          .transposed = layout_ == Layout::kPaddle && slot.kind == Slot::kLinear};
+      if (!found[i].format)
+        refuse_dtype(*found[i].unreadable, readable_dtypes(formats_of(slot, names[i])));
       if (slot.kind == Slot::kTable) check_vocab(*found[i].of(Role::kWeight), shape.out);
-      if (!whole && part + 1 < slot.parts.size()) check_joint(found[i], shape);
-      add(source, found[i], shape);
+      source.modules.push_back(checked(found[i], shape));
+      note_plain(slot, names[i], found[i]);
     }
+    add_parts(source, patterns);
     return source;
   }
 
-  void add(Source& to, const ModuleTensors& module, const ModuleShape& shape) {
-    Source one{.format = module.weight_format()};
-    for (const TensorRule& rule : module.format->tensors) {
-      const StoredTensor* tensor = module.of(rule.role);
+  // The parts are the modules, one after the other; stacks that are stored apart, as gate and up,
+  // take turns for each expert.
+  static void add_parts(Source& source, size_t patterns) {
+    const ModuleShape& first = source.modules[0].shape;
+    if (first.experts == 0 || patterns == 1) {
+      for (size_t i = 0; i < source.modules.size(); ++i) {
+        const ModuleShape& shape = source.modules[i].shape;
+        source.parts.push_back({i, {0, shape.rows(), 0, shape.in}});
+      }
+      return;
+    }
+    for (int64_t e = 0; e < first.experts; ++e)
+      for (size_t i = 0; i < source.modules.size(); ++i) {
+        const ModuleShape& shape = source.modules[i].shape;
+        source.parts.push_back({i, {e * shape.out, shape.out, 0, shape.in}});
+      }
+  }
+
+  StoredModule checked(const ModuleTensors& found, const ModuleShape& shape) {
+    StoredModule module{
+        .format = found.format, .tensors = found.tensors, .shape = shape, .order = {}};
+    for (const TensorRule& rule : found.format->tensors) {
+      const StoredTensor* tensor = found.of(rule.role);
       if (!tensor) continue;
-      check_shape(*tensor, rule.shape(shape, *module.format));
+      check_shape(*tensor, rule.shape(shape, *found.format));
       if (std::ranges::find(rule.dtypes, tensor->entry->dtype) == rule.dtypes.end())
         refuse_dtype(*tensor, rule.dtypes);
-      one.of(rule.role).push_back(
-          whole_piece(*tensor, shape.transposed && rule.role != Role::kBias));
       used_.insert(tensor->entry->name);
     }
-    if (to.of(Role::kWeight).empty())
-      to.format = one.format;
-    else
-      join_formats(to, one);
-    for (const Role role : kRoles)
-      to.of(role).insert(to.of(role).end(), one.of(role).begin(), one.of(role).end());
+    if (found.format->quantized() && found.format->unpacking->settle)
+      found.format->unpacking->settle(module);
+    return module;
   }
 
-  // Weights that are stacked must be alike; plain ones can be converted.
-  static void join_formats(Source& to, const Source& more) {
-    if (to.format == more.format) return;
-    if (to.format.quantized() || more.format.quantized())
-      fail_load(
-          "tensor \"{}\" is {} and \"{}\" is {}; weights that are multiplied as one must be alike",
-          escaped(to.of(Role::kWeight)[0].tensor->entry->name), describe(to.format),
-          escaped(more.of(Role::kWeight)[0].tensor->entry->name), describe(more.format));
-    to.format = {.dtype = DType::kF32};
+  void note_plain(const Slot& slot, const std::string& name, const ModuleTensors& found) {
+    const bool listed = slot.kind == Slot::kLinear && !slot.wide && slot.name != "head" &&
+                        quantization_.formats_of(name).size() > 1;
+    if (listed && !found.format->quantized()) plain_.push_back(escaped(name));
   }
 
-  // Scales of weights that are stacked are stacked themselves: no block may reach across.
-  static void check_joint(const ModuleTensors& module, const ModuleShape& shape) {
-    const int block = module.format->block_out;
-    if (!module.format->quantized() || (block > 0 && shape.out % block == 0)) return;
-    fail_load("tensor \"{}\" has {} rows, which are not whole blocks of {}; other rows follow",
-              escaped(module.of(Role::kWeight)->entry->name), shape.out,
-              block ? std::to_string(block) : "all");
+  static WeightFormat format_of(const StoredModule& module) {
+    return ModuleTensors{.format = module.format, .tensors = module.tensors, .missing = {}}
+        .weight_format();
+  }
+
+  // Weights that are multiplied as one must be alike. Others become floats.
+  void join_formats(Source& source, const Slot& slot) {
+    source.format = format_of(source.modules[0]);
+    bool alike = true;
+    for (const StoredModule& module : source.modules) {
+      WeightFormat format = format_of(module);
+      if (format == source.format) continue;
+      if (!format.quantized() && !source.format.quantized()) {
+        source.format = {.dtype = DType::kF32};
+        continue;
+      }
+      if (format.scale != source.format.scale && format.scale && source.format.scale)
+        format.scale = source.format.scale = DType::kF32;
+      alike = alike && format == source.format;
+    }
+    const bool quantized = std::ranges::any_of(
+        source.modules, [](const StoredModule& m) { return m.format->quantized(); });
+    if (!quantized) return;
+    if (alike && source.format.quantized()) {
+      refine_blocks(source, slot);
+      if (auto order = common_order(source, slot))
+        source.order = *order;
+      else
+        alike = false;
+      if (source.format.block_in && source.format.block_in < kLeastBlock) alike = false;
+      if (bits(source.format.dtype) < 8 && slot.in % 2) alike = false;
+    }
+    const bool kept = slot.kind == Slot::kLinear && !slot.wide && source.format.quantized();
+    if (alike && kept) return;
+    if (!alike) widened_.push_back(escaped(source.modules[0].of(Role::kWeight)->entry->name));
+    widen_all(source, slot.wide ? DType::kF32 : act_);
   }
 
   void check_vocab(const StoredTensor& t, int64_t rows) const {
@@ -252,36 +312,64 @@ class Finder {
           escaped(t.entry->name), shape[0], rows);
   }
 
-  // Vectors may be stored with leading ones, as ERNIE's correction bias is ([1, experts]).
+  // Vectors may be stored with leading ones, as ERNIE's correction bias is ([1, experts]), and a
+  // single number without a dimension.
   static void check_shape(const StoredTensor& t, const std::vector<int64_t>& want) {
     std::vector<int64_t> have = t.entry->shape;
     while (want.size() == 1 && have.size() > 1 && have[0] == 1) have.erase(have.begin());
+    if (have.empty() && want == std::vector<int64_t>{1}) return;
     if (have != want)
       fail_load("tensor \"{}\" has shape [{}], config.json asks for [{}]", escaped(t.entry->name),
                 name_list(t.entry->shape), name_list(want));
   }
 
-  [[noreturn]] static void refuse_dtype(const StoredTensor& t,
-                                        const std::vector<std::string_view>& readable) {
-    fail_load("tensor \"{}\" is {}; only {} can be loaded", escaped(t.entry->name), t.entry->dtype,
-              name_list(readable));
+  [[noreturn]] void refuse_dtype(const StoredTensor& t,
+                                 const std::vector<std::string_view>& readable) const {
+    const bool unsaid = quantization_.formats.empty() && safetensors_bits(t.entry->dtype) == 8;
+    fail_load("tensor \"{}\" is {}; only {} can be loaded{}", escaped(t.entry->name),
+              t.entry->dtype, name_list(readable),
+              unsaid ? "; config.json has no \"quantization_config\" that says what it means" : "");
+  }
+
+  // What explains a plain weight that is missing: quantized tensors in its place.
+  std::string hint() const {
+    constexpr std::string_view kPlain = ".weight";
+    for (const std::string& name : missing_) {
+      if (!name.ends_with(kPlain)) continue;
+      const std::string module = name.substr(0, name.size() - kPlain.size());
+      for (const std::string suffix : {".qweight", ".weight_packed", ".quant_weight"})
+        if (checkpoint_.find(module + suffix))
+          return fmt::format(
+              "; it has {}, but {}", escaped(module + suffix),
+              quantization_.formats.empty()
+                  ? std::string(
+                        "config.json has no \"quantization_config\" that says what it means")
+                  : fmt::format("{} says otherwise", quantization_.where));
+    }
+    return {};
   }
 
   const Checkpoint& checkpoint_;
   std::span<const NameRule> rules_;
-  std::span<const StoredFormat> formats_;
+  const Quantization& quantization_;
   const ModelSpec& spec_;
+  const DType act_;
   Layout layout_;
   std::set<std::string, std::less<>> used_;
-  std::vector<std::string> missing_;
+  std::vector<std::string> missing_, plain_, widened_;
 };
 
 }  // namespace
 
+void widen_all(Source& source, DType to) {
+  source.format = {.dtype = to};
+  source.order.clear();
+}
+
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
-                                 std::span<const StoredFormat> formats, std::span<const Slot> slots,
-                                 const ModelSpec& spec) {
-  Finder finder(checkpoint, rules, formats, spec);
+                                 const Quantization& quantization, std::span<const Slot> slots,
+                                 const ModelSpec& spec, DType act) {
+  Finder finder(checkpoint, rules, quantization, spec, act);
   std::vector<Source> sources;
   for (const Slot& slot : slots) {
     if (is_tied_head(slot, spec)) {

@@ -1,42 +1,67 @@
 // model/sources.h -- which stored tensors fill which slot, settled before a byte is copied.
 #pragma once
-#include <array>
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "model/family.h"
+#include "model/quantization.h"
 #include "model/slots.h"
 #include "model/stored_format.h"
 #include "weights/checkpoint.h"
 
 namespace skiff::model {
 
-// Rows [row, row + rows) and columns [col, col + cols) of a stored tensor, seen as [out, in]
-// however it is stored; vectors and stacks of experts are always taken whole. For scales and zero
-// points a row or column is one of blocks.
-struct Piece {
-  const StoredTensor* tensor = nullptr;
-  int64_t row = 0, rows = 0, col = 0, cols = 0;
+// A part of a module's matrix that goes into a slot. Vectors are always taken whole.
+struct Part {
+  size_t module = 0;  // index of Source::modules
+  Region region;
 
-  int64_t elements() const { return rows * cols; }
+  int64_t elements() const { return region.rows * region.cols; }
 };
 
-// The pieces of one slot by their role, in the order in which they are stacked: for an expert stack
-// all pieces of expert 0, then of expert 1, ... A role has as many pieces as there are weights, or
-// none.
+// The parts of one slot in the order in which they are stacked: for an expert stack all parts of
+// expert 0, then of expert 1, ...
 struct Source {
-  std::array<std::vector<Piece>, kNumRoles> pieces;
-  WeightFormat format;      // float32 where plain weights of several dtypes are stacked
-  bool transposed = false;  // matrices are stored [in, out]
+  std::vector<StoredModule> modules;
+  std::vector<Part> parts;
+  // The canonical form of all parts, with blocks as fine as the parts ask for. Plain where the slot
+  // must have floats or the parts have no form in common, which may be read so, too.
+  WeightFormat format;
+  // The layer's input in the order of the weight's columns, as Linear::order; empty: as it is.
+  std::vector<int32_t> order;
 
-  std::vector<Piece>& of(Role role) { return pieces[static_cast<size_t>(role)]; }
-  const std::vector<Piece>& of(Role role) const { return pieces[static_cast<size_t>(role)]; }
+  const StoredModule& module_of(const Part& part) const { return modules[part.module]; }
 };
 
-// One Source per slot; that of a tied head is empty. Throws LoadError if a slot cannot be
-// filled, a shape differs, a tensor is of no format in `formats`, or one is left over.
+// Calls work(module, region, at) for what each part has of rows [first, first + rows) of the slot,
+// seen as [experts * out, in]; `at` is where the region begins among these rows.
+template <class Work>
+void for_each_part(const Source& source, int64_t first, int64_t rows, Work work) {
+  int64_t at = 0;
+  for (const Part& part : source.parts) {
+    const int64_t from = std::max(first, at);
+    const int64_t to = std::min(first + rows, at + part.region.rows);
+    if (from < to) {
+      Region region = part.region;
+      region.row += from - at;
+      region.rows = to - from;
+      work(source.module_of(part), region, from - first);
+    }
+    at += part.region.rows;
+  }
+  SKIFF_CHECK(first + rows <= at, "{} rows are stored, {} asked for", at, first + rows);
+}
+
+// Makes the values of a quantized source floats.
+void widen_all(Source& source, DType to);
+
+// One Source per slot; that of a tied head is empty. Weights that must become plain are widened to
+// `act`. Throws LoadError if a slot cannot be filled, a shape differs, a tensor is of no format in
+// `quantization`, or one is left over.
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
-                                 std::span<const StoredFormat> formats, std::span<const Slot> slots,
-                                 const ModelSpec& spec);
+                                 const Quantization& quantization, std::span<const Slot> slots,
+                                 const ModelSpec& spec, DType act = DType::kF32);
 
 }  // namespace skiff::model

@@ -1,9 +1,10 @@
-// Formats beside the plain one, which no family has yet, in tables of their own.
+// Which tensors fill which slot, with quantized formats among them.
 #include "model/sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/formats/eight_bits.h"
 #include "model/model_testing.h"
 
 namespace skiff::model {
@@ -12,60 +13,26 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-StoredFormat plain() { return stored_formats().front(); }
-
 // A scale for each output, or for blocks.
 StoredFormat int8(int block_out = 1, int block_in = 0) {
-  return {.name = "int8",
-          .tensors = {{.role = Role::kWeight,
-                       .suffixes = {".weight"},
-                       .dtypes = {"I8"},
-                       .shape = shape_of_matrix},
-                      {.role = Role::kScale,
-                       .suffixes = {".weight_scale"},
-                       .dtypes = {"F32", "BF16"},
-                       .shape = shape_of_blocks},
-                      {.role = Role::kBias,
-                       .suffixes = {".bias"},
-                       .dtypes = {"F32"},
-                       .shape = shape_of_outputs}},
-          .block_out = block_out,
-          .block_in = block_in};
+  return eight_bit_format({.name = "int8",
+                           .dtype = DType::kI8,
+                           .scales = ScaleOf::kBlock,
+                           .block_out = block_out,
+                           .block_in = block_in});
 }
 
-// Eight elements to a word along the input, zero points along the output, as GPTQ stores them.
-std::vector<int64_t> packed_inputs(const ModuleShape& module, const StoredFormat&) {
-  return {module.in / 8, module.out};
-}
-std::vector<int64_t> turned_blocks(const ModuleShape& module, const StoredFormat& format) {
-  return {module.in / format.block_in, module.out};
-}
-std::vector<int64_t> packed_zeros(const ModuleShape& module, const StoredFormat& format) {
-  return {module.in / format.block_in, module.out / 8};
-}
-StoredFormat packed() {
-  return {.name = "packed",
-          .tensors = {{.role = Role::kWeight,
-                       .suffixes = {".qweight"},
-                       .dtypes = {"I32"},
-                       .shape = packed_inputs,
-                       .packed = DType::kU4},
-                      {.role = Role::kZero,
-                       .suffixes = {".qzeros"},
-                       .dtypes = {"I32"},
-                       .shape = packed_zeros,
-                       .packed = DType::kU4},
-                      {.role = Role::kScale,
-                       .suffixes = {".scales"},
-                       .dtypes = {"F16"},
-                       .shape = turned_blocks}},
-          .block_out = 1,
-          .block_in = 16};
+Quantization gptq() {
+  static const Json kConfig = {{"quant_method", "gptq"}, {"bits", 4},
+                               {"group_size", 16},       {"desc_act", false},
+                               {"sym", false},           {"checkpoint_format", "gptq_v2"}};
+  return read_gptq(Fields(kConfig, "config.json"));
 }
 
 class SourcesTest : public ::testing::Test {
  protected:
   SourcesTest() {
+    use({int8()});
     add("q.weight", "I8", {16, 32});
     add("q.weight_scale", "F32", {16, 1});
     add("k.weight", "I8", {8, 32});
@@ -90,7 +57,7 @@ class SourcesTest : public ::testing::Test {
     checkpoint_.emplace(folder_.dir());
     ModelSpec spec;
     spec.arch = "Test";
-    return sources_ = find_sources(*checkpoint_, rules_, formats_, slots_, spec);
+    return sources_ = find_sources(*checkpoint_, rules_, quantization_, slots_, spec);
   }
   std::string refusal() {
     try {
@@ -106,7 +73,17 @@ class SourcesTest : public ::testing::Test {
       {.kind = Slot::kLinear, .name = "qk", .out = 24, .in = 32, .parts = {16, 8}},
       {.kind = Slot::kLinear, .name = "out", .out = 32, .in = 16, .parts = {32}},
       {.kind = Slot::kNorm, .name = "norm", .out = 32, .parts = {32}}};
-  std::vector<StoredFormat> formats_ = {plain(), int8()};
+  void use(std::vector<StoredFormat> formats) {
+    quantization_.rules = {{NamePattern(PatternKind::kAll, "", "test"), {}}};
+    for (size_t i = 0; i < formats.size(); ++i) quantization_.rules[0].formats.push_back(i);
+    quantization_.formats = std::move(formats);
+  }
+  // The tensor of that role of the module of a part.
+  static const StoredTensor& tensor(const Source& source, size_t part, Role role) {
+    return *source.module_of(source.parts[part]).of(role);
+  }
+
+  Quantization quantization_;
   testing::TestModel folder_{"Test"};
   std::vector<testing::FileTensor> tensors_;
   std::optional<Checkpoint> checkpoint_;
@@ -117,16 +94,13 @@ TEST_F(SourcesTest, TensorsComeByRole) {
   const auto& sources = find();
   EXPECT_EQ(sources[0].format,
             (WeightFormat{.dtype = DType::kI8, .block_out = 1, .scale = DType::kF32}));
-  ASSERT_EQ(sources[0].of(Role::kWeight).size(), 2u);
-  ASSERT_EQ(sources[0].of(Role::kScale).size(), 2u);
-  EXPECT_TRUE(sources[0].of(Role::kZero).empty());
-  EXPECT_TRUE(sources[0].of(Role::kBias).empty());
-  const Piece& scale = sources[0].of(Role::kScale)[1];
-  EXPECT_EQ(scale.tensor->entry->name, "k.weight_scale");
-  EXPECT_EQ(scale.rows, 8);
-  EXPECT_EQ(scale.cols, 1);
+  ASSERT_EQ(sources[0].parts.size(), 2u);
+  EXPECT_EQ(tensor(sources[0], 1, Role::kScale).entry->name, "k.weight_scale");
+  EXPECT_EQ(sources[0].modules[0].of(Role::kZero), nullptr);
+  EXPECT_EQ(sources[0].modules[0].of(Role::kBias), nullptr);
+  EXPECT_EQ(sources[0].parts[1].region.rows, 8);
+  EXPECT_EQ(sources[0].parts[1].region.cols, 32);
   EXPECT_EQ(sources[1].format, WeightFormat{DType::kBF16});  // a plain weight among others
-  EXPECT_TRUE(sources[1].of(Role::kScale).empty());
   EXPECT_EQ(sources[2].format, WeightFormat{DType::kF32});
 }
 
@@ -136,7 +110,7 @@ TEST_F(SourcesTest, BiasesAreFoundInEveryFormat) {
   add("k.bias", "F32", {8});
   EXPECT_THAT(refusal(), AllOf(HasSubstr("lacks 1 tensors"), HasSubstr("out.bias")));
   add("out.bias", "F16", {32});
-  EXPECT_EQ(find()[0].of(Role::kBias)[1].elements(), 8);
+  EXPECT_EQ(tensor(find()[0], 1, Role::kBias).entry->shape.at(0), 8);
   add("k.bias", "F32", {16});
   EXPECT_THAT(refusal(), HasSubstr("\"k.bias\" has shape [16], config.json asks for [8]"));
 }
@@ -153,8 +127,13 @@ TEST_F(SourcesTest, ShapesOfScalesAreChecked) {
 }
 
 TEST_F(SourcesTest, DtypesOfScalesAreChecked) {
-  add("k.weight_scale", "F16", {8, 1});
-  EXPECT_THAT(refusal(), HasSubstr("\"k.weight_scale\" is F16; only F32, BF16 can be loaded"));
+  add("k.weight_scale", "I16", {8, 1});
+  EXPECT_THAT(refusal(), HasSubstr("\"k.weight_scale\" is I16; only F32, BF16, F16"));
+}
+
+TEST_F(SourcesTest, ScalesOfTwoDtypesAreWidened) {
+  add("k.weight_scale", "BF16", {8, 1});
+  EXPECT_EQ(find()[0].format.scale, DType::kF32);
 }
 
 TEST_F(SourcesTest, ScalesOfPlainWeightsAreLeftOver) {
@@ -164,10 +143,11 @@ TEST_F(SourcesTest, ScalesOfPlainWeightsAreLeftOver) {
 
 TEST_F(SourcesTest, WeightsOfNoFormatAreRefusedByName) {
   add("out.weight", "F8_E4M3", {32, 16});
-  EXPECT_THAT(refusal(), HasSubstr("\"out.weight\" is F8_E4M3; only F32, F16, BF16, I8 can be"));
+  EXPECT_THAT(refusal(), HasSubstr("\"out.weight\" is F8_E4M3; only I8, F32, F16, BF16 can be"));
   add("out.weight", "BF16", {32, 16});
-  formats_ = stored_formats();
-  EXPECT_THAT(refusal(), HasSubstr("\"q.weight\" is I8; only F32, F16, BF16 can be loaded"));
+  quantization_ = {};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("\"q.weight\" is I8; only F32, F16, BF16 can be loaded"),
+                               HasSubstr("no \"quantization_config\"")));
 }
 
 TEST_F(SourcesTest, OnlyLinearLayersAreQuantized) {
@@ -176,25 +156,27 @@ TEST_F(SourcesTest, OnlyLinearLayersAreQuantized) {
   EXPECT_THAT(refusal(), HasSubstr("\"norm.weight\" is I8; only F32, F16, BF16 can be loaded"));
 }
 
-TEST_F(SourcesTest, StackedWeightsMustBeAlike) {
+TEST_F(SourcesTest, PartsOfTwoFormatsAreWidened) {
   add("k.weight", "F32", {8, 32});
   remove("k.weight_scale");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("\"q.weight\" is int8 with a float32 scale"),
-                               HasSubstr("\"k.weight\" is float32"), HasSubstr("must be alike")));
+  EXPECT_EQ(find()[0].format, WeightFormat{DType::kF32});
+  EXPECT_TRUE(sources_[0].modules[0].format->quantized());
+  EXPECT_FALSE(sources_[0].modules[1].format->quantized());
 }
 
-TEST_F(SourcesTest, StackedBlocksEndWithTheirWeight) {
-  formats_[1] = int8(16, 20);  // two blocks along the input, the last one partial
+TEST_F(SourcesTest, BlocksAreCutWhereOtherRowsFollow) {
+  use({int8(16, 20)});  // two blocks along the input, the last one partial
   add("q.weight_scale", "F32", {1, 2});
   add("k.weight_scale", "F32", {1, 2});
-  EXPECT_EQ(find()[0].of(Role::kScale)[1].cols, 2);
+  EXPECT_EQ(find()[0].format.block_out, 16);
+  EXPECT_EQ(sources_[0].format.block_in, 20);
   rules_[0].pattern = "k|q";  // and now 8 rows lie ahead of others
   slots_[0].parts = {8, 16};
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("\"k.weight\" has 8 rows"), HasSubstr("blocks of 16")));
+  EXPECT_EQ(find()[0].format.block_out, 8);
 }
 
 TEST_F(SourcesTest, PackedElementsHaveADtypeOfTheirOwn) {
-  formats_ = {plain(), packed()};
+  quantization_ = gptq();
   rules_[0].pattern = "p";
   slots_[0].parts = {24};
   tensors_.clear();
@@ -206,17 +188,33 @@ TEST_F(SourcesTest, PackedElementsHaveADtypeOfTheirOwn) {
                                             .block_out = 1,
                                             .block_in = 16,
                                             .scale = DType::kF16,
-                                            .zero = DType::kU4}));
-  EXPECT_EQ(sources_[0].of(Role::kZero)[0].tensor->entry->name, "p.qzeros");
+                                            .zero = DType::kU8}));
+  EXPECT_EQ(tensor(sources_[0], 0, Role::kZero).entry->name, "p.qzeros");
   remove("p.qzeros");
   EXPECT_THAT(refusal(), HasSubstr(": p.qzeros"));
 }
 
+TEST_F(SourcesTest, QuantizedWeightsOfPlainLayersAreNamed) {
+  quantization_ = gptq();
+  quantization_.rules.insert(quantization_.rules.begin(),
+                             {NamePattern(PatternKind::kName, "p", "config.json"), {}});
+  quantization_.where = "config.json: quantization_config";
+  rules_[0].pattern = "p";
+  tensors_.clear();
+  add("p.qweight", "I32", {4, 24});
+  slots_.resize(1);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lacks 1 tensors"), HasSubstr("it has p.qweight, but"),
+                               HasSubstr("config.json: quantization_config says otherwise")));
+}
+
 // Of two formats that read the same weight, the one whose other tensors are present is chosen.
 TEST_F(SourcesTest, FormatsMayDifferInTheirScalesOnly) {
-  StoredFormat blocks = int8(8, 16);
-  blocks.tensors[1].suffixes = {".weight_scale_inv"};
-  formats_.push_back(blocks);
+  use({int8(), eight_bit_format({.name = "blocks",
+                                 .dtype = DType::kI8,
+                                 .scales = ScaleOf::kBlock,
+                                 .block_out = 8,
+                                 .block_in = 16,
+                                 .scale_suffix = ".weight_scale_inv"})});
   remove("q.weight_scale");
   remove("k.weight_scale");
   add("q.weight_scale_inv", "BF16", {2, 2});
@@ -262,39 +260,29 @@ class SharedExpertsTest : public SourcesTest {
     };
     for (const testing::FileTensor& t : std::vector(tensors_))
       add(t.name + "_scale", "F32", {blocks(t.shape[0], block_out), blocks(t.shape[1], block_in)});
-    formats_[1] = int8(static_cast<int>(block_out), static_cast<int>(block_in));
+    use({int8(static_cast<int>(block_out), static_cast<int>(block_in))});
   }
 };
 
-TEST_F(SharedExpertsTest, ScalesOfBlocksAreCutWithTheirRowsAndColumns) {
-  add_scales(4, 8);
+TEST_F(SharedExpertsTest, RowsAndColumnsAreCut) {
+  add_scales(4, 0);
   const auto& sources = find();
-  const auto& up = sources[0].of(Role::kScale);
-  ASSERT_EQ(up.size(), 6u);  // gate and up of one chosen and two shared experts
-  EXPECT_EQ(up[5].tensor->entry->name, "s.0.up.weight_scale");
-  EXPECT_EQ(up[5].row, 2);
-  EXPECT_EQ(up[5].rows, 2);
-  EXPECT_EQ(up[5].cols, 4);
-  const auto& down = sources[1].of(Role::kScale);
-  ASSERT_EQ(down.size(), 3u);
-  EXPECT_EQ(down[2].col, 1);
-  EXPECT_EQ(down[2].cols, 1);
-  EXPECT_EQ(down[2].rows, 8);
+  ASSERT_EQ(sources[0].parts.size(), 6u);  // gate and up of one chosen and two shared experts
+  EXPECT_EQ(tensor(sources[0], 5, Role::kScale).entry->name, "s.0.up.weight_scale");
+  EXPECT_EQ(sources[0].parts[5].region.row, 8);
+  EXPECT_EQ(sources[0].parts[5].region.rows, 8);
+  EXPECT_EQ(sources[0].format.block_out, 4);
+  ASSERT_EQ(sources[1].parts.size(), 3u);
+  EXPECT_EQ(sources[1].parts[2].region.col, 8);
+  EXPECT_EQ(sources[1].parts[2].region.cols, 8);
+  EXPECT_EQ(sources[1].parts[2].region.rows, 32);
+  EXPECT_EQ(sources[1].format.block_in, 0);  // all inputs share a scale, those of a cut as well
 }
 
-TEST_F(SharedExpertsTest, AScaleForAllInputsIsSharedByTheCuts) {
-  add_scales(1, 0);
-  const auto& down = find()[1].of(Role::kScale);
-  for (const size_t i : {1u, 2u}) {
-    EXPECT_EQ(down[i].col, 0);
-    EXPECT_EQ(down[i].cols, 1);
-    EXPECT_EQ(down[i].rows, 32);
-  }
-}
-
-TEST_F(SharedExpertsTest, CutsAcrossABlockAreRefused) {
+// Blocks of 12 are cut at 8, which leaves blocks too small to be worth their scales.
+TEST_F(SharedExpertsTest, CutsAcrossABlockAreWidened) {
   add_scales(1, 12);
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("s.0.down.weight_scale"), HasSubstr("blocks of 12")));
+  EXPECT_EQ(find()[1].format, WeightFormat{DType::kF32});
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/load_error.h"
+#include "model/finite.h"
+
 namespace skiff::model {
 namespace {
 
@@ -18,66 +21,125 @@ Tensor view(const Buffer& buffer, DType dtype, const Slot& slot) {
 
 }  // namespace
 
-Staging::Staging(const Values& values, const std::vector<Slot>& slots, const ModelSpec& spec,
-                 Ops& ops, int threads, size_t chunk)
-    : values_(values), slots_(slots), ops_(ops), threads_(threads) {
+Staging::Staging(const Values& values, const std::vector<Slot>& slots,
+                 const std::vector<Kept>& kept, const ModelSpec& spec, Ops& ops, int threads,
+                 size_t chunk)
+    : values_(values),
+      slots_(slots),
+      kept_(kept),
+      ops_(ops),
+      threads_(threads),
+      codes_(ops.device()) {
+  const bool on_host = ops.device() == Device{};
   size_t weight = 0, bias = 0, piece = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (is_tied_head(slots[i], spec)) continue;
     add_chunks(i, chunk);
-    weight = std::max(weight, static_cast<size_t>(slots[i].elements()) * bytes(values.dtype(i)));
     if (values.has_bias(i)) bias = std::max(bias, static_cast<size_t>(slots[i].out) * 4);
+    if (kept[i].rule)
+      codes_.reserve(slots[i], kept[i].format);
+    else
+      weight = std::max(weight, static_cast<size_t>(slots[i].elements()) * bytes(values.dtype(i)));
   }
-  weight_ = Buffer(ops.device(), weight);
+  for (const Chunk& c : chunks_)
+    if (!on_host || quantizes(c)) piece = std::max(piece, bytes_of(c));
+  weight_ = Buffer(ops.device(), on_host ? weight : std::max(weight, piece));
   bias_ = Buffer(ops.device(), bias);
-  if (ops.device() == Device{}) return;
-  for (const Chunk& c : chunks_) piece = std::max(piece, bytes_of(c));
-  ring_.resize(std::min(chunks_.size(), static_cast<size_t>(threads) + kSpare));
-  for (Buffer& buffer : ring_) buffer = Buffer::pinned(piece);
+  make_ring(std::min(chunks_.size(), static_cast<size_t>(threads) + kSpare), piece);
+  if (on_host) return;
   ahead_ = std::make_unique<ReadAhead>(chunks_.size(), threads, ring_.size(), [this](size_t i) {
     fill(chunks_[i], ring_[i % ring_.size()].data());
   });
 }
 
+void Staging::make_ring(size_t pieces, size_t bytes) {
+  if (bytes == 0) return;
+  ring_.resize(pieces);
+  for (Buffer& buffer : ring_)
+    buffer = ops_.device() == Device{} ? Buffer({}, bytes) : Buffer::pinned(bytes);
+}
+
+// Bands keep to one expert, because scales do.
 void Staging::add_chunks(size_t slot, size_t bytes) {
   const Slot& s = slots_[slot];
   if (values_.has_bias(slot)) chunks_.push_back({slot, /*bias=*/true, 0, s.out});
   const int64_t row = s.in * static_cast<int64_t>(skiff::bytes(values_.dtype(slot)));
   const int64_t rows = s.elements() / s.in;
-  const int64_t most = is_whole(s) ? rows : std::max<int64_t>(1, static_cast<int64_t>(bytes) / row);
-  for (int64_t first = 0; first < rows; first += most)
-    chunks_.push_back({slot, /*bias=*/false, first, std::min(most, rows - first)});
+  const bool bands = kept_[slot].rule.has_value();
+  int64_t most = is_whole(s) ? rows : std::max<int64_t>(1, static_cast<int64_t>(bytes) / row);
+  if (bands) {
+    const int block = kept_[slot].format.block_out;
+    most = block == 0 ? s.out : std::max<int64_t>(1, most / block) * block;
+  }
+  const int64_t matrix = bands ? s.out : rows;
+  for (int64_t begin = 0; begin < rows; begin += matrix)
+    for (int64_t first = begin; first < begin + matrix; first += most)
+      chunks_.push_back({slot, /*bias=*/false, first, std::min(most, begin + matrix - first)});
 }
 
-// The part of the slot's memory that a chunk fills, as rows.
+bool Staging::quantizes(const Chunk& chunk) const {
+  return !chunk.bias && kept_[chunk.slot].rule.has_value();
+}
+
+// A chunk at the beginning of `buffer`.
+Tensor Staging::as_rows(const Chunk& chunk, const Buffer& buffer) const {
+  const Slot& slot = slots_[chunk.slot];
+  if (chunk.bias) return buffer.view(DType::kF32, {1, slot.out});
+  return buffer.view(values_.dtype(chunk.slot), {chunk.rows, slot.in});
+}
+
+// Where a chunk goes, as rows: to its part of the slot's memory, and a band to the beginning of it.
 Tensor Staging::place_of(const Chunk& chunk) const {
   const Slot& slot = slots_[chunk.slot];
-  if (chunk.bias) return bias_.view(DType::kF32, {1, slot.out});
+  if (chunk.bias || quantizes(chunk)) return as_rows(chunk, chunk.bias ? bias_ : weight_);
   return weight_.view(values_.dtype(chunk.slot), {slot.elements() / slot.in, slot.in})
       .row_range(chunk.first, chunk.rows);
 }
 
 size_t Staging::bytes_of(const Chunk& chunk) const {
-  const Tensor place = place_of(chunk);
-  return static_cast<size_t>(place.elements()) * bytes(place.dtype);
+  const Slot& slot = slots_[chunk.slot];
+  if (chunk.bias) return byte_size(DType::kF32, slot.out);
+  return byte_size(values_.dtype(chunk.slot), chunk.rows * slot.in);
 }
 
 void Staging::fill(const Chunk& chunk, std::byte* to) const {
   if (chunk.bias) return values_.fill_bias(chunk.slot, reinterpret_cast<float*>(to));
   values_.fill(chunk.slot, chunk.first, chunk.rows, to);
+  if (!quantizes(chunk)) return;
+  const int64_t in = slots_[chunk.slot].in;
+  const auto bad = find_not_finite(to, values_.dtype(chunk.slot), chunk.rows * in);
+  if (!bad) return;
+  fail_load(
+      "{} has a value that is not finite, in row {}, column {}: it cannot be quantized; load it "
+      "without --quantization, or repair the checkpoint",
+      values_.origin(chunk.slot, chunk.first + *bad / in),
+      (chunk.first + *bad / in) % slots_[chunk.slot].out, *bad % in);
 }
 
-Staging::Plain Staging::take(size_t slot) {
+void Staging::quantize(const Chunk& chunk, Tensor plain) {
+  const Kept& kept = kept_[chunk.slot];
+  ops_.quantize(codes_.rows(slots_[chunk.slot], kept.format, chunk.first, chunk.rows), plain,
+                *kept.rule);
+}
+
+Linear Staging::take(size_t slot) {
   const size_t begin = taken_;
   while (taken_ < chunks_.size() && chunks_[taken_].slot == slot) ++taken_;
   SKIFF_CHECK(begin < taken_, "slot {} is not the next", slot);
+  const bool quantized = kept_[slot].rule.has_value();
   if (ahead_)
     bring(begin, taken_);
+  else if (quantized)
+    quantize_here(begin, taken_);
   else
     fill_here(begin, taken_);
-  Plain plain{.weight = view(weight_, values_.dtype(slot), slots_[slot]), .bias = {}};
-  if (values_.has_bias(slot)) plain.bias = bias_.view(DType::kF32, {slots_[slot].out});
-  return plain;
+  Linear out{.experts = slots_[slot].experts};
+  if (quantized)
+    out = codes_.view(slots_[slot], kept_[slot].format);
+  else
+    out.weight = view(weight_, values_.dtype(slot), slots_[slot]);
+  if (values_.has_bias(slot)) out.bias = bias_.view(DType::kF32, {slots_[slot].out});
+  return out;
 }
 
 void Staging::fill_here(size_t begin, size_t end) {
@@ -89,12 +151,27 @@ void Staging::fill_here(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) ahead.next();
 }
 
+void Staging::quantize_here(size_t begin, size_t end) {
+  const auto piece = [&](size_t i) -> const Buffer& {
+    return chunks_[begin + i].bias ? bias_ : ring_[i % ring_.size()];
+  };
+  ReadAhead ahead(end - begin, threads_, ring_.size(),
+                  [&](size_t i) { fill(chunks_[begin + i], piece(i).data()); });
+  for (size_t i = 0; i < end - begin; ++i) {
+    ahead.next();
+    const Chunk& chunk = chunks_[begin + i];
+    if (!chunk.bias) quantize(chunk, as_rows(chunk, piece(i)));
+    ahead.give_back();
+  }
+}
+
 // One copy is always in flight while the next piece is waited for.
 void Staging::bring(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     ahead_->next();
     const Tensor to = place_of(chunks_[i]);
     ops_.copy(to, ring_[i % ring_.size()].view(to.dtype, {to.rows(), to.cols()}));
+    if (quantizes(chunks_[i])) quantize(chunks_[i], to);
     if (copying_) {
       ops_.wait(copied_);
       ahead_->give_back();

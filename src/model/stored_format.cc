@@ -3,14 +3,7 @@
 #include <algorithm>
 
 namespace skiff::model {
-
-StoredFormat plain_format();
-
 namespace {
-
-constexpr StoredFormat (*kFormats[])() = {
-    plain_format,
-};
 
 // Returns [experts, out, in] without the axes that the module lacks, transposed if it is stored so.
 std::vector<int64_t> shape_of(const ModuleShape& module, int64_t out, int64_t in) {
@@ -19,10 +12,6 @@ std::vector<int64_t> shape_of(const ModuleShape& module, int64_t out, int64_t in
   shape.push_back(module.transposed ? in : out);
   shape.push_back(module.transposed ? out : in);
   return shape;
-}
-
-int64_t blocks(int64_t elements, int block) {
-  return block == 0 ? 1 : (elements + block - 1) / block;
 }
 
 const StoredTensor* find_tensor(const Checkpoint& checkpoint, const TensorRule& rule,
@@ -45,10 +34,17 @@ ModuleTensors collect(const Checkpoint& checkpoint, const StoredFormat& format,
     if (rule.role == Role::kBias && !bias) continue;
     const StoredTensor* tensor = find_tensor(checkpoint, rule, module);
     found.tensors[static_cast<size_t>(rule.role)] = tensor;
-    if (!tensor && found.missing.empty())
+    if (!tensor && !rule.optional && found.missing.empty())
       found.missing = module + std::string(rule.suffixes.front());
   }
   return found;
+}
+
+std::optional<DType> float_dtype(const StoredTensor* tensor) {
+  if (!tensor) return std::nullopt;
+  const std::optional<DType> dtype = dtype_of_safetensors(tensor->entry->dtype);
+  const bool is_float = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  return is_float ? dtype : std::nullopt;
 }
 
 }  // namespace
@@ -58,13 +54,18 @@ const TensorRule* StoredFormat::rule(Role role) const {
   return found == tensors.end() ? nullptr : &*found;
 }
 
+int64_t blocks_in(int64_t elements, int block) {
+  return block == 0 ? 1 : (elements + block - 1) / block;
+}
+
 std::vector<int64_t> shape_of_matrix(const ModuleShape& module, const StoredFormat&) {
   if (module.vector) return {module.out};
   return shape_of(module, module.out, module.in);
 }
 
 std::vector<int64_t> shape_of_blocks(const ModuleShape& module, const StoredFormat& format) {
-  return shape_of(module, blocks(module.out, format.block_out), blocks(module.in, format.block_in));
+  return shape_of(module, blocks_in(module.out, format.values.block_out),
+                  blocks_in(module.in, format.values.block_in));
 }
 
 std::vector<int64_t> shape_of_outputs(const ModuleShape& module, const StoredFormat&) {
@@ -72,41 +73,44 @@ std::vector<int64_t> shape_of_outputs(const ModuleShape& module, const StoredFor
   return {module.out};
 }
 
-std::vector<StoredFormat> stored_formats() {
-  std::vector<StoredFormat> formats;
-  for (const auto& format : kFormats) formats.push_back(format());
-  return formats;
+std::vector<int64_t> shape_of_inputs(const ModuleShape& module, const StoredFormat&) {
+  return {module.in};
+}
+
+std::vector<int64_t> shape_of_one(const ModuleShape&, const StoredFormat&) { return {1}; }
+
+TensorRule bias_rule() {
+  return {.role = Role::kBias,
+          .suffixes = {".bias"},
+          .dtypes = {"F32", "F16", "BF16"},
+          .shape = shape_of_outputs};
 }
 
 WeightFormat ModuleTensors::weight_format() const {
-  const auto dtype_of = [&](Role role) -> std::optional<DType> {
-    if (!of(role)) return std::nullopt;
-    const std::optional<DType> packed = format->rule(role)->packed;
-    return packed ? packed : dtype_of_safetensors(of(role)->entry->dtype);
-  };
-  const std::optional<DType> dtype = dtype_of(Role::kWeight);
-  SKIFF_CHECK(dtype, "the format {} reads {}", format->name, of(Role::kWeight)->entry->dtype);
-  if (!format->quantized()) return {.dtype = *dtype};
-  return {.dtype = *dtype,
-          .block_out = format->block_out,
-          .block_in = format->block_in,
-          .scale = dtype_of(Role::kScale),
-          .zero = dtype_of(Role::kZero)};
+  WeightFormat made = format->values;
+  if (!format->quantized()) {
+    const StoredTensor& weight = *of(Role::kWeight);
+    const auto dtype = dtype_of_safetensors(weight.entry->dtype);
+    SKIFF_CHECK(dtype, "the format {} reads {}", format->name, weight.entry->dtype);
+    made.dtype = *dtype;
+  } else if (made.scale) {
+    made.scale = float_dtype(of(Role::kScale)).value_or(*made.scale);
+  }
+  return made;
 }
 
-ModuleTensors find_module(const Checkpoint& checkpoint, std::span<const StoredFormat> formats,
-                          const std::string& module, bool linear, bool bias) {
+ModuleTensors find_module(const Checkpoint& checkpoint, const FormatList& formats,
+                          const std::string& module, bool bias) {
   ModuleTensors incomplete;  // result for the first format that reads the weight
   const StoredTensor* unreadable = nullptr;
-  for (const StoredFormat& format : formats) {
-    if (format.quantized() && !linear) continue;
-    const TensorRule& rule = *format.rule(Role::kWeight);
+  for (const StoredFormat* format : formats) {
+    const TensorRule& rule = *format->rule(Role::kWeight);
     const StoredTensor* weight = find_tensor(checkpoint, rule, module);
     if (weight && !reads(rule, *weight)) {
       if (!unreadable) unreadable = weight;
       continue;
     }
-    ModuleTensors found = collect(checkpoint, format, module, bias);
+    ModuleTensors found = collect(checkpoint, *format, module, bias);
     if (found.missing.empty()) return found;
     found.format = nullptr;
     if (incomplete.missing.empty() || (weight && !incomplete.of(Role::kWeight)))
@@ -119,21 +123,22 @@ ModuleTensors find_module(const Checkpoint& checkpoint, std::span<const StoredFo
   return incomplete;
 }
 
-const StoredTensor* find_tensor(const Checkpoint& checkpoint, std::span<const StoredFormat> formats,
-                                const std::string& module, Role role) {
-  for (const StoredFormat& format : formats)
-    if (const TensorRule* rule = format.rule(role))
-      if (const StoredTensor* tensor = find_tensor(checkpoint, *rule, module)) return tensor;
-  return nullptr;
+std::vector<const StoredTensor*> find_tensors(const Checkpoint& checkpoint,
+                                              const FormatList& formats,
+                                              const std::string& module) {
+  std::vector<const StoredTensor*> found;
+  for (const StoredFormat* format : formats)
+    for (const TensorRule& rule : format->tensors)
+      if (const StoredTensor* tensor = find_tensor(checkpoint, rule, module))
+        found.push_back(tensor);
+  return found;
 }
 
-std::vector<std::string_view> readable_dtypes(std::span<const StoredFormat> formats, bool linear) {
+std::vector<std::string_view> readable_dtypes(const FormatList& formats) {
   std::vector<std::string_view> dtypes;
-  for (const StoredFormat& format : formats) {
-    if (format.quantized() && !linear) continue;
-    for (const std::string_view dtype : format.rule(Role::kWeight)->dtypes)
+  for (const StoredFormat* format : formats)
+    for (const std::string_view dtype : format->rule(Role::kWeight)->dtypes)
       if (std::ranges::find(dtypes, dtype) == dtypes.end()) dtypes.push_back(dtype);
-  }
   return dtypes;
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/load_error.h"
 #include "model/registry.h"
-#include "model/sources.h"
+#include "model/unpack.h"
 #include "model/values.h"
 #include "tensor/convert.h"
 
@@ -48,122 +48,129 @@ void copy_transposed(D* dst, const std::byte* src, int64_t pitch, int64_t rows, 
               as<D>(load<S>(src + (c * pitch + r) * static_cast<int64_t>(sizeof(S))));
 }
 
-template <class D, class S>
-void copy_piece(D* dst, const Piece& piece, bool transposed) {
-  const auto& shape = piece.tensor->entry->shape;
-  const auto at = [&](int64_t element) {
-    return piece.tensor->bytes.data() + element * static_cast<int64_t>(sizeof(S));
-  };
-  if (transposed && shape.size() == 2)
-    return copy_transposed<D, S>(dst, at(piece.col * shape[1] + piece.row), shape[1], piece.rows,
-                                 piece.cols);
-  const int64_t pitch = shape.size() < 2 ? 1 : shape.back();
-  if (piece.cols == pitch)  // nothing lies between the rows
-    return copy_plain<D, S>(dst, at(piece.row * piece.cols), piece.elements());
-  for (int64_t r = 0; r < piece.rows; ++r)
-    copy_plain<D, S>(dst + r * piece.cols, at((piece.row + r) * pitch + piece.col), piece.cols);
+DType stored_dtype(const StoredTensor& tensor) {
+  return dtype_of_safetensors(tensor.entry->dtype).value();
 }
 
-DType stored_dtype(const Piece& piece) {
-  return dtype_of_safetensors(piece.tensor->entry->dtype).value();
+// Copies a region of a plain tensor.
+template <class D, class S>
+void copy_region(D* dst, const StoredTensor& tensor, const Region& region,
+                 const ModuleShape& module) {
+  const auto& shape = tensor.entry->shape;
+  const auto at = [&](int64_t element) {
+    return tensor.bytes.data() + element * static_cast<int64_t>(sizeof(S));
+  };
+  if (module.transposed && shape.size() == 2)
+    return copy_transposed<D, S>(dst, at(region.col * shape[1] + region.row), shape[1], region.rows,
+                                 region.cols);
+  const int64_t pitch = module.vector ? 1 : shape.back();
+  if (region.cols == pitch)  // nothing lies between the rows
+    return copy_plain<D, S>(dst, at(region.row * pitch), region.rows * region.cols);
+  for (int64_t r = 0; r < region.rows; ++r)
+    copy_plain<D, S>(dst + r * region.cols, at((region.row + r) * pitch + region.col), region.cols);
 }
 
 template <class D>
-void copy_as(D* dst, const Piece& piece, bool transposed) {
-  switch (stored_dtype(piece)) {
+void copy_as(D* dst, const StoredTensor& tensor, const Region& region, const ModuleShape& module) {
+  switch (stored_dtype(tensor)) {
     case DType::kF16:
-      return copy_piece<D, F16>(dst, piece, transposed);
+      return copy_region<D, F16>(dst, tensor, region, module);
     case DType::kBF16:
-      return copy_piece<D, BF16>(dst, piece, transposed);
+      return copy_region<D, BF16>(dst, tensor, region, module);
     case DType::kF32:
-      return copy_piece<D, float>(dst, piece, transposed);
+      return copy_region<D, float>(dst, tensor, region, module);
     default:
-      SKIFF_CHECK(false, "no floats in {}", piece.tensor->entry->dtype);
+      SKIFF_CHECK(false, "no floats in {}", tensor.entry->dtype);
   }
 }
 
-// Releases the pages of values that have been read. The rows of a transposed piece are spread over
-// the whole tensor, which is released with the last of them.
-void release(const Piece& part, bool transposed) {
-  const StoredTensor& tensor = *part.tensor;
+// Releases the pages of values that have been read. The rows of a transposed tensor are spread over
+// all of it, so it is released with the last of them.
+void release(const StoredTensor& tensor, const Region& region, const ModuleShape& module) {
   const auto& shape = tensor.entry->shape;
-  if (shape.size() < 2) return;
-  if (transposed && shape.size() == 2) {
-    if (part.row + part.rows == shape[1]) tensor.file->release(tensor.bytes);
+  if (module.vector) return;
+  if (module.transposed && shape.size() == 2) {
+    if (region.row + region.rows == shape[1]) tensor.file->release(tensor.bytes);
     return;
   }
-  const DType dtype = stored_dtype(part);
-  tensor.file->release(tensor.bytes.subspan(byte_size(dtype, part.row * shape.back()),
-                                            byte_size(dtype, part.rows * shape.back())));
+  const DType dtype = stored_dtype(tensor);
+  tensor.file->release(tensor.bytes.subspan(byte_size(dtype, region.row * shape.back()),
+                                            byte_size(dtype, region.rows * shape.back())));
 }
 
-// Writes elements [begin, end) of the stacked pieces. A piece of which only a part is wanted has
-// rows of `cols`.
+// Writes a region of a module as floats, whatever its format.
 template <class D>
-void stack(D* dst, std::span<const Piece> pieces, bool transposed, int64_t cols, int64_t begin,
-           int64_t end) {
-  int64_t at = 0;
-  for (const Piece& piece : pieces) {
-    const int64_t from = std::max(begin, at), to = std::min(end, at + piece.elements());
-    if (from < to) {
-      Piece part = piece;
-      if (to - from < piece.elements()) {
-        SKIFF_CHECK_EQ(piece.cols, cols);
-        part.row += (from - at) / cols;
-        part.rows = (to - from) / cols;
-      }
-      copy_as(dst + (from - begin), part, transposed);
-      release(part, transposed);
-    }
-    at += piece.elements();
-  }
-  SKIFF_CHECK(end <= at, "{} elements are stored, {} asked for", at, end);
+void fill_region(D* dst, const StoredModule& module, const Region& region) {
+  if constexpr (!std::is_same_v<D, F16>)
+    if (module.format->quantized()) return widen(module, region, dst);
+  SKIFF_CHECK(!module.format->quantized(), "{} as float16", module.format->name);
+  const StoredTensor& tensor = *module.of(Role::kWeight);
+  copy_as(dst, tensor, region, module.shape);
+  release(tensor, region, module.shape);
 }
 
 class StoredValues final : public Values {
  public:
-  StoredValues(const std::string& dir, const ModelSpec& spec, const std::vector<Slot>& slots)
+  StoredValues(const std::string& dir, const ModelConfig& config, const std::vector<Slot>& slots,
+               DType act)
       : slots_(slots), checkpoint_(dir) {
-    const Family* family = find_family(spec.arch);
-    SKIFF_CHECK(family, "spec of unknown architecture {}", spec.arch);
+    const Family* family = find_family(config.spec.arch);
+    SKIFF_CHECK(family, "spec of unknown architecture {}", config.spec.arch);
     const auto rules = family->names();
     try {
-      sources_ = find_sources(checkpoint_, rules, stored_formats(), slots, spec);
+      sources_ = find_sources(checkpoint_, rules, config.quantization, slots, config.spec, act);
     } catch (const LoadError& e) {
       fail_load("{}: {}", dir, e.what());
     }
-    for (const Source& source : sources_)
-      SKIFF_CHECK(!source.format.quantized(), "{}", describe(source.format));
+    for (Source& source : sources_)
+      if (source.format.quantized()) widen_all(source, act);
   }
   DType dtype(size_t i) const override { return sources_[i].format.dtype; }
-  bool has_bias(size_t i) const override { return !sources_[i].of(Role::kBias).empty(); }
+  bool has_bias(size_t i) const override {
+    const Source& source = sources_[i];
+    return !source.modules.empty() && source.modules[0].of(Role::kBias);
+  }
   size_t bytes(size_t i) const override {
     size_t sum = 0;
-    for (const auto& pieces : sources_[i].pieces)
-      for (const Piece& piece : pieces) sum += byte_size(stored_dtype(piece), piece.elements());
+    for (const StoredModule& module : sources_[i].modules)
+      for (const StoredTensor* tensor : module.tensors)
+        if (tensor) sum += tensor->bytes.size();
     return sum;
   }
   void fill(size_t i, int64_t first, int64_t rows, std::byte* to) const override {
-    const Source& source = sources_[i];
-    const int64_t cols = slots_[i].in;
-    const auto fill_as = [&]<class D>(D* dst) {
-      stack(dst, source.of(Role::kWeight), source.transposed, cols, first * cols,
-            (first + rows) * cols);
-    };
     switch (dtype(i)) {
       case DType::kF16:
-        return fill_as(reinterpret_cast<F16*>(to));
+        return fill_as(i, first, rows, reinterpret_cast<F16*>(to));
       case DType::kBF16:
-        return fill_as(reinterpret_cast<BF16*>(to));
+        return fill_as(i, first, rows, reinterpret_cast<BF16*>(to));
       default:
-        return fill_as(reinterpret_cast<float*>(to));
+        return fill_as(i, first, rows, reinterpret_cast<float*>(to));
     }
   }
   void fill_bias(size_t i, float* to) const override {
-    stack(to, sources_[i].of(Role::kBias), false, 1, 0, slots_[i].out);
+    for (const StoredModule& module : sources_[i].modules) {
+      copy_as(to, *module.of(Role::kBias), {.rows = module.shape.out, .cols = 1},
+              {.out = module.shape.out, .vector = true});
+      to += module.shape.out;
+    }
+  }
+  std::string origin(size_t i, int64_t row) const override {
+    std::string name = describe_slot(slots_[i]);
+    for_each_part(sources_[i], row, 1, [&](const StoredModule& module, const Region&, int64_t) {
+      name = fmt::format("tensor {}", module.of(Role::kWeight)->entry->name);
+    });
+    return name;
   }
 
  private:
+  template <class D>
+  void fill_as(size_t i, int64_t first, int64_t rows, D* to) const {
+    for_each_part(sources_[i], first, rows,
+                  [&](const StoredModule& module, const Region& region, int64_t at) {
+                    fill_region(to + at * slots_[i].in, module, region);
+                  });
+  }
+
   const std::vector<Slot>& slots_;
   Checkpoint checkpoint_;
   std::vector<Source> sources_;
@@ -171,9 +178,9 @@ class StoredValues final : public Values {
 
 }  // namespace
 
-std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& spec,
-                                      const std::vector<Slot>& slots) {
-  return std::make_unique<StoredValues>(dir, spec, slots);
+std::unique_ptr<Values> stored_values(const std::string& dir, const ModelConfig& config,
+                                      const std::vector<Slot>& slots, DType act) {
+  return std::make_unique<StoredValues>(dir, config, slots, act);
 }
 
 }  // namespace skiff::model

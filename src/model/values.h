@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/config.h"
 #include "model/slots.h"
 
 namespace skiff::model {
@@ -21,11 +22,14 @@ class Values {
   // other in dtype(). Norms and vectors must be read whole.
   virtual void fill(size_t slot, int64_t first, int64_t rows, std::byte* to) const = 0;
   virtual void fill_bias(size_t slot, float* to) const = 0;  // writes [out]
+  // Names what row `row` of that view comes from, for messages: a tensor, or else the weight.
+  virtual std::string origin(size_t slot, int64_t row) const = 0;
 };
 
 // Throws LoadError naming file and tensor, as find_sources does.
-std::unique_ptr<Values> stored_values(const std::string& dir, const ModelSpec& spec,
-                                      const std::vector<Slot>& slots);
+// Quantized weights are widened to `act`.
+std::unique_ptr<Values> stored_values(const std::string& dir, const ModelConfig& config,
+                                      const std::vector<Slot>& slots, DType act);
 
 // Deterministic in (seed, slot). Linears and the table are normal with deviation 1/sqrt(in)
 // (the table: 1), norms lie around 1, biases and correction biases around 0; none is all zeros.

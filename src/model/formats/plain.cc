@@ -10,10 +10,8 @@ StoredFormat plain_format() {
                        .suffixes = {".weight", ""},
                        .dtypes = {"F32", "F16", "BF16"},
                        .shape = shape_of_matrix},
-                      {.role = Role::kBias,
-                       .suffixes = {".bias"},
-                       .dtypes = {"F32", "F16", "BF16"},
-                       .shape = shape_of_outputs}}};
+                      bias_rule()},
+          .values = {}};
 }
 
 }  // namespace skiff::model

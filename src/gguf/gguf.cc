@@ -1,0 +1,259 @@
+#include "gguf/gguf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "base/regular_file.h"
+#include "base/utf8.h"
+
+namespace skiff {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr uint64_t kMaxTensors = 1u << 20, kMaxKeys = 1u << 16, kMaxDims = 4;
+constexpr uint64_t kMaxAlignment = 1u << 20;
+
+constexpr GgufType kTypes[] = {
+    {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18},    {3, "Q4_1", 32, 20},
+    {6, "Q5_0", 32, 22},    {7, "Q5_1", 32, 24},    {8, "Q8_0", 32, 34},    {10, "Q2_K", 256, 84},
+    {11, "Q3_K", 256, 110}, {12, "Q4_K", 256, 144}, {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210},
+    {30, "BF16", 1, 2},     {39, "MXFP4", 32, 17},
+};
+
+// The kinds of metadata values.
+enum Kind : uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+  kKinds
+};
+
+// Thrown inside this file only.
+struct Broken {
+  std::string what;
+};
+template <class... Args>
+[[noreturn]] void broken(fmt::format_string<Args...> format, Args&&... args) {
+  throw Broken{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> file) : file_(file) {}
+
+  size_t at() const { return at_; }
+  size_t left() const { return std::min(file_.size(), kMaxGgufHeader) - at_; }
+  template <class T>
+  T number() {
+    if (left() < sizeof(T)) broken("the header ends at byte {}", at_);
+    T value;
+    std::memcpy(&value, file_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+  std::string string() {
+    const auto length = number<uint64_t>();
+    if (length > left()) broken("a text of {} bytes at byte {} does not fit", length, at_);
+    std::string text(reinterpret_cast<const char*>(file_.data() + at_), length);
+    if (!is_valid_utf8(text)) broken("the text at byte {} is not UTF-8", at_);
+    at_ += length;
+    return text;
+  }
+  Json value(uint32_t kind) {
+    switch (kind) {
+      case kU8:
+        return number<uint8_t>();
+      case kI8:
+        return number<int8_t>();
+      case kU16:
+        return number<uint16_t>();
+      case kI16:
+        return number<int16_t>();
+      case kU32:
+        return number<uint32_t>();
+      case kI32:
+        return number<int32_t>();
+      case kF32:
+        return finite(number<float>());
+      case kBool:
+        return number<uint8_t>() != 0;
+      case kString:
+        return string();
+      case kU64:
+        return number<uint64_t>();
+      case kI64:
+        return number<int64_t>();
+      case kF64:
+        return finite(number<double>());
+      case kArray:
+        return array();
+      default:
+        broken("a value of kind {} at byte {}", kind, at_);
+    }
+  }
+
+ private:
+  static Json finite(double x) {
+    if (!std::isfinite(x)) broken("a number that is not finite");
+    return x;
+  }
+  // Each element takes a byte or more, so that a count cannot ask for more memory than the file's
+  // size allows. Arrays of arrays are refused.
+  Json array() {
+    const auto kind = number<uint32_t>();
+    const auto count = number<uint64_t>();
+    if (kind == kArray || kind >= kKinds) broken("an array of kind {} at byte {}", kind, at_);
+    if (count > left()) broken("an array of {} elements at byte {} does not fit", count, at_);
+    Json all = Json::array();
+    for (uint64_t i = 0; i < count; ++i) all.push_back(value(kind));
+    return all;
+  }
+
+  std::span<const std::byte> file_;
+  size_t at_ = 0;
+};
+
+GgufTensor read_tensor(Reader& in) {
+  GgufTensor tensor{.name = in.string(), .type = {}, .shape = {}};
+  const auto dims = in.number<uint32_t>();
+  if (dims < 1 || dims > kMaxDims)
+    broken("tensor \"{}\" has {} dimensions", escaped(tensor.name), dims);
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < dims; ++i) {
+    const auto size = in.number<uint64_t>();
+    if (size < 1 ||
+        size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 64 / elements))
+      broken("tensor \"{}\" has a dimension of {}", escaped(tensor.name), size);
+    elements *= static_cast<int64_t>(size);
+    tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(size));
+  }
+  const auto id = in.number<uint32_t>();
+  const auto* type = std::ranges::find(kTypes, id, &GgufType::id);
+  if (type == std::end(kTypes))
+    broken("tensor \"{}\" has the type {}, which is not known", escaped(tensor.name), id);
+  if (tensor.shape.back() % type->elements)
+    broken("tensor \"{}\": rows of {} are not whole blocks of {} ({})", escaped(tensor.name),
+           tensor.shape.back(), type->elements, type->name);
+  tensor.type = type->name;
+  tensor.begin = in.number<uint64_t>();
+  tensor.end = static_cast<uint64_t>(elements / type->elements * type->bytes);  // its size so far
+  return tensor;
+}
+
+uint64_t alignment_of(const Json& metadata) {
+  const auto found = metadata.find("general.alignment");
+  if (found == metadata.end()) return 32;
+  const uint64_t value = found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+  if (value == 0 || value > kMaxAlignment || (value & (value - 1)))
+    broken("\"general.alignment\" is {}, it must be a power of two", found->dump().substr(0, 40));
+  return value;
+}
+
+// Offsets count from the end of the header, rounded up.
+void place(GgufHeader& header, size_t header_end, size_t file_size) {
+  const uint64_t alignment = alignment_of(header.metadata);
+  const uint64_t data = (header_end + alignment - 1) / alignment * alignment;
+  std::vector<GgufTensor*> order;
+  for (GgufTensor& t : header.tensors) {
+    const uint64_t size = t.end;
+    if (t.begin % alignment) broken("tensor \"{}\" is not aligned", escaped(t.name));
+    if (data > file_size || t.begin > file_size - data || size > file_size - data - t.begin)
+      broken("tensor \"{}\" ends beyond the file", escaped(t.name));
+    t.begin += data;
+    t.end = t.begin + size;
+    order.push_back(&t);
+  }
+  std::ranges::sort(order, {}, &GgufTensor::begin);
+  for (size_t i = 1; i < order.size(); ++i)
+    if (order[i]->begin < order[i - 1]->end)
+      broken("tensors \"{}\" and \"{}\" overlap", escaped(order[i - 1]->name),
+             escaped(order[i]->name));
+}
+
+GgufHeader parse(std::span<const std::byte> file) {
+  Reader in(file);
+  if (in.number<uint32_t>() != kMagic) broken("it does not begin with GGUF");
+  const auto version = in.number<uint32_t>();
+  if (version != 2 && version != 3) broken("version {}; 2 and 3 are supported", version);
+  const auto tensors = in.number<uint64_t>(), keys = in.number<uint64_t>();
+  if (tensors > kMaxTensors || keys > kMaxKeys)
+    broken("{} tensors and {} keys; at most {} and {}", tensors, keys, kMaxTensors, kMaxKeys);
+  GgufHeader header;
+  for (uint64_t i = 0; i < keys; ++i) {
+    std::string key = in.string();
+    const auto kind = in.number<uint32_t>();
+    Json value = in.value(kind);
+    if (!header.metadata.emplace(key, std::move(value)).second)
+      broken("the key \"{}\" is there twice", escaped(key));
+  }
+  std::set<std::string, std::less<>> names;
+  for (uint64_t i = 0; i < tensors; ++i) {
+    header.tensors.push_back(read_tensor(in));
+    if (!names.insert(header.tensors.back().name).second)
+      broken("the tensor \"{}\" is there twice", escaped(header.tensors.back().name));
+  }
+  place(header, in.at(), file.size());
+  return header;
+}
+
+}  // namespace
+
+const GgufType* find_gguf_type(std::string_view name) {
+  const auto* found = std::ranges::find(kTypes, name, &GgufType::name);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+Result<GgufHeader> parse_gguf(std::span<const std::byte> file) {
+  try {
+    return parse(file);
+  } catch (const Broken& e) {
+    return Error{Code::kInvalid, e.what};
+  }
+}
+
+std::string gguf_file_of(const std::string& path) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path.ends_with(".gguf") ? path : "";
+  if (fs::exists(fs::path(path) / "config.json", error)) return {};
+  std::string found;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != ".gguf") continue;
+    if (!found.empty()) fail_load("{}: several files *.gguf; name the one to use", path);
+    found = it->path().string();
+  }
+  return found;
+}
+
+GgufHeader read_gguf(const std::string& path) {
+  const RegularFile file(path);
+  if (file.size() == 0) fail_load("{}: the file is empty", path);
+  void* data = mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (data == MAP_FAILED) fail_load("{}: cannot be read", path);
+  const auto header = parse_gguf({static_cast<const std::byte*>(data), file.size()});
+  munmap(data, file.size());
+  if (!header) fail_load("{}: {}", path, header.error().what);
+  return *header;
+}
+
+}  // namespace skiff

@@ -1,0 +1,35 @@
+// model/name_pattern.h -- the patterns by which quantized checkpoints name layers.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace skiff::model {
+
+// How a pattern means module names such as "model.layers.3.mlp.down_proj".
+enum class PatternKind : uint8_t {
+  kName,       // the name, or the name of what contains it: "model.layers.3" means all of a layer
+  kRegex,      // a regular expression that matches the beginning, as Python's re.match
+  kSubstring,  // anywhere in the name
+  kWildcard,   // the whole name, with * for any text and ? for a character
+  kAll,        // every linear layer
+};
+
+// Immutable and cheap to copy; safe from any thread.
+class NamePattern {
+ public:
+  // Throws a LoadError that names `where` and the pattern if that is no regular expression.
+  NamePattern(PatternKind kind, std::string text, const std::string& where);
+  // A regular expression that takes more than a million steps on a name throws a LoadError.
+  bool matches(std::string_view name) const;
+  PatternKind kind() const { return kind_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  struct Program;
+  PatternKind kind_;
+  std::string text_;
+  std::shared_ptr<const Program> program_;
+};
+
+}  // namespace skiff::model

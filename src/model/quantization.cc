@@ -1,0 +1,135 @@
+#include "model/quantization.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/log.h"
+#include "weights/name_list.h"
+
+namespace skiff::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Method {
+  std::string_view name;
+  Quantization (*read)(const Fields& fields);
+};
+constexpr Method kMethods[] = {
+    {"compressed-tensors", read_compressed_tensors},
+    {"gptq", read_gptq},
+    {"awq", read_awq},
+    {"fp8", read_fp8},
+    {"fbgemm_fp8", read_fbgemm_fp8},
+    {"modelopt", read_modelopt},
+};
+
+// Files beside config.json in which older writers put the same object.
+struct SideFile {
+  const char* name;
+  std::string_view key;     // of the object in the file; empty: the whole file
+  std::string_view method;  // where the object names none
+};
+constexpr SideFile kSideFiles[] = {
+    {"hf_quant_config.json", "quantization", "modelopt"},
+    {"quantize_config.json", "", "gptq"},
+    {"quant_config.json", "", "awq"},
+};
+
+constexpr JsonLimits kLimits = {.max_bytes = 16u << 20, .max_depth = 16};
+
+std::string method_of(const Fields& fields, std::string_view fallback) {
+  const std::string silent = fields.get<std::string>("method", std::string(fallback));
+  const std::string method = fields.get<std::string>("quant_method", silent);
+  if (!method.empty()) return method;
+  if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
+  fail_load("{}: missing key \"quant_method\"", fields.where());
+}
+
+[[noreturn]] void refuse_method(const Fields& fields, const std::string& method) {
+  std::vector<std::string_view> known;
+  for (const Method& m : kMethods) known.push_back(m.name);
+  fail_load(
+      "{}: \"quant_method\" {} is not supported; supported are {}: convert the checkpoint to "
+      "compressed-tensors, or use the bf16 one",
+      fields.where(), escaped(method, 60), name_list(known));
+}
+
+Quantization read(const Fields& fields, std::string_view fallback = {}) {
+  const std::string method = method_of(fields, fallback);
+  const auto* found = std::ranges::find(kMethods, method, &Method::name);
+  if (found == std::end(kMethods)) refuse_method(fields, method);
+  Quantization made = found->read(fields);
+  made.method = method;
+  made.where = fields.where();
+  return made;
+}
+
+// A file beside config.json must not say otherwise in the keys that decide what numbers mean.
+void check_agreement(const Fields& config, const Fields& file) {
+  for (const std::string_view key :
+       {"bits", "group_size", "desc_act", "sym", "version", "zero_point", "checkpoint_format"}) {
+    if (!config.has(key) || !file.has(key)) continue;
+    const Json &one = config.json().at(key), &other = file.json().at(key);
+    if (one != other)
+      fail_load("{}: \"{}\" is {}, but {} says {}; correct one of the files", config.where(), key,
+                one.dump().substr(0, 40), file.where(), other.dump().substr(0, 40));
+  }
+}
+
+}  // namespace
+
+Quantization::Quantization() : plain_(plain_format()) {}
+
+FormatList Quantization::formats_of(std::string_view module) const {
+  FormatList list;
+  for (const LayerRule& rule : rules) {
+    if (!rule.pattern.matches(module)) continue;
+    for (const size_t i : rule.formats) list.push_back(&formats[i]);
+    break;
+  }
+  list.push_back(&plain_);
+  return list;
+}
+
+FormatList Quantization::formats_of_table(std::string_view module) const {
+  FormatList list = formats_of(module);
+  std::erase_if(list, [](const StoredFormat* f) { return f->quantized() && !f->tables; });
+  return list;
+}
+
+Quantization read_quantization(const std::string& dir, const Fields& config) {
+  std::optional<Fields> stated;
+  for (const std::string_view key : {"quantization_config", "compression_config"})
+    if (config.has(key)) stated = config.child(key);
+  if (config.has("text_config") && !stated) {
+    const Fields text = config.child("text_config");
+    if (text.has("quantization_config")) stated = text.child("quantization_config");
+  }
+  for (const SideFile& side : kSideFiles) {
+    const std::string path = (fs::path(dir) / side.name).string();
+    if (!fs::exists(path)) continue;
+    const Json json = read_json_file(path, kLimits);
+    const Fields file(json, path);
+    const Fields object = side.key.empty() ? file : file.child(side.key);
+    if (!stated) return read(object, side.method);
+    check_agreement(*stated, object);
+  }
+  return stated ? read(*stated) : Quantization{};
+}
+
+void refuse_unknown_keys(const Fields& fields, std::initializer_list<std::string_view> known) {
+  for (const auto& item : fields.json().items())
+    if (std::ranges::find(known, std::string_view(item.key())) == known.end())
+      fail_load("{}: unknown key \"{}\"; it may change what the weights mean", fields.where(),
+                escaped(item.key(), 60));
+}
+
+void add_plain_layers(Quantization& quantization, const Fields& fields, std::string_view key,
+                      PatternKind kind) {
+  for (const std::string& name : fields.get<std::vector<std::string>>(key, {}))
+    quantization.rules.push_back(
+        {NamePattern(kind, name, fmt::format("{}: {}", fields.where(), key)), {}});
+}
+
+}  // namespace skiff::model

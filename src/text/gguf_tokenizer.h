@@ -1,0 +1,20 @@
+// text/gguf_tokenizer.h -- the tokenizer inside a GGUF file.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+namespace skiff::text {
+
+// What a tokenizer_config.json would say: the written forms of special tokens, whether BOS and EOS
+// are added, and the chat template. Nothing where `path` is no GGUF file. Throws a LoadError.
+std::optional<Json> tokenizer_config_of_gguf(const std::string& path);
+
+// Builds the tokenizer of a GGUF file: SentencePiece's BPE ("llama") or BPE of bytes ("gpt2") with
+// a known way to split texts. Throws a LoadError that names the file and the key.
+Result<std::unique_ptr<Tokenizer>> load_gguf_tokenizer(const std::string& path);
+
+}  // namespace skiff::text

@@ -1,0 +1,251 @@
+"""Writes tiny checkpoints in every format that is read, and what they must give.
+
+    pip install -r requirements.txt
+    python make.py [--out FOLDER] [--size small|full] [--only NAME]
+
+Each folder holds a checkpoint and expected.st, in safetensors format:
+
+    prompt       [T]         i32  random ids
+    logits       [T, vocab]  f32  eager attention, float32, of the dequantized weights
+    sensitivity  [1]         f32  largest change of any logit per unit of relative change of the weights
+
+and expected.json: for each quantized tensor FNV-1a of its values, as float32 in the order [out, in]:
+each is computed in float64 and rounded once. Weights come from fixed seeds, so the same versions write
+the same bytes. compressed-tensors and gguf write and read their formats; packing.py does the others.
+The folders of tests/quantized are those of --size small.
+"""
+import argparse
+import copy
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
+
+import compressed
+import gguf_file
+import packing
+
+SIZES = {
+    "small": dict(hidden_size=64, intermediate_size=96, vocab_size=64, num_hidden_layers=1),
+    "full": dict(hidden_size=256, intermediate_size=384, vocab_size=160, num_hidden_layers=2),
+}
+COMMON = dict(num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-5,
+              bos_token_id=1, eos_token_id=2, pad_token_id=0)
+MIXTURE = dict(num_experts=4, num_experts_per_tok=2, head_dim=16, norm_topk_prob=True)
+PROMPT, SEED, PERTURBATION = 16, 11, 2.0 ** -12
+
+
+def build(kind, size):
+    sizes = dict(SIZES[size], **COMMON)
+    torch.manual_seed(SEED)
+    if kind == "moe":
+        config = transformers.Qwen3MoeConfig(**sizes, **MIXTURE, moe_intermediate_size=sizes["hidden_size"])
+        model = transformers.Qwen3MoeForCausalLM(config)
+    else:
+        config = transformers.LlamaConfig(**sizes)
+        model = transformers.LlamaForCausalLM(config)
+    generator = torch.Generator().manual_seed(SEED)
+    for name, p in model.named_parameters():
+        spread = torch.randn(p.shape, generator=generator)
+        p.data = 1 + 0.25 * spread if "norm" in name else spread * (1.2 / p.shape[-1] ** 0.5)
+        p.data = p.data.to(torch.bfloat16).to(torch.float32)
+    model.config._attn_implementation = "eager"
+    return model.eval()
+
+
+def stored_names(model):
+    """The weights as checkpoints name them: experts apart, [out, in]."""
+    out = {}
+    for name, p in model.state_dict().items():
+        if name.endswith("experts.gate_up_proj"):
+            base, half = name[:-len("gate_up_proj")], p.shape[1] // 2
+            for e in range(p.shape[0]):
+                out[f"{base}{e}.gate_proj.weight"] = p[e, :half]
+                out[f"{base}{e}.up_proj.weight"] = p[e, half:]
+        elif name.endswith("experts.down_proj"):
+            for e in range(p.shape[0]):
+                out[f"{name[:-len('down_proj')]}{e}.down_proj.weight"] = p[e]
+        else:
+            out[name] = p
+    return out
+
+
+def linear(name):
+    return "_proj.weight" in name
+
+
+def put(model, values):
+    """Sets weights by the names of stored_names."""
+    with torch.no_grad():
+        for name, p in stored_names(model).items():
+            if name in values:
+                p.copy_(torch.from_numpy(values[name]).to(p.dtype))
+
+
+def logits_of(model, prompt):
+    with torch.no_grad():
+        return model(prompt[None]).logits[0].to(torch.float32)
+
+
+def sensitivity_of(model, prompt, base):
+    generator = torch.Generator().manual_seed(SEED + 1)
+    kept = {n: p.detach().clone() for n, p in model.named_parameters()}
+    worst = 0.0
+    for _ in range(4):
+        for n, p in model.named_parameters():
+            if "mlp.gate.weight" not in n:
+                p.data = kept[n] * (1 + PERTURBATION * torch.randn(p.shape, generator=generator))
+        worst = max(worst, float((logits_of(model, prompt) - base).abs().max()) / PERTURBATION)
+    for n, p in model.named_parameters():
+        p.data = kept[n]
+    return worst
+
+
+def fnv(values):
+    h = 0xCBF29CE484222325
+    for b in np.ascontiguousarray(values).astype(np.float32).tobytes():
+        h = (h ^ b) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{h:016x}"
+
+
+def write_expected(folder, model, digests):
+    prompt = torch.from_numpy(np.random.default_rng(SEED).integers(
+        3, model.config.vocab_size, PROMPT).astype(np.int64))
+    logits = logits_of(model, prompt)
+    save_file({"prompt": prompt.to(torch.int32), "logits": logits.contiguous(),
+               "sensitivity": torch.tensor([sensitivity_of(model, prompt, logits)], dtype=torch.float32)},
+              folder / "expected.st")
+    (folder / "expected.json").write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
+
+
+def config_json(model, quantization):
+    config = model.config.to_dict()
+    keep = {k: v for k, v in config.items() if not k.startswith("_") and k != "quantization_config"}
+    keep["architectures"] = [type(model).__name__]
+    keep["dtype"] = "bfloat16"
+    if quantization is not None:
+        keep["quantization_config"] = quantization
+    return keep
+
+
+def plain_case(model, folder, pack, quantization):
+    tensors, values, digests = {}, {}, {}
+    for name, p in stored_names(model).items():
+        if not linear(name):
+            tensors[name] = p.to(torch.bfloat16).contiguous().clone()
+            continue
+        module = name[:-len(".weight")]
+        packed, exact = pack(name, p.to(torch.float64).numpy())
+        tensors.update({f"{module}.{end}": t for end, t in packed.items()})
+        values[name] = exact
+        digests[next(f"{module}.{e}" for e in ("qweight", "weight") if e in packed)] = fnv(exact)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config_json(model, quantization), indent=1) + "\n")
+    put(model, values)
+    write_expected(folder, model, digests)
+
+
+def gptq_case(kind, **options):
+    def write(model, folder):
+        order = options.pop("desc_act", False)
+        version = options.get("version", 1)
+        rng = np.random.default_rng(SEED + 2)
+        columns = {n: rng.permutation(n) for n in (SIZES["small"]["hidden_size"],
+                                                   SIZES["small"]["intermediate_size"], 256, 384)}
+
+        def pack(name, w):
+            return packing.gptq(w, order=columns[w.shape[1]] if order else None, **options)
+
+        label = options.get("label", version)
+        plain_case(model, folder, pack, {
+            "quant_method": "gptq", "bits": options.get("bits", 4), "group_size": options.get("group", 32),
+            "desc_act": order, "sym": options.get("symmetric", True),
+            "checkpoint_format": "gptq" if label == 1 else "gptq_v2"})
+    return kind, write
+
+
+def mislabelled(kind):
+    """Zero points of version 2 under the label of version 1."""
+    def write(model, folder):
+        plain_case(model, folder, lambda name, w: packing.gptq(w, version=2),
+                   {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True,
+                    "checkpoint_format": "gptq"})
+    return kind, write
+
+
+def simple(kind, pack, quantization):
+    return kind, lambda model, folder: plain_case(model, folder, lambda name, w: pack(w), quantization)
+
+
+def ct_case(kind, preset):
+    def write(model, folder):
+        values, digests = compressed.write(copy.deepcopy(model), folder, preset, stored_names, linear, fnv)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(
+            json.dumps(config_json(model, config["quantization_config"]), indent=1) + "\n")
+        put(model, values)
+        write_expected(folder, model, digests)
+    return kind, write
+
+
+def gguf_case(kind, types):
+    def write(model, folder):
+        values, digests = gguf_file.write(model, folder / "model.gguf", types, stored_names, fnv)
+        put(model, values)
+        write_expected(folder, model, digests)
+    return kind, write
+
+
+CASES = {
+    "gptq": gptq_case("dense"),
+    "gptq_v2_zeros": gptq_case("dense", symmetric=False, version=2),
+    "gptq_desc_act": gptq_case("dense", desc_act=True),
+    "gptq_mislabelled": mislabelled("dense"),
+    "gptq_moe": gptq_case("moe"),
+    "awq": simple("dense", packing.awq, {"quant_method": "awq", "bits": 4, "group_size": 32,
+                                         "zero_point": True, "version": "gemm", "modules_to_not_convert": None}),
+    "fp8_block": simple("dense", packing.fp8_block,
+                        {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                         "weight_block_size": [64, 64]}),
+    "fp8_block_moe": simple("moe", packing.fp8_block,
+                            {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                             "weight_block_size": [64, 64], "modules_to_not_convert": ["lm_head", "mlp.gate"]}),
+    "autofp8": simple("dense", lambda w: packing.fp8_tensor(w, 0.03125),
+                      {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}),
+    "fbgemm_fp8": simple("dense", packing.fp8_output,
+                         {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0,
+                          "modules_to_not_convert": ["lm_head"]}),
+    "modelopt_fp8": simple("dense", lambda w: packing.fp8_tensor(w, 0.03125),
+                           {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}),
+    "ct_w4a16": ct_case("dense", "W4A16"),
+    "ct_w4a16_asym": ct_case("dense", "W4A16_ASYM"),
+    "ct_w8a8": ct_case("dense", "W8A8"),
+    "ct_fp8_dynamic": ct_case("dense", "FP8_DYNAMIC"),
+    "ct_fp8_block": ct_case("dense", "FP8_BLOCK"),
+    "gguf_q4_0": gguf_case("dense", "Q4_0"),
+    "gguf_q4_1": gguf_case("dense", "Q4_1"),
+    "gguf_q8_0": gguf_case("dense", "Q8_0"),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default="tests/quantized")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    for name, (kind, write) in CASES.items():
+        if args.only and args.only not in name:
+            continue
+        folder = pathlib.Path(args.out) / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write(build(kind, args.size), folder)
+        print(name, sum(f.stat().st_size for f in folder.iterdir()))
+
+
+main()
