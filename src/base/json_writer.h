@@ -23,6 +23,8 @@ class JsonWriter {
   JsonWriter& number(double value);  // finite; reads back as the same double, never as an integer
   JsonWriter& null() { return json("null"); }
   JsonWriter& json(std::string_view text);  // the text must be a JSON value
+  // The text must be one or more members of an object, with commas between them.
+  JsonWriter& members(std::string_view text) { return json(text); }
 
  private:
   void begin_value() {

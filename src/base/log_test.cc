@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "base/queue.h"
-
 namespace skiff {
 namespace {
 
@@ -15,19 +11,6 @@ TEST(Log, UserTextCannotForgeLines) {
             "\\xc2\\x85\\xd8\\x9c\\xe2\\x80\\xae\\xe2\\x81\\xa6\\xe2\\x80\\xa8\\xef\\xbb\\xbf");
   EXPECT_EQ(escaped("\u00a0\u2019\u2027\u20ac"), "\u00a0\u2019\u2027\u20ac");
   EXPECT_EQ(escaped("abcdef", 3), "abc...");
-}
-
-TEST(Queue, DeliversInOrderAndEndsWhenClosed) {
-  Queue<int> queue;
-  std::thread producer([&] {
-    for (int i = 0; i < 1000; ++i) queue.push(i);
-    queue.close();
-  });
-  int expected = 0;
-  while (auto value = queue.pop()) ASSERT_EQ(*value, expected++);
-  EXPECT_EQ(expected, 1000);
-  EXPECT_TRUE(queue.drain(/*wait=*/true).empty());
-  producer.join();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // base/queue.h -- passes values from one thread to another.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -43,6 +44,13 @@ class Queue {
   std::vector<T> drain(bool wait) {
     std::unique_lock lock(mutex_);
     if (wait) changed_.wait(lock, [&] { return closed_ || !values_.empty(); });
+    return take_all();
+  }
+  // Blocks until there is a value, the queue is closed or it is `until`; returns all values that
+  // are there then.
+  std::vector<T> drain_until(std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until, [&] { return closed_ || !values_.empty(); });
     return take_all();
   }
   // Blocks until there is a value even if the queue is closed, for a caller that awaits an answer.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/step_executor.h"
+#include "model/slots.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::engine {
@@ -57,6 +58,7 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
                                    : share_of_device(memory, utilization);
   return {.ops = ops,
           .precision = resolved.precision,
+          .schemes = resolved.schemes,
           .block_size = resolved.cache.block_size,
           .max_rows = limits.max_rows,
           .max_logit_rows = limits.max_logit_rows,
@@ -64,8 +66,9 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
           .max_model_len = limits.max_context,
           .num_blocks_override = resolved.cache.num_blocks.value_or(0),
           .host_slots = resolved.cache.host_slots,
-          .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act, limits,
-                                                 resolved.cache.block_size, ops),
+          .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act,
+                                                 model::quantized_formats(spec, resolved.schemes),
+                                                 limits, resolved.cache.block_size, ops),
           .on_host = on_host,
           .available = static_cast<size_t>(available),
           .about = on_host ? "" : about(ops.device(), memory, utilization)};
@@ -77,6 +80,7 @@ std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
   const model::MemoryPlan plan =
       model::plan_memory(spec, {.ops = *plain,
                                 .precision = resolved.precision,
+                                .schemes = resolved.schemes,
                                 .block_size = resolved.cache.block_size,
                                 .max_rows = limits.max_rows,
                                 .max_logit_rows = limits.max_logit_rows,

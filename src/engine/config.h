@@ -24,6 +24,9 @@ struct EngineConfig {
   std::vector<int> capture_sizes;  // batch sizes of recorded steps; empty: the default sizes
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
+  std::string quantization, quantization_config;  // see model::choose_schemes()
+  std::optional<DType> kv_dtype;  // elements of the KV cache: kF32, kBF16, kI8, kF8E4M3 or kU4;
+                                  // none: those of the activations
   model::LoadFormat load_format = model::LoadFormat::kAuto;
   uint64_t seed = 0;     // seed of dummy weights
   int threads = 0;       // 0: one per processor that this process may use

@@ -60,7 +60,7 @@ SamplingParams params_of(size_t seq) {
 class Decoding {
  public:
   Decoding(const model::LoadedModel& model, NotingOps& ops, const Captures& captures = {})
-      : kv_(model.spec, kSeqs * kContext / kBlock, kBlock, DType::kF32, {}),
+      : kv_(model.spec, kSeqs * kContext / kBlock, kBlock, {.dtype = DType::kF32}, {}),
         executor_(model, ops, mesh_, kv_.layers(), {.limits = kLimits, .captures = captures}),
         texts_(kSeqs) {
     for (size_t s = 0; s < kSeqs; ++s)

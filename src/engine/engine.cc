@@ -5,14 +5,27 @@
 namespace skiff::engine {
 
 Engine::Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-               size_t depth, std::vector<TierIo*> sources)
+               size_t depth, std::vector<TierIo*> sources, StepPacer pacer)
     : scheduler_(scheduler),
       runner_(runner),
       inbox_(inbox),
       outbox_(std::move(outbox)),
       depth_(depth),
-      sources_(std::move(sources)) {
+      sources_(std::move(sources)),
+      pacer_(std::move(pacer)) {
   SKIFF_CHECK(depth >= 1);
+}
+
+// Takes commands as they come until the next step is due to be planned.
+void Engine::gather() {
+  const auto begin = Clock::now(), until = pacer_.plan_at();
+  if (until <= begin) return;
+  for (bool came = true; came;) {
+    std::vector<Command> commands = inbox_.drain_until(until);
+    came = !commands.empty();
+    for (Command& command : commands) take(command);
+  }
+  gathering_ += seconds_since(begin);
 }
 
 void Engine::take(Command& command) {

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/queue.h"
 #include "base/seconds.h"
 #include "engine/runner.h"
+#include "engine/step_pacer.h"
 #include "engine/step_tally.h"
 #include "engine/tier_io.h"
 #include "sched/scheduler.h"
@@ -22,15 +24,18 @@ class Engine {
   using Outbox = std::function<void(std::vector<Event>)>;
 
   // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
-  // computes. All must outlive the engine. `sources` has one entry for each BlockSource of the
-  // scheduler's cache, in the same order; they answer through the inbox.
+  // computes, at the time that `pacer` names. All must outlive the engine. `sources` has one entry
+  // for each BlockSource of the scheduler's cache, in the same order; they answer through the
+  // inbox.
   Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-         size_t depth, std::vector<TierIo*> sources = {});
+         size_t depth, std::vector<TierIo*> sources = {}, StepPacer pacer = StepPacer());
 
-  // Runs one iteration: takes the queued commands, plans and launches a step, and commits the
-  // oldest step in flight if `depth` steps are in flight or nothing else can be done. Blocks while
-  // there is no work at all and the inbox is open, or while awaits() is true.
+  // Runs one iteration: takes the commands that have come, and those that come before the step in
+  // flight is nearly done, plans and launches a step, and commits the oldest step in flight if
+  // `depth` steps are in flight or nothing else can be done. Blocks while there is no work at all
+  // and the inbox is open, or while awaits() is true.
   void step() {
+    if (!flying_.empty()) gather();
     for (Command& command : awaits() ? inbox_.drain_some() : inbox_.drain(/*wait=*/idle()))
       take(command);
     const auto begin = Clock::now();
@@ -62,7 +67,9 @@ class Engine {
   void launch(StepPlan plan, Clock::time_point begin) {
     const auto planned = Clock::now();
     runner_.launch(plan);
-    const double planning = seconds(planned - begin), launching = seconds(Clock::now() - planned);
+    const auto launched = Clock::now();
+    pacer_.launched(plan, begin, launched);
+    const double planning = seconds(planned - begin), launching = seconds(launched - planned);
     tally_.plan.add(planning);
     tally_.launch.add(launching);
     tally_.rows.add(static_cast<double>(plan.tokens.size()));
@@ -75,8 +82,10 @@ class Engine {
     const auto begin = Clock::now();
     const StepResult result = runner_.wait(flying_.front().step);
     const auto done = Clock::now();
+    pacer_.ended(begin, done);
     scheduler_.commit(flying_.front(), result);
-    const double waiting = seconds(done - begin), committing = seconds(Clock::now() - done);
+    const double waiting = seconds(done - begin) + std::exchange(gathering_, 0);
+    const double committing = seconds(Clock::now() - done);
     tally_.wait.add(waiting);
     tally_.commit.add(committing);
     StepSums& sums = flying_.front().only_decodes() ? tally_.decodes : tally_.others;
@@ -86,6 +95,7 @@ class Engine {
     flying_.pop_front();
     ++steps_;
   }
+  void gather();
   void take(Command& command);
   void report();
 
@@ -95,6 +105,8 @@ class Engine {
   Outbox outbox_;
   size_t depth_;
   std::vector<TierIo*> sources_;
+  StepPacer pacer_;
+  double gathering_ = 0;  // seconds of gather() since the last commit
   bool stalled_ = false;
   uint64_t steps_ = 0;
   StepTally tally_;

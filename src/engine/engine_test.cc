@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 #include <thread>
 
+#include "base/seconds.h"
 #include "engine/fake_runner_testing.h"
 #include "engine/fake_tier_io_testing.h"
 #include "engine/random_case_testing.h"
@@ -45,6 +47,7 @@ struct Setup {
   double copy_cost = 0;    // see FakeRunner
   bool stalls = false;     // the disk of a source hangs now and then
   bool restarted = false;  // the file has what the same requests left before
+  bool paced = false;      // planning waits for the step in flight
 };
 
 void choose_tiers(Setup& s, std::mt19937_64& rng) {
@@ -245,13 +248,16 @@ kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests,
   Queue<Command> inbox;
   Answering answering = make(runner, inbox);
   std::vector<TierIo*> io;
+  const sched::StepCost cost =
+      setup.paced ? sched::StepCost({{1, 4e-4}, {64, 8e-4}}, {}) : sched::StepCost();
   for (const auto& one : answering.io) io.push_back(one.get());
   kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, seed, setup.tiers,
                        std::move(answering.sources));
   sched::Scheduler scheduler(setup.limits, cache);
   Listener listener;
   Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io);
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io,
+      StepPacer(cost));
   run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng, answering.between);
 
   const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
@@ -277,7 +283,8 @@ kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests,
 
 void run_case(uint64_t seed, Totals& totals) {
   std::mt19937_64 rng(seed);
-  const Setup setup = random_setup(rng);
+  Setup setup = random_setup(rng);
+  setup.paced = seed % 64 == 0;
   const std::vector<NewSequence> requests = random_requests(rng);
   const auto make = [&](FakeRunner& runner, Queue<Command>& inbox) -> Answering {
     Answering all;
@@ -390,12 +397,13 @@ NewSequence request(SeqId id, int prompt, int max_tokens) {
 
 class Rig {
  public:
-  explicit Rig(size_t depth)
+  explicit Rig(size_t depth, StepPacer pacer = StepPacer())
       : cache_(32, 4, true),
         scheduler_(limits_, cache_),
         runner_({32, 4, limits_, depth, false, 1}),
         engine_(
-            scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth) {}
+            scheduler_, runner_, inbox_, [this](auto e) { listener_.hear(e); }, depth, {},
+            std::move(pacer)) {}
 
   const sched::Limits limits_{
       .max_seqs = 4, .max_rows = 32, .max_context = 64, .max_logit_rows = 8};
@@ -443,6 +451,34 @@ TEST(Engine, ACancelFreesASequenceInFlightWithinOneStep) {
   rig.inbox_.push(Cancel{77});
   rig.engine_.step();
   EXPECT_FALSE(rig.listener_.knows(77));
+}
+
+// Steps are expected to take a second at most, so that planning the second one waits for some
+// tenths.
+StepPacer slow_steps() { return StepPacer(sched::StepCost({{1, 1.0}, {64, 1.0}}, {})); }
+
+TEST(Engine, ARequestThatComesWhileAStepComputesIsInTheNextOne) {
+  Rig rig(2, slow_steps());
+  rig.inbox_.push(request(1, 8, 50));
+  rig.engine_.step();
+  std::thread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    rig.inbox_.push(request(2, 8, 50));
+  });
+  rig.engine_.step();
+  sender.join();
+  EXPECT_EQ(rig.scheduler_.stats().running, 2);
+  EXPECT_GT(rig.engine_.tally().others.wait, 0.1) << "waiting for arrivals is waiting for the step";
+}
+
+TEST(Engine, AClosedInboxIsNotWaitedFor) {
+  Rig rig(2, slow_steps());
+  rig.inbox_.push(request(1, 8, 50));
+  rig.engine_.step();
+  rig.inbox_.close();
+  const auto start = std::chrono::steady_clock::now();
+  rig.engine_.step();
+  EXPECT_LT(seconds_since(start), 0.2);
 }
 
 TEST(Engine, ARequestThatCannotRunIsToldWhy) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/load_error.h"
+#include "gguf/gguf.h"
 
 namespace skiff::engine {
 namespace {
@@ -50,6 +51,7 @@ std::string samples_of(const std::string& path) {
 
 std::vector<std::string> weight_files(const std::string& dir) {
   std::vector<std::string> paths;
+  if (const std::string gguf = gguf_file_of(dir); !gguf.empty()) return {gguf};
   for (const auto& entry : fs::directory_iterator(dir))
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
   std::ranges::sort(paths);
@@ -58,13 +60,21 @@ std::vector<std::string> weight_files(const std::string& dir) {
 
 std::string text_of(const WeightFormat& format) {
   const auto part = [](std::optional<DType> dtype) { return dtype ? name(*dtype) : "none"; };
-  return fmt::format("{} block {}x{} scale {} zero {}", name(format.dtype), format.block_out,
-                     format.block_in, part(format.scale), part(format.zero));
+  const std::string input =
+      format.input ? fmt::format("{} {}", name(format.input->dtype), int{format.input->scales})
+                   : "plain";
+  return fmt::format("{} block {}x{} scale {} zero {} input {}", name(format.dtype),
+                     format.block_out, format.block_in, part(format.scale), part(format.zero),
+                     input);
+}
+
+std::string text_of(const KvFormat& kv) {
+  return fmt::format("{} group {} zero {} fixed {}", name(kv.dtype), kv.group, kv.zero, kv.fixed);
 }
 
 std::string text_of(const Precision& precision) {
   return fmt::format("weights {} activations {} kv {}", text_of(precision.weights),
-                     name(precision.act), name(precision.kv.dtype));
+                     name(precision.act), text_of(precision.kv));
 }
 
 }  // namespace
@@ -74,7 +84,9 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
   std::string text = fmt::format("skiff {} build {} computes on {} {} block {}\n",
                                  resolved.cache.version, arithmetic.build, arithmetic.backend,
                                  text_of(resolved.precision), resolved.cache.block_size);
-  text += samples_of((fs::path(model.folder) / model.config_name).string());
+  if (resolved.schemes.any()) text += fmt::format("quantized {}\n", resolved.schemes.describe());
+  if (gguf_file_of(model.folder).empty())
+    text += samples_of((fs::path(model.folder) / model.config_name).string());
   if (model.format == model::LoadFormat::kDummy)
     text += fmt::format("dummy weights of seed {}\n", model.seed);
   else

@@ -60,11 +60,22 @@ TEST_F(FingerprintTest, IsOfThePrecision) {
   Precision& precision = resolved_.precision;
   EXPECT_TRUE(tells([&] { precision.act = DType::kBF16; }));
   EXPECT_TRUE(tells([&] { precision.kv.dtype = DType::kBF16; }));
+  EXPECT_TRUE(tells([&] { precision.kv.group = 32; }));
+  EXPECT_TRUE(tells([&] { precision.kv.zero = true; }));
+  EXPECT_TRUE(tells([&] { precision.kv.fixed = true; }));
   EXPECT_TRUE(tells([&] { precision.weights.dtype = DType::kBF16; }));
   EXPECT_TRUE(tells([&] { precision.weights.block_out = 128; }));
   EXPECT_TRUE(tells([&] { precision.weights.block_in = 128; }));
   EXPECT_TRUE(tells([&] { precision.weights.scale = DType::kF32; }));
   EXPECT_TRUE(tells([&] { precision.weights.zero = DType::kU8; }));
+  EXPECT_TRUE(tells([&] { precision.weights.input = InputFormat{}; }));
+  EXPECT_TRUE(tells([&] { precision.weights.input->dtype = DType::kF8E4M3; }));
+  const auto choose = [&](const char* name) {
+    return tells([&] { resolved_.schemes = model::choose_schemes(name, "", {}); });
+  };
+  EXPECT_TRUE(choose("wint8"));
+  EXPECT_TRUE(choose("int4"));
+  EXPECT_FALSE(choose("int4"));
 }
 
 // Settings that do not affect the bits of keys and values do not change the fingerprint.

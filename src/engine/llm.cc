@@ -66,6 +66,7 @@ class LocalLlm final : public Llm {
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
   sched::Limits prepare(StartLog& log);
+  StepPacer make_pacer() const;
 
   const model::ModelConfig model_;
   const Resolved resolved_;
@@ -101,8 +102,9 @@ LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Faile
       scheduler_(prepare(log), cache_),
       runner_(make_runner(rank_.executor(), resolved_.device.memory())),
       tiers_(start_tiers()),
-      engine_(scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-              static_cast<size_t>(resolved_.steps_in_flight), {tiers_.get()}) {
+      engine_(
+          scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
+          static_cast<size_t>(resolved_.steps_in_flight), {tiers_.get()}, make_pacer()) {
   publish_stats();
   log.ledger.close("engine");
   if (!log.quiet) spdlog::info("start-up took {}", log.ledger.text());
@@ -127,6 +129,12 @@ sched::Limits LocalLlm::prepare(StartLog& log) {
   if (limits.policy.cost.known() && !log.quiet)
     spdlog::info("{}", describe(limits.policy.cost, limits.policy));
   return limits;
+}
+
+// On the CPU each step is planned at once: its time varies too much with what else runs there.
+StepPacer LocalLlm::make_pacer() const {
+  if (resolved_.device.memory() == Device{}) return StepPacer();
+  return StepPacer(scheduler_.limits().policy.cost);
 }
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {

@@ -29,7 +29,7 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
                             StartLog& log) {
   const CacheSettings& cache = resolved.cache;
   if (cache.host_slots == 0) return {};
-  const DType kv = resolved.precision.kv.dtype;
+  const KvFormat& kv = resolved.precision.kv;
   const kv::BlockKey fingerprint = fingerprint_of(
       resolved, {.backend = ops.arithmetic(), .build = std::string(sources_digest())});
   LowerTiers tiers{.config = {.spill = cache.spill,

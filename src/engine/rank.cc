@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "engine/backend.h"
+#include "model/slots.h"
 
 namespace skiff::engine {
 namespace {
@@ -33,29 +34,33 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   log.memory = minimum_need(resolved, model.spec);
   ops_ = make_ops(resolved);
   if (reports && !log.quiet && resolved.batch_invariant) report_invariance(*ops_);
+  model::check_formats(model::slots_of(model.spec), resolved.precision, resolved.schemes, *ops_);
   memory_ = model::plan_memory(model.spec, memory_request(resolved, model.spec, *ops_));
   log.memory = memory_.table();
   if (reports && !log.quiet) report(memory_);
   log.ledger.close("plan");
   weights_ = model::load_model(resolved.model.folder, model,
                                {.precision = resolved.precision,
+                                .schemes = resolved.schemes,
                                 .format = resolved.model.format,
                                 .dummy_seed = resolved.model.seed,
                                 .progress = progress_of(log, reports)},
                                *ops_);
   log.ledger.close("load");
-  kv_.emplace(model.spec, memory_.blocks, resolved.cache.block_size, resolved.precision.kv.dtype,
+  kv_.emplace(model.spec, memory_.blocks, resolved.cache.block_size, resolved.precision.kv,
               ops_->device());
   log.ledger.close("kv");
 }
 
 StepExecutor& Rank::make_executor(model::HostBlocks& host) {
   SKIFF_CHECK(!executor_, "the rank has its executor already");
-  return executor_.emplace(weights_, *ops_, mesh_, kv_->layers(),
-                           StepExecutor::Options{.act = resolved_.precision.act,
-                                                 .limits = resolved_.limits,
-                                                 .host = &host,
-                                                 .captures = {.sizes = resolved_.captures}});
+  return executor_.emplace(
+      weights_, *ops_, mesh_, kv_->layers(),
+      StepExecutor::Options{.act = resolved_.precision.act,
+                            .formats = model::quantized_formats(weights_.spec, resolved_.schemes),
+                            .limits = resolved_.limits,
+                            .host = &host,
+                            .captures = {.sizes = resolved_.captures}});
 }
 
 }  // namespace skiff::engine

@@ -8,7 +8,9 @@
 #include "base/load_error.h"
 #include "base/processors.h"
 #include "model/kv_cache.h"
+#include "model/kv_cache_dtype.h"
 #include "model/memory_plan.h"
+#include "ops/kv_quant.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::engine {
@@ -112,17 +114,24 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool 
           .policy = policy_of(config, spec, context, measured)};
 }
 
+KvFormat kv_of(const EngineConfig& config, const ModelSpec& spec, DType act) {
+  const DType dtype = config.kv_dtype.value_or(act);
+  if (const auto refused = model::refuse_kv_cache(spec, dtype))
+    fail_load("--kv-cache-dtype: {}", refused->what);
+  return kv_format(dtype);
+}
+
 Precision precision_of(const EngineConfig& config, const model::ModelConfig& model) {
   const bool stored_in_16_bits = model.dtype == "bfloat16" || model.dtype == "float16";
   const DType dtype = config.dtype.value_or(stored_in_16_bits ? DType::kBF16 : DType::kF32);
-  return {.weights = {.dtype = dtype}, .act = dtype, .kv = {.dtype = dtype}};
+  return {.weights = {.dtype = dtype}, .act = dtype, .kv = kv_of(config, model.spec, dtype)};
 }
 
 // If there is a file, the slots hold at least one whole context while it is being read.
 int host_slots(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv, int context) {
   constexpr int kExtraSlots = 32;
   const auto block =
-      static_cast<double>(model::KvCache::bytes_per_block(spec, config.block_size, kv.dtype));
+      static_cast<double>(model::KvCache::bytes_per_block(spec, config.block_size, kv));
   const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block);
   if (config.swap_space_gb > 0 && slots < 1)
     fail_load("--swap-space is {} GB, less than one block of {} bytes", config.swap_space_gb,
@@ -150,7 +159,8 @@ CacheSettings cache_of(const EngineConfig& config, int slots) {
 // more time than it reads the weights in, so it gets as many as its memory holds keys and values
 // for, at a length that most sequences stay below; a host computes each row in time of its own.
 int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
-            const ComputeDevice& device, const Precision& precision) {
+            const ComputeDevice& device, const Precision& precision,
+            const model::SchemeChoice& schemes) {
   constexpr int kLeast = 8, kMost = 256, kMultiple = 8, kLength = 2048;
   constexpr double kWork = 3e9;  // bytes of activations and of what backend and sampler work with
   if (config.max_num_seqs > 0) return config.max_num_seqs;
@@ -159,9 +169,9 @@ int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
   const double share = static_cast<double>(memory.total) * config.memory_utilization -
                        static_cast<double>(memory.total - memory.free);
   const double weights = static_cast<double>(model::parameter_count(model.spec)) *
-                         static_cast<double>(bytes(precision.weights.dtype));
+                         model::bytes_per_weight(model.spec, precision, schemes);
   const double each = static_cast<double>(model::KvCache::bytes_per_block(
-                          model.spec, config.block_size, precision.kv.dtype)) *
+                          model.spec, config.block_size, precision.kv)) *
                       std::min(context_of(config, model.spec), kLength) / config.block_size;
   const double seqs = std::clamp((share - weights - kWork) / each, 1. * kLeast, 1. * kMost);
   return static_cast<int>(seqs) / kMultiple * kMultiple;
@@ -198,8 +208,16 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   const ModelSpec& spec = model.spec;
   const ComputeDevice device = device_named(asked.device);
   const Precision precision = precision_of(asked, model);
+  const model::SchemeChoice schemes =
+      model::choose_schemes(asked.quantization, asked.quantization_config, spec);
+  if (schemes.any() && !model.quantization.method.empty())
+    fail_load(
+        "--quantization: the checkpoint is quantized already ({}), and values are never rounded "
+        "twice; "
+        "leave the flag out",
+        model.quantization.about);
   EngineConfig config = asked;
-  config.max_num_seqs = seqs_of(asked, model, device, precision);
+  config.max_num_seqs = seqs_of(asked, model, device, precision, schemes);
   const bool measured = measures_steps(config, device);
   const sched::Limits limits = limits_of(config, spec, measured);
   const int slots = host_slots(config, spec, precision.kv, limits.max_context);
@@ -213,6 +231,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .gather = config.fuse_single_row && all_dense(spec),
           .batch_invariant = config.batch_invariant,
           .precision = precision,
+          .schemes = schemes,
           .limits = limits,
           .cache = cache_of(config, slots),
           .captures = captures_of(config, device),

@@ -117,6 +117,14 @@ TEST(Resolve, OneTypeBecomesAPrecision) {
   EXPECT_EQ(precision(DType::kBF16, "float32"), all(DType::kBF16));
 }
 
+TEST(Resolve, QuantizationIsChosenByNameAndConfiguration) {
+  const Resolved resolved = resolve(
+      {.quantization = "int4", .quantization_config = R"({"head": "wint8"})"}, model_of(100));
+  EXPECT_EQ(resolved.schemes.describe(), "wint8 for head; int4 for attention, dense, experts");
+  EXPECT_FALSE(resolve({}, model_of(100)).schemes.any());
+  EXPECT_THROW(resolve({.quantization = "int3"}, model_of(100)), LoadError);
+}
+
 // The result depends on the device that computes, not on the word that chose it.
 TEST(Resolve, ADeviceIsAValue) {
   const auto device = [&](const char* wanted) {
@@ -198,7 +206,8 @@ TEST(Resolve, HostSlotsHoldTheSwapSpaceAndAContext) {
   config.storage_path = "/somewhere";
   EXPECT_EQ(slots(), 4 + 32) << "a context of 200 tokens, and some besides";
   EXPECT_EQ(resolve(config, model).cache.storage_bytes, uint64_t{1} << 30);
-  const size_t block = model::KvCache::bytes_per_block(model.spec, config.block_size, DType::kF32);
+  const size_t block =
+      model::KvCache::bytes_per_block(model.spec, config.block_size, {.dtype = DType::kF32});
   config.swap_space_gb = 100.5 * static_cast<double>(block) / kBytesPerGb;
   EXPECT_EQ(slots(), 100);
   config.storage_path.clear();
@@ -224,6 +233,24 @@ TEST(Resolve, PlanAndBackendFollowTheResolved) {
   EXPECT_EQ(request.num_blocks_override, 77);
   EXPECT_EQ(model::plan_memory(model.spec, request).blocks, 77);
   EXPECT_THAT(minimum_need(resolved, model.spec), HasSubstr("one sequence of --max-model-len 256"));
+}
+
+// Smaller elements give more blocks of the same memory: slots of host memory follow, as the plan
+// does.
+TEST(Resolve, TheCacheMayHaveADtypeOfItsOwn) {
+  const DummyFolder folder("kv_dtype");
+  EngineConfig config{.model = folder.path(), .dtype = DType::kBF16, .swap_space_gb = 0.01};
+  const model::ModelConfig model = model::read_model_config(config.model);
+  EXPECT_EQ(resolve(config, model).precision, uniform_precision(DType::kBF16));
+  const int plain = resolve(config, model).cache.host_slots;
+  for (const DType dtype : {DType::kI8, DType::kF8E4M3, DType::kU4}) {
+    config.kv_dtype = dtype;
+    const Resolved resolved = resolve(config, model);
+    EXPECT_EQ(resolved.precision.act, DType::kBF16);
+    EXPECT_EQ(resolved.precision.kv.dtype, dtype);
+    EXPECT_EQ(resolved.precision.kv.zero, dtype == DType::kU4);
+    EXPECT_GT(resolved.cache.host_slots, plain * 3 / 2);
+  }
 }
 
 TEST(Resolve, AContextWithoutRoomForOutputIsRefused) {

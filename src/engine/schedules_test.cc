@@ -41,10 +41,11 @@ Setup random_setup(std::mt19937_64& rng) {
   return s;
 }
 
-void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases) {
+void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases,
+                     const std::optional<DType>& kv = std::nullopt) {
   std::vector<std::unique_ptr<Model>> models;
   for (int threads = 1; threads <= 3; ++threads)
-    models.push_back(std::make_unique<Model>(dir, format, act, make_cpu_ops(threads)));
+    models.push_back(std::make_unique<Model>(dir, format, act, make_cpu_ops(threads), kv));
   Totals totals;
   std::set<Token> said;
   for (int seed = 0; seed < cases; ++seed) {
@@ -84,6 +85,15 @@ TEST(Schedules, DummyWeightsInFloat32) {
 TEST(Schedules, DummyWeightsInBFloat16) {
   DummyFolder folder("schedules_bf16");
   check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kBF16, 50);
+}
+
+// Prefix hits, preemptions, tiers and rejected drafts over a cache whose rows are quantized.
+TEST(Schedules, QuantizedCaches) {
+  DummyFolder folder("schedules_kv");
+  for (const DType kv : {DType::kI8, DType::kF8E4M3, DType::kU4}) {
+    check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kF32, 25, kv);
+    check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kBF16, 25, kv);
+  }
 }
 
 TEST(Schedules, SmallCheckpoints) {

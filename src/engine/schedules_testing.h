@@ -12,18 +12,22 @@
 #include "engine/model_testing.h"
 #include "engine/random_case_testing.h"
 #include "engine/tier_thread.h"
+#include "ops/kv_quant.h"
 #include "store/temp_dir_testing.h"
 
 namespace skiff::engine {
 
 struct Model {
-  Model(const std::string& dir, model::LoadFormat format, DType act, std::unique_ptr<Ops> backend)
+  Model(const std::string& dir, model::LoadFormat format, DType act, std::unique_ptr<Ops> backend,
+        const std::optional<DType>& kv_dtype = std::nullopt)
       : act(act),
+        kv(kv_format(kv_dtype.value_or(act))),
         ops(std::move(backend)),
         weights(model::load_model(
             dir, model::read_model_config(dir),
             {.precision = uniform_precision(act), .format = format, .dummy_seed = 5}, *ops)) {}
   DType act;
+  KvFormat kv;
   std::unique_ptr<Ops> ops;
   model::LoadedModel weights;
 };
@@ -132,9 +136,9 @@ inline std::unique_ptr<store::BlockStore> open_store(const Setup& setup,
 inline void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
                 const Texts* guesses, const store::TempDir& dir, Listener& listener,
                 Totals& totals) {
-  model::KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.act,
+  model::KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.kv,
                     model.ops->device());
-  model::HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.act);
+  model::HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.kv);
   auto store = open_store(setup, host, dir);
   kv::BlockSources sources;
   if (store)

@@ -8,6 +8,8 @@
 
 #include "arch/cost.h"
 #include "base/seconds.h"
+#include "model/kv_cache.h"
+#include "model/memory_plan.h"
 #include "sched/step_aim.h"
 
 namespace skiff::engine {
@@ -99,10 +101,9 @@ StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved, const Mod
       Ladder(timer, on_host ? kHostBudget : kDeviceBudget, doubling).climb();
   if (points.empty()) return {};
   // One row reads its weights at about the rate at which attention reads keys and values.
-  const auto weights =
-      touched_parameters(spec, 1) * static_cast<double>(bytes(resolved.precision.weights.dtype));
-  const auto kv = static_cast<double>(kv_elements(spec)) *
-                  static_cast<double>(bytes(resolved.precision.kv.dtype));
+  const auto weights = touched_parameters(spec, 1) *
+                       model::bytes_per_weight(spec, resolved.precision, resolved.schemes);
+  const double kv = model::kv_token_bytes(spec, resolved.precision.kv);
   return {points, {.doubling = doubling, .seconds = points.front().seconds * kv / weights}};
 }
 

@@ -18,13 +18,15 @@ Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
   return out;
 }
 
-StepBounds bounds_of(const ModelSpec& spec, DType act, const sched::Limits& limits) {
+StepBounds bounds_of(const ModelSpec& spec, DType act, const std::vector<WeightFormat>& formats,
+                     const sched::Limits& limits) {
   return {.spec = spec,
           .act = act,
           .max_rows = limits.max_rows,
           .max_logit_rows = limits.max_logit_rows,
           .max_seqs = limits.max_seqs,
-          .max_context = limits.max_context};
+          .max_context = limits.max_context,
+          .formats = formats};
 }
 
 sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limits& limits) {
@@ -72,12 +74,13 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
       builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
       last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
       last_(zeroed_slots(last_memory_, limits_.max_seqs, ops)) {
-  ops.reserve(bounds_of(model.spec, options.act, limits_));
+  ops.reserve(bounds_of(model.spec, options.act, options.formats, limits_));
 }
 
-size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act, const sched::Limits& limits,
-                                   int block_size, const Ops& ops) {
-  return ops.scratch_bytes(bounds_of(spec, act, limits)) +
+size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
+                                   const std::vector<WeightFormat>& formats,
+                                   const sched::Limits& limits, int block_size, const Ops& ops) {
+  return ops.scratch_bytes(bounds_of(spec, act, formats, limits)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          sample::Sampler::bytes(ops.device(), sampler_limits(spec, limits)) +
          (ops.device() == Device{} ? sample::Sampler::pinned_bytes(limits.max_logit_rows) : 0) +

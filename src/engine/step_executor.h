@@ -23,7 +23,8 @@ namespace skiff::engine {
 class StepExecutor {
  public:
   struct Options {
-    DType act = DType::kF32;  // kF32 or kBF16
+    DType act = DType::kF32;            // kF32 or kBF16
+    std::vector<WeightFormat> formats;  // the quantized formats among weights
     sched::Limits limits;
     model::HostBlocks* host = nullptr;  // required if plans save or load blocks
     Captures captures;                  // steps that are padded and replayed (see Ops::replay)
@@ -48,7 +49,8 @@ class StepExecutor {
   void bind_thread() { ops_.bind_thread(); }
   // Returns the bytes that an executor allocates besides the arena where `ops` computes; for a
   // device, page-locked host memory does not count.
-  static size_t scratch_bytes(const ModelSpec& spec, DType act, const sched::Limits& limits,
+  static size_t scratch_bytes(const ModelSpec& spec, DType act,
+                              const std::vector<WeightFormat>& formats, const sched::Limits& limits,
                               int block_size, const Ops& ops);
 
  private:

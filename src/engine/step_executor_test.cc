@@ -10,6 +10,7 @@
 #include "engine/device_runner.h"
 #include "engine/engine.h"
 #include "engine/model_testing.h"
+#include "model/slots.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/reference/reference_ops.h"
@@ -40,16 +41,20 @@ StepPlan plan_of(uint64_t step, int seqs, int begin, int count) {
   return plan;
 }
 
-void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa) {
+void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa,
+                   std::string_view quantization = "") {
   cpu::CpuOps ops({.threads = threads, .isa = isa});
-  const model::LoadedModel model =
-      model::load_model(dir, model::read_model_config(dir),
-                        {.precision = uniform_precision(act), .progress = {}}, ops);
+  const model::ModelConfig config = model::read_model_config(dir);
+  const model::SchemeChoice schemes = model::choose_schemes(quantization, "", config.spec);
+  const std::vector<WeightFormat> formats = model::quantized_formats(config.spec, schemes);
+  const model::LoadedModel model = model::load_model(
+      dir, config, {.precision = uniform_precision(act), .schemes = schemes, .progress = {}}, ops);
   const sched::Limits limits{
       .max_seqs = 24, .max_rows = 96, .max_context = 1100, .max_logit_rows = 24};
-  model::KvCache kv(model.spec, kBlocks, kBlock, act, ops.device());
+  model::KvCache kv(model.spec, kBlocks, kBlock, {.dtype = act}, ops.device());
   comm::Mesh mesh = comm::make_solo_mesh();
-  StepExecutor executor(model, ops, mesh, kv.layers(), {.act = act, .limits = limits});
+  StepExecutor executor(model, ops, mesh, kv.layers(),
+                        {.act = act, .formats = formats, .limits = limits});
   const size_t held = ops.scratch_held();
   uint64_t step = 0;
   // Many rows of one text, of several, at its beginning and far into it; decodes of many and of
@@ -70,7 +75,8 @@ void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa)
                                             .max_rows = limits.max_rows,
                                             .max_logit_rows = limits.max_logit_rows,
                                             .max_seqs = limits.max_seqs,
-                                            .max_context = limits.max_context});
+                                            .max_context = limits.max_context,
+                                            .formats = formats});
   EXPECT_LE(held, planned);
   EXPECT_GE(held, planned / 2) << "the plan is wasteful";
 }
@@ -81,6 +87,10 @@ TEST(StepExecutor, StepsTakeNoScratchThatWasNotPlanned) {
     check_scratch(dir, DType::kF32, 3, cpu::best_isa());
     check_scratch(dir, DType::kBF16, 1, cpu::best_isa());
     check_scratch(dir, DType::kBF16, 2, cpu::Isa::kBaseline);  // rows are converted to float32
+    for (const model::Scheme& scheme : model::schemes()) {
+      check_scratch(dir, DType::kBF16, 2, cpu::best_isa(), scheme.name);
+      check_scratch(dir, DType::kF32, 1, cpu::Isa::kBaseline, scheme.name);
+    }
   }
 }
 
@@ -112,8 +122,8 @@ class ClockedTest : public testing::Test {
       : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()),
         model_(model::load_model(folder_.path(), model::read_model_config(folder_.path()),
                                  {.format = model::LoadFormat::kDummy}, ops_)),
-        kv_(model_.spec, kBlocks, kBlock, DType::kF32, {}),
-        host_(model_.spec, 4, kBlock, DType::kF32),
+        kv_(model_.spec, kBlocks, kBlock, {.dtype = DType::kF32}, {}),
+        host_(model_.spec, 4, kBlock, {.dtype = DType::kF32}),
         executor_(model_, ops_, mesh_, kv_.layers(), {.limits = limits_, .host = &host_}) {}
 
   const sched::Limits limits_{

@@ -26,7 +26,7 @@ class StepTimerTest : public testing::Test {
                                   .format = model::LoadFormat::kDummy,
                                   .progress = {}},
                                  ops_)),
-        kv_(model_.spec, kRoom.blocks, kRoom.block_size, DType::kF32, ops_.device()),
+        kv_(model_.spec, kRoom.blocks, kRoom.block_size, {.dtype = DType::kF32}, ops_.device()),
         executor_(model_, ops_, mesh_, kv_.layers(), {.act = DType::kF32, .limits = kLimits}),
         timer_(executor_, kLimits, kRoom, /*context=*/17) {}
 

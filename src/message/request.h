@@ -1,12 +1,14 @@
 // message/request.h -- the values that enter the engine and leave it, as plain data for every room.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/shared_list.h"
+#include "message/token_constraint.h"
 
 namespace skiff {
 
@@ -33,6 +35,9 @@ struct SamplingParams {
   int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
   SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
+  // Allows the tokens of the output, after all other rules; null: all are allowed. No part of the
+  // form as bytes (message/wire.h): it stays with the process that draws.
+  std::shared_ptr<const TokenConstraint> constraint;
   bool operator==(const SamplingParams&) const = default;
 };
 

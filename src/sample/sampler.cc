@@ -55,7 +55,18 @@ size_t Sampler::bytes(Device device, const Limits& limits) {
 
 size_t Sampler::pinned_bytes(int max_rows) { return Staging::kBytes + 2 * column_bytes(max_rows); }
 
+Sampler::Slot::Slot(const OpenSlot& opened, int vocab)
+    : state(opened), bans(state, vocab), penalty(penalty_of(opened.params)) {
+  if (!opened.params.constraint) return;
+  const size_t words = (static_cast<size_t>(vocab) + 31) / 32;
+  SKIFF_CHECK_EQ(opened.params.constraint->mask_words(), words);
+  follower = opened.params.constraint->follow();
+  for (size_t i = static_cast<size_t>(opened.prompt_len); i < opened.history.size(); ++i)
+    follower->accept(opened.history[i]);
+}
+
 void Sampler::Slot::accept(Token token) {
+  if (follower) follower->accept(token);
   state.accept(token);
   bans.update(state);
 }
@@ -254,11 +265,11 @@ Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_
 bool Sampler::edits_any(std::span<const DrawRow> rows, const Penalties& penalties) {
   return penalties.row.rows() > 0 || std::ranges::any_of(rows, [this](const DrawRow& row) {
            Slot& s = slot(row.slot);
-           return s.biases || !s.bans.list().empty();
+           return s.biases || s.follower || !s.bans.list().empty();
          });
 }
 
-// Biases come first, then penalties, then bans.
+// Biases come first, then penalties, then bans, then masks.
 void Sampler::edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties) {
   edits_.begin(logits);
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -270,6 +281,25 @@ void Sampler::edit(Tensor logits, std::span<const DrawRow> rows, const Penalties
   for (size_t r = 0; r < rows.size(); ++r)
     edits_.add(static_cast<int>(r), slot(rows[r].slot).bans.list());
   edits_.apply();
+  mask(logits, rows);
+}
+
+// The masks are made here, on the host, while the device computes the logits.
+void Sampler::mask(Tensor logits, std::span<const DrawRow> rows) {
+  std::vector<int32_t> masked;
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (slot(rows[r].slot).follower) masked.push_back(static_cast<int32_t>(r));
+  if (masked.empty()) return;
+  const auto words = (static_cast<int64_t>(vocab_) + 31) / 32;
+  const Tensor index = turns_[turn_].take(DType::kI32, {std::ssize(masked)});
+  const Tensor allowed = turns_[turn_].take(DType::kI32, {std::ssize(masked), words});
+  fill(index, masked);
+  for (size_t i = 0; i < masked.size(); ++i) {
+    auto* row = reinterpret_cast<uint32_t*>(allowed.row<int32_t>(static_cast<int64_t>(i)));
+    const DrawRow& draw = rows[static_cast<size_t>(masked[i])];
+    slot(draw.slot).follower->fill({row, static_cast<size_t>(words)});
+  }
+  ops_.mask_logits(logits, index, allowed);
 }
 
 DrawColumns Sampler::columns(Upload& upload, std::span<const DrawRow> rows) const {

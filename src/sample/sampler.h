@@ -1,8 +1,9 @@
 // sample/sampler.h -- samples tokens and log-probabilities from rows of logits.
 //
 // Order of work for a row (message/request.h states the same for callers): log-probabilities are of
-// the raw logits; then the rules of sample/rules.h edit the logits; then temperature, min_p, top_k,
-// top_p and the draw, all inside Ops::sample.
+// the raw logits; then the rules of sample/rules.h edit the logits; then the tokens that a
+// constraint does not allow become impossible; then temperature, min_p, top_k, top_p and the draw,
+// all inside Ops::sample.
 //
 // Where Ops computes lie the tokens that sequences with penalties have seen, counted there
 // (sample/token_counts.h), and biases and bans as lists of edits (sample/edit_store.h). Sequences
@@ -128,16 +129,16 @@ class Sampler {
 
  private:
   struct Slot {
-    Slot(const OpenSlot& opened, int vocab)
-        : state(opened), bans(state, vocab), penalty(penalty_of(opened.params)) {}
+    Slot(const OpenSlot& opened, int vocab);
     void accept(Token token);
 
     SlotState state;
     SlotBans bans;
     Penalty penalty;
-    std::shared_ptr<EditList> biases;  // null if there are none
-    int pending = 0;                   // draws that were started and not finished
-    int guessed = 0;                   // rows behind guesses in these draws
+    std::shared_ptr<EditList> biases;         // null if there are none
+    std::unique_ptr<TokenFollower> follower;  // null if there is no constraint
+    int pending = 0;                          // draws that were started and not finished
+    int guessed = 0;                          // rows behind guesses in these draws
   };
   using Groups = std::map<int, std::vector<int32_t>>;  // rows by their number of best tokens
 
@@ -150,6 +151,7 @@ class Sampler {
   void close(std::optional<Slot>& slot);
   bool edits_any(std::span<const DrawRow> rows, const Penalties& penalties);
   void edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties);
+  void mask(Tensor logits, std::span<const DrawRow> rows);
   SampleBatch sample_columns(Upload& upload, std::span<const DrawRow> rows) const;
   Penalties penalty_columns(Upload& upload, std::span<const DrawRow> rows) const;
   void count(const DrawRow& row, const SampleOutput& out, Token& token);

@@ -23,7 +23,9 @@ void SlotState::accept(Token token) {
   ++output_count_;
 }
 
-bool SlotState::looks_back() const { return tail_max_ > 0 || output_count_ < params_.min_tokens; }
+bool SlotState::looks_back() const {
+  return tail_max_ > 0 || output_count_ < params_.min_tokens || params_.constraint != nullptr;
+}
 
 bool SlotState::ends_with(std::span<const Token> tokens) const {
   SKIFF_CHECK(tokens.size() <= tail_max_);

@@ -12,7 +12,8 @@ class SlotState {
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // appends an output token
 
-  // Whether a rule of sample/rules.h that the host carries out may depend on earlier tokens: then
+  // Whether a rule of sample/rules.h that the host carries out, or the constraint, may depend on
+  // earlier tokens: then
   // the host must know the token of each draw before the next.
   bool looks_back() const;
   const SamplingParams& params() const { return params_; }  // without logit_bias

@@ -81,6 +81,7 @@ class Scheduler {
   kv::Tiers& tiers() { return cache_.tiers(); }
   bool idle() const { return all_.empty() && !cache_.tiers().owes_saves(); }
   SchedulerStats stats() const;
+  const Limits& limits() const { return limits_; }
 
  private:
   using Queue = std::map<QueueRank, Sequence*>;

@@ -75,6 +75,12 @@ double StepCost::time_at_rate(double share, int decodes, double attention, doubl
   return seconds(decodes + 1) + attention;
 }
 
+double StepCost::seconds(const StepPlan& plan) const {
+  double sum = seconds(static_cast<int>(plan.tokens.size()));
+  for (const Span& span : plan.spans) sum += attention(span.begin, span.count);
+  return sum;
+}
+
 int StepCost::best_end(int rows) const {
   if (rows < 2) return rows;
   const int tile = std::min<int>(kTile, static_cast<int>(std::bit_floor(unsigned(rows)) / 2));

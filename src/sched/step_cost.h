@@ -2,6 +2,8 @@
 #pragma once
 #include <vector>
 
+#include "message/step.h"
+
 namespace skiff::sched {
 
 // The time of a step is a curve over its rows, linear between measured points and beyond the last
@@ -29,6 +31,7 @@ class StepCost {
   bool known() const { return !points_.empty(); }
   // These require known().
   double seconds(int rows) const;
+  double seconds(const StepPlan& plan) const;
   // What attention adds for `count` rows of one sequence behind `begin` positions.
   double attention(int begin, int count) const;
   // Returns the most rows that take no longer than that; 0 if one row does.

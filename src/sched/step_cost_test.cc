@@ -118,8 +118,8 @@ TEST(StepAim, KeepsToBounds) {
 
 TEST(StepAim, ALongPromptTakesSeveralSteps) {
   const StepCost cost = cliff();
-  EXPECT_EQ(long_prompt_for(cost, 0.012), 8 * 512);
-  EXPECT_GE(long_prompt_for(cost, 0), 8 * 1024);
+  EXPECT_EQ(long_prompt_for(cost, 0.012), 16 * 512);
+  EXPECT_GE(long_prompt_for(cost, 0), 16 * 1024);
   EXPECT_EQ(long_prompt_for(cost, 1e-6), 512) << "at least";
 }
 

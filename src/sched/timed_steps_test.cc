@@ -136,8 +136,8 @@ TEST_F(TimedSteps, InfinityIsNoAim) {
 }
 
 TEST_F(TimedSteps, ShortPromptsGoBeforeTheNextRowsOfALongOne) {
-  start({.cost = plain_cost(), .step_seconds = 0.03});
-  add(1, 3000);  // takes more than eight steps
+  start({.long_prompt = 2500, .cost = plain_cost(), .step_seconds = 0.03});
+  add(1, 3000);
   EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 256}));
   add(2, 150);
   add(3, 300);

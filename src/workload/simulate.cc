@@ -18,6 +18,7 @@ class TimedRunner : public engine::Runner {
   void launch(const StepPlan& plan) override {
     const double seconds = time_.seconds(plan);
     free_at_ = std::max(free_at_, now_) + seconds;
+    last_ = seconds;
     busy_ += seconds;
     StepResult result{.step = plan.step};
     for (const Span& span : plan.spans)
@@ -36,11 +37,13 @@ class TimedRunner : public engine::Runner {
   }
 
   double busy() const { return busy_; }
+  // When the engine plans the step after the last one launched (engine/step_pacer.h).
+  double plan_at() const { return free_at_ - engine::StepPacer::kLead * last_; }
 
  private:
   const StepTime& time_;
   double& now_;
-  double free_at_ = 0, busy_ = 0;
+  double free_at_ = 0, last_ = 0, busy_ = 0;  // when all launched steps will have ended; their last
   std::deque<std::pair<double, StepResult>> flying_;
 };
 
@@ -60,6 +63,7 @@ class Clockwork {
     out_.requests.resize(requests_.size());
     for (size_t next = 0; next < requests_.size() || !engine_.idle();) {
       if (engine_.idle() && next < requests_.size()) now_ = std::max(now_, requests_[next].at);
+      if (plans_late_ && !engine_.idle()) now_ = std::max(now_, runner_.plan_at());
       while (next < requests_.size() && requests_[next].at <= now_) submit(next++);
       engine_.step();
     }
@@ -95,6 +99,7 @@ class Clockwork {
 
   const SimulationSetup& setup_;
   const std::vector<TracedRequest>& requests_;
+  const bool plans_late_ = setup_.depth > 1 && setup_.limits.policy.cost.known();
   double now_ = 0;
   kv::CacheIndex cache_;
   sched::Scheduler scheduler_;
@@ -107,12 +112,7 @@ class Clockwork {
 }  // namespace
 
 double StepTime::seconds(const StepPlan& plan) const {
-  if (others.known()) {
-    const sched::StepCost& cost = plan.only_decodes() ? decodes : others;
-    double sum = cost.seconds(static_cast<int>(plan.tokens.size()));
-    for (const Span& span : plan.spans) sum += cost.attention(span.begin, span.count);
-    return sum;
-  }
+  if (others.known()) return (plan.only_decodes() ? decodes : others).seconds(plan);
   double rows = 0, pairs = 0, kv = 0;
   for (const Span& span : plan.spans) {
     rows += span.count;

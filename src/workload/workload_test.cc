@@ -117,6 +117,22 @@ TEST(Simulate, TakesMeasuredSteps) {
   EXPECT_EQ(roofline.context().doubling, 7);
 }
 
+// The steps' times are known, so the engine plans each when most of the one before it is over.
+TEST(Simulate, ARequestThatComesDuringAStepIsInTheNext) {
+  SimulationSetup setup = small_machine();
+  const double decode = 2e-3, prompt = 11e-3;  // of one row, and of that and nine more
+  const std::vector<TracedRequest> requests{
+      {.at = 0, .input = 1, .output = 100, .hashes = {}},
+      {.at = 10.25 * decode, .input = 9, .output = 2, .hashes = {}}};
+  const auto wait = [&] {
+    const SimulatedRequest second = simulate(setup, requests).requests[1];
+    return second.first_token - second.arrived;
+  };
+  EXPECT_NEAR(wait(), 1.75 * decode + prompt, 1e-4);
+  setup.limits.policy.cost = measured_cost(setup.time, setup.limits.max_rows, 0);
+  EXPECT_NEAR(wait(), 0.75 * decode + prompt, 1e-4);
+}
+
 TEST(Percentile, IsOneOfTheValues) {
   EXPECT_EQ(percentile({}, 0.5), 0);
   EXPECT_EQ(percentile({3}, 0.99), 3);
