@@ -1,0 +1,118 @@
+#include "grammar/grammar_reader.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/utf8.h"
+
+namespace skiff::grammar {
+
+NamedRules::Rule& NamedRules::rule(const std::string& name) {
+  const auto known = known_.find(name);
+  if (known != known_.end()) return known->second;
+  return known_[name] = {rules_.reserve()};
+}
+
+ExprId NamedRules::use(const std::string& name) { return rules_.exprs.call(rule(name).id); }
+
+void NamedRules::define(const std::string& name, ExprId expr) {
+  Rule& mine = rule(name);
+  if (mine.defined) refuse("grammar: rule \"{}\" is defined twice", name);
+  mine.defined = true;
+  rules_.define(mine.id, expr);
+}
+
+bool NamedRules::defined(const std::string& name) const {
+  const auto known = known_.find(name);
+  return known != known_.end() && known->second.defined;
+}
+
+void NamedRules::check() const {
+  for (const auto& [name, rule] : known_)
+    if (!rule.defined) refuse("grammar: rule \"{}\" is used but not defined", name);
+}
+
+size_t GrammarCursor::line() const {
+  const auto before = text_.substr(0, at_);
+  return 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+}
+
+bool GrammarCursor::take(std::string_view word) {
+  if (text_.substr(at_, word.size()) != word) return false;
+  at_ += word.size();
+  return true;
+}
+
+std::string GrammarCursor::name() {
+  const size_t start = at_;
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  while (more() && is_part(peek())) ++at_;
+  return std::string(text_.substr(start, at_ - start));
+}
+
+char32_t GrammarCursor::character() {
+  if (!more()) fail("the grammar ends too early");
+  return utf8_next(text_, &at_);
+}
+
+char32_t GrammarCursor::escape() {
+  const char c = peek();
+  const auto hex = [&](size_t digits) {
+    ++at_;
+    uint32_t value = 0;
+    const auto part = text_.substr(at_, digits);
+    const auto got = std::from_chars(part.data(), part.data() + part.size(), value, 16);
+    if (part.size() != digits || got.ptr != part.data() + digits || value > 0x10FFFF ||
+        (value >= 0xD800 && value < 0xE000))
+      fail("an escape of no character");
+    at_ += digits;
+    return char32_t{value};
+  };
+  switch (c) {
+    case 'x':
+      return hex(2);
+    case 'u':
+      return hex(4);
+    case 'U':
+      return hex(8);
+    case 'n':
+      return ++at_, U'\n';
+    case 'r':
+      return ++at_, U'\r';
+    case 't':
+      return ++at_, U'\t';
+    case 'f':
+      return ++at_, U'\f';
+    case '0':
+      return ++at_, U'\0';
+    default:
+      break;
+  }
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9'))
+    fail("the escape \\{} is not supported", c);
+  return character();
+}
+
+std::string GrammarCursor::quoted(char quote) {
+  std::string out;
+  while (!take(std::string_view(&quote, 1))) {
+    if (!more() || peek() == '\n') fail("a string without its closing quote");
+    utf8_append(out, take("\\") ? escape() : character());
+  }
+  return out;
+}
+
+uint32_t GrammarCursor::number() {
+  constexpr uint32_t kMax = 1'000'000;
+  uint32_t value = 0;
+  const char* begin = text_.data() + at_;
+  const auto got = std::from_chars(begin, text_.data() + text_.size(), value);
+  if (got.ec != std::errc() || value > kMax) fail("expected a number up to {}", kMax);
+  at_ += static_cast<size_t>(got.ptr - begin);
+  return value;
+}
+
+}  // namespace skiff::grammar

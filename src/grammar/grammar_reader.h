@@ -1,0 +1,67 @@
+// grammar/grammar_reader.h -- what the readers of grammars (GBNF, Lark) have in common: characters
+// with escapes, and rules by name.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "grammar/characters.h"
+#include "grammar/rule_set.h"
+
+namespace skiff::grammar {
+
+// Rules that may be used before they are defined.
+class NamedRules {
+ public:
+  explicit NamedRules(RuleSet& rules) : rules_(rules) {}
+  ExprId use(const std::string& name);
+  // Throws Refusal if the rule has been defined.
+  void define(const std::string& name, ExprId expr);
+  bool defined(const std::string& name) const;
+  // Throws Refusal naming a rule that is used and not defined.
+  void check() const;
+
+ private:
+  struct Rule {
+    RuleId id;
+    bool defined = false;
+  };
+  Rule& rule(const std::string& name);
+  RuleSet& rules_;
+  std::map<std::string, Rule> known_;
+};
+
+// A place in the text of a grammar. Errors name the line.
+class GrammarCursor {
+ public:
+  explicit GrammarCursor(std::string_view text) : text_(text) {}
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> form, Args&&... args) const {
+    refuse("grammar, line {}: {}", line(), fmt::format(form, std::forward<Args>(args)...));
+  }
+  bool more() const { return at_ < text_.size(); }
+  char peek(size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
+  bool take(std::string_view word);
+  size_t at() const { return at_; }
+  void go(size_t at) { at_ = at; }
+  std::string_view text() const { return text_; }
+
+  // Letters, digits, _ and - (GBNF); "" if none is here.
+  std::string name();
+  char32_t character();
+  // After a backslash: \n \r \t \" \' \\ \[ \] \- \/ \xHH \uHHHH \UHHHHHHHH.
+  char32_t escape();
+  // Up to the closing `quote`, escapes undone.
+  std::string quoted(char quote);
+  // A whole number; refuses more than a million.
+  uint32_t number();
+
+ private:
+  size_t line() const;
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+}  // namespace skiff::grammar

@@ -1,0 +1,270 @@
+#include "grammar/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "grammar/matching_testing.h"
+
+namespace skiff::grammar {
+namespace {
+
+using testing::accepts;
+using testing::byte_vocabulary;
+using testing::compiled;
+
+struct Case {
+  ConstraintKind kind;
+  std::string text;
+  std::vector<std::string> good, bad;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases = {
+      {ConstraintKind::kChoice,
+       R"(["yes","no","nope \"q\""])",
+       {"yes", "no", "nope \"q\""},
+       {"", "ye", "nop", "yes "}},
+      {ConstraintKind::kJsonObject,
+       "",
+       {"{}", R"({"a":1})", R"({"a": [1, {"b": null}], "c": "\u00e9\ud83d\ude00 é"})",
+        "{\n  \"x\": -0.5e+3\n}"},
+       {"[]", "1", R"({"a":01})", R"({"a":1,})", R"({"a":"\ud83d"})", "{\"a\":\"\n\"}",
+        R"({"a":1}})", " {}", "{} "}},
+      {ConstraintKind::kRegex,
+       R"(^[a-c]{2,3}(x|yz)?$)",
+       {"ab", "abc", "abx", "aabyz"},
+       {"a", "abcd", "abxy", "abyzz"}},
+      {ConstraintKind::kRegex, R"((a|b)*abb)", {"abb", "ababb", "aaabbabb"}, {"ab", "abba"}},
+      {ConstraintKind::kRegex, R"([^a]\w\s\S)", {"é1 é", "x_\tz"}, {"a1 x", "xé x"}},
+      {ConstraintKind::kRegex,
+       R"((x+x+)+y)",
+       {"xxy", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxy"},
+       {"xy", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}},
+      {ConstraintKind::kRegex, R"(a{0,100000}b)", {"b", "aab"}, {"a", "ba"}},
+      {ConstraintKind::kRegex, R"(\u{1F600}+\x41\p{L})", {"😀😀Aé"}, {"A", "😀A1"}},
+      {ConstraintKind::kGrammar,
+       "root ::= expr\nexpr ::= expr [-+] term | term\n"
+       "term ::= term \"*\" num | num # left-recursive\nnum ::= [0-9]+ | \"(\" expr \")\"\n",
+       {"1", "1+2*3", "(1-2)*(3)+44", "((((7))))"},
+       {"", "+1", "1+", "(1", "1)"}},
+      {ConstraintKind::kGrammar,
+       "root ::= a\na ::= b \"x\" | \"1\"\nb ::= a \"y\" | \"2\"\n",
+       {"1", "2x", "1yx", "2xyx", "1yxyx"},
+       {"", "x", "1x", "2", "2xy"}},
+      {ConstraintKind::kGrammar,
+       "root ::= \"a\" root \"b\" | \"\"\n",
+       {"", "ab", "aaabbb"},
+       {"a", "aab", "ba", "abab"}},
+      {ConstraintKind::kGrammar,
+       "root ::= (item \",\")* item\nitem ::= [a-z]{1,3} | \"\\\"\" [^\"\\n]* \"\\\"\"",
+       {"a", "abc,de", "\"x y\",q"},
+       {"abcd", "a,", "\"", ","}},
+      {ConstraintKind::kGrammar,
+       "start: greeting (\",\" NAME)~1..2\ngreeting: \"hi\" | \"Hello\"i\n"
+       "NAME: /[a-z]+/ | \"A\"..\"C\"\n",
+       {"hi,bob", "HELLO,A,x"},
+       {"hi", "hi,bob,a,b", "hi,D"}},
+      {ConstraintKind::kStructuralTag,
+       R"({"type":"structural_tag","triggers":["<f"],"structures":[{"begin":"<f=a>","schema":{"type":"integer"},"end":"</f>"},
+          {"begin":"<f=b>","schema":{"const":[1,"x"]},"end":"</f>"}]})",
+       {"", "free < text", "<f=a>12</f>", "x<f=a>1</f> y <f=b>[1,\"x\"]</f>."},
+       {"<f", "<f=c>", "<f=a>x</f>", "<f=a>1", "<f=a>1</f> <f=b>[]</f>"}},
+      {ConstraintKind::kStructuralTag,
+       R"({"type":"structural_tag","format":{"type":"sequence","elements":[
+          {"type":"tag","begin":"<think>","content":{"type":"any_text"},"end":"</think>"},
+          {"type":"or","elements":[{"type":"const_string","value":"ok"},{"type":"regex","pattern":"[0-9]+"},
+          {"type":"json_schema","json_schema":{"type":"object","additionalProperties":false}}]}]}})",
+       {"<think>a < b</think>ok", "<think></think>12", "<think>x</think>{}"},
+       {"ok", "<think>a", "<think>a</think>", "<think>a</think>okk"}},
+  };
+  return kCases;
+}
+
+TEST(Grammar, AcceptsTheGoodAndRefusesTheBad) {
+  for (const Case& one : cases()) {
+    const auto grammar = compiled(one.kind, one.text);
+    ASSERT_TRUE(grammar) << one.text << ": " << grammar.error().what;
+    for (const std::string& text : one.good)
+      EXPECT_TRUE(accepts(*grammar, text)) << one.text << "\n" << text;
+    for (const std::string& text : one.bad)
+      EXPECT_FALSE(accepts(*grammar, text)) << one.text << "\n" << text;
+  }
+}
+
+std::vector<std::string> words() {
+  std::vector<std::string> out = {
+      "</f>", "<f=a>", "{\"", "\":", "\",", "\", \"", "abb", "xx", "12",  "é",       "\xC3",
+      "null", "true}", "\"}", "]}",  "a\"", "x\":1",  "hi,", "1+", ")*(", "<think>", "},"};
+  std::mt19937 random(7);
+  const std::string_view letters = "ab1{}[]\",: x<>fé\\";
+  for (int i = 0; i < 300; ++i) {
+    std::string word;
+    for (uint64_t k = 2 + random() % 3; k > 0; --k) word += letters[random() % letters.size()];
+    out.push_back(word);
+  }
+  return out;
+}
+
+// The mask says for each token what accept() would.
+void expect_exact_mask(const Matcher& matcher, const std::string& where) {
+  const Vocabulary& vocabulary = matcher.grammar().vocabulary();
+  std::vector<uint32_t> mask(vocabulary.mask_words());
+  matcher.fill(mask);
+  for (int32_t token = 0; token < vocabulary.width(); ++token) {
+    Matcher next = matcher;
+    const bool bit = (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+    ASSERT_EQ(bit, next.accept(token))
+        << where << ", token " << token << " \"" << vocabulary.piece(token) << "\"";
+  }
+}
+
+TEST(Grammar, MasksAreExact) {
+  const auto vocabulary = byte_vocabulary(words());
+  for (const Case& one : cases()) {
+    const auto grammar = compile({.kind = one.kind, .text = one.text}, vocabulary);
+    ASSERT_TRUE(grammar);
+    for (const std::string& text : one.good) {
+      Matcher matcher(*grammar);
+      for (size_t i = 0; i < text.size(); ++i) {
+        expect_exact_mask(matcher, one.text + " after " + text.substr(0, i));
+        ASSERT_TRUE(matcher.accept(static_cast<uint8_t>(text[i])));
+      }
+      expect_exact_mask(matcher, one.text + " after " + text);
+    }
+  }
+}
+
+// Whatever is drawn from the masks, the text can be completed and is never stuck.
+TEST(Grammar, RandomWalksAreNeverStuck) {
+  const auto vocabulary = byte_vocabulary(words());
+  std::mt19937 random(11);
+  for (const Case& one : cases()) {
+    const auto grammar = compile({.kind = one.kind, .text = one.text}, vocabulary);
+    for (int walk = 0; walk < 8; ++walk) {
+      Matcher matcher(*grammar);
+      std::vector<uint32_t> mask(vocabulary->mask_words());
+      for (int step = 0; step < 60 && !matcher.is_terminated(); ++step) {
+        ASSERT_TRUE(matcher.fill(mask)) << one.text;
+        std::vector<int32_t> allowed;
+        for (int32_t token = 0; token < vocabulary->width(); ++token)
+          if (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) allowed.push_back(token);
+        ASSERT_TRUE(matcher.accept(allowed[random() % allowed.size()]));
+      }
+    }
+  }
+}
+
+TEST(Grammar, RollbackAndCopiesGoOnAlone) {
+  const auto grammar = compiled(ConstraintKind::kRegex, "(ab)+c");
+  Matcher matcher(*grammar);
+  for (const char c : std::string("abab")) ASSERT_TRUE(matcher.accept(c));
+  Matcher copy = matcher;
+  ASSERT_TRUE(copy.accept('c'));
+  EXPECT_TRUE(copy.is_terminated());
+  EXPECT_FALSE(matcher.is_complete());
+  copy.rollback(3);
+  EXPECT_EQ(copy.num_tokens(), 2u);
+  EXPECT_TRUE(copy.accept('c'));
+  EXPECT_EQ(matcher.accepts(std::vector<int32_t>{'a', 'b', 'c', 'c'}), 3u);
+  EXPECT_EQ(matcher.num_tokens(), 4u);
+}
+
+TEST(Grammar, TheEndIsAllowedWhereTheTextIsComplete) {
+  const auto grammar = compiled(ConstraintKind::kRegex, "a+");
+  const int32_t end = (*grammar)->vocabulary().ends()[0];
+  Matcher matcher(*grammar);
+  EXPECT_FALSE(matcher.accept(end));
+  ASSERT_TRUE(matcher.accept('a'));
+  EXPECT_FALSE(matcher.is_terminated());
+  EXPECT_TRUE(matcher.accept(end));
+  EXPECT_TRUE(matcher.is_terminated());
+  std::vector<uint32_t> mask((*grammar)->vocabulary().mask_words());
+  EXPECT_FALSE(matcher.fill(mask));
+  matcher.rollback(1);
+  EXPECT_TRUE(matcher.accept('a'));
+}
+
+TEST(Grammar, ForcedTextIsWhatMustCome) {
+  const auto grammar = testing::schema(R"({"type":"object","properties":{"name":{"const":"x"}},
+    "required":["name"],"additionalProperties":false})");
+  Matcher matcher(*grammar);
+  EXPECT_EQ(matcher.forced_text(), "{");
+  for (const char c : std::string("{\"")) ASSERT_TRUE(matcher.accept(c));
+  EXPECT_EQ(matcher.forced_text(), "name\"");
+}
+
+// Small bounds on memory make the states anew in mid-text, which changes no answer.
+TEST(Grammar, StatesAreMadeAnewWithoutNotice) {
+  Limits small;
+  small.max_memory = 1;
+  const auto vocabulary = byte_vocabulary(words());
+  for (const Case& one : cases()) {
+    const auto grammar = compile({.kind = one.kind, .text = one.text}, vocabulary, small);
+    ASSERT_TRUE(grammar);
+    for (const std::string& text : one.good) EXPECT_TRUE(accepts(*grammar, text)) << text;
+    for (const std::string& text : one.bad) EXPECT_FALSE(accepts(*grammar, text)) << text;
+  }
+}
+
+TEST(Grammar, HostileConstraintsEndByFuel) {
+  std::string nested(400, '('), pairs = "root ::= ", wide = R"({"enum":[)";
+  for (int i = 0; i < 3000; ++i) pairs += "(\"a\"?){1000} ";
+  for (int i = 0; i < 12000; ++i) wide += (i ? ",\"v" : "\"v") + std::to_string(i * 7919) + "\"";
+  wide += "]}";
+  const std::vector<std::pair<ConstraintKind, std::string>> hostile = {
+      {ConstraintKind::kRegex, nested},
+      {ConstraintKind::kRegex, "((a{1,1000}){1,1000}){1,1000}"},
+      {ConstraintKind::kRegex, "a{99999999}"},
+      {ConstraintKind::kJsonSchema, std::string(5000, '[')},
+      {ConstraintKind::kJsonSchema, R"({"$ref":"#"})"},
+      {ConstraintKind::kJsonSchema, R"({"type":"string","minLength":1000000000})"},
+      {ConstraintKind::kGrammar, "root ::= root"},
+      {ConstraintKind::kGrammar, "root ::= \"a\" root"}};
+  for (const auto& [kind, text] : hostile) EXPECT_FALSE(compiled(kind, text)) << text.substr(0, 60);
+  for (const auto& [kind, text] :
+       {std::pair(ConstraintKind::kGrammar, pairs), std::pair(ConstraintKind::kJsonSchema, wide)}) {
+    const auto grammar = compiled(kind, text);  // either is fine, as long as it ends
+    if (grammar) Matcher(*grammar).accept('a');
+  }
+}
+
+// The states of this pattern are 2^n. A first mask that would need too many is a refusal, a later
+// one is no mask at all.
+TEST(Grammar, AMaskEndsByFuelAndTheMatcherSaysSo) {
+  Limits tight;
+  tight.step_fuel = 200;
+  const auto vocabulary = byte_vocabulary(words());
+  const auto first =
+      compile({.kind = ConstraintKind::kRegex, .text = "(.*a.{24}b)"}, vocabulary, tight);
+  ASSERT_FALSE(first);
+  EXPECT_NE(first.error().what.find("fuel"), std::string::npos);
+  const auto later =
+      compile({.kind = ConstraintKind::kRegex, .text = "-(.*a.{24}b)"}, vocabulary, tight);
+  ASSERT_TRUE(later) << later.error().what;
+  Matcher matcher(*later);
+  ASSERT_TRUE(matcher.accept('-'));
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  EXPECT_FALSE(matcher.fill(mask));
+  for (const uint32_t word : mask) EXPECT_EQ(word, 0u);
+}
+
+TEST(Grammar, ErrorsNameThePlace) {
+  const auto bad = [](ConstraintKind kind, std::string_view text) {
+    return compiled(kind, text).error();
+  };
+  EXPECT_EQ(
+      bad(ConstraintKind::kJsonSchema, R"({"properties":{"a/b":{"not":{"type":"null"}}}})").field,
+      "/properties/a~1b/not");
+  EXPECT_NE(bad(ConstraintKind::kGrammar, "root ::= a\nb ::= \"x\"").what.find("\"a\""),
+            std::string::npos);
+  EXPECT_NE(bad(ConstraintKind::kRegex, "(?=a)").what.find("look-around"), std::string::npos);
+  EXPECT_EQ(
+      bad(ConstraintKind::kStructuralTag,
+          R"({"format":{"type":"sequence","elements":[{"type":"json_schema","json_schema":{"not":{"type":"null"}}}]}})")
+          .field,
+      "/format/elements/0/json_schema/not");
+}
+
+}  // namespace
+}  // namespace skiff::grammar

@@ -1,0 +1,9 @@
+// Takes any bytes as a JSON Schema.
+#include "grammar/fuzz_testing.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using skiff::grammar::ConstraintKind;
+  skiff::grammar::testing::follow_any(ConstraintKind::kJsonSchema,
+                                      {reinterpret_cast<const char*>(data), size});
+  return 0;
+}

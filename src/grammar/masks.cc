@@ -1,0 +1,152 @@
+#include "grammar/masks.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace skiff::grammar {
+namespace {
+
+constexpr size_t kMaxWholeBytes = size_t{16} << 20;  // kept masks of whole configurations
+constexpr size_t kSparse = 512;                      // tokens of a mask kept as a list
+
+void set_bit(std::span<uint32_t> mask, int32_t token) {
+  mask[static_cast<size_t>(token) / 32] |= 1u << (static_cast<uint32_t>(token) % 32);
+}
+
+}  // namespace
+
+// Walks the descendants of `node`, which `config` has reached.
+void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::span<uint32_t> out,
+                 std::vector<uint32_t>* escapes) {
+  const TokenTrie::Node* nodes = trie.nodes.data();
+  if (path_.size() <= static_cast<size_t>(trie.depth)) path_.resize(size_t(trie.depth) + 1);
+  path_[nodes[node].depth] = config;
+  const uint32_t end = node + nodes[node].size;
+  for (uint32_t i = node + 1; i < end;) {
+    const TokenTrie::Node& at = nodes[i];
+    const ConfigId next = machine_.step(path_[at.depth - 1u], at.byte);
+    if (next == kDead) {
+      if (machine_.exhausted()) return;
+      i += at.size;
+      continue;
+    }
+    reach_ = std::max(reach_, at.depth);
+    for (uint32_t k = 0; k < at.num_tokens; ++k) set_bit(out, trie.tokens[at.first_token + k]);
+    if (at.size == 1) {
+      ++i;
+      continue;
+    }
+    const Config& reached = machine_.config(next);
+    if (escapes && reached.escaped) escapes->push_back(i);
+    if (reached.count == 0) {
+      i += at.size;
+      continue;
+    }
+    path_[at.depth] = next;
+    ++i;
+  }
+}
+
+// Whether the state is the rest of a JSON string's characters: then a plain token is allowed if and
+// only if it has at most `body->max` characters.
+bool Masks::plain_body(ExprId state, Repeated* body) const {
+  const ExprSet& exprs = machine_.exprs();
+  const Expr* x = &exprs[state];
+  if (x->kind == ExprKind::kConcat) {
+    const ByteSet after = exprs[x->b].first;
+    ByteSet special = ByteSet::range(0, 0x1F);
+    special.add('"'), special.add('\\');
+    if ((after | special) != special || exprs[x->b].has_calls) return false;
+    body->tail = x->b;
+    x = &exprs[x->a];
+  }
+  if (x->kind != ExprKind::kRepeat || exprs[x->a].nullable) return false;
+  body->character = x->a, body->min = x->min, body->max = x->max;
+  return std::find(plain_.begin(), plain_.end(), x->a) != plain_.end();
+}
+
+// A bound on the characters beyond what the other tokens hold matters to plain tokens alone.
+bool Masks::from_endless(const Repeated& body, Local& made) {
+  if (body.min > 0 || body.max == kEndless) return false;
+  ExprSet& exprs = machine_.exprs();
+  const Local& endless = local(exprs.concat(exprs.repeat(body.character, 0, kEndless), body.tail));
+  if (endless.words.empty() || endless.reach > body.max) return false;
+  made = endless;
+  const auto all = vocabulary_.plain_mask(kEndless), some = vocabulary_.plain_mask(body.max);
+  for (size_t i = 0; i < made.words.size(); ++i)
+    made.words[i] = (made.words[i] & ~all[i]) | some[i];
+  return true;
+}
+
+const Masks::Local& Masks::local(ExprId state) {
+  if (const auto known = local_.find(state); known != local_.end()) return known->second;
+  Local made;
+  Repeated body;
+  const bool plain_state = plain_body(state, &body);
+  if (plain_state && from_endless(body, made)) {
+    bytes_ += sizeof(Local) + 4 * (made.words.size() + made.escapes.size());
+    return local_[state] = std::move(made);
+  }
+  std::vector<uint32_t> words(vocabulary_.mask_words(), 0);
+  if (plain_state) {
+    const auto plain = vocabulary_.plain_mask(body.max);
+    std::copy(plain.begin(), plain.end(), words.begin());
+    made.trie = &vocabulary_.without_plain();
+  } else {
+    made.trie = &vocabulary_.trie();
+  }
+  reach_ = 0;
+  walk(*made.trie, 0, machine_.alone(state), words, &made.escapes);
+  made.reach = reach_;
+  size_t count = 0;
+  for (const uint32_t word : words) count += static_cast<size_t>(std::popcount(word));
+  if (count > kSparse) {
+    made.words = std::move(words);
+  } else {
+    made.tokens.reserve(count);
+    for (size_t i = 0; i < words.size(); ++i)
+      for (uint32_t word = words[i]; word != 0; word &= word - 1)
+        made.tokens.push_back(static_cast<int32_t>(32 * i) + std::countr_zero(word));
+  }
+  made.escapes.shrink_to_fit();
+  bytes_ += sizeof(Local) + 4 * (made.words.size() + made.tokens.size() + made.escapes.size());
+  return local_[state] = std::move(made);
+}
+
+void Masks::add(const Local& local, StackId stack, std::span<uint32_t> out) {
+  if (local.words.empty()) {
+    for (const int32_t token : local.tokens) set_bit(out, token);
+  } else {
+    for (size_t i = 0; i < out.size(); ++i) out[i] |= local.words[i];
+  }
+  if (local.escapes.empty() || stack == kBottom) return;
+  const ConfigId outside = machine_.returned(stack);
+  if (outside == kDead || machine_.config(outside).count == 0) return;
+  for (const uint32_t node : local.escapes) walk(*local.trie, node, outside, out, nullptr);
+}
+
+void Masks::fill(ConfigId config, std::span<uint32_t> out) {
+  if (const auto known = whole_.find(config); known != whole_.end()) {
+    std::copy(known->second.begin(), known->second.end(), out.begin());
+    return;
+  }
+  std::fill(out.begin(), out.end(), 0);
+  bool plain = true;  // nothing that is not kept already
+  const std::vector<Element> elements(machine_.elements(config).begin(),
+                                      machine_.elements(config).end());
+  for (const Element& element : elements) {
+    const Local& mine = local(element.state);
+    plain = plain && (mine.escapes.empty() || element.stack == kBottom);
+    add(mine, element.stack, out);
+  }
+  if (machine_.exhausted() || (plain && elements.size() == 1)) return;
+  const size_t bytes = 4 * out.size();
+  if ((whole_.size() + 1) * bytes > kMaxWholeBytes) {
+    bytes_ -= whole_.size() * bytes;
+    whole_.clear();
+  }
+  whole_.emplace(config, std::vector<uint32_t>(out.begin(), out.end()));
+  bytes_ += bytes;
+}
+
+}  // namespace skiff::grammar

@@ -1,0 +1,62 @@
+// grammar/masks.h -- which tokens may come next: walks of the vocabulary's trie through a Machine,
+// with caches.
+//
+// Most of a mask depends on one expression alone, not on the stack below it: the tokens that end
+// inside the expression's frame. They are found once for each expression; tokens that leave the
+// frame are walked again from where they leave it, with the stack that is there (as the adaptive
+// token masks of Dong et al., "XGrammar", 2024, but found when first needed).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/machine.h"
+#include "grammar/vocabulary.h"
+
+namespace skiff::grammar {
+
+// Not thread-safe.
+class Masks {
+ public:
+  // `plain` are the expressions of one character of a JSON string: each takes any plain character.
+  Masks(Machine& machine, const Vocabulary& vocabulary, std::vector<ExprId> plain)
+      : machine_(machine), vocabulary_(vocabulary), plain_(std::move(plain)) {}
+
+  // Sets `out`, of vocabulary.mask_words() words, to the tokens that may come next, without those
+  // that end a text. Meaningless once machine.exhausted().
+  void fill(ConfigId config, std::span<uint32_t> out);
+  size_t bytes_used() const { return bytes_; }
+
+ private:
+  struct Local {
+    std::vector<int32_t> tokens;  // of a sparse mask
+    std::vector<uint32_t> words;  // of a dense one
+    const TokenTrie* trie = nullptr;
+    uint16_t reach = 0;             // the depth of the deepest node that was reached
+    std::vector<uint32_t> escapes;  // nodes of `trie` where the frame may end inside a token
+  };
+  // The characters of a JSON string that are still to come, and what follows them.
+  struct Repeated {
+    ExprId character = kNothing, tail = kEmpty;
+    uint32_t min = 0, max = 0;
+  };
+  const Local& local(ExprId state);
+  void walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::span<uint32_t> out,
+            std::vector<uint32_t>* escapes);
+  bool plain_body(ExprId state, Repeated* body) const;
+  bool from_endless(const Repeated& body, Local& made);
+  void add(const Local& local, StackId stack, std::span<uint32_t> out);
+
+  Machine& machine_;
+  const Vocabulary& vocabulary_;
+  std::vector<ExprId> plain_;
+  std::unordered_map<ExprId, Local> local_;
+  std::unordered_map<ConfigId, std::vector<uint32_t>> whole_;
+  std::vector<ConfigId> path_;
+  uint16_t reach_ = 0;  // of the last walk
+  size_t bytes_ = 0;
+};
+
+}  // namespace skiff::grammar

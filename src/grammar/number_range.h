@@ -1,0 +1,41 @@
+// grammar/number_range.h -- JSON numbers between bounds, and multiples.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "grammar/expr.h"
+
+namespace skiff::grammar {
+
+// A decimal number: digits without needless zeros.
+struct Decimal {
+  bool negative = false;
+  std::string whole = "0", fraction = "";
+  // From the text of a JSON number. Throws Refusal where it has more than 400 digits.
+  static Decimal parse(std::string_view text);
+  bool zero() const { return whole == "0" && fraction.empty(); }
+};
+// -1, 0 or 1.
+int compare(const Decimal& x, const Decimal& y);
+
+struct Bound {
+  Decimal value;
+  bool exclusive = false;
+};
+
+struct NumberRange {
+  std::optional<Bound> low, high;
+  bool bounded() const { return low || high; }
+  bool holds(const Decimal& value) const;
+};
+
+// Without fraction and exponent; kNothing if there is none.
+ExprId integers_in(ExprSet& exprs, const NumberRange& range);
+// Without exponent.
+ExprId numbers_in(ExprSet& exprs, const NumberRange& range);
+// Integers (with `fraction`, also with zeros behind a point) that `modulus` divides.
+ExprId multiples_of(ExprSet& exprs, uint32_t modulus, bool fraction);
+// Numbers with at most `digits` digits behind the point, not counting zeros at the end.
+ExprId numbers_of_digits(ExprSet& exprs, uint32_t digits);
+
+}  // namespace skiff::grammar

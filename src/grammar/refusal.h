@@ -1,0 +1,23 @@
+// grammar/refusal.h -- how the front ends say that a constraint cannot be honoured. Thrown inside
+// this room only; compile() makes an Error of it.
+#pragma once
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace skiff::grammar {
+
+struct Refusal : std::runtime_error {
+  Refusal(const std::string& what, std::string where = {})
+      : std::runtime_error(what), where(std::move(where)) {}
+  std::string where;  // a JSON pointer into a schema or tag; empty where there is none
+};
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> form, Args&&... args) {
+  throw Refusal(fmt::format(form, std::forward<Args>(args)...));
+}
+
+}  // namespace skiff::grammar

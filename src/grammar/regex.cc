@@ -1,0 +1,93 @@
+#include "grammar/regex.h"
+
+#include <algorithm>
+
+#include "grammar/refusal.h"
+#include "grammar/regex_node.h"
+
+namespace skiff::grammar {
+namespace {
+
+ExprId lower(const RegexNode& node, Speller& speller) {
+  ExprSet& exprs = speller.exprs();
+  if (!exprs.fuel().burn()) refuse("the regular expression is too complex (its fuel is spent)");
+  switch (node.kind) {
+    case RegexKind::kCharacters:
+      return speller.one(node.characters);
+    case RegexKind::kSequence: {
+      ExprId out = kEmpty;
+      for (auto it = node.parts.rbegin(); it != node.parts.rend(); ++it)
+        out = exprs.concat(lower(**it, speller), out);
+      return out;
+    }
+    case RegexKind::kChoice: {
+      std::vector<ExprId> choices;
+      for (const auto& part : node.parts) choices.push_back(lower(*part, speller));
+      return exprs.alt(std::move(choices));
+    }
+    case RegexKind::kRepeat:
+      return exprs.repeat(lower(*node.parts[0], speller), node.min, node.max);
+    case RegexKind::kBegin:
+    case RegexKind::kEnd:
+      break;
+  }
+  refuse("regular expression: ^ or $ inside a pattern is not supported");
+}
+
+using Sequence = std::vector<const RegexNode*>;
+
+// The alternatives of a sequence, with groups that hold anchors multiplied out.
+void spread(Sequence done, Sequence left, std::vector<Sequence>& out) {
+  constexpr size_t kMaxAlternatives = 1000;
+  while (!left.empty()) {
+    const RegexNode* node = left.front();
+    left.erase(left.begin());
+    if (!node->anchors || node->kind == RegexKind::kBegin || node->kind == RegexKind::kEnd) {
+      done.push_back(node);
+    } else if (node->kind == RegexKind::kSequence) {
+      Sequence inner;
+      for (const auto& part : node->parts) inner.push_back(part.get());
+      left.insert(left.begin(), inner.begin(), inner.end());
+    } else {
+      for (const auto& part : node->parts) {
+        Sequence rest = left;
+        rest.insert(rest.begin(), part.get());
+        spread(done, std::move(rest), out);
+      }
+      return;
+    }
+    if (out.size() > kMaxAlternatives) refuse("regular expression: too many anchored alternatives");
+  }
+  out.push_back(std::move(done));
+}
+
+ExprId anchored(const RegexNode& root, Speller& speller, bool search) {
+  ExprSet& exprs = speller.exprs();
+  std::vector<Sequence> alternatives;
+  spread({}, {&root}, alternatives);
+  std::vector<ExprId> choices;
+  for (const Sequence& parts : alternatives) {
+    auto begin = parts.begin(), end = parts.end();
+    const ExprId around = search ? exprs.repeat(speller.any(), 0, kEndless) : kEmpty;
+    ExprId before = around, after = around;
+    for (; begin != end && (*begin)->kind == RegexKind::kBegin; ++begin) before = kEmpty;
+    for (; begin != end && (*(end - 1))->kind == RegexKind::kEnd; --end) after = kEmpty;
+    ExprId out = after;
+    while (end != begin) out = exprs.concat(lower(**--end, speller), out);
+    choices.push_back(exprs.concat(before, out));
+  }
+  return exprs.alt(std::move(choices));
+}
+
+}  // namespace
+
+Regex::Regex(std::unique_ptr<RegexNode> root) : root_(std::move(root)) {}
+Regex::Regex(Regex&&) noexcept = default;
+Regex& Regex::operator=(Regex&&) noexcept = default;
+Regex::~Regex() = default;
+
+Regex Regex::parse(std::string_view pattern) { return Regex(parse_regex(pattern)); }
+ExprId Regex::whole(Speller& speller) const { return anchored(*root_, speller, false); }
+ExprId Regex::search(Speller& speller) const { return anchored(*root_, speller, true); }
+
+}  // namespace skiff::grammar

@@ -1,0 +1,34 @@
+// grammar/rule_set.h -- where front ends write their rules.
+#pragma once
+#include <vector>
+
+#include "grammar/expr.h"
+#include "grammar/refusal.h"
+
+namespace skiff::grammar {
+
+// Rule 0 is the whole text.
+class RuleSet {
+ public:
+  static constexpr size_t kMaxRules = 5000;
+
+  explicit RuleSet(ExprSet& exprs) : exprs(exprs) {}
+  // Returns a new rule, which nothing matches until it is defined.
+  RuleId reserve() {
+    if (rules.size() >= kMaxRules) refuse("more than {} rules", kMaxRules);
+    if (exprs.fuel().empty()) refuse("the constraint is too complex (its fuel is spent)");
+    rules.push_back(kNothing);
+    return static_cast<RuleId>(rules.size() - 1);
+  }
+  ExprId define(RuleId rule, ExprId expr) {
+    rules[rule] = expr;
+    return exprs.call(rule);
+  }
+
+  ExprSet& exprs;
+  std::vector<ExprId> rules = {kNothing};
+  // Expressions of one character that take every plain character (vocabulary.h).
+  std::vector<ExprId> plain;
+};
+
+}  // namespace skiff::grammar

@@ -1,0 +1,36 @@
+// grammar/schema/document.h -- a parsed JSON Schema, its references and its pointers.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_owner.h"
+#include "grammar/refusal.h"
+
+namespace skiff::grammar {
+
+// A place in the document that is read as a schema: an object or a boolean.
+using Node = const OrderedJson*;
+// Schemas that all hold, in the order in which they were met.
+using Nodes = std::vector<Node>;
+
+class Document {
+ public:
+  // At most 64 levels deep. Throws Refusal.
+  explicit Document(std::string_view text, size_t max_bytes);
+
+  Node root() const { return &*json_; }
+  // The schema that a "$ref" of `at` names. Throws Refusal for anything but a pointer into this
+  // document.
+  Node resolve(const std::string& reference, Node at) const;
+  // The JSON pointer of a place in the document; "" for the whole.
+  std::string pointer(Node place) const;
+
+ private:
+  JsonOwner<OrderedJson> json_;
+};
+
+// The member `key` of an object; null if there is none.
+Node member_of(Node object, std::string_view key);
+
+}  // namespace skiff::grammar

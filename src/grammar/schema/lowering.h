@@ -1,0 +1,68 @@
+// grammar/schema/lowering.h -- JSON Schema to rules. Members are written in the order in which the
+// schema names them, others after them; which keywords mean what, and which are refused, is told
+// in docs/structured_output.md.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "grammar/json_syntax.h"
+#include "grammar/schema/expander.h"
+
+namespace skiff::grammar {
+
+class SchemaLowering {
+ public:
+  // Both outlive it.
+  SchemaLowering(const Document& document, JsonSyntax& syntax, bool strict);
+
+  // The texts of the values that fit all schemas; kNothing if none does. Throws Refusal.
+  ExprId value(const Nodes& schemas);
+  // The bodies of the strings that fit, as they stand between the quotes.
+  std::optional<ExprId> string_bodies(const Nodes& schemas);
+
+ private:
+  struct Open {
+    std::optional<RuleId> rule;  // made when the value is needed while it is being made
+  };
+  ExprId made(const Nodes& schemas);
+  ExprId shape(const Shape& shape);
+  ExprId values(const Shape& shape);
+  ExprId numbers(const Shape& shape);
+  ExprId string_body(const Shape& shape);
+  ExprId array(const Shape& shape);
+  ExprId object(const Shape& shape);
+
+  // lower_object.cc
+  struct Members {
+    struct Member {
+      ExprId text;
+      bool required;
+    };
+    std::vector<Member> declared;
+    ExprId others = kNothing;  // one member that is not declared
+    uint32_t num_required = 0;
+  };
+  std::optional<Members> members(const Shape& shape);
+  ExprId other_members(const Shape& shape, const std::vector<std::string>& declared);
+  ExprId in_order(const Members& members);
+  ExprId counted(const Members& members, uint32_t min, uint32_t max);
+
+  // instance.cc
+  bool fits(const OrderedJson& value, const Shape& shape);
+  bool fits(const OrderedJson& value, const Nodes& schemas);
+  bool string_fits(const std::string& text, const Shape& shape);
+  bool object_fits(const OrderedJson& value, const Shape& shape);
+  bool is_empty(const Shape& shape, int depth);
+
+  ExprSet& exprs() { return syntax_.exprs(); }
+  void spend(int64_t units);
+
+  const Document& document_;
+  JsonSyntax& syntax_;
+  Expander expander_;
+  std::map<Nodes, ExprId> known_;
+  std::map<Nodes, Open> open_;
+};
+
+}  // namespace skiff::grammar

@@ -1,0 +1,66 @@
+// grammar/schema/shape.h -- what a schema asks of a value, type by type, without references and
+// combinations: the form in which schemas are intersected.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "grammar/number_range.h"
+#include "grammar/schema/document.h"
+
+namespace skiff::grammar {
+
+enum TypeBits : uint8_t {
+  kNullType = 1,
+  kBooleanType = 2,
+  kIntegerType = 4,
+  kFractionType = 8,  // numbers with a fraction; "number" is both
+  kStringType = 16,
+  kArrayType = 32,
+  kObjectType = 64,
+  kNumberType = kIntegerType | kFractionType,
+  kAllTypes = 127,
+};
+
+// Constraints of a type say nothing about values of others.
+struct Shape {
+  uint8_t types = kAllTypes;
+  std::optional<std::vector<Node>> values;  // enum and const: one of these
+
+  NumberRange range;
+  std::vector<Decimal> multiples;
+
+  uint32_t min_length = 0, max_length = kEndless;
+  std::vector<std::string> patterns, formats;
+
+  Nodes arrays;  // schemas whose prefixItems and items hold
+  uint32_t min_items = 0, max_items = kEndless;
+
+  Nodes objects;  // schemas whose properties, patternProperties and additionalProperties hold
+  std::vector<std::string> required;
+  Nodes names;  // propertyNames
+  uint32_t min_members = 0, max_members = kEndless;
+};
+
+// What both ask; nothing if that is plainly impossible.
+std::optional<Shape> intersection(Shape x, const Shape& y);
+
+// The type of a value; kIntegerType for any number without a fraction.
+uint8_t type_of(const OrderedJson& value);
+
+// The schemas for a member `name` of an object, or element `index` of an array.
+Nodes member_nodes(const Shape& shape, const std::string& name);
+Nodes element_nodes(const Shape& shape, size_t index);
+// The patterns of all patternProperties, each once.
+std::vector<std::string> member_patterns(const Shape& shape);
+// The schemas for a member whose name is not declared, and which of `patterns` it matches.
+Nodes other_nodes(const Shape& shape, const std::vector<std::string>& patterns,
+                  const std::vector<bool>& matches);
+// The names in "properties", in the order of writing.
+std::vector<std::string> declared_names(const Shape& shape);
+
+// Whether a pattern, as JSON Schema reads it, finds a match in the text.
+bool pattern_finds(const std::string& pattern, const std::string& text);
+
+}  // namespace skiff::grammar

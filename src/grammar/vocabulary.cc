@@ -1,0 +1,100 @@
+#include "grammar/vocabulary.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/utf8.h"
+
+namespace skiff::grammar {
+namespace {
+
+// The number of characters of a plain text; -1 for any other.
+int plain_characters(std::string_view text) {
+  if (!is_valid_utf8(text)) return -1;
+  int count = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte < 0x20 || byte == '"' || byte == '\\') return -1;
+    if ((byte & 0xC0) != 0x80) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TokenTrie TokenTrie::of(std::span<const std::pair<std::string_view, int32_t>> words) {
+  TokenTrie trie;
+  trie.nodes.emplace_back();
+  std::vector<uint32_t> path = {0};  // the nodes of the last word
+  std::string_view last;
+  const auto close = [&](size_t keep) {
+    for (; path.size() > keep; path.pop_back())
+      trie.nodes[path.back()].size = static_cast<uint32_t>(trie.nodes.size()) - path.back();
+  };
+  for (const auto& [word, token] : words) {
+    size_t same = 0;
+    while (same < word.size() && same < last.size() && word[same] == last[same]) ++same;
+    close(same + 1);
+    for (size_t i = same; i < word.size(); ++i) {
+      path.push_back(static_cast<uint32_t>(trie.nodes.size()));
+      trie.nodes.push_back(
+          {.depth = static_cast<uint16_t>(i + 1), .byte = static_cast<uint8_t>(word[i])});
+    }
+    Node& node = trie.nodes[path.back()];
+    if (node.num_tokens == 0) node.first_token = static_cast<uint32_t>(trie.tokens.size());
+    ++node.num_tokens;
+    trie.tokens.push_back(token);
+    trie.depth = std::max(trie.depth, static_cast<int>(word.size()));
+    last = word;
+  }
+  close(0);
+  return trie;
+}
+
+Vocabulary::Vocabulary(std::vector<std::string> pieces, int width, std::vector<int32_t> ends)
+    : pieces_(std::move(pieces)), width_(width), ends_(std::move(ends)) {
+  SKIFF_CHECK(static_cast<size_t>(width_) >= pieces_.size(), "{} tokens, but {} logits",
+              pieces_.size(), width_);
+  constexpr size_t kMaxToken = 4096;  // longer ones are never allowed
+  std::vector<std::pair<std::string_view, int32_t>> words, others;
+  std::vector<std::pair<int, int32_t>> plain;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_[i].empty() || pieces_[i].size() > kMaxToken) continue;
+    const auto token = static_cast<int32_t>(i);
+    if (std::find(ends_.begin(), ends_.end(), token) != ends_.end()) continue;
+    words.emplace_back(pieces_[i], token);
+    const int characters = plain_characters(pieces_[i]);
+    if (characters >= 0)
+      plain.emplace_back(characters, token);
+    else
+      others.emplace_back(pieces_[i], token);
+  }
+  std::sort(words.begin(), words.end());
+  std::sort(others.begin(), others.end());
+  std::sort(plain.begin(), plain.end());
+  trie_ = TokenTrie::of(words);
+  without_plain_ = TokenTrie::of(others);
+  plain_masks_.emplace_back(mask_words(), 0);
+  for (const auto& [characters, token] : plain) {
+    while (plain_masks_.size() <= static_cast<size_t>(characters))
+      plain_masks_.push_back(plain_masks_.back());
+    plain_masks_.back()[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
+  }
+}
+
+std::shared_ptr<const Vocabulary> Vocabulary::of(const text::Tokenizer& tokenizer, int width,
+                                                 std::span<const int32_t> ends) {
+  std::vector<std::string> pieces(static_cast<size_t>(std::min(width, tokenizer.vocab_size())));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto token = static_cast<int32_t>(i);
+    if (!tokenizer.is_special(token)) pieces[i] = tokenizer.piece(token);
+  }
+  return std::make_shared<Vocabulary>(std::move(pieces), width,
+                                      std::vector<int32_t>(ends.begin(), ends.end()));
+}
+
+std::span<const uint32_t> Vocabulary::plain_mask(uint32_t characters) const {
+  return plain_masks_[std::min<size_t>(characters, plain_masks_.size() - 1)];
+}
+
+}  // namespace skiff::grammar

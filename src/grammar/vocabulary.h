@@ -1,0 +1,67 @@
+// grammar/vocabulary.h -- the tokens of a model as a trie over their bytes, made once for each
+// tokenizer.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace skiff::grammar {
+
+// A trie in depth-first order: the descendants of node n are [n + 1, n + size[n]), so a prefix that
+// fails is left by one addition. Node 0 is the root.
+struct TokenTrie {
+  struct Node {
+    uint32_t size = 1;         // itself and its descendants
+    uint32_t first_token = 0;  // in `tokens`
+    uint16_t num_tokens = 0;
+    uint16_t depth = 0;  // of the root: 0
+    uint8_t byte = 0;
+  };
+  std::vector<Node> nodes;
+  std::vector<int32_t> tokens;
+  int depth = 0;  // the most bytes of a token
+
+  // `words` are sorted by their bytes.
+  static TokenTrie of(std::span<const std::pair<std::string_view, int32_t>> words);
+};
+
+// Immutable; safe from any thread.
+class Vocabulary {
+ public:
+  // `pieces[t]` are the bytes that token t stands for; empty: it stands for no text (a special
+  // token, an unused id) and is never allowed. `width` is that of the logits, at least
+  // pieces.size(). `ends` are the tokens that end a text.
+  Vocabulary(std::vector<std::string> pieces, int width, std::vector<int32_t> ends);
+  static std::shared_ptr<const Vocabulary> of(const text::Tokenizer& tokenizer, int width,
+                                              std::span<const int32_t> ends);
+
+  int width() const { return width_; }
+  size_t mask_words() const { return (static_cast<size_t>(width_) + 31) / 32; }
+  std::span<const int32_t> ends() const { return ends_; }
+  std::string_view piece(int32_t token) const {
+    return token >= 0 && static_cast<size_t>(token) < pieces_.size()
+               ? std::string_view(pieces_[static_cast<size_t>(token)])
+               : std::string_view();
+  }
+  const TokenTrie& trie() const { return trie_; }
+
+  // Plain tokens consist of whole characters that a JSON string holds as they are: no quote, no
+  // backslash, no control character. The tries leave out those, or all others.
+  const TokenTrie& without_plain() const { return without_plain_; }
+  // Bits of the plain tokens of at most `characters` characters.
+  std::span<const uint32_t> plain_mask(uint32_t characters) const;
+
+ private:
+  std::vector<std::string> pieces_;
+  int width_;
+  std::vector<int32_t> ends_;
+  TokenTrie trie_, without_plain_;
+  std::vector<std::vector<uint32_t>> plain_masks_;  // by the number of characters
+};
+
+}  // namespace skiff::grammar

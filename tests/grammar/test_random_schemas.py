@@ -1,0 +1,101 @@
+"""Random schemas with random instances, judged by jsonschema: no bad instance is accepted, and no
+good one refused but for the documented differences (order of members, 1.0 as an integer).
+
+`SKIFF_RANDOM_SCHEMAS=2000 pytest tests/grammar` looks further.
+"""
+import json
+import os
+import random
+
+import jsonschema
+
+COUNT = int(os.environ.get("SKIFF_RANDOM_SCHEMAS", "120"))
+NAMES = ["a", "b", "ab", "x1", "é", 'q"']
+PATTERNS = ["^a", "b$", "^[ab]{1,3}$", "x|^é", "\\d", "^(a|b)*$", "[^a]"]
+
+
+def scalar(rng):
+    return rng.choice([None, True, False, 0, 1, -3, 7, 12, 100, 2.5, -0.25, 10.01, "", "a", "ab", "bab",
+                       "x1", "éé", 'q"\\', "a\nb", "😀", "a" * 7])
+
+
+def instance(rng, depth=0):
+    kind = rng.random()
+    if depth > 2 or kind < 0.55:
+        return scalar(rng)
+    if kind < 0.75:
+        return [instance(rng, depth + 1) for _ in range(rng.randrange(4))]
+    return {rng.choice(NAMES): instance(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+def schema(rng, depth=0):
+    if rng.random() < 0.05:
+        return True
+    out = {}
+    if rng.random() < 0.8:
+        kinds = ["null", "boolean", "integer", "number", "string", "array", "object"]
+        out["type"] = rng.sample(kinds, 2) if rng.random() < 0.2 else rng.choice(kinds[2:])
+
+    def add(chance, key, make):
+        if rng.random() < chance:
+            out[key] = make()
+
+    inner = 0.5 if depth < 3 else 0
+    add(0.15, "minimum", lambda: rng.choice([-5, 0, 1, 2.5, 7]))
+    add(0.15, "maximum", lambda: rng.choice([-1, 7, 10.01, 100]))
+    add(0.07, "exclusiveMinimum", lambda: rng.choice([-3, 0, 2.5]))
+    add(0.07, "exclusiveMaximum", lambda: rng.choice([1, 12, 100]))
+    add(0.07, "multipleOf", lambda: rng.choice([1, 2, 3, 7]))
+    add(0.15, "minLength", lambda: rng.randrange(4))
+    add(0.15, "maxLength", lambda: rng.randrange(5))
+    add(0.15, "pattern", lambda: rng.choice(PATTERNS))
+    add(0.06, "enum", lambda: [instance(rng) for _ in range(3)])
+    add(0.04, "const", lambda: scalar(rng))
+    add(inner, "properties", lambda: {n: schema(rng, depth + 1) for n in rng.sample(NAMES, 2)})
+    add(0.2, "required", lambda: rng.sample(NAMES, rng.randrange(3)))
+    add(0.2, "additionalProperties", lambda: rng.choice([False, {"type": "integer"}]))
+    add(0.1 * inner, "patternProperties", lambda: {rng.choice(PATTERNS): schema(rng, depth + 1)})
+    add(0.07, "propertyNames", lambda: {"pattern": rng.choice(PATTERNS)})
+    add(0.07, "maxProperties", lambda: rng.randrange(3))
+    add(0.07, "minProperties", lambda: rng.randrange(3))
+    add(inner / 2, "items", lambda: schema(rng, depth + 1))
+    add(inner / 4, "prefixItems", lambda: [schema(rng, depth + 1) for _ in range(2)])
+    add(0.1, "minItems", lambda: rng.randrange(3))
+    add(0.1, "maxItems", lambda: rng.randrange(4))
+    add(inner / 4, "anyOf", lambda: [schema(rng, depth + 1) for _ in range(2)])
+    add(inner / 4, "allOf", lambda: [schema(rng, depth + 1) for _ in range(2)])
+    add(inner / 6, "oneOf", lambda: [schema(rng, depth + 1) for _ in range(2)])
+    add(inner / 6, "$ref", lambda: "#/$defs/d")
+    return out
+
+
+def has_one_order(value):
+    """No object in the value has two members, so that their order cannot matter."""
+    if isinstance(value, dict):
+        return len(value) < 2 and all(has_one_order(member) for member in value.values())
+    return not isinstance(value, list) or all(has_one_order(element) for element in value)
+
+
+def test_random_schemas(constrain):
+    refused = good = bad = 0
+    for seed in range(COUNT):
+        rng = random.Random(seed)
+        root = schema(rng)
+        if not isinstance(root, dict):
+            continue
+        root["$defs"] = {"d": schema(rng, 2)}
+        values = [instance(rng) for _ in range(60)]
+        texts = [json.dumps(v, ensure_ascii=i % 2 == 0, indent=2 if i % 3 == 0 else None)
+                 for i, v in enumerate(values)]
+        verdicts = constrain("json-schema", json.dumps(root), texts)
+        if isinstance(verdicts, dict):
+            refused += 1
+            continue
+        judge = jsonschema.Draft202012Validator(root)
+        for value, text, verdict in zip(values, texts, verdicts):
+            valid = judge.is_valid(value)
+            good, bad = good + valid, bad + (not valid)
+            assert valid or not verdict["accepts"], f"seed {seed}: {root} accepts {text}"
+            if valid and not verdict["accepts"]:
+                assert not has_one_order(value), f"seed {seed}: {root} refuses {text}"
+    assert good > COUNT and bad > 10 * COUNT and refused < COUNT / 2, (good, bad, refused)
