@@ -1,5 +1,6 @@
 #include "text/detokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/utf8.h"
@@ -21,9 +22,14 @@ size_t unfinished_tail(std::string_view text) {
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options)
     : tokenizer_(tokenizer), options_(std::move(options)), finder_(options_.stops) {}
 
+bool Detokenizer::skips(int32_t token) const {
+  return options_.skip_special && tokenizer_.is_special(token) &&
+         std::ranges::find(options_.shown, token) == options_.shown.end();
+}
+
 std::string Detokenizer::push(int32_t token) {
   ++pushed_;
-  if (stopped_ || (options_.skip_special && tokenizer_.is_special(token))) return {};
+  if (stopped_ || skips(token)) return {};
   bytes_ += tokenizer_.piece(token);
   const size_t tail = unfinished_tail(bytes_);
   const std::string text = utf8_sanitized(std::string_view(bytes_).substr(0, bytes_.size() - tail));

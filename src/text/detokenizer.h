@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "base/shared_list.h"
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
@@ -12,6 +13,7 @@ struct DetokenizerOptions {
   StopStrings stops;          // any number, any length
   bool include_stop = false;  // the text includes the stop string itself
   bool skip_special = true;
+  SharedList<int32_t> shown;  // special tokens that are not skipped
   // No stop string is looked for in the text of this many tokens at the beginning.
   int min_tokens = 0;
 };
@@ -29,8 +31,11 @@ class Detokenizer {
   std::string flush();
   bool stopped() const { return stopped_; }
   const std::string& stop_found() const { return stop_found_; }
+  // No character is unfinished.
+  bool between_characters() const { return bytes_.empty(); }
 
  private:
+  bool skips(int32_t token) const;
   std::string take(std::string_view text);
   std::string release(size_t keep);
   std::string stop();

@@ -4,6 +4,8 @@
 
 #include "base/load_error.h"
 #include "base/regular_file.h"
+#include "gguf/gguf.h"
+#include "text/gguf_tokenizer.h"
 #include "text/rank_file.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tiktoken_tokenizer.h"
@@ -46,6 +48,9 @@ Result<std::unique_ptr<Tokenizer>> load_file(const fs::path& path, const Tokeniz
 
 Result<std::unique_ptr<Tokenizer>> load(const fs::path& path) {
   std::error_code ignored;
+  if (!there(path / "tokenizer.json"))
+    if (const std::string gguf = gguf_file_of(path.string()); !gguf.empty())
+      return load_gguf_tokenizer(gguf);
   const bool one_file = fs::is_regular_file(path, ignored);
   const fs::path dir = one_file ? path.parent_path() : path;
   const TokenizerConfig config = read_tokenizer_config(dir.string());

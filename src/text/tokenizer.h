@@ -40,8 +40,8 @@ class Tokenizer {
 
 // `path` is a folder, where the first of tokenizer.json, tokenizer.model, *.tiktoken, and
 // vocab.json with merges.txt is read, or one such file. The kind of the file follows from its
-// bytes. tokenizer_config.json and its companions are looked for in the same folder. Errors name
-// the file and what is wrong with it.
+// bytes; a GGUF file has its own. tokenizer_config.json and its companions are looked for in the
+// same folder. Errors name the file and what is wrong with it.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& path);
 
 }  // namespace skiff::text

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "text/gguf_tokenizer.h"
+
 namespace skiff::text {
 namespace {
 
@@ -96,6 +98,11 @@ TokenizerConfig read_tokenizer_config(const std::string& model_dir) {
     const Json json = read_json_file(path.string());
     read(Fields(json, path.string()));
   };
+  if (const auto config = tokenizer_config_of_gguf(model_dir)) {
+    reader.read_config(Fields(*config, model_dir));
+    reader.finish();
+    return std::move(reader.config);
+  }
   with("tokenizer_config.json", [&](const Fields& f) { reader.read_config(f); });
   with("special_tokens_map.json", [&](const Fields& f) { reader.read_roles(f); });
   with("added_tokens.json", [&](const Fields& f) { reader.read_added(f); });

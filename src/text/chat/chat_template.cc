@@ -92,6 +92,13 @@ class JinjaChatTemplate : public ChatTemplate {
 
   std::string_view builtin_family() const override { return family_; }
 
+  std::string source() const override {
+    std::string all;
+    for (const auto& [name, one] : templates_)
+      if (one) all += one->source() + "\n";
+    return all;
+  }
+
  private:
   static bool has_tools(const Conversation& conversation) {
     return !conversation.tools.is_null() && !conversation.tools.empty();

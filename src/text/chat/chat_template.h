@@ -43,6 +43,8 @@ class ChatTemplate {
                                           const Conversation& conversation) const;
   // Returns the family of a built-in template; empty if the template came from a file or text.
   virtual std::string_view builtin_family() const { return {}; }
+  // Returns the texts of all templates, one after the other, for who looks for marks in them.
+  virtual std::string source() const { return {}; }
 };
 
 // Variables that a client's chat_template_kwargs must not set: those that the server sets itself,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/regular_file.h"
+#include "text/gguf_tokenizer.h"
 
 namespace skiff::text {
 namespace {
@@ -67,6 +68,7 @@ void add_special_tokens(OrderedJson& out, const Json& object) {
 }  // namespace
 
 Json read_template_config(const fs::path& dir) {
+  if (auto config = tokenizer_config_of_gguf(dir.string())) return *std::move(config);
   const fs::path path = dir / "tokenizer_config.json";
   Json config = is_file(path) ? read_json_file(path.string()) : Json::object();
   if (!config.is_object()) fail_load("{}: expected a JSON object", path.string());

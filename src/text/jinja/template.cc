@@ -24,7 +24,7 @@ Result<Template> Template::parse(const std::string& text) {
   }
   Parser parser(std::move(tokens));
   try {
-    return Template(parser.parse());
+    return Template(parser.parse(), text);
   } catch (const TemplateError& e) {
     return at_line(parser.line(), e.what());
   }

@@ -29,9 +29,13 @@ class Template {
   Result<std::string> render(std::span<const Variable> variables, const Clock& clock,
                              const Limits& limits = {}) const;
 
+  const std::string& source() const { return source_; }
+
  private:
-  explicit Template(Body body) : body_(std::make_unique<Body>(std::move(body))) {}
+  Template(Body body, std::string source)
+      : body_(std::make_unique<Body>(std::move(body))), source_(std::move(source)) {}
   std::unique_ptr<const Body> body_;
+  std::string source_;
 };
 
 }  // namespace skiff::jinja
