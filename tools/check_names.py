@@ -13,7 +13,7 @@ import sys
 
 from check_rooms import ROOT, SRC, read_rooms, room_of
 
-VOCABULARY = {"base", "message", "tensor", "arch", "weights", "ops"}
+VOCABULARY = {"base", "message", "tensor", "arch", "weights", "ops", "gguf"}
 # One of each pair is compiled, never both (cmake/rooms.cmake).
 STAND_INS = re.compile(r"(_cuda|/absent)\.cc$")
 TOKEN = re.compile(

@@ -103,6 +103,8 @@ std::string_view command_name(Commands command) {
       return "tokenize";
     case kInspect:
       return "inspect";
+    case kConstrain:
+      return "constrain";
     default:
       return "?";
   }

@@ -25,9 +25,10 @@ enum Commands : unsigned {
   kBench = 8,
   kTokenize = 16,
   kInspect = 32,
-  kRuns = kServe | kPredict | kChat | kBench,      // commands that load weights
-  kSizes = kRuns | kInspect,                       // commands that plan memory
-  kTexts = kServe | kPredict | kChat | kTokenize,  // commands that read or write text
+  kConstrain = 64,
+  kRuns = kServe | kPredict | kChat | kBench,                   // commands that load weights
+  kSizes = kRuns | kInspect,                                    // commands that plan memory
+  kTexts = kServe | kPredict | kChat | kTokenize | kConstrain,  // commands that read or write text
 };
 
 enum class Kind { kSwitch, kInt, kFloat, kText, kChoice };

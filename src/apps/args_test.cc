@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr Commands kEvery[] = {kServe, kPredict, kChat, kBench, kTokenize, kInspect};
+constexpr Commands kEvery[] = {kServe, kPredict, kChat, kBench, kTokenize, kInspect, kConstrain};
 
 Args parse(Commands command, std::vector<std::string> words) { return Args(command, words); }
 
@@ -211,6 +211,7 @@ TEST(Args, RefusalsNameFlagValueAndRange) {
   EXPECT_EQ(refusal(kServe, {"--dtype", "int4"}),
             "--dtype is one of auto|float32|bfloat16, not \"int4\"");
   EXPECT_EQ(refusal(kServe, {"--port"}), "--port needs a value");
+  EXPECT_EQ(parse(kServe, {"--kv_cache_dtype", "int8"}).text("kv-cache-dtype"), "int8");
 }
 
 TEST(Args, UnknownFlagsGetASuggestion) {

@@ -11,6 +11,7 @@
 #include "base/queue.h"
 #include "base/seconds.h"
 #include "engine/resolve.h"
+#include "model/kv_cache.h"
 #include "ops/read_bandwidth.h"
 
 namespace skiff::apps {
@@ -22,10 +23,12 @@ constexpr int kDefaultSeqs = 8;
 
 // Returns the bytes that a step of `rows` decodes reads: the weights, and the keys and values of
 // `context` tokens for each row.
-double step_bytes(const ModelSpec& spec, const Precision& precision, int rows, double context) {
-  const auto kv = static_cast<double>(kv_elements(spec));
-  return touched_parameters(spec, rows) * static_cast<double>(bytes(precision.weights.dtype)) +
-         rows * context * kv * static_cast<double>(bytes(precision.kv.dtype));
+double step_bytes(const ModelSpec& spec, const engine::Resolved& resolved, int rows,
+                  double context) {
+  const Precision& precision = resolved.precision;
+  return touched_parameters(spec, rows) *
+             model::bytes_per_weight(spec, precision, resolved.schemes) +
+         rows * context * model::kv_token_bytes(spec, precision.kv);
 }
 
 // Returns the read bandwidth of the device that an engine with this config computes on.
@@ -128,8 +131,7 @@ class Bench {
     check(seconds > 0 && timed.at_first_end > timed.at_all_first,
           "the requests never decode all together: raise --output-len");
     const double per_second = tokens / seconds, steps = per_second / batch_;
-    const double moved =
-        step_bytes(spec, llm_->resolved().precision, batch_, input_ + output_ / 2.0);
+    const double moved = step_bytes(spec, llm_->resolved(), batch_, input_ + output_ / 2.0);
     fmt::print("time to first    {:.2f} ms, {:.2f} ms for all {} of {} tokens: {:.0f} tokens/s\n",
                timed.first_token * 1e3, timed.all_first * 1e3, batch_, input_,
                static_cast<double>(batch_) * input_ / timed.all_first);

@@ -126,7 +126,7 @@ int bench_simulate(const Args& args) {
   workload::SimulationSetup setup;
   setup.block_size = static_cast<int>(args.integer("block-size"));
   const double block = static_cast<double>(
-      model::KvCache::bytes_per_block(model.spec, setup.block_size, DType::kBF16));
+      model::KvCache::bytes_per_block(model.spec, setup.block_size, {.dtype = DType::kBF16}));
   setup.time = {.fixed = args.number("sim-step-us") * 1e-6,
                 .flop_per_row = 2 * active_parameters(model.spec),
                 .flop_per_pair = attention_flops(model.spec),

@@ -18,6 +18,7 @@ int run_chat(const Args& args);
 int run_bench(const Args& args);  // first positional: latency or throughput
 int run_tokenize(const Args& args);
 int run_inspect(const Args& args);
+int run_constrain(const Args& args);
 
 // Functions that several commands share.
 

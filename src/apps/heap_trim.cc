@@ -22,17 +22,26 @@ int64_t resident_bytes() {
   return int64_t{resident} * sysconf(_SC_PAGESIZE);
 }
 
+// Returns whether the environment sets this parameter of the allocator.
+bool is_chosen(const char* variable, const char* tunable) {
+  const char* tunables = std::getenv("GLIBC_TUNABLES");
+  return std::getenv(variable) != nullptr || (tunables && std::strstr(tunables, tunable));
+}
+
 TrimSchedule::Memory memory_now() {
   return {.resident = resident_bytes(), .free = static_cast<int64_t>(mallinfo2().fordblks)};
 }
 
 }  // namespace
 
-void bound_arenas() {
-  const char* tunables = std::getenv("GLIBC_TUNABLES");
-  const bool is_chosen = std::getenv("MALLOC_ARENA_MAX") != nullptr ||
-                         (tunables && std::strstr(tunables, "arena_max"));
-  if (!is_chosen) mallopt(M_ARENA_MAX, kArenas);
+// A block as long as the threshold is mapped by itself and unmapped when freed. Without the second
+// call that would be any block above 128 KiB.
+void bound_heaps() {
+  if (!is_chosen("MALLOC_ARENA_MAX", "arena_max")) mallopt(M_ARENA_MAX, kArenas);
+  if (is_chosen("MALLOC_TRIM_THRESHOLD_", "trim_threshold")) return;
+  mallopt(M_TRIM_THRESHOLD, kMaxFreeEnd);
+  if (!is_chosen("MALLOC_MMAP_THRESHOLD_", "mmap_threshold"))
+    mallopt(M_MMAP_THRESHOLD, kMaxFreeEnd);
 }
 
 bool TrimSchedule::is_due(const Memory& memory, Time now) {

@@ -13,9 +13,11 @@ namespace skiff::apps {
 // glibc gives threads heaps ("arenas") of their own, up to eight for each core. Memory that was
 // freed in one arena serves no other, so what a burst leaves behind grows with the number of cores.
 // Threads share kArenas instead, unless the environment says how many (MALLOC_ARENA_MAX or
-// GLIBC_TUNABLES). Called before the first thread starts.
-constexpr int kArenas = 2;
-void bound_arenas();
+// GLIBC_TUNABLES). A trim leaves the free end of every arena but the first alone. Freeing returns
+// that end once it is longer than a threshold, which glibc raises up to 64 MiB; here it stays at
+// kMaxFreeEnd, unless the environment says otherwise. Called before the first thread starts.
+constexpr int kArenas = 2, kMaxFreeEnd = 4 << 20;
+void bound_heaps();
 
 // Decides when a trim is worth its time. The allocator keeps freed memory and does not report how
 // much of it fills whole pages, so a trim is tried when it has more free bytes, or the process more

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <cstdio>
@@ -109,7 +110,7 @@ int arenas() {
 TEST(HeapArenasDeathTest, ThreadsShareThem) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
-    bound_arenas();
+    bound_heaps();
     std::barrier all(8);
     std::vector<std::jthread> threads;
     threads.reserve(8);
@@ -133,6 +134,46 @@ TEST(HeapArenasDeathTest, ThreadsShareThem) {
   setenv("MALLOC_ARENA_MAX", "3", 1);
   EXPECT_EXIT(run(), ends_with(3), "");
   unsetenv("MALLOC_ARENA_MAX");
+}
+
+// Takes `bytes` in blocks of 64 KiB.
+std::vector<std::vector<char>> blocks_of(size_t bytes) {
+  std::vector<std::vector<char>> blocks(bytes >> 16);
+  for (std::vector<char>& block : blocks) block.assign(1 << 16, 'x');
+  return blocks;
+}
+
+int resident_mib() {
+  long pages = 0, resident = 0;
+  std::FILE* in = std::fopen("/proc/self/statm", "r");
+  if (std::fscanf(in, "%ld %ld", &pages, &resident) != 2) resident = 0;
+  std::fclose(in);
+  return static_cast<int>(resident * sysconf(_SC_PAGESIZE) >> 20);
+}
+
+// Returns how many MiB more are resident after a thread with an arena of its own has freed 40, and
+// all has been trimmed.
+int kept_after_a_burst() {
+  int before = 0, after = 0;
+  std::jthread([&] {
+    before = resident_mib();
+    std::free(std::calloc(30 << 20, 1));  // raises the threshold where it is not fixed
+    blocks_of(40 << 20).clear();
+    malloc_trim(0);
+    after = resident_mib();
+  }).join();
+  return after - before;
+}
+
+// In a process of its own, which keeps what it was told.
+TEST(HeapArenasDeathTest, TheEndOfAnArenaIsReturned) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        bound_heaps();
+        std::exit(kept_after_a_burst() > 6);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

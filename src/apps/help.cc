@@ -30,6 +30,11 @@ constexpr About kAbout[] = {
      "  skiff bench serve --url http://127.0.0.1:8000 --num-prompts 100 --concurrency 16"},
     {kTokenize, "MODEL [flags]", "JSON strings on stdin, one a line, become arrays of token ids.",
      "echo '\"Hello\"' | skiff tokenize models/demo"},
+    {kConstrain, "MODEL (--json-schema | --regex | --grammar | --choice | --structural-tag) FILE",
+     "JSON strings on stdin, one a line, are judged by a constraint: {\"accepts\",\"at\","
+     "\"compile_ms\",\"mask_us\"}. A constraint that cannot be honoured: one line with the JSON "
+     "pointer, exit code 3.",
+     "echo '\"{\\\"a\\\": 1}\"' | skiff constrain models/demo --json-object"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
      "skiff inspect models/demo --max-model-len 4096"},
 };

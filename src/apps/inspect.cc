@@ -1,12 +1,15 @@
 // `skiff inspect`: prints what a model is and how much memory it will take, from its small files
 // alone.
-#include <map>
+#include <algorithm>
+#include <limits>
 
 #include "apps/commands.h"
 #include "base/load_error.h"
 #include "engine/backend.h"
 #include "engine/resolve.h"
 #include "model/memory_plan.h"
+#include "model/slots.h"
+#include "ops/kv_quant.h"
 
 namespace skiff::apps {
 namespace {
@@ -57,6 +60,51 @@ void print_text(const Args& args, const std::string& folder) {
   fmt::print("chat template    {}\n", chat ? "yes" : "none: " + chat.error().what);
 }
 
+struct FormatNeed {
+  size_t weights = 0, total = 0;
+  bool computable = true;
+};
+
+// What the model needs in the formats of `schemes` for `tokens` tokens of cache.
+FormatNeed need_of(engine::Resolved resolved, const model::SchemeChoice& schemes,
+                   const ModelSpec& spec, const Ops& ops, int tokens) {
+  resolved.schemes = schemes;
+  const auto everywhere = make_reference_ops();
+  const bool computable =
+      std::ranges::all_of(model::quantized_formats(spec, schemes),
+                          [&](const WeightFormat& format) { return ops.multiplies(format); });
+  model::MemoryRequest request =
+      engine::memory_request(resolved, spec, computable ? ops : *everywhere);
+  request.max_model_len = tokens;
+  request.num_blocks_override = (tokens + request.block_size - 1) / request.block_size;
+  request.host_slots = 0;
+  request.available = std::numeric_limits<size_t>::max();
+  const model::MemoryPlan plan = model::plan_memory(spec, request);
+  return {plan.weights, plan.total(), computable};
+}
+
+// Prints what each format of weights would need here.
+void print_formats(const engine::Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
+  constexpr int kTokens = 16384;
+  constexpr double kGiB = 1 << 30;
+  const int tokens = spec.max_context > 0 ? std::min(kTokens, spec.max_context) : kTokens;
+  const size_t available = engine::memory_request(resolved, spec, ops).available;
+  fmt::print("\nWith --quantization, and room for {} tokens of cache\n", tokens);
+  fmt::print("  {:<16}{:>12}{:>12}\n", "format", "weights", "in all");
+  const auto row = [&](std::string_view name, const model::SchemeChoice& schemes) {
+    const FormatNeed need = need_of(resolved, schemes, spec, ops, tokens);
+    const std::string_view note = !need.computable          ? "  not computed on this device"
+                                  : need.total <= available ? "  fits"
+                                                            : "  does not fit";
+    fmt::print("  {:<16}{:>8.3f} GiB{:>8.3f} GiB{}\n", name,
+               static_cast<double>(need.weights) / kGiB, static_cast<double>(need.total) / kGiB,
+               note);
+  };
+  row(name(resolved.precision.act), {});
+  for (const model::Scheme& scheme : model::schemes())
+    row(scheme.name, model::choose_schemes(scheme.name, "", spec));
+}
+
 }  // namespace
 
 int run_inspect(const Args& args) {
@@ -71,22 +119,27 @@ int run_inspect(const Args& args) {
   fmt::print("vocabulary       {}{}\n", spec.vocab,
              spec.tied_head ? ", head tied to embedding" : "");
   fmt::print("context          {} tokens\n", spec.max_context);
-  fmt::print("stored as        {}\n", model.dtype.empty() ? "not said" : model.dtype);
+  fmt::print("stored as        {}\n",
+             !model.quantization.method.empty()
+                 ? fmt::format("{}: {}", model.quantization.method, model.quantization.about)
+             : model.dtype.empty() ? "not said"
+                                   : model.dtype);
   print_layers(spec);
   std::string ends;
   for (Token id : model.generation.eos) ends += fmt::format("{}{}", ends.empty() ? "" : ", ", id);
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
   const engine::Resolved resolved = engine::resolve(config, model);
+  const auto ops = engine::make_ops(resolved);
+  print_formats(resolved, spec, *ops);
   fmt::print(
-      "\nMemory plan for --dtype {}, --max-model-len {}, --max-num-seqs {}, "
+      "\nMemory plan for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs {}, "
       "--max-num-batched-tokens {}\n",
-      name(resolved.precision.act), resolved.limits.max_context, resolved.limits.max_seqs,
-      resolved.limits.max_rows);
+      name(resolved.precision.act), describe(resolved.precision.kv), resolved.limits.max_context,
+      resolved.limits.max_seqs, resolved.limits.max_rows);
+  if (resolved.schemes.any()) fmt::print("  quantized: {}\n", resolved.schemes.describe());
   std::fflush(stdout);
-  fmt::print("{}", model::plan_memory(
-                       spec, engine::memory_request(resolved, spec, *engine::make_ops(resolved)))
-                       .table());
+  fmt::print("{}", model::plan_memory(spec, engine::memory_request(resolved, spec, *ops)).table());
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "apps/answer_flags.h"
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
@@ -17,6 +18,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "engine/resolved.h"
+#include "ops/kv_quant.h"
 #include "serve/http/host_list.h"
 #include "serve/server.h"
 #include "serve/service/engine_service.h"
@@ -51,7 +53,7 @@ std::map<std::string, std::string> cache_info(const Args& args, const engine::Ll
   const engine::Resolved& engine = llm.resolved();
   const auto truth = [](bool value) { return value ? "True" : "False"; };
   return {{"block_size", fmt::format("{}", engine.cache.block_size)},
-          {"cache_dtype", std::string(name(engine.precision.kv.dtype))},
+          {"cache_dtype", describe(engine.precision.kv)},
           {"enable_prefix_caching", truth(engine.cache.prefix_caching)},
           {"gpu_memory_utilization", fmt::format("{}", engine.memory_utilization)},
           {"kvcache_storage_backend", args.text("kvcache-storage-backend")},
@@ -63,9 +65,11 @@ std::map<std::string, std::string> cache_info(const Args& args, const engine::Ll
 }
 
 service::ServiceConfig service_config(const Args& args, const std::string& name,
-                                      const engine::Llm& llm, const text::Tokenizer& tokenizer) {
+                                      const engine::Llm& llm, const text::Tokenizer& tokenizer,
+                                      const answer::AnswerFormats& formats) {
   service::ServiceConfig config;
   config.model_name = name;
+  config.answer = formats;
   config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
   config.eos = eos_tokens(llm.model(), &tokenizer);
@@ -77,6 +81,8 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
   config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
                       .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),
                       .request_seconds = args.number("request-timeout")};
+  config.constraints = args.text("guided-decoding-backend") != "off";
+  config.constraint_space = !args.on("guided-decoding-disable-any-whitespace");
   config.cache_info = cache_info(args, llm);
   return config;
 }
@@ -95,6 +101,8 @@ serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   config.policy = {.trust_chat_template = args.on("trust-request-chat-template"),
                    .priority = args.text("scheduling-policy") == "priority",
                    .shared_cache = args.on("share-cache-between-keys")};
+  config.reasoning_content = args.text("reasoning-field") != "reasoning";
+  config.reasoning = args.text("reasoning-field") != "reasoning_content";
   apply_edge_flags(args, &config);
   return config;
 }
@@ -200,7 +208,7 @@ void fit_open_files(http::HttpConfig* http) {
 }  // namespace
 
 int run_serve(const Args& args) {
-  bound_arenas();
+  bound_heaps();
   catch_signals_while_starting();
   check_admission_flags(args);
   const std::string folder = model_folder(args);
@@ -211,6 +219,7 @@ int run_serve(const Args& args) {
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
 
+  const answer::AnswerFormats formats = answer_formats(args, chat.get());
   // The port is bound first: probes get an answer while weights load, and a port in use is found at
   // once.
   auto server = std::make_unique<serve::Server>(std::move(config));
@@ -229,8 +238,8 @@ int run_serve(const Args& args) {
       engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   service::LlmPort port(*llm);
   service::EngineService service(
-      service_config(args, model_names(args, folder).front(), *llm, *tokenizer), port, events,
-      tokenizer, chat);
+      service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
+      events, tokenizer, chat);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });

@@ -8,6 +8,8 @@
 #include "apps/scheduler_flags.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "gguf/gguf.h"
+#include "model/kv_cache_dtype.h"
 
 namespace skiff::apps {
 namespace {
@@ -19,6 +21,12 @@ std::optional<DType> dtype_named(const std::string& word) {
   if (word == "float32") return DType::kF32;
   if (word == "bfloat16") return DType::kBF16;
   return std::nullopt;
+}
+
+std::optional<DType> kv_dtype_named(const std::string& word) {
+  const auto dtype = model::kv_cache_dtype_named(word);
+  if (!dtype) throw UsageError(fmt::format("--kv-cache-dtype: {}", dtype.error().what));
+  return *dtype;
 }
 
 void read_tiers(const Args& args, engine::EngineConfig& config) {
@@ -54,9 +62,10 @@ std::string model_folder(const Args& args, size_t index) {
   const std::string folder = named ? args.text("model") : words[index];
   if (!fs::exists(folder))
     fail_load("{}: no such folder; MODEL is a local folder with config.json and weights", folder);
-  // `skiff tokenize` also accepts a single tokenizer file.
-  if (!fs::is_directory(folder) && args.command() != kTokenize)
-    fail_load("{}: not a folder", folder);
+  // Commands that need the tokenizer alone also accept its file.
+  if (!fs::is_directory(folder) && !(args.command() & (kTokenize | kConstrain)) &&
+      gguf_file_of(folder).empty())
+    fail_load("{}: neither a folder nor a *.gguf file", folder);
   return folder;
 }
 
@@ -66,6 +75,9 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
   config.dtype = dtype_named(args.text("dtype"));
+  config.quantization = args.text("quantization");
+  config.quantization_config = args.text("quantization-config");
+  config.kv_dtype = kv_dtype_named(args.text("kv-cache-dtype"));
   read_graphs(args, config);
   if (args.given("max-num-seqs"))
     config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));

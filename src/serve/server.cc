@@ -17,8 +17,10 @@
 #include "serve/http/host_list.h"
 #include "serve/http/route_table.h"
 #include "serve/info_routes.h"
+#include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
 #include "serve/probes.h"
+#include "serve/responses/routes.h"
 #include "serve/server_context.h"
 
 namespace skiff::serve {
@@ -30,7 +32,8 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
   for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-                     probe_routes(context)})
+                     messages::messages_routes(protocol, keys),
+                     responses::responses_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   return routes;

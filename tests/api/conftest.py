@@ -116,11 +116,11 @@ def narrow_server():
 
 @pytest.fixture
 def start_server():
-    """Starts servers of the demo model with any flags, and ends them."""
+    """Starts servers with any flags, of the demo model if none is named, and ends them."""
     started = []
 
-    def start(*flags):
-        started.append(Server(demo_model(), *flags))
+    def start(*flags, model=None):
+        started.append(Server(str(model or demo_model()), *flags))
         return started[-1]
 
     yield start

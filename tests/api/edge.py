@@ -1,5 +1,7 @@
 """What the edge tests share: a server whose port is known before its model is loaded, raw sockets,
 certificates made on the spot."""
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -8,6 +10,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -22,6 +25,20 @@ def demo_model():
     if not (model / "model.safetensors").exists():
         pytest.skip("models/demo is not there")
     return model
+
+
+@functools.cache
+def long_demo():
+    """The demo model with room for 65,536 tokens: an answer that outlasts any test, however fast
+    the machine is."""
+    source, folder = demo_model(), pathlib.Path(tempfile.mkdtemp(prefix="skiff-long-demo-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for file in source.iterdir():
+        (folder / file.name).symlink_to(file)
+    config = json.loads((source / "config.json").read_text())
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 65536}))
+    return folder
 
 
 class Edge:

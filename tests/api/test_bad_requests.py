@@ -73,20 +73,25 @@ for name in SWITCHES:
     for value in (1, "true", []):
         chat(name, value)
 
-NOT_YET = ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag",
-           "structured_outputs", "reasoning_max_tokens", "response_max_tokens", "mm_hashes",
+for name in ("guided_regex", "guided_choice", "guided_grammar", "structural_tag",
+             "structured_outputs", "guided_decoding_backend"):
+    chat(name, True)
+chat("guided_json", {"type": 5}, UNSUPPORTED)
+chat("guided_json", {"not": {"type": "null"}}, UNSUPPORTED)
+NOT_YET = ["response_max_tokens", "mm_hashes",
            "functions", "function_call", "audio", "temp_scaled_logprobs",
            "top_p_normalized_logprobs", "include_draft_logprobs", "disaggregate_info",
            "kv_transfer_params", "allowed_token_ids", "logits_processors"]
 for name in NOT_YET:
     chat(name, True, UNSUPPORTED)
-for name in ("prompt_embeds", "guided_decoding_backend", "suffix"):  # 32, 44
+for name in ("prompt_embeds", "suffix"):  # 32, 44
     text(name, "AAAA", UNSUPPORTED)
 chat("use_beam_search", True, UNSUPPORTED)
 chat("echo", True, UNSUPPORTED)
 chat("detokenize", False, UNSUPPORTED)
 chat("return_tokens_as_token_ids", True, UNSUPPORTED)
-for kind in ("json_object", "json_schema", "structural_tag", "grammar", ""):
+chat("response_format", {"type": "json_schema"})
+for kind in ("structural_tag", "grammar", ""):
     chat("response_format", {"type": kind}, UNSUPPORTED)
 for value in ({}, {"type": 5}, "text", ["text"]):
     chat("response_format", value)
@@ -151,8 +156,13 @@ for value in ("x", {}, 5, [5], [{}], [{"type": "function"}], [{"function": {}}],
               [{"function": {"name": 5}}]):
     chat("tools", value)
 chat("tool_choice", 5)
-chat("tool_choice", "required", UNSUPPORTED)
-chat("tool_choice", {"type": "function", "function": {"name": "f"}}, UNSUPPORTED)
+chat("tool_choice", "required")
+FUNCTION = {"type": "function", "function": {"name": "f"}}
+for value in ("required", "any", FUNCTION):
+    chat("tool_choice", value, UNSUPPORTED, tools=[FUNCTION])
+for value in ({"type": "function", "function": {"name": "g"}}, {"type": "function"}, "x",
+              {"type": "allowed_tools", "tools": []}, {"type": "allowed_tools", "mode": "auto"}):
+    chat("tool_choice", value, tools=[FUNCTION])
 for value in ("x", {}, ["x"], 5):
     chat("documents", value)
 chat("continue_final_message", True)

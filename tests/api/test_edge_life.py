@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from edge import Edge, Response, certificate, demo_model
+from edge import Edge, Response, certificate, demo_model, long_demo
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "What is 2 + 3?"}],
         "temperature": 0, "max_tokens": 16}
@@ -175,7 +175,7 @@ def test_sigterm_drains(tmp_path):
 
 
 def test_what_does_not_finish_in_time_ends_with_an_error():
-    server = Edge(demo_model(), "--timeout-graceful-shutdown", "1")
+    server = Edge(long_demo(), "--timeout-graceful-shutdown", "1")
     server.files = None
     try:
         with client_of(server) as client:

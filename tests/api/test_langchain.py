@@ -1,7 +1,6 @@
 """LangChain's ChatOpenAI and OpenAI against the real server."""
 import asyncio
 
-import openai
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI, OpenAI
@@ -84,11 +83,11 @@ def test_bound_tools_reach_the_template(chat):
     assert offered.usage_metadata["input_tokens"] > plain.usage_metadata["input_tokens"]
 
 
-def test_structured_output_is_refused_by_name(chat):
-    schema = {"title": "city", "type": "object", "properties": {"name": {"type": "string"}}}
-    with pytest.raises(openai.BadRequestError) as caught:
-        chat.with_structured_output(schema, method="json_schema").invoke("Paris")
-    assert caught.value.param == "response_format"
+def test_structured_output(chat):
+    schema = {"title": "city", "type": "object", "additionalProperties": False,
+              "properties": {"name": {"type": "string", "maxLength": 20}}, "required": ["name"]}
+    city = chat.with_structured_output(schema, method="json_schema").invoke("Paris")
+    assert set(city) == {"name"} and isinstance(city["name"], str)
 
 
 def test_completions(server):

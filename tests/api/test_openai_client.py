@@ -125,7 +125,7 @@ def test_tools_are_offered_and_called_as_text(client):
     offered = client.chat.completions.create(model=MODEL, messages=messages, temperature=0,
                                              tools=[tool])
     assert offered.usage.prompt_tokens > plain.usage.prompt_tokens
-    assert "get_current_weather" in offered.choices[0].message.content
+    assert offered.choices[0].message.tool_calls[0].function.name == "get_current_weather"
 
 
 def test_template_arguments(client):
@@ -300,7 +300,7 @@ def test_models(client):
     ({"max_tokens": 0}, "max_tokens"),
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "nothing"}}, "response_format"),
     ({"logit_bias": {"1": 1000}}, "logit_bias"),
     ({"stop": 5}, "stop"),
 ])
@@ -360,7 +360,7 @@ def test_hanging_up_frees_the_request(server):
     assert server.eventually(lambda: running() == 0)
     with pytest.raises(openai.APITimeoutError):
         with server.client().with_options(timeout=1) as impatient:
-            impatient.completions.create(**{**ENDLESS, "n": 4})
+            impatient.completions.create(**{**ENDLESS, "n": 16})
     assert server.eventually(lambda: running() == 0)
     assert server.eventually(lambda: server.metric("fastdeploy:available_gpu_block_num")
                              == server.metric("fastdeploy:max_gpu_block_num"))
@@ -396,7 +396,7 @@ def test_sigterm_lets_a_stream_finish(own_server):
 
 def test_a_second_sigterm_cuts_off(own_server):
     with own_server.client() as client:
-        stream = iter(client.completions.create(**ENDLESS, n=8, stream=True))
+        stream = iter(client.completions.create(**ENDLESS, n=16, stream=True))
         next(stream)
         own_server.process.terminate()
         time.sleep(0.3)

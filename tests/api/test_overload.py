@@ -10,7 +10,7 @@ import time
 import openai
 import pytest
 
-from edge import Edge, demo_model
+from edge import Edge, demo_model, long_demo
 
 ENDLESS = {"model": "default", "prompt": "What is 2 + 3?", "max_tokens": 100000,
            "extra_body": {"ignore_eos": True}}
@@ -27,7 +27,7 @@ def refused(server, reason):
 def test_waiting_tokens_and_time_are_bounded(start_server):
     """One place in the batch, held by an endless stream: one more may wait, for a second."""
     server = start_server("--max-num-seqs", "1", "--max-waiting-tokens", "8",
-                          "--max-waiting-time", "1")
+                          "--max-waiting-time", "1", model=long_demo())
     with server.client() as client:
         stream = iter(client.completions.create(**ENDLESS, stream=True))
         next(stream)
@@ -56,7 +56,7 @@ def test_waiting_tokens_and_time_are_bounded(start_server):
 
 
 def test_request_timeout_in_every_shape(start_server):
-    server = start_server("--request-timeout", "1")
+    server = start_server("--request-timeout", "1", model=long_demo())
     with server.client() as client:
         begin = time.monotonic()
         with pytest.raises(openai.InternalServerError) as caught:
@@ -84,7 +84,7 @@ def test_request_timeout_in_every_shape(start_server):
 
 
 def test_a_second_signal_cuts_off_with_its_own_exit_code():
-    server = Edge(demo_model(), "--timeout-graceful-shutdown", "60")
+    server = Edge(long_demo(), "--timeout-graceful-shutdown", "60")
     try:
         with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
             stream = iter(client.completions.create(**ENDLESS, n=8, stream=True))

@@ -307,7 +307,9 @@ bool HttpConnection::count_body() {
 }
 
 HttpLane HttpConnection::lane() const {
-  return core_->hooks.lane ? core_->hooks.lane(request_) : HttpLane::kWork;
+  const HttpLane lane = core_->hooks.lane ? core_->hooks.lane(request_) : HttpLane::kWork;
+  const bool large = request_.body.size() >= core_->config.large_body;
+  return lane == HttpLane::kWork && large ? HttpLane::kLarge : lane;
 }
 
 void HttpConnection::dispatch() {
@@ -342,7 +344,7 @@ void HttpConnection::call_handler(HttpLane lane) {
   if (lane == HttpLane::kIo)
     work();
   else
-    net::post(lane == HttpLane::kQuick ? core_->quick : core_->workers, std::move(work));
+    net::post(core_->threads_of(lane), std::move(work));
 }
 
 HttpHeaders HttpConnection::extra_headers() const {

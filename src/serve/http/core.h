@@ -33,6 +33,10 @@ struct HttpCore {
     std::lock_guard lock(mutex);
     return tls;
   }
+  net::thread_pool& threads_of(HttpLane lane) {
+    if (lane == HttpLane::kLarge) return large;
+    return lane == HttpLane::kQuick ? quick : workers;
+  }
   // A job posted after workers.join() would keep this alive forever, so it is dropped.
   void work(std::function<void()> job) {
     std::lock_guard lock(mutex);
@@ -42,7 +46,7 @@ struct HttpCore {
   const HttpConfig config;
   const HttpHooks hooks;
   net::io_context io;
-  net::thread_pool workers, quick{1};
+  net::thread_pool workers, quick{1}, large{1};
   ConnectionTable connections;
   HttpClock clock;
   HeldReplies held;

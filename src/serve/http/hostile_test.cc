@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <list>
 #include <mutex>
 #include <vector>
 
@@ -301,6 +302,7 @@ TEST(HttpHostileTest, BodiesOfThoseWhoLeftAreFreed) {
   HttpConfig config = local_http_config();
   config.worker_threads = 1;
   config.max_bodies = 3 << 20;
+  config.large_body = config.max_bodies;
   std::atomic<bool> over{false};
   std::atomic<int> handled{0};
   HttpServer server(config, {.handler =
@@ -406,6 +408,31 @@ TEST(HttpHostileTest, TheAbsoluteFormNamesTheSamePath) {
   EXPECT_EQ(server.client().call("GET", "http://other/abs?q").body, "GET /abs q ");
   EXPECT_EQ(server.client().call("GET", "http://other?q").body, "GET / q ");
   EXPECT_EQ(server.client().call("GET", "HTTPS://other").body, "GET /  ");
+}
+
+// Each large body keeps its handler busy; small requests are answered all the same, and the large
+// ones later.
+TEST(HttpHostileTest, LargeBodiesLeaveTheWorkersToSmallOnes) {
+  HttpConfig config = local_http_config();
+  config.large_body = 1000;
+  std::atomic<bool> over = false;
+  HttpServer server(config, {.handler =
+                                 [&](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+                                   while (request.body.size() >= 1000 && !over)
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                   reply->send(plain(200, "done"));
+                                 },
+                             .failure = plain});
+  server.start();
+  std::list<TestClient> large;
+  for (int i = 0; i < 4; ++i) {
+    large.emplace_back(server.port());
+    large.back().send("POST", "/", std::string(1000, 'x'));
+  }
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(TestClient(server.port()).call("POST", "/", std::string(999, 'x')).status, 200);
+  over = true;
+  for (TestClient& client : large) EXPECT_EQ(client.response().status, 200);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ class Harness {
     for (size_t ran = 1; ran > 0;) {
       core_->io.restart();
       ran = core_->io.poll();
-      for (net::thread_pool* lane : {&core_->workers, &core_->quick}) {
+      for (net::thread_pool* lane : {&core_->workers, &core_->quick, &core_->large}) {
         std::promise<void> handled;
         net::post(*lane, [&] { handled.set_value(); });
         handled.get_future().wait();

@@ -82,6 +82,8 @@ enum class HttpLane {
   kIo,     // an I/O thread: for probes, which must be answered under any load
   kQuick,  // a thread of its own beside the workers: for what takes about a millisecond
   kWork,   // a worker: for everything else
+  kLarge,  // one thread for requests with large bodies (HttpConfig::large_body), which may take
+           // seconds; so few of them never keep the workers from small requests
 };
 
 // Callbacks of the server's user. All but `handler` and `failure` may be empty. All but `handler`
@@ -109,6 +111,7 @@ struct HttpConfig {
   uint16_t port = 8000;          // 0: any free port
   int io_threads = 2;
   int worker_threads = 2;                 // threads that run handlers
+  size_t large_body = size_t{1} << 20;    // bytes from which a kWork request becomes kLarge
   size_t max_body = 16u << 20;            // bytes
   int64_t max_bodies = int64_t{1} << 30;  // bytes of all bodies in memory; then 503
   size_t max_header = 16u << 10;          // bytes

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "serve/openai/params.h"
+#include "serve/service/tool_choice.h"
 #include "text/chat/chat_template.h"
 
 namespace skiff::openai {
@@ -19,9 +20,13 @@ struct CallDraft {
   OrderedJson documents;
   std::string reasoning_effort;
   std::optional<bool> add_generation_prompt;
-  bool use_tools = true;
+  service::ToolChoice tool_choice;
+  std::optional<bool> thinking;
   bool raw_chat = false;  // disable_chat_template
   std::vector<std::vector<Token>> prompt_token_ids;
+
+  bool no_whitespace = false;      // of the JSON of a constraint
+  std::string whitespace_pattern;  // the same
 
   int top_logprobs = kNoLogprobs;
   bool has_stream_options = false;

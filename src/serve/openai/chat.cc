@@ -1,5 +1,6 @@
 // The JSON of POST /v1/chat/completions.
 #include "base/json_text.h"
+#include "serve/openai/chat_parts.h"
 #include "serve/openai/logprobs.h"
 #include "serve/openai/shape.h"
 
@@ -16,17 +17,22 @@ std::string prompt_ids_beside(const PromptInfo& prompt) {
 
 class ChatWriter : public ChoiceWriter {
  public:
-  ChatWriter(int index, const OpenAiCall& call, const PromptInfo& prompt,
-             const text::Tokenizer& tokenizer)
-      : index_(index), call_(call), prompt_(prompt), tokenizer_(tokenizer) {}
+  ChatWriter(int index, const WriterContext& context)
+      : index_(index),
+        call_(context.call),
+        prompt_(context.prompt),
+        tokenizer_(context.tokenizer),
+        parts_(context.call, context.config) {}
 
   std::vector<ChoiceEvent> stream(service::Reply reply) override {
     std::vector<ChoiceEvent> out;
     if (!std::exchange(opened_, true)) out.push_back(opening(reply));
     const bool ids = call_.return_token_ids && !reply.tokens.empty();
     const bool logprobs = call_.logprobs && !reply.logprobs.empty();
-    if (ids || logprobs)
-      out.push_back({annotated(reply, ids, logprobs)});
+    if (prompt_.split)
+      split(reply, ids, logprobs, out);
+    else if (ids || logprobs)
+      out.push_back({annotated(reply, content_of(reply.text), ids, logprobs)});
     else if (!reply.text.empty())
       out.push_back({plain(reply.text)});
     if (reply.finish != Finish::kNone) out.push_back({closing(reply)});
@@ -37,7 +43,12 @@ class ChatWriter : public ChoiceWriter {
 
   void whole(int index, JsonWriter& json) override {
     json.open_object().key("index").integer(index).key("message").open_object();
-    json.key("role").string("assistant").key("content").string(whole_.text).key("refusal").null();
+    json.key("role").string("assistant");
+    if (prompt_.split)
+      parts_.write_message(whole_.parts, json);
+    else
+      json.key("content").string(whole_.text);
+    json.key("refusal").null();
     if (call_.return_token_ids) {
       write_ids("prompt", prompt_.tokens, json);
       write_ids("completion", whole_.tokens, json);
@@ -47,7 +58,7 @@ class ChatWriter : public ChoiceWriter {
       write_chat_logprobs(whole_.logprobs, tokenizer_, json);
     else
       json.null();
-    json.key("finish_reason").json(finish_reason(whole_.finish)).key("stop_reason");
+    json.key("finish_reason").json(reason_of(whole_.finish)).key("stop_reason");
     write_stop_reason(whole_, json);
     if (call_.prompt_logprobs) {
       json.key("prompt_logprobs");
@@ -61,6 +72,27 @@ class ChatWriter : public ChoiceWriter {
   }
 
  private:
+  // What belongs to tokens, and not to their text, goes with the first delta.
+  void split(const service::Reply& reply, bool ids, bool logprobs, std::vector<ChoiceEvent>& out) {
+    std::vector<std::string> deltas = parts_.deltas(reply.parts);
+    if (deltas.empty() && (ids || logprobs)) deltas.push_back(R"("content":"")");
+    for (const std::string& delta : deltas) {
+      out.push_back({annotated(reply, delta, ids, logprobs)});
+      ids = logprobs = false;
+    }
+  }
+
+  std::string_view reason_of(Finish finish) const {
+    return finish == Finish::kStop && parts_.has_calls() ? R"("tool_calls")"
+                                                         : finish_reason(finish);
+  }
+
+  static std::string content_of(const std::string& text) {
+    std::string out = R"("content":)";
+    append_json_string(out, text);
+    return out;
+  }
+
   // The common event of a stream: text alone.
   std::string plain(std::string_view text) const {
     std::string out = fmt::format(R"({{"index":{},"delta":{{"content":)", index_);
@@ -68,11 +100,12 @@ class ChatWriter : public ChoiceWriter {
     return out += R"(},"logprobs":null,"finish_reason":null})";
   }
 
-  std::string annotated(const service::Reply& reply, bool ids, bool logprobs) const {
+  std::string annotated(const service::Reply& reply, std::string_view delta, bool ids,
+                        bool logprobs) const {
     std::string out;
     JsonWriter json(out);
     json.open_object().key("index").integer(index_).key("delta").open_object();
-    json.key("content").string(reply.text);
+    json.members(delta);
     if (ids) write_ids("completion", reply.tokens, json);
     json.close_object().key("logprobs");
     if (logprobs)
@@ -92,7 +125,7 @@ class ChatWriter : public ChoiceWriter {
     std::string out;
     JsonWriter json(out);
     json.open_object().key("index").integer(index_).key("delta").open_object().close_object();
-    json.key("logprobs").null().key("finish_reason").json(finish_reason(reply.finish));
+    json.key("logprobs").null().key("finish_reason").json(reason_of(reply.finish));
     json.key("stop_reason");
     write_stop_reason(reply, json);
     json.close_object();
@@ -129,6 +162,7 @@ class ChatWriter : public ChoiceWriter {
   const OpenAiCall& call_;
   const PromptInfo& prompt_;
   const text::Tokenizer& tokenizer_;
+  ChatParts parts_;
   bool opened_ = false;
   service::Reply whole_;
 };
@@ -141,9 +175,8 @@ class ChatShape : public OpenAiShape {
                      const std::vector<PromptInfo>& prompts) const override {
     return call.return_token_ids ? prompt_ids_beside(prompts.front()) : std::string();
   }
-  std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
-                                       const text::Tokenizer& tokenizer) const override {
-    return std::make_unique<ChatWriter>(index, call, prompt, tokenizer);
+  std::unique_ptr<ChoiceWriter> writer(int index, const WriterContext& context) const override {
+    return std::make_unique<ChatWriter>(index, context);
   }
 };
 

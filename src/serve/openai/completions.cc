@@ -121,9 +121,9 @@ class CompletionsShape : public OpenAiShape {
   const char* id_prefix() const override { return "cmpl-"; }
   const char* object() const override { return "text_completion"; }
   const char* chunk_object() const override { return "text_completion"; }
-  std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call, const PromptInfo& prompt,
-                                       const text::Tokenizer& tokenizer) const override {
-    return std::make_unique<CompletionWriter>(index, call, prompt, tokenizer);
+  std::unique_ptr<ChoiceWriter> writer(int index, const WriterContext& context) const override {
+    return std::make_unique<CompletionWriter>(index, context.call, context.prompt,
+                                              context.tokenizer);
   }
 };
 

@@ -22,10 +22,12 @@ struct Field {
   FieldReader read;  // the value is not null
 };
 
-std::vector<Field> sampling_fields();  // how tokens are sampled
-std::vector<Field> output_fields();    // where a reply ends and what it contains
-std::vector<Field> input_fields();     // how the prompt is built, besides messages and prompt
-std::vector<Field> other_fields();     // fields without effect, and fields that are refused
+std::vector<Field> sampling_fields();    // how tokens are sampled
+std::vector<Field> output_fields();      // where a reply ends and what it contains
+std::vector<Field> input_fields();       // how the prompt is built, besides messages and prompt
+std::vector<Field> tool_fields();        // tools and reasoning
+std::vector<Field> constraint_fields();  // the form of a reply
+std::vector<Field> other_fields();       // fields without effect, and fields that are refused
 
 // Null if this endpoint has no field of that name.
 const Field* find_field(Endpoint endpoint, std::string_view name);

@@ -6,43 +6,12 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "serve/openai/body.h"
+#include "serve/openai/failures.h"
 
 namespace skiff::openai {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The model's name in the reply.
-std::string model_of(const service::ProtocolContext& context, const std::string& asked) {
-  return asked.empty() || asked == "default" ? context.config.model_names.front() : asked;
-}
-
-// The error for a request that ran out of time. If it was running, a retry would take as long
-// again; if it was waiting, the load may be lower by then.
-http::ApiError too_late(const service::Reply& reply) {
-  const bool waited = reply.refusal == service::Refusal::kWaitingTime;
-  http::ApiError error = http::api_error(waited ? 429 : 504, reply.why);
-  error.type = "timeout_error";
-  error.code = "timeout";
-  if (waited) return http::retry_later(std::move(error), reply.retry_seconds);
-  error.headers.emplace_back("x-should-retry", "false");
-  return error;
-}
-
-// The error for a request that the engine ended. The engine queues what must wait and refuses only
-// what can never run, so a retry would not help, unless the server goes down: then another server
-// may take the request.
-http::ApiError why_ended(const service::ProtocolContext& context, const service::Reply& reply) {
-  if (reply.finish == Finish::kCancelled)
-    return http::api_error(503, "the request was cancelled by the server");
-  if (reply.refusal == service::Refusal::kWaitingTime ||
-      reply.refusal == service::Refusal::kTimeout)
-    return too_late(reply);
-  const bool closing = reply.refusal == service::Refusal::kStopping ||
-                       context.admission.draining() || !context.service.health();
-  return http::api_error(closing ? 503 : 400,
-                         reply.why.empty() ? "the server has no room for this request" : reply.why);
-}
 
 // The beginning of every JSON object of one generation.
 std::string envelope_head(const std::string& id, const char* object, int64_t created,
@@ -100,7 +69,7 @@ Generation::Generation(service::ProtocolContext& context, const OpenAiShape& sha
 void Generation::start(std::vector<service::Prepared> prompts) {
   const text::Tokenizer& tokenizer = context_->service.tokenizer();
   for (size_t i = 0; i < prompts.size(); ++i) {
-    PromptInfo info{.tokens = prompts[i].prompt, .echo = {}};
+    PromptInfo info{.tokens = prompts[i].prompt, .echo = {}, .split = prompts[i].answer != nullptr};
     const auto* text = call_.echo ? std::get_if<std::string>(&call_.prompts[i]) : nullptr;
     const bool exact = call_.request.truncate_prompt == 0 && call_.request.begun.empty();
     if (text && exact)
@@ -114,7 +83,10 @@ void Generation::start(std::vector<service::Prepared> prompts) {
     size_ += static_cast<size_t>(call_.request.n) * (prompts_[i].echo.size() + ids);
     for (int j = 0; j < drawn_; ++j)
       writers_.push_back(
-          shape_.writer(static_cast<int>(writers_.size()), call_, prompts_[i], tokenizer));
+          shape_.writer(static_cast<int>(writers_.size()), {.call = call_,
+                                                            .prompt = prompts_[i],
+                                                            .tokenizer = tokenizer,
+                                                            .config = context_->config}));
   }
   usages_.resize(prompts.size());
   held_.resize(writers_.size());
@@ -294,7 +266,8 @@ void Generation::fail(const http::ApiError& error) {
   ticket_.release();
   for (size_t writer = 0; writer < held_.size(); ++writer) {
     service::Reply held = std::exchange(held_[writer], {});
-    if (!held.text.empty() || !held.tokens.empty()) send_events(writer, std::move(held));
+    if (!held.text.empty() || !held.tokens.empty() || !held.parts.empty())
+      send_events(writer, std::move(held));
   }
   if (!opened_) return reply_->send(http::error_response(error));
   reply_->write("data: " + http::json_text(http::error_json(error)) + "\n\ndata: [DONE]\n\n");
@@ -337,6 +310,7 @@ service::Usage Generation::usage() const {
     sum.prompt += usage.prompt;
     sum.cached += usage.cached;
     sum.completion += usage.completion;
+    sum.reasoning += usage.reasoning;
   }
   if (call_.discard_output) sum.completion = 0;
   return sum;

@@ -4,28 +4,6 @@
 namespace skiff::openai {
 namespace {
 
-MaybeProblem read_tool_choice(const OrderedJson& value, CallDraft& draft) {
-  if (value == "auto") return std::nullopt;
-  if (value == "none") {
-    draft.use_tools = false;
-    return std::nullopt;
-  }
-  if (value != "required" && !value.is_object())
-    return Problem{"must be \"auto\" or \"none\", but is " + described(value)};
-  return Problem{"must be \"auto\" or \"none\": a tool call cannot be forced yet",
-                 Code::kUnsupported};
-}
-
-MaybeProblem read_reasoning_effort(const OrderedJson& value, CallDraft& draft) {
-  for (const char* known : {"none", "minimal", "low", "medium", "high", "xhigh", "max"})
-    if (value == known) {
-      draft.reasoning_effort = known;
-      return std::nullopt;
-    }
-  return Problem{"must be one of none, minimal, low, medium, high, xhigh, max, but is " +
-                 described(value)};
-}
-
 // An empty salt is refused: it would share the cache with all requests without a salt.
 MaybeProblem read_cache_salt(const OrderedJson& value, CallDraft& draft) {
   constexpr size_t kMaxBytes = 1024;
@@ -71,16 +49,12 @@ std::vector<Field> input_fields() {
       {"add_special_tokens", kCompletions, boolean_field(SET(draft.call.request.add_special))},
       {"add_special_tokens", kChat, boolean_field(SET(draft.call.request.template_special))},
       {"parse_special_tokens", kChat, boolean_field(SET(draft.call.request.message_special))},
-      {"tools", kChat,
-       [](const OrderedJson& v, CallDraft& draft) { return read_tools(v, draft.conversation); }},
-      {"tool_choice", kChat, read_tool_choice},
       {"chat_template", kChat, string_field(SET(draft.call.request.chat_template))},
       {"chat_template_kwargs", kChat,
        [](const OrderedJson& v, CallDraft& draft) {
          return read_template_kwargs(v, draft.conversation);
        }},
       {"documents", kChat, read_documents},
-      {"reasoning_effort", kChat, read_reasoning_effort},
       {"add_generation_prompt", kChat, boolean_field(SET(draft.add_generation_prompt))},
       {"continue_final_message", kChat,
        boolean_field(SET(draft.conversation.continue_final_message))},

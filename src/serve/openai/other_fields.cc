@@ -52,17 +52,6 @@ MaybeProblem read_metadata(const OrderedJson& value, CallDraft&) {
   return std::nullopt;
 }
 
-MaybeProblem read_response_format(const OrderedJson& value, CallDraft&) {
-  const auto type = value.is_object() ? value.find("type") : value.end();
-  if (!value.is_object() || type == value.end() || !type->is_string())
-    return Problem{"must be an object with a \"type\""};
-  if (*type == "text") return std::nullopt;
-  return Problem{
-      fmt::format("of type {} is not supported yet (structured output); only \"text\" is",
-                  described(*type)),
-      Code::kUnsupported};
-}
-
 MaybeProblem read_modalities(const OrderedJson& value, CallDraft&) {
   if (!value.is_array()) return Problem{"must be a list, but is " + described(value)};
   for (const OrderedJson& one : value)
@@ -85,11 +74,9 @@ std::vector<Field> other_fields() {
       {"safety_identifier", kBoth, ignored_string()},
       {"prompt_cache_key", kBoth, ignored_string()},
       {"prompt_cache_retention", kBoth, ignored_string()},
-      {"parallel_tool_calls", kChat, ignored_boolean()},
       {"verbosity", kChat, ignored_string()},
       {"prediction", kChat, ignored_object()},
       {"modalities", kChat, read_modalities},
-      {"response_format", kBoth, read_response_format},
       {"collect_metrics", kBoth, ignored_boolean()},
       {"trace_context", kBoth, without_effect(&OrderedJson::is_structured, "an object")},
       {"spaces_between_special_tokens", kBoth, ignored_boolean()},
@@ -104,16 +91,9 @@ std::vector<Field> other_fields() {
       {"temp_scaled_logprobs", kBoth, not_yet("log-probabilities after temperature")},
       {"top_p_normalized_logprobs", kBoth, not_yet("log-probabilities after top_p")},
       {"include_draft_logprobs", kBoth, not_yet("log-probabilities of drafts")},
-      {"guided_json", kBoth, not_yet("structured output")},
-      {"guided_regex", kBoth, not_yet("structured output")},
-      {"guided_choice", kBoth, not_yet("structured output")},
-      {"guided_grammar", kBoth, not_yet("structured output")},
-      {"guided_decoding_backend", kBoth, not_yet("structured output")},
-      {"structural_tag", kBoth, not_yet("structured output")},
-      {"structured_outputs", kBoth, not_yet("structured output")},
-      {"reasoning_max_tokens", kBoth, not_yet("reasoning")},
+      {"reasoning_max_tokens", kCompletions, not_yet("reasoning")},
       {"response_max_tokens", kBoth, not_yet("reasoning")},
-      {"thinking_token_budget", kBoth, not_yet("reasoning")},
+      {"thinking_token_budget", kCompletions, not_yet("reasoning")},
       {"functions", kChat, superseded_by("tools")},
       {"function_call", kChat, superseded_by("tool_choice")},
       {"audio", kChat, not_yet("audio")},

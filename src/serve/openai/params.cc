@@ -13,7 +13,8 @@ using FieldTable = std::unordered_map<std::string_view, Field>;
 
 FieldTable table_of(Scope scope) {
   FieldTable table;
-  for (const auto& make : {sampling_fields, output_fields, input_fields, other_fields})
+  for (const auto& make :
+       {sampling_fields, output_fields, input_fields, tool_fields, constraint_fields, other_fields})
     for (Field& field : make())
       if (field.scope == Scope::kBoth || field.scope == scope) table.emplace(field.name, field);
   return table;
@@ -103,6 +104,7 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
     return invalid("", "the body must be a JSON object, but is " + described(body));
   CallDraft draft;
   set_defaults(draft.call.request, defaults);
+  draft.call.request.split_reasoning = endpoint == Endpoint::kChat;
   for (const auto& [name, value] : body.items()) {
     const Field* field = find_field(endpoint, name);
     if (!field && !is_input(endpoint, name)) note_unknown(draft.call, name);
@@ -110,6 +112,9 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
     if (auto problem = field->read(value, draft))
       return Error{problem->code, fmt::format("{} {}", name, problem->what), name};
   }
+  if (auto& constraint = draft.call.request.constraint;
+      constraint && !draft.whitespace_pattern.empty())
+    constraint->whitespace_pattern = draft.whitespace_pattern;
   set_default_length(draft.call, defaults);
   if (auto error = check_combinations(draft, endpoint)) return *error;
   if (auto error =

@@ -24,6 +24,7 @@ struct OpenAiCall {
   // Sequences that are sampled for each prompt, >= request.n: the n with the highest mean
   // log-probability become the choices. Equal to n in a stream.
   int best_of = 0;
+  bool include_reasoning = true;  // chat: reasoning is part of the reply
   bool stream = false;
   bool include_usage = false, continuous_usage = false;
   bool logprobs = false;        // chat

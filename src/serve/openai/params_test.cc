@@ -164,9 +164,7 @@ TEST(OpenAiParams, AVocabularyOfBiases) {
 
 TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
   for (const char* name :
-       {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag",
-        "structured_outputs", "guided_decoding_backend", "reasoning_max_tokens",
-        "response_max_tokens", "mm_hashes", "prompt_embeds", "functions", "function_call", "audio",
+       {"response_max_tokens", "mm_hashes", "prompt_embeds", "functions", "function_call", "audio",
         "kv_transfer_params", "disaggregate_info", "temp_scaled_logprobs",
         "top_p_normalized_logprobs", "include_draft_logprobs"}) {
     EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "null")), "none") << name;
@@ -176,6 +174,59 @@ TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
     EXPECT_EQ(refused.error().code, Code::kUnsupported);
     EXPECT_THAT(refused.error().what, testing::HasSubstr("is not supported"));
   }
+}
+
+TEST(OpenAiParams, ConstraintsHaveManySpellings) {
+  using grammar::ConstraintKind;
+  struct Case {
+    const char* field;
+    const char* value;
+    ConstraintKind kind;
+    const char* text;
+  };
+  const std::vector<Case> cases = {
+      {"response_format", R"({"type":"json_object"})", ConstraintKind::kJsonObject, ""},
+      {"response_format",
+       R"({"type":"json_schema","json_schema":{"name":"n","schema":{"b":1,"a":2}}})",
+       ConstraintKind::kJsonSchema, R"({"b":1,"a":2})"},
+      {"guided_json", R"({"type":"null"})", ConstraintKind::kJsonSchema, R"({"type":"null"})"},
+      {"guided_json", R"("{\"type\": \"null\"}")", ConstraintKind::kJsonSchema,
+       R"({"type": "null"})"},
+      {"guided_regex", R"("a+")", ConstraintKind::kRegex, "a+"},
+      {"guided_choice", R"(["a","b"])", ConstraintKind::kChoice, R"(["a","b"])"},
+      {"guided_grammar", R"("root ::= \"x\"")", ConstraintKind::kGrammar, "root ::= \"x\""},
+      {"ebnf", R"("root ::= \"x\"")", ConstraintKind::kGrammar, "root ::= \"x\""},
+      {"structured_outputs", R"({"regex":"b"})", ConstraintKind::kRegex, "b"},
+      {"structured_outputs", R"({"json":{"type":"null"},"whitespace_pattern":" ?"})",
+       ConstraintKind::kJsonSchema, R"({"type":"null"})"},
+      {"structural_tag", R"({"format":{}})", ConstraintKind::kStructuralTag, R"({"format":{}})"},
+  };
+  for (const Case& one : cases) {
+    const auto call = parse(Endpoint::kChat, entry(one.field, one.value));
+    ASSERT_TRUE(call) << one.field << ": " << call.error().what;
+    ASSERT_TRUE(call->request.constraint) << one.field;
+    EXPECT_EQ(call->request.constraint->kind, one.kind) << one.field;
+    EXPECT_EQ(call->request.constraint->text, one.text) << one.field;
+  }
+}
+
+TEST(OpenAiParams, TwoConstraintsAndMisspeltOnesAreRefused) {
+  const auto refused = [](const std::string& fields) {
+    const auto call = parse(Endpoint::kChat, fields);
+    return call ? Error{} : call.error();
+  };
+  const Error two =
+      refused(entry("guided_regex", "\"a\"") + "," + entry("guided_choice", "[\"b\"]"));
+  EXPECT_EQ(two.field, "guided_choice");
+  EXPECT_THAT(two.what, testing::HasSubstr("guided_regex"));
+  EXPECT_EQ(refused(entry("structured_outputs", R"({"regex":"a","choice":["b"]})")).field,
+            "structured_outputs");
+  EXPECT_THAT(refused(entry("structured_outputs", R"({"choices":["b"]})")).what,
+              testing::HasSubstr("\"choice\""));
+  EXPECT_EQ(refused(entry("choices", "[\"b\"]")).field, "choices");
+  EXPECT_EQ(refused(entry("extra_body", "{}")).field, "extra_body");
+  EXPECT_EQ(refused(entry("response_format", R"({"type":"json_schema"})")).field,
+            "response_format");
 }
 
 // Unknown fields are kept by name, so that they can be reported.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "serve/openai/message_history.h"
 #include "serve/openai/values.h"
+#include "serve/service/thinking.h"
 
 namespace skiff::openai {
 namespace {
@@ -20,6 +22,13 @@ Error missing(std::string field) {
 }
 
 std::string place(size_t index) { return fmt::format("messages[{}]", index); }
+
+// What a reasoning model has thought, as a part of its message. Not empty if the part is one.
+std::string_view reasoning_field(const OrderedJson& part) {
+  const auto type = part.is_object() ? part.find("type") : part.end();
+  if (!part.is_object() || type == part.end()) return {};
+  return *type == "thinking" ? "thinking" : *type == "reasoning" ? "text" : "";
+}
 
 // The text of one part of a message's content, or an Error.
 Result<std::string> text_of_part(const OrderedJson& part, size_t index) {
@@ -44,14 +53,24 @@ std::optional<Error> flatten_content(OrderedJson& message, size_t index) {
   if (content == message.end() || content->is_null() || content->is_string()) return std::nullopt;
   if (!content->is_array())
     return invalid("messages", place(index) + ".content must be a string, a list of parts or null");
-  std::string text;
+  std::string text, thoughts;
+  bool first = true;
   for (const OrderedJson& part : *content) {
+    if (const auto field = reasoning_field(part); !field.empty()) {
+      const auto words = part.find(field);
+      if (words == part.end() || !words->is_string())
+        return invalid("messages", place(index) + ".content has a thought without text");
+      thoughts += words->get_ref<const std::string&>();
+      continue;
+    }
     auto words = text_of_part(part, index);
     if (!words) return words.error();
-    if (&part != &content->front()) text += "\n";
+    if (!std::exchange(first, false)) text += "\n";
     text += *words;
   }
   *content = std::move(text);
+  if (!thoughts.empty() && !message.contains("reasoning_content"))
+    message["reasoning_content"] = std::move(thoughts);
   return std::nullopt;
 }
 
@@ -84,19 +103,25 @@ std::optional<Error> check_message(OrderedJson& message, size_t index) {
       return invalid("messages", place(index) + " has no \"content\"");
     message["content"] = nullptr;
   }
-  return flatten_content(message, index);
+  if (auto error = flatten_content(message, index)) return error;
+  return normalize_history(message, place(index));
 }
 
-void finish_conversation(CallDraft& draft, OrderedJson messages) {
+std::optional<Error> finish_conversation(CallDraft& draft, OrderedJson messages) {
   text::Conversation& conversation = draft.conversation;
   conversation.messages = std::move(messages);
   conversation.add_generation_prompt =
       draft.add_generation_prompt.value_or(!conversation.continue_final_message);
-  if (!draft.use_tools) conversation.tools = nullptr;
+  if (auto error = service::apply_tool_choice(draft.tool_choice, conversation, draft.call.request))
+    return error;
   if (!draft.documents.is_null()) conversation.kwargs["documents"] = std::move(draft.documents);
   if (!draft.reasoning_effort.empty() && !conversation.kwargs.contains("reasoning_effort"))
     conversation.kwargs["reasoning_effort"] = draft.reasoning_effort;
+  if (!draft.thinking && !draft.reasoning_effort.empty())
+    draft.thinking = service::thinking_of_effort(draft.reasoning_effort);
+  service::set_thinking(conversation.kwargs, draft.thinking);
   draft.call.prompts.emplace_back(std::move(conversation));
+  return std::nullopt;
 }
 
 std::optional<Error> take_token_ids(CallDraft& draft, const char* input) {
@@ -199,7 +224,7 @@ std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
                                                         : std::string());
     return std::nullopt;
   }
-  finish_conversation(draft, std::move(*checked));
+  if (auto error = finish_conversation(draft, std::move(*checked))) return error;
   const text::Conversation& conversation = std::get<text::Conversation>(draft.call.prompts.back());
   return check_continuation(conversation, draft.add_generation_prompt);
 }

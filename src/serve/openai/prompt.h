@@ -10,6 +10,8 @@
 namespace skiff::openai {
 
 MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversation);
+// Reads "auto", "none", "required", "any", one function, or allowed_tools.
+MaybeProblem read_tool_choice(const OrderedJson& value, service::ToolChoice& choice);
 // Reads variables for the template. Variables that the server itself sets are refused.
 MaybeProblem read_template_kwargs(const OrderedJson& value, text::Conversation& conversation);
 // Reads a list of token ids, or a list of such lists.

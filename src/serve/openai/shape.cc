@@ -35,7 +35,7 @@ Json usage_json(const service::Usage& usage) {
           {"completion_tokens", usage.completion},
           {"total_tokens", usage.prompt + usage.completion},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning}}}};
 }
 
 void append(service::Reply& whole, service::Reply piece) {
@@ -43,6 +43,8 @@ void append(service::Reply& whole, service::Reply piece) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
   whole.text += piece.text;
+  for (answer::AnswerEvent& event : piece.parts)
+    answer::append_event(whole.parts, std::move(event));
   move_into(whole.tokens, piece.tokens);
   move_into(whole.logprobs, piece.logprobs);
   move_into(whole.prompt_logprobs, piece.prompt_logprobs);

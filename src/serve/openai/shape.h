@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "serve/openai/params.h"
+#include "serve/service/protocol_config.h"
 #include "serve/service/service.h"
 
 namespace skiff::openai {
@@ -13,7 +14,8 @@ namespace skiff::openai {
 // Data that all choices of one prompt share.
 struct PromptInfo {
   std::vector<Token> tokens;
-  std::string echo;  // the text that echo returns first
+  std::string echo;    // the text that echo returns first
+  bool split = false;  // replies come in parts
 };
 
 // One event of a stream, as JSON text.
@@ -34,6 +36,14 @@ class ChoiceWriter {
   virtual void whole(int index, JsonWriter& json) = 0;
 };
 
+// What a writer reads; all of it outlives the writer.
+struct WriterContext {
+  const OpenAiCall& call;
+  const PromptInfo& prompt;
+  const text::Tokenizer& tokenizer;
+  const service::ProtocolConfig& config;
+};
+
 class OpenAiShape {
  public:
   virtual ~OpenAiShape() = default;
@@ -46,10 +56,7 @@ class OpenAiShape {
     static_cast<void>(call), static_cast<void>(prompts);
     return {};
   }
-  // All arguments outlive the writer.
-  virtual std::unique_ptr<ChoiceWriter> writer(int index, const OpenAiCall& call,
-                                               const PromptInfo& prompt,
-                                               const text::Tokenizer& tokenizer) const = 0;
+  virtual std::unique_ptr<ChoiceWriter> writer(int index, const WriterContext& context) const = 0;
 };
 
 const OpenAiShape& chat_shape();

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -23,6 +24,7 @@ namespace {
 std::vector<NewSequence> sequences_of(OpenRequest& request) {
   std::vector<NewSequence> sequences;
   Prepared& prepared = request.prepared;
+  if (!prepared.reasoning_end.empty()) request.prompt = prepared.prompt;
   const size_t n = request.sequences.size();
   for (size_t i = 0; i < n; ++i) {
     NewSequence sequence{.id = request.sequences[i].id,
@@ -35,6 +37,33 @@ std::vector<NewSequence> sequences_of(OpenRequest& request) {
     sequences.push_back(std::move(sequence));
   }
   return sequences;
+}
+
+// What is left of a sequence whose reasoning was ended here: its prompt is all that it has so far.
+NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
+  const Prepared& prepared = request.prepared;
+  const OpenSequence& sequence = request.sequences[index];
+  NewSequence rest{.id = id,
+                   .prompt = request.prompt,
+                   .params = prepared.params,
+                   .stop = prepared.stop,
+                   .priority = prepared.priority,
+                   .cache = prepared.cache};
+  rest.prompt.insert(rest.prompt.end(), sequence.output.begin(), sequence.output.end());
+  rest.params.seed = mix64(prepared.params.seed + index);
+  rest.params.min_tokens = std::max(0, prepared.params.min_tokens - sequence.generated);
+  rest.params.prompt_logprobs = kNoLogprobs;
+  rest.stop.max_tokens -= sequence.generated;
+  return rest;
+}
+
+std::unique_ptr<ConstraintCompiler> compiler_of(const ServiceConfig& config,
+                                                const text::Tokenizer& tokenizer) {
+  if (!config.constraints) return nullptr;
+  const int width = config.vocab_size > 0 ? config.vocab_size : tokenizer.vocab_size();
+  return std::make_unique<ConstraintCompiler>(
+      grammar::Vocabulary::of(tokenizer, width, config.eos),
+      ConstraintCompiler::Options{.space = config.constraint_space});
 }
 
 }  // namespace
@@ -52,6 +81,8 @@ struct EngineService::Impl {
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
         special(*this->tokenizer),
+        split(this->config.answer, *this->tokenizer),
+        constraints(compiler_of(this->config, *this->tokenizer)),
         metrics(this->config.model_name, this->config.cache_info),
         replies(engine, metrics),
         seed(this->config.seed ? this->config.seed : random_seed()),
@@ -60,18 +91,22 @@ struct EngineService::Impl {
   void run();
   void handle(Event& event);
   void send_reply(const SequenceRef& sequence, Event& event);
+  void resume(const SequenceRef& sequence);
   void fail(const SequenceRef& sequence);
   void cancel(RequestId id);
   void refuse(const OpenRequest& request);
   void flush_text(OpenRequest& request, const std::vector<size_t>& running);
   void end_expired();
   std::shared_ptr<OpenRequest> make_request(Prepared prepared, Sink sink);
+  std::unique_ptr<answer::AnswerParser> parser_of(const Prepared& prepared, SeqId sequence) const;
   PrepareContext context() const {
     return {.config = config,
             .tokenizer = *tokenizer,
             .chat_template = chat_template.get(),
             .longest_piece = longest,
-            .special = &special};
+            .special = &special,
+            .split = &split,
+            .constraints = constraints.get()};
   }
 
   const ServiceConfig config;
@@ -81,9 +116,11 @@ struct EngineService::Impl {
   const std::shared_ptr<const text::ChatTemplate> chat_template;
   const size_t longest;
   const SpecialText special;
+  const AnswerSplit split;
+  const std::unique_ptr<ConstraintCompiler> constraints;  // null: they are refused
   Metrics metrics;
   ReplyBuilder replies;
-  const uint64_t seed;
+  const uint64_t seed, call_seed = random_seed();
   std::atomic<uint64_t> next_id{1}, next_seed{0};
   RequestTable table;
   std::thread output;
@@ -136,6 +173,22 @@ void EngineService::Impl::send_reply(const SequenceRef& sequence, Event& event) 
   if (reply.text.empty() && reply.tokens.empty() && reply.finish == Finish::kNone) return;
   if (!table.remove_ended(sequence)) return;  // cancelled meanwhile
   request.sink(std::move(reply));
+  if (std::exchange(request.sequences[sequence.index].resumes, false)) resume(sequence);
+}
+
+void EngineService::Impl::resume(const SequenceRef& sequence) {
+  const SeqId id = next_id.fetch_add(1);
+  if (!table.rename(sequence, id)) return;  // cancelled meanwhile
+  engine.submit(rest_of(*sequence.request, sequence.index, id));
+  // Whoever has cancelled the request since may have been ahead of the engine.
+  if (!table.contains(sequence.request->id)) engine.cancel(id);
+}
+
+// The ids of calls can neither be foreseen nor repeat.
+std::unique_ptr<answer::AnswerParser> EngineService::Impl::parser_of(const Prepared& prepared,
+                                                                     SeqId sequence) const {
+  if (!prepared.answer) return nullptr;
+  return std::make_unique<answer::AnswerParser>(prepared.answer, call_seed + mix64(sequence));
 }
 
 std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared, Sink sink) {
@@ -154,8 +207,12 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
              *tokenizer, text::DetokenizerOptions{.stops = prepared.stop_strings,
                                                   .include_stop = prepared.include_stop,
                                                   .skip_special = prepared.skip_special,
+                                                  .shown = prepared.shown,
                                                   .min_tokens = prepared.params.min_tokens}),
-         .prompt_logprobs = {}});
+         .answer = parser_of(prepared, first + i),
+         .prompt_logprobs = {},
+         .output = {},
+         .bounded = !prepared.reasoning_end.empty()});
   request->prepared = std::move(prepared);
   return request;
 }
@@ -181,9 +238,9 @@ void EngineService::Impl::flush_text(OpenRequest& request, const std::vector<siz
   for (const size_t i : running) {
     Reply reply;
     reply.index = static_cast<int>(i);
-    reply.text = request.sequences[i].text->flush();
+    ReplyBuilder::flush(request.sequences[i], reply);
     reply.usage = request.usage;
-    if (!reply.text.empty()) request.sink(std::move(reply));
+    if (!reply.text.empty() || !reply.parts.empty()) request.sink(std::move(reply));
   }
 }
 

@@ -127,6 +127,9 @@ struct Metrics::Impl {
   Counter& preempted =
       counter("num_preemptions_total", "Sequences that lost their memory and started again");
   Counter& steps = counter("steps_total", "Steps completed");
+  Counter& calls = counter("tool_calls_total", "Tool calls found in replies");
+  Counter& broken_calls = counter("tool_call_parse_failures_total",
+                                  "What began like a tool call in a reply and was none");
   std::map<Finish, Counter*> success = [this] {
     std::map<Finish, Counter*> all;
     for (Finish f : {Finish::kStop, Finish::kLength})
@@ -281,6 +284,11 @@ void Metrics::request_ended(bool success, double since_arrival, int longest) {
 
 void Metrics::refused(Refusal reason) {
   impl_->refusals.at(static_cast<size_t>(reason))->Increment();
+}
+
+void Metrics::tool_calls(int read, int broken) {
+  impl_->calls.Increment(read);
+  impl_->broken_calls.Increment(broken);
 }
 
 void Metrics::Impl::set_engine(const engine::EngineStats& stats, int max_sequences) {

@@ -31,6 +31,8 @@ class Metrics {
   // `longest` is the number of tokens of its longest sequence.
   void request_ended(bool success, double since_arrival, int longest);
   void refused(Refusal reason);
+  // The calls of a reply that has ended: those that were read, and those that could not be.
+  void tool_calls(int read, int broken);
 
   // The state at the time of a scrape.
   struct Now {

@@ -18,7 +18,12 @@ constexpr ServiceClock::time_point kNever = ServiceClock::time_point::max();
 struct OpenSequence {
   SeqId id = 0;
   std::unique_ptr<text::Detokenizer> text;
+  std::unique_ptr<answer::AnswerParser> answer;  // null: the reply is not split
   std::vector<PositionLogprobs> prompt_logprobs;
+  // With a budget of reasoning: the tokens so far, and whether it still holds.
+  std::vector<Token> output;
+  bool bounded = false;
+  bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
   bool ended = false;
   bool waiting = true;  // for its first place in the batch; guarded by the table's mutex
@@ -28,7 +33,8 @@ struct OpenSequence {
 struct OpenRequest {
   RequestId id = 0;
   Service::Sink sink;
-  Prepared prepared;  // its prompt has been given to the engine
+  Prepared prepared;          // its prompt has been given to the engine
+  std::vector<Token> prompt;  // kept where a sequence may have to resume
   std::vector<OpenSequence> sequences;
   int open = 0;  // sequences that have not ended
   bool failed = false;

@@ -111,7 +111,8 @@ std::optional<Error> check_lengths(const Request& request, size_t prompt,
 // EOS ends a reply unless ignore_eos is set; a token that the client itself asked to stop at
 // becomes the stop_reason.
 void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
-  if (request.ignore_eos) return;
+  // A constrained reply that is complete ends, whatever ignore_eos says.
+  if (request.ignore_eos && !request.constraint) return;
   std::vector<Token> stops = request.stop.tokens.all(), added;
   for (Token eos : context.config.eos) {
     if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
@@ -138,6 +139,28 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   prepared.cache = request.cache;
   prepared.timeout_seconds = request.timeout_seconds;
   return prepared;
+}
+
+// A form that is complete ends the reply, so min_tokens does not hold it open.
+std::optional<Error> add_constraint(const Request& request, const PrepareContext& context,
+                                    Prepared& prepared) {
+  if (!request.constraint) return std::nullopt;
+  const std::string& field = request.constraint_field;
+  if (!context.constraints)
+    return invalid(field, field +
+                              ": structured output is off on this server (it was started with "
+                              "--guided-decoding-backend off)");
+  auto compiled = context.constraints->compile(*request.constraint);
+  if (!compiled) {
+    Error error = compiled.error();
+    const std::string where = error.field.empty() ? "" : " at " + error.field;
+    error.what = fmt::format("{}{}: {}", field, where, error.what);
+    error.field = field;
+    return error;
+  }
+  prepared.params.constraint = std::move(*compiled);
+  prepared.params.min_tokens = 0;
+  return std::nullopt;
 }
 
 // The prompt as the engine gets it: request.input, then request.begun, truncated if the request
@@ -181,16 +204,19 @@ Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<Promp
                                                const PrepareContext& context) {
   if (auto error = check_common(common, context)) return *error;
   if (auto error = add_bad_words(common, context)) return *error;
-  const Prepared shared = common_part(common, context);
+  Prepared shared = common_part(common, context);
+  if (auto error = add_constraint(common, context, shared)) return *error;
   std::vector<Prepared> all;
   all.reserve(prompts.size());
   for (PromptInput& input : prompts) {
     common.input = std::move(input);
     auto prompt = whole_prompt(common, context);
     if (!prompt) return prompt.error();
-    const int room = context.config.max_model_len - static_cast<int>(prompt->size());
     Prepared& prepared = all.emplace_back(shared);
     prepared.prompt = std::move(*prompt);
+    if (context.split) context.split->set_up(common, prepared);
+    const int room = context.config.max_model_len - static_cast<int>(prepared.prompt.size());
+    if (room < 1) return too_long(context, fmt::format("{}", prepared.prompt.size()));
     prepared.stop.max_tokens =
         shared.stop.max_tokens == 0 ? room : std::min(shared.stop.max_tokens, room);
   }

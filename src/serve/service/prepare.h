@@ -1,6 +1,8 @@
 // serve/service/prepare.h -- checks a Request and turns it into tokens and resolved parameters.
 // These are pure functions, so every refusal is tested without an engine.
 #pragma once
+#include "serve/service/answer_split.h"
+#include "serve/service/constraint_compiler.h"
 #include "serve/service/service.h"
 #include "serve/service/service_config.h"
 #include "serve/service/special_text.h"
@@ -13,6 +15,8 @@ struct PrepareContext {
   const text::ChatTemplate* chat_template = nullptr;  // may be null
   size_t longest_piece = 1;                           // bytes of the longest token
   const SpecialText* special = nullptr;               // null: messages may spell special tokens
+  const AnswerSplit* split = nullptr;                 // null: replies are not split
+  ConstraintCompiler* constraints = nullptr;          // null: constraints are refused
 };
 
 // Does what Service::prepare_all does, except that params.seed stays as given.

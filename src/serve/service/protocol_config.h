@@ -16,6 +16,8 @@ struct ProtocolConfig {
   double stream_idle_seconds = 15;     // silence before a keep-alive comment in a stream
   bool refuse_unknown_fields = false;  // 400 for a field that the API does not have
   RequestPolicy policy;
+  // The fields that hold the reasoning in replies of OpenAI's API; the older name and the newer.
+  bool reasoning_content = true, reasoning = false;
 };
 
 }  // namespace skiff::service

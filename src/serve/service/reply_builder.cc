@@ -7,6 +7,15 @@
 #include "base/seconds.h"
 
 namespace skiff::service {
+namespace {
+
+bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
+  return sequence.bounded && sequence.answer->in_reasoning() &&
+         sequence.answer->reasoning_tokens() >= prepared.reasoning_budget &&
+         sequence.text->between_characters();
+}
+
+}  // namespace
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
   Reply reply;
@@ -20,14 +29,23 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
             std::back_inserter(sequence.prompt_logprobs));
   reply.finish = event.finish;
   reply.why = std::move(event.why);
+  const TokenConstraint* constraint = request.prepared.params.constraint.get();
+  if (reply.finish != Finish::kNone && constraint && constraint->failed()) {
+    event.finish = reply.finish = Finish::kExhausted;
+    reply.why = "the reply could not follow its constraint to the end";
+  }
   if (reply.finish == Finish::kExhausted) metrics_.refused(reply.refusal);
+  const int reasoned = sequence.answer ? sequence.answer->reasoning_tokens() : 0;
   append_tokens(request, sequence, event, reply);
+  if (sequence.answer) request.usage.reasoning += sequence.answer->reasoning_tokens() - reasoned;
+  if (!request.prompt.empty())
+    sequence.output.insert(sequence.output.end(), reply.tokens.begin(), reply.tokens.end());
   const int gained = static_cast<int>(reply.tokens.size());
   if (gained > 0) measure_tokens(request, sequence, gained);
   sequence.generated += gained;
   request.usage.completion += gained;
   if (reply.finish != Finish::kNone) {
-    if (!sequence.text->stopped()) reply.text += sequence.text->flush();
+    flush(sequence, reply);
     end(request, sequence, reply);
   }
   if (gained > 0 || reply.finish != Finish::kNone)
@@ -36,8 +54,52 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
   return reply;
 }
 
-// A stop string ends the reply at the token that completes it: later tokens are dropped, and the
-// engine is asked to cancel the sequence.
+void ReplyBuilder::flush(OpenSequence& sequence, Reply& reply) {
+  if (!sequence.text->stopped()) {
+    const std::string rest = sequence.text->flush();
+    reply.text += rest;
+    if (sequence.answer) sequence.answer->push(rest, reply.parts);
+  }
+  if (sequence.answer) sequence.answer->finish(reply.finish == Finish::kStop, reply.parts);
+}
+
+void ReplyBuilder::append_token(OpenSequence& sequence, Token token, Reply& reply) {
+  const std::string text = sequence.text->push(token);
+  reply.text += text;
+  if (sequence.answer) sequence.answer->push(text, reply.parts);
+}
+
+// Later tokens are dropped, and the engine, which does not know, is asked to cancel the sequence.
+void ReplyBuilder::cut_after(OpenSequence& sequence, const Event& event, size_t count,
+                             Reply& reply) {
+  if (event.finish == Finish::kNone || count < reply.tokens.size()) engine_.cancel(sequence.id);
+  reply.tokens.resize(count);
+  if (reply.logprobs.size() > count) reply.logprobs.resize(count);
+}
+
+// The mark counts as part of the reply, also against max_tokens, but not of the reasoning. Its
+// tokens are certain.
+void ReplyBuilder::end_reasoning(const OpenRequest& request, OpenSequence& sequence, Reply& reply) {
+  const Prepared& prepared = request.prepared;
+  const size_t used = static_cast<size_t>(sequence.generated) + reply.tokens.size();
+  const size_t room = static_cast<size_t>(prepared.stop.max_tokens) - used;
+  std::string text;
+  for (size_t i = 0; i < std::min(room, prepared.reasoning_end.size()); ++i) {
+    const Token token = prepared.reasoning_end[i];
+    text += sequence.text->push(token);
+    reply.tokens.push_back(token);
+    if (prepared.params.logprobs != kNoLogprobs)
+      reply.logprobs.push_back({.chosen = {token, 0}, .rank = 1, .top = {{token, 0}}});
+  }
+  reply.text += text;
+  sequence.answer->push(text, reply.parts);
+  sequence.bounded = false;
+  sequence.resumes = room > prepared.reasoning_end.size();
+  reply.finish = sequence.resumes ? Finish::kNone : Finish::kLength;
+}
+
+// A stop string, or the only call that was asked for, ends the reply at the token that completes
+// it.
 void ReplyBuilder::append_tokens(const OpenRequest& request, OpenSequence& sequence, Event& event,
                                  Reply& reply) {
   const Prepared& prepared = request.prepared;
@@ -46,14 +108,17 @@ void ReplyBuilder::append_tokens(const OpenRequest& request, OpenSequence& seque
   for (size_t i = 0; i < reply.tokens.size(); ++i) {
     const Token token = reply.tokens[i];
     const bool stop_token = event.finish == Finish::kStop && i + 1 == reply.tokens.size();
-    if (!stop_token || prepared.include_stop) reply.text += sequence.text->push(token);
-    if (sequence.text->stopped()) {
-      if (event.finish == Finish::kNone || i + 1 < reply.tokens.size()) engine_.cancel(sequence.id);
-      reply.tokens.resize(i + 1);
-      if (reply.logprobs.size() > i + 1) reply.logprobs.resize(i + 1);
+    if (!stop_token || prepared.include_stop) append_token(sequence, token, reply);
+    const bool stopped = sequence.text->stopped();
+    if (stopped || (sequence.answer && sequence.answer->ended())) {
+      if (stopped) reply.stop_reason = sequence.text->stop_found();
+      cut_after(sequence, event, i + 1, reply);
       reply.finish = Finish::kStop;
-      reply.stop_reason = sequence.text->stop_found();
       return;
+    }
+    if (!stop_token && budget_is_spent(prepared, sequence)) {
+      cut_after(sequence, event, i + 1, reply);
+      return end_reasoning(request, sequence, reply);
     }
     if (stop_token &&
         std::find(prepared.eos.begin(), prepared.eos.end(), token) == prepared.eos.end())
@@ -75,6 +140,7 @@ void ReplyBuilder::measure_tokens(const OpenRequest& request, OpenSequence& sequ
 void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& reply) {
   const auto now = ServiceClock::now();
   sequence.ended = true;
+  if (sequence.answer) metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
   metrics_.sequence_ended({.finish = reply.finish,
                            .since_arrival = seconds(now - request.arrived),

@@ -16,9 +16,15 @@ class ReplyBuilder {
   // Advances the sequence by the event. The reply is empty if nothing of it can be shown yet.
   Reply build(OpenRequest& request, OpenSequence& sequence, Event& event);
 
+  // Appends what was withheld of a sequence that ends, or is ended, here.
+  static void flush(OpenSequence& sequence, Reply& reply);
+
  private:
   void append_tokens(const OpenRequest& request, OpenSequence& sequence, Event& event,
                      Reply& reply);
+  static void append_token(OpenSequence& sequence, Token token, Reply& reply);
+  void cut_after(OpenSequence& sequence, const Event& event, size_t count, Reply& reply);
+  static void end_reasoning(const OpenRequest& request, OpenSequence& sequence, Reply& reply);
   void measure_tokens(const OpenRequest& request, OpenSequence& sequence, int count);
   void end(OpenRequest& request, OpenSequence& sequence, Reply& reply);
 

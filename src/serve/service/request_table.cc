@@ -47,6 +47,20 @@ bool RequestTable::remove_ended(const SequenceRef& sequence) {
   return true;
 }
 
+bool RequestTable::rename(const SequenceRef& sequence, SeqId id) {
+  std::lock_guard lock(mutex_);
+  if (!requests_.contains(sequence.request->id)) return false;
+  SeqId& old = sequence.request->sequences[sequence.index].id;
+  sequences_.erase(std::exchange(old, id));
+  sequences_.emplace(id, sequence);
+  return true;
+}
+
+bool RequestTable::contains(RequestId id) const {
+  std::lock_guard lock(mutex_);
+  return requests_.contains(id);
+}
+
 RequestTable::Removed RequestTable::remove(RequestId id) {
   std::lock_guard lock(mutex_);
   return take(id);

@@ -49,6 +49,10 @@ class RequestTable {
   // Removes the sequence if it has ended, with the last one its request. False if the request was
   // cancelled meanwhile.
   bool remove_ended(const SequenceRef& sequence);
+  // Gives the sequence another id; events of the old one are then about nothing. False if the
+  // request was cancelled meanwhile.
+  bool rename(const SequenceRef& sequence, SeqId id);
+  bool contains(RequestId id) const;
   Removed remove(RequestId id);
   // The request with the earliest deadline, if that has passed.
   std::optional<Expired> remove_expired(Time now);

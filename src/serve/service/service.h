@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +12,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/constraint.h"
 #include "message/request.h"
+#include "text/answer/answer_parser.h"
 #include "text/chat/chat_template.h"
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
@@ -40,11 +43,21 @@ struct Request {
   int truncate_prompt = 0;  // number of tokens at the end to keep; -1: as many as leave room for
                             // max_tokens; 0: a prompt that is too long is refused
   std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
-  bool streamed = false;               // pieces are sent as they arrive, so none accumulate
-  int n = 1;                           // sequences; number i draws with seed + i
-  int priority = 0;                    // lower values first
-  CacheSharing cache;                  // use of the prefix cache
-  double timeout_seconds = 0;          // end to end, at most what the service allows; 0: that
+  // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
+  // has a format for them.
+  bool split_reasoning = false, split_calls = false;
+  bool one_call = false;  // with split_calls: the reply ends with its first call
+  // With split_reasoning: when the reply has reasoned for this many tokens, the mark that ends the
+  // reasoning is put in; -1: it may reason as long as it likes.
+  int reasoning_budget = -1;
+  bool streamed = false;       // pieces are sent as they arrive, so none accumulate
+  int n = 1;                   // sequences; number i draws with seed + i
+  int priority = 0;            // lower values first
+  CacheSharing cache;          // use of the prefix cache
+  double timeout_seconds = 0;  // end to end, at most what the service allows; 0: that
+  // The form of the reply, and the name of the field that asked for it.
+  std::optional<grammar::Constraint> constraint;
+  std::string constraint_field;
 };
 
 // Why a well-formed request was not served, or not completely.
@@ -61,13 +74,15 @@ constexpr int kRefusals = 6;
 struct Usage {
   int prompt = 0, cached = 0;  // tokens
   int completion = 0;          // tokens that all n sequences have generated so far
+  int reasoning = 0;           // those of them inside the reasoning
 };
 
 // A piece of one of the n sequences. Pieces of one sequence arrive in order.
 struct Reply {
-  int index = 0;              // 0 .. n-1
-  std::string text;           // final text: whole characters, no beginning of a stop string
-  std::vector<Token> tokens;  // may be ahead of the text
+  int index = 0;               // 0 .. n-1
+  std::string text;            // final text: whole characters, no beginning of a stop string
+  answer::AnswerEvents parts;  // the same text as reasoning, content and calls, if it is split
+  std::vector<Token> tokens;   // may be ahead of the text
   std::vector<PositionLogprobs> logprobs;  // one per token, if requested
   // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
@@ -89,6 +104,10 @@ struct Prepared {
   text::StopStrings stop_strings;
   SharedList<Token> eos;  // stop.tokens that set no stop_reason
   bool include_stop = false, skip_special = true;
+  std::shared_ptr<const answer::AnswerOptions> answer;  // null: the reply is not split
+  SharedList<Token> shown;                              // special tokens that the split needs
+  int reasoning_budget = -1;                            // see Request
+  std::vector<Token> reasoning_end;                     // what is put in; empty: no budget
   int n = 1, priority = 0;
   CacheSharing cache;
   double timeout_seconds = 0;

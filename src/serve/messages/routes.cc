@@ -1,0 +1,40 @@
+#include "serve/messages/routes.h"
+
+#include "serve/messages/to_chat.h"
+#include "serve/messages/writer.h"
+
+namespace skiff::messages {
+namespace {
+
+class Protocol : public turn::TurnProtocol {
+ public:
+  explicit Protocol(bool counts) : counts_(counts) {}
+
+  Result<OrderedJson> to_chat(const OrderedJson& body) const override {
+    return messages::to_chat(body, counts_);
+  }
+
+  http::HttpResponse refusal(const http::ApiError& error,
+                             const std::string& request_id) const override {
+    return {
+        .status = error.status, .body = error_text(error, request_id), .headers = error.headers};
+  }
+
+  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info) const override {
+    return make_writer(std::move(info));
+  }
+
+ private:
+  const bool counts_;
+};
+
+}  // namespace
+
+std::vector<http::Route> messages_routes(service::ProtocolContext& context,
+                                         const http::ApiKeys& keys) {
+  static const Protocol answers(/*counts=*/false), counts(/*counts=*/true);
+  return {turn::turn_route("/v1/messages", answers, context, keys),
+          turn::count_route("/v1/messages/count_tokens", "input_tokens", counts, context)};
+}
+
+}  // namespace skiff::messages

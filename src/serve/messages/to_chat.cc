@@ -1,0 +1,238 @@
+#include "serve/messages/to_chat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "serve/openai/values.h"
+#include "serve/turn/items.h"
+
+namespace skiff::messages {
+namespace {
+
+using openai::described;
+using turn::invalid, turn::member, turn::type_of, turn::unsupported;
+
+// A string, or the text of a list of text blocks.
+Result<std::string> text_of(const OrderedJson& value, const std::string& place) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array())
+    return invalid("messages",
+                   place + " must be a string or a list of blocks, but is " + described(value));
+  std::string text;
+  for (const OrderedJson& block : value) {
+    const OrderedJson* words = member(block, "text");
+    if (type_of(block) != "text" || !words || !words->is_string())
+      return unsupported("messages", place + " has a block that is not text: " +
+                                         described(OrderedJson(type_of(block))));
+    text += (text.empty() ? "" : "\n") + words->get_ref<const std::string&>();
+  }
+  return text;
+}
+
+// The messages of a chat that stand for one message, which may hold several results of tools.
+class Translator {
+ public:
+  std::optional<Error> add(const OrderedJson& message, const std::string& place) {
+    const OrderedJson* role = member(message, "role");
+    const OrderedJson* content = member(message, "content");
+    if (!role || (*role != "user" && *role != "assistant" && *role != "system"))
+      return invalid("messages", place + ".role must be \"user\" or \"assistant\"");
+    if (!content || !(content->is_string() || content->is_array()))
+      return invalid("messages", place + ".content must be a string or a list of blocks");
+    if (content->is_string()) {
+      chat_.push_back({{"role", *role}, {"content", *content}});
+      return std::nullopt;
+    }
+    return *role == "assistant" ? assistant(*content, place) : user(*role, *content, place);
+  }
+
+  OrderedJson take() { return std::move(chat_); }
+  void add_system(std::string text) {
+    chat_.push_back({{"role", "system"}, {"content", std::move(text)}});
+  }
+
+ private:
+  std::optional<Error> assistant(const OrderedJson& blocks, const std::string& place) {
+    OrderedJson text = OrderedJson::array(), calls = OrderedJson::array();
+    std::string thoughts;
+    call_ids_.clear();
+    for (const OrderedJson& block : blocks) {
+      const std::string type = type_of(block);
+      if (type == "text") {
+        text.push_back(block_text(block));
+      } else if (type == "thinking") {
+        const OrderedJson* words = member(block, "thinking");
+        if (words && words->is_string()) thoughts += words->get_ref<const std::string&>();
+      } else if (type == "tool_use") {
+        if (auto error = add_call(block, place, calls)) return error;
+      } else if (type != "redacted_thinking") {
+        return unsupported("messages",
+                           fmt::format("{}.content has a block of type {}, which is not supported",
+                                       place, described(OrderedJson(type))));
+      }
+    }
+    OrderedJson message = {{"role", "assistant"}, {"content", std::move(text)}};
+    if (message["content"].empty()) message["content"] = "";
+    if (!thoughts.empty()) message["reasoning_content"] = std::move(thoughts);
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    chat_.push_back(std::move(message));
+    return std::nullopt;
+  }
+
+  static OrderedJson block_text(const OrderedJson& block) {
+    const OrderedJson* words = member(block, "text");
+    return {{"type", "text"}, {"text", words ? *words : OrderedJson()}};
+  }
+
+  std::optional<Error> add_call(const OrderedJson& block, const std::string& place,
+                                OrderedJson& calls) {
+    const OrderedJson *id = member(block, "id"), *name = member(block, "name"),
+                      *input = member(block, "input");
+    if (!id || !id->is_string() || !name || !name->is_string())
+      return invalid("messages", place + ".content has a tool_use without id and name");
+    call_ids_.push_back(id->get<std::string>());
+    calls.push_back(
+        {{"id", *id},
+         {"type", "function"},
+         {"function", {{"name", *name}, {"arguments", input ? *input : OrderedJson::object()}}}});
+    return std::nullopt;
+  }
+
+  // Results come before the rest of the message, in the order of the calls: templates match them
+  // by place.
+  std::optional<Error> user(const OrderedJson& role, const OrderedJson& blocks,
+                            const std::string& place) {
+    std::vector<std::pair<size_t, OrderedJson>> results;
+    OrderedJson rest = OrderedJson::array();
+    for (const OrderedJson& block : blocks) {
+      if (type_of(block) == "tool_result") {
+        auto result = tool_result(block, place);
+        if (!result) return result.error();
+        results.push_back(std::move(*result));
+      } else if (type_of(block) == "text") {
+        rest.push_back(block_text(block));
+      } else {
+        return unsupported("messages",
+                           fmt::format("{}.content has a block of type {}, which is not supported",
+                                       place, described(OrderedJson(type_of(block)))));
+      }
+    }
+    std::ranges::stable_sort(results, {}, [](const auto& result) { return result.first; });
+    for (auto& [order, message] : results) chat_.push_back(std::move(message));
+    if (!rest.empty() || results.empty())
+      chat_.push_back({{"role", role}, {"content", std::move(rest)}});
+    return std::nullopt;
+  }
+
+  Result<std::pair<size_t, OrderedJson>> tool_result(const OrderedJson& block,
+                                                     const std::string& place) {
+    const OrderedJson *id = member(block, "tool_use_id"), *content = member(block, "content");
+    if (!id || !id->is_string())
+      return invalid("messages", place + ".content has a tool_result without tool_use_id");
+    const auto known = std::ranges::find(call_ids_, id->get_ref<const std::string&>());
+    if (known == call_ids_.end())
+      return invalid("messages", fmt::format("{}.content has a tool_result for {}, which is no "
+                                             "tool_use of the message before",
+                                             place, described(*id)));
+    auto text = content ? text_of(*content, place + ".content") : Result<std::string>("");
+    if (!text) return text.error();
+    OrderedJson message = {{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(*text)}};
+    return std::pair(static_cast<size_t>(known - call_ids_.begin()), std::move(message));
+  }
+
+  OrderedJson chat_ = OrderedJson::array();
+  std::vector<std::string> call_ids_;  // of the latest message with calls
+};
+
+Result<OrderedJson> chat_messages(const OrderedJson& body) {
+  Translator translator;
+  if (const OrderedJson* system = member(body, "system")) {
+    auto text = text_of(*system, "system");
+    if (!text) return Error{text.error().code, text.error().what, "system"};
+    if (!text->empty()) translator.add_system(std::move(*text));
+  }
+  const OrderedJson* messages = member(body, "messages");
+  if (!messages) return Error{Code::kNotFound, "messages is required", "messages"};
+  if (!messages->is_array() || messages->empty())
+    return invalid("messages", "messages must be a list with at least one message");
+  for (size_t i = 0; i < messages->size(); ++i)
+    if (auto error = translator.add((*messages)[i], fmt::format("messages[{}]", i))) return *error;
+  return translator.take();
+}
+
+Result<OrderedJson> chat_tools(const OrderedJson& tools) {
+  if (!tools.is_array())
+    return invalid("tools", "tools must be a list, but is " + described(tools));
+  OrderedJson out = OrderedJson::array();
+  for (const OrderedJson& tool : tools) {
+    const std::string type = type_of(tool);
+    if (!type.empty() && type != "custom")
+      return unsupported("tools",
+                         fmt::format("tools has one of type {}; only tools of the client's "
+                                     "own are supported",
+                                     described(OrderedJson(type))));
+    const OrderedJson *name = member(tool, "name"), *schema = member(tool, "input_schema");
+    if (!name || !name->is_string()) return invalid("tools", "tools has a tool without a name");
+    OrderedJson function = {{"name", *name}};
+    if (const OrderedJson* words = member(tool, "description")) function["description"] = *words;
+    if (schema) function["parameters"] = *schema;
+    out.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return out;
+}
+
+std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& chat) {
+  const std::string type = type_of(choice);
+  const OrderedJson* name = member(choice, "name");
+  if (type == "auto" || type == "none")
+    chat["tool_choice"] = type;
+  else if (type == "any")
+    chat["tool_choice"] = "required";
+  else if (type == "tool" && name)
+    chat["tool_choice"] = {{"type", "function"}, {"function", {{"name", *name}}}};
+  else
+    return invalid("tool_choice",
+                   "tool_choice must be of type auto, any, none, or tool with a name, but is " +
+                       described(choice));
+  if (const OrderedJson* sole = member(choice, "disable_parallel_tool_use"))
+    chat["parallel_tool_calls"] = *sole != true;
+  return std::nullopt;
+}
+
+// Fields that become another one, or none; all others go along.
+constexpr std::string_view kOwn[] = {"messages",       "system",   "tools",        "tool_choice",
+                                     "stop_sequences", "metadata", "service_tier", "output_config",
+                                     "mcp_servers",    "container"};
+
+}  // namespace
+
+Result<OrderedJson> to_chat(const OrderedJson& body, bool counts) {
+  OrderedJson chat = OrderedJson::object();
+  for (const auto& [name, value] : body.items())
+    if (std::ranges::find(kOwn, name) == std::end(kOwn)) chat[name] = value;
+  auto messages = chat_messages(body);
+  if (!messages) return messages.error();
+  chat["messages"] = std::move(*messages);
+  if (!counts && !member(body, "max_tokens"))
+    return Error{Code::kNotFound, "max_tokens is required", "max_tokens"};
+  if (const OrderedJson* tools = member(body, "tools")) {
+    auto list = chat_tools(*tools);
+    if (!list) return list.error();
+    chat["tools"] = std::move(*list);
+  }
+  if (const OrderedJson* choice = member(body, "tool_choice"))
+    if (auto error = set_tool_choice(*choice, chat)) return *error;
+  if (const OrderedJson* stops = member(body, "stop_sequences")) chat["stop"] = *stops;
+  if (const OrderedJson* output = member(body, "output_config"))
+    if (const OrderedJson* effort = member(*output, "effort")) chat["reasoning_effort"] = *effort;
+  for (const char* hosted : {"mcp_servers", "container"})
+    if (const OrderedJson* value = member(body, hosted); value && !value->empty())
+      return unsupported(hosted,
+                         fmt::format("{} is not supported: this server runs no tools", hosted));
+  return chat;
+}
+
+}  // namespace skiff::messages

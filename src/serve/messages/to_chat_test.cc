@@ -1,0 +1,81 @@
+#include "serve/messages/to_chat.h"
+
+#include <gtest/gtest.h>
+
+namespace skiff::messages {
+namespace {
+
+OrderedJson chat(const char* body) {
+  const auto out = to_chat(OrderedJson::parse(body), /*counts=*/true);
+  EXPECT_TRUE(out) << out.error().what;
+  return out ? *out : OrderedJson();
+}
+
+std::string refused(const char* body, bool counts = true) {
+  const auto out = to_chat(OrderedJson::parse(body), counts);
+  return out ? "none" : out.error().field;
+}
+
+TEST(MessagesToChat, SystemTextAndBlocks) {
+  const OrderedJson out = chat(R"({"model": "m", "top_k": 3, "seed": 7, "stop_sequences": ["x"],
+      "system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+      "messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_EQ(out["messages"], OrderedJson::parse(R"([{"role": "system", "content": "a\nb"},
+                                                    {"role": "user", "content": "hi"}])"));
+  EXPECT_EQ(out["stop"], OrderedJson::parse(R"(["x"])"));
+  EXPECT_EQ(out["seed"], 7);
+  EXPECT_EQ(out["top_k"], 3);
+}
+
+TEST(MessagesToChat, CallsAndResultsInTheOrderOfTheCalls) {
+  const OrderedJson out = chat(R"({"messages": [
+      {"role": "user", "content": "hi"},
+      {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "so"},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {"a": 1}},
+        {"type": "tool_use", "id": "2", "name": "g", "input": {}}]},
+      {"role": "user", "content": [
+        {"type": "text", "text": "here"},
+        {"type": "tool_result", "tool_use_id": "2", "content": "two"},
+        {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "one"}]}]}
+      ]})");
+  const OrderedJson& messages = out["messages"];
+  ASSERT_EQ(messages.size(), 5u);
+  EXPECT_EQ(messages[1]["reasoning_content"], "hm");
+  EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"],
+            OrderedJson::parse(R"({"a": 1})"));
+  EXPECT_EQ(messages[2]["content"], "one");
+  EXPECT_EQ(messages[3]["content"], "two");
+  EXPECT_EQ(messages[4]["content"][0]["text"], "here");
+}
+
+TEST(MessagesToChat, ToolsAndTheirChoice) {
+  const OrderedJson out = chat(R"({"messages": [{"role": "user", "content": "hi"}],
+      "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+      "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": true}})");
+  EXPECT_EQ(out["tools"][0]["function"]["parameters"]["type"], "object");
+  EXPECT_EQ(out["tool_choice"]["function"]["name"], "f");
+  EXPECT_EQ(out["parallel_tool_calls"], false);
+}
+
+TEST(MessagesToChat, RefusalsNameTheField) {
+  EXPECT_EQ(refused(R"({})"), "messages");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": "x"}]})", false), "max_tokens");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "tool", "content": "x"}]})"), "messages");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": 3}]})"), "messages");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"),
+            "messages");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "x"}]}]})"),
+            "messages");
+  EXPECT_EQ(refused(R"({"system": 3, "messages": [{"role": "user", "content": "x"}]})"), "system");
+  EXPECT_EQ(refused(R"({"tools": [{"type": "bash_20250124", "name": "bash"}],
+                        "messages": [{"role": "user", "content": "x"}]})"),
+            "tools");
+  EXPECT_EQ(refused(R"({"tool_choice": {"type": "tool"},
+                        "messages": [{"role": "user", "content": "x"}]})"),
+            "tool_choice");
+}
+
+}  // namespace
+}  // namespace skiff::messages

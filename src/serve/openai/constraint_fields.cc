@@ -1,0 +1,190 @@
+// Fields that constrain the form of a reply, in the spellings of OpenAI, vLLM, FastDeploy and
+// SGLang. Each constrains or is refused; two of them in one request are refused.
+#include <utility>
+
+#include "serve/openai/fields.h"
+
+namespace skiff::openai {
+namespace {
+
+using grammar::Constraint;
+using grammar::ConstraintKind;
+
+MaybeProblem set(CallDraft& draft, std::string field, Constraint constraint) {
+  service::Request& request = draft.call.request;
+  if (request.constraint)
+    return Problem{fmt::format("is a second constraint beside {}; give one of them",
+                               request.constraint_field)};
+  constraint.no_whitespace |= draft.no_whitespace;
+  request.constraint = std::move(constraint);
+  request.constraint_field = std::move(field);
+  return std::nullopt;
+}
+
+// A text as it is; with `parsed`, also any JSON, whose text then counts.
+MaybeProblem text_of(const OrderedJson& value, bool parsed, std::string& out) {
+  if (value.is_string()) {
+    out = value.get<std::string>();
+    return std::nullopt;
+  }
+  if (!parsed) return Problem{"must be a string, but is " + described(value)};
+  if (!value.is_object() && !value.is_boolean())
+    return Problem{"must be a JSON Schema or its text, but is " + described(value)};
+  out = value.dump();
+  return std::nullopt;
+}
+
+FieldReader text_field(const char* name, ConstraintKind kind, bool parsed) {
+  return [=](const OrderedJson& value, CallDraft& draft) -> MaybeProblem {
+    Constraint constraint{.kind = kind};
+    if (auto problem = text_of(value, parsed, constraint.text)) return problem;
+    return set(draft, name, std::move(constraint));
+  };
+}
+
+FieldReader choice_field(const char* name) {
+  return [=](const OrderedJson& value, CallDraft& draft) -> MaybeProblem {
+    if (!value.is_array()) return Problem{"must be a list of strings, but is " + described(value)};
+    return set(draft, name, {.kind = ConstraintKind::kChoice, .text = value.dump()});
+  };
+}
+
+FieldReader object_switch(const char* name) {
+  return [=](const OrderedJson& value, CallDraft& draft) -> MaybeProblem {
+    bool on = false;
+    if (auto problem = read_boolean(value, on)) return problem;
+    if (!on) return std::nullopt;
+    return set(draft, name, {.kind = ConstraintKind::kJsonObject});
+  };
+}
+
+MaybeProblem read_json_schema(const OrderedJson& format, CallDraft& draft) {
+  const auto outer = format.find("json_schema");
+  if (outer == format.end() || !outer->is_object())
+    return Problem{"of type json_schema needs the object \"json_schema\""};
+  auto schema = outer->find("schema");
+  if (schema == outer->end()) return Problem{"needs \"json_schema.schema\""};
+  Constraint constraint{.kind = ConstraintKind::kJsonSchema};
+  if (!schema->is_object() && !schema->is_boolean())
+    return Problem{"needs an object as \"json_schema.schema\", but has " + described(*schema)};
+  constraint.text = schema->dump();
+  if (const auto strict = outer->find("strict"); strict != outer->end() && !strict->is_null()) {
+    if (!strict->is_boolean()) return Problem{"needs true or false as \"json_schema.strict\""};
+    constraint.strict = strict->get<bool>();
+  }
+  return set(draft, "response_format", std::move(constraint));
+}
+
+MaybeProblem read_response_format(const OrderedJson& value, CallDraft& draft) {
+  const auto type = value.is_object() ? value.find("type") : value.end();
+  if (!value.is_object() || type == value.end() || !type->is_string())
+    return Problem{"must be an object with a \"type\""};
+  if (*type == "text") return std::nullopt;
+  if (*type == "json_object")
+    return set(draft, "response_format", {.kind = ConstraintKind::kJsonObject});
+  if (*type == "json_schema") return read_json_schema(value, draft);
+  if (*type == "structural_tag")
+    return set(draft, "response_format",
+               {.kind = ConstraintKind::kStructuralTag, .text = value.dump()});
+  return Problem{fmt::format("of type {} is not known; text, json_object, json_schema and "
+                             "structural_tag are",
+                             described(*type)),
+                 Code::kUnsupported};
+}
+
+MaybeProblem read_structural_tag(const OrderedJson& value, CallDraft& draft) {
+  if (!value.is_string() && !value.is_object())
+    return Problem{"must be an object or its text, but is " + described(value)};
+  return set(draft, "structural_tag",
+             {.kind = ConstraintKind::kStructuralTag,
+              .text = value.is_string() ? value.get<std::string>() : value.dump()});
+}
+
+// vLLM's object: one kind of constraint, and options.
+MaybeProblem read_structured_outputs(const OrderedJson& value, CallDraft& draft) {
+  if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
+  struct Key {
+    std::string_view name;
+    FieldReader read;
+  };
+  static const Key kKeys[] = {
+      {"json", text_field("structured_outputs.json", ConstraintKind::kJsonSchema, true)},
+      {"regex", text_field("structured_outputs.regex", ConstraintKind::kRegex, false)},
+      {"choice", choice_field("structured_outputs.choice")},
+      {"grammar", text_field("structured_outputs.grammar", ConstraintKind::kGrammar, false)},
+      {"json_object", object_switch("structured_outputs.json_object")},
+      {"structural_tag", read_structural_tag},
+  };
+  std::string pattern;
+  for (const auto& [name, part] : value.items()) {
+    if (part.is_null()) continue;
+    MaybeProblem problem;
+    bool known = false;
+    for (const Key& key : kKeys)
+      if (name == key.name) problem = key.read(part, draft), known = true;
+    if (name == "disable_any_whitespace") {
+      problem = read_boolean(part, draft.no_whitespace), known = true;
+    } else if (name == "whitespace_pattern") {
+      problem = read_string(part, pattern), known = true;
+    } else if (name == "disable_additional_properties" && part == false) {
+      known = true;
+    }
+    if (problem) return Problem{fmt::format("has a \"{}\" that {}", name, problem->what)};
+    if (known) continue;
+    const bool misspelt = name == "choices";
+    return Problem{fmt::format("has the key \"{}\", which {}", name.substr(0, 64),
+                               misspelt ? "is spelt \"choice\"" : "is not supported"),
+                   misspelt ? Code::kInvalid : Code::kUnsupported};
+  }
+  auto& constraint = draft.call.request.constraint;
+  if (!constraint)
+    return Problem{"needs one of json, regex, choice, grammar, json_object and structural_tag"};
+  constraint->whitespace_pattern = pattern;
+  constraint->no_whitespace |= draft.no_whitespace;
+  return std::nullopt;
+}
+
+// The back ends that clients know by name; each means this server's own.
+MaybeProblem read_backend(const OrderedJson& value, CallDraft&) {
+  std::string name;
+  if (auto problem = read_string(value, name)) return problem;
+  for (const std::string_view known : {"auto", "xgrammar", "guidance", "outlines"})
+    if (name == known) return std::nullopt;
+  return Problem{fmt::format("is {}, which is none of auto, xgrammar, guidance and outlines",
+                             described(value))};
+}
+
+MaybeProblem read_whitespace_pattern(const OrderedJson& value, CallDraft& draft) {
+  return read_string(value, draft.whitespace_pattern);
+}
+
+FieldReader spelt(const char* right) {
+  return [=](const OrderedJson&, CallDraft&) -> MaybeProblem {
+    return Problem{fmt::format("is not a field of a request; {}", right)};
+  };
+}
+
+}  // namespace
+
+std::vector<Field> constraint_fields() {
+  using enum Scope;
+  return {
+      {"response_format", kBoth, read_response_format},
+      {"guided_json", kBoth, text_field("guided_json", ConstraintKind::kJsonSchema, true)},
+      {"guided_regex", kBoth, text_field("guided_regex", ConstraintKind::kRegex, false)},
+      {"guided_choice", kBoth, choice_field("guided_choice")},
+      {"guided_grammar", kBoth, text_field("guided_grammar", ConstraintKind::kGrammar, false)},
+      {"guided_json_object", kBoth, object_switch("guided_json_object")},
+      {"guided_decoding_backend", kBoth, read_backend},
+      {"guided_whitespace_pattern", kBoth, read_whitespace_pattern},
+      {"structural_tag", kBoth, read_structural_tag},
+      {"structured_outputs", kBoth, read_structured_outputs},
+      {"json_schema", kBoth, text_field("json_schema", ConstraintKind::kJsonSchema, true)},
+      {"regex", kBoth, text_field("regex", ConstraintKind::kRegex, false)},
+      {"ebnf", kBoth, text_field("ebnf", ConstraintKind::kGrammar, false)},
+      {"choices", kBoth, spelt("the field is guided_choice, or structured_outputs.choice")},
+      {"extra_body", kBoth, spelt("it is an argument of a client, which sends its members")},
+  };
+}
+
+}  // namespace skiff::openai

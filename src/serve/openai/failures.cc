@@ -1,0 +1,39 @@
+#include "serve/openai/failures.h"
+
+namespace skiff::openai {
+
+std::string model_of(const service::ProtocolContext& context, const std::string& asked) {
+  return asked.empty() || asked == "default" ? context.config.model_names.front() : asked;
+}
+
+namespace {
+
+// The error for a request that ran out of time. If it was running, a retry would take as long
+// again; if it was waiting, the load may be lower by then.
+http::ApiError too_late(const service::Reply& reply) {
+  const bool waited = reply.refusal == service::Refusal::kWaitingTime;
+  http::ApiError error = http::api_error(waited ? 429 : 504, reply.why);
+  error.type = "timeout_error";
+  error.code = "timeout";
+  if (waited) return http::retry_later(std::move(error), reply.retry_seconds);
+  error.headers.emplace_back("x-should-retry", "false");
+  return error;
+}
+
+}  // namespace
+
+// The engine queues what must wait and refuses only what can never run, so a retry would not help,
+// unless the server goes down: then another server may take the request.
+http::ApiError why_ended(const service::ProtocolContext& context, const service::Reply& reply) {
+  if (reply.finish == Finish::kCancelled)
+    return http::api_error(503, "the request was cancelled by the server");
+  if (reply.refusal == service::Refusal::kWaitingTime ||
+      reply.refusal == service::Refusal::kTimeout)
+    return too_late(reply);
+  const bool closing = reply.refusal == service::Refusal::kStopping ||
+                       context.admission.draining() || !context.service.health();
+  return http::api_error(closing ? 503 : 400,
+                         reply.why.empty() ? "the server has no room for this request" : reply.why);
+}
+
+}  // namespace skiff::openai

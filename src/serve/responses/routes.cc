@@ -1,0 +1,42 @@
+#include "serve/responses/routes.h"
+
+#include "serve/responses/to_chat.h"
+#include "serve/responses/writer.h"
+
+namespace skiff::responses {
+namespace {
+
+class Protocol : public turn::TurnProtocol {
+ public:
+  Result<OrderedJson> to_chat(const OrderedJson& body) const override {
+    return responses::to_chat(body);
+  }
+  http::HttpResponse refusal(const http::ApiError& error, const std::string&) const override {
+    return http::error_response(error);
+  }
+  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info) const override {
+    return make_writer(std::move(info));
+  }
+};
+
+http::HttpResponse not_kept(const http::HttpRequest& request) {
+  http::ApiError error = http::api_error(404, "there is no response " +
+                                                  request.path.substr(request.path.rfind('/') + 1) +
+                                                  ": this server keeps none");
+  return http::error_response(error);
+}
+
+}  // namespace
+
+std::vector<http::Route> responses_routes(service::ProtocolContext& context,
+                                          const http::ApiKeys& keys) {
+  static const Protocol protocol;
+  const auto refuse = [](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+    reply->send(not_kept(request));
+  };
+  return {turn::turn_route("/v1/responses", protocol, context, keys),
+          {.method = "GET", .path = "/v1/responses/*", .handler = refuse},
+          {.method = "DELETE", .path = "/v1/responses/*", .handler = refuse}};
+}
+
+}  // namespace skiff::responses

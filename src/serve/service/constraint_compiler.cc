@@ -1,0 +1,124 @@
+#include "serve/service/constraint_compiler.h"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+namespace skiff::service {
+namespace {
+
+class MatcherFollower : public TokenFollower {
+ public:
+  MatcherFollower(std::shared_ptr<const grammar::Grammar> grammar,
+                  std::shared_ptr<std::atomic<bool>> failed)
+      : matcher_(std::move(grammar)), failed_(std::move(failed)) {}
+
+  // After the end, steps that were in flight may draw once more; nobody reads these tokens.
+  void accept(int32_t token) override {
+    if (ended_) return;
+    if (!matcher_.accept(token)) fail();
+    ended_ = ended_ || matcher_.has_ended();
+  }
+  void fill(std::span<uint32_t> mask) override {
+    if (!ended_ && matcher_.fill(mask)) return;
+    if (!ended_) fail();
+    for (const int32_t end : matcher_.grammar().vocabulary().ends())
+      mask[static_cast<size_t>(end) / 32] |= 1u << (static_cast<uint32_t>(end) % 32);
+  }
+
+ private:
+  void fail() {
+    ended_ = true;
+    failed_->store(true);
+  }
+  grammar::Matcher matcher_;
+  std::shared_ptr<std::atomic<bool>> failed_;
+  bool ended_ = false;
+};
+
+class GrammarConstraint : public TokenConstraint {
+ public:
+  explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar)
+      : grammar_(std::move(grammar)), failed_(std::make_shared<std::atomic<bool>>(false)) {}
+  std::unique_ptr<TokenFollower> follow() const override {
+    return std::make_unique<MatcherFollower>(grammar_, failed_);
+  }
+  size_t mask_words() const override { return grammar_->vocabulary().mask_words(); }
+  bool failed() const override { return failed_->load(); }
+
+ private:
+  std::shared_ptr<const grammar::Grammar> grammar_;
+  std::shared_ptr<std::atomic<bool>> failed_;
+};
+
+std::string key_of(const grammar::Constraint& constraint) {
+  std::string key =
+      fmt::format("{} {} {} {} ", static_cast<int>(constraint.kind), constraint.no_whitespace,
+                  constraint.strict, constraint.whitespace_pattern.size());
+  return key + constraint.whitespace_pattern + constraint.text;
+}
+
+bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Grammar>>>& result) {
+  return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::compile(
+    grammar::Constraint constraint) {
+  if (!options_.space) constraint.no_whitespace = true;
+  const Compiled compiled = find_or_make(constraint);
+  if (!compiled) return compiled.error();
+  return std::shared_ptr<const TokenConstraint>(std::make_shared<GrammarConstraint>(*compiled));
+}
+
+ConstraintCompiler::Compiled ConstraintCompiler::find_or_make(
+    const grammar::Constraint& constraint) {
+  const std::string key = key_of(constraint);
+  std::promise<Compiled> promise;
+  std::shared_future<Compiled> result;
+  bool mine = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = index_.find(key); known != index_.end()) {
+      entries_.splice(entries_.begin(), entries_, known->second);
+      result = known->second->result;
+      if (is_ready(result)) return result.get();
+    }
+    if (waiting_ >= options_.max_waiting)
+      return Error{Code::kExhausted, "too many constraints are being compiled; try again"};
+    ++waiting_;
+    if (!result.valid()) {
+      mine = true;
+      result = promise.get_future().share();
+      entries_.push_front({key, result});
+      index_[key] = entries_.begin();
+    }
+  }
+  if (mine) promise.set_value(grammar::compile(constraint, vocabulary_));
+  Compiled out = result.get();
+  const std::lock_guard lock(mutex_);
+  --waiting_;
+  if (mine) trim();
+  return out;
+}
+
+// Lets go of what was not used for longest. What requests still use stays with them.
+void ConstraintCompiler::trim() {
+  constexpr size_t kMaxEntries = 1024, kEntryBytes = 256;
+  size_t bytes = 0, count = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    bytes += 2 * entry->key.size() + kEntryBytes;
+    const bool ready = is_ready(entry->result);
+    if (ready && entry->result.get()) bytes += (*entry->result.get())->bytes_used();
+    const bool keep = !ready || (bytes <= options_.max_bytes && ++count <= kMaxEntries);
+    if (keep) {
+      ++entry;
+      continue;
+    }
+    index_.erase(entry->key);
+    entry = entries_.erase(entry);
+  }
+}
+
+}  // namespace skiff::service

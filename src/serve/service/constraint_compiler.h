@@ -1,0 +1,51 @@
+// serve/service/constraint_compiler.h -- constraints of requests, compiled once and kept.
+#pragma once
+#include <cstdint>
+#include <future>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "grammar/grammar.h"
+#include "message/token_constraint.h"
+
+namespace skiff::service {
+
+// Thread-safe. Compiling takes place on the caller's thread, in bounded work; equal constraints
+// that are asked for at the same time are compiled once. Refusals are kept, too.
+class ConstraintCompiler {
+ public:
+  struct Options {
+    bool space = true;              // whitespace between the tokens of JSON
+    size_t max_bytes = 256u << 20;  // of what is kept, as far as it can be let go
+    int max_waiting = 8;            // callers that compile or wait for another; more are refused
+  };
+  ConstraintCompiler(std::shared_ptr<const grammar::Vocabulary> vocabulary, const Options& options)
+      : vocabulary_(std::move(vocabulary)), options_(options) {}
+
+  // Returns a constraint for one request. Errors are those of grammar::compile; kExhausted: too
+  // many constraints are being compiled.
+  Result<std::shared_ptr<const TokenConstraint>> compile(grammar::Constraint constraint);
+
+ private:
+  using Compiled = Result<std::shared_ptr<const grammar::Grammar>>;
+  struct Entry {
+    std::string key;
+    std::shared_future<Compiled> result;
+  };
+  Compiled find_or_make(const grammar::Constraint& constraint);
+  void trim();
+
+  const std::shared_ptr<const grammar::Vocabulary> vocabulary_;
+  const Options options_;
+  std::mutex mutex_;
+  // What follows is guarded by the mutex.
+  std::list<Entry> entries_;  // the last used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> index_;
+  int waiting_ = 0;
+};
+
+}  // namespace skiff::service

@@ -1,0 +1,20 @@
+// serve/service/thinking.h -- whether a model is to think before it answers, under the names that
+// chat templates have for it.
+#pragma once
+#include <optional>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace skiff::service {
+
+// Sets the variables of a chat template that switch thinking on or off: enable_thinking (Qwen,
+// ERNIE, GLM), thinking (DeepSeek, Granite) and options.thinking_mode (ERNIE-VL). What `kwargs`
+// says under one of these names counts under all of them; `wanted` counts if it says nothing.
+void set_thinking(OrderedJson& kwargs, std::optional<bool> wanted);
+
+// The value of OpenAI's reasoning effort: "none" switches thinking off, the other levels on.
+// Nothing for a text that is no level.
+std::optional<bool> thinking_of_effort(const OrderedJson& effort);
+
+}  // namespace skiff::service

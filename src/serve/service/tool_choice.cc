@@ -1,0 +1,53 @@
+#include "serve/service/tool_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace skiff::service {
+namespace {
+
+Error invalid(std::string what) { return {Code::kInvalid, std::move(what), "tool_choice"}; }
+
+std::string name_of(const OrderedJson& tool) {
+  return tool.at("function").at("name").get<std::string>();
+}
+
+// Keeps the named tools, in their order.
+std::optional<Error> keep_only(const std::vector<std::string>& names, OrderedJson& tools) {
+  OrderedJson kept = OrderedJson::array();
+  for (const std::string& name : names)
+    if (std::ranges::none_of(tools, [&](const OrderedJson& tool) { return name_of(tool) == name; }))
+      return invalid(fmt::format("tool_choice names the function \"{}\", which tools does not have",
+                                 name.substr(0, 64)));
+  for (const OrderedJson& tool : tools)
+    if (std::ranges::find(names, name_of(tool)) != names.end()) kept.push_back(tool);
+  tools = std::move(kept);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Error> apply_tool_choice(const ToolChoice& choice, text::Conversation& conversation,
+                                       Request& request) {
+  using enum ToolChoice::Mode;
+  const bool any = conversation.tools.is_array() && !conversation.tools.empty();
+  if (!any && (choice.mode == kRequired || !choice.only.empty()))
+    return invalid("tool_choice asks for a tool call, but there are no tools");
+  request.split_calls = any && choice.mode != kNone;
+  if (choice.mode == kNone) conversation.tools = nullptr;
+  if (!request.split_calls) return std::nullopt;
+  if (!choice.only.empty())
+    if (auto error = keep_only(choice.only, conversation.tools)) return error;
+  return choice.mode == kRequired ? constrain_calls(conversation.tools, request) : std::nullopt;
+}
+
+std::optional<Error> constrain_calls(const OrderedJson& tools, Request& request) {
+  static_cast<void>(tools), static_cast<void>(request);
+  return Error{Code::kUnsupported,
+               "tool_choice cannot force a tool call on this server, because it does not draw "
+               "under constraints; use \"auto\", and name the tool in the message",
+               "tool_choice"};
+}
+
+}  // namespace skiff::service

@@ -1,0 +1,251 @@
+#include "serve/turn/turn.h"
+
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+#include "serve/openai/body.h"
+#include "serve/openai/failures.h"
+#include "serve/openai/params.h"
+#include "serve/openai/shape.h"
+
+namespace skiff::turn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The service's sink keeps it alive. Thread-safe.
+class Turn : public service::OpenGeneration, public std::enable_shared_from_this<Turn> {
+ public:
+  Turn(service::ProtocolContext& context, const TurnProtocol& protocol, TurnInfo info, bool streams,
+       std::shared_ptr<http::HttpReply> reply, service::Ticket ticket)
+      : context_(context.shared_from_this()),
+        protocol_(protocol),
+        request_id_(info.id),
+        streams_(streams),
+        reply_(std::move(reply)),
+        writer_(protocol.writer(std::move(info))),
+        ticket_(std::move(ticket)),
+        last_write_(Clock::now()) {}
+
+  void start(service::Prepared prompt) {
+    context_->generations.add(shared_from_this());
+    split_ = prompt.answer != nullptr;
+    const service::RequestId request = context_->service.start(
+        std::move(prompt),
+        [self = shared_from_this()](service::Reply reply) { self->take(std::move(reply)); });
+    {
+      std::lock_guard lock(mutex_);
+      request_ = request;
+    }
+    reply_->on_close([weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->cancel();
+    });
+  }
+
+  void tick() override {
+    std::lock_guard lock(mutex_);
+    if (done_ || !streams_) return;
+    const std::chrono::duration<double> silent = Clock::now() - last_write_;
+    if (silent.count() < context_->config.stream_idle_seconds) return;
+    open();
+    write(writer_->keep_alive());
+  }
+
+  void cut_off() override {
+    {
+      std::lock_guard lock(mutex_);
+      if (done_) return;
+      fail(http::api_error(503, "the server is shutting down"));
+    }
+    cancel();
+  }
+
+ private:
+  void take(service::Reply reply) {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    if (!split_ && !reply.text.empty())
+      reply.parts.push_back({.part = answer::Part::kContent, .text = reply.text});
+    if (reply.finish == Finish::kExhausted || reply.finish == Finish::kCancelled)
+      return fail(openai::why_ended(*context_, reply));
+    const bool last = reply.finish != Finish::kNone;
+    if (streams_) {
+      open();
+      write(writer_->piece(reply));
+    } else {
+      whole_.usage = reply.usage;
+      openai::append(whole_, std::move(reply));
+    }
+    if (last) finish();
+  }
+
+  void finish() {
+    done_ = true;
+    ticket_.release();
+    if (streams_) return reply_->end_stream();
+    reply_->send({.status = 200, .body = writer_->whole(whole_)});
+  }
+
+  void fail(const http::ApiError& error) {
+    done_ = true;
+    ticket_.release();
+    if (!opened_) return reply_->send(protocol_.refusal(error, request_id_));
+    write(writer_->failure(error));
+    reply_->end_stream();
+  }
+
+  void cancel() {
+    std::optional<service::RequestId> request;
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+      ticket_.release();
+      request = request_;
+    }
+    if (request) context_->service.cancel(*request);
+  }
+
+  void open() {
+    if (std::exchange(opened_, true)) return;
+    reply_->begin_stream({.status = 200,
+                          .body = "",
+                          .content_type = "text/event-stream; charset=utf-8",
+                          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+    write(writer_->open());
+  }
+
+  void write(std::string events) {
+    last_write_ = Clock::now();
+    if (!events.empty()) reply_->write(std::move(events));
+  }
+
+  const std::shared_ptr<service::ProtocolContext> context_;
+  const TurnProtocol& protocol_;
+  const std::string request_id_;
+  const bool streams_;
+  const std::shared_ptr<http::HttpReply> reply_;
+
+  std::mutex mutex_;  // guards the rest
+  const std::unique_ptr<TurnWriter> writer_;
+  service::Ticket ticket_;
+  service::Reply whole_;
+  std::optional<service::RequestId> request_;
+  bool split_ = false, opened_ = false, done_ = false;
+  Clock::time_point last_write_;
+};
+
+// The chat that a body stands for, checked as a chat completion is.
+Result<openai::OpenAiCall> read_call(const TurnProtocol& protocol, const OrderedJson& body,
+                                     const service::SamplingDefaults& defaults) {
+  if (!body.is_object()) return Error{Code::kInvalid, "the body must be a JSON object"};
+  auto chat = protocol.to_chat(body);
+  if (!chat) return chat.error();
+  auto call = openai::parse_openai_call(*chat, openai::Endpoint::kChat, defaults);
+  if (!call) return call.error();
+  const auto refused = [](const char* field) {
+    return Error{Code::kUnsupported, fmt::format("{} is not supported by this endpoint", field),
+                 field};
+  };
+  if (call->request.n != 1) return refused("n");
+  if (call->best_of != 1) return refused("best_of");
+  if (call->logprobs) return refused("logprobs");
+  return call;
+}
+
+std::optional<http::ApiError> check(const service::ProtocolContext& context,
+                                    const openai::OpenAiCall& call) {
+  if (auto error = openai::check_unknown(context.config, call.unknown_fields)) return error;
+  if (auto error = openai::check_model(context.admission, call.model)) return error;
+  return openai::check_policy(context.config.policy, call.request);
+}
+
+service::Request request_of(openai::OpenAiCall& call) {
+  service::Request request = std::move(call.request);
+  request.input = std::move(call.prompts.front());
+  request.streamed = call.stream;
+  return request;
+}
+
+void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
+            const http::ApiKeys& keys, const http::HttpRequest& request,
+            std::shared_ptr<http::HttpReply> reply) {
+  const auto refuse = [&](const http::ApiError& error) {
+    reply->send(protocol.refusal(error, request.request_id));
+  };
+  auto admitted = context.admission.admit();  // before the request's body is parsed
+  if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
+    return refuse(openai::admission_error(*refused));
+  auto json = openai::read_body(request);
+  if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
+  auto body =
+      std::make_shared<JsonOwner<OrderedJson>>(std::move(std::get<JsonOwner<OrderedJson>>(json)));
+  auto call = read_call(protocol, **body, context.config.defaults);
+  if (!call) return refuse(http::api_error(call.error(), "messages"));
+  if (auto error = check(context, *call)) return refuse(*error);
+  TurnInfo info{.id = request.request_id,
+                .model = openai::model_of(context, call->model),
+                .created = std::time(nullptr),
+                .body = std::shared_ptr<const OrderedJson>(body, &**body)};
+  const bool streams = call->stream;
+  service::Request wanted = request_of(*call);
+  if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
+  auto prompt = context.service.prepare(std::move(wanted));
+  if (!prompt) return refuse(http::api_error(prompt.error(), "messages"));
+  if (auto refused = context.admission.check_queue({&*prompt, 1}))
+    return refuse(openai::admission_error(*refused));
+  info.prompt_tokens = static_cast<int>(prompt->prompt.size());
+  std::make_shared<Turn>(context, protocol, std::move(info), streams, std::move(reply),
+                         std::move(std::get<service::Ticket>(admitted)))
+      ->start(std::move(*prompt));
+}
+
+http::HttpResponse count(const TurnProtocol& protocol, const service::ProtocolContext& context,
+                         const http::HttpRequest& request, const char* field) {
+  const auto refusal = [&](const http::ApiError& error) {
+    return protocol.refusal(error, request.request_id);
+  };
+  const auto json = openai::read_body(request);
+  if (const auto* error = std::get_if<http::ApiError>(&json)) return refusal(*error);
+  auto call = read_call(protocol, *std::get<JsonOwner<OrderedJson>>(json), context.config.defaults);
+  if (!call) return refusal(http::api_error(call.error(), "messages"));
+  if (auto error = check(context, *call)) return refusal(*error);
+  const auto tokens = context.service.tokenize(request_of(*call));
+  if (!tokens) return refusal(http::api_error(tokens.error(), "messages"));
+  return http::json_response({{field, tokens->size()}});
+}
+
+}  // namespace
+
+std::string sse_event(std::string_view name, std::string_view data) {
+  return fmt::format("event: {}\ndata: {}\n\n", name, data);
+}
+
+http::Route turn_route(const char* path, const TurnProtocol& protocol,
+                       service::ProtocolContext& context, const http::ApiKeys& keys) {
+  return {.method = "POST",
+          .path = path,
+          .handler =
+              [&](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+                answer(protocol, context, keys, request, std::move(reply));
+              },
+          .refuse_when_full = [&]() -> std::optional<http::HttpResponse> {
+            const auto refused = context.admission.refuse_when_full();
+            if (!refused) return std::nullopt;
+            return protocol.refusal(openai::admission_error(*refused), "");
+          }};
+}
+
+http::Route count_route(const char* path, const char* field, const TurnProtocol& protocol,
+                        service::ProtocolContext& context) {
+  return {.method = "POST",
+          .path = path,
+          .handler = [&protocol, &context, field](http::HttpRequest request,
+                                                  std::shared_ptr<http::HttpReply> reply) {
+            reply->send(count(protocol, context, request, field));
+          }};
+}
+
+}  // namespace skiff::turn
