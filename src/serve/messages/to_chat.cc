@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "serve/openai/values.h"
@@ -105,13 +107,13 @@ class Translator {
   // by place.
   std::optional<Error> user(const OrderedJson& role, const OrderedJson& blocks,
                             const std::string& place) {
-    std::vector<std::pair<size_t, OrderedJson>> results;
+    std::multimap<size_t, OrderedJson> results;
     OrderedJson rest = OrderedJson::array();
     for (const OrderedJson& block : blocks) {
       if (type_of(block) == "tool_result") {
         auto result = tool_result(block, place);
         if (!result) return result.error();
-        results.push_back(std::move(*result));
+        results.insert(std::move(*result));
       } else if (type_of(block) == "text") {
         rest.push_back(block_text(block));
       } else {
@@ -120,7 +122,6 @@ class Translator {
                                        place, described(OrderedJson(type_of(block)))));
       }
     }
-    std::ranges::stable_sort(results, {}, [](const auto& result) { return result.first; });
     for (auto& [order, message] : results) chat_.push_back(std::move(message));
     if (!rest.empty() || results.empty())
       chat_.push_back({{"role", role}, {"content", std::move(rest)}});
