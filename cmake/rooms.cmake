@@ -49,6 +49,10 @@ function(skiff_room name)
     add_executable(${target}_test ${tests})
     string(REPLACE "/" "_" test_deps "${ROOM_TEST_DEPS}")
     target_link_libraries(${target}_test PRIVATE ${target} ${test_deps} ${ROOM_TEST_LIBS} GTest::gtest_main GTest::gmock)
+    # -O1 compiles a test in two thirds of the time of -O3. The suite of ops computes much itself.
+    if(NOT name STREQUAL "ops")
+      target_compile_options(${target}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     target_compile_definitions(${target}_test PRIVATE
       SKIFF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SKIFF_SHARED_DIR="${SKIFF_SHARED_DIR}")
     add_test(NAME ${target} COMMAND ${target}_test)
