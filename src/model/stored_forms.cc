@@ -25,10 +25,10 @@ std::string first_name(std::span<const NameRule> rules, const Slot& slot) {
   return {};
 }
 
-// What the configuration says of a weight.
+// What the configuration says of a weight. Writers leave heads plain even where no key says so.
 StoredForm configured(const Quantization& quantization, std::span<const NameRule> rules,
                       const Slot& slot) {
-  if (slot.kind != Slot::kLinear || slot.wide) return {};
+  if (slot.kind != Slot::kLinear || slot.wide || slot.layer_kind == LayerKind::kHead) return {};
   const FormatList formats = quantization.formats_of(first_name(rules, slot));
   return {.format = formats.front()->quantized() ? formats.front()->values : WeightFormat{}};
 }

@@ -45,6 +45,9 @@ def build(kind, size):
     if kind == "moe":
         config = transformers.Qwen3MoeConfig(**sizes, **MIXTURE, moe_intermediate_size=sizes["hidden_size"])
         model = transformers.Qwen3MoeForCausalLM(config)
+    elif kind == "ernie":
+        config = transformers.Ernie4_5Config(**sizes, head_dim=16, use_bias=False, tie_word_embeddings=False)
+        model = transformers.Ernie4_5ForCausalLM(config)
     else:
         config = transformers.LlamaConfig(**sizes)
         model = transformers.LlamaForCausalLM(config)
@@ -192,6 +195,39 @@ def ct_case(kind, preset):
     return kind, write
 
 
+FUSED = {"self_attn.qkv_proj": ["q_proj", "k_proj", "v_proj"], "self_attn.o_proj": ["o_proj"],
+         "mlp.up_gate_proj": ["gate_proj", "up_proj"], "mlp.down_proj": ["down_proj"]}
+
+
+def fastdeploy_case(pack, quantization):
+    """In Paddle's names: projections that are computed together are one tensor."""
+    def write(model, folder):
+        tensors, values, digests = {}, {}, {}
+        weights = stored_names(model)
+        for name, p in weights.items():
+            if not linear(name):
+                tensors[name.replace("model.", "ernie.")] = p.to(torch.bfloat16).contiguous().clone()
+        for layer in range(model.config.num_hidden_layers):
+            for fused, parts in FUSED.items():
+                block = fused.split(".")[0]
+                names = [f"model.layers.{layer}.{block}.{part}.weight" for part in parts]
+                w = np.concatenate([weights[n].to(torch.float64).numpy() for n in names])
+                packed, exact = pack(w)
+                module = f"ernie.layers.{layer}.{fused}"
+                tensors.update({f"{module}.{end}": t for end, t in packed.items()})
+                digests[f"{module}.quant_weight"] = fnv(exact)
+                cuts = np.cumsum([weights[n].shape[0] for n in names])[:-1]
+                values.update(zip(names, np.split(exact, cuts)))
+        tensors["lm_head.weight"] = tensors["lm_head.weight"].t().contiguous()
+        save_file(tensors, folder / "model.safetensors")
+        config = config_json(model, quantization)
+        config["architectures"] = ["Ernie4_5_ForCausalLM"]
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        put(model, values)
+        write_expected(folder, model, digests)
+    return "ernie", write
+
+
 def ct_float(format_name, group):
     """What compressed-tensors says of weights in four-bit floats."""
     weights = {"num_bits": 4, "type": "float", "symmetric": True, "dynamic": False, "group_size": group,
@@ -253,6 +289,7 @@ CASES = {
     "bnb_nf4_nested": simple("dense", lambda w: packing.bnb_nf4(w, True),
                              bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
     "bnb_int8": simple("dense", packing.bnb_int8, bnb(load_in_8bit=True)),
+    "fastdeploy_wint8": fastdeploy_case(packing.fastdeploy_int8, {"quantization": "wint8", "is_permuted": False}),
     "gguf_rope_freqs": gguf_case("dense", "Q8_0", {"factor": 8.0, "low_freq_factor": 1.0,
                                                    "high_freq_factor": 4.0,
                                                    "original_max_position_embeddings": 64}),

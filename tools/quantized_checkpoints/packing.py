@@ -26,6 +26,10 @@ def grouped(w, group):
     return w.reshape(w.shape[0], -1, group)
 
 
+def bf16(x):
+    return torch.from_numpy(x).to(torch.bfloat16).to(torch.float64).numpy()
+
+
 def f16(x):
     return x.astype(np.float16).astype(np.float64)
 
@@ -185,9 +189,17 @@ def bnb_nf4(w, nested):
     return tensors, values
 
 
+def fastdeploy_int8(w):
+    """[in, out], as Paddle has all weights."""
+    scale = bf16(np.abs(w).max(1) / 127)
+    codes = np.clip(np.rint(w / scale[:, None]), -127, 127).astype(np.int8)
+    return {"quant_weight": torch.from_numpy(codes.T.copy()),
+            "weight_scale": torch.from_numpy(scale).to(torch.bfloat16)}, codes * scale[:, None]
+
+
 def bnb_int8(w):
     largest = np.abs(w).max(1).astype(np.float32)
     scale = (largest / np.float32(127)).astype(np.float64)  # in float32
-    codes = np.clip(np.rint(w * 127 / largest[:, None]), -127, 127)
-    return {"weight": torch.from_numpy(codes.astype(np.int8)), "SCB": torch.from_numpy(largest),
+    codes = np.clip(np.rint(w * 127 / largest[:, None]), -127, 127).astype(np.int8)
+    return {"weight": torch.from_numpy(codes), "SCB": torch.from_numpy(largest),
             "weight_format": torch.tensor(0, dtype=torch.uint8)}, codes * scale[:, None]
