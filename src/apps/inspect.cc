@@ -121,9 +121,8 @@ void print_stored(const engine::Resolved& resolved, const ModelSpec& spec, const
       [&](const WeightFormat& format) { return ops.multiplies(format); });
   for (const WeightFormat& format : model::quantized_formats(kept))
     fmt::print("multiplied as    {}: {} weights\n", describe(format),
-               std::ranges::count_if(kept, [&](const model::Kept& k) {
-                 return k.stored && k.format == format;
-               }));
+               std::ranges::count_if(
+                   kept, [&](const model::Kept& k) { return k.stored && k.format == format; }));
   for (const std::string& line : model::widened_formats(kept, resolved.stored))
     fmt::print("widened          {}, which the {} backend does not multiply\n", line, ops.name());
 }

@@ -48,10 +48,9 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
 
 std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const ModelSpec& spec,
                                             const Ops& ops) {
-  return model::quantized_formats(
-      model::kept_slots(model::slots_of(spec), resolved.precision, resolved.schemes,
-                        resolved.stored,
-                        [&](const WeightFormat& format) { return ops.multiplies(format); }));
+  return model::quantized_formats(model::kept_slots(
+      model::slots_of(spec), resolved.precision, resolved.schemes, resolved.stored,
+      [&](const WeightFormat& format) { return ops.multiplies(format); }));
 }
 
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
@@ -76,8 +75,8 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
           .num_blocks_override = resolved.cache.num_blocks.value_or(0),
           .host_slots = resolved.cache.host_slots,
           .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act,
-                                                 quantized_formats(resolved, spec, ops),
-                                                 limits, resolved.cache.block_size, ops),
+                                                 quantized_formats(resolved, spec, ops), limits,
+                                                 resolved.cache.block_size, ops),
           .on_host = on_host,
           .available = static_cast<size_t>(available),
           .about = on_host ? "" : about(ops.device(), memory, utilization)};

@@ -132,8 +132,9 @@ bool has_kv_scales(const EngineConfig& config, const model::ModelConfig& model, 
     return false;
   }
   if (!config.quiet)
-    spdlog::info("the KV cache has the scales of the checkpoint; --kv-cache-scales token would "
-                 "make one for each token");
+    spdlog::info(
+        "the KV cache has the scales of the checkpoint; --kv-cache-scales token would "
+        "make one for each token");
   return true;
 }
 

@@ -69,9 +69,10 @@ void read_tensors(const std::string& dir, FoundPairs& found) {
     const std::optional<int> layer = layer_of(name);
     if (!layer || !is_kv_scale(name)) continue;
     if (name.ends_with("activation_zero_point"))
-      fail_load("tensor \"{}\": zero points of the KV cache are not supported; choose "
-                "--kv-cache-dtype auto",
-                escaped(name));
+      fail_load(
+          "tensor \"{}\": zero points of the KV cache are not supported; choose "
+          "--kv-cache-dtype auto",
+          escaped(name));
     for (const Naming& naming : kNamings)
       for (const size_t half : {size_t{0}, size_t{1}}) {
         if (!name.ends_with(std::string(kAttention) + std::string(half ? naming.v : naming.k)))
@@ -137,12 +138,13 @@ std::vector<float> by_head(const Found& found, const Gqa& m) {
   if (count == 1) return std::vector<float>(static_cast<size_t>(m.kv_heads), found.numbers[0]);
   if (count == m.kv_heads) return found.numbers;
   if (count != m.heads)
-    fail_load("{} has {} scales of the KV cache; there must be one, or one for each of {} KV "
-              "heads{}",
-              found.where, count, m.kv_heads,
-              count == int64_t{m.kv_heads} * m.head_dim ? " (scales for each channel are not "
-                                                          "supported)"
-                                                        : "");
+    fail_load(
+        "{} has {} scales of the KV cache; there must be one, or one for each of {} KV "
+        "heads{}",
+        found.where, count, m.kv_heads,
+        count == int64_t{m.kv_heads} * m.head_dim ? " (scales for each channel are not "
+                                                    "supported)"
+                                                  : "");
   std::vector<float> firsts;
   for (int h = 0; h < m.heads; h += m.heads / m.kv_heads)
     firsts.push_back(found.numbers[static_cast<size_t>(h)]);
@@ -196,9 +198,10 @@ std::optional<std::vector<KvScales>> read_kv_scales(const std::string& dir,
     const std::array<Found, 2>& pair = found[static_cast<int>(i)];
     for (const size_t half : {size_t{0}, size_t{1}})
       if (pair[half].numbers.empty())
-        fail_load("{}: layer {} has no scale of its {} for the KV cache, others have; choose "
-                  "--kv-cache-dtype auto, or repair the checkpoint",
-                  dir, i, half ? "values" : "keys");
+        fail_load(
+            "{}: layer {} has no scale of its {} for the KV cache, others have; choose "
+            "--kv-cache-dtype auto, or repair the checkpoint",
+            dir, i, half ? "values" : "keys");
     KvScales& made = scales.emplace_back();
     for (const size_t half : {size_t{0}, size_t{1}})
       for (const float number : by_head(pair[half], m))

@@ -77,7 +77,8 @@ TEST_F(KvScalesTest, AreReadUnderTheNamesOfEachWriter) {
     float factor;  // from the stored number to the scale of an eight-bit float
   };
   for (const Writer& w :
-       {Writer{".k_scale", ".v_scale", 1}, {".k_proj.k_scale", ".v_proj.v_scale", 1},
+       {Writer{".k_scale", ".v_scale", 1},
+        {".k_proj.k_scale", ".v_proj.v_scale", 1},
         {".k_proj.output_scale", ".v_proj.output_scale", 1},
         {".cachek_matmul.activation_scale", ".cachev_matmul.activation_scale", 1 / 448.0f}}) {
     tensors_ = TestModel::llama_tensors();
@@ -148,8 +149,8 @@ TEST_F(KvScalesTest, AreCheckedByName) {
   for (const float bad : {0.0f, -1.0f, std::nanf(""), INFINITY, 1000.0f})
     EXPECT_THAT(with(k, {bad}, {1}), AllOf(HasSubstr(k), HasSubstr("not in the range")));
   add("model.layers.0.self_attn.cachek_matmul.activation_zero_point", {0});
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("cachek_matmul.activation_zero_point"),
-                               HasSubstr("not supported")));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("cachek_matmul.activation_zero_point"), HasSubstr("not supported")));
   tensors_.pop_back();
   config_.quantization.kv_refusal = "bits";
   EXPECT_THAT(refusal(), AllOf(HasSubstr("bits"), HasSubstr("--kv-cache-dtype auto")));

@@ -173,8 +173,7 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
     done += values->bytes(i);
     if (options.progress) options.progress(done, total);
   }
-  if (options.precision.kv.fixed)
-    load_kv_scales(dir, config, options.precision.kv, ops, model);
+  if (options.precision.kv.fixed) load_kv_scales(dir, config, options.precision.kv, ops, model);
   return model;
 }
 

@@ -25,9 +25,8 @@ size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
   for (size_t i = 0; i < slots.size(); ++i) {
     WeightShape shape = slots[i].shape();
     shape.order = kept[i].order;
-    sum += slots[i].kind == Slot::kLinear
-               ? request.ops.prepared_bytes(shape, kept[i].format)
-               : byte_size(kept[i].format.dtype, slots[i].elements());
+    sum += slots[i].kind == Slot::kLinear ? request.ops.prepared_bytes(shape, kept[i].format)
+                                          : byte_size(kept[i].format.dtype, slots[i].elements());
   }
   return sum;
 }
@@ -68,7 +67,8 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
       gib(plan.total()), what, gib(plan.available),
       plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
       plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
-      request.stored.empty() ? "--quantization or " : "", plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ",
+      request.stored.empty() ? "--quantization or " : "",
+      plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ",
       about_widened(spec, request), plan.table());
 }
 

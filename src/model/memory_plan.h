@@ -15,7 +15,7 @@ namespace skiff::model {
 struct MemoryRequest {
   const Ops& ops;  // the backend to plan for; it states the sizes of weights and activations
   Precision precision;
-  SchemeChoice schemes = {};  // how weights are quantized
+  SchemeChoice schemes = {};            // how weights are quantized
   std::vector<StoredForm> stored = {};  // the forms of all slots in a quantized checkpoint
   int block_size = 64;
   int max_rows = 8192;  // rows of one step

@@ -25,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using testing::FileTensor;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::FileTensor;
 using testing::TestModel;
 
 std::vector<std::string> checkpoints() {
@@ -216,8 +216,9 @@ TEST(StoredForms, FollowFromTheConfigurationWithoutWeights) {
 class LargeGptq {
  public:
   LargeGptq() {
-    const Json quantization = {{"quant_method", "gptq"}, {"bits", 4},    {"group_size", 128},
-                               {"desc_act", false},      {"sym", true}, {"checkpoint_format", "gptq"}};
+    const Json quantization = {
+        {"quant_method", "gptq"}, {"bits", 4},   {"group_size", 128},
+        {"desc_act", false},      {"sym", true}, {"checkpoint_format", "gptq"}};
     folder_.emplace("LlamaForCausalLM", Json{{"hidden_size", 1024},
                                              {"intermediate_size", 4096},
                                              {"num_hidden_layers", 1},

@@ -189,8 +189,8 @@ TEST(QuantizedMutation, EveryShapeAndDtypeIsChecked) {
       testing::FileTensor& other = shaped.tensor(t.name);
       other.shape.push_back(2);
       other.data += other.data;
-      EXPECT_THAT(shaped.refusal(), AllOf(HasSubstr(t.name),
-                                          HasSubstr(has_no_shape(t.name) ? "" : "has shape")))
+      EXPECT_THAT(shaped.refusal(),
+                  AllOf(HasSubstr(t.name), HasSubstr(has_no_shape(t.name) ? "" : "has shape")))
           << name << ": " << t.name;
       Mutation typed(name);
       testing::FileTensor& wrong = typed.tensor(t.name);
@@ -279,8 +279,7 @@ TEST(QuantizedMutation, GroupsOfColumnsAreChecked) {
 }
 
 TEST(QuantizedMutation, DescriptionsOfBitsandbytesAreChecked) {
-  const std::string state =
-      "model.layers.0.mlp.up_proj.weight.quant_state.bitsandbytes__nf4";
+  const std::string state = "model.layers.0.mlp.up_proj.weight.quant_state.bitsandbytes__nf4";
   const std::vector<std::array<std::string, 3>> cases = {
       {"\"blocksize\": 64", "\"blocksize\": 32", "\"blocksize\" is 32"},
       {"\"shape\": [96, 64]", "\"shape\": [64, 96]", "another shape"},

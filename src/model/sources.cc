@@ -262,8 +262,11 @@ class Finder {
   }
 
   StoredModule checked(const ModuleTensors& found, const ModuleShape& shape) {
-    StoredModule module{
-        .format = found.format, .tensors = found.tensors, .shape = shape, .order = {}, .numbers = {}};
+    StoredModule module{.format = found.format,
+                        .tensors = found.tensors,
+                        .shape = shape,
+                        .order = {},
+                        .numbers = {}};
     for (const TensorRule& rule : found.format->tensors) {
       const StoredTensor* tensor = found.of(rule.role);
       if (!tensor) continue;

@@ -16,7 +16,8 @@ constexpr int64_t kBand = 64;  // rows that are unpacked at a time
 
 std::array<float, 256> values_of(DType dtype) {
   std::array<float, 256> values;
-  for (size_t i = 0; i < values.size(); ++i) values[i] = value_of_element(dtype, static_cast<std::byte>(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = value_of_element(dtype, static_cast<std::byte>(i));
   return values;
 }
 

@@ -33,8 +33,8 @@ std::vector<int64_t> all_bytes(const ModuleShape&, const StoredFormat&) { return
 void settle(StoredModule& m) {
   const StoredTensor& note = *m.of(Role::kNote);
   const std::string name = escaped(note.entry->name);
-  const auto json = parse_json(
-      {reinterpret_cast<const char*>(note.bytes.data()), note.bytes.size()}, kLimits);
+  const auto json =
+      parse_json({reinterpret_cast<const char*>(note.bytes.data()), note.bytes.size()}, kLimits);
   if (!json) fail_load("tensor \"{}\" is no description: {}", name, json.error().what);
   const Fields state(*json, fmt::format("tensor \"{}\"", name));
   const auto shape = state.need<std::vector<int64_t>>("shape");
@@ -45,9 +45,10 @@ void settle(StoredModule& m) {
     fail_load("tensor \"{}\": \"blocksize\" is {}, only {} is supported", name, block, kBlock);
   const bool nested = m.of(Role::kScaleOfScales) != nullptr;
   if (nested != state.has("nested_blocksize") || nested != (m.of(Role::kScaleCodes) != nullptr))
-    fail_load("tensor \"{}\" and the tensors nested_absmax and nested_quant_map contradict each "
-              "other",
-              name);
+    fail_load(
+        "tensor \"{}\" and the tensors nested_absmax and nested_quant_map contradict each "
+        "other",
+        name);
   if (nested != (m.of(Role::kScale)->entry->dtype == "U8"))
     fail_load("tensor \"{}\" is {}", escaped(m.of(Role::kScale)->entry->name),
               m.of(Role::kScale)->entry->dtype);
@@ -63,8 +64,8 @@ float magnitude(const StoredModule& m, int64_t block) {
   float value = 0;
   if (const StoredTensor* outer = m.of(Role::kScaleOfScales)) {
     const auto code = stored<uint8_t>(absmax, block);
-    const float product = stored<float>(*m.of(Role::kScaleCodes), code) *
-                          stored<float>(*outer, block / kOuterBlock);
+    const float product =
+        stored<float>(*m.of(Role::kScaleCodes), code) * stored<float>(*outer, block / kOuterBlock);
     value = product + m.numbers[0];
   } else {
     value = stored<float>(absmax, block);
@@ -119,10 +120,7 @@ StoredFormat four_bits(const std::string& type, std::string_view note) {
                        .dtypes = {"F32"},
                        .shape = all_bytes,
                        .optional = true},
-                      {.role = Role::kNote,
-                       .suffixes = {note},
-                       .dtypes = {"U8"},
-                       .shape = nullptr},
+                      {.role = Role::kNote, .suffixes = {note}, .dtypes = {"U8"}, .shape = nullptr},
                       bias_rule()},
           .values = {.dtype = DType::kF32},
           .unpacking = &kFourBits,

@@ -1,5 +1,5 @@
-// model/formats/fp4.h -- four-bit floats (E2M1), two to a byte, the first in the low half, in groups
-// along the input.
+// model/formats/fp4.h -- four-bit floats (E2M1), two to a byte, the first in the low half, in
+// groups along the input.
 #pragma once
 #include "model/quantization.h"
 

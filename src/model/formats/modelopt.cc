@@ -1,4 +1,5 @@
-// NVIDIA ModelOpt's floats of eight and four bits, described in config.json or in hf_quant_config.json.
+// NVIDIA ModelOpt's floats of eight and four bits, described in config.json or in
+// hf_quant_config.json.
 #include "base/log.h"
 #include "model/formats/eight_bits.h"
 #include "model/formats/fp4.h"
@@ -25,10 +26,10 @@ Quantization read_modelopt(const Fields& fields) {
   Quantization made;
   add_plain_layers(made, fields, "exclude_modules", PatternKind::kWildcard);
   add_plain_layers(made, fields, "ignore", PatternKind::kWildcard);
-  made.formats = {four ? nvfp4_format({.name = "ModelOpt NVFP4",
-                                       .weight = ".weight",
-                                       .whole = ".weight_scale_2"})
-                       : eight_bit_format(what)};
+  made.formats = {
+      four ? nvfp4_format(
+                 {.name = "ModelOpt NVFP4", .weight = ".weight", .whole = ".weight_scale_2"})
+           : eight_bit_format(what)};
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
   // Weights of four bits are multiplied by activations as they are.
   if (four) made.unused = {".input_scale"};

@@ -26,16 +26,14 @@ void group_scales(const StoredModule& m, const BlockRows& rows, float* to) {
 
 std::vector<TensorRule> packed_word_rules(std::vector<int64_t> (*weight)(const ModuleShape& module,
                                                                          const StoredFormat& f)) {
-  return {{.role = Role::kWeight, .suffixes = {".qweight"}, .dtypes = {"I32"}, .shape = weight},
-          {.role = Role::kZero,
-           .suffixes = {".qzeros"},
-           .dtypes = {"I32"},
-           .shape = zeros_of_groups},
-          {.role = Role::kScale,
-           .suffixes = {".scales"},
-           .dtypes = {"F16", "BF16", "F32"},
-           .shape = scales_of_groups},
-          bias_rule()};
+  return {
+      {.role = Role::kWeight, .suffixes = {".qweight"}, .dtypes = {"I32"}, .shape = weight},
+      {.role = Role::kZero, .suffixes = {".qzeros"}, .dtypes = {"I32"}, .shape = zeros_of_groups},
+      {.role = Role::kScale,
+       .suffixes = {".scales"},
+       .dtypes = {"F16", "BF16", "F32"},
+       .shape = scales_of_groups},
+      bias_rule()};
 }
 
 WordLayout::WordLayout(const Fields& fields, std::initializer_list<int> allowed)
