@@ -52,6 +52,13 @@ class FloatsOnly final : public reference::ReferenceOps {
   bool multiplies(const WeightFormat& format) const override { return !format.quantized(); }
 };
 
+// A backend whose memory is another than that of the host, so that weights go through page-locked
+// pieces.
+class OtherMemory final : public reference::ReferenceOps {
+ public:
+  Device device() const override { return {Device::kCpu, 1}; }
+};
+
 LoadedModel load(const std::string& path, Ops& ops, DType dtype = DType::kF32,
                  const LoadOptions& how = {.progress = {}}) {
   LoadOptions options = how;
@@ -153,6 +160,23 @@ TEST_P(NativeWeights, TakeTheMemoryThatThePlanSays) {
                                                         .available = size_t{1} << 40});
       EXPECT_EQ(plan.weights, model.bytes) << ops->name();
     }
+}
+
+// The bits of what is loaded depend neither on the size of the pieces nor on the way they take.
+TEST_P(NativeWeights, AreTheSameByWayOfPieces) {
+  OtherMemory device;
+  const auto host = make_reference_ops();
+  const LoadedModel whole = load(GetParam(), *host);
+  const std::vector<float> want = logits(whole, *host);
+  for (const size_t chunk : {size_t{1}, size_t{1} << 20}) {
+    const LoadedModel pieces = load(GetParam(), device, DType::kF32,
+                                    {.progress = {}, .threads = 3, .chunk_bytes = chunk});
+    ASSERT_EQ(pieces.bytes, whole.bytes);
+    EXPECT_EQ(logits(pieces, device), want) << chunk;
+  }
+  const LoadedModel rows = load(GetParam(), *host, DType::kF32,
+                                {.progress = {}, .threads = 2, .chunk_bytes = 1});
+  EXPECT_EQ(logits(rows, *host), want);
 }
 
 // Weights are the same numbers, so only sums are rounded in another order: see the tolerance of
