@@ -169,13 +169,13 @@ TEST_P(NativeWeights, AreTheSameByWayOfPieces) {
   const LoadedModel whole = load(GetParam(), *host);
   const std::vector<float> want = logits(whole, *host);
   for (const size_t chunk : {size_t{1}, size_t{1} << 20}) {
-    const LoadedModel pieces = load(GetParam(), device, DType::kF32,
-                                    {.progress = {}, .threads = 3, .chunk_bytes = chunk});
+    const LoadedModel pieces =
+        load(GetParam(), device, DType::kF32, {.progress = {}, .threads = 3, .chunk_bytes = chunk});
     ASSERT_EQ(pieces.bytes, whole.bytes);
     EXPECT_EQ(logits(pieces, device), want) << chunk;
   }
-  const LoadedModel rows = load(GetParam(), *host, DType::kF32,
-                                {.progress = {}, .threads = 2, .chunk_bytes = 1});
+  const LoadedModel rows =
+      load(GetParam(), *host, DType::kF32, {.progress = {}, .threads = 2, .chunk_bytes = 1});
   EXPECT_EQ(logits(rows, *host), want);
 }
 
@@ -343,6 +343,17 @@ TEST(NativeLoading, FormatsThatAreNotMultipliedAreNamedWhenMemoryIsShort) {
                      .max_model_len = 64,
                      .available = request.available};
   EXPECT_EQ(refusal(config.spec, fits), "accepted");
+}
+
+// Blocks that cross rows have no form that is multiplied, and the log says so on every backend.
+TEST(NativeLoading, FormsThatCannotBeKeptAreCounted) {
+  const std::string path = std::string(SKIFF_SOURCE_DIR) + "/tests/quantized/bnb_nf4";
+  const ModelConfig config = read_model_config(path);
+  const std::vector<StoredForm> stored = stored_forms(path, config);
+  const std::vector<Kept> kept =
+      kept_slots(slots_of(config.spec), {}, {}, stored, [](const WeightFormat&) { return true; });
+  EXPECT_THAT(widened_formats(kept, stored),
+              ::testing::ElementsAre("4 weights are bitsandbytes nf4, blocks of 64"));
 }
 
 // Shared experts in another format than the routed ones are not widened: they stay apart.

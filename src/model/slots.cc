@@ -1,6 +1,7 @@
 #include "model/slots.h"
 
 #include <algorithm>
+#include <map>
 #include <type_traits>
 
 namespace skiff::model {
@@ -182,16 +183,14 @@ std::vector<WeightFormat> quantized_formats(std::span<const Kept> kept) {
 
 std::vector<std::string> widened_formats(std::span<const Kept> kept,
                                          std::span<const StoredForm> stored) {
-  std::vector<std::pair<WeightFormat, int>> counts;
+  std::map<std::string, int> counts;
   for (size_t i = 0; i < stored.size(); ++i) {
-    if (!stored[i].format.quantized() || kept[i].stored) continue;
-    auto found = std::ranges::find(counts, stored[i].format, &std::pair<WeightFormat, int>::first);
-    if (found == counts.end()) found = counts.insert(found, {stored[i].format, 0});
-    ++found->second;
+    if (!stored[i].lost.empty()) ++counts[stored[i].lost];
+    if (stored[i].format.quantized() && !kept[i].stored) ++counts[describe(stored[i].format)];
   }
   std::vector<std::string> lines;
-  for (const auto& [format, count] : counts)
-    lines.push_back(fmt::format("{} weights are {}", count, describe(format)));
+  for (const auto& [form, count] : counts)
+    lines.push_back(fmt::format("{} weights are {}", count, form));
   return lines;
 }
 

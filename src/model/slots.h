@@ -31,6 +31,7 @@ struct Kept {
 struct StoredForm {
   WeightFormat format;
   bool order = false;
+  std::string lost;  // a quantized form that no backend can keep, in words; `format` is plain then
 };
 
 // A Slot says where a weight goes and its exact shape.

@@ -150,9 +150,6 @@ class Finder {
     if (!plain_.empty())
       spdlog::info("{} weights are stored plain although {} lists them: {}", plain_.size(),
                    quantization_.where, name_list(plain_, kShown));
-    if (!widened_.empty())
-      spdlog::info("{} weights are widened to {}, because their parts have different formats: {}",
-                   widened_.size(), name(act_), name_list(widened_, kShown));
   }
 
   Source find_parts(const Slot& slot) {
@@ -320,7 +317,8 @@ class Finder {
     }
     const bool kept = slot.kind == Slot::kLinear && !slot.wide && source.format.quantized();
     if (alike && kept) return;
-    if (!alike) widened_.push_back(escaped(source.modules[0].of(Role::kWeight)->entry->name));
+    if (slot.kind == Slot::kLinear && !slot.wide)
+      source.lost = alike ? source.modules[0].format->name : "in parts of different formats";
     widen_all(source, slot.wide ? DType::kF32 : act_);
   }
 
@@ -377,7 +375,7 @@ class Finder {
   const DType act_;
   Layout layout_;
   std::set<std::string, std::less<>> used_;
-  std::vector<std::string> missing_, plain_, widened_;
+  std::vector<std::string> missing_, plain_;
 };
 
 }  // namespace

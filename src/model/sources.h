@@ -29,6 +29,8 @@ struct Source {
   // The canonical form of all parts, with blocks as fine as the parts ask for. Plain where the slot
   // must have floats or the parts have no form in common, which may be read so, too.
   WeightFormat format;
+  // Where weights must be plain although they are quantized: their form, in words.
+  std::string lost;
   // The layer's input in the order of the weight's columns, as Linear::order; empty: as it is.
   std::vector<int32_t> order;
 

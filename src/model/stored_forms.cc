@@ -30,7 +30,10 @@ StoredForm configured(const Quantization& quantization, std::span<const NameRule
                       const Slot& slot) {
   if (slot.kind != Slot::kLinear || slot.wide || slot.layer_kind == LayerKind::kHead) return {};
   const FormatList formats = quantization.formats_of(first_name(rules, slot));
-  return {.format = formats.front()->quantized() ? formats.front()->values : WeightFormat{}};
+  const StoredFormat& first = *formats.front();
+  if (!first.quantized()) return {};
+  if (!first.values.quantized()) return {.lost = first.name};
+  return {.format = first.values};
 }
 
 }  // namespace
@@ -61,7 +64,8 @@ std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& 
   try {
     for (const Source& source : find_sources(checkpoint, rules, quantization, slots, config.spec,
                                              DType::kF32, Remarks::kLeftOut))
-      forms.push_back({.format = source.format, .order = !source.order.empty()});
+      forms.push_back(
+          {.format = source.format, .order = !source.order.empty(), .lost = source.lost});
   } catch (const LoadError& e) {
     fail_load("{}: {}", dir, e.what());
   }

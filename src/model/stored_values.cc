@@ -157,7 +157,8 @@ class StoredValues final : public Values {
     }
   }
   StoredForm form(size_t i) const override {
-    return {.format = sources_[i].format, .order = !sources_[i].order.empty()};
+    const Source& source = sources_[i];
+    return {.format = source.format, .order = !source.order.empty(), .lost = source.lost};
   }
   void fill_codes(size_t i, int64_t first, const Linear& to) const override {
     model::fill_codes(sources_[i], slots_[i], first, to);
