@@ -43,6 +43,7 @@ constexpr Flag kMemory[] = {
     {"step-time", kFloat, kRuns, "0", "Milliseconds that a step with prompts should take: a shorter one lets running requests decode more often, a longer one computes prompts at a better rate. 0: the least at which prompts run at nearly the best rate measured at start-up, within bounds; longer for a prompt that is alone, and while very many wait. predict, bench latency, bench throughput: no limit unless given.", 0, 1e6},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
     {"kv-cache-dtype", kText, kSizes, "auto", "How the KV cache is stored: auto (as --dtype), float32, bfloat16, int8, fp8 (e4m3) or int4 (docs/quantization.md). FastDeploy's and vLLM's names for these are known, too."},
+    {"kv-cache-scales", kChoice, kSizes, "auto", "Scales of an int8 or fp8 KV cache. auto: those that were calibrated with the checkpoint, if it has any; else, and with token, one for each token and KV head.", 0, 0, "auto|token"},
     {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Fraction of the memory that may be used: of a GPU's total memory, or of the host memory that is available.", 0.01, 1, "", "memory-utilization"},
     {"num-gpu-blocks-override", kInt, kSizes, "0", "Number of KV blocks; 0: from the memory plan.", 0, kMaxCount},
     {"enable-prefix-caching", kSwitch, kSizes, "true", "Reuse the KV blocks of prompts with a common prefix."},

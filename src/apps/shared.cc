@@ -78,6 +78,7 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.quantization = args.text("quantization");
   config.quantization_config = args.text("quantization-config");
   config.kv_dtype = kv_dtype_named(args.text("kv-cache-dtype"));
+  config.kv_token_scales = args.text("kv-cache-scales") == "token";
   read_graphs(args, config);
   if (args.given("max-num-seqs"))
     config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));
