@@ -72,9 +72,9 @@ struct Server::Impl {
         keys(config.api_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(
-            ActiveRoutes{nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
-                                                   guard(/*loading=*/true))})),
+        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
+            nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
+                                      guard(/*loading=*/true))})),
         http(config.http, hooks()) {}
 
   http::Guard guard(bool loading);

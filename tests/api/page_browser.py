@@ -132,7 +132,7 @@ class Page:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
-                if value := self.evaluate(code):
+                if value := self.evaluate(f"!!({code})"):
                     return value
             except AssertionError:
                 pass  # the page is between two documents
@@ -179,7 +179,7 @@ class Page:
         found = [event["params"]["exceptionDetails"].get("exception", {}).get("description", "exception")
                  for event in self.events if event["method"] == "Runtime.exceptionThrown"]
         found += [event["params"]["entry"]["text"] for event in self.events if event["method"] == "Log.entryAdded"
-                  and event["params"]["entry"]["source"] not in ("network", "intervention", "recommendation")]
+                  and event["params"]["entry"]["level"] != "verbose" and event["params"]["entry"]["source"] != "network"]
         return found + self.evaluate("window.__violations ?? []")
 
     def requests(self):

@@ -119,6 +119,7 @@ const app = {
     const { chat } = conversation;
     if (!text.trim() || this.runOf(chat)) return;
     this.chats.set(chat.id, chat);
+    remember('chat', chat.id);
     const user = addNode(chat, pathOf(chat).at(-1), { role: 'user', content: text.trim() });
     conversation.sticks = true;
     this.answer(chat, user);

@@ -95,10 +95,10 @@ class MessageView {
   // Versions and what can be done. Versions come first, because they are about all the rest.
   actions() {
     const { role } = this.node;
-    const buttons = [this.versions(), copyButton(() => this.node.content)];
+    const buttons = [this.versions(), this.node.content ? copyButton(() => this.node.content) : null];
     if (role === 'user') buttons.push(iconButton('edit', t('edit'), () => this.edit()));
     if (role !== 'assistant') return buttons;
-    buttons.push(iconButton('redo', t('regenerate'), () => app.regenerate(this.node)));
+    if (!this.node.error || this.node.content) buttons.push(iconButton('redo', t('regenerate'), () => app.regenerate(this.node)));
     const cut = ['length', 'aborted', 'error'].includes(this.node.finish);
     const isLast = pathOf(this.chat).at(-1) === this.node;
     if (cut && isLast && this.node.content && !this.node.calls?.length)

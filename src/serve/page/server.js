@@ -54,12 +54,12 @@ class ServerPanel {
   take(sums) {
     const now = { sums, at: performance.now() };
     const seconds = this.before ? (now.at - this.before.at) / 1000 : 0;
-    const more = (name) => sums[name] - this.before.sums[name];
+    const counted = (at) => at.sums.generation_tokens_total ?? 0;
     // A server that was started again counts from zero.
-    const rate = seconds > 0 ? Math.max(0, more('generation_tokens_total')) / seconds : null;
+    const rate = seconds > 0 ? Math.max(0, counted(now) - counted(this.before)) / seconds : null;
     if (rate !== null) this.speed.add(rate);
-    this.queue.add(sums.num_requests_running, sums.num_requests_waiting);
-    this.cache.add(sums.gpu_cache_usage_perc);
+    this.queue.add(sums.num_requests_running ?? null, sums.num_requests_waiting ?? null);
+    this.cache.add(sums.gpu_cache_usage_perc ?? null);
     this.before = now;
     this.showFacts(sums);
   }

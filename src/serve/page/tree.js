@@ -25,7 +25,8 @@ function addNode(chat, parent, fields) {
 }
 
 function titleOf(text) {
-  return text.trim().replace(/\s+/g, ' ').slice(0, MAX_TITLE);
+  const line = text.trim().replace(/\s+/g, ' ');
+  return line.length <= MAX_TITLE ? line : line.slice(0, MAX_TITLE - 1) + '…';
 }
 
 // The nodes from the first to the last that are shown.
