@@ -117,11 +117,12 @@ std::string url(const Args& args, uint16_t port) {
 void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model) {
   const std::string at = url(args, port);
   fmt::print(
-      "\nServing {} on {} (Ctrl-C stops). Try it:\n\n"
+      "\nServing {} on {} (Ctrl-C stops). {}:\n\n"
       "curl {}/v1/chat/completions {}-H 'Content-Type: application/json' "
       "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
       "\"What is the capital of France?\"}}]}}'\n",
-      model, at, at, wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
+      model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at,
+      wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
   std::fflush(stdout);
 }
 
