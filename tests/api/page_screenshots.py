@@ -4,6 +4,7 @@
 """
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -44,18 +45,19 @@ POEM = "**潮**\n\n浪把月光一页页翻开，\n又轻轻合上。\n岸边的
 
 
 def load_of(seconds):
-    """A load that comes and goes; a second of ours is twelve of the plots'."""
-    t = seconds * 12
-    wave = max(0, math.sin(t / 23) + 0.5 * math.sin(t / 7))
-    running = round(3 + 21 * wave)
-    load_of.tokens += 60 + 1400 * wave
+    """A load that comes and goes, a little further with each question."""
+    load_of.step += 1
+    wave = max(0.03, 0.5 + 0.45 * math.sin(load_of.step / 21) + 0.2 * math.sin(load_of.step / 6) + 0.06 * math.sin(load_of.step / 2))
+    running = round(1 + 15 * wave)
+    load_of.tokens += (seconds - load_of.last) * 900 * wave
+    load_of.last = seconds
     return {"generation_tokens_total": int(load_of.tokens), "num_requests_running": running,
-            "num_requests_waiting": max(0, running - 16), "gpu_cache_usage_perc": 0.12 + 0.5 * wave * 0.8,
+            "num_requests_waiting": max(0, running - 14), "gpu_cache_usage_perc": 0.12 + 0.45 * wave,
             "time_to_first_token_seconds_sum": 21.4, "time_to_first_token_seconds_count": 214, "requests_number": 214,
             "prefix_cache_hits_total": 31, "prefix_cache_queries_total": 100}
 
 
-load_of.tokens = 180000.0
+load_of.tokens, load_of.last, load_of.step = 180000.0, 0.0, 40
 
 
 def answered(page):
@@ -66,6 +68,7 @@ def talk(stub, page):
     stub.answer = lambda body: text(POEM, 2, 0.012)
     page.say(CHINESE)
     answered(page)
+    time.sleep(0.3)
     page.click("#new-chat")
     stub.answer = lambda body: text(ANSWER, 4, 0.008, THOUGHT)
     page.say(QUESTION)
@@ -74,17 +77,20 @@ def talk(stub, page):
 
 def fill_plots(page):
     """Asks many times at once for what would take minutes: the page asks when it comes into view."""
-    for _ in range(110):
+    for _ in range(150):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        time.sleep(0.03)
+        time.sleep(0.12)
 
 
 def shoot(page, path):
+    page.send("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
     page.evaluate("document.activeElement?.blur(); document.getElementById('toasts').replaceChildren()")
     time.sleep(0.3)
     page.screenshot(path)
+    if shutil.which("pngquant"):
+        subprocess.run(["pngquant", "--strip", "--speed", "1", "--force", "--output", path, path], check=True)
     if path.stat().st_size > LIMIT:
-        subprocess.run(["pngquant", "--force", "--output", path, path], check=False)
+        raise SystemExit(f"{path} has {path.stat().st_size} bytes, more than {LIMIT}: apt-get install pngquant")
     print(path, path.stat().st_size, "bytes")
 
 
@@ -97,16 +103,15 @@ def main():
     stub.metrics = load_of
     browser = Browser(browser_program())
     try:
-        light = browser.page(stub.url, 1280, 800)
+        light = browser.page(stub.url, 1240, 820, scale=1.5)
         talk(stub, light)
-        light.evaluate("document.getElementById('scroller').scrollTop = 0")
         shoot(light, folder / "page_light.png")
-        dark = browser.page(stub.url, 1280, 800, dark=True)
+        dark = browser.page(stub.url, 1240, 820, dark=True, scale=1.5)
         talk(stub, dark)
         dark.click("#open-server")
         fill_plots(dark)
         shoot(dark, folder / "page_dark.png")
-        phone = browser.page(stub.url, 360, 720, language="zh-CN")
+        phone = browser.page(stub.url, 360, 720, language="zh-CN", scale=2)
         stub.answer = lambda body: text(POEM, 2, 0.012)
         phone.say(CHINESE)
         answered(phone)

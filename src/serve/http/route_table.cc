@@ -86,7 +86,8 @@ std::optional<HttpResponse> RouteTable::refuse_when_full(const HttpRequest& requ
 
 void RouteTable::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
   if (auto refused = refuse(request)) return reply->send(std::move(*refused));
-  find(request)->handler(std::move(request), std::move(reply));
+  const HttpHandler& handler = find(request)->handler;
+  handler(std::move(request), std::move(reply));
 }
 
 }  // namespace skiff::http

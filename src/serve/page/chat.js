@@ -142,7 +142,7 @@ const app = {
     });
     this.runs.delete(node.id);
     chat.updated = Date.now();
-    await store.save(chat);
+    if (this.chats.has(chat.id)) await store.save(chat);  // it may have been deleted meanwhile
     if (chat === conversation.chat) conversation.show(chat);
     sidebar.show();
     if (run.error) return this.failed(run.error);

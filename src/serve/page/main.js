@@ -22,11 +22,13 @@ const panels = {
   },
 
   close() {
+    const open = !$('settings').hidden || !$('server').hidden;
     for (const name of ['settings', 'server']) {
       $(name).hidden = true;
       $('open-' + name).setAttribute('aria-expanded', 'false');
     }
     this.closeDrawers();
+    if (open) this.opener.focus();
   },
 
   toggleChats() {
@@ -41,7 +43,7 @@ const panels = {
     const over = document.body.classList.contains('chats-open');
     document.body.classList.remove('chats-open');
     this.update();
-    if (over || NARROW.matches) this.opener?.focus();
+    if (over) this.opener.focus();
   },
 
   anyOver() {

@@ -6,6 +6,8 @@ const MAX_BLOCKS = 8;       // lists and quotes inside each other
 const MAX_HELD_LINE = 4000; // characters of a line that might be a row of a table
 const CODE_CHUNK = 64;      // lines of code in one element, so that the browser lays out little anew
 
+const MAX_COLOURED = 2000;  // lines of code in one block that take colours
+
 // The start of a line that says nothing yet about the kind of the line.
 const UNDECIDED = /^\s*(#{1,6}|[+>]|[-*_](\s*[-*_])*|\d{1,9}[.)]?|`{1,2}|~{1,2})?\s*$/;
 const FENCE = /^(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
@@ -29,7 +31,7 @@ class Paragraph {
 
 class CodeBlock {
   constructor(root, fence, indent) {
-    [, this.fence] = fence;
+    [, this.fence, this.language] = fence;
     this.indent = indent;
     this.code = el('code');
     this.lines = 0;
@@ -42,13 +44,19 @@ class CodeBlock {
     return mark.length >= this.fence.length && mark === this.fence[0].repeat(mark.length);
   }
   line(text) {
-    if (this.lines++ % CODE_CHUNK === 0) this.chunk = this.code.appendChild(el('span')).appendChild(document.createTextNode(''));
+    if (this.lines++ % CODE_CHUNK === 0) this.chunk = this.code.appendChild(el('span'));
     let skip = 0;
     while (skip < this.indent && text[skip] === ' ') ++skip;
-    this.chunk.appendData(text.slice(skip));
+    this.chunk.append(this.last = document.createTextNode(text.slice(skip)));
   }
-  write(text) { this.chunk.appendData(text); }
-  endLine() { this.chunk?.appendData('\n'); }
+  write(text) { this.last.appendData(text); }
+  // A line takes its colours when it is whole.
+  endLine() {
+    if (!this.last) return;
+    if (this.lines <= MAX_COLOURED) this.last.replaceWith(...coloured(this.last.data, this.language));
+    this.chunk.append('\n');
+    this.last = null;
+  }
   close() {}
 }
 

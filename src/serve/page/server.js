@@ -40,6 +40,8 @@ class ServerPanel {
   }
 
   async ask() {
+    if (this.asking) return;
+    this.asking = true;
     try {
       this.take(readMetrics(await (await call('metrics')).text()));
       this.problem.textContent = '';
@@ -47,6 +49,7 @@ class ServerPanel {
       this.before = null;
       this.problem.textContent = error.message;
     }
+    this.asking = false;
     clearTimeout(this.timer);
     if (this.visible) this.timer = setTimeout(() => this.ask(), ASK_MS);
   }

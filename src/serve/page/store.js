@@ -76,7 +76,8 @@ const memory = {
 function preference(name) { return memory.read('localStorage', name); }
 function remember(name, value) { memory.write('localStorage', name, value); }
 function apiKey() { return memory.read('sessionStorage', 'key') ?? ''; }
-function setApiKey(key) { memory.write('sessionStorage', 'key', key.trim()); }
+// A header can carry no other characters.
+function setApiKey(key) { memory.write('sessionStorage', 'key', key.replace(/[^\x21-\x7e]/g, '')); }
 
 function exportChats(chats) {
   const stamp = new Date().toISOString().slice(0, 10);
