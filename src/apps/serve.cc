@@ -117,11 +117,12 @@ std::string url(const Args& args, uint16_t port) {
 void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model) {
   const std::string at = url(args, port);
   fmt::print(
-      "\nServing {} on {} (Ctrl-C stops). Try it:\n\n"
+      "\nServing {} on {} (Ctrl-C stops). {}:\n\n"
       "curl {}/v1/chat/completions {}-H 'Content-Type: application/json' "
       "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
       "\"What is the capital of France?\"}}]}}'\n",
-      model, at, at, wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
+      model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at,
+      wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
   std::fflush(stdout);
 }
 
@@ -145,6 +146,17 @@ Progress loading_progress(const Args& args, serve::Server& server) {
   };
 }
 
+// What a request gets that says nothing; null: as many tokens as the context leaves.
+OrderedJson sampling_defaults(const model::GenerationDefaults& generation) {
+  const service::SamplingDefaults defaults = defaults_of(generation);
+  return {{"temperature", defaults.temperature},
+          {"top_p", defaults.top_p},
+          {"top_k", defaults.top_k},
+          {"min_p", defaults.min_p},
+          {"repetition_penalty", defaults.repetition},
+          {"max_tokens", defaults.max_tokens > 0 ? OrderedJson(defaults.max_tokens) : nullptr}};
+}
+
 // All settings except secrets.
 OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   const engine::Resolved& engine = llm.resolved();
@@ -165,6 +177,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
           {"block_size", engine.cache.block_size},
           {"num_blocks", llm.memory().blocks},
           {"threads", engine.threads},
+          {"sampling_defaults", sampling_defaults(llm.model().generation)},
           {"parameters", std::move(parameters)}};
 }
 

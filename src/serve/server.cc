@@ -19,6 +19,7 @@
 #include "serve/info_routes.h"
 #include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
+#include "serve/page/page.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
 #include "serve/server_context.h"
@@ -36,6 +37,15 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
                      responses::responses_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
+  if (context.config.web_page) routes.push_back(page::page_route());
+  return routes;
+}
+
+// While the model loads, the page is there already and shows the progress of /health.
+std::vector<http::Route> first_routes(const ServerConfig& config,
+                                      std::function<std::string()> progress) {
+  std::vector<http::Route> routes = boot_routes(std::move(progress));
+  if (config.web_page) routes.push_back(page::page_route());
   return routes;
 }
 
@@ -62,9 +72,9 @@ struct Server::Impl {
         keys(config.api_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(
-            ActiveRoutes{nullptr, http::RouteTable(boot_routes([this] { return progress(); }),
-                                                   guard(/*loading=*/true))})),
+        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
+            nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
+                                      guard(/*loading=*/true))})),
         http(config.http, hooks()) {}
 
   http::Guard guard(bool loading);
@@ -103,14 +113,17 @@ std::string Server::Impl::progress() const {
 }
 
 // Without a key nothing of the server's state is visible but the probes. These answer under any
-// host name, because orchestrators call by address.
+// host name, because orchestrators call by address. The web page is no state: everybody who knows
+// the server's name may load it, at any time.
 http::Guard Server::Impl::guard(bool loading) {
   return [this, loading](const http::HttpRequest& request,
                          http::Access access) -> std::optional<http::HttpResponse> {
     if (access == http::Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
-    if (auto refused = keys.refuse(request)) return refused;
+    if (access == http::Access::kKey)
+      if (auto refused = keys.refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
+    if (access == http::Access::kPublic) return std::nullopt;
     if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (draining && !reads) {

@@ -18,6 +18,7 @@ struct ServerConfig : service::ProtocolConfig {
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
   bool cors_credentials = false;           // not with the origin "*"
   std::vector<std::string> allowed_hosts;  // see serve/http/host_list.h
+  bool web_page = true;                    // GET / gives browsers the page of serve/page
   bool access_log = true;                  // a line at level info for each request
   OrderedJson config_info;                 // the answer to GET /config-info; holds no secret
 };
