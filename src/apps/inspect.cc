@@ -110,7 +110,8 @@ void print_formats(const engine::Resolved& resolved, const ModelSpec& spec, cons
 int run_inspect(const Args& args) {
   const std::string folder = model_folder(args);
   const engine::EngineConfig config = engine_config(args, folder);
-  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
+  const model::ModelConfig model =
+      model::read_model_config(folder, config.config_name, config.pooling);
   const ModelSpec& spec = model.spec;
   fmt::print("architecture     {}\n", spec.arch);
   fmt::print("parameters       {:.3f} billion\n",

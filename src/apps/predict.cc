@@ -221,7 +221,8 @@ int run_predict(const Args& args) {
   const std::string folder = model_folder(args);
   std::vector<Item> items = read_items(args);
   engine::EngineConfig config = engine_config(args, folder);
-  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
+  const model::ModelConfig model =
+      model::read_model_config(folder, config.config_name, config.pooling);
   const bool needs_text =
       std::ranges::any_of(items, [](const Item& i) { return i.tokens.empty(); });
 

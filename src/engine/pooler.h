@@ -29,6 +29,10 @@ struct PooledStep {
 // Driven by the thread that drives `ops`.
 class Pooler {
  public:
+  // Returns the most bytes of host memory that two steps in flight take where means are pooled.
+  static size_t memory_bytes(int max_rows, int64_t hidden, DType act) {
+    return 2 * byte_size(act, max_rows * hidden);
+  }
   Pooler(int max_slots, Ops& ops) : ops_(ops), slots_(static_cast<size_t>(max_slots)) {}
 
   // Starts a slot or starts it again: what it has gathered is forgotten. Called for every slot that

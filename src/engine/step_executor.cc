@@ -88,6 +88,9 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          sample::Sampler::bytes(ops.device(), sampler_limits(spec, limits)) +
          (ops.device() == Device{} ? sample::Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
+         (ops.device() == Device{} && !limits.generates
+              ? Pooler::memory_bytes(limits.max_rows, spec.hidden, act)
+              : 0) +
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
 

@@ -40,6 +40,7 @@ class RandomSteps {
       result.drafts.push_back(tokens());
       result.logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
       result.prompt_logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
+      if (spans % 2) result.pooled.push_back(list<float>([&] { return real(); }));
     }
     return result;
   }
@@ -68,7 +69,9 @@ class RandomSteps {
             .draft = draft,
             .sample = sample,
             .prompt_logprobs = below(2) ? kNoLogprobs : number(),
-            .next = below(2) ? -1 : number()};
+            .next = below(2) ? -1 : number(),
+            .pool = !sample && below(2),
+            .pool_logits = false};
   }
   OpenSlot opened() {
     OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
@@ -87,6 +90,8 @@ class RandomSteps {
          .min_tokens = number()};
     p.logit_bias = list<std::pair<Token, float>>([&] { return std::pair(number(), real()); });
     p.bad_words = list<std::vector<Token>>([&] { return tokens(); });
+    open.pooling = {
+        .rows = static_cast<Pooling::Rows>(below(4)), .logits = below(2) == 1, .columns = tokens()};
     return open;
   }
   PositionLogprobs position() {

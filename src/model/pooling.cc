@@ -214,10 +214,17 @@ std::optional<PoolingConfig> choose_pooling(const std::string& dir, const Fields
   const bool asked =
       choice.runner == "pooling" || (choice.convert != "auto" && choice.convert != "none");
   const bool has_modules = !dir.empty() && fs::exists(fs::path(dir) / "modules.json");
-  if (!asked && !headless && !has_modules) return std::nullopt;
+  const auto generates = [&]() -> std::optional<PoolingConfig> {
+    if (!choice.pooler.empty())
+      fail_load(
+          "--override-pooler-config: the model generates and is not pooled; add --runner "
+          "pooling");
+    return std::nullopt;
+  };
+  if (!asked && !headless && !has_modules) return generates();
   const bool overridden = choice.pooler.find("pooling_type") != std::string::npos;
   const auto modules = overridden ? std::nullopt : sentence_modules(dir);
-  if (!asked && !headless && !overridden && !modules) return std::nullopt;
+  if (!asked && !headless && !overridden && !modules) return generates();
   PoolingConfig pooling{.task = task_of(choice, architecture, headless || modules)};
   if (modules && pooling.task == PoolTask::kEmbed) {
     pooling.rows = modules->rows;

@@ -58,8 +58,10 @@ Status Scheduler::check_kind(const NewSequence& in) const {
     return Error{Code::kInvalid, what, field};
   };
   if (!in.pooling && !limits_.generates)
-    return invalid("the model was loaded to be pooled and cannot generate (--runner pooling)",
-                   "prompt");
+    return invalid(
+        "the model is pooled (see --runner) and cannot generate; --runner generate loads it with "
+        "its language head, if it has one",
+        "prompt");
   if (in.pooling && in.params.prompt_logprobs != kNoLogprobs)
     return invalid("a sequence that is pooled has no log-probabilities", "prompt_logprobs");
   return ok();
