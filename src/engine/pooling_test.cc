@@ -59,7 +59,7 @@ NewSequence pooled(SeqId id, int length, Pooling pooling) {
   return s;
 }
 
-// What the prompts give on an engine of these options.
+// What the prompts that are pooled give on an engine of these options.
 Vectors run(const EngineConfig& config, const std::vector<NewSequence>& sequences,
             EngineStats* stats = nullptr) {
   std::mutex mutex;
@@ -70,10 +70,11 @@ Vectors run(const EngineConfig& config, const std::vector<NewSequence>& sequence
     std::lock_guard lock(mutex);
     for (Event& event : events) {
       if (event.finish == Finish::kNone) continue;
+      ++ended;
+      if (event.finish == Finish::kLength) continue;  // one that generates
       EXPECT_EQ(event.finish, Finish::kStop) << event.why;
       EXPECT_TRUE(event.tokens.empty());
       out[event.seq] = std::move(event.pooled);
-      ++ended;
     }
     changed.notify_all();
   });
@@ -147,7 +148,7 @@ TEST(Pooling, RowsAreThoseOfTheReferenceDecoder) {
   }
 }
 
-TEST(Pooling, NeitherCompanyNorChunksNorPreemptionShowInAnyBit) {
+TEST(Pooling, NeitherCompanyNorChunksShowInAnyBit) {
   const Folder folder;
   const std::vector<NewSequence> sequences = all_kinds(60);
   Vectors alone;
@@ -159,11 +160,27 @@ TEST(Pooling, NeitherCompanyNorChunksNorPreemptionShowInAnyBit) {
   EXPECT_EQ(run(config, sequences, &stats), alone) << "in chunks";
   EXPECT_GT(stats.steps, 20u);
   EXPECT_GT(stats.cached_tokens, 0u) << "LAST finds the beginning that prompts share";
-  config.prefix_caching = false;
-  config.max_num_seqs = 3;
-  config.num_blocks_override = 32;  // two of the long prompts
-  config.policy.reserve_min = 0;
-  EXPECT_EQ(run(config, sequences, &stats), alone) << "with little memory";
+}
+
+// Sequences that generate need ever more memory, which those behind them must give back.
+TEST(Pooling, ASequenceThatWasPreemptedIsPooledFromItsBeginning) {
+  const Folder folder;
+  const std::vector<NewSequence> sequences = all_kinds(60);
+  const Vectors alone = run(config_of(folder), sequences);
+  EngineConfig config = config_of(folder);
+  config.pooling.runner = "generate";
+  config.max_num_batched_tokens = 8;
+  config.max_num_seqs = 6;
+  config.num_blocks_override = 40;
+  std::vector<NewSequence> all;
+  for (SeqId id = 100; id < 103; ++id) {
+    all.push_back(pooled(id, 10, {}));
+    all.back().stop.max_tokens = 100;
+  }
+  all.insert(all.end(), sequences.begin(), sequences.end());
+  EngineStats stats;
+  EXPECT_EQ(run(config, all, &stats), alone);
+  EXPECT_GT(stats.preemptions, 0u);
 }
 
 TEST(Pooling, LogitsAreThoseOfTheLastRow) {

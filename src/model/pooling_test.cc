@@ -9,8 +9,8 @@
 namespace skiff::model {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::TestModel;
 
 constexpr const char* kModules = R"([
