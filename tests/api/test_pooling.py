@@ -12,7 +12,7 @@ import pytest
 from conftest import Server
 from tiny_models import END, VOCAB, WIDTH, row_of, write_model
 
-ROUTES = ["/v1/embeddings", "/v1/reward", "/v1/classify", "/classify", "/v1/rerank", "/v2/rerank",
+ROUTES = ["/v1/embeddings", "/v1/reward", "/v1/chat/reward", "/v1/classify", "/classify", "/v1/rerank", "/v2/rerank",
           "/rerank", "/v1/score", "/score"]
 DOCUMENTS = ["Paris is the capital of France.", "Bread is made of flour.", "yes", "x" * 90]
 
@@ -305,7 +305,7 @@ def test_classes_and_rewards(tmp_path):
         assert near(one["probs"], want) and one["num_classes"] == 3
         assert one["label"] == list(names.values())[want.index(max(want))]
         reward = good(model.running, "/v1/reward", input="a")
-        assert reward["object"] == "reward" and near(reward["data"][0]["score"], logits)
+        assert reward["object"] == "object" and near(reward["data"][0]["score"], logits)
         assert refused(model.running, "/v1/score", queries="a", documents=["b"])["param"] == "model"
         assert refused(model.running, "/v1/embeddings", input="a")["param"] == "model"
     with Model(tmp_path / "one", classes=1, arch="LlamaForSequenceClassification",

@@ -187,7 +187,7 @@ Parsed read_inputs(const OrderedJson& body, PoolingCall& call) {
   call.conversation.messages = std::move(*checked);
   const std::optional<bool> asked =
       call.conversation.add_generation_prompt ? std::optional(true) : std::nullopt;
-  if (auto error = openai::check_continuation(call.conversation, asked)) return *error;
+  if (auto error = openai::check_continuation(call.conversation, asked)) return error;
   call.inputs.emplace_back(std::move(call.conversation));
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
-// POST /v1/reward: FastDeploy's shape. The raw numbers of the head for a conversation.
+// POST /v1/reward and /v1/chat/reward: FastDeploy's shape. The raw numbers of the head for a
+// conversation.
 #include "serve/pooling/write.h"
 
 namespace skiff::pooling {
@@ -7,13 +8,13 @@ namespace {
 std::string refuse(const service::PooledModel& model) {
   if (model.task != service::PooledModel::kEmbed) return {};
   return "this server's model has no head that scores; it has /v1/embeddings. A reward model is "
-         "stored as ...ForSequenceClassification";
+         "stored as ...ForSequenceClassification and served without --convert";
 }
 
 void write(const PoolingCall&, const Answer& answer, const service::PooledModel&,
            const Envelope& envelope, std::string& out) {
   JsonWriter json(out);
-  open_list(envelope, "reward-", "reward", json);
+  open_list(envelope, "chat-reward-", "object", json);
   for (size_t i = 0; i < answer.vectors.size(); ++i) {
     json.open_object().key("index").integer(static_cast<int64_t>(i));
     json.key("object").string("reward").key("score");

@@ -11,15 +11,11 @@ struct PathOf {
   const RouteKind& (*kind)();
 };
 constexpr PathOf kPaths[] = {
-    {"/v1/embeddings", embeddings_route},
-    {"/v1/reward", reward_route},
-    {"/v1/classify", classify_route},
-    {"/classify", classify_route},
-    {"/v1/rerank", rerank_route},
-    {"/v2/rerank", rerank_route},
-    {"/rerank", rerank_route},
-    {"/v1/score", score_route},
-    {"/score", score_route},
+    {"/v1/embeddings", embeddings_route}, {"/v1/reward", reward_route},
+    {"/v1/chat/reward", reward_route},    {"/v1/classify", classify_route},
+    {"/classify", classify_route},        {"/v1/rerank", rerank_route},
+    {"/v2/rerank", rerank_route},         {"/rerank", rerank_route},
+    {"/v1/score", score_route},           {"/score", score_route},
 };
 
 }  // namespace
