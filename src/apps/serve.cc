@@ -11,6 +11,7 @@
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
 #include "apps/open_files.h"
+#include "apps/pooled_model.h"
 #include "apps/scheduler_flags.h"
 #include "apps/signal_guard.h"
 #include "apps/signals.h"
@@ -70,6 +71,7 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
   service::ServiceConfig config;
   config.model_name = name;
   config.answer = formats;
+  config.pooled = pooled_model(llm.model(), tokenizer);
   config.max_model_len = llm.resolved().limits.max_context;
   config.vocab_size = llm.model().spec.vocab;
   config.eos = eos_tokens(llm.model(), &tokenizer);
@@ -94,8 +96,9 @@ serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   config.model_names = model_names(args, folder);
   config.model_path = folder;
   config.version = SKIFF_VERSION;
-  config.defaults =
-      defaults_of(model::read_model_config(folder, args.text("model-config-name")).generation);
+  config.defaults = defaults_of(
+      model::read_model_config(folder, args.text("model-config-name"), pooling_choice(args))
+          .generation);
   config.refuse_unknown_fields = args.on("refuse-unknown-fields");
   config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
   config.policy = {.trust_chat_template = args.on("trust-request-chat-template"),
@@ -114,15 +117,29 @@ std::string url(const Args& args, uint16_t port) {
   return fmt::format("{}://{}:{}", args.given("ssl-certfile") ? "https" : "http", host, port);
 }
 
-void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model) {
+// A route of the model, and a body for it.
+std::pair<const char*, const char*> example_of(const service::PooledModel* model) {
+  using Task = service::PooledModel::Task;
+  if (model == nullptr)
+    return {"chat/completions",
+            R"({"messages": [{"role": "user", "content": "What is the capital of France?"}]})"};
+  if (model->task == Task::kEmbed)
+    return {"embeddings", R"({"input": "What is the capital of France?"})"};
+  if (model->scores_pairs())
+    return {"rerank",
+            R"({"query": "What is the capital of France?", "documents": ["Paris", "Bread"]})"};
+  return {"classify", R"({"input": "What is the capital of France?"})"};
+}
+
+void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model,
+               const service::PooledModel* pooled) {
   const std::string at = url(args, port);
+  const auto [route, body] = example_of(pooled);
   fmt::print(
       "\nServing {} on {} (Ctrl-C stops). {}:\n\n"
-      "curl {}/v1/chat/completions {}-H 'Content-Type: application/json' "
-      "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
-      "\"What is the capital of France?\"}}]}}'\n",
-      model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at,
-      wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
+      "curl {}/v1/{} {}-H 'Content-Type: application/json' -d '{}'\n",
+      model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at, route,
+      wants_key ? "-H \"Authorization: Bearer $KEY\" " : "", body);
   std::fflush(stdout);
 }
 
@@ -169,6 +186,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
           {"architecture", llm.model().spec.arch},
+          {"runner", llm.model().pooling ? "pooling" : "generate"},
           {"device", engine::name(engine.device)},
           {"dtype", name(engine.precision.act)},
           {"max_model_len", engine.limits.max_context},
@@ -258,7 +276,8 @@ int run_serve(const Args& args) {
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
   server->open(service, config_info(args, *llm));
-  say_ready(args, server->port(), wants_key, model_names(args, folder).front());
+  say_ready(args, server->port(), wants_key, model_names(args, folder).front(),
+            service.pooled_model());
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 

@@ -91,9 +91,11 @@ int rows_of(const EngineConfig& config, int context) {
   return config.max_num_batched_tokens;
 }
 
-// The reference backend is too slow for it to matter.
-bool measures_steps(const EngineConfig& config, const ComputeDevice& device) {
-  return config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
+// The reference backend is too slow for it to matter, and where nothing decodes no step has to be
+// short.
+bool measures_steps(const EngineConfig& config, const model::ModelConfig& model,
+                    const ComputeDevice& device) {
+  return !model.pooling && config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
          device.kind != ComputeDevice::kReference;
 }
 
@@ -230,7 +232,7 @@ std::vector<int> captures_of(const EngineConfig& config, const ComputeDevice& de
 }  // namespace
 
 model::ModelConfig read_model(const EngineConfig& config) {
-  model::ModelConfig model = model::read_model_config(config.model, config.config_name);
+  model::ModelConfig model = model::read_model_config(config.model, config.config_name, config.pooling);
   const model::SchemeChoice schemes =
       model::choose_schemes(config.quantization, config.quantization_config, model.spec);
   const bool differ =
@@ -259,8 +261,9 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   if (asked.load_format != model::LoadFormat::kDummy)
     stored = model::stored_forms(asked.model, model);
   config.max_num_seqs = seqs_of(asked, model, device, precision, schemes, stored);
-  const bool measured = measures_steps(config, device);
-  const sched::Limits limits = limits_of(config, spec, measured);
+  const bool measured = measures_steps(config, model, device);
+  sched::Limits limits = limits_of(config, spec, measured);
+  limits.generates = !model.pooling;
   const int slots = host_slots(config, spec, precision.kv, limits.max_context);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
@@ -276,7 +279,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .stored = std::move(stored),
           .limits = limits,
           .cache = cache_of(config, slots),
-          .captures = captures_of(config, device),
+          .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
           .steps_in_flight = config.steps_in_flight,
           .memory_utilization = config.memory_utilization};

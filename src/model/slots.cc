@@ -211,7 +211,11 @@ std::vector<Slot> slots_of(const ModelSpec& spec) {
   SlotList list(spec);
   list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
   list.norm<&ModelWeights::norm>("norm", spec.hidden);
-  list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind = LayerKind::kHead;
+  if (spec.head == HeadKind::kVocab)
+    list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind =
+        LayerKind::kHead;
+  if (spec.head == HeadKind::kClasses)
+    list.linear<&ModelWeights::head>("score", {spec.classes}, spec.hidden).wide = true;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
     list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);
@@ -223,7 +227,8 @@ std::vector<Slot> slots_of(const ModelSpec& spec) {
 }
 
 bool is_tied_head(const Slot& slot, const ModelSpec& spec) {
-  return spec.tied_head && slot.find == find<Linear, &ModelWeights::head>;
+  return spec.tied_head && spec.head == HeadKind::kVocab &&
+         slot.find == find<Linear, &ModelWeights::head>;
 }
 
 }  // namespace skiff::model

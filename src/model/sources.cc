@@ -46,7 +46,8 @@ std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   const auto patterns = split(rule.pattern);
   const int64_t experts = slot.experts && per_expert(patterns[0]) ? slot.experts : 1;
   for (int64_t e = 0; e < experts; ++e)
-    for (std::string_view pattern : patterns) names.push_back(filled(pattern, {slot.layer, e}));
+    for (std::string_view pattern : patterns)
+      names.push_back(filled(stored_pattern(rule, pattern), {slot.layer, e}));
   return names;
 }
 
@@ -103,10 +104,11 @@ class Finder {
     join_formats(source, slot);
     return source;
   }
-  // Marks a stored tied head as used without reading it, because storing one is not an error.
-  void skip_head() {
+  // Marks a stored head as used without reading it, because storing one is not an error where it is
+  // tied or where another one is used.
+  void skip_head(std::string_view slot = "head") {
     for (const NameRule& rule : rules_) {
-      if (rule.slot != "head") continue;
+      if (rule.slot != slot) continue;
       const std::string module(rule.pattern);
       for (const StoredTensor* tensor :
            find_tensors(checkpoint_, quantization_.formats_of(module), module))
@@ -197,7 +199,7 @@ class Finder {
 
   Layout settle_layout() const {
     for (const NameRule& rule : rules_) {
-      const std::string module(rule.pattern);
+      const std::string module(stored_pattern(rule, rule.pattern));
       if (rule.slot != "embed") continue;
       for (const StoredFormat* format : quantization_.formats_of_table(module))
         for (const std::string_view suffix : format->rule(Role::kWeight)->suffixes)
@@ -393,6 +395,8 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
       sources.push_back(finder.find(slot));
     }
   }
+  if (spec.head != HeadKind::kVocab) finder.skip_head();
+  if (spec.head == HeadKind::kNone) finder.skip_head("score");
   finder.finish(remarks);
   return sources;
 }

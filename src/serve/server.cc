@@ -20,6 +20,7 @@
 #include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
 #include "serve/page/page.h"
+#include "serve/pooling/routes.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
 #include "serve/server_context.h"
@@ -32,9 +33,10 @@ using Clock = std::chrono::steady_clock;
 std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
-  for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-                     messages::messages_routes(protocol, keys),
-                     responses::responses_routes(protocol, keys), probe_routes(context)})
+  for (auto& part :
+       {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
+        messages::messages_routes(protocol, keys), responses::responses_routes(protocol, keys),
+        pooling::pooling_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   if (context.config.web_page) routes.push_back(page::page_route());

@@ -32,7 +32,8 @@ std::vector<NewSequence> sequences_of(OpenRequest& request) {
                          .params = prepared.params,
                          .stop = prepared.stop,
                          .priority = prepared.priority,
-                         .cache = prepared.cache};
+                         .cache = prepared.cache,
+                         .pooling = prepared.pooling};
     sequence.params.seed += i;
     sequences.push_back(std::move(sequence));
   }
@@ -59,7 +60,7 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
 
 std::unique_ptr<ConstraintCompiler> compiler_of(const ServiceConfig& config,
                                                 const text::Tokenizer& tokenizer) {
-  if (!config.constraints) return nullptr;
+  if (!config.constraints || config.pooled) return nullptr;
   const int width = config.vocab_size > 0 ? config.vocab_size : tokenizer.vocab_size();
   return std::make_unique<ConstraintCompiler>(
       grammar::Vocabulary::of(tokenizer, width, config.eos),
@@ -338,6 +339,9 @@ void EngineService::Impl::cancel(RequestId id) {
 
 const text::Tokenizer& EngineService::tokenizer() const { return *impl_->tokenizer; }
 int EngineService::max_model_len() const { return impl_->config.max_model_len; }
+const PooledModel* EngineService::pooled_model() const {
+  return impl_->config.pooled ? &*impl_->config.pooled : nullptr;
+}
 
 Status EngineService::health() const {
   if (impl_->table.stopped()) return Error{Code::kExhausted, "the server is shutting down"};

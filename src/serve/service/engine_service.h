@@ -36,6 +36,7 @@ class EngineService : public Service {
   void cancel(RequestId id) override;
   const text::Tokenizer& tokenizer() const override;
   int max_model_len() const override;
+  const PooledModel* pooled_model() const override;
   Status health() const override;
   ServiceLoad load() const override;
   std::string metrics() const override;

@@ -29,6 +29,7 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
             std::back_inserter(sequence.prompt_logprobs));
   reply.finish = event.finish;
   reply.why = std::move(event.why);
+  reply.pooled = std::move(event.pooled);
   const TokenConstraint* constraint = request.prepared.params.constraint.get();
   if (reply.finish != Finish::kNone && constraint && constraint->failed()) {
     event.finish = reply.finish = Finish::kExhausted;
@@ -142,11 +143,12 @@ void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& repl
   sequence.ended = true;
   if (sequence.answer) metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
-  metrics_.sequence_ended({.finish = reply.finish,
-                           .since_arrival = seconds(now - request.arrived),
-                           .since_admission = seconds(now - sequence.admitted),
-                           .since_first_token = seconds(now - sequence.first_token),
-                           .generated = sequence.generated});
+  metrics_.sequence_ended(
+      {.finish = reply.finish,
+       .since_arrival = seconds(now - request.arrived),
+       .since_admission = seconds(now - sequence.admitted),
+       .since_first_token = sequence.generated > 0 ? seconds(now - sequence.first_token) : 0,
+       .generated = sequence.generated});
   reply.last = --request.open == 0;
   if (!reply.last) return;
   int longest = 0;

@@ -21,6 +21,8 @@
 
 namespace skiff::service {
 
+struct PooledModel;  // serve/service/pooled_model.h
+
 // Tokens are used as given; a string is a raw prompt; a conversation goes through the model's chat
 // template.
 using PromptInput = std::variant<std::vector<Token>, std::string, text::Conversation>;
@@ -55,6 +57,9 @@ struct Request {
   int priority = 0;            // lower values first
   CacheSharing cache;          // use of the prefix cache
   double timeout_seconds = 0;  // end to end, at most what the service allows; 0: that
+  // The prompt is pooled instead of continued: the reply is one vector. Only if the service has a
+  // pooled_model(), which then serves nothing else.
+  bool pool = false;
   // The form of the reply, and the name of the field that asked for it.
   std::optional<grammar::Constraint> constraint;
   std::string constraint_field;
@@ -83,6 +88,7 @@ struct Reply {
   std::string text;            // final text: whole characters, no beginning of a stop string
   answer::AnswerEvents parts;  // the same text as reasoning, content and calls, if it is split
   std::vector<Token> tokens;   // may be ahead of the text
+  std::vector<float> pooled;   // set with the end of a request that is pooled
   std::vector<PositionLogprobs> logprobs;  // one per token, if requested
   // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
@@ -111,6 +117,7 @@ struct Prepared {
   int n = 1, priority = 0;
   CacheSharing cache;
   double timeout_seconds = 0;
+  Pooling pooling;
 };
 
 using RequestId = uint64_t;
@@ -182,6 +189,8 @@ class Service {
 
   virtual const text::Tokenizer& tokenizer() const = 0;
   virtual int max_model_len() const = 0;
+  // How the model is pooled; null if it generates. Lives as long as the service.
+  virtual const PooledModel* pooled_model() const { return nullptr; }
   // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
   virtual ServiceLoad load() const = 0;
