@@ -27,8 +27,7 @@ class Reader {
   void read(const Json& line, const std::string& where, std::vector<Sequence>& to) {
     if (!line.is_object()) fail_load("{}: expected an object", where);
     try {
-      if (line.contains("ids"))
-        return cut(line.at("ids").get<std::vector<int32_t>>(), to);
+      if (line.contains("ids")) return cut(line.at("ids").get<std::vector<int32_t>>(), to);
       if (line.contains("messages")) return add_chat(line, where, to);
       if (line.contains("text")) {
         const auto text = line.at("text").get<std::string>();
@@ -49,9 +48,10 @@ class Reader {
   void add_chat(const Json& line, const std::string& where, std::vector<Sequence>& to) {
     if (!chat_) chat_ = find_chat_template(args_, folder_);
     if (!chat_)
-      fail_load("{}: the model has no chat template for \"messages\"; give one with "
-                "--chat-template",
-                where);
+      fail_load(
+          "{}: the model has no chat template for \"messages\"; give one with "
+          "--chat-template",
+          where);
     text::Conversation conversation{.messages = line.at("messages")};
     if (line.contains("tools")) conversation.tools = line.at("tools");
     if (line.value("thinking", false)) conversation.kwargs["enable_thinking"] = true;
@@ -124,18 +124,19 @@ quantize::Data calibration_data(const Args& args, const std::string& folder,
   const auto heldout = static_cast<size_t>(args.integer("eval-samples"));
   const size_t wanted = samples + heldout;
   if (wanted == 0) return {};
-  std::vector<Sequence> all =
-      args.given("data") ? read_data(args, folder, model)
-                         : own_texts(args, folder, model, static_cast<int>(wanted),
-                                     static_cast<int>(args.integer("sequence-length")));
+  std::vector<Sequence> all = args.given("data")
+                                  ? read_data(args, folder, model)
+                                  : own_texts(args, folder, model, static_cast<int>(wanted),
+                                              static_cast<int>(args.integer("sequence-length")));
   shuffle(all, static_cast<uint64_t>(args.integer("seed")));
   if (all.size() > wanted) all.resize(wanted);
   size_t measured = std::min(heldout, all.size());
   if (all.size() < wanted) {
     measured = all.size() * heldout / wanted;
     if (heldout > 0 && samples > 0 && all.size() < 2)
-      fail_load("one text cannot be both calibrated on and measured with; give more in --data, or "
-                "--eval-samples 0");
+      fail_load(
+          "one text cannot be both calibrated on and measured with; give more in --data, or "
+          "--eval-samples 0");
     if (heldout > 0 && samples > 0) measured = std::clamp<size_t>(measured, 1, all.size() - 1);
   }
   quantize::Data data;

@@ -194,8 +194,9 @@ constexpr Flag kQuantizing[] = {
     {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},
     {"kv-cache-dtype", kChoice, kQuantize, "auto", "fp8, int8: also store scales for the keys and values of such a cache, from the calibration texts.", 0, 0, "auto|fp8|int8"},
     {"clip-search", kSwitch, kQuantize, "true", "Integers: search the clipping of each scale. false: scales cover the largest weight."},
-    {"act-order", kSwitch, kQuantize, "true", "gptq: round the columns with the largest inputs first."},
-    {"damping", kFloat, kQuantize, "0.01", "gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},
+    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq and a8w8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
+    {"act-order", kSwitch, kQuantize, "true", "--rounding gptq: round the columns with the largest inputs first."},
+    {"damping", kFloat, kQuantize, "0.01", "--rounding gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},
     {"min-expert-tokens", kInt, kQuantize, "64", "Experts that see fewer calibration tokens are rounded to nearest.", 0, kMaxCount},
     {"shard-size", kFloat, kQuantize, "5", "Largest size of one safetensors file, in GB.", 1e-6, 1 << 20},
 };

@@ -26,12 +26,15 @@ quantize::Settings settings_of(const Args& args, int threads) {
       .ignore = args.texts("ignore"),
       .kv = kv_of(args.text("kv-cache-dtype")),
       .clip = args.on("clip-search"),
+      .compensate = {},
       .gptq = {.damping = args.number("damping"), .act_order = args.on("act-order")},
       .min_tokens = args.integer("min-expert-tokens"),
       .threads = threads,
       .version = SKIFF_VERSION};
   if (const std::string word = args.text("symmetric"); word != "auto")
     request.symmetric = word == "true";
+  if (const std::string word = args.text("rounding"); word != "auto")
+    request.compensate = word == "gptq";
   return quantize::settle(request);
 }
 
@@ -67,8 +70,9 @@ void print_report(const quantize::Report& report, const std::string& out) {
   if (report.folds_tried > 0)
     fmt::print("factors found for {} of {} groups of inputs\n", report.folds, report.folds_tried);
   if (report.nearest > 0 && report.error != report.nearest)
-    fmt::print("squared error of outputs on the calibration data: {:.1f} % of rounding to nearest\n",
-               100 * report.error / report.nearest);
+    fmt::print(
+        "squared error of outputs on the calibration data: {:.1f} % of rounding to nearest\n",
+        100 * report.error / report.nearest);
   if (report.few_tokens > 0)
     fmt::print("{} experts' weights saw too few tokens and are rounded to nearest\n",
                report.few_tokens);
@@ -92,15 +96,14 @@ int run_quantize(const Args& args) {
       throw UsageError(fmt::format(
           "skiff quantize needs --{}, as in skiff quantize models/demo --to gptq --out demo-int4",
           needed));
-  const int threads = args.integer("threads") > 0 ? static_cast<int>(args.integer("threads"))
-                                                  : usable_processors();
+  const int threads =
+      args.integer("threads") > 0 ? static_cast<int>(args.integer("threads")) : usable_processors();
   const quantize::Settings settings = settings_of(args, threads);
   const quantize::ModelFile file(folder);
   quantize::check_model(file, settings);
-  const quantize::Job job{
-      .out = args.text("out"),
-      .shard_bytes = static_cast<uint64_t>(args.number("shard-size") * kGiB),
-      .progress = make_progress_bar("layers")};
+  const quantize::Job job{.out = args.text("out"),
+                          .shard_bytes = static_cast<uint64_t>(args.number("shard-size") * kGiB),
+                          .progress = make_progress_bar("layers")};
   quantize::check_place(job.out);
   const quantize::Data data = calibration_data(args, folder, file.config());
   const auto ops = make_cpu_ops(threads);

@@ -17,8 +17,7 @@ int64_t tokens_in(const std::vector<Sequence>& sequences) {
 double measured_rate(Ops& ops) {
   constexpr int64_t kSize = 384;
   Matrix x(kSize, kSize);
-  for (size_t i = 0; i < x.values.size(); ++i)
-    x.values[i] = static_cast<float>(i % 97) / 97 - 0.5f;
+  for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = static_cast<float>(i % 97) / 97 - 0.5f;
   product(x, x, ops);  // threads and memory are there now
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 4; ++i) product(x, x, ops);
@@ -53,9 +52,8 @@ Costs costs_of(const LayerMap& map, const Settings& settings, const Layer& layer
                             : in;
     if (settings.target->calibrated())
       costs.scalar += one * experts * kClipTries * (settings.clip ? wide : 0);
-    if (settings.target->method == Method::kGptq)
-      costs.scalar += experts * (one * in * 5 + in * in * in * 2 / 3);
-    else if (settings.target->calibrated())
+    if (settings.compensate) costs.scalar += experts * (one * in * 5 + in * in * in * 2 / 3);
+    if (settings.target->calibrated() && settings.target->method != Method::kGptq)
       costs.trials += 2 * one * experts * 42 * (experts > 1 ? 128 : 512);
   }
   return costs;
@@ -103,9 +101,9 @@ Estimate estimate(const ModelFile& file, const Settings& settings, const Data& d
   if (heldout > 0) memory = std::max(memory, 4 * 2 * embedding);
   memory += 4 * static_cast<double>(file.spec().hidden) * (calibration + 2 * heldout);
   out.memory = static_cast<size_t>(memory);
-  out.output += static_cast<size_t>(
-      std::max(0.0, static_cast<double>(file.checkpoint().total_bytes()) *
-                        (embedding / (embedding + layers))));
+  out.output +=
+      static_cast<size_t>(std::max(0.0, static_cast<double>(file.checkpoint().total_bytes()) *
+                                            (embedding / (embedding + layers))));
   return out;
 }
 

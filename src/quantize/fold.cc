@@ -216,8 +216,7 @@ FoldChoice smooth_factors(const FoldProblem& problem, Ops& ops, int threads) {
                                0.2f + 0.05f * static_cast<float>(a));
         });
       if (pieces == 1) continue;  // a constant for all channels changes nothing
-      for (int i = 0; i <= 8; ++i)
-        offer([&](size_t) { return 1 + 0.5f * static_cast<float>(i); });
+      for (int i = 0; i <= 8; ++i) offer([&](size_t) { return 1 + 0.5f * static_cast<float>(i); });
     }
   }
   return search.take();

@@ -29,15 +29,15 @@ struct FoldChoice {
   double error = 0, without = 0;  // sums of squared errors of the outputs, with and without factors
 };
 
-// The search of AWQ (Lin et al. 2023, arXiv 2306.00978): factors mean|x|^r, and mean|x|^r / mean|w|^
-// (1-r) with |w| relative to the largest of its block, for 20 ratios r; the choice has the least
-// squared error of the outputs with weights rounded to nearest. No factors are a choice, too.
+// The search of AWQ (Lin et al. 2023, arXiv 2306.00978): factors mean|x|^r, and mean|x|^r /
+// mean|w|^ (1-r) with |w| relative to the largest of its block, for 20 ratios r; the choice has the
+// least squared error of the outputs with weights rounded to nearest. No factors are a choice, too.
 FoldChoice awq_factors(const FoldProblem& problem, Ops& ops, int threads);
 
 // The factors of SmoothQuant (Xiao et al. 2022, arXiv 2211.10438), max|x|^a / max|w|^(1-a), with a
-// searched for one to three pieces of the channels apart, as PaddleSlim's piecewise search does: the
-// pieces are clusters of max|x|, taken by rising size; for each piece a rises from 0.2 to 0.8, then
-// constants from 1 to 5 are tried. The choice has the least squared error of the outputs with
+// searched for one to three pieces of the channels apart, as PaddleSlim's piecewise search does:
+// the pieces are clusters of max|x|, taken by rising size; for each piece a rises from 0.2 to 0.8,
+// then constants from 1 to 5 are tried. The choice has the least squared error of the outputs with
 // weights and activations rounded. No factors are a choice, too.
 FoldChoice smooth_factors(const FoldProblem& problem, Ops& ops, int threads);
 

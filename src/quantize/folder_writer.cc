@@ -100,8 +100,7 @@ void FolderWriter::copy_companions(const fs::path& from) {
       fs::copy_file(entry.path(), folder_ / entry.path().filename(), error);
     else if (entry.is_directory() && entry.path().filename() == "additional_chat_templates")
       fs::copy(entry.path(), folder_ / entry.path().filename(), fs::copy_options::recursive, error);
-    if (error)
-      fail_load("{}: cannot be copied: {}", entry.path().string(), error.message());
+    if (error) fail_load("{}: cannot be copied: {}", entry.path().string(), error.message());
   }
 }
 

@@ -17,7 +17,8 @@ void check_out_folder(const std::filesystem::path& out);
 
 // Everything is written to a folder beside `out`, which finish() renames; where that is not called,
 // the folder is removed. Tensors go to safetensors files of at most about `shard_bytes`, in the
-// order of adding. Throws a LoadError where a file cannot be written, and as check_out_folder() does.
+// order of adding. Throws a LoadError where a file cannot be written, and as check_out_folder()
+// does.
 class FolderWriter {
  public:
   FolderWriter(const std::filesystem::path& out, uint64_t shard_bytes);

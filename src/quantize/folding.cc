@@ -111,8 +111,8 @@ void Folding::fold_norm(std::string_view norm, const std::vector<size_t>& stage,
   for (size_t i = 0; i < map_.plains.size(); ++i) {
     if (map_.plains[i].slot.name != "router") continue;
     for (size_t at = 0; at < values_.plains[i].size(); ++at)
-      values_.plains[i][at] = as_stored(values_.plains[i][at] * factors[at % factors.size()],
-                                        *map_.plains[i].tensor);
+      values_.plains[i][at] =
+          as_stored(values_.plains[i][at] * factors[at % factors.size()], *map_.plains[i].tensor);
     folded_.plains[i] = true;
   }
 }
@@ -124,7 +124,8 @@ void Folding::fold_values(size_t out, const Inputs& inputs) {
   const size_t unit = slot.pieces[0].unit, value = qkv->pieces[2].unit;
   if (settings_.ignored(map_.units[unit].name)) return;
   const auto& mixer = std::get<Gqa>(spec_.layers[static_cast<size_t>(map_.layer)].mixer);
-  FoldProblem problem{.consumers = {}, .input = settings_.format.input, .classes = value_classes(mixer)};
+  FoldProblem problem{
+      .consumers = {}, .input = settings_.format.input, .classes = value_classes(mixer)};
   problem.consumers.push_back(consumer(out, unit, inputs, kTokens));
   if (problem.consumers[0].inputs.rows == 0) return;
   const std::vector<float> factors = search(problem);
@@ -137,8 +138,7 @@ void Folding::fold_values(size_t out, const Inputs& inputs) {
 
 void Folding::fold_up(size_t down, const Inputs& inputs) {
   const LinearSlot& slot = map_.linears[down];
-  const LinearSlot* gate_up =
-      map_.linear(slot.slot.name == "down" ? "gate_up" : "expert_gate_up");
+  const LinearSlot* gate_up = map_.linear(slot.slot.name == "down" ? "gate_up" : "expert_gate_up");
   if (!gate_up) return;
   // Where the upper half for expert e lies.
   const auto upper = [&](int64_t expert) -> const Piece& {

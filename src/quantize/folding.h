@@ -9,8 +9,8 @@ namespace skiff::quantize {
 
 // What was changed besides the weights of linears that are rounded.
 struct Folded {
-  std::vector<bool> plains;  // of LayerMap::plains: norms and routers
-  std::vector<bool> units;   // weights or biases
+  std::vector<bool> plains;     // of LayerMap::plains: norms and routers
+  std::vector<bool> units;      // weights or biases
   int64_t kept = 0, tried = 0;  // searches that found factors, and all of them
 };
 
@@ -18,8 +18,8 @@ class Folding {
  public:
   // Changes `values`. Norms and routers are rounded to the dtype in which they are stored, and the
   // factors follow from the rounded norm, so that only a router's own rounding is not made up for.
-  Folding(const Settings& settings, const LayerMap& map, LayerValues& values,
-          const ModelSpec& spec, Ops& ops);
+  Folding(const Settings& settings, const LayerMap& map, LayerValues& values, const ModelSpec& spec,
+          Ops& ops);
   // For one stage of stages_of(), with the inputs of its weights.
   void fold(const std::vector<size_t>& stage, const Inputs& inputs);
   const Folded& folded() const { return folded_; }

@@ -14,9 +14,8 @@ std::vector<int32_t> column_order(const Square& moments, bool by_size) {
   std::vector<int32_t> order(static_cast<size_t>(moments.size));
   std::iota(order.begin(), order.end(), 0);
   if (by_size)
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return moments.row(a)[a] > moments.row(b)[b];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return moments.row(a)[a] > moments.row(b)[b]; });
   return order;
 }
 
@@ -196,7 +195,8 @@ std::vector<Step> calibrated_steps(const Matrix& w, const WeightFormat& format,
         for (int64_t c = 0; c < cols; ++c) {
           const double* m = moments.row(col + c) + col;
           double line = 0;
-          for (int64_t k = 0; k < cols; ++k) line += m[k] * static_cast<double>(d[static_cast<size_t>(k)]);
+          for (int64_t k = 0; k < cols; ++k)
+            line += m[k] * static_cast<double>(d[static_cast<size_t>(k)]);
           error += line * static_cast<double>(d[static_cast<size_t>(c)]);
         }
         if (best >= 0 && error >= best) continue;

@@ -1,5 +1,5 @@
-// quantize/gptq.h -- GPTQ (Frantar et al. 2022, arXiv 2210.17323): columns are rounded one after the
-// other, and each rounding error is made up for by the columns that follow.
+// quantize/gptq.h -- GPTQ (Frantar et al. 2022, arXiv 2210.17323): columns are rounded one after
+// the other, and each rounding error is made up for by the columns that follow.
 #pragma once
 #include "quantize/grid.h"
 #include "quantize/moments.h"
@@ -7,15 +7,15 @@
 namespace skiff::quantize {
 
 struct GptqOptions {
-  double damping = 0.01;   // added to the diagonal of the moments, as a fraction of its mean
-  bool act_order = true;   // columns in the order of falling second moment
-  int refinements = 2;     // passes that then move single elements where that lowers the error
+  double damping = 0.01;  // added to the diagonal of the moments, as a fraction of its mean
+  bool act_order = true;  // columns in the order of falling second moment
+  int refinements = 2;    // passes that then move single elements where that lowers the error
 };
 
 struct GptqResult {
   Rounded rounded;
-  double damping = 0;       // as it was used: it is raised until the moments can be factored
-  bool factored = true;     // false: they cannot; weights are rounded to nearest
+  double damping = 0;        // as it was used: it is raised until the moments can be factored
+  bool factored = true;      // false: they cannot; weights are rounded to nearest
   int64_t rows_nearest = 0;  // outputs for which rounding to nearest has the smaller error
 };
 

@@ -76,8 +76,7 @@ uint8_t code_of(const WeightFormat& format, const Step& step, float x) {
       return static_cast<uint8_t>(
           static_cast<int8_t>(std::clamp(std::nearbyint(quotient), -127.0f, 127.0f)));
     case DType::kU4:
-      return static_cast<uint8_t>(
-          std::clamp(std::nearbyint(quotient) + step.zero, 0.0f, 15.0f));
+      return static_cast<uint8_t>(std::clamp(std::nearbyint(quotient) + step.zero, 0.0f, 15.0f));
     default:
       return to_e4m3(quotient);
   }
@@ -114,8 +113,7 @@ std::vector<Step> covering_steps(const Matrix& w, const WeightFormat& format, fl
   std::vector<Step> steps;
   for (int64_t r = 0; r < w.rows; r += tall)
     for (int64_t c = 0; c < w.cols; c += wide) {
-      const Range range =
-          range_of(w, r, std::min(tall, w.rows - r), c, std::min(wide, w.cols - c));
+      const Range range = range_of(w, r, std::min(tall, w.rows - r), c, std::min(wide, w.cols - c));
       steps.push_back(step_for(format, range.low * clip, range.high * clip));
     }
   return steps;

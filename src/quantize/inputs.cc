@@ -16,8 +16,8 @@ std::vector<Inputs::Columns> Inputs::columns_of(size_t linear, size_t unit) cons
   std::vector<Columns> columns;
   int64_t at = 0;
   for (const Piece& piece : slot.pieces) {
-    const bool known = std::ranges::any_of(
-        columns, [&](const Columns& c) { return c.col == piece.col; });
+    const bool known =
+        std::ranges::any_of(columns, [&](const Columns& c) { return c.col == piece.col; });
     if (piece.unit == unit && !known)
       columns.push_back({slot.slot.experts ? at / slot.slot.out : 0, piece.col, piece.cols});
     at += piece.rows;
@@ -49,8 +49,10 @@ std::vector<std::pair<int64_t, int64_t>> Inputs::key_of(size_t linear, size_t un
 
 std::vector<std::vector<size_t>> stages_of(const LayerMap& map) {
   std::vector<std::vector<size_t>> stages;
-  for (const auto& names : {std::vector<std::string_view>{"qkv"}, {"out"},
-                            {"expert_gate_up", "gate_up"}, {"expert_down", "down"}}) {
+  for (const auto& names : {std::vector<std::string_view>{"qkv"},
+                            {"out"},
+                            {"expert_gate_up", "gate_up"},
+                            {"expert_down", "down"}}) {
     std::vector<size_t> stage;
     for (const std::string_view name : names)
       for (size_t i = 0; i < map.linears.size(); ++i)

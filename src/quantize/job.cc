@@ -70,8 +70,7 @@ class Quantizer {
     before_ = after_ = embedded(file_, data_.heldout);
     for (int i = 0; i < layers; ++i) {
       layer(i);
-      if (job_.progress)
-        job_.progress(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(layers));
+      if (job_.progress) job_.progress(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(layers));
     }
     if (!data_.heldout.empty()) report_.quality = measure();
     report_.bytes_before = file_.checkpoint().total_bytes();
@@ -185,12 +184,14 @@ class Quantizer {
     report_.error += outcome.error;
     report_.nearest += outcome.nearest;
     if (outcome.few_tokens > 0)
-      spdlog::info("layer {}: {} experts' weights saw fewer than {} tokens and are rounded to nearest",
-                   map.layer, outcome.few_tokens, settings_.min_tokens);
+      spdlog::info(
+          "layer {}: {} experts' weights saw fewer than {} tokens and are rounded to nearest",
+          map.layer, outcome.few_tokens, settings_.min_tokens);
     if (outcome.unfactored > 0)
-      spdlog::warn("layer {}: {} weights are rounded to nearest, because the moments of their inputs "
-                   "cannot be factored",
-                   map.layer, outcome.unfactored);
+      spdlog::warn(
+          "layer {}: {} weights are rounded to nearest, because the moments of their inputs "
+          "cannot be factored",
+          map.layer, outcome.unfactored);
   }
 
   Quality measure() {
@@ -235,7 +236,7 @@ class Quantizer {
     about_.plain.emplace_back("lm_head");
     about_.format = settings_.format;
     about_.kv = settings_.kv;
-    about_.damping = settings_.target->method == Method::kGptq ? settings_.gptq.damping : 0;
+    about_.damping = settings_.compensate ? settings_.gptq.damping : 0;
     about_.version = settings_.version;
     (*parsed)["quantization_config"] = OrderedJson(settings_.layout->config(about_));
     writer_.write_text("config.json", parsed->dump(2) + "\n");
@@ -256,8 +257,7 @@ class Quantizer {
 void check_data(const ModelFile& file, const Settings& settings, const Data& data) {
   if (settings.target->calibrated() && data.calibration.empty())
     fail_load("--to {} needs calibration data", settings.target->name);
-  if (settings.kv && data.calibration.empty())
-    fail_load("--kv-cache-dtype needs calibration data");
+  if (settings.kv && data.calibration.empty()) fail_load("--kv-cache-dtype needs calibration data");
   for (const auto* sequences : {&data.calibration, &data.heldout})
     for (const Sequence& sequence : *sequences)
       for (const int32_t token : sequence.tokens)

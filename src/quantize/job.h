@@ -43,8 +43,8 @@ struct Job {
   Progress progress;  // layers
 };
 
-// Refuse, before anything is computed, a model that the settings do not fit, and a folder that is in
-// use.
+// Refuse, before anything is computed, a model that the settings do not fit, and a folder that is
+// in use.
 void check_model(const ModelFile& file, const Settings& settings);
 void check_place(const std::filesystem::path& out);
 

@@ -48,7 +48,7 @@ struct LayerRunner::Prepared {
   model::ModelWeights weights;
   std::vector<std::vector<Buffer>> owners;  // of each linear
   std::vector<Buffer> plain_owners;
-  std::vector<std::vector<float>> biases;   // of each linear
+  std::vector<std::vector<float>> biases;  // of each linear
   std::vector<std::vector<Linear>> experts;
   std::vector<Linear*> linears;
   std::vector<float> ones;
@@ -100,9 +100,8 @@ void LayerRunner::refresh_linear(size_t linear) {
                          &p.owners[linear].emplace_back());
   };
   if (experts == 0) {
-    *p.linears[linear] =
-        prepare(all.tensor(), bias.empty() ? Tensor{}
-                                           : host_tensor(bias.data(), DType::kF32, {at}));
+    *p.linears[linear] = prepare(
+        all.tensor(), bias.empty() ? Tensor{} : host_tensor(bias.data(), DType::kF32, {at}));
     return;
   }
   p.experts[linear].clear();
@@ -127,9 +126,9 @@ void LayerRunner::refresh_all() {
     else if (slot.kind == model::Slot::kVector)
       *std::get<Tensor*>(place) = host_tensor(values, DType::kF32, {slot.out});
     else
-      *std::get<Linear*>(place) = base_.prepare(
-          {.weight = host_tensor(values, DType::kF32, {slot.out, slot.in})},
-          {.dtype = DType::kF32}, &p.plain_owners.emplace_back());
+      *std::get<Linear*>(place) =
+          base_.prepare({.weight = host_tensor(values, DType::kF32, {slot.out, slot.in})},
+                        {.dtype = DType::kF32}, &p.plain_owners.emplace_back());
   }
 }
 

@@ -65,10 +65,10 @@ void LayerJob::round_plainly() {
     const Matrix& w = values_.units[unit];
     const WeightFormat format = settings_.format_for(w.cols);
     const bool clip = settings_.clip && format.block_out == 1 && format.dtype != DType::kF8E4M3;
-    store(unit, round_with(w, format,
-                           clip ? clipped_steps(w, format, settings_.threads)
-                                : covering_steps(w, format),
-                           settings_.threads));
+    store(unit,
+          round_with(w, format,
+                     clip ? clipped_steps(w, format, settings_.threads) : covering_steps(w, format),
+                     settings_.threads));
   }
 }
 
@@ -102,17 +102,16 @@ void LayerJob::round_unit(size_t unit, const Square& moments) {
   const Matrix& w = values_.units[unit];
   const WeightFormat format = settings_.format_for(w.cols);
   const int threads = settings_.threads;
-  std::vector<Step> steps = settings_.clip ? calibrated_steps(w, format, moments, threads)
-                                           : covering_steps(w, format);
+  std::vector<Step> steps =
+      settings_.clip ? calibrated_steps(w, format, moments, threads) : covering_steps(w, format);
   const auto error_of = [&](const Rounded& rounded) {
     Matrix difference = values_of(rounded);
-    for (size_t i = 0; i < difference.values.size(); ++i)
-      difference.values[i] -= w.values[i];
+    for (size_t i = 0; i < difference.values.size(); ++i) difference.values[i] -= w.values[i];
     return sum_of(output_errors(difference, moments, threads));
   };
   Rounded nearest = round_with(w, format, steps, threads);
   outcome_.nearest += error_of(nearest);
-  if (settings_.target->method != Method::kGptq) {
+  if (!settings_.compensate) {
     outcome_.error += error_of(nearest);
     return store(unit, std::move(nearest));
   }

@@ -7,8 +7,8 @@ namespace skiff::quantize {
 struct LayerOutcome {
   std::vector<std::optional<Rounded>> rounded;  // of each unit; none: it stays plain
   Folded folded;
-  int64_t few_tokens = 0;    // units that saw too few tokens and were rounded to nearest
-  int64_t unfactored = 0;    // units whose moments could not be factored, the same
+  int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
+  int64_t unfactored = 0;         // units whose moments could not be factored, the same
   double error = 0, nearest = 0;  // squared errors of outputs on the calibration data, summed:
                                   // as rounded, and rounded to nearest with the same steps
 };

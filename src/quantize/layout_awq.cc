@@ -42,17 +42,20 @@ Json config(const QuantizedModel& model) {
 void check(const std::string& module, int64_t out, int64_t in, const WeightFormat& format,
            const WeightFormat& asked) {
   if (!format.zero)
-    fail_load("AWQ's layout always has zero points: use --symmetric false, or --layout "
-              "compressed-tensors");
+    fail_load(
+        "AWQ's layout always has zero points: use --symmetric false, or --layout "
+        "compressed-tensors");
   if (out % 8)
-    fail_load("{} has {} outputs, and AWQ's layout needs a multiple of 8: use --layout "
-              "compressed-tensors, or add --ignore {}",
-              module, out, module);
+    fail_load(
+        "{} has {} outputs, and AWQ's layout needs a multiple of 8: use --layout "
+        "compressed-tensors, or add --ignore {}",
+        module, out, module);
   if (format.block_in != asked.block_in)
-    fail_load("{} has {} inputs, which --group-size {} does not divide, and AWQ's layout has one "
-              "group size for all layers: choose one that divides them, or --layout "
-              "compressed-tensors",
-              module, in, asked.block_in);
+    fail_load(
+        "{} has {} inputs, which --group-size {} does not divide, and AWQ's layout has one "
+        "group size for all layers: choose one that divides them, or --layout "
+        "compressed-tensors",
+        module, in, asked.block_in);
 }
 
 }  // namespace

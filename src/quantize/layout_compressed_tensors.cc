@@ -30,8 +30,8 @@ void add_words(const std::string& module, const Rounded& r, std::vector<NewTenso
   std::vector<uint32_t> words(static_cast<size_t>(r.out * pitch));
   for (int64_t n = 0; n < r.out; ++n)
     for (int64_t k = 0; k < r.in; ++k) {
-      const unsigned code = (r.codes[static_cast<size_t>(n * r.in + k)] +
-                             static_cast<unsigned>(offset)) & mask;
+      const unsigned code =
+          (r.codes[static_cast<size_t>(n * r.in + k)] + static_cast<unsigned>(offset)) & mask;
       words[static_cast<size_t>(n * pitch + k / per)] |= code << (k % per * element);
     }
   to.push_back({.name = module + ".weight_packed",
@@ -118,9 +118,9 @@ std::string_view format_name(const WeightFormat& format) {
 }
 
 Json kv_scheme(DType kv) {
-  return {{"num_bits", 8},     {"type", kv == DType::kI8 ? "int" : "float"},
-          {"symmetric", true}, {"strategy", "tensor"},
-          {"dynamic", false},  {"observer", "minmax"},
+  return {{"num_bits", 8},        {"type", kv == DType::kI8 ? "int" : "float"},
+          {"symmetric", true},    {"strategy", "tensor"},
+          {"dynamic", false},     {"observer", "minmax"},
           {"group_size", nullptr}};
 }
 

@@ -61,14 +61,16 @@ void check(const std::string& module, int64_t out, int64_t in, const WeightForma
            const WeightFormat& asked) {
   const int per = 32 / bits(format.dtype);
   if (in % per || out % per)
-    fail_load("{} is {} x {}, and GPTQ's layout needs multiples of {}: use --layout "
-              "compressed-tensors, or add --ignore {}",
-              module, out, in, per, module);
+    fail_load(
+        "{} is {} x {}, and GPTQ's layout needs multiples of {}: use --layout "
+        "compressed-tensors, or add --ignore {}",
+        module, out, in, per, module);
   if (format.block_in != asked.block_in)
-    fail_load("{} has {} inputs, which --group-size {} does not divide, and GPTQ's layout has one "
-              "group size for all layers: choose one that divides them, or --layout "
-              "compressed-tensors",
-              module, in, asked.block_in);
+    fail_load(
+        "{} has {} inputs, which --group-size {} does not divide, and GPTQ's layout has one "
+        "group size for all layers: choose one that divides them, or --layout "
+        "compressed-tensors",
+        module, in, asked.block_in);
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ const LinearSlot* LayerMap::linear(std::string_view name) const {
 }
 
 const PlainSlot* LayerMap::plain(std::string_view name) const {
-  const auto found = std::ranges::find_if(
-      plains, [&](const PlainSlot& plain) { return plain.slot.name == name; });
+  const auto found =
+      std::ranges::find_if(plains, [&](const PlainSlot& plain) { return plain.slot.name == name; });
   return found == plains.end() ? nullptr : &*found;
 }
 
@@ -104,9 +104,10 @@ ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_mo
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const model::StoredModule& module : sources_[i].modules)
       if (module.shape.transposed)
-        fail_load("{}: tensor \"{}\" has Paddle's layout, [in, out]; quantize the checkpoint in "
-                  "torch's layout",
-                  dir, escaped(module.of(model::Role::kWeight)->entry->name));
+        fail_load(
+            "{}: tensor \"{}\" has Paddle's layout, [in, out]; quantize the checkpoint in "
+            "torch's layout",
+            dir, escaped(module.of(model::Role::kWeight)->entry->name));
     if (slots_[i].layer >= 0) continue;
     const StoredTensor* tensor =
         sources_[i].modules.empty() ? nullptr : sources_[i].modules[0].of(model::Role::kWeight);

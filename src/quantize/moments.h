@@ -21,8 +21,8 @@ struct Square {
 // Returns x^T x / rows: the mean over tokens of the products of each two inputs.
 Square second_moments(const Matrix& x, Ops& ops, int threads);
 
-// For each row d of `difference` = w - rounded w: d * moments * d^T, which is the mean squared error
-// of that output over the tokens behind the moments.
+// For each row d of `difference` = w - rounded w: d * moments * d^T, which is the mean squared
+// error of that output over the tokens behind the moments.
 std::vector<double> output_errors(const Matrix& difference, const Square& moments, int threads);
 double sum_of(const std::vector<double>& values);
 

@@ -53,8 +53,7 @@ Quality QualityMeter::result() const {
   out.perplexity_after = std::exp(-mean(after_));
   out.log_change = mean(before_) - mean(after_);
   double squares = 0;
-  for (size_t i = 0; i < n; ++i)
-    squares += std::pow(before_[i] - after_[i] - out.log_change, 2);
+  for (size_t i = 0; i < n; ++i) squares += std::pow(before_[i] - after_[i] - out.log_change, 2);
   out.log_change_error = std::sqrt(squares / (static_cast<double>(n) * static_cast<double>(n - 1)));
   return out;
 }

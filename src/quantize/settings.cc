@@ -10,10 +10,18 @@ namespace {
 
 constexpr int kGroup = 1;  // in the table: the group size
 
-constexpr WeightFormat kFour{
-    .dtype = DType::kI4, .block_out = 1, .block_in = kGroup, .scale = DType::kBF16, .zero = {}, .input = {}};
-constexpr WeightFormat kEight{
-    .dtype = DType::kI8, .block_out = 1, .block_in = 0, .scale = DType::kBF16, .zero = {}, .input = {}};
+constexpr WeightFormat kFour{.dtype = DType::kI4,
+                             .block_out = 1,
+                             .block_in = kGroup,
+                             .scale = DType::kBF16,
+                             .zero = {},
+                             .input = {}};
+constexpr WeightFormat kEight{.dtype = DType::kI8,
+                              .block_out = 1,
+                              .block_in = 0,
+                              .scale = DType::kBF16,
+                              .zero = {},
+                              .input = {}};
 
 constexpr WeightFormat with_input(WeightFormat format, InputFormat input) {
   format.input = input;
@@ -92,6 +100,7 @@ Settings settle(const Request& request) {
                     .format = target->format,
                     .ignore = {},
                     .clip = request.clip,
+                    .compensate = request.compensate.value_or(target->method == Method::kGptq),
                     .gptq = request.gptq,
                     .min_tokens = request.min_tokens,
                     .kv = request.kv,
@@ -107,6 +116,10 @@ Settings settle(const Request& request) {
   if (!packed && settings.kv)
     fail_load("--layout {} has no place for scales of the KV cache; use --layout {}", layout,
               kPacked);
+  if (settings.compensate && !target->calibrated())
+    fail_load(
+        "--rounding gptq needs calibration, which --to {} has not; use --to gptq, awq or a8w8",
+        target->name);
   settings.format.scale = settings.layout->scale;
   if (target->grouped()) {
     check_group(request);
@@ -134,9 +147,10 @@ void check_layer(const Settings& settings, const LayerMap& map) {
                              settings.format);
     }
     if (settings.format.input && rounded > 0 && rounded < linear.pieces.size())
-      fail_load("--ignore names a part of {}, whose parts share their rounded activations: name "
-                "all of them or none",
-                model::describe_slot(linear.slot));
+      fail_load(
+          "--ignore names a part of {}, whose parts share their rounded activations: name "
+          "all of them or none",
+          model::describe_slot(linear.slot));
   }
 }
 

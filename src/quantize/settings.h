@@ -39,6 +39,7 @@ struct Settings {
   WeightFormat format;
   std::vector<model::NamePattern> ignore;  // layers that stay plain
   bool clip = true;                        // search the clipping of scales
+  bool compensate = false;                 // calibrated: GPTQ's rounding instead of the nearest
   GptqOptions gptq;
   int64_t min_tokens = 64;  // experts that see fewer are rounded to nearest
   std::optional<DType> kv;  // kI8 or kF8E4M3: static scales for the cache
@@ -58,6 +59,7 @@ struct Request {
   std::vector<std::string> ignore;  // names of layers or of what contains them, or re:EXPRESSION
   std::optional<DType> kv;
   bool clip = true;
+  std::optional<bool> compensate;
   GptqOptions gptq;
   int64_t min_tokens = 64;
   int threads = 1;

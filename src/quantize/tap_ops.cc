@@ -27,9 +27,7 @@ void TapOps::set_experts(const Linear& stack, std::vector<Linear> experts) {
   experts_[&stack] = std::move(experts);
 }
 
-void TapOps::set_input(const Linear& weight, const InputFormat& input) {
-  inputs_[&weight] = input;
-}
+void TapOps::set_input(const Linear& weight, const InputFormat& input) { inputs_[&weight] = input; }
 
 void TapOps::begin(Matrix* residual, const Norm* last_norm, const Linear* stop_after, Watch watch,
                    WatchKv watch_kv) {

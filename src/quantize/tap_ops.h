@@ -33,7 +33,8 @@ class TapOps final : public ForwardOps {
 
   // Settings of a pass. `stop_after`: once the inputs of that weight have been seen, no operation
   // of the step does anything, because nobody will look at its results. It must be a weight of
-  // linear layers whose sites come last. `residual` is read by embed() and written by the last norm.
+  // linear layers whose sites come last. `residual` is read by embed() and written by the last
+  // norm.
   void begin(Matrix* residual, const Norm* last_norm, const Linear* stop_after, Watch watch,
              WatchKv watch_kv);
 
