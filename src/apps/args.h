@@ -26,9 +26,11 @@ enum Commands : unsigned {
   kTokenize = 16,
   kInspect = 32,
   kConstrain = 64,
+  kQuantize = 128,
   kRuns = kServe | kPredict | kChat | kBench,                   // commands that load weights
   kSizes = kRuns | kInspect,                                    // commands that plan memory
-  kTexts = kServe | kPredict | kChat | kTokenize | kConstrain,  // commands that read or write text
+  kTexts = kServe | kPredict | kChat | kTokenize | kConstrain |
+           kQuantize,  // commands that read or write text
 };
 
 enum class Kind { kSwitch, kInt, kFloat, kText, kChoice };

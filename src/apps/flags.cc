@@ -15,7 +15,7 @@ using enum Kind;
 // clang-format off
 
 constexpr Flag kModel[] = {
-    {"model", kText, kSizes | kTokenize | kConstrain, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
+    {"model", kText, kSizes | kTokenize | kConstrain | kQuantize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
     {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
     {"tokenizer", kText, kTexts, "", "Folder of the tokenizer; default: the model folder."},
     {"served-model-name", kText, kServe | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
@@ -32,9 +32,9 @@ constexpr Flag kModel[] = {
     {"graph-optimization-config", kText, kSizes, "", "CUDA graph settings as JSON: use_cudagraph, and cudagraph_capture_sizes, the batch sizes to record; graph_opt_level has no effect."},
     {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: while one sequence runs, fuse the operations between two attentions into one kernel. Its blocks wait for each other, so turn it off if other processes run kernels on the same GPU; under CUDA MPS it is off automatically. Models with experts never use it."},
     {"batch-invariant", kSwitch, kSizes, "false", "CUDA: the same request gives the same tokens, bit for bit, whatever else is in the batch and however its prompt is cut or found in the cache. Slower (docs/performance.md); needs a device of compute capability 9.0, and turns --fuse-single-row off. The CPU backend always computes so."},
-    {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
+    {"threads", kInt, kRuns | kQuantize, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
     {"chat-template", kText, kTexts, "", "A chat template, or a file with one, that replaces the model's own."},
-    {"seed", kInt, kRuns, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given.", 0, 9.2e18},
+    {"seed", kInt, kRuns | kQuantize, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given. quantize: which texts are held out, and what the model writes without --data.", 0, 9.2e18},
 };
 
 constexpr Flag kMemory[] = {
@@ -187,6 +187,26 @@ constexpr Flag kBenchmarks[] = {
     {"sim-weight-bytes", kFloat, kBench, "2", "simulate: bytes of one weight.", 0.1, 8},
 };
 
+constexpr Flag kQuantizing[] = {
+    {"to", kText, kQuantize, "", "Format of the weights: w4a16, gptq, awq (4 bits), w8a16, a8w8 (8-bit integers), fp8, fp8-block (8-bit floats).", 0, 0},
+    {"out", kText, kQuantize, "", "Folder to write. It must not exist, or be empty; it appears when it is complete.", 0, 0},
+    {"data", kText, kQuantize, "", "JSON lines to calibrate on and to measure with: {\"text\": ...}, {\"messages\": [...]} with or without \"answer\", or {\"ids\": [...]}. Default: texts that the model writes itself.", 0, 0},
+    {"samples", kInt, kQuantize, "128", "Texts to calibrate on, at most.", 0, 1e6},
+    {"eval-samples", kInt, kQuantize, "32", "Other texts, on which quality is measured, at most; 0: it is not.", 0, 1e6},
+    {"sequence-length", kInt, kQuantize, "512", "Tokens of a text, at most; longer ones are cut in pieces, conversations at their end.", 2, 1 << 20},
+    {"layout", kText, kQuantize, "", "How the tensors are stored: compressed-tensors, gptq or awq. Default: gptq and awq for --to of that name, else compressed-tensors.", 0, 0},
+    {"group-size", kInt, kQuantize, "128", "4 bits: inputs that share a scale; -1: one scale for each output.", -1, 1 << 18},
+    {"symmetric", kChoice, kQuantize, "auto", "4 bits: false stores a zero point beside each scale. auto: false for awq, else true.", 0, 0, "auto|true|false"},
+    {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},
+    {"kv-cache-dtype", kChoice, kQuantize, "auto", "fp8, int8: also store scales for the keys and values of such a cache, from the calibration texts.", 0, 0, "auto|fp8|int8"},
+    {"clip-search", kSwitch, kQuantize, "true", "Integers: search the clipping of each scale. false: scales cover the largest weight."},
+    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq and a8w8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
+    {"act-order", kSwitch, kQuantize, "true", "--rounding gptq: round the columns with the largest inputs first."},
+    {"damping", kFloat, kQuantize, "0.01", "--rounding gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},
+    {"min-expert-tokens", kInt, kQuantize, "64", "Experts that see fewer calibration tokens are rounded to nearest.", 0, kMaxCount},
+    {"shard-size", kFloat, kQuantize, "5", "Largest size of one safetensors file, in GB.", 1e-6, 1 << 20},
+};
+
 // Flags of FastDeploy whose features are not implemented yet.
 constexpr unsigned kAll = kSizes;
 constexpr Standing kNotYet = Standing::kLater;
@@ -281,6 +301,7 @@ constexpr FlagGroup kGroups[] = {
     {"Prompts and generation", kGenerate},
     {"Tokens", kTokens},
     {"Structured output", kConstraints},
+    {"Quantizing", kQuantizing},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},
     {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},

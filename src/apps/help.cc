@@ -35,6 +35,10 @@ constexpr About kAbout[] = {
      "\"compile_ms\",\"mask_us\"}. A constraint that cannot be honoured: one line with the JSON "
      "pointer, exit code 3.",
      "echo '\"{\\\"a\\\": 1}\"' | skiff constrain models/demo --json-object"},
+    {kQuantize, "MODEL --to FORMAT --out FOLDER [--data JSONL] [flags]",
+     "Write a model folder whose weights have 8 or 4 bits, calibrated on texts, and say what that "
+     "costs in quality (docs/quantization.md).",
+     "skiff quantize models/demo --to gptq --out demo-int4"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
      "skiff inspect models/demo --max-model-len 4096"},
 };
