@@ -26,10 +26,10 @@ enum Commands : unsigned {
   kTokenize = 16,
   kInspect = 32,
   kConstrain = 64,
-  kLibrary = 128,                                        // no command: the options of libskiff.so
-  kServices = kServe | kLibrary,                         // what answers requests of others
-  kRuns = kServices | kPredict | kChat | kBench,         // commands that load weights
-  kSizes = kRuns | kInspect,                             // commands that plan memory
+  kLibrary = 128,                                 // no command: the options of libskiff.so
+  kServices = kServe | kLibrary,                  // what answers requests of others
+  kRuns = kServices | kPredict | kChat | kBench,  // commands that load weights
+  kSizes = kRuns | kInspect,                      // commands that plan memory
   kTexts = kServices | kPredict | kChat | kTokenize | kConstrain,  // read or write text
 };
 

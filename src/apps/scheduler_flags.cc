@@ -49,7 +49,8 @@ void read_policy(const Args& args, engine::EngineConfig& config) {
   policy.max_long_partial = number("max-long-partial-prefills");
   policy.long_prompt = number("long-prefill-token-threshold");
   // Nobody waits for a single token of what these commands compute.
-  const bool offline = (args.command() & (kPredict | kBench | kLibrary)) != 0 && !args.given("step-time");
+  const bool offline =
+      (args.command() & (kPredict | kBench | kLibrary)) != 0 && !args.given("step-time");
   policy.step_seconds =
       offline ? std::numeric_limits<double>::infinity() : args.number("step-time") / 1e3;
   if (policy.max_partial > 0 && policy.max_long_partial > policy.max_partial)

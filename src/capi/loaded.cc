@@ -35,16 +35,15 @@ Loaded::Loaded(const apps::Args& args, LoadHooks hooks) {
   has_chat_ = chat != nullptr;
   const answer::AnswerFormats formats = apps::answer_formats(args, chat.get());
   auto events = std::make_shared<service::EventQueue>();
-  llm_ = engine::Llm::start(
-      config_of(args, folder, std::move(hooks)),
-      [events](std::vector<Event> batch) { events->push(std::move(batch)); });
+  llm_ = engine::Llm::start(config_of(args, folder, std::move(hooks)),
+                            [events](std::vector<Event> batch) { events->push(std::move(batch)); });
   eos_ = apps::eos_tokens(llm_->model(), tokenizer_.get());
   port_ = std::make_unique<service::LlmPort>(*llm_);
   service_ = std::make_unique<service::EngineService>(
       apps::service_config(args, protocol.model_names.front(), *llm_, *tokenizer_, formats), *port_,
       events, tokenizer_, chat);
-  protocol_ =
-      std::make_shared<service::ProtocolContext>(std::move(protocol), *service_, std::time(nullptr));
+  protocol_ = std::make_shared<service::ProtocolContext>(std::move(protocol), *service_,
+                                                         std::time(nullptr));
 }
 
 void Loaded::stop() {

@@ -17,7 +17,8 @@ struct LoadHooks {
   std::function<void(const std::string& why)> failed;
 };
 
-// All methods of `service` and `protocol` are safe from any thread. Its destructor ends all threads.
+// All methods of `service` and `protocol` are safe from any thread. Its destructor ends all
+// threads.
 class Loaded {
  public:
   // Loads the model. Throws UsageError or LoadError.

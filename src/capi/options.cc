@@ -28,8 +28,8 @@ bool is_name(std::string_view name) {
 std::string text_of(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float())
-    if (const double x = value.get<double>(); x == static_cast<double>(static_cast<int64_t>(
-                                                       std::clamp(x, -1e15, 1e15))))
+    if (const double x = value.get<double>();
+        x == static_cast<double>(static_cast<int64_t>(std::clamp(x, -1e15, 1e15))))
       return fmt::format("{}", static_cast<int64_t>(x));
   return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -56,7 +56,8 @@ Result<std::vector<std::string>> option_words(std::string_view json) {
     if (value.size() > kMaxRepeats)
       return invalid(name, fmt::format("{} has {} values, at most {} are allowed", name,
                                        value.size(), kMaxRepeats));
-    for (const OrderedJson& one : value) words.push_back(fmt::format("--{}={}", name, text_of(one)));
+    for (const OrderedJson& one : value)
+      words.push_back(fmt::format("--{}={}", name, text_of(one)));
   }
   return words;
 }

@@ -64,8 +64,9 @@ Outcome check_handle(const Handle* handle, const char* name) {
   if (!handle) return null_argument(name);
   if (handle->process != getpid())
     return {.status = SKIFF_FORKED,
-            .what = "this process is a child of the one that opened the engine; open an engine "
-                    "here, or start processes by other means than fork()"};
+            .what =
+                "this process is a child of the one that opened the engine; open an engine "
+                "here, or start processes by other means than fork()"};
   return {};
 }
 
@@ -117,8 +118,7 @@ int skiff_open(const char* options, size_t size, skiff_engine** engine) {
   return guard([&]() -> Outcome {
     if (!engine) return skiff::capi::null_argument("engine");
     auto handle = std::make_unique<skiff_engine>();
-    Outcome opened =
-        skiff::capi::Engine::open(skiff::capi::view(options, size), &handle->engine);
+    Outcome opened = skiff::capi::Engine::open(skiff::capi::view(options, size), &handle->engine);
     if (opened.ok()) *engine = handle.release();
     return opened;
   });
