@@ -35,7 +35,6 @@ class Gathered:
         if "prompt_token_ids" in event:
             request.prompt_token_ids = event["prompt_token_ids"]
         out.token_ids += event["token_ids"]
-        out.delta = ""
         self._add_text(out, event)
         self._add_logprobs(out, event)
         out.send_idx += 1
@@ -82,11 +81,14 @@ class Gathered:
             request.error_msg = event["error"]["message"]
 
     def snapshot(self) -> RequestOutput:
-        """The output as it is now, which later events leave as it is."""
+        """The output as it is now, which later events leave as it is. From here on the text that is
+        new begins anew."""
         now = copy.copy(self.output)
         now.outputs = CompletionOutputs(copy.copy(one) for one in self.output.outputs)
         for one in now.outputs:
             one.token_ids = list(one.token_ids)
             one.logprobs = list(one.logprobs) if one.logprobs is not None else None
             one.tool_calls = copy.deepcopy(one.tool_calls)
+        for one in self.output.outputs:
+            one.delta = ""
         return now

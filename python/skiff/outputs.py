@@ -27,7 +27,7 @@ class CompletionOutput:
     reasoning_content: Optional[str] = None
     tool_calls: list[dict] = dataclasses.field(default_factory=list)
     delta: str = ""  # of a stream: the text that is new in this output
-    send_idx: int = 0  # of a stream: the number of this output
+    send_idx: int = 0  # the number of pieces that have come
 
     def finished(self) -> bool:
         return self.finish_reason is not None

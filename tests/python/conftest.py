@@ -16,7 +16,7 @@ os.environ["SKIFF_LIBRARY"] = str(BUILD)
 import skiff  # noqa: E402
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def llm():
     with skiff.LLM(DEMO, seed=7) as model:
         yield model

@@ -109,8 +109,9 @@ def test_calls_are_taken_out_of_the_text(llm):
         "name": "get_current_weather", "description": "Get the current weather",
         "parameters": {"type": "object", "properties": {"location": {"type": "string"}}}}}
     asked = [{"role": "user", "content": "What's the weather like in Boston?"}]
-    whole = llm.chat(asked, GREEDY, tools=[tool], use_tqdm=False)[0].outputs
-    *_, last = llm.chat(asked, GREEDY, tools=[tool], stream=True)
+    params = SamplingParams(temperature=0)
+    whole = llm.chat(asked, params, tools=[tool], use_tqdm=False)[0].outputs
+    *_, last = llm.chat(asked, params, tools=[tool], stream=True)
     for one in (whole, last.outputs):
         assert one.text == "" and one.finish_reason == "tool_calls" and len(one.tool_calls) == 1
         function = one.tool_calls[0]["function"]
