@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "serve/service/engine_testing.h"
+
 namespace skiff::capi {
 namespace {
 
@@ -17,7 +19,7 @@ struct Box {
     asked.request.n = n;
     asked.stream = stream;
     asked.max_streaming_tokens = streaming_tokens;
-    EXPECT_TRUE(outbox.open(std::make_shared<Call>(1, asked, config)).ok());
+    EXPECT_TRUE(outbox.open(std::make_shared<Call>(1, asked, context)).ok());
     EXPECT_FALSE(outbox.started(1, 100));
   }
 
@@ -37,7 +39,9 @@ struct Box {
   }
   bool readable() const { return outbox.notice().wait(0) == Notice::Woken::kSet; }
 
-  service::ProtocolConfig config;
+  service::EchoService echo;
+  std::shared_ptr<service::ProtocolContext> context = std::make_shared<service::ProtocolContext>(
+      service::ProtocolConfig{.model_names = {"echo"}}, echo.service, 0);
   Outbox outbox;
 };
 
@@ -109,8 +113,7 @@ TEST(Outbox, AFailureEndsTheRequest) {
 
 TEST(Outbox, AFailureBeforeTheRequestHasItsNameIsSaidByStarted) {
   Box box;
-  service::ProtocolConfig config;
-  EXPECT_TRUE(box.outbox.open(std::make_shared<Call>(2, openai::OpenAiCall{}, config)).ok());
+  EXPECT_TRUE(box.outbox.open(std::make_shared<Call>(2, openai::OpenAiCall{}, box.context)).ok());
   EXPECT_EQ(box.outbox.put(2, Box::piece(0, {}, Finish::kExhausted)), std::nullopt);
   EXPECT_TRUE(box.outbox.started(2, 200));
   EXPECT_TRUE(box.outbox.started(3, 300));  // dropped before
@@ -124,7 +127,7 @@ TEST(Outbox, ClosedItGivesTheRestAndThenTheReason) {
   EXPECT_TRUE(box.readable());
   std::vector<Piece> none;
   EXPECT_EQ(box.outbox.take(&none).what, "over");
-  EXPECT_EQ(box.outbox.open(std::make_shared<Call>(2, openai::OpenAiCall{}, box.config)).status,
+  EXPECT_EQ(box.outbox.open(std::make_shared<Call>(2, openai::OpenAiCall{}, box.context)).status,
             SKIFF_CLOSED);
 }
 

@@ -10,7 +10,8 @@
  * queue, with one exception: an engine or a queue is not in use while it is freed. Functions that
  * wait hold no lock that another one needs, so skiff_stop() ends a skiff_wait() of another thread.
  *
- * Processes. An engine lives in the process that opened it. In a child of fork() every function
+ * Processes. An engine is freed, or at least stopped, before exit(). It lives in the process that
+ * opened it. In a child of fork() every function
  * with an engine or a queue returns SKIFF_FORKED, and freeing them does nothing.
  *
  * Signals. The engine's threads block all signals, so the process's own threads get them. A signal

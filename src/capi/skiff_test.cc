@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -120,8 +123,12 @@ TEST(CInterface, AQueueOutlivesItsEngine) {
   EnginePtr engine = loaded_demo();
   const QueuePtr queue = queue_of(engine);
   uint64_t id = 0;
+  ASSERT_EQ(submit(queue, R"({"prompt": "A", "max_tokens": 1})", &id), SKIFF_OK);
+  pollfd watched{.fd = skiff_queue_fd(queue.get()), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&watched, 1, 10000), 1);
   ASSERT_EQ(submit(queue, kEndless, &id), SKIFF_OK);
   engine.reset();
+  EXPECT_EQ(wait(queue)->size(), 1);  // the rest that had come before
   EXPECT_FALSE(wait(queue));
   EXPECT_EQ(submit(queue, kEndless, &id), SKIFF_CLOSED);
   EXPECT_EQ(skiff_cancel(queue.get(), id), SKIFF_OK);

@@ -71,7 +71,8 @@ Outcome check_call(const OpenAiCall& call, const service::ProtocolContext& proto
 Outcome start(const Submission& to, OpenAiCall call, service::Prepared prepared,
               service::Ticket ticket) {
   service::Service& service = to.loaded.service();
-  auto open = std::make_shared<Call>(to.id, std::move(call), to.loaded.protocol().config);
+  auto open =
+      std::make_shared<Call>(to.id, std::move(call), to.loaded.protocol().shared_from_this());
   open->split = prepared.answer != nullptr;
   open->arrived = unix_time();
   open->prompt = prepared.prompt;
