@@ -39,6 +39,11 @@ function(skiff_room name)
     add_library(${target} STATIC ${sources})
     target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(${target} PUBLIC ${deps} ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
+    # libskiff.so holds the same objects as the programs. None of their functions is ever replaced
+    # from outside, so GCC need not forgo inlining; what else -fPIC costs, the linker takes out of a
+    # program again.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)

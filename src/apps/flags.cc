@@ -18,7 +18,7 @@ constexpr Flag kModel[] = {
     {"model", kText, kSizes | kTokenize | kConstrain | kQuantize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
     {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
     {"tokenizer", kText, kTexts, "", "Folder of the tokenizer; default: the model folder."},
-    {"served-model-name", kText, kServe | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
+    {"served-model-name", kText, kServices | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
     {"dtype", kChoice, kSizes, "auto", "Type of the arithmetic and of the weights in memory. auto: bfloat16 for a bfloat16 or float16 checkpoint, else float32.", 0, 0, "auto|float32|bfloat16"},
     {"device", kText, kSizes, "auto", "auto (a CUDA device where there is one, else the CPU), cpu, cuda, cuda:N, or reference, the slow backend that the others are tested against."},
     {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
@@ -68,21 +68,21 @@ constexpr Flag kServer[] = {
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; only the same number is accepted.", 0, 65535},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Most requests at a time; more are answered 429.", 1, 1e6},
-    {"scheduling-policy", kChoice, kServe, "fcfs", "fcfs: requests are served in the order of arrival, and a priority other than 0 is refused. priority: a request's field priority counts, lower first; use it only if clients can be trusted with it.", 0, 0, "fcfs|priority"},
-    {"priority-ageing", kInt, kServe, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
+    {"scheduling-policy", kChoice, kServices, "fcfs", "fcfs: requests are served in the order of arrival, and a priority other than 0 is refused. priority: a request's field priority counts, lower first; use it only if clients can be trusted with it.", 0, 0, "fcfs|priority"},
+    {"priority-ageing", kInt, kServices, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
     {"max-waiting-tokens", kInt, kServe, "1000000", "Most prompt tokens that may wait for admission to the batch; further requests are answered 429. A request that finds the queue empty may always wait. 0: no limit.", 0, 1e12},
-    {"max-waiting-time", kInt, kServe, "-1", "Seconds that a request may wait for admission; then it is answered 429. -1: no limit.", -1, 604800},
-    {"request-timeout", kFloat, kServe, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: no limit.", 0, 604800},
+    {"max-waiting-time", kInt, kServices, "-1", "Seconds that a request may wait for admission; then it is answered 429. -1: no limit.", -1, 604800},
+    {"request-timeout", kFloat, kServices, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: no limit.", 0, 604800},
     {"watchdog-timeout", kFloat, kServe, "300", "Seconds without a step, while requests wait, after which the process logs all stacks and exits with code 4. It must exceed the longest step. 0: never.", 0, 604800},
-    {"max-logprobs", kInt, kServe, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
-    {"max-reply-logprobs", kInt, kServe, "4194304", "Most log-probabilities that the replies to one request may hold in memory: prompts x n x max_tokens x (logprobs + 1), plus those of prompts; a request for more is answered 400. A stream counts only those of its prompt. 0: no limit.", 0, 1e12},
-    {"enable-logprob", kSwitch, kServe, "true", "Log-probabilities are always available; =false refuses them."},
-    {"reasoning-parser", kText, kServe, "auto", "How the model writes its reasoning, by the names of FastDeploy, vLLM and SGLang (deepseek_r1, qwen3, ernie-x1, ...); an unknown name shows the list. auto: as its chat template says. none: reasoning stays part of the content."},
+    {"max-logprobs", kInt, kServices, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
+    {"max-reply-logprobs", kInt, kServices, "4194304", "Most log-probabilities that the replies to one request may hold in memory: prompts x n x max_tokens x (logprobs + 1), plus those of prompts; a request for more is answered 400. A stream counts only those of its prompt. 0: no limit.", 0, 1e12},
+    {"enable-logprob", kSwitch, kServices, "true", "Log-probabilities are always available; =false refuses them."},
+    {"reasoning-parser", kText, kServices, "auto", "How the model writes its reasoning, by the names of FastDeploy, vLLM and SGLang (deepseek_r1, qwen3, ernie-x1, ...); an unknown name shows the list. auto: as its chat template says. none: reasoning stays part of the content."},
     {"reasoning-field", kChoice, kServe, "reasoning_content", "The field of chat messages that holds the reasoning: the older name, vLLM's newer one, or both.", 0, 0, "reasoning_content|reasoning|both"},
-    {"tool-call-parser", kText, kServe, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
-    {"enable-auto-tool-choice", kSwitch, kServe, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
+    {"tool-call-parser", kText, kServices, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
+    {"enable-auto-tool-choice", kSwitch, kServices, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
-    {"refuse-unknown-fields", kSwitch, kServe, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
+    {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
     {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},
     {"log-level", kChoice, kRuns, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
@@ -146,14 +146,20 @@ constexpr Flag kTokens[] = {
 };
 
 constexpr Flag kConstraints[] = {
-    {"guided-decoding-backend", kChoice, kServe, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
-    {"guided-decoding-disable-any-whitespace", kSwitch, kServe | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-backend", kChoice, kServices, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
+    {"guided-decoding-disable-any-whitespace", kSwitch, kServices | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
     {"json-schema", kText, kConstrain, "", "File with a JSON Schema."},
     {"regex", kText, kConstrain, "", "File with a regular expression that matches the whole text; line ends at its end are dropped."},
     {"grammar", kText, kConstrain, "", "File with a grammar: GBNF, or Lark where it has no ::=."},
     {"choice", kText, kConstrain, "", "File with a JSON list of strings."},
     {"structural-tag", kText, kConstrain, "", "File with a structural tag, as response_format takes it."},
     {"json-object", kSwitch, kConstrain, "false", "Any JSON object."},
+};
+
+// Whoever holds the process waits for no answer of 429, so the bounds are wider.
+constexpr Flag kInProcess[] = {
+    {"max-concurrency", kInt, kLibrary, "65536", "libskiff.so: most requests at a time; more are refused as busy.", 1, 1e6},
+    {"max-waiting-tokens", kInt, kLibrary, "0", "libskiff.so: most prompt tokens that may wait for admission to the batch; further requests are refused as busy. 0: no limit.", 0, 1e12},
 };
 
 constexpr Flag kBenchmarks[] = {
@@ -302,6 +308,7 @@ constexpr FlagGroup kGroups[] = {
     {"Tokens", kTokens},
     {"Structured output", kConstraints},
     {"Quantizing", kQuantizing},
+    {"Within another process (python.md)", kInProcess},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},
     {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},

@@ -56,6 +56,8 @@ std::string model_folder(const Args& args, size_t index) {
   if (words.size() > allowed)
     throw UsageError(fmt::format("unexpected argument \"{}\" (see skiff {} --help)", words[allowed],
                                  command_name(args.command())));
+  if (!named && args.command() == kLibrary)
+    throw UsageError("the option \"model\" is missing: the folder of a model, as in models/demo");
   if (!named && words.size() <= index)
     throw UsageError(fmt::format("skiff {0} needs a model folder, as in skiff {0} models/demo",
                                  command_name(args.command())));
