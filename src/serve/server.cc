@@ -16,9 +16,11 @@
 #include "serve/http/cors.h"
 #include "serve/http/host_list.h"
 #include "serve/http/route_table.h"
+#include "serve/grpc_port.h"
 #include "serve/info_routes.h"
 #include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
+#include "serve/paddle/legacy_form.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
 #include "serve/server_context.h"
@@ -31,9 +33,10 @@ using Clock = std::chrono::steady_clock;
 std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
-  for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-                     messages::messages_routes(protocol, keys),
-                     responses::responses_routes(protocol, keys), probe_routes(context)})
+  for (auto& part :
+       {openai::openai_routes(protocol, keys, paddle::legacy_form(protocol, keys, context.config.paddle)),
+        openai::tokenize_routes(protocol), messages::messages_routes(protocol, keys),
+        responses::responses_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   return routes;
@@ -65,7 +68,9 @@ struct Server::Impl {
         routes(std::make_shared<ActiveRoutes>(
             ActiveRoutes{nullptr, http::RouteTable(boot_routes([this] { return progress(); }),
                                                    guard(/*loading=*/true))})),
-        http(config.http, hooks()) {}
+        http(config.http, hooks()),
+        grpc(open_grpc_port(
+            config, keys, [this] { return current()->context; }, [this] { return progress(); })) {}
 
   http::Guard guard(bool loading);
   http::HttpHooks hooks();
@@ -92,6 +97,7 @@ struct Server::Impl {
   mutable std::mutex mutex;
   std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
   http::HttpServer http;
+  const std::unique_ptr<grpc::GrpcServer> grpc;  // null without a port
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
@@ -160,6 +166,7 @@ void Server::Impl::tick_until_stopped() {
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
     for (auto& generation : generations()) generation->tick();
+    if (grpc) grpc->tick();
     lock.lock();
   }
 }
@@ -176,6 +183,8 @@ Server::Server(ServerConfig config, service::Service& service) : Server(std::mov
 Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
+
+uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 0; }
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
@@ -208,7 +217,9 @@ void Server::start() {
 bool Server::drain(double seconds) {
   impl_->begin_drain();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this] { return impl_->http.open_requests() == 0; };
+  const auto finished = [this] {
+    return impl_->http.open_requests() == 0 && (!impl_->grpc || impl_->grpc->open_requests() == 0);
+  };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
@@ -238,6 +249,7 @@ void Server::stop() {
   impl_->begin_drain();
   for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
+  if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
   for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();
