@@ -13,8 +13,8 @@ struct EnvironmentFlags {
 };
 
 // Reads the ports and DISABLE_STREAMING, under their names of now and before. Names that may belong
-// to anything, such as BATCH_SIZE, are read only where one of the ports is set, which shows that the
-// environment is that server's. `look_up` returns null for what is not set.
+// to anything, such as BATCH_SIZE, are read only where one of the ports is set, which shows that
+// the environment is that server's. `look_up` returns null for what is not set.
 EnvironmentFlags serve_environment(const std::function<const char*(const char*)>& look_up);
 
 }  // namespace skiff::apps

@@ -90,8 +90,7 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
 serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   serve::ServerConfig config;
   config.http.port = static_cast<uint16_t>(args.integer("port"));
-  config.grpc_port =
-      args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
+  config.grpc_port = args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
   config.paddle.max_dec_len = static_cast<int>(args.integer("max-dec-len"));
   config.paddle.disable_streaming = args.on("disable-streaming");
   config.http.worker_threads = static_cast<int>(args.integer("workers"));

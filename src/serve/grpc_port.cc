@@ -27,19 +27,18 @@ std::unique_ptr<grpc::GrpcServer> open_grpc_port(
     std::function<std::shared_ptr<ServerContext>()> context,
     std::function<std::string()> progress) {
   if (config.grpc_port < 0) return nullptr;
-  grpc::Backend backend{
-      .protocol = [context]() -> std::shared_ptr<service::ProtocolContext> {
-        const auto now = context();
-        return now ? now->protocol : nullptr;
-      },
-      .unready =
-          [context, progress = std::move(progress)] {
-            const auto now = context();
-            return now ? unready(*now) : progress();
-          },
-      .keys = keys,
-      .version = config.version,
-      .paddle = config.paddle};
+  grpc::Backend backend{.protocol = [context]() -> std::shared_ptr<service::ProtocolContext> {
+                          const auto now = context();
+                          return now ? now->protocol : nullptr;
+                        },
+                        .unready =
+                            [context, progress = std::move(progress)] {
+                              const auto now = context();
+                              return now ? unready(*now) : progress();
+                            },
+                        .keys = keys,
+                        .version = config.version,
+                        .paddle = config.paddle};
   return grpc::make_grpc_server(grpc_config(config), std::move(backend));
 }
 

@@ -10,13 +10,13 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
+#include "serve/grpc_port.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
 #include "serve/http/cors.h"
 #include "serve/http/host_list.h"
 #include "serve/http/route_table.h"
-#include "serve/grpc_port.h"
 #include "serve/info_routes.h"
 #include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
@@ -34,7 +34,8 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
   for (auto& part :
-       {openai::openai_routes(protocol, keys, paddle::legacy_form(protocol, keys, context.config.paddle)),
+       {openai::openai_routes(protocol, keys,
+                              paddle::legacy_form(protocol, keys, context.config.paddle)),
         openai::tokenize_routes(protocol), messages::messages_routes(protocol, keys),
         responses::responses_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());

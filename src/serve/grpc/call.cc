@@ -49,12 +49,13 @@ void Call::open(const ::grpc::GenericCallbackServerContext& context) {
 }
 
 void Call::OnReadDone(bool good) {
-  if (!good) return core_.work.push([self = shared_from_this()] {
-    self->handler_->half_closed();
-    // A call of one message that brought none.
-    if (!self->method_->streams)
-      self->finish(StatusCode::kInvalidArgument, "the request has no message");
-  });
+  if (!good)
+    return core_.work.push([self = shared_from_this()] {
+      self->handler_->half_closed();
+      // A call of one message that brought none.
+      if (!self->method_->streams)
+        self->finish(StatusCode::kInvalidArgument, "the request has no message");
+    });
   const auto size = static_cast<int64_t>(incoming_.Length());
   if (core_.message_bytes.fetch_add(size) + size > core_.config.max_memory) {
     core_.message_bytes -= size;

@@ -22,8 +22,8 @@ struct CallCore {
       : config(std::move(given)), shared(std::move(backend)) {}
   const GrpcConfig config;
   Shared shared;
-  Queue<std::function<void()>> work;         // for the workers
-  std::atomic<int64_t> message_bytes{0};     // of messages that wait for a worker or are with one
+  Queue<std::function<void()>> work;      // for the workers
+  std::atomic<int64_t> message_bytes{0};  // of messages that wait for a worker or are with one
 };
 
 // Every call is served as a stream of messages, which is what a call of one message is on the wire,

@@ -45,8 +45,8 @@ class Exchange {
   virtual const http::HttpRequest& head() const = 0;
 };
 
-// What answers one call. The functions are called one at a time, except that cancelled() may come at
-// any time from any thread.
+// What answers one call. The functions are called one at a time, except that cancelled() may come
+// at any time from any thread.
 class Handler {
  public:
   virtual ~Handler() = default;

@@ -25,9 +25,7 @@ namespace creds = ::grpc::experimental;
 int milliseconds(double seconds) { return static_cast<int>(seconds * 1000); }
 
 // The library's own log, which is about single connections.
-void log_of_library(gpr_log_func_args* args) {
-  spdlog::debug("grpc: {}", escaped(args->message));
-}
+void log_of_library(gpr_log_func_args* args) { spdlog::debug("grpc: {}", escaped(args->message)); }
 
 std::string address(const GrpcConfig& config) {
   const bool bare = config.host.find(':') != std::string::npos && config.host.front() != '[';
@@ -40,10 +38,10 @@ std::shared_ptr<::grpc::ServerCredentials> credentials(const GrpcConfig& config)
   constexpr unsigned kRefreshSeconds = 5;
   if (config.tls_certificate.empty()) return ::grpc::InsecureServerCredentials();
   for (const std::string& file : {config.tls_certificate, config.tls_key})
-    if (!std::ifstream(file, std::ios::binary).good())
-      fail_load("gRPC: {} cannot be read", file);
-  creds::TlsServerCredentialsOptions options(std::make_shared<creds::FileWatcherCertificateProvider>(
-      config.tls_key, config.tls_certificate, kRefreshSeconds));
+    if (!std::ifstream(file, std::ios::binary).good()) fail_load("gRPC: {} cannot be read", file);
+  creds::TlsServerCredentialsOptions options(
+      std::make_shared<creds::FileWatcherCertificateProvider>(
+          config.tls_key, config.tls_certificate, kRefreshSeconds));
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   return creds::TlsServerCredentials(options);
@@ -99,8 +97,7 @@ class LibraryServer : public GrpcServer {
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
       fail_load("--grpc-port: cannot listen on {}; is the port in use?", address(core_.config));
-    for (int i = 0; i < core_.config.worker_threads; ++i)
-      workers_.emplace_back([this] { run(); });
+    for (int i = 0; i < core_.config.worker_threads; ++i) workers_.emplace_back([this] { run(); });
   }
   ~LibraryServer() override { stop(); }
 

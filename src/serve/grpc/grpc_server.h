@@ -10,14 +10,14 @@
 namespace skiff::grpc {
 
 struct GrpcConfig {
-  std::string host = "0.0.0.0";  // name or address; IPv6 with or without brackets
-  uint16_t port = 0;             // 0: any free port
-  int worker_threads = 2;        // threads that parse and tokenize
-  size_t max_message = 16u << 20;          // bytes of one message of a client
-  size_t max_metadata = 16u << 10;         // bytes of a call's metadata
-  int64_t max_memory = int64_t{1} << 30;   // bytes that clients' messages may hold together
-  size_t max_unsent = 4u << 20;            // unsent bytes of a call; a slower client is disconnected
-  int max_calls = 128;                     // calls of one connection at a time
+  std::string host = "0.0.0.0";           // name or address; IPv6 with or without brackets
+  uint16_t port = 0;                      // 0: any free port
+  int worker_threads = 2;                 // threads that parse and tokenize
+  size_t max_message = 16u << 20;         // bytes of one message of a client
+  size_t max_metadata = 16u << 10;        // bytes of a call's metadata
+  int64_t max_memory = int64_t{1} << 30;  // bytes that clients' messages may hold together
+  size_t max_unsent = 4u << 20;           // unsent bytes of a call; a slower client is disconnected
+  int max_calls = 128;                    // calls of one connection at a time
   double handshake_seconds = 30;
   double idle_seconds = 180;    // lifetime of a connection without a call
   std::string tls_certificate;  // PEM files; both or neither. Read again when they change

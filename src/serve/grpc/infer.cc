@@ -94,8 +94,7 @@ void Inference::message(std::string bytes) {
   if (!protocol) return refuse(facts, StatusCode::kUnavailable, shared_.backend.unready());
   if (const auto unknown = refuse_model(*protocol, request.model))
     return refuse(facts, StatusCode::kNotFound, *unknown);
-  if (!request.problem.empty())
-    return refuse(facts, StatusCode::kInvalidArgument, request.problem);
+  if (!request.problem.empty()) return refuse(facts, StatusCode::kInvalidArgument, request.problem);
   begin(*protocol, std::move(facts), request.object);
 }
 
@@ -153,12 +152,12 @@ void Inference::begin(service::ProtocolContext& protocol, RequestFacts facts,
 
 void Inference::answer(const RequestFacts& facts, std::string_view object, bool last) {
   const bool final = last && !facts.empty_final;
-  const std::string response = infer_response({.model = facts.model,
-                                               .id = facts.id,
-                                               .object = object,
-                                               .typed = facts.typed,
-                                               .final = streams_ ? std::optional(final)
-                                                                 : std::nullopt});
+  const std::string response =
+      infer_response({.model = facts.model,
+                      .id = facts.id,
+                      .object = object,
+                      .typed = facts.typed,
+                      .final = streams_ ? std::optional(final) : std::nullopt});
   exchange_.send(streams_ ? stream_response(response) : response);
   if (!last) return;
   if (streams_ && facts.empty_final)

@@ -79,9 +79,8 @@ std::unique_ptr<Handler> server_live(Shared& shared, Exchange& exchange) {
 }
 
 std::unique_ptr<Handler> server_ready(Shared& shared, Exchange& exchange) {
-  return std::make_unique<ServerCall>(shared, exchange, [](Shared& all, std::string_view) {
-    return flag_response(all.serving());
-  });
+  return std::make_unique<ServerCall>(
+      shared, exchange, [](Shared& all, std::string_view) { return flag_response(all.serving()); });
 }
 
 std::unique_ptr<Handler> server_metadata_call(Shared& shared, Exchange& exchange) {
@@ -95,9 +94,8 @@ std::unique_ptr<Handler> model_ready(Shared& shared, Exchange& exchange) {
 }
 
 std::unique_ptr<Handler> model_metadata_call(Shared& shared, Exchange& exchange) {
-  return std::make_unique<ModelCall>(shared, exchange, [](Shared&, std::string_view model) {
-    return model_metadata(model);
-  });
+  return std::make_unique<ModelCall>(
+      shared, exchange, [](Shared&, std::string_view model) { return model_metadata(model); });
 }
 
 std::unique_ptr<Handler> model_config_call(Shared& shared, Exchange& exchange) {

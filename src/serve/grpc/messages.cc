@@ -177,8 +177,8 @@ InferRequest read_infer_request(std::string_view message) {
   }
   if (!reader.good()) refuse(request, "the request is no message");
   if (request.id.size() > kMaxId) {
-    refuse(request, fmt::format("the id has {} bytes; at most {} are allowed", request.id.size(),
-                                kMaxId));
+    refuse(request,
+           fmt::format("the id has {} bytes; at most {} are allowed", request.id.size(), kMaxId));
     request.id = {};
   }
   if (inputs != 1)

@@ -27,7 +27,7 @@ struct InferRequest {
   std::string_view object;   // JSON
   bool typed = false;        // IN came as typed contents, and so OUT will go; else both are raw
   bool empty_final = false;  // an empty answer marks the end (triton_enable_empty_final_response)
-  std::string problem;       // why it cannot be served; empty: it can. model and id are valid anyway
+  std::string problem;  // why it cannot be served; empty: it can. model and id are valid anyway
 };
 
 InferRequest read_infer_request(std::string_view message);

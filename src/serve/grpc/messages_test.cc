@@ -35,7 +35,8 @@ std::string request(const std::string& input = kInput, const std::string& rest =
 }
 
 TEST(GrpcWire, ReadsWhatItWrites) {
-  const std::string message = number_field(1, 300) + bytes_field(2, "abc") + number_field(536870911, 0);
+  const std::string message =
+      number_field(1, 300) + bytes_field(2, "abc") + number_field(536870911, 0);
   WireReader reader(message);
   ASSERT_TRUE(reader.next());
   EXPECT_TRUE(reader.is(1, WireType::kVarint));
@@ -51,9 +52,11 @@ TEST(GrpcWire, ReadsWhatItWrites) {
 
 TEST(GrpcWire, RefusesWhatIsNoMessage) {
   using namespace std::string_view_literals;
-  for (const std::string_view bytes :
-       {"\x08"sv, "\x0a\x05"sv "ab", "\x00\x01"sv, "\x0b"sv, "\x0f"sv, "\x09\x01"sv, "\x0d\x01"sv,
-        "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv}) {
+  for (const std::string_view bytes : {"\x08"sv,
+                                       "\x0a\x05"sv
+                                       "ab",
+                                       "\x00\x01"sv, "\x0b"sv, "\x0f"sv, "\x09\x01"sv, "\x0d\x01"sv,
+                                       "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv}) {
     WireReader reader(bytes);
     while (reader.next()) {
     }
@@ -63,9 +66,8 @@ TEST(GrpcWire, RefusesWhatIsNoMessage) {
 
 TEST(GrpcMessages, RawAndTypedContents) {
   for (const bool typed : {false, true}) {
-    const std::string message =
-        typed ? request(kInput + bytes_field(5, bytes_field(8, "[{}]")))
-              : request(kInput, bytes_field(7, raw("[{}]")));
+    const std::string message = typed ? request(kInput + bytes_field(5, bytes_field(8, "[{}]")))
+                                      : request(kInput, bytes_field(7, raw("[{}]")));
     const InferRequest read = read_infer_request(message);
     EXPECT_EQ(read.problem, "");
     EXPECT_EQ(read.model.name, "model");
@@ -77,11 +79,11 @@ TEST(GrpcMessages, RawAndTypedContents) {
 }
 
 TEST(GrpcMessages, EmptyFinalIsAParameter) {
-  const std::string entry = bytes_field(1, "triton_enable_empty_final_response") +
-                            bytes_field(2, number_field(1, 1));
+  const std::string entry =
+      bytes_field(1, "triton_enable_empty_final_response") + bytes_field(2, number_field(1, 1));
   const std::string other = bytes_field(1, "priority") + bytes_field(2, number_field(2, 1));
-  const std::string message = request(
-      kInput, bytes_field(4, other) + bytes_field(4, entry) + bytes_field(7, raw("x")));
+  const std::string message =
+      request(kInput, bytes_field(4, other) + bytes_field(4, entry) + bytes_field(7, raw("x")));
   EXPECT_TRUE(read_infer_request(message).empty_final);
 }
 
@@ -118,13 +120,15 @@ TEST(GrpcMessages, Refusals) {
 }
 
 TEST(GrpcMessages, AnswersAreMessages) {
-  const std::string answer = infer_response(
-      {.model = "model", .id = "7", .object = "[1]", .typed = false, .final = true});
+  const std::string answer =
+      infer_response({.model = "model", .id = "7", .object = "[1]", .typed = false, .final = true});
   WireReader reader(answer);
   int fields = 0;
   while (reader.next()) {
     ++fields;
-    if (reader.is(6, WireType::kBytes)) EXPECT_EQ(reader.bytes(), raw("[1]"));
+    if (reader.is(6, WireType::kBytes)) {
+      EXPECT_EQ(reader.bytes(), raw("[1]"));
+    }
   }
   EXPECT_TRUE(reader.good());
   EXPECT_EQ(fields, 6);

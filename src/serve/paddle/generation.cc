@@ -72,8 +72,8 @@ void Generation::end() {
 
 void Generation::fail(const http::ApiError& error) {
   if (outlet_)
-    outlet_->fail(
-        error_object(req_id_, error.message, error_code(error), http_ && !streams_), error);
+    outlet_->fail(error_object(req_id_, error.message, error_code(error), http_ && !streams_),
+                  error);
   end();
 }
 
@@ -145,15 +145,15 @@ std::variant<std::shared_ptr<Generation>, Refused> prepare_generation(
   if (!prepared) return Refused{call->req_id, http::api_error(prepared.error(), "messages")};
   if (auto refused = context.admission.check_queue({&*prepared, 1}))
     return Refused{call->req_id, openai::admission_error(*refused)};
-  ReplyFacts facts{.req_id = call->req_id,
-                   .seed = static_cast<int64_t>(prepared->params.seed),
-                   .return_all_tokens = call->return_all_tokens,
-                   .last_only = carrier.last_only || call->return_all_tokens ||
-                                config.disable_streaming,
-                   .benchmark = call->benchmark,
-                   .error_fields = carrier.http,
-                   .received = received,
-                   .prepared = std::chrono::system_clock::now()};
+  ReplyFacts facts{
+      .req_id = call->req_id,
+      .seed = static_cast<int64_t>(prepared->params.seed),
+      .return_all_tokens = call->return_all_tokens,
+      .last_only = carrier.last_only || call->return_all_tokens || config.disable_streaming,
+      .benchmark = call->benchmark,
+      .error_fields = carrier.http,
+      .received = received,
+      .prepared = std::chrono::system_clock::now()};
   return std::make_shared<Generation>(context, *call, std::move(facts), std::move(*prepared),
                                       std::move(ticket));
 }

@@ -1,6 +1,6 @@
 // serve/paddle/legacy_form.h -- PaddleNLP's requests on the paths of OpenAI's API, told from
-// OpenAI's by their fields. A stream is JSON lines, without "data:"; errors that concern the request
-// have status 200 and an error_msg.
+// OpenAI's by their fields. A stream is JSON lines, without "data:"; errors that concern the
+// request have status 200 and an error_msg.
 #pragma once
 #include <memory>
 

@@ -103,8 +103,8 @@ TEST(LegacyForm, EveryPathAndTheDoubledSuffix) {
   const Json chat{{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"temperature", 0}};
   const auto answer = running.post(chat, "/v1/chat/completions/chat/completions").json();
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "user:hi;");
-  const auto completion = running.post({{"prompt", "abc"}, {"temperature", 0}},
-                                       "/v1/chat/completions/completions");
+  const auto completion =
+      running.post({{"prompt", "abc"}, {"temperature", 0}}, "/v1/chat/completions/completions");
   EXPECT_EQ(completion.json()["choices"][0]["text"], "abc");
 }
 
@@ -152,8 +152,8 @@ TEST(LegacyForm, ClientThatLeavesFreesItsPlace) {
   running.echo.engine.turn_microseconds = 2000;
   {
     http::TestClient client(running.server.port());
-    const std::string body = request({{"stream", true}, {"max_dec_len", 400}, {"min_dec_len", 400}})
-                                 .dump();
+    const std::string body =
+        request({{"stream", true}, {"max_dec_len", 400}, {"min_dec_len", 400}}).dump();
     client.send_raw(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
                                 kPath, body.size(), body));
     for (int i = 0; i < 5000 && running.echo.engine.running() == 0; ++i)

@@ -1,5 +1,5 @@
-// Any JSON as a request of PaddleNLP's protocol is read or refused without a crash, and what is read
-// keeps the bounds that the service relies on.
+// Any JSON as a request of PaddleNLP's protocol is read or refused without a crash, and what is
+// read keeps the bounds that the service relies on.
 #include "base/check.h"
 #include "serve/paddle/request.h"
 

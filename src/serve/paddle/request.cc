@@ -160,8 +160,8 @@ void read_response_type(std::string_view name, const OrderedJson& value, Draft& 
   draft.refuse(fmt::format("The `{}` must be either `fastdeploy` or `openai`.", name));
 }
 
-#define NUMBER(low, high, target)                                             \
-  [](std::string_view name, const OrderedJson& value, Draft& draft) {         \
+#define NUMBER(low, high, target)                                                 \
+  [](std::string_view name, const OrderedJson& value, Draft& draft) {             \
     read_number(name, value, low, high, draft, draft.call.request.params.target); \
   }
 #define LENGTH(target)                                                \
@@ -298,8 +298,7 @@ void resolve_input(const PaddleConfig& config, Draft& draft) {
     if (!checked) return draft.refuse(checked.error().what);
     set_conversation(std::move(*checked), draft);
   } else if (draft.problems.empty()) {
-    draft.refuse(
-        "The input parameters should contain either `text`, `input_ids` or `messages`");
+    draft.refuse("The input parameters should contain either `text`, `input_ids` or `messages`");
   }
 }
 
