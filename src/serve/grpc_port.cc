@@ -1,5 +1,6 @@
 #include "serve/grpc_port.h"
 
+#include "serve/http/access_log.h"
 #include "serve/probes.h"
 
 namespace skiff::serve {
@@ -10,6 +11,7 @@ grpc::GrpcConfig grpc_config(const ServerConfig& config) {
   return {.host = http.host,
           .port = static_cast<uint16_t>(config.grpc_port),
           .worker_threads = http.worker_threads,
+          .large_message = http.large_body,
           .max_message = http.max_body,
           .max_metadata = http.max_header,
           .max_memory = http.max_bodies,
@@ -38,7 +40,9 @@ std::unique_ptr<grpc::GrpcServer> open_grpc_port(
                             },
                         .keys = keys,
                         .version = config.version,
-                        .paddle = config.paddle};
+                        .paddle = config.paddle,
+                        .record = {}};
+  if (config.access_log) backend.record = http::log_access;
   return grpc::make_grpc_server(grpc_config(config), std::move(backend));
 }
 

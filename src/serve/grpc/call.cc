@@ -36,6 +36,11 @@ constexpr const char* kWrongKey =
 
 void Call::open(const ::grpc::GenericCallbackServerContext& context) {
   self_ = shared_from_this();
+  began_ = std::chrono::steady_clock::now();
+  record_.method = "gRPC";
+  record_.target = context.method();
+  record_.client = context.peer();
+  record_.request_id = "-";
   method_ = find_method(context.method());
   if (!method_)
     return finish(StatusCode::kUnimplemented,
@@ -62,7 +67,8 @@ void Call::OnReadDone(bool good) {
     return abandon(StatusCode::kResourceExhausted,
                    "the requests under way fill the server's memory for them; try again later");
   }
-  core_.work.push([self = shared_from_this(), size] {
+  const bool large = size >= static_cast<int64_t>(core_.config.large_message);
+  (large ? core_.large : core_.work).push([self = shared_from_this(), size] {
     std::string message = text_of(self->incoming_);
     self->incoming_.Clear();
     self->handle(std::move(message));
@@ -135,6 +141,7 @@ void Call::OnWriteDone(bool good) {
     std::lock_guard lock(mutex_);
     writing_ = false;
     unsent_bytes_ -= writing_bytes_;
+    if (good) sent_bytes_ += writing_bytes_;
     if (good) return pump();
   }
   abandon(StatusCode::kCancelled, "the client has left");
@@ -155,6 +162,18 @@ void Call::abandon(StatusCode code, std::string why) {
   if (tell) handler_->cancelled();
 }
 
-void Call::OnDone() { const std::shared_ptr<Call> last = std::move(self_); }
+void Call::OnDone() {
+  const std::shared_ptr<Call> last = std::move(self_);
+  if (!core_.shared.backend.record) return;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+  record_.seconds = took.count();
+  {
+    std::lock_guard lock(mutex_);
+    record_.status = static_cast<int>(status_.error_code());
+    record_.sent = sent_bytes_;
+    record_.complete = !left_;
+  }
+  core_.shared.backend.record(record_);
+}
 
 }  // namespace skiff::grpc

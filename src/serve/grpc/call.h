@@ -4,6 +4,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -23,6 +24,7 @@ struct CallCore {
   const GrpcConfig config;
   Shared shared;
   Queue<std::function<void()>> work;      // for the workers
+  Queue<std::function<void()>> large;     // for the one thread that reads large messages
   std::atomic<int64_t> message_bytes{0};  // of messages that wait for a worker or are with one
 };
 
@@ -60,12 +62,15 @@ class Call : public ::grpc::ServerGenericBidiReactor,
   std::shared_ptr<Call> self_;  // from open() to OnDone()
   const Method* method_ = nullptr;
   http::HttpRequest head_;
+  http::HttpRecord record_;
+  std::chrono::steady_clock::time_point began_;
   std::unique_ptr<Handler> handler_;
   ::grpc::ByteBuffer incoming_, outgoing_;
 
   std::mutex mutex_;  // guards the rest
   std::deque<std::string> unsent_;
   size_t unsent_bytes_ = 0, writing_bytes_ = 0;
+  uint64_t sent_bytes_ = 0;
   bool writing_ = false;   // a message is with the library
   bool ending_ = false;    // nothing more is accepted
   bool finished_ = false;  // the library has the status

@@ -65,6 +65,9 @@ struct Backend {
   const http::ApiKeys& keys;             // outlives the server
   std::string version;                   // the server's
   paddle::PaddleConfig paddle;
+  // Gets an entry for each call that has ended; may be empty. Its status is the call's, as gRPC
+  // numbers them.
+  std::function<void(const http::HttpRecord&)> record;
 };
 
 }  // namespace skiff::grpc

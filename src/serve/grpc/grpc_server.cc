@@ -97,7 +97,9 @@ class LibraryServer : public GrpcServer {
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
       fail_load("--grpc-port: cannot listen on {}; is the port in use?", address(core_.config));
-    for (int i = 0; i < core_.config.worker_threads; ++i) workers_.emplace_back([this] { run(); });
+    for (int i = 0; i < core_.config.worker_threads; ++i)
+      workers_.emplace_back([this] { run(core_.work); });
+    workers_.emplace_back([this] { run(core_.large); });
   }
   ~LibraryServer() override { stop(); }
 
@@ -111,13 +113,14 @@ class LibraryServer : public GrpcServer {
     constexpr std::chrono::milliseconds kForLastMessages{200};
     server_->Shutdown(std::chrono::system_clock::now() + kForLastMessages);
     core_.work.close();
+    core_.large.close();
     for (std::thread& worker : workers_) worker.join();
   }
 
  private:
-  void run() {
+  static void run(Queue<std::function<void()>>& jobs) {
     pthread_setname_np(pthread_self(), "grpc work");
-    while (auto job = core_.work.pop()) (*job)();
+    while (auto job = jobs.pop()) (*job)();
   }
 
   CallCore core_;

@@ -13,6 +13,7 @@ struct GrpcConfig {
   std::string host = "0.0.0.0";           // name or address; IPv6 with or without brackets
   uint16_t port = 0;                      // 0: any free port
   int worker_threads = 2;                 // threads that parse and tokenize
+  size_t large_message = 1u << 20;        // bytes from which a message has a thread of its own
   size_t max_message = 16u << 20;         // bytes of one message of a client
   size_t max_metadata = 16u << 10;        // bytes of a call's metadata
   int64_t max_memory = int64_t{1} << 30;  // bytes that clients' messages may hold together

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "serve/grpc/wire.h"
 
 namespace skiff::grpc {
 namespace {
 
 constexpr std::string_view kIn = "IN", kOut = "OUT", kBytes = "BYTES";
-constexpr size_t kMaxId = 256;
+constexpr size_t kMaxName = 256;
 constexpr uint64_t kTypeString = 13;  // of Triton's DataType
 
 std::string shown(std::string_view text) { return escaped(text, 64); }
@@ -17,6 +18,14 @@ std::string shown(std::string_view text) { return escaped(text, 64); }
 // Keeps the first problem.
 void refuse(InferRequest& request, std::string problem) {
   if (request.problem.empty()) request.problem = std::move(problem);
+}
+
+// These come back in answers. One that is too long does not.
+void bound_name(const char* what, std::string_view& name, InferRequest& request) {
+  if (name.size() <= kMaxName) return;
+  refuse(request,
+         fmt::format("{} has {} bytes; at most {} are allowed", what, name.size(), kMaxName));
+  name = {};
 }
 
 // An InferParameter that is a bool; anything else is false.
@@ -176,11 +185,8 @@ InferRequest read_infer_request(std::string_view message) {
     }
   }
   if (!reader.good()) refuse(request, "the request is no message");
-  if (request.id.size() > kMaxId) {
-    refuse(request,
-           fmt::format("the id has {} bytes; at most {} are allowed", request.id.size(), kMaxId));
-    request.id = {};
-  }
+  bound_name("id", request.id, request);
+  bound_name("model_name", request.model.name, request);
   if (inputs != 1)
     refuse(request, fmt::format("the request has {} inputs; the model has one, IN", inputs));
   if (raws > 1) refuse(request, "the request has raw contents for more than one input");
@@ -223,7 +229,7 @@ std::string stream_response(std::string_view infer_response) {
 
 std::string stream_error(std::string_view model, std::string_view id, std::string_view why) {
   std::string message;
-  put_bytes(message, 1, why);
+  put_bytes(message, 1, utf8_sanitized(why));  // clients refuse a string that is no UTF-8
   put_bytes(message, 2, infer_response({.model = model, .id = id, .final = true}));
   return message;
 }

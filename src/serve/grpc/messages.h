@@ -20,7 +20,7 @@ struct ModelName {
 // Reads ModelReadyRequest, ModelMetadataRequest or ModelConfigRequest.
 Result<ModelName> read_model_name(std::string_view message);
 
-// A ModelInferRequest: the one string of its input IN. All views are into the message.
+// A ModelInferRequest: the one string of its input IN. All views are into the message, or empty.
 struct InferRequest {
   ModelName model;
   std::string_view id;

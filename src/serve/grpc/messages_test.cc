@@ -110,12 +110,13 @@ TEST(GrpcMessages, Refusals) {
       {request(kInput, bytes_field(7, raw("x") + "more")), "4 bytes"},
       {request(kInput, body + bytes_field(6, bytes_field(1, "LOGITS"))), "no output \"LOGITS\""},
       {request(kInput, body) + "\x0b", "no message"},
-      {request(kInput, body) + bytes_field(3, std::string(300, 'x')), "the id has 300 bytes"},
+      {request(kInput, body) + bytes_field(3, std::string(300, 'x')), "id has 300 bytes"},
   };
   for (const auto& [message, why] : cases) {
     const InferRequest read = read_infer_request(message);
     EXPECT_THAT(read.problem, HasSubstr(why));
     EXPECT_EQ(read.model.name, "model");
+    EXPECT_LE(read.id.size(), 256U);
   }
 }
 
