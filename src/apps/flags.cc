@@ -64,7 +64,8 @@ constexpr Flag kMemory[] = {
 
 constexpr Flag kServer[] = {
     {"host", kText, kServe, "0.0.0.0", "Address to listen on."},
-    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one.", 0, 65535},
+    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one. $SERVICE_HTTP_PORT, if set, replaces the default.", 0, 65535},
+    {"grpc-port", kInt, kServe, "", "Port of the gRPC service (KServe v2 as Triton and PaddleNLP's server speak it; docs/api.md), with the host, keys, TLS files and limits of the main port; 0: any free one. Default: $SERVICE_GRPC_PORT, if set, else none.", 0, 65535},
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; only the same number is accepted.", 0, 65535},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Most requests at a time; more are answered 429.", 1, 1e6},
@@ -81,6 +82,8 @@ constexpr Flag kServer[] = {
     {"reasoning-field", kChoice, kServe, "reasoning_content", "The field of chat messages that holds the reasoning: the older name, vLLM's newer one, or both.", 0, 0, "reasoning_content|reasoning|both"},
     {"tool-call-parser", kText, kServices, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
     {"enable-auto-tool-choice", kSwitch, kServices, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
+    {"max-dec-len", kInt, kServe, "0", "PaddleNLP's protocol: most tokens of a reply, and as many as a request gets that does not say; 0: what the context leaves.", 0, kMaxCount},
+    {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
     {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
     {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},

@@ -32,6 +32,9 @@ constexpr std::chrono::seconds kMaxStopping{10};
 serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   serve::ServerConfig config;
   config.http.port = static_cast<uint16_t>(args.integer("port"));
+  config.grpc_port = args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
+  config.paddle.max_dec_len = static_cast<int>(args.integer("max-dec-len"));
+  config.paddle.disable_streaming = args.on("disable-streaming");
   config.http.worker_threads = static_cast<int>(args.integer("workers"));
   static_cast<service::ProtocolConfig&>(config) = protocol_config(args, folder);
   config.version = SKIFF_VERSION;
@@ -182,6 +185,7 @@ int run_serve(const Args& args) {
   std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
+  config.paddle.chat_template = chat != nullptr;
 
   const answer::AnswerFormats formats = answer_formats(args, chat.get());
   // The port is bound first: probes get an answer while weights load, and a port in use is found at
@@ -189,6 +193,8 @@ int run_serve(const Args& args) {
   auto server = std::make_unique<serve::Server>(std::move(config));
   server->start();
   spdlog::info("listening on {} port {}", args.text("host"), server->port());
+  if (server->grpc_port() != 0)
+    spdlog::info("gRPC on {} port {}", args.text("host"), server->grpc_port());
   warn_about_ports(args, wants_key);
 
   auto events = std::make_shared<service::EventQueue>();

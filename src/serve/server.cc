@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
+#include "serve/grpc_port.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
@@ -20,6 +21,7 @@
 #include "serve/messages/routes.h"
 #include "serve/openai/routes.h"
 #include "serve/page/page.h"
+#include "serve/paddle/legacy_form.h"
 #include "serve/pooling/routes.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
@@ -34,9 +36,11 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
   for (auto& part :
-       {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-        messages::messages_routes(protocol, keys), responses::responses_routes(protocol, keys),
-        pooling::pooling_routes(protocol, keys), probe_routes(context)})
+       {openai::openai_routes(protocol, keys,
+                              paddle::legacy_form(protocol, keys, context.config.paddle)),
+        openai::tokenize_routes(protocol), messages::messages_routes(protocol, keys),
+        responses::responses_routes(protocol, keys), pooling::pooling_routes(protocol, keys),
+        probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   if (context.config.web_page) routes.push_back(page::page_route());
@@ -77,7 +81,9 @@ struct Server::Impl {
         routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
             nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
                                       guard(/*loading=*/true))})),
-        http(config.http, hooks()) {}
+        http(config.http, hooks()),
+        grpc(open_grpc_port(
+            config, keys, [this] { return current()->context; }, [this] { return progress(); })) {}
 
   http::Guard guard(bool loading);
   http::HttpHooks hooks();
@@ -104,6 +110,7 @@ struct Server::Impl {
   mutable std::mutex mutex;
   std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
   http::HttpServer http;
+  const std::unique_ptr<grpc::GrpcServer> grpc;  // null without a port
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
@@ -175,6 +182,7 @@ void Server::Impl::tick_until_stopped() {
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
     for (auto& generation : generations()) generation->tick();
+    if (grpc) grpc->tick();
     lock.lock();
   }
 }
@@ -191,6 +199,8 @@ Server::Server(ServerConfig config, service::Service& service) : Server(std::mov
 Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
+
+uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 0; }
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
@@ -223,7 +233,9 @@ void Server::start() {
 bool Server::drain(double seconds) {
   impl_->begin_drain();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this] { return impl_->http.open_requests() == 0; };
+  const auto finished = [this] {
+    return impl_->http.open_requests() == 0 && (!impl_->grpc || impl_->grpc->open_requests() == 0);
+  };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
@@ -253,6 +265,7 @@ void Server::stop() {
   impl_->begin_drain();
   for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
+  if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
   for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();

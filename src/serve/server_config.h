@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "serve/http/server.h"
+#include "serve/paddle/request.h"
 #include "serve/service/protocol_config.h"
 
 namespace skiff::serve {
@@ -12,6 +13,8 @@ namespace skiff::serve {
 // The fields of ProtocolConfig are what protocols see; the rest is the server's own.
 struct ServerConfig : service::ProtocolConfig {
   http::HttpConfig http;
+  int grpc_port = -1;  // 0: any free port; -1: none. Host, limits and TLS files are those of `http`
+  paddle::PaddleConfig paddle;
   std::string version = "0.1.0";
   std::vector<std::string> api_keys;      // each of them opens every route; empty: no key is needed
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
