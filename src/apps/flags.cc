@@ -87,6 +87,8 @@ constexpr Flag kServer[] = {
 constexpr Flag kSecurity[] = {
     {"api-key", kText, kServe, "", "A key that clients must send (Authorization: Bearer KEY, or x-api-key: KEY); may be repeated, and any of them is accepted. Default: the comma-separated list in $FD_API_KEY, if set. Other users of this machine can read command lines: prefer --api-key-file.", 0, 0, "", "", Standing::kApplied, true},
     {"api-key-file", kText, kServe, "", "A file with one key per line and # for comments. It is read again at SIGHUP."},
+    {"admin-key", kText, kServe, "", "A key of the operator's: it opens the control endpoints (docs/operations.md: pause, abort requests, ...) and nothing else. May be repeated. Default: there are no control endpoints. Prefer --admin-key-file, as for --api-key.", 0, 0, "", "", Standing::kApplied, true},
+    {"admin-key-file", kText, kServe, "", "A file with such keys, one per line and # for comments. It is read again at SIGHUP."},
     {"share-cache-between-keys", kSwitch, kServe, "false", "Several API keys share the prefix cache. The time to the first token then reveals to one key's owner how another's prompts begin. Default: each of several keys has its own part."},
     {"trust-request-chat-template", kSwitch, kServe, "false", "Requests may bring a chat template of their own (field chat_template). A template is a program, which the server runs within limits on time and memory. Default: such requests are refused."},
     {"ssl-certfile", kText, kServe, "", "PEM file with the certificate and its chain: HTTPS instead of HTTP. Read again at SIGHUP."},
@@ -199,7 +201,6 @@ constexpr Flag kLaterFlags[] = {
     {"pd-comm-port", kText, kAll, "", "Disaggregation port.", 0, 0, "", "", kNotYet},
     {"router", kText, kAll, "", "Router to register with.", 0, 0, "", "", kNotYet},
     {"speculative-config", kText, kAll, "", "Speculative decoding (JSON).", 0, 0, "", "", kNotYet},
-    {"controller-port", kInt, kServe, "-1", "Port of the control endpoints.", -1, 65535, "", "", kNotYet},
     {"logprobs-mode", kChoice, kServe, "raw_logprobs", "Which log-probabilities are returned.", 0, 0, "raw_logprobs|processed_logprobs|raw_logits|processed_logits", "", kNotYet},
     {"logits-processors", kText, kServe, "", "Logits processors by name.", 0, 0, "", "", kNotYet, true},
     {"enable-early-stop", kSwitch, kServe, "false", "Stop replies that repeat themselves.", 0, 0, "", "", kNotYet},
@@ -239,6 +240,7 @@ constexpr Flag kLaterFlags[] = {
 constexpr Standing kNone = Standing::kMeaningless;
 constexpr Flag kMeaninglessFlags[] = {
     {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
+    {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
     {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
     {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
     {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},

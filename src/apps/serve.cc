@@ -152,7 +152,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
       if (flag.standing == Standing::kApplied && (flag.commands & kServe) != 0 &&
-          flag.name != "api-key")
+          flag.name != "api-key" && flag.name != "admin-key")
         parameters[std::string(flag.name)] = args.text(flag.name);
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
@@ -168,13 +168,21 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
           {"parameters", std::move(parameters)}};
 }
 
-// Carries out SIGHUP: reads API keys and TLS files again.
-void reload(const Args& args, serve::Server& server) {
+Status reload_keys(const Args& args, serve::Server& server) {
   const auto keys = api_keys(args);
-  const Status done = keys ? server.reload(*keys) : Status(keys.error());
+  if (!keys) return keys.error();
+  const auto control = admin_keys(args, *keys);
+  if (!control) return control.error();
+  const Status done = server.reload(*keys, *control);
   if (done)
-    spdlog::info("SIGHUP: {} API keys and the TLS files are in use as they are now", keys->size());
-  else
+    spdlog::info("SIGHUP: {} API keys, {} admin keys and the TLS files are in use as they are now",
+                 keys->size(), control->size());
+  return done;
+}
+
+// Carries out SIGHUP: reads keys and TLS files again.
+void reload(const Args& args, serve::Server& server) {
+  if (const Status done = reload_keys(args, server); !done)
     spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
+#include "serve/control/routes.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
@@ -28,13 +29,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys) {
+std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys,
+                                    bool controlled) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
   for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
                      messages::messages_routes(protocol, keys),
                      responses::responses_routes(protocol, keys), probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
+  if (controlled)
+    for (http::Route& route : control::control_routes(protocol)) routes.push_back(std::move(route));
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   return routes;
 }
@@ -60,6 +64,7 @@ struct Server::Impl {
   explicit Impl(ServerConfig given)
       : config(std::move(given)),
         keys(config.api_keys),
+        admin_keys(config.admin_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
         routes(std::make_shared<ActiveRoutes>(
@@ -84,7 +89,7 @@ struct Server::Impl {
   void tick_until_stopped();
 
   ServerConfig config;  // not changed after open()
-  http::ApiKeys keys;
+  http::ApiKeys keys, admin_keys;
   const http::Cors cors;
   const http::HostList hosts;
   std::atomic<double> loaded{0};
@@ -109,11 +114,12 @@ http::Guard Server::Impl::guard(bool loading) {
                          http::Access access) -> std::optional<http::HttpResponse> {
     if (access == http::Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
-    if (auto refused = keys.refuse(request)) return refused;
+    const bool controls = access == http::Access::kAdmin;
+    if (auto refused = (controls ? admin_keys : keys).refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
     if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
-    if (draining && !reads) {
+    if (draining && !reads && !controls) {
       current()->context->protocol->service.refused(service::Refusal::kStopping);
       return unavailable("the server is shutting down");
     }
@@ -184,19 +190,26 @@ void Server::open(service::Service& service, OrderedJson config_info) {
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
-  http::RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
+  http::RouteTable table(all_routes(*context, impl_->keys, impl_->admin_keys.any()),
+                         impl_->guard(/*loading=*/false));
   auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
   SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
   impl_->routes = std::move(routes);
 }
 
-Status Server::reload(const std::vector<std::string>& api_keys) {
+Status Server::reload(const std::vector<std::string>& api_keys,
+                      const std::vector<std::string>& admin_keys) {
+  if (admin_keys.empty() && impl_->admin_keys.any())
+    return Error{Code::kInvalid,
+                 "no admin key is left, which would open the control endpoints to everybody",
+                 "admin-key-file"};
   if (api_keys.empty() && impl_->keys.any())
     return Error{Code::kInvalid, "no API key is left, which would open the server to everybody",
                  "api-key-file"};
   if (const Status tls = impl_->http.reload_tls(); !tls) return tls;
   impl_->keys.set(api_keys);
+  if (impl_->admin_keys.any()) impl_->admin_keys.set(admin_keys);
   return ok();
 }
 

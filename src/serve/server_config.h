@@ -14,12 +14,13 @@ struct ServerConfig : service::ProtocolConfig {
   http::HttpConfig http;
   std::string version = "0.1.0";
   std::vector<std::string> api_keys;      // each of them opens every route; empty: no key is needed
+  std::vector<std::string> admin_keys;    // each opens the control endpoints; empty: there are none
   std::vector<std::string> cors_origins;  // "*" or exact origins; empty: no CORS headers
   std::vector<std::string> cors_methods = {"*"}, cors_headers = {"*"};
-  bool cors_credentials = false;           // not with the origin "*"
-  std::vector<std::string> allowed_hosts;  // see serve/http/host_list.h
-  bool access_log = true;                  // a line at level info for each request
-  OrderedJson config_info;                 // the answer to GET /config-info; holds no secret
+  bool cors_credentials = false;              // not with the origin "*"
+  std::vector<std::string> allowed_hosts;     // see serve/http/host_list.h
+  bool access_log = true;                     // a line at level info for each request
+  OrderedJson config_info;                    // the answer to GET /config-info; holds no secret
 };
 
 }  // namespace skiff::serve

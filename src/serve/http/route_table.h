@@ -10,9 +10,9 @@
 
 namespace skiff::http {
 
-// Which requests may call a route of a server that has API keys: those with a key, or all. Open
-// routes are the probes.
-enum class Access { kKey, kOpen };
+// Which requests may call a route of a server that has API keys: those with a key, all, or those
+// with a key of the operator's. Open routes are the probes.
+enum class Access { kKey, kOpen, kAdmin };
 
 // The handler of an open route must not wait for anything; the handler of a GET may take about a
 // millisecond; the handler of a POST runs on a worker and may take longer.
