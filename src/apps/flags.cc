@@ -82,6 +82,8 @@ constexpr Flag kServer[] = {
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
     {"disable-access-log", kSwitch, kServe, "false", "The same as --access-log off."},
+    {"request-log", kText, kServe, "", "A file to which one JSON line is appended for each request (docs/operations.md): id, route, status, token counts, times, what constrained it. It holds no text. Opened again at SIGHUP."},
+    {"otlp-traces-endpoint", kText, kServe, "", "Where spans of requests are sent, by OTLP over HTTP as JSON: http://collector:4318/v1/traces. They hold no text. Headers are read from $OTEL_EXPORTER_OTLP_HEADERS, the name of the service from $OTEL_SERVICE_NAME. Default: none are sent."},
 };
 
 constexpr Flag kSecurity[] = {
@@ -229,8 +231,6 @@ constexpr Flag kLaterFlags[] = {
     {"runner", kText, kServe, "auto", "Runner type.", 0, 0, "", "", kNotYet},
     {"convert", kText, kServe, "auto", "Adapter conversion.", 0, 0, "", "", kNotYet},
     {"override-pooler-config", kText, kServe, "", "Pooler settings (JSON).", 0, 0, "", "", kNotYet},
-    {"trace-enable", kSwitch, kServe, "false", "OpenTelemetry.", 0, 0, "", "", kNotYet},
-    {"otlp-traces-endpoint", kText, kServe, "", "Endpoint for traces.", 0, 0, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
@@ -241,6 +241,7 @@ constexpr Standing kNone = Standing::kMeaningless;
 constexpr Flag kMeaninglessFlags[] = {
     {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
     {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
+    {"trace-enable", kSwitch, kServe, "false", "Spans are sent if --otlp-traces-endpoint is given.", 0, 0, "", "", kNone},
     {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
     {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
     {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},

@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
+#include "apps/journal_flags.h"
 #include "apps/open_files.h"
 #include "apps/scheduler_flags.h"
 #include "apps/signal_guard.h"
@@ -180,14 +181,17 @@ Status reload_keys(const Args& args, serve::Server& server) {
   return done;
 }
 
-// Carries out SIGHUP: reads keys and TLS files again.
-void reload(const Args& args, serve::Server& server) {
+// Carries out SIGHUP: reads keys and TLS files again, and opens the request log again, which may
+// have been renamed.
+void reload(const Args& args, serve::Server& server, journal::Journal* journal) {
   if (const Status done = reload_keys(args, server); !done)
     spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+  if (journal) journal->reopen();
 }
 
-void serve_until_signal(const Args& args, serve::Server& server, SignalGuard& guard) {
-  while (guard.next() == SIGHUP) reload(args, server);
+void serve_until_signal(const Args& args, serve::Server& server, journal::Journal* journal,
+                        SignalGuard& guard) {
+  while (guard.next() == SIGHUP) reload(args, server, journal);
 }
 
 // The first signal lets replies finish, the second cuts them off (see SignalGuard).
@@ -222,6 +226,8 @@ int run_serve(const Args& args) {
   const std::string folder = model_folder(args);
   serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
+  const std::shared_ptr<journal::Journal> journal = make_journal(args);
+  config.journal = journal;
   fit_open_files(&config.http);
   std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
@@ -247,7 +253,7 @@ int run_serve(const Args& args) {
   service::LlmPort port(*llm);
   service::EngineService service(
       service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
-      events, tokenizer, chat);
+      events, tokenizer, chat, journal);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
@@ -257,7 +263,7 @@ int run_serve(const Args& args) {
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
-  serve_until_signal(args, *server, *guard);
+  serve_until_signal(args, *server, journal.get(), *guard);
   const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();
@@ -266,6 +272,7 @@ int run_serve(const Args& args) {
   watchdog.reset();      // it also guards the shutdown up to here
   guard.reset();
   server.reset();
+  if (journal) journal->stop();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;
 }

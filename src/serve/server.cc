@@ -132,12 +132,15 @@ std::optional<http::HttpResponse> Server::Impl::refuse(const http::HttpRequest& 
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
   if (auto refused = now->table.refuse(request)) return refused;
-  return now->table.refuse_when_full(request);
+  auto full = now->table.refuse_when_full(request);
+  if (full && config.journal) config.journal->arrived(request);
+  return full;
 }
 
 http::HttpHooks Server::Impl::hooks() {
   http::HttpHooks hooks;
   hooks.handler = [this](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+    if (config.journal) config.journal->arrived(request);
     current()->table.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
@@ -150,7 +153,11 @@ http::HttpHooks Server::Impl::hooks() {
   hooks.refuse = [this](const http::HttpRequest& request) { return refuse(request); };
   hooks.lane = [this](const http::HttpRequest& request) { return current()->table.lane(request); };
   hooks.headers = [this](const http::HttpRequest& request) { return cors.headers(request); };
-  if (config.access_log) hooks.record = http::log_access;
+  hooks.record = [journal = config.journal,
+                  log = config.access_log](const http::HttpRecord& record) {
+    if (log) http::log_access(record);
+    if (journal) journal->replied(record);
+  };
   return hooks;
 }
 

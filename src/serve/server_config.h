@@ -1,10 +1,12 @@
 // serve/server_config.h -- the configuration of the HTTP server of `skiff serve`.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "serve/http/server.h"
+#include "serve/journal/journal.h"
 #include "serve/service/protocol_config.h"
 
 namespace skiff::serve {
@@ -20,6 +22,7 @@ struct ServerConfig : service::ProtocolConfig {
   bool cors_credentials = false;              // not with the origin "*"
   std::vector<std::string> allowed_hosts;     // see serve/http/host_list.h
   bool access_log = true;                     // a line at level info for each request
+  std::shared_ptr<journal::Journal> journal;  // null: neither request log nor traces
   OrderedJson config_info;                    // the answer to GET /config-info; holds no secret
 };
 
