@@ -19,6 +19,7 @@
 #include "serve/http/route_table.h"
 #include "serve/info_routes.h"
 #include "serve/messages/routes.h"
+#include "serve/ollama/routes.h"
 #include "serve/openai/routes.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
@@ -28,6 +29,23 @@ namespace skiff::serve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// What is known of the model from what /config-info tells.
+ollama::ModelCard card_of(const ServerConfig& config) {
+  const auto text = [&](const OrderedJson& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return object.is_object() && found != object.end() && found->is_string()
+               ? found->get<std::string>()
+               : std::string();
+  };
+  const OrderedJson& info = config.config_info;
+  const OrderedJson parameters =
+      info.is_object() && info.contains("parameters") ? info["parameters"] : OrderedJson();
+  return {.architecture = text(info, "architecture"),
+          .dtype = text(info, "dtype"),
+          .quantization = text(parameters, "quantization"),
+          .version = config.version};
+}
 
 std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys,
                                     bool controlled) {
@@ -40,6 +58,9 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
   if (controlled)
     for (http::Route& route : control::control_routes(protocol)) routes.push_back(std::move(route));
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
+  // These come last: their "/" is for those clients that no other route has a page for.
+  for (http::Route& route : ollama::ollama_routes(protocol, keys, card_of(context.config)))
+    routes.push_back(std::move(route));
   return routes;
 }
 
