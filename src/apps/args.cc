@@ -105,6 +105,8 @@ std::string_view command_name(Commands command) {
       return "inspect";
     case kConstrain:
       return "constrain";
+    case kDownload:
+      return "download";
     default:
       return "?";
   }

@@ -26,6 +26,7 @@ enum Commands : unsigned {
   kTokenize = 16,
   kInspect = 32,
   kConstrain = 64,
+  kDownload = 256,
   kRuns = kServe | kPredict | kChat | kBench,                   // commands that load weights
   kSizes = kRuns | kInspect,                                    // commands that plan memory
   kTexts = kServe | kPredict | kChat | kTokenize | kConstrain,  // commands that read or write text

@@ -154,6 +154,19 @@ constexpr Flag kConstraints[] = {
     {"json-object", kSwitch, kConstrain, "false", "Any JSON object."},
 };
 
+constexpr Flag kDownloads[] = {
+    {"mirror", kText, kDownload, "", "Address of the server that has the model, as in https://mirror.example.org; no address is built in."},
+    {"layout", kChoice, kDownload, "hub", "How the mirror names files. hub: MIRROR/NAME/resolve/REVISION/FILE; folder: MIRROR/NAME/FILE, with a file_list.txt of lines FILE:MD5 beside them.", 0, 0, "hub|folder"},
+    {"revision", kText, kDownload, "main", "hub: the branch, tag or commit."},
+    {"output", kText, kDownload, "", "Folder to write to; default: the last part of the model's name."},
+    {"include", kText, kDownload, "", "Only files that match this pattern, as in *.safetensors; may be repeated.", 0, 0, "", "", Standing::kApplied, true},
+    {"token-file", kText, kDownload, "", "A file with a token that is sent to the mirror (Authorization: Bearer), and to no server that it redirects to."},
+    {"ca-file", kText, kDownload, "", "PEM file with the certificates to trust instead of the system's."},
+    {"max-size", kFloat, kDownload, "2048", "Most that all files may have together, in GB.", 0.001, 1 << 20},
+    {"retries", kInt, kDownload, "5", "How often a broken transfer is taken up again before it is given up.", 0, 1000},
+    {"check", kSwitch, kDownload, "true", "--no-check: files that are there already in the right size are not read again to check them."},
+};
+
 constexpr Flag kBenchmarks[] = {
     {"input-len", kInt, kBench, "512", "Prompt tokens of each request.", 1, kMaxCount},
     {"output-len", kInt, kBench, "64", "Generated tokens of each request.", 1, kMaxCount},
@@ -282,6 +295,7 @@ constexpr FlagGroup kGroups[] = {
     {"Prompts and generation", kGenerate},
     {"Tokens", kTokens},
     {"Structured output", kConstraints},
+    {"Download", kDownloads},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},
     {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},

@@ -23,7 +23,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {kServe, run_serve},         {kPredict, run_predict},   {kChat, run_chat},
     {kBench, run_bench},         {kTokenize, run_tokenize}, {kInspect, run_inspect},
-    {kConstrain, run_constrain},
+    {kConstrain, run_constrain}, {kDownload, run_download},
 };
 
 int run(const Command& command, const std::vector<std::string>& words) {
