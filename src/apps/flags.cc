@@ -91,11 +91,15 @@ constexpr Flag kServer[] = {
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
     {"disable-access-log", kSwitch, kServe, "false", "The same as --access-log off."},
+    {"request-log", kText, kServe, "", "A file to which one JSON line is appended for each request (docs/operations.md): id, route, status, token counts, times, what constrained it. It holds no text. Opened again at SIGHUP."},
+    {"otlp-traces-endpoint", kText, kServe, "", "Where spans of requests are sent, by OTLP over HTTP as JSON: http://collector:4318/v1/traces. They hold no text. Headers are read from $OTEL_EXPORTER_OTLP_HEADERS, the name of the service from $OTEL_SERVICE_NAME. Default: none are sent."},
 };
 
 constexpr Flag kSecurity[] = {
     {"api-key", kText, kServe, "", "A key that clients must send (Authorization: Bearer KEY, or x-api-key: KEY); may be repeated, and any of them is accepted. Default: the comma-separated list in $FD_API_KEY, if set. Other users of this machine can read command lines: prefer --api-key-file.", 0, 0, "", "", Standing::kApplied, true},
     {"api-key-file", kText, kServe, "", "A file with one key per line and # for comments. It is read again at SIGHUP."},
+    {"admin-key", kText, kServe, "", "A key of the operator's: it opens the control endpoints (docs/operations.md: pause, abort requests, ...) and nothing else. May be repeated. Default: there are no control endpoints. Prefer --admin-key-file, as for --api-key.", 0, 0, "", "", Standing::kApplied, true},
+    {"admin-key-file", kText, kServe, "", "A file with such keys, one per line and # for comments. It is read again at SIGHUP."},
     {"share-cache-between-keys", kSwitch, kServe, "false", "Several API keys share the prefix cache. The time to the first token then reveals to one key's owner how another's prompts begin. Default: each of several keys has its own part."},
     {"trust-request-chat-template", kSwitch, kServe, "false", "Requests may bring a chat template of their own (field chat_template). A template is a program, which the server runs within limits on time and memory. Default: such requests are refused."},
     {"ssl-certfile", kText, kServe, "", "PEM file with the certificate and its chain: HTTPS instead of HTTP. Read again at SIGHUP."},
@@ -163,6 +167,19 @@ constexpr Flag kConstraints[] = {
 constexpr Flag kInProcess[] = {
     {"max-concurrency", kInt, kLibrary, "65536", "libskiff.so: most requests at a time; more are refused as busy.", 1, 1e6},
     {"max-waiting-tokens", kInt, kLibrary, "0", "libskiff.so: most prompt tokens that may wait for admission to the batch; further requests are refused as busy. 0: no limit.", 0, 1e12},
+};
+
+constexpr Flag kDownloads[] = {
+    {"mirror", kText, kDownload, "", "Address of the server that has the model, as in https://mirror.example.org; no address is built in."},
+    {"layout", kChoice, kDownload, "hub", "How the mirror names files. hub: MIRROR/NAME/resolve/REVISION/FILE; folder: MIRROR/NAME/FILE, with a file_list.txt of lines FILE:MD5 beside them.", 0, 0, "hub|folder"},
+    {"revision", kText, kDownload, "main", "hub: the branch, tag or commit."},
+    {"output", kText, kDownload, "", "Folder to write to; default: the last part of the model's name."},
+    {"include", kText, kDownload, "", "Only files that match this pattern, as in *.safetensors; may be repeated.", 0, 0, "", "", Standing::kApplied, true},
+    {"token-file", kText, kDownload, "", "A file with a token that is sent to the mirror (Authorization: Bearer), and to no server that it redirects to."},
+    {"ca-file", kText, kDownload, "", "PEM file with the certificates to trust instead of the system's."},
+    {"max-size", kFloat, kDownload, "2048", "Most that all files may have together, in GB.", 0.001, 1 << 20},
+    {"retries", kInt, kDownload, "5", "How often a broken transfer is taken up again before it is given up.", 0, 1000},
+    {"check", kSwitch, kDownload, "true", "--no-check: files that are there already in the right size are not read again to check them."},
 };
 
 constexpr Flag kBenchmarks[] = {
@@ -234,7 +251,6 @@ constexpr Flag kLaterFlags[] = {
     {"pd-comm-port", kText, kAll, "", "Disaggregation port.", 0, 0, "", "", kNotYet},
     {"router", kText, kAll, "", "Router to register with.", 0, 0, "", "", kNotYet},
     {"speculative-config", kText, kAll, "", "Speculative decoding (JSON).", 0, 0, "", "", kNotYet},
-    {"controller-port", kInt, kServe, "-1", "Port of the control endpoints.", -1, 65535, "", "", kNotYet},
     {"logprobs-mode", kChoice, kServe, "raw_logprobs", "Which log-probabilities are returned.", 0, 0, "raw_logprobs|processed_logprobs|raw_logits|processed_logits", "", kNotYet},
     {"logits-processors", kText, kServe, "", "Logits processors by name.", 0, 0, "", "", kNotYet, true},
     {"enable-early-stop", kSwitch, kServe, "false", "Stop replies that repeat themselves.", 0, 0, "", "", kNotYet},
@@ -259,8 +275,6 @@ constexpr Flag kLaterFlags[] = {
     {"scheduler-host", kText, kServe, "127.0.0.1", "Redis host of the request scheduler.", 0, 0, "", "", kNotYet},
     {"scheduler-port", kInt, kServe, "6379", "Redis port of the request scheduler.", 0, 65535, "", "", kNotYet},
     {"scheduler-topic", kText, kServe, "default", "Topic of the request scheduler.", 0, 0, "", "", kNotYet},
-    {"trace-enable", kSwitch, kServe, "false", "OpenTelemetry.", 0, 0, "", "", kNotYet},
-    {"otlp-traces-endpoint", kText, kServe, "", "Endpoint for traces.", 0, 0, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
@@ -270,6 +284,8 @@ constexpr Flag kLaterFlags[] = {
 constexpr Standing kNone = Standing::kMeaningless;
 constexpr Flag kMeaninglessFlags[] = {
     {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
+    {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
+    {"trace-enable", kSwitch, kServe, "false", "Spans are sent if --otlp-traces-endpoint is given.", 0, 0, "", "", kNone},
     {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
     {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
     {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},
@@ -312,6 +328,7 @@ constexpr FlagGroup kGroups[] = {
     {"Structured output", kConstraints},
     {"Quantizing", kQuantizing},
     {"Within another process (python.md)", kInProcess},
+    {"Download", kDownloads},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},
     {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},

@@ -25,7 +25,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {kServe, run_serve},         {kPredict, run_predict},   {kChat, run_chat},
     {kBench, run_bench},         {kTokenize, run_tokenize}, {kInspect, run_inspect},
-    {kConstrain, run_constrain}, {kQuantize, run_quantize},
+    {kConstrain, run_constrain}, {kQuantize, run_quantize}, {kDownload, run_download},
 };
 
 // What the command line says overrides the environment.

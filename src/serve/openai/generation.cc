@@ -367,6 +367,12 @@ void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endp
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
+  const service::SharedTag tag =
+      tag_of(request, {.id = shape.id_prefix() + name,
+                       .operation = endpoint == Endpoint::kChat ? "chat" : "text_completion",
+                       .model = model_of(context, call->model),
+                       .streamed = call->stream});
+  for (service::Prepared& prompt : *prompts) prompt.tag = tag;
   auto generation = std::make_shared<Generation>(context, shape, std::move(*call),
                                                  shape.id_prefix() + name, std::move(reply),
                                                  std::move(std::get<service::Ticket>(admitted)));

@@ -166,7 +166,9 @@ std::optional<Error> add_constraint(const Request& request, const PrepareContext
     error.field = field;
     return error;
   }
+  prepared.measured = *compiled;
   prepared.params.constraint = std::move(*compiled);
+  prepared.constraint_kind = label_of(request.constraint->kind);
   prepared.params.min_tokens = 0;
   return std::nullopt;
 }

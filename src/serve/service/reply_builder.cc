@@ -141,7 +141,12 @@ void ReplyBuilder::measure_tokens(const OpenRequest& request, OpenSequence& sequ
 void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& reply) {
   const auto now = ServiceClock::now();
   sequence.ended = true;
-  if (sequence.answer) metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  if (sequence.answer) {
+    request.calls += sequence.answer->calls();
+    request.broken_calls += sequence.answer->broken();
+    metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  }
+  request.finishes.push_back(reply.finish);
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
   metrics_.sequence_ended(
       {.finish = reply.finish,
