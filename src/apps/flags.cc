@@ -155,6 +155,7 @@ constexpr Flag kTokens[] = {
 constexpr Flag kConstraints[] = {
     {"guided-decoding-backend", kChoice, kServices, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
     {"guided-decoding-disable-any-whitespace", kSwitch, kServices | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-in-reasoning", kSwitch, kServices, "false", "A constraint holds from the first token of a reply; otherwise it begins where the reasoning ends."},
     {"json-schema", kText, kConstrain, "", "File with a JSON Schema."},
     {"regex", kText, kConstrain, "", "File with a regular expression that matches the whole text; line ends at its end are dropped."},
     {"grammar", kText, kConstrain, "", "File with a grammar: GBNF, or Lark where it has no ::=."},
