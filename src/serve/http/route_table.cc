@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
@@ -50,9 +52,12 @@ const Route* RouteTable::find(const HttpRequest& request) const {
 }
 
 HttpResponse RouteTable::not_found(const HttpRequest& request) const {
-  std::string allowed;
+  std::vector<std::string> methods;
   for (const Route& route : routes_)
-    if (matches(route, request)) allowed += (allowed.empty() ? "" : ", ") + route.method;
+    if (matches(route, request)) methods.push_back(route.method);
+  std::sort(methods.begin(), methods.end());
+  methods.erase(std::unique(methods.begin(), methods.end()), methods.end());
+  const std::string allowed = fmt::format("{}", fmt::join(methods, ", "));
   const std::string place = escaped(request.method + " " + request.path);
   ApiError error = api_error(404, fmt::format("there is no route {}", place));
   error.code = "route_not_found";
