@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 
 #include "base/log.h"
 #include "serve/http/api_error.h"
@@ -52,12 +52,11 @@ const Route* RouteTable::find(const HttpRequest& request) const {
 }
 
 HttpResponse RouteTable::not_found(const HttpRequest& request) const {
-  std::vector<std::string> methods;
+  std::set<std::string> methods;  // once each, though several routes may share the path
   for (const Route& route : routes_)
-    if (matches(route, request)) methods.push_back(route.method);
-  std::sort(methods.begin(), methods.end());
-  methods.erase(std::unique(methods.begin(), methods.end()), methods.end());
-  const std::string allowed = fmt::format("{}", fmt::join(methods, ", "));
+    if (matches(route, request)) methods.insert(route.method);
+  std::string allowed;
+  for (const std::string& method : methods) allowed += (allowed.empty() ? "" : ", ") + method;
   const std::string place = escaped(request.method + " " + request.path);
   ApiError error = api_error(404, fmt::format("there is no route {}", place));
   error.code = "route_not_found";
