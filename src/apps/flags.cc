@@ -86,7 +86,7 @@ constexpr Flag kServer[] = {
     {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
     {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
-    {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},
+    {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: they get what other clients get there."},
     {"log-level", kChoice, kRuns, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
@@ -155,6 +155,7 @@ constexpr Flag kTokens[] = {
 constexpr Flag kConstraints[] = {
     {"guided-decoding-backend", kChoice, kServices, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
     {"guided-decoding-disable-any-whitespace", kSwitch, kServices | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-in-reasoning", kSwitch, kServices, "false", "A constraint holds from the first token of a reply; otherwise it begins where the reasoning ends."},
     {"json-schema", kText, kConstrain, "", "File with a JSON Schema."},
     {"regex", kText, kConstrain, "", "File with a regular expression that matches the whole text; line ends at its end are dropped."},
     {"grammar", kText, kConstrain, "", "File with a grammar: GBNF, or Lark where it has no ::=."},

@@ -54,6 +54,7 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
                    .priority = prepared.priority,
                    .cache = prepared.cache};
   rest.prompt.insert(rest.prompt.end(), sequence.output.begin(), sequence.output.end());
+  if (prepared.answer_constraint) rest.params.constraint = prepared.answer_constraint;
   rest.params.seed = mix64(prepared.params.seed + index);
   rest.params.min_tokens = std::max(0, prepared.params.min_tokens - sequence.generated);
   rest.params.prompt_logprobs = kNoLogprobs;
@@ -119,7 +120,7 @@ struct EngineService::Impl {
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
         special(*this->tokenizer),
-        split(this->config.answer, *this->tokenizer),
+        split(this->config.answer, *this->tokenizer, this->chat_template.get()),
         constraints(compiler_of(this->config, *this->tokenizer)),
         metrics(this->config.model_name, this->config.cache_info),
         replies(engine, metrics),

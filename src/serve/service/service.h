@@ -49,7 +49,8 @@ struct Request {
   // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
   // has a format for them.
   bool split_reasoning = false, split_calls = false;
-  bool one_call = false;  // with split_calls: the reply ends with its first call
+  bool one_call = false;   // with split_calls: the reply ends with its first call
+  bool must_call = false;  // with split_calls: the reply is calls of the conversation's tools
   // With split_reasoning: when the reply has reasoned for this many tokens, the mark that ends the
   // reasoning is put in; -1: it may reason as long as it likes.
   int reasoning_budget = -1;
@@ -119,6 +120,8 @@ struct Prepared {
   SharedList<Token> shown;                              // special tokens that the split needs
   int reasoning_budget = -1;                            // see Request
   std::vector<Token> reasoning_end;                     // what is put in; empty: no budget
+  // params.constraint as it is behind the reasoning, for a reply whose reasoning was ended so.
+  std::shared_ptr<const TokenConstraint> answer_constraint;
   int n = 1, priority = 0;
   CacheSharing cache;
   double timeout_seconds = 0;
