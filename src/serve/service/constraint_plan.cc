@@ -150,6 +150,8 @@ std::optional<Error> add_constraint(const Request& request, const AnswerSplit* s
   };
   auto compiled = compile(reasoning != Reasoning::kNone);
   if (!compiled) return placed(wanted, compiled.error());
+  prepared.measured = *compiled;
+  prepared.constraint_kind = label_of(wanted.constraint.kind);
   prepared.params.constraint = std::move(*compiled);
   prepared.params.min_tokens = 0;
   if (reasoning == Reasoning::kNone || request.reasoning_budget < 0) return std::nullopt;

@@ -39,6 +39,12 @@ Result<std::string> render(const text::Conversation& conversation, const std::st
 }
 
 Error too_long(const PrepareContext& context, const std::string& have) {
+  if (context.config.pooled)
+    return invalid("input_length",
+                   fmt::format("This model's maximum context length is {} tokens. However, the "
+                               "input has {} tokens. Please shorten it, or let the server cut it "
+                               "with truncate_prompt_tokens: -1.",
+                               context.config.max_model_len, have));
   return invalid("input_length",
                  fmt::format("This model's maximum context length is {} tokens. However, your "
                              "prompt has {} tokens, and at least one more is needed for the reply. "
@@ -95,6 +101,8 @@ void truncate(std::vector<Token>& prompt, const Request& request, const PrepareC
 
 std::optional<Error> check_lengths(const Request& request, size_t prompt,
                                    const PrepareContext& context) {
+  if (request.pool && prompt <= static_cast<size_t>(context.config.max_model_len))
+    return std::nullopt;
   const int least = request.params.min_tokens, most = request.stop.max_tokens;
   const int limit = context.config.max_model_len;
   if (most > 0 && least > most)
@@ -150,6 +158,8 @@ std::optional<Error> set_start(const Request& request, const PrepareContext& con
       request.split_reasoning || std::holds_alternative<text::Conversation>(request.input);
   if (first && !chat) {
     prepared.params.constraint = first->params.constraint;
+    prepared.measured = first->measured;
+    prepared.constraint_kind = first->constraint_kind;
     prepared.params.min_tokens = first->params.min_tokens;
     prepared.stop.tokens = first->stop.tokens;
     prepared.eos = first->eos;
@@ -198,8 +208,42 @@ Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareCo
   return encode(request, *text, context);
 }
 
+// A model that is pooled cannot generate, and the other way round.
+std::optional<Error> check_kind(const Request& request, const PrepareContext& context) {
+  if (request.pool == context.config.pooled.has_value()) return std::nullopt;
+  return Error{Code::kUnsupported,
+               request.pool ? "This server generates text and pools nothing: start it with "
+                              "--runner pooling."
+                            : "This server's model is pooled and cannot generate text: it has "
+                              "/v1/embeddings, or /v1/score and /v1/rerank. Start a model that "
+                              "generates, or this one with --runner generate.",
+               "model"};
+}
+
+// The prompts of requests that are pooled, which have no output.
+Result<std::vector<Prepared>> prepare_pooled(Request common, std::vector<PromptInput> prompts,
+                                             const PrepareContext& context) {
+  std::vector<Prepared> all;
+  all.reserve(prompts.size());
+  for (PromptInput& input : prompts) {
+    common.input = std::move(input);
+    auto prompt = whole_prompt(common, context);
+    if (!prompt) return prompt.error();
+    Prepared& prepared = all.emplace_back();
+    prepared.prompt = std::move(*prompt);
+    prepared.priority = common.priority;
+    prepared.cache = common.cache;
+    prepared.timeout_seconds = common.timeout_seconds;
+    prepared.stop.max_tokens = 1;
+    prepared.pooling = context.config.pooled->pooling;
+  }
+  return all;
+}
+
 Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
                                                const PrepareContext& context) {
+  if (auto error = check_kind(common, context)) return *error;
+  if (common.pool) return prepare_pooled(std::move(common), std::move(prompts), context);
   if (auto error = check_common(common, context)) return *error;
   if (auto error = add_bad_words(common, context)) return *error;
   const Prepared shared = common_part(common, context);
