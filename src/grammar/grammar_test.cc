@@ -135,6 +135,29 @@ TEST(Grammar, MasksAreExact) {
   }
 }
 
+// With many plain tokens, masks inside a string of bounded length come from those of an endless
+// one.
+TEST(Grammar, BoundedStringsHaveExactMasks) {
+  std::vector<std::string> many = words();
+  std::mt19937 random(5);
+  for (int i = 0; i < 700; ++i) {
+    std::string word;
+    for (uint64_t k = 2 + random() % 6; k > 0; --k) word += static_cast<char>('a' + random() % 26);
+    many.push_back(word);
+  }
+  const auto grammar =
+      compile({.kind = ConstraintKind::kJsonSchema,
+               .text = R"({"type":"array","items":{"type":"string","minLength":1,"maxLength":7}})"},
+              byte_vocabulary(many));
+  ASSERT_TRUE(grammar);
+  const std::string text = R"(["abcdefg","x\"é", "abcd"])";
+  Matcher matcher(*grammar);
+  for (size_t i = 0; i < text.size(); ++i) {
+    expect_exact_mask(matcher, text.substr(0, i));
+    ASSERT_TRUE(matcher.accept(static_cast<uint8_t>(text[i])));
+  }
+}
+
 // Whatever is drawn from the masks, the text can be completed and is never stuck.
 TEST(Grammar, RandomWalksAreNeverStuck) {
   const auto vocabulary = byte_vocabulary(words());

@@ -32,6 +32,9 @@ void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::spa
     }
     reach_ = std::max(reach_, at.depth);
     for (uint32_t k = 0; k < at.num_tokens; ++k) set_bit(out, trie.tokens[at.first_token + k]);
+    if (found_ && at.num_tokens > 0)
+      found_->insert(found_->end(), trie.tokens.begin() + at.first_token,
+                     trie.tokens.begin() + at.first_token + at.num_tokens);
     if (at.size == 1) {
       ++i;
       continue;
@@ -69,12 +72,12 @@ bool Masks::plain_body(ExprId state, Repeated* body) const {
 bool Masks::from_endless(const Repeated& body, Local& made) {
   if (body.min > 0 || body.max == kEndless) return false;
   ExprSet& exprs = machine_.exprs();
-  const Local& endless = local(exprs.concat(exprs.repeat(body.character, 0, kEndless), body.tail));
+  const ExprId state = exprs.concat(exprs.repeat(body.character, 0, kEndless), body.tail);
+  const Local& endless = local(state);
   if (endless.words.empty() || endless.reach > body.max) return false;
-  made = endless;
-  const auto all = vocabulary_.plain_mask(kEndless), some = vocabulary_.plain_mask(body.max);
-  for (size_t i = 0; i < made.words.size(); ++i)
-    made.words[i] = (made.words[i] & ~all[i]) | some[i];
+  made.endless = &endless;
+  made.max = body.max;
+  made.reach = endless.reach;
   return true;
 }
 
@@ -84,8 +87,8 @@ const Masks::Local& Masks::local(ExprId state) {
   Repeated body;
   const bool plain_state = plain_body(state, &body);
   if (plain_state && from_endless(body, made)) {
-    bytes_ += sizeof(Local) + 4 * (made.words.size() + made.escapes.size());
-    return local_[state] = std::move(made);
+    bytes_ += sizeof(Local);
+    return local_[state] = made;
   }
   std::vector<uint32_t> words(vocabulary_.mask_words(), 0);
   if (plain_state) {
@@ -114,15 +117,35 @@ const Masks::Local& Masks::local(ExprId state) {
 }
 
 void Masks::add(const Local& local, StackId stack, std::span<uint32_t> out) {
-  if (local.words.empty()) {
+  const Local& own = local.endless ? *local.endless : local;
+  if (local.endless) {
+    const auto all = vocabulary_.plain_mask(kEndless), some = vocabulary_.plain_mask(local.max);
+    for (size_t i = 0; i < out.size(); ++i) out[i] |= (own.words[i] & ~all[i]) | some[i];
+  } else if (local.words.empty()) {
     for (const int32_t token : local.tokens) set_bit(out, token);
   } else {
     for (size_t i = 0; i < out.size(); ++i) out[i] |= local.words[i];
   }
-  if (local.escapes.empty() || stack == kBottom) return;
+  if (own.escapes.empty() || stack == kBottom) return;
   const ConfigId outside = machine_.returned(stack);
   if (outside == kDead || machine_.config(outside).count == 0) return;
-  for (const uint32_t node : local.escapes) walk(*local.trie, node, outside, out, nullptr);
+  if (local.endless) return leave(own, outside, out);
+  for (const uint32_t node : own.escapes) walk(*own.trie, node, outside, out, nullptr);
+}
+
+// Each character of a string of bounded length leads to another state, and the same tokens leave
+// all of them.
+void Masks::leave(const Local& endless, ConfigId outside, std::span<uint32_t> out) {
+  const auto [entry, fresh] = leaving_.try_emplace({&endless, outside});
+  std::vector<int32_t>& found = entry->second;
+  if (!fresh) {
+    for (const int32_t token : found) set_bit(out, token);
+    return;
+  }
+  found_ = &found;
+  for (const uint32_t node : endless.escapes) walk(*endless.trie, node, outside, out, nullptr);
+  found_ = nullptr;
+  bytes_ += sizeof(Local) + sizeof(int32_t) * found.capacity();
 }
 
 void Masks::fill(ConfigId config, std::span<uint32_t> out) {
@@ -136,7 +159,7 @@ void Masks::fill(ConfigId config, std::span<uint32_t> out) {
                                       machine_.elements(config).end());
   for (const Element& element : elements) {
     const Local& mine = local(element.state);
-    plain = plain && (mine.escapes.empty() || element.stack == kBottom);
+    plain = plain && (mine.endless || mine.escapes.empty() || element.stack == kBottom);
     add(mine, element.stack, out);
   }
   if (machine_.exhausted() || (plain && elements.size() == 1)) return;

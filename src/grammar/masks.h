@@ -7,9 +7,11 @@
 // token masks of Dong et al., "XGrammar", 2024, but found when first needed).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "grammar/machine.h"
@@ -36,6 +38,10 @@ class Masks {
     const TokenTrie* trie = nullptr;
     uint16_t reach = 0;             // the depth of the deepest node that was reached
     std::vector<uint32_t> escapes;  // nodes of `trie` where the frame may end inside a token
+    // A string of bounded length: all is as in this state, where it may go on for ever, but for
+    // plain tokens of more than `max` characters.
+    const Local* endless = nullptr;
+    uint32_t max = 0;
   };
   // The characters of a JSON string that are still to come, and what follows them.
   struct Repeated {
@@ -48,12 +54,16 @@ class Masks {
   bool plain_body(ExprId state, Repeated* body) const;
   bool from_endless(const Repeated& body, Local& made);
   void add(const Local& local, StackId stack, std::span<uint32_t> out);
+  void leave(const Local& endless, ConfigId outside, std::span<uint32_t> out);
 
   Machine& machine_;
   const Vocabulary& vocabulary_;
   std::vector<ExprId> plain_;
   std::unordered_map<ExprId, Local> local_;
   std::unordered_map<ConfigId, std::vector<uint32_t>> whole_;
+  // The tokens that leave a string of bounded length, whatever the bound.
+  std::map<std::pair<const Local*, ConfigId>, std::vector<int32_t>> leaving_;
+  std::vector<int32_t>* found_ = nullptr;  // gets the tokens of a walk, if it is set
   std::vector<ConfigId> path_;
   uint16_t reach_ = 0;  // of the last walk
   size_t bytes_ = 0;
