@@ -42,9 +42,10 @@ http::HttpResponse unavailable(const std::string& why) {
 
 std::vector<http::Route> probe_routes(ServerContext& context) {
   const auto answer = [&context](http::HttpResponse (*make)(const ServerContext&)) {
-    return [&context, make](http::HttpRequest, std::shared_ptr<http::HttpReply> reply) {
-      reply->send(make(context));
-    };
+    return
+        [&context, make](const http::HttpRequest&, const std::shared_ptr<http::HttpReply>& reply) {
+          reply->send(make(context));
+        };
   };
   return {
       {"GET", "/live", answer(live), http::Access::kOpen},
@@ -61,11 +62,12 @@ std::vector<http::Route> probe_routes(ServerContext& context) {
 }
 
 std::vector<http::Route> boot_routes(std::function<std::string()> progress) {
-  const auto alive = [](http::HttpRequest, std::shared_ptr<http::HttpReply> reply) {
+  const auto alive = [](const http::HttpRequest&, const std::shared_ptr<http::HttpReply>& reply) {
     reply->send(fine());
   };
-  const auto loading = [progress = std::move(progress)](http::HttpRequest,
-                                                        std::shared_ptr<http::HttpReply> reply) {
+  const auto loading = [progress = std::move(progress)](
+                           const http::HttpRequest&,
+                           const std::shared_ptr<http::HttpReply>& reply) {
     reply->send(unavailable(progress()));
   };
   return {

@@ -109,12 +109,12 @@ bool Call::send(std::string message) {
   return true;
 }
 
-void Call::finish(StatusCode code, std::string why) {
+void Call::finish(StatusCode code, const std::string& why) {
   std::lock_guard lock(mutex_);
-  end(code, std::move(why));
+  end(code, why);
 }
 
-void Call::end(StatusCode code, std::string why) {
+void Call::end(StatusCode code, const std::string& why) {
   if (std::exchange(ending_, true)) return;
   status_ = status_of(code, why);
   pump();
@@ -150,12 +150,12 @@ void Call::OnWriteDone(bool good) {
 void Call::OnCancel() { abandon(StatusCode::kCancelled, "the client has left"); }
 
 // Ends the call without what has not been sent, and its work.
-void Call::abandon(StatusCode code, std::string why) {
+void Call::abandon(StatusCode code, const std::string& why) {
   bool tell;
   {
     std::lock_guard lock(mutex_);
     unsent_.clear();
-    end(code, std::move(why));
+    end(code, why);
     pump();
     tell = handler_ && !std::exchange(left_, true);
   }

@@ -42,7 +42,7 @@ class Call : public ::grpc::ServerGenericBidiReactor,
   void open(const ::grpc::GenericCallbackServerContext& context);
 
   bool send(std::string message) override;
-  void finish(StatusCode code, std::string why) override;
+  void finish(StatusCode code, const std::string& why) override;
   std::shared_ptr<Exchange> share() override { return shared_from_this(); }
   const http::HttpRequest& head() const override { return head_; }
 
@@ -54,8 +54,8 @@ class Call : public ::grpc::ServerGenericBidiReactor,
 
   void handle(std::string message);
   void read_next();
-  void abandon(StatusCode code, std::string why);
-  void end(StatusCode code, std::string why);  // requires mutex_, as does pump()
+  void abandon(StatusCode code, const std::string& why);
+  void end(StatusCode code, const std::string& why);  // requires mutex_, as does pump()
   void pump();
 
   CallCore& core_;

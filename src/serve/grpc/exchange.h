@@ -38,7 +38,7 @@ class Exchange {
   // the call has ended, or too many bytes wait for a client that does not read.
   virtual bool send(std::string message) = 0;
   // Ends the call when everything before has been sent. Later calls have no effect.
-  virtual void finish(StatusCode code, std::string why) = 0;
+  virtual void finish(StatusCode code, const std::string& why) = 0;
   // Keeps the exchange and its handler alive.
   virtual std::shared_ptr<Exchange> share() = 0;
   // The client's metadata as a request's headers.

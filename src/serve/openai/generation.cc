@@ -334,9 +334,11 @@ Result<std::vector<service::Prepared>> prepare_all(const service::Service& servi
 }  // namespace
 
 void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
-              const OtherForm* other, http::HttpRequest request,
+              const OtherForm* other, const http::HttpRequest& request,
               std::shared_ptr<http::HttpReply> reply) {
-  const auto refuse = [&](http::ApiError error) { reply->send(http::error_response(error)); };
+  const auto refuse = [&](const http::ApiError& error) {
+    reply->send(http::error_response(error));
+  };
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return refuse(admission_error(*refused));

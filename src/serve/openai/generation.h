@@ -73,7 +73,7 @@ class Generation : public service::OpenGeneration, public std::enable_shared_fro
 
 // Handles a request of either endpoint. `other`, unless null, answers what it claims.
 void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
-              const OtherForm* other, http::HttpRequest request,
+              const OtherForm* other, const http::HttpRequest& request,
               std::shared_ptr<http::HttpReply> reply);
 
 }  // namespace skiff::openai

@@ -59,19 +59,19 @@ http::HttpResponse one_model(const service::ProtocolContext& context, const std:
 std::vector<http::Route> openai_routes(service::ProtocolContext& context, const http::ApiKeys& keys,
                                        const std::shared_ptr<const OtherForm>& other) {
   const auto generation = [&](const char* path, Endpoint endpoint) {
-    return http::Route{.method = "POST",
-                       .path = path,
-                       .handler =
-                           [&context, &keys, endpoint, other](
-                               http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
-                             generate(context, keys, endpoint, other.get(), std::move(request),
-                                      std::move(reply));
-                           },
-                       .refuse_when_full = [&context]() -> std::optional<http::HttpResponse> {
-                         const auto refused = context.admission.refuse_when_full();
-                         if (!refused) return std::nullopt;
-                         return http::error_response(admission_error(*refused));
-                       }};
+    return http::Route{
+        .method = "POST",
+        .path = path,
+        .handler =
+            [&context, &keys, endpoint, other](const http::HttpRequest& request,
+                                               std::shared_ptr<http::HttpReply> reply) {
+              generate(context, keys, endpoint, other.get(), request, std::move(reply));
+            },
+        .refuse_when_full = [&context]() -> std::optional<http::HttpResponse> {
+          const auto refused = context.admission.refuse_when_full();
+          if (!refused) return std::nullopt;
+          return http::error_response(admission_error(*refused));
+        }};
   };
   return {
       generation("/v1/chat/completions", Endpoint::kChat),
@@ -82,9 +82,11 @@ std::vector<http::Route> openai_routes(service::ProtocolContext& context, const 
       generation("/v1/completions/chat/completions", Endpoint::kChat),
       generation("/v1/completions/completions", Endpoint::kCompletions),
       {"GET", "/v1/models",
-       [&context](http::HttpRequest, auto reply) { reply->send(list_models(context)); }},
+       [&context](const http::HttpRequest&, const auto& reply) {
+         reply->send(list_models(context));
+       }},
       {"GET", std::string(kModelPrefix) + "*",
-       [&context](http::HttpRequest request, auto reply) {
+       [&context](const http::HttpRequest& request, const auto& reply) {
          reply->send(one_model(context, request.path.substr(kModelPrefix.size())));
        }},
   };

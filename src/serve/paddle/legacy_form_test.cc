@@ -158,9 +158,7 @@ TEST(LegacyForm, ClientThatLeavesFreesItsPlace) {
   running.echo.engine.hold = true;
   {
     http::TestClient client(running.server.port());
-    const std::string body = request({{"stream", true}}).dump();
-    client.send_raw(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                                kPath, body.size(), body));
+    client.send("POST", kPath, request({{"stream", true}}).dump());
     ASSERT_TRUE(running.comes_to(1));
   }
   EXPECT_TRUE(running.comes_to(0));
