@@ -19,6 +19,8 @@ int run_bench(const Args& args);  // first positional: latency or throughput
 int run_tokenize(const Args& args);
 int run_inspect(const Args& args);
 int run_constrain(const Args& args);
+int run_quantize(const Args& args);
+int run_download(const Args& args);  // first positional: the model's name on the mirror
 
 // Functions that several commands share.
 

@@ -56,6 +56,8 @@ std::string model_folder(const Args& args, size_t index) {
   if (words.size() > allowed)
     throw UsageError(fmt::format("unexpected argument \"{}\" (see skiff {} --help)", words[allowed],
                                  command_name(args.command())));
+  if (!named && args.command() == kLibrary)
+    throw UsageError("the option \"model\" is missing: the folder of a model, as in models/demo");
   if (!named && words.size() <= index)
     throw UsageError(fmt::format("skiff {0} needs a model folder, as in skiff {0} models/demo",
                                  command_name(args.command())));
@@ -91,6 +93,7 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.quantization_config = args.text("quantization-config");
   config.pooling = pooling_choice(args);
   config.kv_dtype = kv_dtype_named(args.text("kv-cache-dtype"));
+  config.kv_token_scales = args.text("kv-cache-scales") == "token";
   read_graphs(args, config);
   if (args.given("max-num-seqs"))
     config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));

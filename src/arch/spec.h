@@ -17,7 +17,13 @@ struct LinearScaling {
   float factor = 1;  // positions are divided by it
   bool operator==(const LinearScaling&) const = default;
 };
-using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling>;
+// Each pair of dimensions is slowed by a factor of its own, as GGUF's "rope_freqs" say; dim / 2 of
+// them.
+struct FactorScaling {
+  std::vector<float> factors;
+  bool operator==(const FactorScaling&) const = default;
+};
+using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling, FactorScaling>;
 
 struct Rope {
   float theta = 1e4f;
