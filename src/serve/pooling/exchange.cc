@@ -180,7 +180,7 @@ std::optional<http::ApiError> check_size(const std::vector<service::Prepared>& p
 }  // namespace
 
 void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const RouteKind& kind,
-            http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+            const http::HttpRequest& request, std::shared_ptr<http::HttpReply> reply) {
   const auto refuse = [&](const http::ApiError& error) {
     reply->send(http::error_response(error));
   };

@@ -12,6 +12,6 @@ namespace skiff::pooling {
 // service's model is not pooled, or is pooled for something else, the answer is a 400 that says how
 // to start one that is.
 void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const RouteKind& kind,
-            http::HttpRequest request, std::shared_ptr<http::HttpReply> reply);
+            const http::HttpRequest& request, std::shared_ptr<http::HttpReply> reply);
 
 }  // namespace skiff::pooling

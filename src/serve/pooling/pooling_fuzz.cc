@@ -5,18 +5,28 @@
 
 #include "serve/pooling/route.h"
 
+namespace skiff::pooling {
+namespace {
+
+// Every call that is accepted has something to pool, and a query for each document.
+void check(const OrderedJson& body, const RouteKind& kind) {
+  const auto call = parse_call(body, kind);
+  if (!call) return;
+  const bool pairs = !call->documents.empty();
+  const bool whole = call->queries.size() == 1 || call->queries.size() == call->documents.size();
+  if (pairs ? !whole : call->inputs.empty()) __builtin_trap();
+}
+
+}  // namespace
+}  // namespace skiff::pooling
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace skiff::pooling;
   const auto body = skiff::parse_ordered_json({reinterpret_cast<const char*>(data), size},
                                               {.max_bytes = size_t{1} << 20});
   if (!body) return 0;
-  for (const RouteKind* kind :
-       {&embeddings_route(), &reward_route(), &classify_route(), &rerank_route(), &score_route()}) {
-    const auto call = parse_call(*body, *kind);
-    const bool pairs = call && !call->documents.empty();
-    const bool whole =
-        !pairs || call->queries.size() == 1 || call->queries.size() == call->documents.size();
-    if (!whole || (call && !pairs && call->inputs.empty())) __builtin_trap();
-  }
+  for (const auto* kind : {&skiff::pooling::embeddings_route(), &skiff::pooling::reward_route(),
+                           &skiff::pooling::classify_route(), &skiff::pooling::rerank_route(),
+                           &skiff::pooling::score_route()})
+    skiff::pooling::check(*body, *kind);
   return 0;
 }

@@ -32,8 +32,9 @@ void write(const PoolingCall& call, const Answer& answer, const service::PooledM
            const Envelope& envelope, std::string& out) {
   std::vector<size_t> order(answer.scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return answer.scores[a] > answer.scores[b]; });
+  std::ranges::sort(order, [&](size_t a, size_t b) {  // among equals the first one first
+    return answer.scores[a] != answer.scores[b] ? answer.scores[a] > answer.scores[b] : a < b;
+  });
   if (call.top_n > 0) order.resize(std::min(order.size(), static_cast<size_t>(call.top_n)));
   JsonWriter json(out);
   json.open_object().key("id").string("rerank-" + envelope.id);
