@@ -15,22 +15,26 @@ using enum Kind;
 // clang-format off
 
 constexpr Flag kModel[] = {
-    {"model", kText, kSizes | kTokenize | kConstrain, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
+    {"model", kText, kSizes | kTokenize | kConstrain | kQuantize, "", "Model folder, in Hugging Face or Paddle layout (or give it without a flag)."},
     {"model-config-name", kText, kSizes, "config.json", "Name of the configuration file in the folder."},
     {"tokenizer", kText, kTexts, "", "Folder of the tokenizer; default: the model folder."},
-    {"served-model-name", kText, kServe | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
+    {"served-model-name", kText, kServices | kBench, "", "Name that clients use; may be repeated. Default: the folder's name. \"default\" always works.", 0, 0, "", "", Standing::kApplied, true},
     {"dtype", kChoice, kSizes, "auto", "Type of the arithmetic and of the weights in memory. auto: bfloat16 for a bfloat16 or float16 checkpoint, else float32.", 0, 0, "auto|float32|bfloat16"},
     {"device", kText, kSizes, "auto", "auto (a CUDA device where there is one, else the CPU), cpu, cuda, cuda:N, or reference, the slow backend that the others are tested against."},
     {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
     {"quantization", kText, kSizes, "", "Quantize the weights of linear layers while loading (docs/quantization.md): wint8 (weight_only_int8), wint4 (weight_only_int4; experts in 4 bits, the other layers of such a model in 8), int4, block_wise_fp8, a8w8, or FastDeploy's mix_quant as JSON."},
     {"quantization-config", kText, kSizes, "", "The same for each kind of layer, as JSON: {\"experts\": \"wint4\", \"dense\": \"wint8\", \"attention\": \"none\", \"head\": \"wint8\"}; changes what --quantization says."},
+    {"runner", kChoice, kSizes, "auto", "generate: a model that continues text. pooling: one that makes a vector of it, for /v1/embeddings, /v1/score, /v1/rerank, /v1/classify and /v1/reward. auto: pooling where the checkpoint has no language head, or has a modules.json of sentence-transformers.", 0, 0, "auto|generate|pooling"},
+    {"convert", kChoice, kSizes, "auto", "What a model that is pooled gives. embed: the row behind its last norm, whatever it was trained for. classify: the scores of its classes or, without such a head, of the tokens \"no\" and \"yes\", as Qwen3-Reranker. reward: the scores as they are. auto: classify for ...ForSequenceClassification, else embed. none: only what the checkpoint itself was made for. All but auto and none choose --runner pooling.", 0, 0, "auto|none|embed|classify|reward"},
+    {"task", kChoice, kSizes, "auto", "An older way to choose --runner and --convert: generate, pooling, or embed, classify, reward, score (which is classify) with pooling.", 0, 0, "auto|generate|pooling|embed|classify|reward|score"},
+    {"override-pooler-config", kText, kSizes, "", "How a model is pooled, as JSON, against what its files say: pooling_type (LAST, CLS, MEAN), normalize, activation, is_matryoshka, matryoshka_dimensions. Without files: LAST, normalized."},
     {"use-cudagraph", kSwitch, kSizes, "true", "Record decode steps as CUDA graphs and replay them."},
     {"graph-optimization-config", kText, kSizes, "", "CUDA graph settings as JSON: use_cudagraph, and cudagraph_capture_sizes, the batch sizes to record; graph_opt_level has no effect."},
     {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: while one sequence runs, fuse the operations between two attentions into one kernel. Its blocks wait for each other, so turn it off if other processes run kernels on the same GPU; under CUDA MPS it is off automatically. Models with experts never use it."},
     {"batch-invariant", kSwitch, kSizes, "false", "CUDA: the same request gives the same tokens, bit for bit, whatever else is in the batch and however its prompt is cut or found in the cache. Slower (docs/performance.md); needs a device of compute capability 9.0, and turns --fuse-single-row off. The CPU backend always computes so."},
-    {"threads", kInt, kRuns, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
+    {"threads", kInt, kRuns | kQuantize, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
     {"chat-template", kText, kTexts, "", "A chat template, or a file with one, that replaces the model's own."},
-    {"seed", kInt, kRuns, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given.", 0, 9.2e18},
+    {"seed", kInt, kRuns | kQuantize, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given. quantize: which texts are held out, and what the model writes without --data.", 0, 9.2e18},
 };
 
 constexpr Flag kMemory[] = {
@@ -43,6 +47,7 @@ constexpr Flag kMemory[] = {
     {"step-time", kFloat, kRuns, "0", "Milliseconds that a step with prompts should take: a shorter one lets running requests decode more often, a longer one computes prompts at a better rate. 0: the least at which prompts run at nearly the best rate measured at start-up, within bounds; longer for a prompt that is alone, and while very many wait. predict, bench latency, bench throughput: no limit unless given.", 0, 1e6},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
     {"kv-cache-dtype", kText, kSizes, "auto", "How the KV cache is stored: auto (as --dtype), float32, bfloat16, int8, fp8 (e4m3) or int4 (docs/quantization.md). FastDeploy's and vLLM's names for these are known, too."},
+    {"kv-cache-scales", kChoice, kSizes, "auto", "Scales of an int8 or fp8 KV cache. auto: those that were calibrated with the checkpoint, if it has any; else, and with token, one for each token and KV head.", 0, 0, "auto|token"},
     {"gpu-memory-utilization", kFloat, kSizes, "0.9", "Fraction of the memory that may be used: of a GPU's total memory, or of the host memory that is available.", 0.01, 1, "", "memory-utilization"},
     {"num-gpu-blocks-override", kInt, kSizes, "0", "Number of KV blocks; 0: from the memory plan.", 0, kMaxCount},
     {"enable-prefix-caching", kSwitch, kSizes, "true", "Reuse the KV blocks of prompts with a common prefix."},
@@ -59,25 +64,29 @@ constexpr Flag kMemory[] = {
 
 constexpr Flag kServer[] = {
     {"host", kText, kServe, "0.0.0.0", "Address to listen on."},
-    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one.", 0, 65535},
+    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one. $SERVICE_HTTP_PORT, if set, replaces the default.", 0, 65535},
+    {"grpc-port", kInt, kServe, "", "Port of the gRPC service (KServe v2 as Triton and PaddleNLP's server speak it; docs/api.md), with the host, keys, TLS files and limits of the main port; 0: any free one. Default: $SERVICE_GRPC_PORT, if set, else none.", 0, 65535},
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; only the same number is accepted.", 0, 65535},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Most requests at a time; more are answered 429.", 1, 1e6},
-    {"scheduling-policy", kChoice, kServe, "fcfs", "fcfs: requests are served in the order of arrival, and a priority other than 0 is refused. priority: a request's field priority counts, lower first; use it only if clients can be trusted with it.", 0, 0, "fcfs|priority"},
-    {"priority-ageing", kInt, kServe, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
+    {"scheduling-policy", kChoice, kServices, "fcfs", "fcfs: requests are served in the order of arrival, and a priority other than 0 is refused. priority: a request's field priority counts, lower first; use it only if clients can be trusted with it.", 0, 0, "fcfs|priority"},
+    {"priority-ageing", kInt, kServices, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
     {"max-waiting-tokens", kInt, kServe, "1000000", "Most prompt tokens that may wait for admission to the batch; further requests are answered 429. A request that finds the queue empty may always wait. 0: no limit.", 0, 1e12},
-    {"max-waiting-time", kInt, kServe, "-1", "Seconds that a request may wait for admission; then it is answered 429. -1: no limit.", -1, 604800},
-    {"request-timeout", kFloat, kServe, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: no limit.", 0, 604800},
+    {"max-waiting-time", kInt, kServices, "-1", "Seconds that a request may wait for admission; then it is answered 429. -1: no limit.", -1, 604800},
+    {"request-timeout", kFloat, kServices, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: no limit.", 0, 604800},
     {"watchdog-timeout", kFloat, kServe, "300", "Seconds without a step, while requests wait, after which the process logs all stacks and exits with code 4. It must exceed the longest step. 0: never.", 0, 604800},
-    {"max-logprobs", kInt, kServe, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
-    {"max-reply-logprobs", kInt, kServe, "4194304", "Most log-probabilities that the replies to one request may hold in memory: prompts x n x max_tokens x (logprobs + 1), plus those of prompts; a request for more is answered 400. A stream counts only those of its prompt. 0: no limit.", 0, 1e12},
-    {"enable-logprob", kSwitch, kServe, "true", "Log-probabilities are always available; =false refuses them."},
-    {"reasoning-parser", kText, kServe, "auto", "How the model writes its reasoning, by the names of FastDeploy, vLLM and SGLang (deepseek_r1, qwen3, ernie-x1, ...); an unknown name shows the list. auto: as its chat template says. none: reasoning stays part of the content."},
+    {"max-logprobs", kInt, kServices, "20", "Most log-probabilities per position; -1: the whole vocabulary.", -1, kMaxCount},
+    {"max-reply-logprobs", kInt, kServices, "4194304", "Most log-probabilities that the replies to one request may hold in memory: prompts x n x max_tokens x (logprobs + 1), plus those of prompts; a request for more is answered 400. A stream counts only those of its prompt. 0: no limit.", 0, 1e12},
+    {"enable-logprob", kSwitch, kServices, "true", "Log-probabilities are always available; =false refuses them."},
+    {"reasoning-parser", kText, kServices, "auto", "How the model writes its reasoning, by the names of FastDeploy, vLLM and SGLang (deepseek_r1, qwen3, ernie-x1, ...); an unknown name shows the list. auto: as its chat template says. none: reasoning stays part of the content."},
     {"reasoning-field", kChoice, kServe, "reasoning_content", "The field of chat messages that holds the reasoning: the older name, vLLM's newer one, or both.", 0, 0, "reasoning_content|reasoning|both"},
-    {"tool-call-parser", kText, kServe, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
-    {"enable-auto-tool-choice", kSwitch, kServe, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
+    {"tool-call-parser", kText, kServices, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
+    {"enable-auto-tool-choice", kSwitch, kServices, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
+    {"max-dec-len", kInt, kServe, "0", "PaddleNLP's protocol: most tokens of a reply, and as many as a request gets that does not say; 0: what the context leaves.", 0, kMaxCount},
+    {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
-    {"refuse-unknown-fields", kSwitch, kServe, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
+    {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
+    {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},
     {"log-level", kChoice, kRuns, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
@@ -144,14 +153,21 @@ constexpr Flag kTokens[] = {
 };
 
 constexpr Flag kConstraints[] = {
-    {"guided-decoding-backend", kChoice, kServe, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
-    {"guided-decoding-disable-any-whitespace", kSwitch, kServe | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-backend", kChoice, kServices, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
+    {"guided-decoding-disable-any-whitespace", kSwitch, kServices | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-in-reasoning", kSwitch, kServices, "false", "A constraint holds from the first token of a reply; otherwise it begins where the reasoning ends."},
     {"json-schema", kText, kConstrain, "", "File with a JSON Schema."},
     {"regex", kText, kConstrain, "", "File with a regular expression that matches the whole text; line ends at its end are dropped."},
     {"grammar", kText, kConstrain, "", "File with a grammar: GBNF, or Lark where it has no ::=."},
     {"choice", kText, kConstrain, "", "File with a JSON list of strings."},
     {"structural-tag", kText, kConstrain, "", "File with a structural tag, as response_format takes it."},
     {"json-object", kSwitch, kConstrain, "false", "Any JSON object."},
+};
+
+// Whoever holds the process waits for no answer of 429, so the bounds are wider.
+constexpr Flag kInProcess[] = {
+    {"max-concurrency", kInt, kLibrary, "65536", "libskiff.so: most requests at a time; more are refused as busy.", 1, 1e6},
+    {"max-waiting-tokens", kInt, kLibrary, "0", "libskiff.so: most prompt tokens that may wait for admission to the batch; further requests are refused as busy. 0: no limit.", 0, 1e12},
 };
 
 constexpr Flag kDownloads[] = {
@@ -198,6 +214,26 @@ constexpr Flag kBenchmarks[] = {
     {"sim-weight-bytes", kFloat, kBench, "2", "simulate: bytes of one weight.", 0.1, 8},
 };
 
+constexpr Flag kQuantizing[] = {
+    {"to", kText, kQuantize, "", "Format of the weights: w4a16, gptq, awq (4 bits), w8a16, a8w8 (8-bit integers), fp8, fp8-block (8-bit floats).", 0, 0},
+    {"out", kText, kQuantize, "", "Folder to write. It must not exist, or be empty; it appears when it is complete.", 0, 0},
+    {"data", kText, kQuantize, "", "JSON lines to calibrate on and to measure with: {\"text\": ...}, {\"messages\": [...]} with or without \"answer\", or {\"ids\": [...]}. Default: texts that the model writes itself.", 0, 0},
+    {"samples", kInt, kQuantize, "128", "Texts to calibrate on, at most.", 0, 1e6},
+    {"eval-samples", kInt, kQuantize, "32", "Other texts, on which quality is measured, at most; 0: it is not.", 0, 1e6},
+    {"sequence-length", kInt, kQuantize, "512", "Tokens of a text, at most; longer ones are cut in pieces, conversations at their end.", 2, 1 << 20},
+    {"layout", kText, kQuantize, "", "How the tensors are stored: compressed-tensors, gptq or awq. Default: gptq and awq for --to of that name, else compressed-tensors.", 0, 0},
+    {"group-size", kInt, kQuantize, "128", "4 bits: inputs that share a scale; -1: one scale for each output.", -1, 1 << 18},
+    {"symmetric", kChoice, kQuantize, "auto", "4 bits: false stores a zero point beside each scale. auto: false for awq, else true.", 0, 0, "auto|true|false"},
+    {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},
+    {"kv-cache-dtype", kChoice, kQuantize, "auto", "fp8, int8: also store scales for the keys and values of such a cache, from the calibration texts.", 0, 0, "auto|fp8|int8"},
+    {"clip-search", kSwitch, kQuantize, "true", "Integers: search the clipping of each scale. false: scales cover the largest weight."},
+    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq and a8w8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
+    {"act-order", kSwitch, kQuantize, "true", "--rounding gptq: round the columns with the largest inputs first."},
+    {"damping", kFloat, kQuantize, "0.01", "--rounding gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},
+    {"min-expert-tokens", kInt, kQuantize, "64", "Experts that see fewer calibration tokens are rounded to nearest.", 0, kMaxCount},
+    {"shard-size", kFloat, kQuantize, "5", "Largest size of one safetensors file, in GB.", 1e-6, 1 << 20},
+};
+
 // Flags of FastDeploy whose features are not implemented yet.
 constexpr unsigned kAll = kSizes;
 constexpr Standing kNotYet = Standing::kLater;
@@ -240,10 +276,6 @@ constexpr Flag kLaterFlags[] = {
     {"scheduler-host", kText, kServe, "127.0.0.1", "Redis host of the request scheduler.", 0, 0, "", "", kNotYet},
     {"scheduler-port", kInt, kServe, "6379", "Redis port of the request scheduler.", 0, 65535, "", "", kNotYet},
     {"scheduler-topic", kText, kServe, "default", "Topic of the request scheduler.", 0, 0, "", "", kNotYet},
-    {"task", kText, kServe, "generate", "Pooling tasks.", 0, 0, "", "", kNotYet},
-    {"runner", kText, kServe, "auto", "Runner type.", 0, 0, "", "", kNotYet},
-    {"convert", kText, kServe, "auto", "Adapter conversion.", 0, 0, "", "", kNotYet},
-    {"override-pooler-config", kText, kServe, "", "Pooler settings (JSON).", 0, 0, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
@@ -295,6 +327,8 @@ constexpr FlagGroup kGroups[] = {
     {"Prompts and generation", kGenerate},
     {"Tokens", kTokens},
     {"Structured output", kConstraints},
+    {"Quantizing", kQuantizing},
+    {"Within another process (python.md)", kInProcess},
     {"Download", kDownloads},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},

@@ -35,10 +35,13 @@ constexpr About kAbout[] = {
      "\"compile_ms\",\"mask_us\"}. A constraint that cannot be honoured: one line with the JSON "
      "pointer, exit code 3.",
      "echo '\"{\\\"a\\\": 1}\"' | skiff constrain models/demo --json-object"},
+    {kQuantize, "MODEL --to FORMAT --out FOLDER [--data JSONL] [flags]",
+     "Write a model folder whose weights have 8 or 4 bits, calibrated on texts, and say what that "
+     "costs in quality (docs/quantization.md).",
+     "skiff quantize models/demo --to gptq --out demo-int4"},
     {kDownload, "NAME --mirror URL [flags]",
      "Copy a model's folder from a mirror. What broke off is taken up again, what has a checksum "
-     "is "
-     "checked, and a file gets its name only when it is complete.",
+     "is checked, and a file gets its name only when it is complete.",
      "skiff download org/model --mirror https://mirror.example.org --output models/model"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
      "skiff inspect models/demo --max-model-len 4096"},

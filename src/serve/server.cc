@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/load_error.h"
 #include "serve/control/routes.h"
+#include "serve/grpc_port.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
@@ -21,6 +22,9 @@
 #include "serve/messages/routes.h"
 #include "serve/ollama/routes.h"
 #include "serve/openai/routes.h"
+#include "serve/page/page.h"
+#include "serve/paddle/legacy_form.h"
+#include "serve/pooling/routes.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
 #include "serve/server_context.h"
@@ -53,16 +57,28 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
                                     bool controlled) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
-  for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-                     messages::messages_routes(protocol, keys),
-                     responses::responses_routes(protocol, keys), probe_routes(context)})
+  for (auto& part :
+       {openai::openai_routes(protocol, keys,
+                              paddle::legacy_form(protocol, keys, context.config.paddle)),
+        openai::tokenize_routes(protocol), messages::messages_routes(protocol, keys),
+        responses::responses_routes(protocol, keys), pooling::pooling_routes(protocol, keys),
+        probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   if (controlled)
     for (http::Route& route : control::control_routes(protocol)) routes.push_back(std::move(route));
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
+  if (context.config.web_page) routes.push_back(page::page_route());
   // These come last: their "/" is for those clients that no other route has a page for.
   for (http::Route& route : ollama::ollama_routes(protocol, keys, card_of(context.config)))
     routes.push_back(std::move(route));
+  return routes;
+}
+
+// While the model loads, the page is there already and shows the progress of /health.
+std::vector<http::Route> first_routes(const ServerConfig& config,
+                                      std::function<std::string()> progress) {
+  std::vector<http::Route> routes = boot_routes(std::move(progress));
+  if (config.web_page) routes.push_back(page::page_route());
   return routes;
 }
 
@@ -90,10 +106,12 @@ struct Server::Impl {
         admin_keys(config.admin_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(
-            ActiveRoutes{nullptr, http::RouteTable(boot_routes([this] { return progress(); }),
-                                                   guard(/*loading=*/true))})),
-        http(config.http, hooks()) {}
+        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
+            nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
+                                      guard(/*loading=*/true))})),
+        http(config.http, hooks()),
+        grpc(open_grpc_port(
+            config, keys, [this] { return current()->context; }, [this] { return progress(); })) {}
 
   http::Guard guard(bool loading);
   http::HttpHooks hooks();
@@ -120,6 +138,7 @@ struct Server::Impl {
   mutable std::mutex mutex;
   std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
   http::HttpServer http;
+  const std::unique_ptr<grpc::GrpcServer> grpc;  // null without a port
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
@@ -131,15 +150,18 @@ std::string Server::Impl::progress() const {
 }
 
 // Without a key nothing of the server's state is visible but the probes. These answer under any
-// host name, because orchestrators call by address.
+// host name, because orchestrators call by address. The web page is no state: everybody who knows
+// the server's name may load it, at any time.
 http::Guard Server::Impl::guard(bool loading) {
   return [this, loading](const http::HttpRequest& request,
                          http::Access access) -> std::optional<http::HttpResponse> {
     if (access == http::Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
     const bool controls = access == http::Access::kAdmin;
-    if (auto refused = (controls ? admin_keys : keys).refuse(request)) return refused;
+    if (access != http::Access::kPublic)
+      if (auto refused = (controls ? admin_keys : keys).refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
+    if (access == http::Access::kPublic) return std::nullopt;
     if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
     if (draining && !reads && !controls) {
@@ -196,6 +218,7 @@ void Server::Impl::tick_until_stopped() {
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
     for (auto& generation : generations()) generation->tick();
+    if (grpc) grpc->tick();
     lock.lock();
   }
 }
@@ -212,6 +235,8 @@ Server::Server(ServerConfig config, service::Service& service) : Server(std::mov
 Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
+
+uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 0; }
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
@@ -251,7 +276,9 @@ void Server::start() {
 bool Server::drain(double seconds) {
   impl_->begin_drain();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this] { return impl_->http.open_requests() == 0; };
+  const auto finished = [this] {
+    return impl_->http.open_requests() == 0 && (!impl_->grpc || impl_->grpc->open_requests() == 0);
+  };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
@@ -281,6 +308,7 @@ void Server::stop() {
   impl_->begin_drain();
   for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
+  if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
   for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();

@@ -24,6 +24,7 @@ class Server {
   ~Server();  // calls stop()
 
   uint16_t port() const;
+  uint16_t grpc_port() const;  // 0 without one
   // Begins to answer requests; returns at once.
   void start();
   // Progress of loading, which /health shows until open(). Any thread.

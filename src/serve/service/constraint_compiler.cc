@@ -53,6 +53,7 @@ class GrammarConstraint : public MeasuredConstraint {
  public:
   explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar)
       : grammar_(std::move(grammar)) {}
+  std::string source() const override { return constraint_source(grammar_->constraint()); }
   std::unique_ptr<TokenFollower> follow() const override {
     return std::make_unique<MatcherFollower>(grammar_, progress_);
   }
@@ -67,13 +68,6 @@ class GrammarConstraint : public MeasuredConstraint {
   std::shared_ptr<const grammar::Grammar> grammar_;
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
 };
-
-std::string key_of(const grammar::Constraint& constraint) {
-  std::string key =
-      fmt::format("{} {} {} {} ", static_cast<int>(constraint.kind), constraint.no_whitespace,
-                  constraint.strict, constraint.whitespace_pattern.size());
-  return key + constraint.whitespace_pattern + constraint.text;
-}
 
 bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Grammar>>>& result) {
   return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -108,9 +102,16 @@ Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile(
   return std::shared_ptr<const MeasuredConstraint>(std::make_shared<GrammarConstraint>(*compiled));
 }
 
+Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile_source(
+    std::string_view source) {
+  auto constraint = grammar::read_constraint_source(source);
+  if (!constraint) return constraint.error();
+  return compile(std::move(*constraint));
+}
+
 ConstraintCompiler::Compiled ConstraintCompiler::find_or_make(
     const grammar::Constraint& constraint) {
-  const std::string key = key_of(constraint);
+  const std::string key = constraint_source(constraint);
   std::promise<Compiled> promise;
   std::shared_future<Compiled> result;
   bool mine = false;

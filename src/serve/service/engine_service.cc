@@ -35,7 +35,8 @@ std::vector<NewSequence> sequences_of(OpenRequest& request) {
                          .params = prepared.params,
                          .stop = prepared.stop,
                          .priority = prepared.priority,
-                         .cache = prepared.cache};
+                         .cache = prepared.cache,
+                         .pooling = prepared.pooling};
     sequence.params.seed += i;
     sequences.push_back(std::move(sequence));
   }
@@ -53,6 +54,7 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
                    .priority = prepared.priority,
                    .cache = prepared.cache};
   rest.prompt.insert(rest.prompt.end(), sequence.output.begin(), sequence.output.end());
+  if (prepared.answer_constraint) rest.params.constraint = prepared.answer_constraint;
   rest.params.seed = mix64(prepared.params.seed + index);
   rest.params.min_tokens = std::max(0, prepared.params.min_tokens - sequence.generated);
   rest.params.prompt_logprobs = kNoLogprobs;
@@ -94,7 +96,7 @@ RequestSummary summary_of(const OpenRequest& request, std::optional<Refusal> ref
 
 std::unique_ptr<ConstraintCompiler> compiler_of(const ServiceConfig& config,
                                                 const text::Tokenizer& tokenizer) {
-  if (!config.constraints) return nullptr;
+  if (!config.constraints || config.pooled) return nullptr;
   const int width = config.vocab_size > 0 ? config.vocab_size : tokenizer.vocab_size();
   return std::make_unique<ConstraintCompiler>(
       grammar::Vocabulary::of(tokenizer, width, config.eos),
@@ -118,7 +120,7 @@ struct EngineService::Impl {
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
         special(*this->tokenizer),
-        split(this->config.answer, *this->tokenizer),
+        split(this->config.answer, *this->tokenizer, this->chat_template.get()),
         constraints(compiler_of(this->config, *this->tokenizer)),
         metrics(this->config.model_name, this->config.cache_info),
         replies(engine, metrics),
@@ -475,6 +477,9 @@ void EngineService::forget_prefixes() { ++impl_->forgotten; }
 
 const text::Tokenizer& EngineService::tokenizer() const { return *impl_->tokenizer; }
 int EngineService::max_model_len() const { return impl_->config.max_model_len; }
+const PooledModel* EngineService::pooled_model() const {
+  return impl_->config.pooled ? &*impl_->config.pooled : nullptr;
+}
 
 Status EngineService::health() const {
   if (impl_->table.stopped()) return Error{Code::kExhausted, "the server is shutting down"};

@@ -44,6 +44,7 @@ class EngineService : public Service {
   void forget_prefixes() override;
   const text::Tokenizer& tokenizer() const override;
   int max_model_len() const override;
+  const PooledModel* pooled_model() const override;
   Status health() const override;
   ServiceLoad load() const override;
   std::string metrics() const override;

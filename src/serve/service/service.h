@@ -22,6 +22,8 @@
 
 namespace skiff::service {
 
+struct PooledModel;  // serve/service/pooled_model.h
+
 // Tokens are used as given; a string is a raw prompt; a conversation goes through the model's chat
 // template.
 using PromptInput = std::variant<std::vector<Token>, std::string, text::Conversation>;
@@ -47,7 +49,8 @@ struct Request {
   // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
   // has a format for them.
   bool split_reasoning = false, split_calls = false;
-  bool one_call = false;  // with split_calls: the reply ends with its first call
+  bool one_call = false;   // with split_calls: the reply ends with its first call
+  bool must_call = false;  // with split_calls: the reply is calls of the conversation's tools
   // With split_reasoning: when the reply has reasoned for this many tokens, the mark that ends the
   // reasoning is put in; -1: it may reason as long as it likes.
   int reasoning_budget = -1;
@@ -56,6 +59,9 @@ struct Request {
   int priority = 0;            // lower values first
   CacheSharing cache;          // use of the prefix cache
   double timeout_seconds = 0;  // end to end, at most what the service allows; 0: that
+  // The prompt is pooled instead of continued: the reply is one vector. Only if the service has a
+  // pooled_model(), which then serves nothing else.
+  bool pool = false;
   // The form of the reply, and the name of the field that asked for it.
   std::optional<grammar::Constraint> constraint;
   std::string constraint_field;
@@ -86,6 +92,7 @@ struct Reply {
   std::string text;            // final text: whole characters, no beginning of a stop string
   answer::AnswerEvents parts;  // the same text as reasoning, content and calls, if it is split
   std::vector<Token> tokens;   // may be ahead of the text
+  std::vector<float> pooled;   // set with the end of a request that is pooled
   std::vector<PositionLogprobs> logprobs;  // one per token, if requested
   // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
@@ -113,9 +120,12 @@ struct Prepared {
   SharedList<Token> shown;                              // special tokens that the split needs
   int reasoning_budget = -1;                            // see Request
   std::vector<Token> reasoning_end;                     // what is put in; empty: no budget
+  // params.constraint as it is behind the reasoning, for a reply whose reasoning was ended so.
+  std::shared_ptr<const TokenConstraint> answer_constraint;
   int n = 1, priority = 0;
   CacheSharing cache;
   double timeout_seconds = 0;
+  Pooling pooling;
   // The kind of params.constraint, empty without one, and the work of its masks.
   std::string constraint_kind;
   std::shared_ptr<const MeasuredConstraint> measured;
@@ -213,6 +223,8 @@ class Service {
 
   virtual const text::Tokenizer& tokenizer() const = 0;
   virtual int max_model_len() const = 0;
+  // How the model is pooled; null if it generates. Lives as long as the service.
+  virtual const PooledModel* pooled_model() const { return nullptr; }
   // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
   virtual ServiceLoad load() const = 0;

@@ -1,0 +1,289 @@
+#include "quantize/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "quantize/folder_writer.h"
+#include "quantize/layer_job.h"
+#include "quantize/readback.h"
+
+namespace skiff::quantize {
+namespace {
+
+Stream embedded(const ModelFile& file, const std::vector<Sequence>& sequences) {
+  const StoredTensor& table = file.embedding();
+  const int64_t hidden = file.spec().hidden;
+  Stream stream;
+  for (const Sequence& sequence : sequences) {
+    Matrix& rows = stream.emplace_back(0, hidden);
+    for (const int32_t token : sequence.tokens)
+      rows.append_rows(read_floats(table, token * hidden, hidden).data(), 1);
+  }
+  return stream;
+}
+
+NewTensor copied(const StoredTensor& tensor) {
+  return {.name = tensor.entry->name,
+          .dtype = tensor.entry->dtype,
+          .shape = tensor.entry->shape,
+          .data = {tensor.bytes.begin(), tensor.bytes.end()}};
+}
+
+NewTensor rewritten(const StoredTensor& like, std::string name, std::vector<int64_t> shape,
+                    const std::vector<float>& values) {
+  return {.name = std::move(name),
+          .dtype = like.entry->dtype,
+          .shape = std::move(shape),
+          .data = float_bytes(values, dtype_of_safetensors(like.entry->dtype).value())};
+}
+
+// Largest magnitudes of keys and values.
+struct KvRange {
+  float keys = 0, values = 0;
+
+  static float largest(Tensor x, float so_far) {
+    for (int64_t r = 0; r < x.rows(); ++r)
+      for (int64_t c = 0; c < x.cols(); ++c)
+        so_far = std::max(so_far, std::abs(x.row<float>(r)[c]));
+    return so_far;
+  }
+};
+
+class Quantizer {
+ public:
+  Quantizer(const ModelFile& file, const Settings& settings, const Data& data, const Job& job,
+            Ops& ops)
+      : file_(file),
+        settings_(settings),
+        data_(data),
+        job_(job),
+        ops_(ops),
+        writer_(job.out, job.shard_bytes) {}
+
+  Report run() {
+    const int layers = static_cast<int>(file_.spec().layers.size());
+    copy_others();
+    calibration_ = embedded(file_, data_.calibration);
+    before_ = after_ = embedded(file_, data_.heldout);
+    for (int i = 0; i < layers; ++i) {
+      layer(i);
+      if (job_.progress) job_.progress(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(layers));
+    }
+    if (!data_.heldout.empty()) report_.quality = measure();
+    report_.bytes_before = file_.checkpoint().total_bytes();
+    report_.bytes_after = writer_.tensor_bytes();
+    writer_.close_tensors();
+    writer_.copy_companions(file_.dir());
+    write_config();
+    check_written(writer_.folder().string(), digests_);
+    writer_.finish();
+    return std::move(report_);
+  }
+
+ private:
+  // What belongs to no layer, and what no one uses, such as a module for drafts.
+  void copy_others() {
+    std::set<std::string_view> layered;
+    for (size_t i = 0; i < file_.spec().layers.size(); ++i) {
+      const LayerMap map = file_.layer(static_cast<int>(i));
+      for (const Unit& unit : map.units) {
+        layered.insert(unit.tensor->entry->name);
+        if (unit.bias) layered.insert(unit.bias->entry->name);
+      }
+      for (const PlainSlot& plain : map.plains) layered.insert(plain.tensor->entry->name);
+    }
+    for (const auto& [name, tensor] : file_.checkpoint().tensors())
+      if (!layered.contains(name)) writer_.add(copied(tensor));
+  }
+
+  void layer(int index) {
+    const LayerMap map = file_.layer(index);
+    LayerValues values = read_layer(map);
+    if (!before_.empty()) LayerRunner(map, values, file_.spec(), ops_).run(before_);
+    const LayerOutcome outcome =
+        LayerJob(settings_, map, values, file_.spec(), ops_).run(calibration_);
+    KvRange range;
+    if (!calibration_.empty() || !after_.empty()) {
+      LayerRunner runner(map, values, file_.spec(), ops_, rounded_inputs(settings_, map));
+      const auto watch_kv = [&](Tensor keys, Tensor of_values) {
+        range.keys = KvRange::largest(keys, range.keys);
+        range.values = KvRange::largest(of_values, range.values);
+      };
+      if (settings_.target->calibrated() || settings_.kv)
+        runner.run(calibration_, {}, std::nullopt, watch_kv);
+      if (!after_.empty()) runner.run(after_);
+    }
+    write_layer(map, values, outcome);
+    if (settings_.kv) write_kv_scales(map, range);
+    count(map, outcome);
+  }
+
+  void write_layer(const LayerMap& map, const LayerValues& values, const LayerOutcome& outcome) {
+    std::set<std::string_view> copied_names;
+    for (size_t i = 0; i < map.units.size(); ++i) {
+      const Unit& unit = map.units[i];
+      if (outcome.rounded[i]) {
+        for (const NewTensor& tensor : settings_.layout->tensors(unit.name, *outcome.rounded[i]))
+          writer_.add(tensor);
+        digests_[unit.name] = digest_of(values.units[i]);
+        about_.modules.push_back({unit.name, outcome.rounded[i]->format});
+      } else {
+        write_plain_unit(map, i, values, outcome, copied_names);
+        about_.plain.push_back(unit.name);
+      }
+      if (unit.bias)
+        writer_.add(rewritten(*unit.bias, unit.bias->entry->name, unit.bias->entry->shape,
+                              values.biases[i]));
+    }
+    for (size_t i = 0; i < map.plains.size(); ++i) {
+      const StoredTensor& tensor = *map.plains[i].tensor;
+      writer_.add(outcome.folded.plains[i]
+                      ? rewritten(tensor, tensor.entry->name, tensor.entry->shape, values.plains[i])
+                      : copied(tensor));
+      if (map.plains[i].slot.kind != model::Slot::kLinear) continue;
+      const std::string& name = tensor.entry->name;
+      about_.plain.push_back(name.substr(0, name.rfind(".weight")));
+    }
+  }
+
+  // Experts of a stack are written apart, because others of the same stack may be rounded.
+  void write_plain_unit(const LayerMap& map, size_t i, const LayerValues& values,
+                        const LayerOutcome& outcome, std::set<std::string_view>& copied_names) {
+    const Unit& unit = map.units[i];
+    if (unit.stacked || outcome.folded.units[i])
+      writer_.add(rewritten(*unit.tensor, unit.name + ".weight", {unit.out, unit.in},
+                            values.units[i].values));
+    else if (copied_names.insert(unit.tensor->entry->name).second)
+      writer_.add(copied(*unit.tensor));
+  }
+
+  void write_kv_scales(const LayerMap& map, const KvRange& range) {
+    const std::string& name = map.units.at(map.linear("qkv")->pieces.at(0).unit).name;
+    const std::string attention = name.substr(0, name.rfind('.'));
+    const float bound = settings_.kv == DType::kI8 ? 127 : 448;
+    const auto add = [&](std::string_view what, float largest) {
+      const float scale = largest > 0 ? largest / bound : 1;
+      writer_.add({.name = fmt::format("{}.{}", attention, what),
+                   .dtype = "F32",
+                   .shape = {1},
+                   .data = float_bytes({scale}, DType::kF32)});
+    };
+    add("k_scale", range.keys);
+    add("v_scale", range.values);
+  }
+
+  void count(const LayerMap& map, const LayerOutcome& outcome) {
+    for (const auto& rounded : outcome.rounded) ++(rounded ? report_.units : report_.plain);
+    report_.few_tokens += outcome.few_tokens;
+    report_.unfactored += outcome.unfactored;
+    report_.folds += outcome.folded.kept;
+    report_.folds_tried += outcome.folded.tried;
+    report_.error += outcome.error;
+    report_.nearest += outcome.nearest;
+    if (outcome.few_tokens > 0)
+      spdlog::info(
+          "layer {}: {} experts' weights saw fewer than {} tokens and are rounded to nearest",
+          map.layer, outcome.few_tokens, settings_.min_tokens);
+    if (outcome.unfactored > 0)
+      spdlog::warn(
+          "layer {}: {} weights are rounded to nearest, because the moments of their inputs "
+          "cannot be factored",
+          map.layer, outcome.unfactored);
+  }
+
+  Quality measure() {
+    const ModelSpec& spec = file_.spec();
+    std::vector<float> norm = read_floats(file_.norm());
+    std::vector<float> table = read_floats(file_.head());
+    Buffer owner;
+    const Linear head =
+        ops_.prepare({.weight = host_tensor(table.data(), DType::kF32, {spec.vocab, spec.hidden})},
+                     {.dtype = DType::kF32}, &owner);
+    table = {};
+    const Norm last{host_tensor(norm.data(), DType::kF32, {spec.hidden}), spec.eps};
+    const auto logits = [&](Matrix& residual, int64_t first, int64_t count) {
+      Matrix x(count, spec.hidden), out(count, spec.vocab);
+      ops_.add_norm(x.tensor(), residual.tensor().row_range(first, count), {}, last);
+      ops_.linear(out.tensor(), x.tensor(), head);
+      ops_.wait(ops_.mark());
+      return out;
+    };
+    constexpr int64_t kRows = 64;
+    QualityMeter meter;
+    for (size_t s = 0; s < data_.heldout.size(); ++s) {
+      const Sequence& sequence = data_.heldout[s];
+      const auto end = static_cast<int64_t>(sequence.tokens.size()) - 1;
+      for (auto first = static_cast<int64_t>(sequence.first) - 1; first < end; first += kRows) {
+        const int64_t rows = std::min(kRows, end - first);
+        const Matrix p = logits(before_[s], first, rows), q = logits(after_[s], first, rows);
+        for (int64_t r = 0; r < rows; ++r)
+          meter.add(p.row(r), q.row(r), spec.vocab,
+                    sequence.tokens[static_cast<size_t>(first + r) + 1]);
+      }
+    }
+    return meter.result();
+  }
+
+  void write_config() {
+    const std::filesystem::path from = std::filesystem::path(file_.dir()) / "config.json";
+    std::ifstream in(from, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    auto parsed = parse_ordered_json(text, {.max_keys = 1u << 16});
+    if (!parsed) fail_load("{}: {}", from.string(), parsed.error().what);
+    about_.plain.emplace_back("lm_head");
+    about_.format = settings_.format;
+    about_.kv = settings_.kv;
+    about_.damping = settings_.compensate ? settings_.gptq.damping : 0;
+    about_.version = settings_.version;
+    (*parsed)["quantization_config"] = OrderedJson(settings_.layout->config(about_));
+    writer_.write_text("config.json", parsed->dump(2) + "\n");
+  }
+
+  const ModelFile& file_;
+  const Settings& settings_;
+  const Data& data_;
+  const Job& job_;
+  Ops& ops_;
+  FolderWriter writer_;
+  Stream calibration_, before_, after_;
+  std::map<std::string, uint64_t> digests_;
+  QuantizedModel about_;
+  Report report_;
+};
+
+void check_data(const ModelFile& file, const Settings& settings, const Data& data) {
+  if (settings.target->calibrated() && data.calibration.empty())
+    fail_load("--to {} needs calibration data", settings.target->name);
+  if (settings.kv && data.calibration.empty()) fail_load("--kv-cache-dtype needs calibration data");
+  for (const auto* sequences : {&data.calibration, &data.heldout})
+    for (const Sequence& sequence : *sequences)
+      for (const int32_t token : sequence.tokens)
+        if (token < 0 || token >= file.spec().vocab)
+          fail_load("token id {} lies outside the vocabulary [0, {})", token, file.spec().vocab);
+}
+
+}  // namespace
+
+void check_model(const ModelFile& file, const Settings& settings) {
+  int64_t rounded = 0;
+  for (size_t i = 0; i < file.spec().layers.size(); ++i) {
+    const LayerMap map = file.layer(static_cast<int>(i));
+    check_layer(settings, map);
+    for (const Unit& unit : map.units) rounded += settings.ignored(unit.name) ? 0 : 1;
+  }
+  if (rounded == 0) fail_load("--ignore leaves no layer to quantize");
+}
+
+void check_place(const std::filesystem::path& out) { check_out_folder(out); }
+
+Report quantize_model(const ModelFile& file, const Settings& settings, const Data& data,
+                      const Job& job, Ops& ops) {
+  check_model(file, settings);
+  check_data(file, settings, data);
+  return Quantizer(file, settings, data, job, ops).run();
+}
+
+}  // namespace skiff::quantize

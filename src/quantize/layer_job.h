@@ -1,0 +1,44 @@
+// quantize/layer_job.h -- rounds the weights of one layer by the method of the settings.
+#pragma once
+#include "quantize/folding.h"
+
+namespace skiff::quantize {
+
+struct LayerOutcome {
+  std::vector<std::optional<Rounded>> rounded;  // of each unit; none: it stays plain
+  Folded folded;
+  int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
+  int64_t unfactored = 0;         // units whose moments could not be factored, the same
+  double error = 0, nearest = 0;  // squared errors of outputs on the calibration data, summed:
+                                  // as rounded, and rounded to nearest with the same steps
+};
+
+class LayerJob {
+ public:
+  // Changes `values` to what the rounded layer computes with.
+  LayerJob(const Settings& settings, const LayerMap& map, LayerValues& values,
+           const ModelSpec& spec, Ops& ops);
+  // `stream` is what enters the layer on the calibration data; it is not changed, and not needed by
+  // methods without calibration.
+  LayerOutcome run(Stream& stream);
+
+ private:
+  Inputs capture(LayerRunner& runner, Stream& stream, const std::vector<size_t>& stage) const;
+  void round_plainly();
+  void round_stage(const std::vector<size_t>& stage, const Inputs& inputs);
+  void round_unit(size_t unit, const Square& moments);
+  void store(size_t unit, Rounded rounded);
+
+  const Settings& settings_;
+  const LayerMap& map_;
+  LayerValues& values_;
+  const ModelSpec& spec_;
+  Ops& ops_;
+  LayerOutcome outcome_;
+};
+
+// How the activations of each linear are rounded once its weights are.
+std::vector<std::optional<InputFormat>> rounded_inputs(const Settings& settings,
+                                                       const LayerMap& map);
+
+}  // namespace skiff::quantize

@@ -1,0 +1,175 @@
+#include "quantize/model_file.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "model/registry.h"
+#include "model/stored_numbers.h"
+#include "tensor/convert.h"
+
+namespace skiff::quantize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string module_of(const StoredTensor& tensor) {
+  std::string name = tensor.entry->name;
+  if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
+  return name;
+}
+
+// The names that experts of a stack have where each is stored apart.
+std::vector<std::string> expert_names(const std::string& stack, int64_t expert, size_t parts) {
+  const size_t dot = stack.rfind('.');
+  const std::string prefix = fmt::format("{}.{}.", stack.substr(0, dot), expert);
+  if (parts == 2) return {prefix + "gate_proj", prefix + "up_proj"};
+  return {prefix + stack.substr(dot + 1)};
+}
+
+template <class T>
+void convert_from(const std::byte* from, std::vector<float>& to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    to[i] = to_float(value);
+  }
+}
+
+}  // namespace
+
+const LinearSlot* LayerMap::linear(std::string_view name) const {
+  const auto found = std::ranges::find_if(
+      linears, [&](const LinearSlot& linear) { return linear.slot.name == name; });
+  return found == linears.end() ? nullptr : &*found;
+}
+
+const PlainSlot* LayerMap::plain(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(plains, [&](const PlainSlot& plain) { return plain.slot.name == name; });
+  return found == plains.end() ? nullptr : &*found;
+}
+
+std::vector<float> read_floats(const StoredTensor& tensor, int64_t first, int64_t count) {
+  const auto dtype = dtype_of_safetensors(tensor.entry->dtype);
+  SKIFF_CHECK(dtype.has_value(), "floats in {}", tensor.entry->dtype);
+  std::vector<float> values(static_cast<size_t>(count));
+  const std::byte* from = tensor.bytes.data() + byte_size(*dtype, first);
+  switch (*dtype) {
+    case DType::kF32:
+      convert_from<float>(from, values);
+      break;
+    case DType::kF16:
+      convert_from<F16>(from, values);
+      break;
+    case DType::kBF16:
+      convert_from<BF16>(from, values);
+      break;
+    default:
+      fail_load("tensor \"{}\" is {}; only floats of 16 and 32 bits are quantized",
+                escaped(tensor.entry->name), tensor.entry->dtype);
+  }
+  return values;
+}
+
+std::vector<float> read_floats(const StoredTensor& tensor) {
+  int64_t count = 1;
+  for (const int64_t size : tensor.entry->shape) count *= size;
+  return read_floats(tensor, 0, count);
+}
+
+ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_model_config(dir)) {
+  if (!fs::is_directory(dir) || !fs::exists(fs::path(dir) / "config.json"))
+    fail_load("{}: only folders with config.json and safetensors files are quantized, not GGUF",
+              dir);
+  if (!config_.quantization.method.empty())
+    fail_load(
+        "{}: the model is quantized already ({}: {}); rounding it again would lose twice, so start "
+        "from its 16-bit checkpoint",
+        dir, config_.quantization.method, config_.quantization.about);
+  checkpoint_.emplace(dir);
+  slots_ = model::slots_of(spec());
+  const model::Family* family = model::find_family(spec().arch);
+  SKIFF_CHECK(family, "spec of unknown architecture {}", spec().arch);
+  const auto rules = family->names();
+  try {
+    sources_ =
+        model::find_sources(*checkpoint_, rules, config_.quantization, slots_, spec(), DType::kF32);
+  } catch (const LoadError& e) {
+    fail_load("{}: {}", dir, e.what());
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    for (const model::StoredModule& module : sources_[i].modules)
+      if (module.shape.transposed)
+        fail_load(
+            "{}: tensor \"{}\" has Paddle's layout, [in, out]; quantize the checkpoint in "
+            "torch's layout",
+            dir, escaped(module.of(model::Role::kWeight)->entry->name));
+    if (slots_[i].layer >= 0) continue;
+    const StoredTensor* tensor =
+        sources_[i].modules.empty() ? nullptr : sources_[i].modules[0].of(model::Role::kWeight);
+    if (slots_[i].name == "embed") embedding_ = tensor;
+    if (slots_[i].name == "norm") norm_ = tensor;
+    if (slots_[i].name == "head") head_ = tensor;
+  }
+  if (!head_) head_ = embedding_;
+}
+
+LayerMap ModelFile::layer(int index) const {
+  LayerMap map{.layer = index, .units = {}, .linears = {}, .plains = {}};
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].layer != index) continue;
+    if (slots_[i].kind == model::Slot::kLinear && !slots_[i].wide)
+      add_linear(map, slots_[i], sources_[i]);
+    else
+      map.plains.push_back({slots_[i], sources_[i].modules[0].of(model::Role::kWeight)});
+  }
+  return map;
+}
+
+void ModelFile::add_linear(LayerMap& map, const model::Slot& slot,
+                           const model::Source& source) const {
+  LinearSlot linear{.slot = slot, .pieces = {}};
+  std::vector<size_t> first_unit;  // of each module
+  for (const model::StoredModule& module : source.modules) {
+    first_unit.push_back(map.units.size());
+    const StoredTensor* tensor = module.of(model::Role::kWeight);
+    if (module.shape.experts == 0) {
+      map.units.push_back({.name = module_of(*tensor),
+                           .out = module.shape.out,
+                           .in = module.shape.in,
+                           .tensor = tensor,
+                           .bias = module.of(model::Role::kBias)});
+      continue;
+    }
+    int64_t row = 0;
+    for (int64_t e = 0; e < module.shape.experts; ++e) {
+      const auto names = expert_names(module_of(*tensor), e, slot.parts.size());
+      for (size_t p = 0; p < names.size(); ++p) {
+        map.units.push_back({.name = names[p],
+                             .out = slot.parts[p],
+                             .in = module.shape.in,
+                             .tensor = tensor,
+                             .first_row = row,
+                             .stacked = true});
+        row += slot.parts[p];
+      }
+    }
+  }
+  for (const model::Part& part : source.parts) {
+    const model::Region& region = part.region;
+    size_t unit = first_unit[part.module];
+    if (source.module_of(part).shape.experts == 0) {
+      linear.pieces.push_back({unit, region.row, region.rows, region.col, region.cols});
+      continue;
+    }
+    for (int64_t row = 0; row < region.rows; row += map.units[unit++].out)
+      linear.pieces.push_back({unit, 0, map.units[unit].out, 0, map.units[unit].in});
+  }
+  map.linears.push_back(std::move(linear));
+}
+
+}  // namespace skiff::quantize

@@ -1,0 +1,84 @@
+// quantize/model_file.h -- the model that is to be quantized, layer by layer: which matrices of the
+// checkpoint make up which weights of the decoder.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/sources.h"
+#include "quantize/matrix.h"
+#include "weights/checkpoint.h"
+
+namespace skiff::quantize {
+
+// One matrix [out, in] of the checkpoint, or that of one expert of a stacked tensor.
+struct Unit {
+  std::string name;  // as a module, without ".weight"; experts of a stack get one each
+  int64_t out = 0, in = 0;
+  const StoredTensor* tensor = nullptr;
+  int64_t first_row = 0;  // of the tensor, seen as rows of `in` values
+  bool stacked = false;
+  const StoredTensor* bias = nullptr;
+};
+
+// A part of a unit's matrix that goes into a weight of the decoder.
+struct Piece {
+  size_t unit = 0;
+  int64_t row = 0, rows = 0, col = 0, cols = 0;
+};
+
+struct LinearSlot {
+  model::Slot slot;
+  std::vector<Piece> pieces;  // in the order of the weight's rows, seen as [experts * out, in]
+};
+
+// A weight that stays as it is, unless a factor is folded into it.
+struct PlainSlot {
+  model::Slot slot;
+  const StoredTensor* tensor = nullptr;
+};
+
+// The weights of one layer.
+struct LayerMap {
+  int layer = 0;
+  std::vector<Unit> units;
+  std::vector<LinearSlot> linears;
+  std::vector<PlainSlot> plains;  // norms, router and its bias
+
+  const LinearSlot* linear(std::string_view name) const;  // nullptr if there is none
+  const PlainSlot* plain(std::string_view name) const;
+};
+
+// Reads values of a plain tensor as float32.
+std::vector<float> read_floats(const StoredTensor& tensor, int64_t first, int64_t count);
+std::vector<float> read_floats(const StoredTensor& tensor);
+
+class ModelFile {
+ public:
+  // Throws a LoadError if the folder cannot be read, is quantized already, is a GGUF file or has
+  // Paddle's layout.
+  explicit ModelFile(const std::string& dir);
+
+  const std::string& dir() const { return dir_; }
+  const model::ModelConfig& config() const { return config_; }
+  const ModelSpec& spec() const { return config_.spec; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  LayerMap layer(int index) const;
+  // Outside of the layers. The head is the embedding where they are tied.
+  const StoredTensor& embedding() const { return *embedding_; }
+  const StoredTensor& head() const { return *head_; }
+  const StoredTensor& norm() const { return *norm_; }
+
+ private:
+  void add_linear(LayerMap& map, const model::Slot& slot, const model::Source& source) const;
+
+  std::string dir_;
+  model::ModelConfig config_;
+  std::optional<Checkpoint> checkpoint_;
+  std::vector<model::Slot> slots_;
+  std::vector<model::Source> sources_;
+  const StoredTensor *embedding_ = nullptr, *head_ = nullptr, *norm_ = nullptr;
+};
+
+}  // namespace skiff::quantize
