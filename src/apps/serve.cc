@@ -100,6 +100,12 @@ Progress loading_progress(const Args& args, serve::Server& server) {
   };
 }
 
+// The format's name, or null.
+template <class Format>
+OrderedJson name_of(const Format* format) {
+  return format ? OrderedJson(std::string(format->name)) : OrderedJson();
+}
+
 // What a request gets that says nothing; null: as many tokens as the context leaves.
 OrderedJson sampling_defaults(const model::GenerationDefaults& generation) {
   const service::SamplingDefaults defaults = defaults_of(generation);
@@ -112,7 +118,8 @@ OrderedJson sampling_defaults(const model::GenerationDefaults& generation) {
 }
 
 // All settings except secrets.
-OrderedJson config_info(const Args& args, const engine::Llm& llm) {
+OrderedJson config_info(const Args& args, const engine::Llm& llm,
+                        const answer::AnswerFormats& formats) {
   const engine::Resolved& engine = llm.resolved();
   OrderedJson parameters = OrderedJson::object();
   for (const FlagGroup& group : flag_groups())
@@ -132,6 +139,8 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
           {"block_size", engine.cache.block_size},
           {"num_blocks", llm.memory().blocks},
           {"threads", engine.threads},
+          {"reasoning_format", name_of(formats.reasoning)},
+          {"tool_call_format", name_of(formats.calls)},
           {"sampling_defaults", sampling_defaults(llm.model().generation)},
           {"parameters", std::move(parameters)}};
 }
@@ -228,7 +237,7 @@ int run_serve(const Args& args) {
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
-  server->open(service, config_info(args, *llm));
+  server->open(service, config_info(args, *llm, formats));
   say_ready(args, server->port(), wants_key, model_names(args, folder).front(),
             service.pooled_model());
   std::optional<engine::Watchdog> watchdog;

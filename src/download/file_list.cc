@@ -151,6 +151,7 @@ Result<std::vector<RemoteFile>> read_shard_index(std::string_view json) {
     names.insert(shard.get<std::string>());
   }
   std::vector<RemoteFile> files;
+  files.reserve(names.size());
   for (const std::string& name : names) files.push_back({.name = name, .size = {}, .checksum = {}});
   if (auto error = check(files)) return *error;
   return files;

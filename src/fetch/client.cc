@@ -67,14 +67,15 @@ struct Client::Impl {
   explicit Impl(const Options& given) : options(given) {
     SSL_CTX_set_min_proto_version(tls.native_handle(), TLS1_2_VERSION);
     tls.set_verify_mode(net::ssl::verify_peer);
-    boost::system::error_code error;
-    if (options.ca_file.empty())
-      tls.set_default_verify_paths(error);
-    else
-      tls.load_verify_file(options.ca_file, error);
-    if (error)
+    try {
+      if (options.ca_file.empty())
+        tls.set_default_verify_paths();
+      else
+        tls.load_verify_file(options.ca_file);
+    } catch (const boost::system::system_error& e) {
       fail_load("--ca-file {}: no PEM file with certificates ({})", options.ca_file,
-                error.message());
+                e.code().message());
+    }
   }
 
   net::awaitable<void> run(Exchange& exchange);
@@ -163,7 +164,7 @@ Result<Response> Client::exchange(const Request& request, const OnHead& on_head,
   Exchange exchange{request, on_head, on_body, {}, {}};
   std::exception_ptr failure;
   impl_->io.restart();
-  net::co_spawn(impl_->io, impl_->run(exchange), [&](std::exception_ptr e) { failure = e; });
+  net::co_spawn(impl_->io, impl_->run(exchange), [&](const std::exception_ptr& e) { failure = e; });
   impl_->io.run();
   if (exchange.stopped) return *exchange.stopped;
   if (!failure) return std::move(exchange.response);

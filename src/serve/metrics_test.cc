@@ -69,6 +69,14 @@ const char* const kCounters[] = {"requests_number",
                                  "steps_total",
                                  "tool_calls_total",
                                  "tool_call_parse_failures_total",
+                                 "constrained_requests_total",
+                                 "constraint_failures_total",
+                                 "constraint_masks_total",
+                                 "constraint_mask_seconds_total",
+                                 "reasoning_tokens_total",
+                                 "request_log_dropped_total",
+                                 "trace_spans_dropped_total",
+                                 "trace_spans_sent_total",
                                  "prefix_cache_queries_total",
                                  "prefix_cache_hits_total",
                                  "prefix_cache_token_num",
@@ -195,6 +203,33 @@ TEST(MetricsTest, EachRefusalCountsForItsReason) {
                                          "reason=\"{}\"}}",
                                          service::label_of(static_cast<service::Refusal>(i)))),
               i + 1);
+}
+
+TEST(MetricsTest, MasksEndpointsAndReasoningAreCounted) {
+  service::Metrics metrics = make_metrics();
+  metrics.asked("/v1/messages");
+  metrics.asked("/v1/messages");
+  metrics.constrained("regex", 0.25, 10, /*failed=*/false);
+  metrics.constrained("regex", 0.5, 20, /*failed=*/true);
+  metrics.reasoned(7);
+  service::Metrics::Now now;
+  now.observer = {.log_dropped = 1, .spans_dropped = 2, .spans_sent = 3};
+  metrics.text(now);
+  const std::string text = metrics.text(now);  // counts of the observer are added once
+  const auto value = [&](const std::string& name, const std::string& more = "") {
+    return value_of(text, "fastdeploy:" + name + "{" + more + "}");
+  };
+  const std::string model = "model_name=\"m\"";
+  EXPECT_EQ(value("requests_by_route_total", model + ",route=\"/v1/messages\""), 2);
+  EXPECT_EQ(value("constrained_requests_total", "kind=\"regex\"," + model), 2);
+  EXPECT_EQ(value("constrained_requests_total", "kind=\"choice\"," + model), 0);
+  EXPECT_EQ(value("constraint_mask_seconds_total", model), 0.75);
+  EXPECT_EQ(value("constraint_masks_total", model), 30);
+  EXPECT_EQ(value("constraint_failures_total", model), 1);
+  EXPECT_EQ(value("reasoning_tokens_total", model), 7);
+  EXPECT_EQ(value("request_log_dropped_total", model), 1);
+  EXPECT_EQ(value("trace_spans_dropped_total", model), 2);
+  EXPECT_EQ(value("trace_spans_sent_total", model), 3);
 }
 
 // Counts of the engine are added once, however often they are scraped.

@@ -48,7 +48,9 @@ ollama::ModelCard card_of(const ServerConfig& config) {
   return {.architecture = text(info, "architecture"),
           .dtype = text(info, "dtype"),
           .quantization = text(parameters, "quantization"),
-          .version = config.version};
+          .version = config.version,
+          .calls = !text(info, "tool_call_format").empty(),
+          .thinks = !text(info, "reasoning_format").empty()};
 }
 
 std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys,

@@ -6,8 +6,7 @@ import urllib.request
 
 import openai
 import pytest
-from conftest import Server
-from edge import long_demo
+from edge import Edge, long_demo
 
 ADMIN = {"Authorization": "Bearer operators-key"}
 
@@ -25,7 +24,7 @@ def call(server, method, path, body=None, headers=None):
 
 @pytest.fixture(scope="module")
 def controlled():
-    running = Server(long_demo(), "--admin-key", "operators-key", "--api-key", "clients-key")
+    running = Edge(long_demo(), "--admin-key", "operators-key", "--api-key", "clients-key")
     yield running
     running.close()
 

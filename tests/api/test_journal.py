@@ -1,12 +1,9 @@
 """The request log and the spans of real requests."""
 import http.server
 import json
-import os
 import threading
-import urllib.request
 
 import pytest
-from conftest import Server, demo_model
 from edge import Edge, long_demo
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -25,7 +25,7 @@ def test_what_there_is(client, server):
     assert [model.model for model in client.list().models] == ["demo"]
     assert client.ps().models[0].model == "demo"
     shown = client.show("demo:latest")
-    assert "completion" in shown.capabilities
+    assert shown.capabilities == ["completion", "tools", "thinking"]
     assert shown.modelinfo[shown.modelinfo["general.architecture"] + ".context_length"] > 0
     assert json.loads(server.get("/api/version"))["version"]
 

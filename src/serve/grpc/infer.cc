@@ -127,6 +127,7 @@ void Inference::begin(service::ProtocolContext& protocol, RequestFacts facts,
   paddle::Carrier carrier{.request_id = facts.id.empty() ? http::sane_request_id("") : facts.id,
                           .cache_salt = {},
                           .last_only = !streams_};
+  carrier.route = "/inference.GRPCInferenceService";
   if (!protocol.config.policy.shared_cache)
     carrier.cache_salt = shared_.backend.keys.cache_salt(exchange_.head());
   auto prepared =

@@ -1,7 +1,6 @@
 // The journal without a server: what a request's line and span say, and that nobody waits.
 #include "serve/journal/journal.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +18,6 @@ namespace {
 
 using service::Refusal;
 using service::RequestSummary;
-using testing::ElementsAre;
 
 http::HttpRequest request_of(uint64_t serial) {
   http::HttpRequest request;

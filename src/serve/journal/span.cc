@@ -94,6 +94,7 @@ void write_attributes(const Entry& entry, const std::string& error, JsonWriter& 
   out.integer(kMaxTokens, summary.max_tokens).number(kTemperature, summary.temperature);
   out.number(kTopP, summary.top_p).integer(kTopK, summary.top_k);
   std::vector<const char*> finishes;
+  finishes.reserve(summary.finishes.size());
   for (const Finish finish : summary.finishes) finishes.push_back(finish_name(finish));
   out.texts(kFinishes, finishes);
   out.integer(kInput, summary.usage.prompt).integer(kOutput, summary.usage.completion);

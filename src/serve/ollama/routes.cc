@@ -99,6 +99,9 @@ http::HttpResponse show(const Shared& shared, const http::HttpRequest& request) 
   if (auto error = openai::check_model(shared.context.admission, model_name(body)))
     return refuse(*error);
   const std::string& arch = shared.card.architecture;
+  Json capabilities = Json::array({"completion"});
+  if (shared.card.calls) capabilities.push_back("tools");
+  if (shared.card.thinks) capabilities.push_back("thinking");
   return http::json_response(
       {{"modelfile", ""},
        {"parameters", ""},
@@ -108,7 +111,7 @@ http::HttpResponse show(const Shared& shared, const http::HttpRequest& request) 
        {"model_info",
         {{"general.architecture", arch},
          {arch + ".context_length", shared.context.service.max_model_len()}}},
-       {"capabilities", {"completion", "tools", "thinking"}}});
+       {"capabilities", std::move(capabilities)}});
 }
 
 // The route of a generation, but that a request which only loads the model is answered at once.

@@ -17,6 +17,8 @@ struct ModelCard {
   std::string dtype;         // of the arithmetic: "bfloat16"
   std::string quantization;  // of the weights; empty: none
   std::string version;       // of this server
+  bool calls = false,
+       thinks = false;  // its tool calls, and its reasoning, can be told from the rest
 };
 
 // "GET /" is among them: it is for clients that ask whether Ollama runs, so a route for browsers

@@ -145,6 +145,14 @@ std::variant<std::shared_ptr<Generation>, Refused> prepare_generation(
   if (!prepared) return Refused{call->req_id, http::api_error(prepared.error(), "messages")};
   if (auto refused = context.admission.check_queue({&*prepared, 1}))
     return Refused{call->req_id, openai::admission_error(*refused)};
+  prepared->tag = std::make_shared<const service::RequestTag>(
+      service::RequestTag{.id = call->req_id,
+                          .route = carrier.route,
+                          .operation = "chat",
+                          .model = context.config.model_names.front(),
+                          .serial = carrier.serial,
+                          .traceparent = carrier.traceparent,
+                          .streamed = call->stream});
   ReplyFacts facts{
       .req_id = call->req_id,
       .seed = static_cast<int64_t>(prepared->params.seed),

@@ -33,6 +33,9 @@ struct Carrier {
   std::string cache_salt;  // see ApiKeys::cache_salt; empty where keys share the cache
   bool http = false;       // else gRPC, where objects come one by one whatever the request says
   bool last_only = false;  // nothing but the last object
+  // For the request log and traces; see service::RequestTag.
+  std::string route = {}, traceparent = {};
+  uint64_t serial = 0;
 };
 
 // The service's sink keeps it alive. Thread-safe.

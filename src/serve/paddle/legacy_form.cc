@@ -61,6 +61,10 @@ class LegacyForm : public openai::OtherForm {
               std::shared_ptr<http::HttpReply> reply, service::Ticket ticket) const override {
     Carrier carrier{.request_id = request.request_id, .cache_salt = {}, .http = true};
     if (!context_.config.policy.shared_cache) carrier.cache_salt = keys_.cache_salt(request);
+    constexpr size_t kMaxTraceparent = 256;
+    carrier.route = request.path;
+    carrier.serial = request.serial;
+    carrier.traceparent = request.header("traceparent").substr(0, kMaxTraceparent);
     auto prepared = prepare_generation(context_, config_, body, carrier, std::move(ticket));
     if (const auto* refused = std::get_if<Refused>(&prepared)) {
       const bool streams = body.contains("stream") && body.at("stream") == true;

@@ -211,6 +211,11 @@ void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const 
     return refuse(openai::admission_error(*refused));
   std::string id =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
+  const service::SharedTag tag = openai::tag_of(
+      request, {.id = id,
+                .operation = request.path.ends_with("embeddings") ? "embeddings" : "score",
+                .model = openai::model_of(context, call->model)});
+  for (service::Prepared& prompt : *prompts) prompt.tag = tag;
   std::make_shared<Exchange>(context, kind, std::move(*call), std::move(id), std::move(reply),
                              std::move(std::get<service::Ticket>(admitted)))
       ->start(std::move(*prompts));

@@ -211,8 +211,9 @@ void EngineService::Impl::fail(const SequenceRef& sequence) {
   reply.usage = request.usage;
   try {
     request.sink(std::move(reply));
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
     // The destruction of the sink still ends the client's reply.
+    spdlog::debug("a client could not be told: {}", e.what());
   }
 }
 

@@ -173,6 +173,7 @@ std::optional<std::vector<RequestId>> RequestTable::stop() {
   std::lock_guard lock(mutex_);
   if (std::exchange(stopped_, true)) return std::nullopt;
   std::vector<RequestId> open;
+  open.reserve(requests_.size());
   for (const auto& [id, request] : requests_) open.push_back(id);
   return open;
 }
