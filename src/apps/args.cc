@@ -110,6 +110,8 @@ std::string_view command_name(Commands command) {
       return "quantize";
     case kLibrary:
       return "libskiff";
+    case kDownload:
+      return "download";
     default:
       return "?";
   }

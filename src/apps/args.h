@@ -27,7 +27,8 @@ enum Commands : unsigned {
   kInspect = 32,
   kConstrain = 64,
   kQuantize = 128,
-  kLibrary = 256,                                 // no command: the options of libskiff.so
+  kDownload = 256,
+  kLibrary = 512,                                 // no command: the options of libskiff.so
   kServices = kServe | kLibrary,                  // what answers requests of others
   kRuns = kServices | kPredict | kChat | kBench,  // commands that load weights
   kSizes = kRuns | kInspect,                      // commands that plan memory

@@ -20,6 +20,7 @@ int run_tokenize(const Args& args);
 int run_inspect(const Args& args);
 int run_constrain(const Args& args);
 int run_quantize(const Args& args);
+int run_download(const Args& args);  // first positional: the model's name on the mirror
 
 // Functions that several commands share.
 

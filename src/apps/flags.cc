@@ -64,7 +64,8 @@ constexpr Flag kMemory[] = {
 
 constexpr Flag kServer[] = {
     {"host", kText, kServe, "0.0.0.0", "Address to listen on."},
-    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one.", 0, 65535},
+    {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one. $SERVICE_HTTP_PORT, if set, replaces the default.", 0, 65535},
+    {"grpc-port", kInt, kServe, "", "Port of the gRPC service (KServe v2 as Triton and PaddleNLP's server speak it; docs/api.md), with the host, keys, TLS files and limits of the main port; 0: any free one. Default: $SERVICE_GRPC_PORT, if set, else none.", 0, 65535},
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; only the same number is accepted.", 0, 65535},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Most requests at a time; more are answered 429.", 1, 1e6},
@@ -81,6 +82,8 @@ constexpr Flag kServer[] = {
     {"reasoning-field", kChoice, kServe, "reasoning_content", "The field of chat messages that holds the reasoning: the older name, vLLM's newer one, or both.", 0, 0, "reasoning_content|reasoning|both"},
     {"tool-call-parser", kText, kServices, "auto", "How the model writes tool calls, by the names of FastDeploy, vLLM and SGLang (hermes, qwen3_coder, llama3_json, mistral, deepseek_v3, ...); an unknown name shows the list. auto: as its chat template says. none: calls stay part of the content."},
     {"enable-auto-tool-choice", kSwitch, kServices, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
+    {"max-dec-len", kInt, kServe, "0", "PaddleNLP's protocol: most tokens of a reply, and as many as a request gets that does not say; 0: what the context leaves.", 0, kMaxCount},
+    {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
     {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
     {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},
@@ -88,11 +91,15 @@ constexpr Flag kServer[] = {
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
     {"disable-access-log", kSwitch, kServe, "false", "The same as --access-log off."},
+    {"request-log", kText, kServe, "", "A file to which one JSON line is appended for each request (docs/operations.md): id, route, status, token counts, times, what constrained it. It holds no text. Opened again at SIGHUP."},
+    {"otlp-traces-endpoint", kText, kServe, "", "Where spans of requests are sent, by OTLP over HTTP as JSON: http://collector:4318/v1/traces. They hold no text. Headers are read from $OTEL_EXPORTER_OTLP_HEADERS, the name of the service from $OTEL_SERVICE_NAME. Default: none are sent."},
 };
 
 constexpr Flag kSecurity[] = {
     {"api-key", kText, kServe, "", "A key that clients must send (Authorization: Bearer KEY, or x-api-key: KEY); may be repeated, and any of them is accepted. Default: the comma-separated list in $FD_API_KEY, if set. Other users of this machine can read command lines: prefer --api-key-file.", 0, 0, "", "", Standing::kApplied, true},
     {"api-key-file", kText, kServe, "", "A file with one key per line and # for comments. It is read again at SIGHUP."},
+    {"admin-key", kText, kServe, "", "A key of the operator's: it opens the control endpoints (docs/operations.md: pause, abort requests, ...) and nothing else. May be repeated. Default: there are no control endpoints. Prefer --admin-key-file, as for --api-key.", 0, 0, "", "", Standing::kApplied, true},
+    {"admin-key-file", kText, kServe, "", "A file with such keys, one per line and # for comments. It is read again at SIGHUP."},
     {"share-cache-between-keys", kSwitch, kServe, "false", "Several API keys share the prefix cache. The time to the first token then reveals to one key's owner how another's prompts begin. Default: each of several keys has its own part."},
     {"trust-request-chat-template", kSwitch, kServe, "false", "Requests may bring a chat template of their own (field chat_template). A template is a program, which the server runs within limits on time and memory. Default: such requests are refused."},
     {"ssl-certfile", kText, kServe, "", "PEM file with the certificate and its chain: HTTPS instead of HTTP. Read again at SIGHUP."},
@@ -148,6 +155,7 @@ constexpr Flag kTokens[] = {
 constexpr Flag kConstraints[] = {
     {"guided-decoding-backend", kChoice, kServices, "auto", "What constrains replies to a form. auto, xgrammar: this server's own engine; off: requests with a constraint are refused.", 0, 0, "auto|xgrammar|off"},
     {"guided-decoding-disable-any-whitespace", kSwitch, kServices | kConstrain, "false", "No whitespace between the tokens of JSON; otherwise nothing, one space, or a newline and at most 20 blanks."},
+    {"guided-decoding-in-reasoning", kSwitch, kServices, "false", "A constraint holds from the first token of a reply; otherwise it begins where the reasoning ends."},
     {"json-schema", kText, kConstrain, "", "File with a JSON Schema."},
     {"regex", kText, kConstrain, "", "File with a regular expression that matches the whole text; line ends at its end are dropped."},
     {"grammar", kText, kConstrain, "", "File with a grammar: GBNF, or Lark where it has no ::=."},
@@ -160,6 +168,19 @@ constexpr Flag kConstraints[] = {
 constexpr Flag kInProcess[] = {
     {"max-concurrency", kInt, kLibrary, "65536", "libskiff.so: most requests at a time; more are refused as busy.", 1, 1e6},
     {"max-waiting-tokens", kInt, kLibrary, "0", "libskiff.so: most prompt tokens that may wait for admission to the batch; further requests are refused as busy. 0: no limit.", 0, 1e12},
+};
+
+constexpr Flag kDownloads[] = {
+    {"mirror", kText, kDownload, "", "Address of the server that has the model, as in https://mirror.example.org; no address is built in."},
+    {"layout", kChoice, kDownload, "hub", "How the mirror names files. hub: MIRROR/NAME/resolve/REVISION/FILE; folder: MIRROR/NAME/FILE, with a file_list.txt of lines FILE:MD5 beside them.", 0, 0, "hub|folder"},
+    {"revision", kText, kDownload, "main", "hub: the branch, tag or commit."},
+    {"output", kText, kDownload, "", "Folder to write to; default: the last part of the model's name."},
+    {"include", kText, kDownload, "", "Only files that match this pattern, as in *.safetensors; may be repeated.", 0, 0, "", "", Standing::kApplied, true},
+    {"token-file", kText, kDownload, "", "A file with a token that is sent to the mirror (Authorization: Bearer), and to no server that it redirects to."},
+    {"ca-file", kText, kDownload, "", "PEM file with the certificates to trust instead of the system's."},
+    {"max-size", kFloat, kDownload, "2048", "Most that all files may have together, in GB.", 0.001, 1 << 20},
+    {"retries", kInt, kDownload, "5", "How often a broken transfer is taken up again before it is given up.", 0, 1000},
+    {"check", kSwitch, kDownload, "true", "--no-check: files that are there already in the right size are not read again to check them."},
 };
 
 constexpr Flag kBenchmarks[] = {
@@ -231,7 +252,6 @@ constexpr Flag kLaterFlags[] = {
     {"pd-comm-port", kText, kAll, "", "Disaggregation port.", 0, 0, "", "", kNotYet},
     {"router", kText, kAll, "", "Router to register with.", 0, 0, "", "", kNotYet},
     {"speculative-config", kText, kAll, "", "Speculative decoding (JSON).", 0, 0, "", "", kNotYet},
-    {"controller-port", kInt, kServe, "-1", "Port of the control endpoints.", -1, 65535, "", "", kNotYet},
     {"logprobs-mode", kChoice, kServe, "raw_logprobs", "Which log-probabilities are returned.", 0, 0, "raw_logprobs|processed_logprobs|raw_logits|processed_logits", "", kNotYet},
     {"logits-processors", kText, kServe, "", "Logits processors by name.", 0, 0, "", "", kNotYet, true},
     {"enable-early-stop", kSwitch, kServe, "false", "Stop replies that repeat themselves.", 0, 0, "", "", kNotYet},
@@ -256,8 +276,6 @@ constexpr Flag kLaterFlags[] = {
     {"scheduler-host", kText, kServe, "127.0.0.1", "Redis host of the request scheduler.", 0, 0, "", "", kNotYet},
     {"scheduler-port", kInt, kServe, "6379", "Redis port of the request scheduler.", 0, 65535, "", "", kNotYet},
     {"scheduler-topic", kText, kServe, "default", "Topic of the request scheduler.", 0, 0, "", "", kNotYet},
-    {"trace-enable", kSwitch, kServe, "false", "OpenTelemetry.", 0, 0, "", "", kNotYet},
-    {"otlp-traces-endpoint", kText, kServe, "", "Endpoint for traces.", 0, 0, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
@@ -267,6 +285,8 @@ constexpr Flag kLaterFlags[] = {
 constexpr Standing kNone = Standing::kMeaningless;
 constexpr Flag kMeaninglessFlags[] = {
     {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
+    {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
+    {"trace-enable", kSwitch, kServe, "false", "Spans are sent if --otlp-traces-endpoint is given.", 0, 0, "", "", kNone},
     {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
     {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
     {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},
@@ -309,6 +329,7 @@ constexpr FlagGroup kGroups[] = {
     {"Structured output", kConstraints},
     {"Quantizing", kQuantizing},
     {"Within another process (python.md)", kInProcess},
+    {"Download", kDownloads},
     {"Benchmarks", kBenchmarks},
     {"Known, not implemented yet (one warning)", kLaterFlags},
     {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},

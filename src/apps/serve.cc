@@ -9,6 +9,7 @@
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
+#include "apps/journal_flags.h"
 #include "apps/open_files.h"
 #include "apps/pooled_model.h"
 #include "apps/scheduler_flags.h"
@@ -32,6 +33,9 @@ constexpr std::chrono::seconds kMaxStopping{10};
 serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   serve::ServerConfig config;
   config.http.port = static_cast<uint16_t>(args.integer("port"));
+  config.grpc_port = args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
+  config.paddle.max_dec_len = static_cast<int>(args.integer("max-dec-len"));
+  config.paddle.disable_streaming = args.on("disable-streaming");
   config.http.worker_threads = static_cast<int>(args.integer("workers"));
   static_cast<service::ProtocolConfig&>(config) = protocol_config(args, folder);
   config.version = SKIFF_VERSION;
@@ -114,7 +118,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
       if (flag.standing == Standing::kApplied && (flag.commands & kServe) != 0 &&
-          flag.name != "api-key")
+          flag.name != "api-key" && flag.name != "admin-key")
         parameters[std::string(flag.name)] = args.text(flag.name);
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
@@ -132,18 +136,29 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
           {"parameters", std::move(parameters)}};
 }
 
-// Carries out SIGHUP: reads API keys and TLS files again.
-void reload(const Args& args, serve::Server& server) {
+Status reload_keys(const Args& args, serve::Server& server) {
   const auto keys = api_keys(args);
-  const Status done = keys ? server.reload(*keys) : Status(keys.error());
+  if (!keys) return keys.error();
+  const auto control = admin_keys(args, *keys);
+  if (!control) return control.error();
+  const Status done = server.reload(*keys, *control);
   if (done)
-    spdlog::info("SIGHUP: {} API keys and the TLS files are in use as they are now", keys->size());
-  else
-    spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+    spdlog::info("SIGHUP: {} API keys, {} admin keys and the TLS files are in use as they are now",
+                 keys->size(), control->size());
+  return done;
 }
 
-void serve_until_signal(const Args& args, serve::Server& server, SignalGuard& guard) {
-  while (guard.next() == SIGHUP) reload(args, server);
+// Carries out SIGHUP: reads keys and TLS files again, and opens the request log again, which may
+// have been renamed.
+void reload(const Args& args, serve::Server& server, journal::Journal* journal) {
+  if (const Status done = reload_keys(args, server); !done)
+    spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+  if (journal) journal->reopen();
+}
+
+void serve_until_signal(const Args& args, serve::Server& server, journal::Journal* journal,
+                        SignalGuard& guard) {
+  while (guard.next() == SIGHUP) reload(args, server, journal);
 }
 
 // The first signal lets replies finish, the second cuts them off (see SignalGuard).
@@ -178,10 +193,13 @@ int run_serve(const Args& args) {
   const std::string folder = model_folder(args);
   serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
+  const std::shared_ptr<journal::Journal> journal = make_journal(args);
+  config.journal = journal;
   fit_open_files(&config.http);
   std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
+  config.paddle.chat_template = chat != nullptr;
 
   const answer::AnswerFormats formats = answer_formats(args, chat.get());
   // The port is bound first: probes get an answer while weights load, and a port in use is found at
@@ -189,6 +207,8 @@ int run_serve(const Args& args) {
   auto server = std::make_unique<serve::Server>(std::move(config));
   server->start();
   spdlog::info("listening on {} port {}", args.text("host"), server->port());
+  if (server->grpc_port() != 0)
+    spdlog::info("gRPC on {} port {}", args.text("host"), server->grpc_port());
   warn_about_ports(args, wants_key);
 
   auto events = std::make_shared<service::EventQueue>();
@@ -203,7 +223,7 @@ int run_serve(const Args& args) {
   service::LlmPort port(*llm);
   service::EngineService service(
       service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
-      events, tokenizer, chat);
+      events, tokenizer, chat, journal);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
@@ -214,7 +234,7 @@ int run_serve(const Args& args) {
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
-  serve_until_signal(args, *server, *guard);
+  serve_until_signal(args, *server, journal.get(), *guard);
   const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();
@@ -223,6 +243,7 @@ int run_serve(const Args& args) {
   watchdog.reset();      // it also guards the shutdown up to here
   guard.reset();
   server.reset();
+  if (journal) journal->stop();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;
 }

@@ -67,6 +67,7 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
                       .request_seconds = args.number("request-timeout")};
   config.constraints = args.text("guided-decoding-backend") != "off";
   config.constraint_space = !args.on("guided-decoding-disable-any-whitespace");
+  config.constrain_reasoning = args.on("guided-decoding-in-reasoning");
   config.cache_info = cache_info(args, llm);
   return config;
 }

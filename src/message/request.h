@@ -35,8 +35,8 @@ struct SamplingParams {
   int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
   SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
-  // Allows the tokens of the output, after all other rules; null: all are allowed. No part of the
-  // form as bytes (message/wire.h): it stays with the process that draws.
+  // Allows the tokens of the output, after all other rules; null: all are allowed. Its form as
+  // bytes (message/wire.h) is its source.
   std::shared_ptr<const TokenConstraint> constraint;
   bool operator==(const SamplingParams&) const = default;
 };

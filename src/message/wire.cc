@@ -42,6 +42,10 @@ class Writer {
     out_.insert(out_.end(), bytes, bytes + sizeof value);
   }
   void visit(const bool& value) { visit(static_cast<uint8_t>(value)); }
+  void visit(const std::shared_ptr<const TokenConstraint>& constraint) {
+    const std::string source = constraint ? constraint->source() : std::string();
+    visit(std::vector<char>(source.begin(), source.end()));
+  }
   template <class T>
   void visit(const std::vector<T>& list) {
     SKIFF_CHECK(list.size() <= std::numeric_limits<uint32_t>::max());
@@ -77,6 +81,13 @@ class Reader {
     visit(byte);
     if (byte > 1) fail("a flag is neither 0 nor 1");
     value = byte == 1;
+  }
+  void visit(std::shared_ptr<const TokenConstraint>& constraint) {
+    std::vector<char> source;
+    visit(source);
+    constraint.reset();
+    if (!source.empty())
+      constraint = std::make_shared<SentConstraint>(std::string(source.begin(), source.end()));
   }
   template <class T>
   void visit(std::vector<T>& list) {
@@ -157,7 +168,8 @@ void visit_fields(V& v, T& x) {
     fields(v, x.block, x.host);
   } else if constexpr (std::is_same_v<U, SamplingParams>) {
     fields(v, x.temperature, x.top_p, x.min_p, x.top_k, x.repetition, x.presence, x.frequency,
-           x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words);
+           x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words,
+           x.constraint);
   } else if constexpr (std::is_same_v<U, std::pair<Token, float>>) {
     fields(v, x.first, x.second);
   } else if constexpr (std::is_same_v<U, OpenSlot>) {

@@ -31,7 +31,8 @@ Result<size_t> wire_body(std::span<const std::byte> header);
 // the reason and the offset if the message is cut, malformed or of another version, or if the
 // plan's parts do not fit each other (rows and spans, drafts and rows, pages and spans). The memory
 // they allocate is bounded by the length of `message`. Numbers that only the receiver can judge
-// (slots, blocks, tokens within its limits) are left to it.
+// (slots, blocks, tokens within its limits) are left to it, and so are constraints: each comes as a
+// SentConstraint, of whose source the receiver makes one before it opens the slot.
 Result<StepPlan> read_plan(std::span<const std::byte> message);
 Result<StepResult> read_result(std::span<const std::byte> message);
 

@@ -117,6 +117,24 @@ std::string refusal(const Bytes& bytes) {
   return plan ? "" : plan.error().what;
 }
 
+// What was sent is not followed before its receiver has made a constraint of it: Sampler::open
+// checks the words of its masks.
+TEST(Wire, AConstraintIsSentAsItsSource) {
+  StepPlan plan{.step = 7, .page_start = {0}};
+  plan.opened.resize(2);
+  plan.opened[1].params.constraint = std::make_shared<SentConstraint>(R"({"kind":2,"text":"a+"})");
+  const auto back = read_plan(bytes_of(plan));
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(back->opened[0].params.constraint, nullptr);
+  ASSERT_NE(back->opened[1].params.constraint, nullptr);
+  EXPECT_EQ(back->opened[1].params.constraint->source(), R"({"kind":2,"text":"a+"})");
+  EXPECT_EQ(back->opened[1].params.constraint->mask_words(), 0u);
+  EXPECT_EQ(bytes_of(*back), bytes_of(plan));
+  Bytes cut = bytes_of(plan);
+  cut.resize(cut.size() - 20);
+  EXPECT_FALSE(read_plan(cut));
+}
+
 TEST(Wire, RandomStepsComeBackAsTheyWere) {
   RandomSteps random(1);
   for (int i = 0; i < 2000; ++i) {

@@ -68,7 +68,8 @@ std::optional<HttpResponse> RouteTable::refuse(const HttpRequest& request) const
   if (guard_)
     if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
   if (!route) return not_found(request);
-  if (route->access != Access::kKey) return refuse_content(request);
+  if (route->access == Access::kOpen || route->access == Access::kPublic)
+    return refuse_content(request);
   return route->method == "POST" ? refuse_media_type(request) : std::nullopt;
 }
 

@@ -15,6 +15,7 @@ enum class Access {
   kKey,     // those that the guard lets pass: on a server that has API keys, those with a key
   kPublic,  // those without a key, too, if they came by one of the server's names
   kOpen,    // all: the probes
+  kAdmin,   // those with a key of the operator's
 };
 
 // The handler of an open route must not wait for anything; the handler of a GET may take about a

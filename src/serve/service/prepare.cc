@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "serve/service/constraint_plan.h"
 #include "serve/service/prepare_checks.h"
 
 namespace skiff::service {
@@ -120,7 +121,7 @@ std::optional<Error> check_lengths(const Request& request, size_t prompt,
 // becomes the stop_reason.
 void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
   // A constrained reply that is complete ends, whatever ignore_eos says.
-  if (request.ignore_eos && !request.constraint) return;
+  if (request.ignore_eos && !prepared.params.constraint) return;
   std::vector<Token> stops = request.stop.tokens.all(), added;
   for (Token eos : context.config.eos) {
     if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
@@ -138,7 +139,6 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   prepared.params.top_k = std::min(prepared.params.top_k, vocab_of(context));
   if (prepared.params.temperature < kGreedyBelow) prepared.params.temperature = 0;
   prepared.stop = request.stop;
-  resolve_eos(request, context, prepared);
   prepared.stop_strings = request.stop_strings;
   prepared.include_stop = request.include_stop;
   prepared.skip_special = request.skip_special;
@@ -149,26 +149,26 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   return prepared;
 }
 
-// A form that is complete ends the reply, so min_tokens does not hold it open.
-std::optional<Error> add_constraint(const Request& request, const PrepareContext& context,
-                                    Prepared& prepared) {
-  if (!request.constraint) return std::nullopt;
-  const std::string& field = request.constraint_field;
-  if (!context.constraints)
-    return invalid(field, field +
-                              ": structured output is off on this server (it was started with "
-                              "--guided-decoding-backend off)");
-  auto compiled = context.constraints->compile(*request.constraint);
-  if (!compiled) {
-    Error error = compiled.error();
-    const std::string where = error.field.empty() ? "" : " at " + error.field;
-    error.what = fmt::format("{}{}: {}", field, where, error.what);
-    error.field = field;
-    return error;
+// Sets what depends on where the reply starts. Replies of which none reasons start alike, so that
+// `first` has their constraint already; null: this is the first.
+std::optional<Error> set_start(const Request& request, const PrepareContext& context,
+                               const Prepared* first, Prepared& prepared) {
+  if (context.split) context.split->set_up(request, prepared);
+  const bool chat =
+      request.split_reasoning || std::holds_alternative<text::Conversation>(request.input);
+  if (first && !chat) {
+    prepared.params.constraint = first->params.constraint;
+    prepared.measured = first->measured;
+    prepared.constraint_kind = first->constraint_kind;
+    prepared.params.min_tokens = first->params.min_tokens;
+    prepared.stop.tokens = first->stop.tokens;
+    prepared.eos = first->eos;
+    return std::nullopt;
   }
-  prepared.params.constraint = std::move(*compiled);
-  prepared.params.min_tokens = 0;
-  return std::nullopt;
+  auto error = add_constraint(request, context.split, context.constraints,
+                              context.config.constrain_reasoning, prepared);
+  if (!error) resolve_eos(request, context, prepared);
+  return error;
 }
 
 // The prompt as the engine gets it: request.input, then request.begun, truncated if the request
@@ -246,8 +246,7 @@ Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<Promp
   if (common.pool) return prepare_pooled(std::move(common), std::move(prompts), context);
   if (auto error = check_common(common, context)) return *error;
   if (auto error = add_bad_words(common, context)) return *error;
-  Prepared shared = common_part(common, context);
-  if (auto error = add_constraint(common, context, shared)) return *error;
+  const Prepared shared = common_part(common, context);
   std::vector<Prepared> all;
   all.reserve(prompts.size());
   for (PromptInput& input : prompts) {
@@ -256,7 +255,8 @@ Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<Promp
     if (!prompt) return prompt.error();
     Prepared& prepared = all.emplace_back(shared);
     prepared.prompt = std::move(*prompt);
-    if (context.split) context.split->set_up(common, prepared);
+    if (auto error = set_start(common, context, all.size() > 1 ? &all.front() : nullptr, prepared))
+      return *error;
     const int room = context.config.max_model_len - static_cast<int>(prepared.prompt.size());
     if (room < 1) return too_long(context, fmt::format("{}", prepared.prompt.size()));
     prepared.stop.max_tokens =

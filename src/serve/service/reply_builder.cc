@@ -15,6 +15,11 @@ bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
          sequence.text->between_characters();
 }
 
+bool left_its_constraint(const Prepared& prepared) {
+  const auto failed = [](const auto& constraint) { return constraint && constraint->failed(); };
+  return failed(prepared.params.constraint) || failed(prepared.answer_constraint);
+}
+
 }  // namespace
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
@@ -30,8 +35,7 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
   reply.finish = event.finish;
   reply.why = std::move(event.why);
   reply.pooled = std::move(event.pooled);
-  const TokenConstraint* constraint = request.prepared.params.constraint.get();
-  if (reply.finish != Finish::kNone && constraint && constraint->failed()) {
+  if (reply.finish != Finish::kNone && left_its_constraint(request.prepared)) {
     event.finish = reply.finish = Finish::kExhausted;
     reply.why = "the reply could not follow its constraint to the end";
   }
@@ -141,7 +145,12 @@ void ReplyBuilder::measure_tokens(const OpenRequest& request, OpenSequence& sequ
 void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& reply) {
   const auto now = ServiceClock::now();
   sequence.ended = true;
-  if (sequence.answer) metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  if (sequence.answer) {
+    request.calls += sequence.answer->calls();
+    request.broken_calls += sequence.answer->broken();
+    metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  }
+  request.finishes.push_back(reply.finish);
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
   metrics_.sequence_ended(
       {.finish = reply.finish,

@@ -28,6 +28,7 @@ struct ServiceConfig {
   std::optional<PooledModel> pooled;  // set: every request is pooled
   bool constraints = true;            // false: requests with a constraint are refused
   bool constraint_space = true;       // false: JSON has no whitespace between its tokens
+  bool constrain_reasoning = false;   // true: a constraint holds from the first token of a reply
   // Most log-probabilities that the replies to one call may hold together; 0: any number.
   int64_t max_reply_logprobs = int64_t{4} << 20;
   std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info
