@@ -26,6 +26,7 @@ Outcome invalid(std::string field, std::string what) {
 Outcome outcome_of_refusal(const service::AdmissionRefusal& refusal) {
   using enum service::AdmissionRefusal::Kind;
   switch (refusal.kind) {
+    case kPaused:
     case kConcurrency:
     case kQueueFull:
       return {.status = SKIFF_BUSY, .what = refusal.message};
