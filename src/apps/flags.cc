@@ -86,7 +86,7 @@ constexpr Flag kServer[] = {
     {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
     {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
     {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
-    {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: / is no route."},
+    {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: they get what other clients get there."},
     {"log-level", kChoice, kRuns, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
     {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
     {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},

@@ -232,7 +232,8 @@ std::vector<int> captures_of(const EngineConfig& config, const ComputeDevice& de
 }  // namespace
 
 model::ModelConfig read_model(const EngineConfig& config) {
-  model::ModelConfig model = model::read_model_config(config.model, config.config_name, config.pooling);
+  model::ModelConfig model =
+      model::read_model_config(config.model, config.config_name, config.pooling);
   const model::SchemeChoice schemes =
       model::choose_schemes(config.quantization, config.quantization_config, model.spec);
   const bool differ =

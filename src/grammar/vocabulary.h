@@ -33,8 +33,8 @@ struct TokenTrie {
   static TokenTrie of(std::span<const std::pair<std::string_view, int32_t>> words);
 };
 
-// The byte that begins and ends a mark. Between them stand the bytes 0xF7 to 0xFE, and UTF-8 has none
-// of all these, so that no text contains a mark and no mark a text.
+// The byte that begins and ends a mark. Between them stand the bytes 0xF7 to 0xFE, and UTF-8 has
+// none of all these, so that no text contains a mark and no mark a text.
 inline constexpr uint8_t kMarkByte = 0xFF;
 
 // What a special token stands for: the token alone makes it, however a text is spelled. Constraints

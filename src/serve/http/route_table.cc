@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "base/log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
@@ -50,9 +52,11 @@ const Route* RouteTable::find(const HttpRequest& request) const {
 }
 
 HttpResponse RouteTable::not_found(const HttpRequest& request) const {
-  std::string allowed;
+  std::set<std::string> methods;  // once each, though several routes may share the path
   for (const Route& route : routes_)
-    if (matches(route, request)) allowed += (allowed.empty() ? "" : ", ") + route.method;
+    if (matches(route, request)) methods.insert(route.method);
+  std::string allowed;
+  for (const std::string& method : methods) allowed += (allowed.empty() ? "" : ", ") + method;
   const std::string place = escaped(request.method + " " + request.path);
   ApiError error = api_error(404, fmt::format("there is no route {}", place));
   error.code = "route_not_found";

@@ -46,8 +46,10 @@ http::HttpResponse answer(const http::HttpRequest& request) {
 http::Route page_route() {
   return {.method = "GET",
           .path = "/",
-          .handler = [](const http::HttpRequest& request,
-                        const std::shared_ptr<http::HttpReply>& reply) { reply->send(answer(request)); },
+          .handler =
+              [](const http::HttpRequest& request, const std::shared_ptr<http::HttpReply>& reply) {
+                reply->send(answer(request));
+              },
           .access = http::Access::kPublic,
           .applies = is_for_browsers};
 }
