@@ -10,11 +10,13 @@ from ._library import (BusyError, ClosedError, ForkedError, InvalidError, LoadEr
                        library)
 from .async_llm import AsyncLLM
 from .llm import LLM
-from .outputs import (CompletionOutput, CompletionOutputs, Logprob, RequestMetrics, RequestOutput)
+from .outputs import (CompletionOutput, CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput,
+                      Logprob, RequestMetrics, RequestOutput)
 from .sampling_params import GuidedDecodingParams, SamplingParams, StructuredOutputsParams
 
 __all__ = [
-    "AsyncLLM", "BusyError", "ClosedError", "CompletionOutput", "CompletionOutputs", "ForkedError",
+    "AsyncLLM", "BusyError", "ClosedError", "CompletionOutput", "CompletionOutputs", "EmbeddingOutput",
+    "EmbeddingRequestOutput", "ForkedError",
     "GuidedDecodingParams", "InvalidError", "LLM", "LoadError", "Logprob", "RequestMetrics",
     "RequestOutput", "SamplingParams", "SkiffError", "StructuredOutputsParams", "version",
 ]

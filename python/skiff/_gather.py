@@ -4,7 +4,9 @@ from __future__ import annotations
 import copy
 from typing import Optional
 
-from .outputs import CompletionOutput, CompletionOutputs, Logprob, RequestMetrics, RequestOutput
+from ._library import SkiffError
+from .outputs import (CompletionOutput, CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput,
+                      Logprob, RequestMetrics, RequestOutput)
 
 
 def _position(one: dict) -> dict[int, Logprob]:
@@ -28,15 +30,18 @@ class Gathered:
     def __init__(self, request_id: str, prompt: Optional[str], n: int):
         self.output = RequestOutput(
             request_id, prompt, outputs=CompletionOutputs(CompletionOutput(i) for i in range(n)))
+        self.embedding: Optional[list[float]] = None
 
     def add(self, event: dict) -> None:
         request = self.output
         out = request.outputs[event["index"]]
         if "prompt_token_ids" in event:
             request.prompt_token_ids = event["prompt_token_ids"]
-        out.token_ids += event["token_ids"]
-        self._add_text(out, event)
-        self._add_logprobs(out, event)
+        if "token_ids" in event:
+            out.token_ids += event["token_ids"]
+            self._add_text(out, event)
+            self._add_logprobs(out, event)
+        self.embedding = event.get("embedding")
         out.send_idx += 1
         if "finish_reason" in event:
             self._end(out, event)
@@ -92,3 +97,12 @@ class Gathered:
         for one in self.output.outputs:
             one.delta = ""
         return now
+
+    def embedded(self) -> EmbeddingRequestOutput:
+        """The output of a request that embeds, when it has ended."""
+        out = self.output
+        if self.embedding is None:
+            raise SkiffError(out.error_msg or "the engine gave no embedding", code=out.error_code or
+                             "internal")
+        return EmbeddingRequestOutput(out.request_id, EmbeddingOutput(self.embedding),
+                                      out.prompt_token_ids, metrics=out.metrics)

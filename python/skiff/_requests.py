@@ -64,3 +64,10 @@ def chat(messages: list, params: SamplingParams, **fields: Any) -> Request:
     body.update({name: value for name, value in fields.items() if value is not None})
     body["messages"] = messages
     return Request("chat", body, None, params.n)
+
+
+def embedding(prompt: Prompt, **fields: Any) -> Request:
+    """`fields` are members of the body; None stands for an absent one."""
+    made = completion(prompt, SamplingParams())
+    body = {name: value for name, value in fields.items() if value is not None}
+    return Request("embedding", {**body, "input": made.body["prompt"]}, made.prompt, 1)

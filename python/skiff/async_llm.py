@@ -4,14 +4,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from typing import Any, AsyncIterator, Optional, Union
+from typing import Any, AsyncGenerator, AsyncIterator, Optional, Union
 
 from ._engine import Engine, Queue
 from ._gather import Gathered
 from ._library import BusyError, ClosedError, SkiffError
 from ._options import engine_options
-from ._requests import Prompt, Request, chat, completion
-from .outputs import RequestOutput
+from ._requests import Prompt, Request, chat, completion, embedding
+from .outputs import EmbeddingRequestOutput, RequestOutput
 from .sampling_params import SamplingParams, one_for_each
 
 _RETRY_SECONDS = 0.01  # between two attempts at a request for which there is no room
@@ -84,6 +84,17 @@ class AsyncLLM:
                               chat_template_kwargs=chat_template_kwargs,
                               chat_template=chat_template), request_id)
 
+    async def embed(self, prompt: Prompt, request_id: Optional[str] = None, *,
+                    dimensions: Optional[int] = None,
+                    normalize: Optional[bool] = None) -> EmbeddingRequestOutput:
+        """See LLM.embed()."""
+        request = embedding(prompt, dimensions=dimensions, normalize=normalize)
+        last = None
+        async for last in self._grow(request, request_id):
+            pass
+        assert last is not None
+        return last.embedded()
+
     async def abort(self, request_id: str) -> None:
         """Ends a request: its iteration gives what there is, with the finish reason abort. A name
         that is not under way is ignored."""
@@ -130,7 +141,7 @@ class AsyncLLM:
 
     async def _submit(self, queue: Queue, request: Request) -> int:
         """Checks and tokenizes on another thread, because a long prompt takes milliseconds."""
-        body = {**request.body, "stream": True}
+        body = {**request.body, "stream": True} if request.kind != "embedding" else request.body
         loop = asyncio.get_running_loop()
         while True:
             submitted = loop.run_in_executor(None, queue.submit, request.kind, body)
@@ -150,6 +161,16 @@ class AsyncLLM:
 
     async def _run(self, request: Request,
                    request_id: Optional[str]) -> AsyncIterator[RequestOutput]:
+        growing = self._grow(request, request_id)
+        try:
+            async for gathered in growing:
+                yield gathered.snapshot()
+        finally:
+            await growing.aclose()
+
+    async def _grow(self, request: Request,
+                    request_id: Optional[str]) -> AsyncGenerator[Gathered, None]:
+        """What has come of a request, whenever that has grown."""
         queue = self._bound_queue()
         name = request_id if request_id is not None else f"request-{next(self._names)}"
         if name in self._numbers:
@@ -168,7 +189,7 @@ class AsyncLLM:
                 if one.failure:
                     raise one.failure
                 finished = one.gathered.output.finished
-                yield one.gathered.snapshot()
+                yield one.gathered
         finally:
             del self._open[number], self._numbers[name]
             if not finished and one.failure is None:

@@ -8,8 +8,9 @@ from ._gather import Gathered
 from ._library import BusyError
 from ._options import engine_options
 from ._progress import progress_bar
-from ._requests import Prompt, Request, chat, completion, split_messages, split_prompts
-from .outputs import RequestOutput
+from ._requests import (Prompt, Request, chat, completion, embedding, split_messages,
+                        split_prompts)
+from .outputs import EmbeddingRequestOutput, RequestOutput
 from .sampling_params import SamplingParams, one_for_each
 
 Params = Union[SamplingParams, "list[SamplingParams]", None]
@@ -84,15 +85,29 @@ class LLM:
         """generate(..., stream=True)."""
         return self.generate(prompts, sampling_params, use_tqdm=False, stream=True)
 
+    def embed(self, prompts: Union[Prompt, "list[Prompt]"],
+              use_tqdm: Union[bool, Callable[..., Any]] = True, *,
+              dimensions: Optional[int] = None, normalize: Optional[bool] = None,
+              truncate_prompt_tokens: Optional[int] = None) -> list[EmbeddingRequestOutput]:
+        """The embedding of each prompt, as POST /v1/embeddings gives it. The model is loaded with
+        runner="pooling", and convert="embed" where it was made to generate."""
+        fields = dict(dimensions=dimensions, normalize=normalize,
+                      truncate_prompt_tokens=truncate_prompt_tokens)
+        requests = [embedding(prompt, **fields) for prompt in split_prompts(prompts)]
+        return [gathered.embedded() for gathered in self._all(requests, use_tqdm)]
+
     def _run(self, requests: list[Request], use_tqdm: Any, stream: bool) -> Any:
         if stream:
             return self._events(requests, stream=True)
+        return [gathered.output for gathered in self._all(requests, use_tqdm)]
+
+    def _all(self, requests: list[Request], use_tqdm: Any) -> list[Gathered]:
         bar = progress_bar(use_tqdm, len(requests))
         done: list = [None] * len(requests)
         try:
             for place, output in self._places(requests, stream=False):
                 if output.output.finished:
-                    done[place] = output.output
+                    done[place] = output
                     bar.update(1)
         finally:
             bar.close()
@@ -112,7 +127,7 @@ class LLM:
             while following < len(requests):
                 request = requests[following]
                 try:
-                    number = queue.submit(request.kind, {**request.body, "stream": stream})
+                    number = queue.submit(request.kind, self._body(request, stream))
                 except BusyError:
                     break
                 under_way[number] = (following, self._gathered(request))
@@ -123,6 +138,10 @@ class LLM:
                 if event["last"]:
                     del under_way[event["id"]]
                 yield place, gathered
+
+    @staticmethod
+    def _body(request: Request, stream: bool) -> dict:
+        return {**request.body, "stream": True} if stream else request.body
 
     def _gathered(self, request: Request) -> Gathered:
         self._names += 1

@@ -66,3 +66,21 @@ class RequestOutput:
     num_input_video_tokens: int = 0
     error_code: Optional[str] = None
     error_msg: Optional[str] = None
+
+
+@dataclasses.dataclass
+class EmbeddingOutput:
+    embedding: list[float]
+
+    @property
+    def hidden_size(self) -> int:
+        return len(self.embedding)
+
+
+@dataclasses.dataclass
+class EmbeddingRequestOutput:
+    request_id: str
+    outputs: EmbeddingOutput
+    prompt_token_ids: list[int]
+    finished: bool = True
+    metrics: RequestMetrics = dataclasses.field(default_factory=RequestMetrics)

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,12 @@
 #include "serve/service/protocol_context.h"
 
 namespace skiff::capi {
+
+// How the vector of a request that embeds becomes its embedding.
+struct Embedding {
+  int dimensions = 0;  // 0: all
+  bool normalize = true;
+};
 
 // Neither copied nor moved, because its ChatParts borrow from it.
 struct Call {
@@ -25,10 +32,11 @@ struct Call {
   const openai::OpenAiCall asked;
   // What the ticket and the parts refer to. An event may be collected after the engine has gone.
   const std::shared_ptr<const service::ProtocolContext> context;
-  bool split = false;         // replies come in parts: reasoning, content, calls
-  double arrived = 0;         // Unix seconds
-  std::vector<Token> prompt;  // until its first event is written
-  service::Ticket ticket;     // counts until its last event is written
+  std::optional<Embedding> embedding;  // none: the prompt is continued
+  bool split = false;                  // replies come in parts: reasoning, content, calls
+  double arrived = 0;                  // Unix seconds
+  std::vector<Token> prompt;           // until its first event is written
+  service::Ticket ticket;              // counts until its last event is written
 
   std::vector<openai::ChatParts> parts;  // of each sequence; for the thread that writes events
 };

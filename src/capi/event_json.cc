@@ -1,11 +1,14 @@
 #include "capi/event_json.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json_writer.h"
 #include "capi/unix_time.h"
 #include "serve/openai/logprobs.h"
 #include "serve/openai/shape.h"
+#include "serve/pooling/write.h"
+#include "serve/service/pooled_model.h"
 
 namespace skiff::capi {
 namespace {
@@ -47,6 +50,10 @@ void write_parts(const Piece& piece, openai::ChatParts& parts, JsonWriter& json)
   for (const std::string& delta : parts.deltas(piece.reply.parts))
     json.open_object().members(delta).close_object();
   json.close_array();
+}
+
+bool is_failure(Finish finish) {
+  return finish == Finish::kExhausted || finish == Finish::kCancelled;
 }
 
 const char* finish_name(Finish finish, bool has_calls) {
@@ -92,6 +99,34 @@ void write_failure(const service::Reply& reply, JsonWriter& json) {
   json.close_object();
 }
 
+void write_fault(const char* message, JsonWriter& json) {
+  json.key("finish_reason").string("error").key("error").open_object();
+  json.key("code").string("internal").key("message").string(message).close_object();
+}
+
+void write_embedding(const Piece& piece, JsonWriter& json) {
+  const Embedding& form = *piece.call->embedding;
+  const std::vector<float> vector =
+      service::embedding_of(piece.reply.pooled, form.dimensions, form.normalize);
+  if (!std::ranges::all_of(vector, [](float x) { return std::isfinite(x); }))
+    return write_fault("the model gave a number that is not finite", json);
+  json.key("embedding");
+  pooling::write_floats(vector, json);
+  write_end(piece, /*has_calls=*/false, json);
+}
+
+void write_generated(const Piece& piece, const text::Tokenizer& tokenizer, JsonWriter& json) {
+  const service::Reply& reply = piece.reply;
+  openai::ChatParts& parts = piece.call->parts[static_cast<size_t>(reply.index)];
+  json.key("text").string(reply.text).key("token_ids");
+  openai::write_token_ids(reply.tokens, json);
+  if (piece.call->split) write_parts(piece, parts, json);
+  write_logprobs("logprobs", reply.logprobs, tokenizer, json);
+  write_logprobs("prompt_logprobs", reply.prompt_logprobs, tokenizer, json);
+  const bool failed = is_failure(reply.finish);
+  if (!failed && reply.finish != Finish::kNone) write_end(piece, parts.has_calls(), json);
+}
+
 void write_event(Piece& piece, const text::Tokenizer& tokenizer, JsonWriter& json) {
   Call& call = *piece.call;
   const service::Reply& reply = piece.reply;
@@ -101,16 +136,12 @@ void write_event(Piece& piece, const text::Tokenizer& tokenizer, JsonWriter& jso
     json.key("prompt_token_ids");
     openai::write_token_ids(std::exchange(call.prompt, {}), json);
   }
-  openai::ChatParts& parts = call.parts[static_cast<size_t>(reply.index)];
-  json.key("text").string(reply.text).key("token_ids");
-  openai::write_token_ids(reply.tokens, json);
-  if (call.split) write_parts(piece, parts, json);
-  write_logprobs("logprobs", reply.logprobs, tokenizer, json);
-  write_logprobs("prompt_logprobs", reply.prompt_logprobs, tokenizer, json);
-  if (reply.finish == Finish::kExhausted || reply.finish == Finish::kCancelled)
-    write_failure(reply, json);
-  else if (reply.finish != Finish::kNone)
-    write_end(piece, parts.has_calls(), json);
+  const bool failed = is_failure(reply.finish);
+  if (!call.embedding)
+    write_generated(piece, tokenizer, json);
+  else if (!failed)
+    write_embedding(piece, json);
+  if (failed) write_failure(reply, json);
   json.key("last").json(piece.last ? "true" : "false").close_object();
   if (piece.last) call.ticket.release();
 }

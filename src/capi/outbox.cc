@@ -35,6 +35,7 @@ void merge(service::Reply& whole, service::Reply piece) {
   whole.usage = piece.usage;
   whole.refusal = piece.refusal;
   whole.why = std::move(piece.why);
+  whole.pooled = std::move(piece.pooled);
   openai::append(whole, std::move(piece));
 }
 

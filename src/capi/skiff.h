@@ -114,6 +114,8 @@ SKIFF_API int skiff_queue_fd(const skiff_queue* queue);
 /* Checks, templates and tokenizes a request on the calling thread, then starts it. `kind`:
  *   "completion"  the body of POST /v1/completions with one prompt: text, or token ids
  *   "chat"        the body of POST /v1/chat/completions
+ *   "embedding"   the body of POST /v1/embeddings with one input; the model is loaded with the
+ *                 option runner "pooling"
  * With "stream": true each event has what is new since the one before, else there is one event for
  * each of n sequences, when it has ended. `*id` is positive and unique within the queue. */
 SKIFF_API int skiff_submit(skiff_queue* queue, const char* kind, const char* body, size_t size,

@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,17 +29,18 @@ struct QueueFree {
 };
 using QueuePtr = std::unique_ptr<skiff_queue, QueueFree>;
 
-EnginePtr open_demo() {
+EnginePtr open_demo(const std::string& more = "") {
   const std::string options =
       R"({"log_level": "warning", "max_model_len": 512, "model": ")" SKIFF_SOURCE_DIR
-      R"(/models/demo"})";
+      R"(/models/demo")" +
+      more + "}";
   skiff_engine* engine = nullptr;
   EXPECT_EQ(skiff_open(options.data(), options.size(), &engine), SKIFF_OK) << skiff_last_error();
   return EnginePtr(engine);
 }
 
-EnginePtr loaded_demo() {
-  EnginePtr engine = open_demo();
+EnginePtr loaded_demo(const std::string& more = "") {
+  EnginePtr engine = open_demo(more);
   double part = 0;
   EXPECT_EQ(skiff_ready(engine.get(), -1, &part), SKIFF_OK) << skiff_last_error();
   EXPECT_EQ(part, 1);
@@ -132,6 +134,40 @@ TEST(CInterface, AQueueOutlivesItsEngine) {
   EXPECT_FALSE(wait(queue));
   EXPECT_EQ(submit(queue, kEndless, &id), SKIFF_CLOSED);
   EXPECT_EQ(skiff_cancel(queue.get(), id), SKIFF_OK);
+}
+
+TEST(CInterface, AModelThatIsPooledEmbeds) {
+  const EnginePtr engine = loaded_demo(R"(, "runner": "pooling", "convert": "embed")");
+  const QueuePtr queue = queue_of(engine);
+  uint64_t id = 0;
+  EXPECT_NE(submit(queue, R"({"prompt": "A"})", &id), SKIFF_OK);
+  EXPECT_EQ(submit(queue, R"({"input": ["A", "B"]})", &id, "embedding"), SKIFF_INVALID);
+  EXPECT_EQ(submit(queue, R"({"input": "A", "dimensions": 3})", &id, "embedding"), SKIFF_INVALID);
+  EXPECT_STREQ(skiff_last_error_field(), "dimensions");
+  for (const char* body : {R"({"input": "A"})", R"({"input": "A"})", R"({"input": "B"})"})
+    ASSERT_EQ(submit(queue, body, &id, "embedding"), SKIFF_OK) << skiff_last_error();
+  std::map<uint64_t, std::vector<double>> vectors;
+  while (vectors.size() < 3) {
+    const auto events = wait(queue);
+    for (const Json& event : *events) {
+      EXPECT_TRUE(event.at("last").get<bool>()) << event.dump();
+      EXPECT_FALSE(event.contains("text"));
+      vectors[event.at("id")] = event.at("embedding").get<std::vector<double>>();
+    }
+  }
+  double square = 0;
+  for (const double x : vectors[id]) square += x * x;
+  EXPECT_NEAR(square, 1, 1e-5);
+  EXPECT_EQ(vectors[id - 1], vectors[id - 2]);
+  EXPECT_NE(vectors[id - 1], vectors[id]);
+}
+
+TEST(CInterface, AModelThatGeneratesDoesNotEmbed) {
+  const EnginePtr engine = loaded_demo();
+  const QueuePtr queue = queue_of(engine);
+  uint64_t id = 0;
+  EXPECT_EQ(submit(queue, R"({"input": "A"})", &id, "embedding"), SKIFF_UNSUPPORTED);
+  EXPECT_THAT(skiff_last_error(), HasSubstr("runner \"pooling\""));
 }
 
 // Threads submit to one queue and cancel every third request, another collects, and the end of the

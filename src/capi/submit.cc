@@ -9,6 +9,9 @@
 #include "serve/openai/params.h"
 #include "serve/openai/shape.h"
 #include "serve/openai/values.h"
+#include "serve/pooling/prompts.h"
+#include "serve/pooling/route.h"
+#include "serve/service/pooled_model.h"
 
 namespace skiff::capi {
 namespace {
@@ -23,6 +26,7 @@ Outcome invalid(std::string field, std::string what) {
 Outcome outcome_of_refusal(const service::AdmissionRefusal& refusal) {
   using enum service::AdmissionRefusal::Kind;
   switch (refusal.kind) {
+    case kPaused:
     case kConcurrency:
     case kQueueFull:
       return {.status = SKIFF_BUSY, .what = refusal.message};
@@ -57,7 +61,9 @@ Outcome check_fit(const OpenAiCall& call) {
   return {};
 }
 
-Outcome check_call(const OpenAiCall& call, const service::ProtocolContext& protocol) {
+// The checks that every kind of call has.
+template <class AnyCall>
+Outcome check_call(const AnyCall& call, const service::ProtocolContext& protocol) {
   if (!call.unknown_fields.empty() && protocol.config.refuse_unknown_fields)
     return invalid(call.unknown_fields.front(),
                    "there is no field \"" + call.unknown_fields.front() + "\"");
@@ -65,14 +71,15 @@ Outcome check_call(const OpenAiCall& call, const service::ProtocolContext& proto
     return outcome_of_refusal(*refused);
   if (const auto refused = openai::check_policy(protocol.config.policy, call.request))
     return {.status = SKIFF_UNSUPPORTED, .what = refused->message, .field = refused->param};
-  return check_fit(call);
+  return {};
 }
 
 Outcome start(const Submission& to, OpenAiCall call, service::Prepared prepared,
-              service::Ticket ticket) {
+              service::Ticket ticket, std::optional<Embedding> embedding = {}) {
   service::Service& service = to.loaded.service();
   auto open =
       std::make_shared<Call>(to.id, std::move(call), to.loaded.protocol().shared_from_this());
+  open->embedding = embedding;
   open->split = prepared.answer != nullptr;
   open->arrived = unix_time();
   open->prompt = prepared.prompt;
@@ -103,6 +110,7 @@ Outcome submit_generation(const Submission& to, std::string_view body, Endpoint 
   auto call = openai::parse_openai_call(*json, endpoint, protocol.config.defaults);
   if (!call) return outcome_of(call.error(), input);
   if (Outcome refused = check_call(*call, protocol); !refused.ok()) return refused;
+  if (Outcome refused = check_fit(*call); !refused.ok()) return refused;
   service::Request request = call->request;
   request.streamed = call->stream;
   auto prepared =
@@ -122,12 +130,50 @@ Outcome submit_chat(const Submission& to, std::string_view body) {
   return submit_generation(to, body, Endpoint::kChat);
 }
 
+// The body of POST /v1/embeddings with one input.
+Outcome submit_embedding(const Submission& to, std::string_view body) {
+  service::ProtocolContext& protocol = to.loaded.protocol();
+  service::Service& service = to.loaded.service();
+  auto admitted = protocol.admission.admit();
+  if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
+    return outcome_of_refusal(*refused);
+  const service::PooledModel* model = service.pooled_model();
+  if (!model || model->task != service::PooledModel::kEmbed)
+    return {.status = SKIFF_UNSUPPORTED,
+            .what =
+                "this model gives no embeddings: load it with the options runner \"pooling\" "
+                "and convert \"embed\"",
+            .field = "kind"};
+  auto parsed = parse_body(body);
+  if (!parsed) return outcome_of(parsed.error());
+  const JsonOwner<OrderedJson> json(std::move(*parsed));
+  auto call = pooling::parse_call(*json, pooling::embeddings_route());
+  if (!call) return outcome_of(call.error(), "input");
+  if (Outcome refused = check_call(*call, protocol); !refused.ok()) return refused;
+  if (const Status fits = service::check_dimensions(*model, call->dimensions); !fits)
+    return outcome_of(fits.error(), "input");
+  auto inputs = pooling::prompts_of(*call, *model, service);
+  if (!inputs) return outcome_of(inputs.error(), "input");
+  if (inputs->size() != 1)
+    return invalid("input",
+                   fmt::format("input holds {} texts; submit each by itself", inputs->size()));
+  auto prepared = service.prepare_all(call->request, std::move(*inputs));
+  if (!prepared) return outcome_of(prepared.error(), "input");
+  if (const auto refused = protocol.admission.check_queue(*prepared))
+    return outcome_of_refusal(*refused);
+  return start(to, OpenAiCall{}, std::move(prepared->front()),
+               std::move(std::get<service::Ticket>(admitted)),
+               Embedding{.dimensions = call->dimensions,
+                         .normalize = call->normalize.value_or(model->normalize)});
+}
+
 // A new kind of request is a line here.
 struct Kind {
   std::string_view name;
   Outcome (*submit)(const Submission& to, std::string_view body);
 };
-constexpr std::array kKinds = {Kind{"completion", submit_completion}, Kind{"chat", submit_chat}};
+constexpr std::array kKinds = {Kind{"completion", submit_completion}, Kind{"chat", submit_chat},
+                               Kind{"embedding", submit_embedding}};
 
 }  // namespace
 
@@ -150,6 +196,7 @@ Outcome tokenize(Loaded& loaded, std::string_view body, std::string* json) {
   const char* input = chat ? "messages" : "prompt";
   if (!call) return outcome_of(call.error(), input);
   if (Outcome refused = check_call(*call, loaded.protocol()); !refused.ok()) return refused;
+  if (Outcome refused = check_fit(*call); !refused.ok()) return refused;
   call->request.input = std::move(call->prompts.front());
   const auto tokens = loaded.service().tokenize(call->request);
   if (!tokens) return outcome_of(tokens.error(), input);
