@@ -27,8 +27,8 @@ enum Commands : unsigned {
   kInspect = 32,
   kConstrain = 64,
   kQuantize = 128,
-  kRuns = kServe | kPredict | kChat | kBench,                   // commands that load weights
-  kSizes = kRuns | kInspect,                                    // commands that plan memory
+  kRuns = kServe | kPredict | kChat | kBench,  // commands that load weights
+  kSizes = kRuns | kInspect,                   // commands that plan memory
   kTexts = kServe | kPredict | kChat | kTokenize | kConstrain |
            kQuantize,  // commands that read or write text
 };
