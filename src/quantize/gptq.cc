@@ -14,8 +14,10 @@ std::vector<int32_t> column_order(const Square& moments, bool by_size) {
   std::vector<int32_t> order(static_cast<size_t>(moments.size));
   std::iota(order.begin(), order.end(), 0);
   if (by_size)
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return moments.row(a)[a] > moments.row(b)[b]; });
+    std::ranges::sort(order, [&](int32_t a, int32_t b) {
+      const double first = moments.row(a)[a], second = moments.row(b)[b];
+      return first != second ? first > second : a < b;
+    });
   return order;
 }
 

@@ -31,7 +31,8 @@ def table_row(printed):
 
 def test_a_gptq_folder_answers_as_the_model_did(skiff, demo, data, tmp_path):
     printed = quantize(skiff, demo, tmp_path / "out", "gptq", "--data", data, "--samples", 8,
-                       "--eval-samples", 4, "--sequence-length", 128, "--threads", 1)
+                       "--eval-samples", 4, "--sequence-length", 128, "--threads", 1,
+                       "--ignore", "re:.*layers\\.[2-5]\\.")  # a dense layer and one of experts
     kl, worst, agreement, before, after = table_row(printed)[:5]
     assert 0 < kl <= worst and agreement > 90 and abs(after / before - 1) < 0.1
     config = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
