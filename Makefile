@@ -69,4 +69,8 @@ fuzz:
 
 PREFIX ?= /usr/local
 install: build
+	cmake --build $(BUILD) --target libskiff -j $(JOBS)
 	install -D -m 755 $(BUILD)/skiff $(DESTDIR)$(PREFIX)/bin/skiff
+	install -D -m 755 $(BUILD)/libskiff.so.1 $(DESTDIR)$(PREFIX)/lib/libskiff.so.1
+	ln -sfn libskiff.so.1 $(DESTDIR)$(PREFIX)/lib/libskiff.so
+	install -D -m 644 src/capi/skiff.h $(DESTDIR)$(PREFIX)/include/skiff.h

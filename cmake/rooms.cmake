@@ -2,12 +2,12 @@
 # reads the same lines and checks every #include against them.
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Where CUDA is built, X_cuda.cc stands in for X.cc, and absent.cc is left out. A room WITHOUT_CUDA
-# has only those files where it is not.
+# Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA or WITHOUT_GRPC has only
+# those files where that is not built, and all but absent.cc where it is.
 # Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc,
 # *_test.cc and *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;PRIVATE_LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;PRIVATE_LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA;WITHOUT_GRPC" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(patterns ${dir}/*.cc ${dir}/*.cu)
   foreach(sub ${ROOM_SUBDIRS})
@@ -25,11 +25,13 @@ function(skiff_room name)
     list(FILTER sources EXCLUDE REGEX "(_cuda\\.cc|\\.cu)$")
   endif()
   set(tests ${sources})
-  if(ROOM_WITHOUT_CUDA AND NOT SKIFF_CUDA)
-    list(TRANSFORM ROOM_WITHOUT_CUDA PREPEND ${dir}/ OUTPUT_VARIABLE sources)
-  elseif(ROOM_WITHOUT_CUDA)
-    list(REMOVE_ITEM sources ${dir}/absent.cc)
-  endif()
+  foreach(part CUDA GRPC)
+    if(ROOM_WITHOUT_${part} AND NOT SKIFF_${part})
+      list(TRANSFORM ROOM_WITHOUT_${part} PREPEND ${dir}/ OUTPUT_VARIABLE sources)
+    elseif(ROOM_WITHOUT_${part})
+      list(REMOVE_ITEM sources ${dir}/absent.cc)
+    endif()
+  endforeach()
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
 
@@ -39,6 +41,11 @@ function(skiff_room name)
     add_library(${target} STATIC ${sources})
     target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(${target} PUBLIC ${deps} ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
+    # libskiff.so holds the same objects as the programs. None of their functions is ever replaced
+    # from outside, so GCC need not forgo inlining; what else -fPIC costs, the linker takes out of a
+    # program again.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)

@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
-KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "PRIVATE_LIBS", "WITHOUT_CUDA"}
+KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "PRIVATE_LIBS", "WITHOUT_CUDA",
+            "WITHOUT_GRPC"}
 
 
 def read_rooms():

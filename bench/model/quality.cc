@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "model/single.h"
+#include "model/stored_forms.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -79,7 +80,9 @@ std::vector<float> log_softmax(const float* x, int64_t n) {
 Run run(const std::string& folder, const std::vector<Text>& texts, DType dtype,
         const model::SchemeChoice& schemes) {
   const auto ops = make_cpu_ops(0);
-  const model::ModelConfig config = model::read_model_config(folder);
+  model::ModelConfig config = model::read_model_config(folder);
+  if (schemes.of(model::LayerKind::kExperts) != schemes.of(model::LayerKind::kDense))
+    model::separate_shared_experts(config.spec);
   const model::LoadedModel model = model::load_model(
       folder, config, {.precision = uniform_precision(dtype), .schemes = schemes, .progress = {}},
       *ops);

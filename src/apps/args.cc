@@ -82,9 +82,10 @@ std::string truth(const Flag& flag, const std::string& value, bool negated) {
     for (const Flag& flag : group.flags)
       if (flag.commands & command) names.push_back(flag.name);
   const std::string_view best = nearest(name, names);
-  throw UsageError(fmt::format("unknown flag --{}{} (see skiff {} --help)", name,
-                               best.empty() ? "" : fmt::format("; did you mean --{}?", best),
-                               command_name(command)));
+  throw UsageError(
+      fmt::format("unknown flag --{}{} (see {})", name,
+                  best.empty() ? "" : fmt::format("; did you mean --{}?", best),
+                  command == kLibrary ? "docs/python.md" : spoken_name(command) + " --help"));
 }
 
 }  // namespace
@@ -107,9 +108,17 @@ std::string_view command_name(Commands command) {
       return "constrain";
     case kQuantize:
       return "quantize";
+    case kLibrary:
+      return "libskiff";
+    case kDownload:
+      return "download";
     default:
       return "?";
   }
+}
+
+std::string spoken_name(Commands command) {
+  return command == kLibrary ? "libskiff" : fmt::format("skiff {}", command_name(command));
 }
 
 Args::Args(Commands command, std::span<const std::string> words) : command_(command) {
@@ -154,8 +163,8 @@ void Args::take(const Flag& flag, std::string value, bool negated) {
   values.push_back(std::move(value));
   if (!first) return;
   if (!(flag.commands & command_))
-    warnings_.push_back(fmt::format("--{} does not apply to skiff {}; it is ignored", flag.name,
-                                    command_name(command_)));
+    warnings_.push_back(
+        fmt::format("--{} does not apply to {}; it is ignored", flag.name, spoken_name(command_)));
   else if (flag.standing == Standing::kLater)
     warnings_.push_back(
         fmt::format("--{} is known but not implemented yet; it is ignored", flag.name));

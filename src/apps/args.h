@@ -27,9 +27,12 @@ enum Commands : unsigned {
   kInspect = 32,
   kConstrain = 64,
   kQuantize = 128,
-  kRuns = kServe | kPredict | kChat | kBench,  // commands that load weights
-  kSizes = kRuns | kInspect,                   // commands that plan memory
-  kTexts = kServe | kPredict | kChat | kTokenize | kConstrain |
+  kDownload = 256,
+  kLibrary = 512,                                 // no command: the options of libskiff.so
+  kServices = kServe | kLibrary,                  // what answers requests of others
+  kRuns = kServices | kPredict | kChat | kBench,  // commands that load weights
+  kSizes = kRuns | kInspect,                      // commands that plan memory
+  kTexts = kServices | kPredict | kChat | kTokenize | kConstrain |
            kQuantize,  // commands that read or write text
 };
 
@@ -89,5 +92,7 @@ class Args {
 };
 
 std::string_view command_name(Commands command);
+// "skiff serve", or for kLibrary "libskiff".
+std::string spoken_name(Commands command);
 
 }  // namespace skiff::apps

@@ -15,7 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr Commands kEvery[] = {kServe, kPredict, kChat, kBench, kTokenize, kInspect, kConstrain};
+constexpr Commands kEvery[] = {kServe,    kPredict, kChat,      kBench,
+                               kTokenize, kInspect, kConstrain, kDownload};
 
 Args parse(Commands command, std::vector<std::string> words) { return Args(command, words); }
 

@@ -27,7 +27,7 @@ double step_bytes(const ModelSpec& spec, const engine::Resolved& resolved, int r
                   double context) {
   const Precision& precision = resolved.precision;
   return touched_parameters(spec, rows) *
-             model::bytes_per_weight(spec, precision, resolved.schemes) +
+             model::bytes_per_weight(spec, precision, resolved.schemes, resolved.stored) +
          rows * context * model::kv_token_bytes(spec, precision.kv);
 }
 

@@ -49,7 +49,7 @@ class Steps {
       config.max_num_batched_tokens = std::max(settings.rows.back(), config.max_num_seqs);
     if (config.max_model_len == 0)
       config.max_model_len = std::max(settings.context, settings.rows.back()) + 1;
-    model_ = model::read_model_config(config.model, config.config_name);
+    model_ = engine::read_model(config);
     if (model_.spec.max_context > 0)
       config.max_model_len = std::min(config.max_model_len, model_.spec.max_context);
     if (settings.context >= config.max_model_len)

@@ -20,12 +20,16 @@ int run_tokenize(const Args& args);
 int run_inspect(const Args& args);
 int run_constrain(const Args& args);
 int run_quantize(const Args& args);
+int run_download(const Args& args);  // first positional: the model's name on the mirror
 
 // Functions that several commands share.
 
 // Returns the model folder: --model or the first positional at or after `index`; nothing else may
 // follow.
 std::string model_folder(const Args& args, size_t index = 0);
+// What --runner, --convert, --task and --override-pooler-config ask for.
+model::PoolingChoice pooling_choice(const Args& args);
+
 engine::EngineConfig engine_config(const Args& args, const std::string& folder);
 SamplingParams sampling_params(const Args& args);
 

@@ -1,5 +1,6 @@
 #include "apps/edge_flags.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/json.h"
@@ -24,6 +25,18 @@ Status check_all(const std::vector<std::string>& keys, const char* source) {
     if (const Status good = http::check_api_key(key); !good)
       return Error{Code::kInvalid, fmt::format("{}: {}", source, good.error().what), source};
   return ok();
+}
+
+// The keys of --NAME and --NAME-file together.
+Result<std::vector<std::string>> given_keys(const Args& args, const std::string& name) {
+  std::vector<std::string> keys = args.texts(name);
+  if (const Status good = check_all(keys, ("--" + name).c_str()); !good) return good.error();
+  const std::string file = name + "-file";
+  if (!args.given(file)) return keys;
+  auto more = http::read_key_file(args.text(file), file);
+  if (!more) return more.error();
+  keys.insert(keys.end(), more->begin(), more->end());
+  return keys;
 }
 
 // A list that was not given keeps the table's default.
@@ -66,14 +79,23 @@ std::vector<std::string> listed(const Args& args, std::string_view flag) {
   return out;
 }
 
+Result<std::vector<std::string>> admin_keys(const Args& args,
+                                            const std::vector<std::string>& api_keys) {
+  auto keys = given_keys(args, "admin-key");
+  if (!keys) return keys;
+  for (const std::string& key : *keys)
+    if (std::ranges::find(api_keys, key) != api_keys.end())
+      return Error{Code::kInvalid,
+                   "a key of --admin-key is an API key, too, which would let every client with it "
+                   "pause the server; give the operator a key of its own",
+                   "admin-key"};
+  return keys;
+}
+
 Result<std::vector<std::string>> api_keys(const Args& args) {
-  std::vector<std::string> keys = args.texts("api-key");
-  if (const Status good = check_all(keys, "--api-key"); !good) return good.error();
-  if (args.given("api-key-file")) {
-    auto more = http::read_key_file(args.text("api-key-file"));
-    if (!more) return more.error();
-    keys.insert(keys.end(), more->begin(), more->end());
-  }
+  auto given = given_keys(args, "api-key");
+  if (!given) return given;
+  std::vector<std::string> keys = std::move(*given);
   const char* environment = std::getenv("FD_API_KEY");
   if (args.given("api-key") || args.given("api-key-file") || !environment) return keys;
   keys = split_at_commas(environment);
@@ -95,12 +117,16 @@ void apply_edge_flags(const Args& args, serve::ServerConfig* config) {
   auto keys = api_keys(args);
   if (!keys) throw LoadError(keys.error().what);
   config->api_keys = std::move(*keys);
+  auto control = admin_keys(args, config->api_keys);
+  if (!control) throw LoadError(control.error().what);
+  config->admin_keys = std::move(*control);
   config->cors_origins = listed(args, "allowed-origins");
   config->cors_methods = listed_or(args, "allowed-methods");
   config->cors_headers = listed_or(args, "allowed-headers");
   config->cors_credentials = args.on("allow-credentials");
   config->allowed_hosts = listed(args, "allowed-hosts");
   config->access_log = args.text("access-log") == "on" && !args.on("disable-access-log");
+  config->web_page = args.on("webui");
   apply_limits(args, &config->http);
 }
 

@@ -19,6 +19,12 @@ void apply_edge_flags(const Args& args, serve::ServerConfig* config);
 // never contain a key.
 Result<std::vector<std::string>> api_keys(const Args& args);
 
+// Returns the keys of --admin-key and --admin-key-file together; none if neither is given. Each
+// call reads the file again. A key that is among `api_keys`, too, is an error: it would let clients
+// control the server.
+Result<std::vector<std::string>> admin_keys(const Args& args,
+                                            const std::vector<std::string>& api_keys);
+
 // Returns the values of a repeatable flag, each of which may be plain or a JSON list of strings.
 std::vector<std::string> listed(const Args& args, std::string_view flag);
 

@@ -39,6 +39,10 @@ constexpr About kAbout[] = {
      "Write a model folder whose weights have 8 or 4 bits, calibrated on texts, and say what that "
      "costs in quality (docs/quantization.md).",
      "skiff quantize models/demo --to gptq --out demo-int4"},
+    {kDownload, "NAME --mirror URL [flags]",
+     "Copy a model's folder from a mirror. What broke off is taken up again, what has a checksum "
+     "is checked, and a file gets its name only when it is complete.",
+     "skiff download org/model --mirror https://mirror.example.org --output models/model"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
      "skiff inspect models/demo --max-model-len 4096"},
 };

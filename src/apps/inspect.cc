@@ -71,7 +71,7 @@ FormatNeed need_of(engine::Resolved resolved, const model::SchemeChoice& schemes
   resolved.schemes = schemes;
   const auto everywhere = make_reference_ops();
   const bool computable =
-      std::ranges::all_of(model::quantized_formats(spec, schemes),
+      std::ranges::all_of(engine::quantized_formats(resolved, spec, *everywhere),
                           [&](const WeightFormat& format) { return ops.multiplies(format); });
   model::MemoryRequest request =
       engine::memory_request(resolved, spec, computable ? ops : *everywhere);
@@ -84,14 +84,17 @@ FormatNeed need_of(engine::Resolved resolved, const model::SchemeChoice& schemes
 }
 
 // Prints what each format of weights would need here.
-void print_formats(const engine::Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
+void print_formats(const engine::EngineConfig& config, const engine::Resolved& resolved,
+                   const ModelSpec& spec, const Ops& ops) {
   constexpr int kTokens = 16384;
   constexpr double kGiB = 1 << 30;
   const int tokens = spec.max_context > 0 ? std::min(kTokens, spec.max_context) : kTokens;
   const size_t available = engine::memory_request(resolved, spec, ops).available;
-  fmt::print("\nWith --quantization, and room for {} tokens of cache\n", tokens);
+  fmt::print("\nWith {}room for {} tokens of cache\n",
+             resolved.stored.empty() ? "--quantization, and " : "", tokens);
   fmt::print("  {:<16}{:>12}{:>12}\n", "format", "weights", "in all");
-  const auto row = [&](std::string_view name, const model::SchemeChoice& schemes) {
+  const auto row = [&](std::string_view name, const model::SchemeChoice& schemes,
+                       const ModelSpec& spec) {
     const FormatNeed need = need_of(resolved, schemes, spec, ops, tokens);
     const std::string_view note = !need.computable          ? "  not computed on this device"
                                   : need.total <= available ? "  fits"
@@ -100,9 +103,28 @@ void print_formats(const engine::Resolved& resolved, const ModelSpec& spec, cons
                static_cast<double>(need.weights) / kGiB, static_cast<double>(need.total) / kGiB,
                note);
   };
-  row(name(resolved.precision.act), {});
-  for (const model::Scheme& scheme : model::schemes())
-    row(scheme.name, model::choose_schemes(scheme.name, "", spec));
+  if (!resolved.stored.empty()) return row("as stored", {}, spec);
+  row(name(resolved.precision.act), {}, spec);
+  for (const model::Scheme& scheme : model::schemes()) {
+    engine::EngineConfig other = config;  // shared experts may be apart in this scheme
+    other.quantization = scheme.name;
+    other.quantization_config.clear();
+    row(scheme.name, model::choose_schemes(scheme.name, "", spec), engine::read_model(other).spec);
+  }
+}
+
+// Prints which formats of the checkpoint are multiplied as they are, and which are not.
+void print_stored(const engine::Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
+  if (resolved.stored.empty()) return;
+  const std::vector<model::Kept> kept = model::kept_slots(
+      model::slots_of(spec), resolved.precision, resolved.schemes, resolved.stored,
+      [&](const WeightFormat& format) { return ops.multiplies(format); });
+  for (const WeightFormat& format : model::quantized_formats(kept))
+    fmt::print("multiplied as    {}: {} weights\n", describe(format),
+               std::ranges::count_if(
+                   kept, [&](const model::Kept& k) { return k.stored && k.format == format; }));
+  for (const std::string& line : model::widened_formats(kept, resolved.stored))
+    fmt::print("widened          {}, which the {} backend does not multiply\n", line, ops.name());
 }
 
 }  // namespace
@@ -110,7 +132,7 @@ void print_formats(const engine::Resolved& resolved, const ModelSpec& spec, cons
 int run_inspect(const Args& args) {
   const std::string folder = model_folder(args);
   const engine::EngineConfig config = engine_config(args, folder);
-  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
+  const model::ModelConfig model = engine::read_model(config);
   const ModelSpec& spec = model.spec;
   fmt::print("architecture     {}\n", spec.arch);
   fmt::print("parameters       {:.3f} billion\n",
@@ -131,7 +153,8 @@ int run_inspect(const Args& args) {
   print_text(args, folder);
   const engine::Resolved resolved = engine::resolve(config, model);
   const auto ops = engine::make_ops(resolved);
-  print_formats(resolved, spec, *ops);
+  print_stored(resolved, spec, *ops);
+  print_formats(config, resolved, spec, *ops);
   fmt::print(
       "\nMemory plan for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs {}, "
       "--max-num-batched-tokens {}\n",

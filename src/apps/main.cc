@@ -1,12 +1,14 @@
 // apps/main.cc -- the `skiff` program. Every exception of start-up is caught here and printed as
 // one line.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/environment.h"
 #include "apps/help.h"
 #include "base/load_error.h"
 #include "base/log.h"
@@ -23,8 +25,25 @@ struct Command {
 constexpr Command kCommands[] = {
     {kServe, run_serve},         {kPredict, run_predict},   {kChat, run_chat},
     {kBench, run_bench},         {kTokenize, run_tokenize}, {kInspect, run_inspect},
-    {kConstrain, run_constrain}, {kQuantize, run_quantize},
+    {kConstrain, run_constrain}, {kQuantize, run_quantize}, {kDownload, run_download},
 };
+
+// What the command line says overrides the environment.
+std::vector<std::string> joined(const EnvironmentFlags& environment,
+                                const std::vector<std::string>& words) {
+  std::vector<std::string> all = environment.words;
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+void log_environment(const EnvironmentFlags& environment) {
+  for (const std::string& note : environment.notes) spdlog::info("{}", note);
+  if (!environment.ignored.empty())
+    spdlog::warn(
+        "set in the environment, without effect here: {} (probes and metrics are on the main "
+        "port; skiff serve --help has the flags)",
+        environment.ignored);
+}
 
 int run(const Command& command, const std::vector<std::string>& words) {
   for (const std::string& word : words)
@@ -32,12 +51,15 @@ int run(const Command& command, const std::vector<std::string>& words) {
       fmt::print("{}", command_help(command.id));
       return 0;
     }
-  const Args args(command.id, words);
+  const EnvironmentFlags environment =
+      command.id == kServe ? serve_environment(std::getenv) : EnvironmentFlags{};
+  const Args args(command.id, joined(environment, words));
   if (command.id & kRuns)
     init_log(args.text("log-level"),
              args.text("log-format") == "json" ? LogFormat::kJson : LogFormat::kText);
   else
     init_log("info");
+  log_environment(environment);
   for (const std::string& warning : args.warnings()) spdlog::warn("{}", warning);
   return command.run(args);
 }

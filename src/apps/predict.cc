@@ -141,6 +141,7 @@ void dump_logits(const Args& args, const engine::EngineConfig& config,
                      engine::memory_request(resolved, model.spec, *ops));  // refuses before loading
   const model::LoadedModel loaded = model::load_model(resolved.model.folder, model,
                                                       {.precision = resolved.precision,
+                                                       .schemes = resolved.schemes,
                                                        .format = resolved.model.format,
                                                        .dummy_seed = resolved.model.seed},
                                                       *ops);
@@ -221,7 +222,7 @@ int run_predict(const Args& args) {
   const std::string folder = model_folder(args);
   std::vector<Item> items = read_items(args);
   engine::EngineConfig config = engine_config(args, folder);
-  const model::ModelConfig model = model::read_model_config(folder, config.config_name);
+  const model::ModelConfig model = engine::read_model(config);
   const bool needs_text =
       std::ranges::any_of(items, [](const Item& i) { return i.tokens.empty(); });
 

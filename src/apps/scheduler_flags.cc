@@ -44,12 +44,13 @@ void read_reserve(const Environment& environment, engine::EngineConfig& config) 
 void read_policy(const Args& args, engine::EngineConfig& config) {
   const auto number = [&](const char* flag) { return static_cast<int>(args.integer(flag)); };
   auto& policy = config.policy;
-  if (args.command() & kServe) policy.ageing = number("priority-ageing");
+  if (args.command() & kServices) policy.ageing = number("priority-ageing");
   policy.max_partial = number("max-num-partial-prefills");
   policy.max_long_partial = number("max-long-partial-prefills");
   policy.long_prompt = number("long-prefill-token-threshold");
   // Nobody waits for a single token of what these commands compute.
-  const bool offline = (args.command() & (kPredict | kBench)) != 0 && !args.given("step-time");
+  const bool offline =
+      (args.command() & (kPredict | kBench | kLibrary)) != 0 && !args.given("step-time");
   policy.step_seconds =
       offline ? std::numeric_limits<double>::infinity() : args.number("step-time") / 1e3;
   if (policy.max_partial > 0 && policy.max_long_partial > policy.max_partial)

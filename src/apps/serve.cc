@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -10,15 +9,17 @@
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
+#include "apps/journal_flags.h"
 #include "apps/open_files.h"
+#include "apps/pooled_model.h"
 #include "apps/scheduler_flags.h"
+#include "apps/service_flags.h"
 #include "apps/signal_guard.h"
 #include "apps/signals.h"
 #include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "engine/resolved.h"
-#include "ops/kv_quant.h"
 #include "serve/http/host_list.h"
 #include "serve/server.h"
 #include "serve/service/engine_service.h"
@@ -26,81 +27,20 @@
 namespace skiff::apps {
 namespace {
 
-std::vector<std::string> model_names(const Args& args, const std::string& folder) {
-  std::vector<std::string> names = args.texts("served-model-name");
-  if (names.empty()) {
-    const auto path = std::filesystem::weakly_canonical(folder);
-    names.push_back(path.filename().string());
-    names.push_back(folder);
-  }
-  return names;
-}
-
-service::SamplingDefaults defaults_of(const model::GenerationDefaults& g) {
-  return {.temperature = g.do_sample ? g.temperature : 0,
-          .top_p = g.top_p,
-          .repetition = g.repetition,
-          .min_p = g.min_p,
-          .top_k = g.top_k,
-          .max_tokens = g.max_new_tokens};
-}
-
 // The time in which all threads must have ended once the deadline has cut replies off.
 constexpr std::chrono::seconds kMaxStopping{10};
-
-// As vLLM and FastDeploy label it.
-std::map<std::string, std::string> cache_info(const Args& args, const engine::Llm& llm) {
-  const engine::Resolved& engine = llm.resolved();
-  const auto truth = [](bool value) { return value ? "True" : "False"; };
-  return {{"block_size", fmt::format("{}", engine.cache.block_size)},
-          {"cache_dtype", describe(engine.precision.kv)},
-          {"enable_prefix_caching", truth(engine.cache.prefix_caching)},
-          {"gpu_memory_utilization", fmt::format("{}", engine.memory_utilization)},
-          {"kvcache_storage_backend", args.text("kvcache-storage-backend")},
-          {"max_model_len", fmt::format("{}", engine.limits.max_context)},
-          {"num_cpu_blocks", fmt::format("{}", llm.memory().host_slots)},
-          {"num_gpu_blocks", fmt::format("{}", llm.memory().blocks)},
-          {"num_gpu_blocks_override", args.text("num-gpu-blocks-override")},
-          {"swap_space", fmt::format("{}", args.number("swap-space"))}};
-}
-
-service::ServiceConfig service_config(const Args& args, const std::string& name,
-                                      const engine::Llm& llm, const text::Tokenizer& tokenizer,
-                                      const answer::AnswerFormats& formats) {
-  service::ServiceConfig config;
-  config.model_name = name;
-  config.answer = formats;
-  config.max_model_len = llm.resolved().limits.max_context;
-  config.vocab_size = llm.model().spec.vocab;
-  config.eos = eos_tokens(llm.model(), &tokenizer);
-  config.max_logprobs = static_cast<int>(args.integer("max-logprobs"));
-  if (!args.on("enable-logprob")) config.max_logprobs = 0;
-  config.max_reply_logprobs = args.integer("max-reply-logprobs");
-  config.max_num_seqs = llm.resolved().limits.max_seqs;
-  config.seed = static_cast<uint64_t>(args.integer("seed"));
-  config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
-                      .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),
-                      .request_seconds = args.number("request-timeout")};
-  config.constraints = args.text("guided-decoding-backend") != "off";
-  config.constraint_space = !args.on("guided-decoding-disable-any-whitespace");
-  config.cache_info = cache_info(args, llm);
-  return config;
-}
 
 serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   serve::ServerConfig config;
   config.http.port = static_cast<uint16_t>(args.integer("port"));
+  config.grpc_port = args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
+  config.paddle.max_dec_len = static_cast<int>(args.integer("max-dec-len"));
+  config.paddle.disable_streaming = args.on("disable-streaming");
   config.http.worker_threads = static_cast<int>(args.integer("workers"));
-  config.model_names = model_names(args, folder);
-  config.model_path = folder;
+  static_cast<service::ProtocolConfig&>(config) = protocol_config(args, folder);
   config.version = SKIFF_VERSION;
-  config.defaults =
-      defaults_of(model::read_model_config(folder, args.text("model-config-name")).generation);
-  config.refuse_unknown_fields = args.on("refuse-unknown-fields");
-  config.max_concurrency = static_cast<int>(args.integer("max-concurrency"));
-  config.policy = {.trust_chat_template = args.on("trust-request-chat-template"),
-                   .priority = args.text("scheduling-policy") == "priority",
-                   .shared_cache = args.on("share-cache-between-keys")};
+  config.policy.trust_chat_template = args.on("trust-request-chat-template");
+  config.policy.shared_cache = args.on("share-cache-between-keys");
   config.reasoning_content = args.text("reasoning-field") != "reasoning";
   config.reasoning = args.text("reasoning-field") != "reasoning_content";
   apply_edge_flags(args, &config);
@@ -114,14 +54,29 @@ std::string url(const Args& args, uint16_t port) {
   return fmt::format("{}://{}:{}", args.given("ssl-certfile") ? "https" : "http", host, port);
 }
 
-void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model) {
+// A route of the model, and a body for it.
+std::pair<const char*, const char*> example_of(const service::PooledModel* model) {
+  using Task = service::PooledModel::Task;
+  if (model == nullptr)
+    return {"chat/completions",
+            R"({"messages": [{"role": "user", "content": "What is the capital of France?"}]})"};
+  if (model->task == Task::kEmbed)
+    return {"embeddings", R"({"input": "What is the capital of France?"})"};
+  if (model->scores_pairs())
+    return {"rerank",
+            R"({"query": "What is the capital of France?", "documents": ["Paris", "Bread"]})"};
+  return {"classify", R"({"input": "What is the capital of France?"})"};
+}
+
+void say_ready(const Args& args, uint16_t port, bool wants_key, const std::string& model,
+               const service::PooledModel* pooled) {
   const std::string at = url(args, port);
+  const auto [route, body] = example_of(pooled);
   fmt::print(
-      "\nServing {} on {} (Ctrl-C stops). Try it:\n\n"
-      "curl {}/v1/chat/completions {}-H 'Content-Type: application/json' "
-      "-d '{{\"messages\": [{{\"role\": \"user\", \"content\": "
-      "\"What is the capital of France?\"}}]}}'\n",
-      model, at, at, wants_key ? "-H \"Authorization: Bearer $KEY\" " : "");
+      "\nServing {} on {} (Ctrl-C stops). {}:\n\n"
+      "curl {}/v1/{} {}-H 'Content-Type: application/json' -d '{}'\n",
+      model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at, route,
+      wants_key ? "-H \"Authorization: Bearer $KEY\" " : "", body);
   std::fflush(stdout);
 }
 
@@ -145,6 +100,17 @@ Progress loading_progress(const Args& args, serve::Server& server) {
   };
 }
 
+// What a request gets that says nothing; null: as many tokens as the context leaves.
+OrderedJson sampling_defaults(const model::GenerationDefaults& generation) {
+  const service::SamplingDefaults defaults = defaults_of(generation);
+  return {{"temperature", defaults.temperature},
+          {"top_p", defaults.top_p},
+          {"top_k", defaults.top_k},
+          {"min_p", defaults.min_p},
+          {"repetition_penalty", defaults.repetition},
+          {"max_tokens", defaults.max_tokens > 0 ? OrderedJson(defaults.max_tokens) : nullptr}};
+}
+
 // All settings except secrets.
 OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   const engine::Resolved& engine = llm.resolved();
@@ -152,11 +118,12 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
       if (flag.standing == Standing::kApplied && (flag.commands & kServe) != 0 &&
-          flag.name != "api-key")
+          flag.name != "api-key" && flag.name != "admin-key")
         parameters[std::string(flag.name)] = args.text(flag.name);
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
           {"architecture", llm.model().spec.arch},
+          {"runner", llm.model().pooling ? "pooling" : "generate"},
           {"device", engine::name(engine.device)},
           {"dtype", name(engine.precision.act)},
           {"max_model_len", engine.limits.max_context},
@@ -165,21 +132,33 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm) {
           {"block_size", engine.cache.block_size},
           {"num_blocks", llm.memory().blocks},
           {"threads", engine.threads},
+          {"sampling_defaults", sampling_defaults(llm.model().generation)},
           {"parameters", std::move(parameters)}};
 }
 
-// Carries out SIGHUP: reads API keys and TLS files again.
-void reload(const Args& args, serve::Server& server) {
+Status reload_keys(const Args& args, serve::Server& server) {
   const auto keys = api_keys(args);
-  const Status done = keys ? server.reload(*keys) : Status(keys.error());
+  if (!keys) return keys.error();
+  const auto control = admin_keys(args, *keys);
+  if (!control) return control.error();
+  const Status done = server.reload(*keys, *control);
   if (done)
-    spdlog::info("SIGHUP: {} API keys and the TLS files are in use as they are now", keys->size());
-  else
-    spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+    spdlog::info("SIGHUP: {} API keys, {} admin keys and the TLS files are in use as they are now",
+                 keys->size(), control->size());
+  return done;
 }
 
-void serve_until_signal(const Args& args, serve::Server& server, SignalGuard& guard) {
-  while (guard.next() == SIGHUP) reload(args, server);
+// Carries out SIGHUP: reads keys and TLS files again, and opens the request log again, which may
+// have been renamed.
+void reload(const Args& args, serve::Server& server, journal::Journal* journal) {
+  if (const Status done = reload_keys(args, server); !done)
+    spdlog::error("SIGHUP: nothing was changed: {}", done.error().what);
+  if (journal) journal->reopen();
+}
+
+void serve_until_signal(const Args& args, serve::Server& server, journal::Journal* journal,
+                        SignalGuard& guard) {
+  while (guard.next() == SIGHUP) reload(args, server, journal);
 }
 
 // The first signal lets replies finish, the second cuts them off (see SignalGuard).
@@ -214,10 +193,13 @@ int run_serve(const Args& args) {
   const std::string folder = model_folder(args);
   serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
+  const std::shared_ptr<journal::Journal> journal = make_journal(args);
+  config.journal = journal;
   fit_open_files(&config.http);
   std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
   std::shared_ptr<const text::ChatTemplate> chat = find_chat_template(args, folder);
   if (!chat) spdlog::warn("{} has no chat template: chat completions will be refused", folder);
+  config.paddle.chat_template = chat != nullptr;
 
   const answer::AnswerFormats formats = answer_formats(args, chat.get());
   // The port is bound first: probes get an answer while weights load, and a port in use is found at
@@ -225,6 +207,8 @@ int run_serve(const Args& args) {
   auto server = std::make_unique<serve::Server>(std::move(config));
   server->start();
   spdlog::info("listening on {} port {}", args.text("host"), server->port());
+  if (server->grpc_port() != 0)
+    spdlog::info("gRPC on {} port {}", args.text("host"), server->grpc_port());
   warn_about_ports(args, wants_key);
 
   auto events = std::make_shared<service::EventQueue>();
@@ -239,17 +223,18 @@ int run_serve(const Args& args) {
   service::LlmPort port(*llm);
   service::EngineService service(
       service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
-      events, tokenizer, chat);
+      events, tokenizer, chat, journal);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
   server->open(service, config_info(args, *llm));
-  say_ready(args, server->port(), wants_key, model_names(args, folder).front());
+  say_ready(args, server->port(), wants_key, model_names(args, folder).front(),
+            service.pooled_model());
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
-  serve_until_signal(args, *server, *guard);
+  serve_until_signal(args, *server, journal.get(), *guard);
   const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();
@@ -258,6 +243,7 @@ int run_serve(const Args& args) {
   watchdog.reset();      // it also guards the shutdown up to here
   guard.reset();
   server.reset();
+  if (journal) journal->stop();
   spdlog::info("stopped{}", clean ? "" : "; some replies were cut off");
   return clean ? 0 : kExitCutOff;
 }

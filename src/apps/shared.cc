@@ -56,6 +56,8 @@ std::string model_folder(const Args& args, size_t index) {
   if (words.size() > allowed)
     throw UsageError(fmt::format("unexpected argument \"{}\" (see skiff {} --help)", words[allowed],
                                  command_name(args.command())));
+  if (!named && args.command() == kLibrary)
+    throw UsageError("the option \"model\" is missing: the folder of a model, as in models/demo");
   if (!named && words.size() <= index)
     throw UsageError(fmt::format("skiff {0} needs a model folder, as in skiff {0} models/demo",
                                  command_name(args.command())));
@@ -69,6 +71,18 @@ std::string model_folder(const Args& args, size_t index) {
   return folder;
 }
 
+model::PoolingChoice pooling_choice(const Args& args) {
+  model::PoolingChoice choice{.runner = args.text("runner"),
+                              .convert = args.text("convert"),
+                              .pooler = args.text("override-pooler-config")};
+  const std::string task = args.text("task");
+  if (task == "generate" && args.given("task")) choice.runner = "generate";
+  if (task == "generate" || task == "auto") return choice;
+  choice.runner = "pooling";
+  if (task != "pooling") choice.convert = task == "score" ? "classify" : task;
+  return choice;
+}
+
 engine::EngineConfig engine_config(const Args& args, const std::string& folder) {
   engine::EngineConfig config;
   config.model = folder;
@@ -77,7 +91,9 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.dtype = dtype_named(args.text("dtype"));
   config.quantization = args.text("quantization");
   config.quantization_config = args.text("quantization-config");
+  config.pooling = pooling_choice(args);
   config.kv_dtype = kv_dtype_named(args.text("kv-cache-dtype"));
+  config.kv_token_scales = args.text("kv-cache-scales") == "token";
   read_graphs(args, config);
   if (args.given("max-num-seqs"))
     config.max_num_seqs = static_cast<int>(args.integer("max-num-seqs"));

@@ -6,6 +6,8 @@ namespace skiff {
 namespace {
 
 struct Stretch {
+  size_t pair;  // of dimensions
+
   float operator()(std::monostate, float speed) const { return speed; }
   float operator()(const LinearScaling& s, float speed) const { return speed / s.factor; }
   float operator()(const Llama3Scaling& s, float speed) const {
@@ -17,6 +19,7 @@ struct Stretch {
     const float smooth = (ctx / wavelength - s.low_factor) / (s.high_factor - s.low_factor);
     return (1 - smooth) * speed / s.factor + smooth * speed;
   }
+  float operator()(const FactorScaling& s, float speed) const { return speed / s.factors.at(pair); }
 };
 
 }  // namespace
@@ -27,7 +30,7 @@ std::vector<float> rope_frequencies(const Rope& rope) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.dim);
     const float speed = 1.0f / std::pow(rope.theta, exponent);
     speeds[i] =
-        std::visit([&](const auto& scaling) { return Stretch{}(scaling, speed); }, rope.scaling);
+        std::visit([&](const auto& scaling) { return Stretch{i}(scaling, speed); }, rope.scaling);
   }
   return speeds;
 }

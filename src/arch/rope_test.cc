@@ -43,5 +43,13 @@ TEST(Rope, LinearScalingDividesPositions) {
     EXPECT_FLOAT_EQ(rope_frequencies(scaled)[i] * 4, rope_frequencies(plain)[i]);
 }
 
+TEST(Rope, FactorsSlowEachPairOfDimensions) {
+  const Rope plain{.theta = 10000, .dim = 8};
+  Rope slowed = plain;
+  slowed.scaling = FactorScaling{{1, 2, 8, 0.5f}};
+  const std::vector<float> was = rope_frequencies(plain), is = rope_frequencies(slowed);
+  EXPECT_EQ(is, (std::vector<float>{was[0], was[1] / 2, was[2] / 8, was[3] * 2}));
+}
+
 }  // namespace
 }  // namespace skiff

@@ -17,7 +17,13 @@ struct LinearScaling {
   float factor = 1;  // positions are divided by it
   bool operator==(const LinearScaling&) const = default;
 };
-using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling>;
+// Each pair of dimensions is slowed by a factor of its own, as GGUF's "rope_freqs" say; dim / 2 of
+// them.
+struct FactorScaling {
+  std::vector<float> factors;
+  bool operator==(const FactorScaling&) const = default;
+};
+using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling, FactorScaling>;
 
 struct Rope {
   float theta = 1e4f;
@@ -68,12 +74,23 @@ struct Layer {
   FeedForward ffn;
 };
 
+// What a decoder computes from rows behind its last norm: logits of the vocabulary, scores of
+// classes, or nothing.
+enum class HeadKind { kVocab, kClasses, kNone };
+
 struct ModelSpec {
   std::string arch;
   int hidden = 0, vocab = 0, max_context = 0;
   float eps = 1e-6f;
   bool tied_head = false;
   std::vector<Layer> layers;
+  HeadKind head = HeadKind::kVocab;
+  int classes = 0;  // with kClasses
+
+  // Returns how many numbers the head gives for a row.
+  int head_rows() const {
+    return head == HeadKind::kVocab ? vocab : head == HeadKind::kClasses ? classes : 0;
+  }
 };
 
 // The angle by which each pair of dimensions turns from one position to the next, in radians: dim /

@@ -13,14 +13,12 @@ namespace skiff {
 // has bounded.
 template <class AnyJson>
 void dismantle(AnyJson& value) noexcept {
-  if (value.is_array()) {
-    auto& array = value.template get_ref<typename AnyJson::array_t&>();
-    for (AnyJson& element : array) dismantle(element);
-    array.clear();
-  } else if (value.is_object()) {
-    auto& object = value.template get_ref<typename AnyJson::object_t&>();
-    for (auto& [name, member] : object) dismantle(member);
-    object.clear();
+  if (auto* array = value.template get_ptr<typename AnyJson::array_t*>()) {
+    for (AnyJson& element : *array) dismantle(element);
+    array->clear();
+  } else if (auto* object = value.template get_ptr<typename AnyJson::object_t*>()) {
+    for (auto& [name, member] : *object) dismantle(member);
+    object->clear();
   }
 }
 

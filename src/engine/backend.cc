@@ -46,6 +46,13 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
                         .batch_invariant = resolved.batch_invariant});
 }
 
+std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const ModelSpec& spec,
+                                            const Ops& ops) {
+  return model::quantized_formats(model::kept_slots(
+      model::slots_of(spec), resolved.precision, resolved.schemes, resolved.stored,
+      [&](const WeightFormat& format) { return ops.multiplies(format); }));
+}
+
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
                                     const Ops& ops) {
   const sched::Limits& limits = resolved.limits;
@@ -59,6 +66,7 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
   return {.ops = ops,
           .precision = resolved.precision,
           .schemes = resolved.schemes,
+          .stored = resolved.stored,
           .block_size = resolved.cache.block_size,
           .max_rows = limits.max_rows,
           .max_logit_rows = limits.max_logit_rows,
@@ -67,8 +75,8 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
           .num_blocks_override = resolved.cache.num_blocks.value_or(0),
           .host_slots = resolved.cache.host_slots,
           .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act,
-                                                 model::quantized_formats(spec, resolved.schemes),
-                                                 limits, resolved.cache.block_size, ops),
+                                                 quantized_formats(resolved, spec, ops), limits,
+                                                 resolved.cache.block_size, ops),
           .on_host = on_host,
           .available = static_cast<size_t>(available),
           .about = on_host ? "" : about(ops.device(), memory, utilization)};
@@ -81,6 +89,7 @@ std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
       model::plan_memory(spec, {.ops = *plain,
                                 .precision = resolved.precision,
                                 .schemes = resolved.schemes,
+                                .stored = resolved.stored,
                                 .block_size = resolved.cache.block_size,
                                 .max_rows = limits.max_rows,
                                 .max_logit_rows = limits.max_logit_rows,

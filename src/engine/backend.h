@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/resolved.h"
 #include "model/memory_plan.h"
@@ -16,6 +17,10 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved);
 // Returns the input of plan_memory(). Asks the device of `ops` how much memory is free now.
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
                                     const Ops& ops);
+
+// Returns the quantized formats in which weights are kept, each once.
+std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const ModelSpec& spec,
+                                            const Ops& ops);
 
 // Returns a phrase with the least memory that one sequence needs, which is known before the device
 // is asked.

@@ -142,6 +142,9 @@ void BatchBuilder::choose_logit_rows(const StepPlan& plan, const sample::Sampler
     const int count = span.count - span.sample;  // the row that samples has no known next token
     rows.prompts.push_back({i, row_start[i], want(row_start[i], count), count});
   }
+  rows.pools = static_cast<int>(out_rows_.size());
+  for (size_t i = 0; i < plan.spans.size(); ++i)
+    if (plan.spans[i].pool_logits) want(row_start[i + 1] - 1, 1);
   // Padding has logits too: a recorded step always has as many rows of them.
   const int padding = row_start.back();
   if (frame.key) want(padding, frame.batch.num_tokens - padding);

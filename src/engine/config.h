@@ -25,6 +25,8 @@ struct EngineConfig {
   std::optional<DType> dtype;      // kF32 or kBF16; none: bfloat16 for a checkpoint of 16-bit
                                    // floats, else float32
   std::string quantization, quantization_config;  // see model::choose_schemes()
+  bool kv_token_scales = false;   // an 8-bit KV cache never has the scales of the checkpoint
+  model::PoolingChoice pooling;   // whether the model is pooled instead of generating
   std::optional<DType> kv_dtype;  // elements of the KV cache: kF32, kBF16, kI8, kF8E4M3 or kU4;
                                   // none: those of the activations
   model::LoadFormat load_format = model::LoadFormat::kAuto;

@@ -126,6 +126,11 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
     if (rng() % 5 == 0) s.cache.salt = rng() % 2 ? "one" : "two";
     if (rng() % 5 == 0) s.cache.extras = random_extras(rng);
     s.cache.share = rng() % 8 != 0;
+    if (rng() % 5 == 0) {
+      s.pooling.rows = static_cast<Pooling::Rows>(1 + rng() % 3);
+      s.pooling.logits = s.pooling.rows == Pooling::kLast && rng() % 2;
+      s.params.prompt_logprobs = kNoLogprobs;
+    }
     if (priorities) s.priority = static_cast<int>(rng() % 3) - 1;
     all.push_back(std::move(s));
   }
@@ -135,6 +140,11 @@ std::vector<NewSequence> random_requests(std::mt19937_64& rng) {
 // Returns the events that the request would get alone.
 Heard oracle(const NewSequence& in, int capacity) {
   Heard out;
+  if (in.pooling) {
+    out.finish = Finish::kStop;
+    out.pooled = fake_pooled(in.prompt);
+    return out;
+  }
   std::vector<Token> context = in.prompt;
   for (size_t p = 1; p < in.prompt.size() && in.params.prompt_logprobs != kNoLogprobs; ++p) {
     out.prompt_logprobs.push_back(
@@ -178,9 +188,11 @@ void expect_same(const Heard& got, const Heard& want, const NewSequence& in) {
   ASSERT_TRUE(prefix_of(got.prompt_logprobs, want.prompt_logprobs, same));
   ASSERT_EQ(got.logprobs.size(), in.params.logprobs != kNoLogprobs ? got.tokens.size() : 0);
   ASSERT_TRUE(in.params.prompt_logprobs == kNoLogprobs || got.cached == 0);
+  ASSERT_TRUE(in.pooling.may_reuse() || got.cached == 0);
   if (got.finish == Finish::kCancelled) return;
   ASSERT_EQ(got.admitted, 1);
   ASSERT_EQ(got.finish, want.finish);
+  ASSERT_EQ(got.pooled, want.pooled);
   ASSERT_EQ(got.tokens.size(), want.tokens.size());
   ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
 }

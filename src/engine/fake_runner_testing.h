@@ -31,6 +31,11 @@ inline PositionLogprobs fake_logprobs(std::span<const Token> context, Token toke
   return out;
 }
 
+// Returns the vector that it makes of a pooled sequence: a function of all its tokens.
+inline std::vector<float> fake_pooled(std::span<const Token> tokens) {
+  return {static_cast<float>(fake_next(tokens, 7)), static_cast<float>(tokens.size())};
+}
+
 class FakeRunner : public Runner {
  public:
   struct Options {
@@ -91,7 +96,7 @@ class FakeRunner : public Runner {
       std::ranges::copy(host_block(copy.host), part(memory_, copy.block).begin());
     for (const OpenSlot& open : plan.opened) {
       counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
-      slots_.at(static_cast<size_t>(open.slot)) = {open, open.history};
+      slots_.at(static_cast<size_t>(open.slot)) = {open, open.history, 0};
     }
     StepResult result;
     result.step = plan.step;
@@ -101,6 +106,7 @@ class FakeRunner : public Runner {
       row += plan.spans[i].count;
     }
     SKIFF_CHECK(row == plan.tokens.data() + plan.tokens.size());
+    if (!result.pooled.empty()) result.pooled.resize(plan.spans.size());
     tell_time(plan, result);
     ++counts_.steps;
     results_[plan.step] = std::move(result);
@@ -120,6 +126,7 @@ class FakeRunner : public Runner {
   struct Slot {
     OpenSlot open;
     std::vector<Token> history;  // as the sampler would know it
+    int rows = 0;                // computed since the slot was opened
   };
 
   void check_limits(const StepPlan& plan) const {
@@ -129,7 +136,9 @@ class FakeRunner : public Runner {
       SKIFF_CHECK(s.count >= 1 && s.begin + s.count <= options_.limits.max_context);
       SKIFF_CHECK(++slot_uses[s.slot] == 1, "slot {} stands twice", s.slot);
       rows += s.count;
-      logit_rows += s.prompt_logprobs != kNoLogprobs ? s.count : s.sample ? 1 + s.draft : 0;
+      logit_rows += s.prompt_logprobs != kNoLogprobs ? s.count
+                    : s.sample                       ? 1 + s.draft
+                                                     : s.pool_logits;
     }
     SKIFF_CHECK(rows <= options_.limits.max_rows && logit_rows <= options_.limits.max_logit_rows);
     SKIFF_CHECK(rows == static_cast<int>(plan.tokens.size()));
@@ -149,6 +158,7 @@ class FakeRunner : public Runner {
     for (int j = 0; j < s.count; ++j)
       at(s.begin + j) = row[j] == kOnDevice ? slot.history.back() : row[j];
     counts_.rows += s.count;
+    slot.rows += s.count;
 
     std::vector<Token> context;
     for (int p = 0; p < s.begin + s.count; ++p) context.push_back(at(p));
@@ -158,6 +168,7 @@ class FakeRunner : public Runner {
     auto& gained = result.tokens.emplace_back();
     auto& logprobs = result.logprobs.emplace_back();
     auto& drafts = result.drafts.emplace_back();
+    if (s.pool) pool(s, slot, context, i, result);
     if (!s.sample) return;
     context.resize(context.size() - static_cast<size_t>(s.draft));
     SKIFF_CHECK(context == slot.history, "the cache and the slot remember different texts");
@@ -173,6 +184,17 @@ class FakeRunner : public Runner {
     counts_.drafted += s.draft;
     counts_.kept += static_cast<long>(gained.size()) - 1;
     if (options_.drafts) drafts = guess(slot);
+  }
+
+  static void pool(const Span& s, const Slot& slot, const std::vector<Token>& context, size_t i,
+                   StepResult& result) {
+    const Pooling& pooling = slot.open.pooling;
+    SKIFF_CHECK(pooling && context == slot.history, "another text than its own is pooled");
+    SKIFF_CHECK(pooling.may_reuse() || slot.rows == static_cast<int>(context.size()),
+                "{} rows of {} were computed to be pooled", slot.rows, context.size());
+    SKIFF_CHECK(pooling.logits == s.pool_logits);
+    result.pooled.resize(i + 1);
+    result.pooled[i] = fake_pooled(context);
   }
 
   std::vector<PositionLogprobs> report_prompt(const Span& s, std::span<const Token> context) {

@@ -12,6 +12,7 @@
 
 #include "base/load_error.h"
 #include "gguf/gguf.h"
+#include "model/kv_scales.h"
 
 namespace skiff::engine {
 namespace {
@@ -91,6 +92,10 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
     text += fmt::format("dummy weights of seed {}\n", model.seed);
   else
     for (const std::string& path : weight_files(model.folder)) text += samples_of(path);
+  if (resolved.precision.kv.fixed)
+    for (const std::string_view file : model::kKvScaleFiles)
+      if (const fs::path path = fs::path(model.folder) / file; fs::exists(path))
+        text += samples_of(path.string());
   return kv::sha256(std::as_bytes(std::span(text)));
 }
 

@@ -226,7 +226,7 @@ void LocalLlm::stop(bool drain) {
 
 std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
   StartLog log{.quiet = config.quiet, .progress = config.progress};
-  const model::ModelConfig model = model::read_model_config(config.model, config.config_name);
+  const model::ModelConfig model = read_model(config);
   const Resolved resolved = resolve(config, model);
   log.ledger.close("config");
   try {

@@ -27,6 +27,7 @@ inline sched::StepCost random_cost(std::mt19937_64& rng) {
 struct Heard {
   std::vector<Token> tokens;
   std::vector<PositionLogprobs> logprobs, prompt_logprobs;
+  std::vector<float> pooled;
   Finish finish = Finish::kNone;
   int admitted = 0, cached = 0, after_end = 0;
   std::string why;
@@ -46,6 +47,7 @@ class Listener {
       h.admitted += e.admitted;
       h.cached += e.cached;
       if (!e.why.empty()) h.why = e.why;
+      h.pooled.insert(h.pooled.end(), e.pooled.begin(), e.pooled.end());
     }
   }
   const Heard& of(SeqId id) const { return heard_.at(id); }

@@ -34,7 +34,8 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   log.memory = minimum_need(resolved, model.spec);
   ops_ = make_ops(resolved);
   if (reports && !log.quiet && resolved.batch_invariant) report_invariance(*ops_);
-  model::check_formats(model::slots_of(model.spec), resolved.precision, resolved.schemes, *ops_);
+  model::check_formats(model::slots_of(model.spec), resolved.precision, resolved.schemes, *ops_,
+                       resolved.stored);
   memory_ = model::plan_memory(model.spec, memory_request(resolved, model.spec, *ops_));
   log.memory = memory_.table();
   if (reports && !log.quiet) report(memory_);
@@ -48,7 +49,7 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
                                *ops_);
   log.ledger.close("load");
   kv_.emplace(model.spec, memory_.blocks, resolved.cache.block_size, resolved.precision.kv,
-              ops_->device());
+              ops_->device(), weights_.kv_scales);
   log.ledger.close("kv");
 }
 
@@ -57,7 +58,7 @@ StepExecutor& Rank::make_executor(model::HostBlocks& host) {
   return executor_.emplace(
       weights_, *ops_, mesh_, kv_->layers(),
       StepExecutor::Options{.act = resolved_.precision.act,
-                            .formats = model::quantized_formats(weights_.spec, resolved_.schemes),
+                            .formats = quantized_formats(resolved_, weights_.spec, *ops_),
                             .limits = resolved_.limits,
                             .host = &host,
                             .captures = {.sizes = resolved_.captures}});

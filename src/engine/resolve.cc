@@ -6,10 +6,13 @@
 
 #include "arch/cost.h"
 #include "base/load_error.h"
+#include "base/log.h"
 #include "base/processors.h"
 #include "model/kv_cache.h"
 #include "model/kv_cache_dtype.h"
+#include "model/kv_scales.h"
 #include "model/memory_plan.h"
+#include "model/stored_forms.h"
 #include "ops/kv_quant.h"
 #include "tensor/device_memory.h"
 
@@ -88,9 +91,11 @@ int rows_of(const EngineConfig& config, int context) {
   return config.max_num_batched_tokens;
 }
 
-// The reference backend is too slow for it to matter.
-bool measures_steps(const EngineConfig& config, const ComputeDevice& device) {
-  return config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
+// The reference backend is too slow for it to matter, and where nothing decodes no step has to be
+// short.
+bool measures_steps(const EngineConfig& config, const model::ModelConfig& model,
+                    const ComputeDevice& device) {
+  return !model.pooling && config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
          device.kind != ComputeDevice::kReference;
 }
 
@@ -114,17 +119,40 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool 
           .policy = policy_of(config, spec, context, measured)};
 }
 
-KvFormat kv_of(const EngineConfig& config, const ModelSpec& spec, DType act) {
+// Whether the checkpoint has calibrated scales for a cache of that dtype.
+bool has_kv_scales(const EngineConfig& config, const model::ModelConfig& model, DType dtype) {
+  if (dtype != DType::kI8 && dtype != DType::kF8E4M3) return false;
+  if (config.load_format == model::LoadFormat::kDummy || !model::has_weight_files(config.model))
+    return false;
+  const auto scales = model::read_kv_scales(config.model, model, dtype);
+  if (!scales) return false;
+  if (model::are_placeholders(*scales)) {
+    spdlog::warn(
+        "all scales of the KV cache in {} are 1, so nothing was calibrated: they are not used, "
+        "each token has its own",
+        config.model);
+    return false;
+  }
+  if (!config.quiet)
+    spdlog::info(
+        "the KV cache has the scales of the checkpoint; --kv-cache-scales token would "
+        "make one for each token");
+  return true;
+}
+
+KvFormat kv_of(const EngineConfig& config, const model::ModelConfig& model, DType act) {
   const DType dtype = config.kv_dtype.value_or(act);
-  if (const auto refused = model::refuse_kv_cache(spec, dtype))
+  if (const auto refused = model::refuse_kv_cache(model.spec, dtype))
     fail_load("--kv-cache-dtype: {}", refused->what);
-  return kv_format(dtype);
+  KvFormat format = kv_format(dtype);
+  format.fixed = !config.kv_token_scales && has_kv_scales(config, model, dtype);
+  return format;
 }
 
 Precision precision_of(const EngineConfig& config, const model::ModelConfig& model) {
   const bool stored_in_16_bits = model.dtype == "bfloat16" || model.dtype == "float16";
   const DType dtype = config.dtype.value_or(stored_in_16_bits ? DType::kBF16 : DType::kF32);
-  return {.weights = {.dtype = dtype}, .act = dtype, .kv = kv_of(config, model.spec, dtype)};
+  return {.weights = {.dtype = dtype}, .act = dtype, .kv = kv_of(config, model, dtype)};
 }
 
 // If there is a file, the slots hold at least one whole context while it is being read.
@@ -160,7 +188,7 @@ CacheSettings cache_of(const EngineConfig& config, int slots) {
 // for, at a length that most sequences stay below; a host computes each row in time of its own.
 int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
             const ComputeDevice& device, const Precision& precision,
-            const model::SchemeChoice& schemes) {
+            const model::SchemeChoice& schemes, std::span<const model::StoredForm> stored) {
   constexpr int kLeast = 8, kMost = 256, kMultiple = 8, kLength = 2048;
   constexpr double kWork = 3e9;  // bytes of activations and of what backend and sampler work with
   if (config.max_num_seqs > 0) return config.max_num_seqs;
@@ -169,7 +197,7 @@ int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
   const double share = static_cast<double>(memory.total) * config.memory_utilization -
                        static_cast<double>(memory.total - memory.free);
   const double weights = static_cast<double>(model::parameter_count(model.spec)) *
-                         model::bytes_per_weight(model.spec, precision, schemes);
+                         model::bytes_per_weight(model.spec, precision, schemes, stored);
   const double each = static_cast<double>(model::KvCache::bytes_per_block(
                           model.spec, config.block_size, precision.kv)) *
                       std::min(context_of(config, model.spec), kLength) / config.block_size;
@@ -203,6 +231,19 @@ std::vector<int> captures_of(const EngineConfig& config, const ComputeDevice& de
 
 }  // namespace
 
+model::ModelConfig read_model(const EngineConfig& config) {
+  model::ModelConfig model =
+      model::read_model_config(config.model, config.config_name, config.pooling);
+  const model::SchemeChoice schemes =
+      model::choose_schemes(config.quantization, config.quantization_config, model.spec);
+  const bool differ =
+      schemes.of(model::LayerKind::kExperts) != schemes.of(model::LayerKind::kDense) ||
+      (config.load_format != model::LoadFormat::kDummy &&
+       model::shared_experts_differ(config.model, model));
+  if (differ) model::separate_shared_experts(model.spec);
+  return model;
+}
+
 Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   check_ranges(asked);
   const ModelSpec& spec = model.spec;
@@ -217,9 +258,13 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
         "leave the flag out",
         model.quantization.about);
   EngineConfig config = asked;
-  config.max_num_seqs = seqs_of(asked, model, device, precision, schemes);
-  const bool measured = measures_steps(config, device);
-  const sched::Limits limits = limits_of(config, spec, measured);
+  std::vector<model::StoredForm> stored;
+  if (asked.load_format != model::LoadFormat::kDummy)
+    stored = model::stored_forms(asked.model, model);
+  config.max_num_seqs = seqs_of(asked, model, device, precision, schemes, stored);
+  const bool measured = measures_steps(config, model, device);
+  sched::Limits limits = limits_of(config, spec, measured);
+  limits.generates = !model.pooling;
   const int slots = host_slots(config, spec, precision.kv, limits.max_context);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
@@ -232,9 +277,10 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .batch_invariant = config.batch_invariant,
           .precision = precision,
           .schemes = schemes,
+          .stored = std::move(stored),
           .limits = limits,
           .cache = cache_of(config, slots),
-          .captures = captures_of(config, device),
+          .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
           .steps_in_flight = config.steps_in_flight,
           .memory_utilization = config.memory_utilization};

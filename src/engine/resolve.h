@@ -9,6 +9,10 @@ namespace skiff::engine {
 
 constexpr double kBytesPerGb = 1 << 30;
 
+// Reads the model that `config` names. Shared experts become a block of their own where they have
+// another format than the routed ones.
+model::ModelConfig read_model(const EngineConfig& config);
+
 // Replaces every "automatic" of `config` by what it means for this model on this machine (see the
 // comments of EngineConfig). Throws LoadError, naming the flag, for values out of range or beyond
 // the model.

@@ -57,8 +57,9 @@ struct Resolved {
   bool gather = false;           // CudaOptions::gather
   bool batch_invariant = false;  // CudaOptions::batch_invariant
   Precision precision;
-  model::SchemeChoice schemes;  // how weights are quantized while they are loaded
-  sched::Limits limits;         // includes the scheduler's policy
+  model::SchemeChoice schemes;            // how weights are quantized while they are loaded
+  std::vector<model::StoredForm> stored;  // the slots' forms in a quantized checkpoint, or empty
+  sched::Limits limits;                   // includes the scheduler's policy
   CacheSettings cache;
   std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
                               // limits.max_seqs, unless that is above 1024. Empty: none is recorded

@@ -101,8 +101,9 @@ StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved, const Mod
       Ladder(timer, on_host ? kHostBudget : kDeviceBudget, doubling).climb();
   if (points.empty()) return {};
   // One row reads its weights at about the rate at which attention reads keys and values.
-  const auto weights = touched_parameters(spec, 1) *
-                       model::bytes_per_weight(spec, resolved.precision, resolved.schemes);
+  const auto weights =
+      touched_parameters(spec, 1) *
+      model::bytes_per_weight(spec, resolved.precision, resolved.schemes, resolved.stored);
   const double kv = model::kv_token_bytes(spec, resolved.precision.kv);
   return {points, {.doubling = doubling, .seconds = points.front().seconds * kv / weights}};
 }

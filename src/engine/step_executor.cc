@@ -29,8 +29,11 @@ StepBounds bounds_of(const ModelSpec& spec, DType act, const std::vector<WeightF
           .formats = formats};
 }
 
+bool generates(const ModelSpec& spec) { return spec.head == HeadKind::kVocab; }
+
+// A model that cannot generate draws nothing.
 sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limits& limits) {
-  return {.vocab = spec.vocab,
+  return {.vocab = generates(spec) ? spec.vocab : 1,
           .max_slots = limits.max_seqs,
           .max_rows = limits.max_logit_rows,
           .max_context = limits.max_context};
@@ -71,6 +74,7 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
                                                 limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
       sampler_(sampler_limits(model.spec, limits_), ops),
+      pooler_(limits_.max_seqs, ops),
       builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
       last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
       last_(zeroed_slots(last_memory_, limits_.max_seqs, ops)) {
@@ -84,6 +88,9 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          sample::Sampler::bytes(ops.device(), sampler_limits(spec, limits)) +
          (ops.device() == Device{} ? sample::Sampler::pinned_bytes(limits.max_logit_rows) : 0) +
+         (ops.device() == Device{} && !limits.generates
+              ? Pooler::memory_bytes(limits.max_rows, spec.hidden, act)
+              : 0) +
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
 
@@ -108,6 +115,7 @@ void StepExecutor::warm_up(int blocks) {
     record(blank_step(size * (1 + drafts), 1 + drafts, page, drafts));
   }
   ops_.wait(ops_.mark());
+  if (!limits_.generates) return;
   for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
 }
 
@@ -184,15 +192,20 @@ void StepExecutor::launch(const StepPlan& plan) {
 }
 
 void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
-  for (const OpenSlot& slot : plan.opened) sampler_.open(slot);
+  for (const OpenSlot& slot : plan.opened) {
+    pooler_.open(slot);
+    if (!slot.pooling) sampler_.open(slot);
+  }
   builder_.build(plan, &sampler_, flight.frame);
-  const Tensor logits = forward(flight.frame).logits;
-  const size_t spans = plan.spans.size();
+  const model::Forward out = forward(flight.frame);
+  const Tensor logits = out.logits;
+  const size_t spans = flight.spans = plan.spans.size();
   flight.result.tokens.resize(spans);
   flight.result.drafts.resize(spans);
   flight.result.logprobs.resize(spans);
   flight.result.prompt_logprobs.resize(spans);
   report_prompts(plan, logits, flight);
+  pooler_.start(plan, flight.frame.batch, out, flight.frame.rows.pools, pooled_of(flight));
   sample(logits, flight);
   check_by_depth(plan, logits, flight);
 }
@@ -213,11 +226,16 @@ model::Forward StepExecutor::forward(const StepFrame& frame) {
   return captured;
 }
 
+PooledStep& StepExecutor::pooled_of(const Flight& flight) {
+  return pooled_[static_cast<size_t>(&flight - flights_.data())];
+}
+
 StepResult StepExecutor::collect() {
   SKIFF_CHECK(in_flight_ > 0, "no step is in flight");
   Flight& flight = flights_[oldest_];
   ops_.wait(flight.mark);
   finish_draw(flight);
+  pooler_.finish(pooled_of(flight), flight.spans, flight.result);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
   if (flight.copies)

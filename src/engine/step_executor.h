@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "engine/batch_builder.h"
+#include "engine/pooler.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
@@ -62,6 +63,7 @@ class StepExecutor {
     std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps before and after saves and loads
     std::chrono::steady_clock::time_point start, launched;
     bool drawn = false;  // the drawn tokens are in `result`
+    size_t spans = 0;
   };
 
   void rehearse(const StepPlan& plan);
@@ -70,6 +72,7 @@ class StepExecutor {
   void copy_blocks(const StepPlan& plan, Flight& flight);
   void compute(const StepPlan& plan, Flight& flight);
   model::Forward forward(const StepFrame& frame);
+  PooledStep& pooled_of(const Flight& flight);
   void report_prompts(const StepPlan& plan, Tensor logits, Flight& flight);
   void sample(Tensor logits, Flight& flight);
   void check_by_depth(const StepPlan& plan, Tensor logits, Flight& flight);
@@ -85,12 +88,14 @@ class StepExecutor {
   Arena arena_;
   model::Decoder decoder_;
   sample::Sampler sampler_;
+  Pooler pooler_;
   BatchBuilder builder_;
   std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded steps
   Buffer last_memory_;
   Tensor last_;             // [max_seqs] i32, where Ops computes: the last tokens of slots
   PinnedArena depth_rows_;  // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;
+  std::array<PooledStep, 2> pooled_;             // what each of them pools
   size_t oldest_ = 0, in_flight_ = 0;            // index in flights_, and their count
   std::chrono::steady_clock::time_point ended_;  // when the last collected step ended
 };

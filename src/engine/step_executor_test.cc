@@ -46,7 +46,8 @@ void check_scratch(const std::string& dir, DType act, int threads, cpu::Isa isa,
   cpu::CpuOps ops({.threads = threads, .isa = isa});
   const model::ModelConfig config = model::read_model_config(dir);
   const model::SchemeChoice schemes = model::choose_schemes(quantization, "", config.spec);
-  const std::vector<WeightFormat> formats = model::quantized_formats(config.spec, schemes);
+  const std::vector<WeightFormat> formats = model::quantized_formats(model::kept_slots(
+      model::slots_of(config.spec), {}, schemes, {}, [](const WeightFormat&) { return true; }));
   const model::LoadedModel model = model::load_model(
       dir, config, {.precision = uniform_precision(act), .schemes = schemes, .progress = {}}, ops);
   const sched::Limits limits{

@@ -11,7 +11,7 @@
 namespace skiff::engine {
 
 // The rows of logits that a step computes, in this order: rows of the first draw, drafts that are
-// checked depth by depth, rows for prompt log-probabilities, padding.
+// checked depth by depth, rows for prompt log-probabilities, rows that are pooled, padding.
 struct LogitRows {
   // Consecutive rows, both in the step and in the logits.
   struct Range {
@@ -24,6 +24,7 @@ struct LogitRows {
   std::vector<size_t> drawn_by;        // the index of the span of each entry of `drawn`
   size_t num_sampled = 0;              // leading rows of `drawn`: one for each span that samples
   std::vector<Range> by_depth, prompts;
+  int pools = 0;  // the logits of the first row that is pooled; the others follow it
 };
 
 // A value that a flight owns from the launch of its step to the end. Data for the device lies in an

@@ -131,7 +131,7 @@ ExprId Speller::json(const Characters& set) {
       else
         parts.push_back(exprs_.literal(std::string{'\\', kNames[at]}));
     }
-  by_number.add(set.both({{0x80, kLast}}));
+  if (spelling_ == Spelling::kJson) by_number.add(set.both({{0x80, kLast}}));
   by_number.settle();
   parts.push_back(unicode_escape_of(exprs_, by_number));
   return exprs_.alt(std::move(parts));

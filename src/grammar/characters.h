@@ -40,6 +40,9 @@ enum class Spelling {
   // Inside a JSON string, one way for each character: as it is; quote, backslash and control
   // characters by their shortest escape; others than ASCII also by \u escapes.
   kJson,
+  // Inside a string of Python, one way: as kJson, but never by \u escapes of pairs, which Python
+  // reads as two characters.
+  kPython,
 };
 
 // Spells characters, remembering what it has spelled.

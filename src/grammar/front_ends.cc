@@ -2,6 +2,7 @@
 
 #include "base/json_owner.h"
 #include "base/utf8.h"
+#include "grammar/free_text.h"
 #include "grammar/regex.h"
 #include "grammar/schema/lowering.h"
 
@@ -25,13 +26,14 @@ ExprId regex_text(std::string_view pattern, RuleSet& rules) {
 
 ExprId choice_text(std::string_view choices, RuleSet& rules) {
   auto parsed = parse_json(choices, {.max_bytes = choices.size(), .max_depth = 2});
-  if (!parsed) refuse("the choices are not valid JSON: {}", parsed.error().what);
+  if (!parsed) refuse_malformed("the choices are not valid JSON: {}", parsed.error().what);
   const JsonOwner<Json> list(std::move(*parsed));
-  if (!(*list).is_array() || (*list).empty()) refuse("the choices must be a list of strings");
+  if (!(*list).is_array() || (*list).empty())
+    refuse_malformed("the choices must be a list of strings");
   std::vector<ExprId> all;
   for (const Json& choice : *list) {
-    if (!choice.is_string()) refuse("the choices must be a list of strings");
-    if (choice.get_ref<const std::string&>().empty()) refuse("a choice is empty");
+    if (!choice.is_string()) refuse_malformed("the choices must be a list of strings");
+    if (choice.get_ref<const std::string&>().empty()) refuse_malformed("a choice is empty");
     all.push_back(rules.exprs.literal(choice.get_ref<const std::string&>()));
   }
   return rules.exprs.alt(std::move(all));
@@ -43,7 +45,9 @@ ExprId grammar_text(std::string_view grammar, RuleSet& rules) {
                                              : lark_text(grammar, rules);
 }
 
-ExprId constraint_text(const Constraint& constraint, RuleSet& rules) {
+namespace {
+
+ExprId form_text(const Constraint& constraint, RuleSet& rules) {
   switch (constraint.kind) {
     case ConstraintKind::kJsonObject:
       return JsonSyntax(rules, constraint).object();
@@ -58,9 +62,54 @@ ExprId constraint_text(const Constraint& constraint, RuleSet& rules) {
     case ConstraintKind::kGrammar:
       return grammar_text(constraint.text, rules);
     case ConstraintKind::kStructuralTag:
-      return structural_tag_text(constraint, rules);
+      return structural_tag_text(constraint.text, constraint, rules);
   }
   return kNothing;
+}
+
+ExprId calls_text(const Constraint& constraint, RuleSet& rules) {
+  if (constraint.calls.empty()) return kNothing;
+  try {
+    return structural_tag_text(constraint.calls, constraint, rules);
+  } catch (const Refusal& refusal) {
+    throw Refusal(refusal.what(), "/calls" + refusal.where, refusal.code);
+  }
+}
+
+// Line ends and blanks beside marks, which belong to nothing.
+ExprId few_blanks(ExprSet& exprs) {
+  constexpr uint32_t kMost = 4;
+  ByteSet blanks;
+  for (const char c : {'\n', ' '}) blanks.add(static_cast<uint8_t>(c));
+  return exprs.repeat(exprs.bytes(blanks), 0, kMost);
+}
+
+// What may come behind the end of the reasoning: the answer, as it is or between its own marks.
+ExprId wrapped(const ReasoningMarks& marks, ExprId form, ExprId answer, RuleSet& rules) {
+  if (marks.content.empty()) return answer;
+  ExprSet& exprs = rules.exprs;
+  const ExprId blanks = few_blanks(exprs);
+  return exprs.alt({answer, exprs.concat({marked_text(marks.content, rules), blanks, form, blanks,
+                                          marked_text(marks.content_end, rules)})});
+}
+
+ExprId behind_reasoning(const ReasoningMarks& marks, ExprId form, ExprId answer, RuleSet& rules) {
+  if (marks.end.empty()) return answer;
+  ExprSet& exprs = rules.exprs;
+  const Words end({marks.end}, rules);
+  const ExprId blanks = few_blanks(exprs);
+  const ExprId rest = exprs.concat(
+      {end.until(any_tokens(exprs), end.any()), blanks, wrapped(marks, form, answer, rules)});
+  if (marks.inside) return rest;
+  return exprs.alt({answer, exprs.concat({blanks, marked_text(marks.begin, rules), rest})});
+}
+
+}  // namespace
+
+ExprId constraint_text(const Constraint& constraint, RuleSet& rules) {
+  const ExprId form = form_text(constraint, rules);
+  const ExprId answer = rules.exprs.alt({form, calls_text(constraint, rules)});
+  return behind_reasoning(constraint.reasoning, form, answer, rules);
 }
 
 }  // namespace skiff::grammar

@@ -9,7 +9,7 @@
 
 namespace skiff::grammar {
 
-// The expression of the whole text, of any kind of constraint.
+// The expression of the whole text, of any kind of constraint, behind any reasoning.
 ExprId constraint_text(const Constraint& constraint, RuleSet& rules);
 
 ExprId schema_text(std::string_view schema, JsonSyntax& syntax, bool strict);
@@ -19,6 +19,7 @@ ExprId choice_text(std::string_view choices, RuleSet& rules);
 ExprId grammar_text(std::string_view grammar, RuleSet& rules);
 ExprId gbnf_text(std::string_view grammar, RuleSet& rules);
 ExprId lark_text(std::string_view grammar, RuleSet& rules);
-ExprId structural_tag_text(const Constraint& constraint, RuleSet& rules);
+// `tag` is the object; `options` says how JSON in it is written.
+ExprId structural_tag_text(std::string_view tag, const Constraint& options, RuleSet& rules);
 
 }  // namespace skiff::grammar

@@ -12,7 +12,8 @@ namespace skiff::grammar::testing {
 // Compiles any bytes as a constraint of this kind, under small bounds, and draws some tokens as the
 // bits of the input say. What a mask allows must be accepted.
 inline void follow_any(ConstraintKind kind, std::string_view input) {
-  static const auto vocabulary = byte_vocabulary({"\"}", "\":", "null", "12", "ab", "\xC3\xA9"});
+  static const auto vocabulary = byte_vocabulary(
+      {"\"}", "\":", "null", "12", "ab", "\xC3\xA9", mark_of("<x>"), mark_of("<tool_call>")});
   constexpr size_t kSteps = 12;
   Limits limits;
   limits.compile_fuel = 200'000;

@@ -6,30 +6,23 @@
 namespace skiff::grammar {
 namespace {
 
-constexpr int kMaxDepth = 128;
-
-class GbnfReader {
+class GbnfReader final : GrammarReader {
  public:
-  GbnfReader(std::string_view text, RuleSet& rules)
-      : in_(text), rules_(rules), names_(rules), speller_(rules.exprs, Spelling::kUtf8) {}
+  using GrammarReader::GrammarReader;
 
   ExprId read() {
-    for (skip(); in_.more(); skip()) {
+    for (skip(0); in_.more(); skip(0)) {
       const std::string name = in_.name();
       if (name.empty()) in_.fail("expected the name of a rule");
-      skip();
+      skip(0);
       if (!in_.take("::=")) in_.fail("expected ::= after \"{}\"", name);
       names_.define(name, choice(0));
     }
-    if (!names_.defined("root")) refuse("grammar: there is no rule \"root\"");
-    names_.check();
-    return names_.use("root");
+    return whole("root");
   }
 
  private:
-  ExprSet& exprs() { return rules_.exprs; }
-
-  void skip() {
+  void skip(int) override {
     for (;;) {
       if (in_.peek() == '#') {
         while (in_.more() && in_.peek() != '\n') in_.character();
@@ -42,66 +35,40 @@ class GbnfReader {
     }
   }
 
+  bool take_bar(int) override { return in_.take("|"); }
+
+  bool at_end(int) override {
+    return !in_.more() || in_.peek() == '|' || in_.peek() == ')' || at_rule();
+  }
+
   // Whether the next rule begins here: its name and ::=.
   bool at_rule() {
     const size_t here = in_.at();
     const bool name = !in_.name().empty();
-    skip();
+    skip(0);
     const bool rule = name && in_.take("::=");
     in_.go(here);
     return rule;
   }
 
-  ExprId choice(int depth) {
-    if (depth > kMaxDepth) in_.fail("groups are nested deeper than {}", kMaxDepth);
-    std::vector<ExprId> choices = {sequence(depth)};
-    while (in_.take("|")) choices.push_back(sequence(depth));
-    return exprs().alt(std::move(choices));
+  // {m,n}
+  std::optional<Bounds> bounds() override {
+    if (!in_.take("{")) return std::nullopt;
+    Bounds out;
+    out.min = in_.peek() == ',' ? 0 : in_.number();
+    out.max = out.min;
+    if (in_.take(",")) out.max = in_.peek() == '}' ? kEndless : in_.number();
+    if (!in_.take("}")) in_.fail("a repetition without }}");
+    return out;
   }
 
-  ExprId sequence(int depth) {
-    std::vector<ExprId> parts;
-    for (skip(); in_.more() && in_.peek() != '|' && in_.peek() != ')' && !at_rule(); skip())
-      parts.push_back(repeated(depth));
-    if (exprs().fuel().empty()) in_.fail("the grammar is too complex (its fuel is spent)");
-    return exprs().joined(parts, kEmpty);
-  }
-
-  ExprId repeated(int depth) {
-    ExprId out = item(depth);
-    for (;;) {
-      if (in_.take("*")) {
-        out = exprs().repeat(out, 0, kEndless);
-      } else if (in_.take("+")) {
-        out = exprs().repeat(out, 1, kEndless);
-      } else if (in_.take("?")) {
-        out = exprs().optional(out);
-      } else if (in_.take("{")) {
-        const uint32_t min = in_.peek() == ',' ? 0 : in_.number();
-        uint32_t max = min;
-        if (in_.take(",")) max = in_.peek() == '}' ? kEndless : in_.number();
-        if (!in_.take("}")) in_.fail("a repetition without }}");
-        if (max < min) in_.fail("the bounds of a repetition are out of order");
-        out = exprs().repeat(out, min, max);
-      } else {
-        return out;
-      }
-    }
-  }
-
-  ExprId item(int depth) {
+  ExprId item(int depth) override {
     if (in_.take("\"")) return exprs().literal(in_.quoted('"'));
     if (in_.take("'")) return exprs().literal(in_.quoted('\''));
     if (in_.take("[")) return bracket();
     if (in_.take(".")) return speller_.any();
-    if (in_.take("(")) {
-      const ExprId out = choice(depth + 1);
-      if (!in_.take(")")) in_.fail("a group without )");
-      return out;
-    }
-    const std::string name = in_.name();
-    if (name.empty()) in_.fail("unexpected {}", std::string(1, in_.peek()));
-    return names_.use(name);
+    if (in_.take("(")) return group(")", depth);
+    return use(in_.name());
   }
 
   ExprId bracket() {
@@ -120,11 +87,6 @@ class GbnfReader {
     set.settle();
     return speller_.one(inverse ? set.inverse() : set);
   }
-
-  GrammarCursor in_;
-  RuleSet& rules_;
-  NamedRules names_;
-  Speller speller_;
 };
 
 }  // namespace

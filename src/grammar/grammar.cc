@@ -17,7 +17,7 @@ namespace {
 struct Learned {
   explicit Learned(const Constraint& constraint, const Vocabulary& vocabulary, const Limits& limits)
       : fuel(limits.compile_fuel), exprs(fuel) {
-    RuleSet rules(exprs);
+    RuleSet rules(exprs, vocabulary);
     rules.rules[0] = constraint_text(constraint, rules);
     if (fuel.empty()) refuse("the constraint is too complex (its fuel is spent)");
     std::vector<ExprId> starts = prepared_rules(exprs, std::move(rules.rules));
@@ -68,6 +68,8 @@ Grammar::Grammar(Constraint constraint, std::shared_ptr<const Vocabulary> vocabu
 
 Grammar::~Grammar() = default;
 
+const Constraint& Grammar::constraint() const { return state_->constraint; }
+
 size_t Grammar::bytes_used() const {
   const std::lock_guard lock(state_->mutex);
   return state_->learned->bytes_used() + state_->constraint.text.size();
@@ -76,9 +78,10 @@ size_t Grammar::bytes_used() const {
 Result<std::shared_ptr<const Grammar>> compile(const Constraint& constraint,
                                                std::shared_ptr<const Vocabulary> vocabulary,
                                                const Limits& limits) {
-  if (constraint.text.size() > limits.max_text)
-    return Error{Code::kInvalid, fmt::format("the constraint has {} bytes, more than {}",
-                                             constraint.text.size(), limits.max_text)};
+  const size_t size = constraint.text.size() + constraint.calls.size();
+  if (size > limits.max_text)
+    return Error{Code::kInvalid,
+                 fmt::format("the constraint has {} bytes, more than {}", size, limits.max_text)};
   try {
     const std::shared_ptr<const Grammar> out(
         new Grammar(constraint, std::move(vocabulary), limits));
@@ -87,7 +90,7 @@ Result<std::shared_ptr<const Grammar>> compile(const Constraint& constraint,
       refuse("the constraint is too complex (the fuel of its first mask is spent)");
     return out;
   } catch (const Refusal& refusal) {
-    return Error{Code::kUnsupported, refusal.what(), refusal.where};
+    return Error{refusal.code, refusal.what(), refusal.where};
   }
 }
 

@@ -28,6 +28,7 @@ class Grammar {
  public:
   ~Grammar();
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  const Constraint& constraint() const;  // that it was compiled from
   size_t bytes_used() const;
 
  private:

@@ -115,4 +115,55 @@ uint32_t GrammarCursor::number() {
   return value;
 }
 
+ExprId GrammarReader::choice(int depth) {
+  constexpr int kMaxDepth = 128;
+  if (depth > kMaxDepth) in_.fail("groups are nested deeper than {}", kMaxDepth);
+  std::vector<ExprId> choices = {sequence(depth)};
+  while (take_bar(depth)) choices.push_back(sequence(depth));
+  return exprs().alt(std::move(choices));
+}
+
+ExprId GrammarReader::sequence(int depth) {
+  std::vector<ExprId> parts;
+  for (skip(depth); !at_end(depth); skip(depth)) parts.push_back(repeated(depth));
+  if (exprs().fuel().empty()) in_.fail("the grammar is too complex (its fuel is spent)");
+  return exprs().joined(parts, kEmpty);
+}
+
+ExprId GrammarReader::repeated(int depth) {
+  ExprId out = item(depth);
+  for (;;) {
+    if (in_.take("*")) {
+      out = exprs().repeat(out, 0, kEndless);
+    } else if (in_.take("+")) {
+      out = exprs().repeat(out, 1, kEndless);
+    } else if (in_.take("?")) {
+      out = exprs().optional(out);
+    } else if (const auto times = bounds()) {
+      if (times->max < times->min) in_.fail("the bounds of a repetition are out of order");
+      out = exprs().repeat(out, times->min, times->max);
+    } else {
+      return out;
+    }
+  }
+}
+
+ExprId GrammarReader::group(std::string_view close, int depth) {
+  const ExprId out = choice(depth + 1);
+  skip(depth + 1);
+  if (!in_.take(close)) in_.fail("a group without {}", close);
+  return out;
+}
+
+ExprId GrammarReader::use(const std::string& name) {
+  if (name.empty()) in_.fail("unexpected {}", std::string(1, in_.peek()));
+  return names_.use(name);
+}
+
+ExprId GrammarReader::whole(const std::string& start) {
+  if (!names_.defined(start)) refuse("grammar: there is no rule \"{}\"", start);
+  names_.check();
+  return names_.use(start);
+}
+
 }  // namespace skiff::grammar

@@ -1,7 +1,8 @@
 // grammar/grammar_reader.h -- what the readers of grammars (GBNF, Lark) have in common: characters
-// with escapes, and rules by name.
+// with escapes, rules by name, and choices of sequences of repeated items.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,43 @@ class GrammarCursor {
   size_t line() const;
   std::string_view text_;
   size_t at_ = 0;
+};
+
+// Reads what stands on the right of a rule, in a dialect that a derived class knows. All of it
+// throws Refusal with the line.
+class GrammarReader {
+ public:
+  GrammarReader(std::string_view text, RuleSet& rules)
+      : in_(text), rules_(rules), names_(rules), speller_(rules.exprs, Spelling::kUtf8) {}
+
+ protected:
+  ~GrammarReader() = default;
+  struct Bounds {
+    uint32_t min = 0, max = 0;
+  };
+  // `depth`: the groups around the place.
+  virtual void skip(int depth) = 0;            // what means nothing
+  virtual bool take_bar(int depth) = 0;        // to the next choice
+  virtual bool at_end(int depth) = 0;          // of a sequence, with nothing left to skip
+  virtual std::optional<Bounds> bounds() = 0;  // of a repetition, other than * + ?
+  virtual ExprId item(int depth) = 0;
+
+  ExprId choice(int depth);
+  // A choice in brackets, the first of which is taken.
+  ExprId group(std::string_view close, int depth);
+  ExprId use(const std::string& name);
+  // The expression of rule `start`, which must be there, like all that are used.
+  ExprId whole(const std::string& start);
+  ExprSet& exprs() { return rules_.exprs; }
+
+  GrammarCursor in_;
+  RuleSet& rules_;
+  NamedRules names_;
+  Speller speller_;
+
+ private:
+  ExprId sequence(int depth);
+  ExprId repeated(int depth);
 };
 
 }  // namespace skiff::grammar

@@ -1,5 +1,7 @@
 #include "grammar/json_syntax.h"
 
+#include <algorithm>
+
 #include "grammar/regex.h"
 
 namespace skiff::grammar {
@@ -27,24 +29,32 @@ ExprId chosen_space(ExprSet& exprs, const Constraint& constraint) {
   return space;
 }
 
-// Any spelling of a character; surrogates only in pairs.
-ExprId any_spelling(ExprSet& exprs) {
+// Any spelling of a character; surrogates only in pairs, which Python does not have.
+ExprId any_spelling(ExprSet& exprs, bool python) {
   const Characters plain = Characters{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
   ByteSet named;
-  for (const char c : std::string_view("\"\\/bfnrt")) named.add(static_cast<uint8_t>(c));
+  for (const char c : std::string_view(python ? "\"\\bfnrt" : "\"\\/bfnrt"))
+    named.add(static_cast<uint8_t>(c));
   return exprs.alt({utf8_of(exprs, plain), exprs.concat(exprs.literal("\\"), exprs.bytes(named)),
-                    unicode_escape_of(exprs, Characters::all())});
+                    python ? kNothing : unicode_escape_of(exprs, Characters::all())});
 }
 
 }  // namespace
 
-JsonSyntax::JsonSyntax(RuleSet& rules, const Constraint& constraint)
-    : rules_(rules), speller_(rules.exprs, Spelling::kJson) {
+JsonSyntax::JsonSyntax(RuleSet& rules, const Constraint& constraint, Spelling spelling)
+    : rules_(rules), python_(spelling == Spelling::kPython), speller_(rules.exprs, spelling) {
   space_ = chosen_space(exprs(), constraint);
   comma_ = exprs().concat({space_, exprs().literal(","), space_});
   colon_ = exprs().concat({space_, exprs().literal(":"), space_});
-  any_character_ = any_spelling(exprs());
-  rules_.plain = {any_character_, speller_.any()};
+  any_character_ = any_spelling(exprs(), python_);
+  for (const ExprId character : {any_character_, speller_.any()})
+    if (std::find(rules_.plain.begin(), rules_.plain.end(), character) == rules_.plain.end())
+      rules_.plain.push_back(character);
+}
+
+ExprId JsonSyntax::word(const char* json) {
+  if (!python_) return exprs().literal(json);
+  return exprs().literal(*json == 'n' ? "None" : *json == 't' ? "True" : "False");
 }
 
 ExprId JsonSyntax::quoted_once(ExprId body) {
@@ -94,9 +104,8 @@ ExprId JsonSyntax::value() {
   if (value_) return *value_;
   const RuleId rule = rules_.reserve();
   value_ = exprs().call(rule);
-  return rules_.define(rule,
-                       exprs().alt({object(), array(), string(), number(), exprs().literal("true"),
-                                    exprs().literal("false"), exprs().literal("null")}));
+  return rules_.define(rule, exprs().alt({object(), array(), string(), number(), word("true"),
+                                          word("false"), word("null")}));
 }
 
 ExprId JsonSyntax::object() {
@@ -115,6 +124,8 @@ ExprId JsonSyntax::array() {
 
 ExprId JsonSyntax::literal(const OrderedJson& value) {
   if (value.is_string()) return quoted_text(value.get_ref<const std::string&>());
+  if (value.is_boolean()) return word(value.get<bool>() ? "true" : "false");
+  if (value.is_null()) return word("null");
   if (!value.is_structured()) return exprs().literal(value.dump());
   std::vector<ExprId> items;
   for (const auto& item : value.items())

@@ -1,4 +1,4 @@
-// grammar/json_syntax.h -- the parts of JSON as expressions and rules.
+// grammar/json_syntax.h -- the parts of JSON as expressions and rules, also as literals of Python.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -14,7 +14,8 @@ namespace skiff::grammar {
 class JsonSyntax {
  public:
   // Reads the whitespace options of the constraint. Throws Refusal for a bad whitespace pattern.
-  JsonSyntax(RuleSet& rules, const Constraint& constraint);
+  // `spelling`: kJson, or kPython for literals of that language.
+  JsonSyntax(RuleSet& rules, const Constraint& constraint, Spelling spelling = Spelling::kJson);
 
   ExprId space() const { return space_; }  // what may stand between two tokens
   ExprId value();                          // any JSON value
@@ -23,6 +24,7 @@ class JsonSyntax {
   ExprId string();
   ExprId integer();  // without fraction and exponent
   ExprId number();
+  ExprId word(const char* json);  // null, true or false
 
   // One character of a string: any spelling, or the spelling of Spelling::kJson.
   ExprId any_character() const { return any_character_; }
@@ -47,6 +49,7 @@ class JsonSyntax {
   ExprId any_of(ExprId item);  // any number, parted by commas
 
   RuleSet& rules_;
+  const bool python_;
   Speller speller_;
   ExprId space_ = kEmpty, comma_ = kEmpty, colon_ = kEmpty, any_character_ = kEmpty;
   std::optional<ExprId> value_, object_, array_, string_;

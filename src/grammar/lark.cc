@@ -11,15 +11,12 @@
 namespace skiff::grammar {
 namespace {
 
-constexpr int kMaxDepth = 128;
-
-class LarkReader {
+class LarkReader final : GrammarReader {
  public:
-  LarkReader(std::string_view text, RuleSet& rules)
-      : in_(text), rules_(rules), names_(rules), speller_(rules.exprs, Spelling::kUtf8) {}
+  using GrammarReader::GrammarReader;
 
   ExprId read() {
-    for (skip(true); in_.more(); skip(true)) {
+    for (skip(1); in_.more(); skip(1)) {
       if (in_.peek() == '%') in_.fail("%-statements (ignore, import, declare) are not supported");
       while (in_.take("?") || in_.take("!")) {
       }
@@ -27,25 +24,22 @@ class LarkReader {
       if (name.empty()) in_.fail("expected the name of a rule");
       if (in_.peek() == '{') in_.fail("templates are not supported");
       if (in_.take(".")) in_.number();
-      skip(false);
+      skip(0);
       if (!in_.take(":")) in_.fail("expected : after \"{}\"", name);
       names_.define(name, choice(0));
     }
-    if (!names_.defined("start")) refuse("grammar: there is no rule \"start\"");
-    names_.check();
-    return names_.use("start");
+    return whole("start");
   }
 
  private:
-  ExprSet& exprs() { return rules_.exprs; }
-
-  void skip(bool lines) {
+  // Line ends mean something outside of groups.
+  void skip(int depth) override {
     for (;;) {
       const bool comment = in_.peek() == '#' || (in_.peek() == '/' && in_.peek(1) == '/');
       if (comment) {
         while (in_.more() && in_.peek() != '\n') in_.character();
       } else if (in_.peek() == ' ' || in_.peek() == '\t' || in_.peek() == '\r' ||
-                 (lines && in_.peek() == '\n')) {
+                 (depth > 0 && in_.peek() == '\n')) {
         in_.go(in_.at() + 1);
       } else {
         return;
@@ -54,77 +48,45 @@ class LarkReader {
   }
 
   // The next line continues a rule if it begins with |; inside groups every line does.
-  bool take_bar(int depth) {
-    skip(depth > 0);
+  bool take_bar(int depth) override {
+    skip(depth);
     const size_t here = in_.at();
-    skip(true);
+    skip(1);
     if (in_.take("|")) return true;
     in_.go(here);
     return false;
   }
 
-  ExprId choice(int depth) {
-    if (depth > kMaxDepth) in_.fail("groups are nested deeper than {}", kMaxDepth);
-    std::vector<ExprId> choices = {sequence(depth)};
-    while (take_bar(depth)) choices.push_back(sequence(depth));
-    return exprs().alt(std::move(choices));
-  }
-
-  ExprId sequence(int depth) {
-    std::vector<ExprId> parts;
-    for (;;) {
-      skip(depth > 0);
-      const char c = in_.peek();
-      if (!in_.more() || c == '\n' || c == '|' || c == ')' || c == ']') break;
-      if (in_.take("->")) {
-        skip(false);
-        in_.name();
-        continue;
-      }
-      parts.push_back(repeated(depth));
+  // An alias stands at the end of a sequence and means nothing here.
+  bool at_end(int depth) override {
+    while (in_.take("->")) {
+      skip(0);
+      in_.name();
+      skip(depth);
     }
-    if (exprs().fuel().empty()) in_.fail("the grammar is too complex (its fuel is spent)");
-    return exprs().joined(parts, kEmpty);
+    const char c = in_.peek();
+    return !in_.more() || c == '\n' || c == '|' || c == ')' || c == ']';
   }
 
-  ExprId repeated(int depth) {
-    ExprId out = item(depth);
-    for (;;) {
-      if (in_.take("*")) {
-        out = exprs().repeat(out, 0, kEndless);
-      } else if (in_.take("+")) {
-        out = exprs().repeat(out, 1, kEndless);
-      } else if (in_.take("?")) {
-        out = exprs().optional(out);
-      } else if (in_.take("~")) {
-        skip(false);
-        const uint32_t min = in_.number();
-        skip(false);
-        const uint32_t max = in_.take("..") ? in_.number() : min;
-        if (max < min) in_.fail("the bounds of a repetition are out of order");
-        out = exprs().repeat(out, min, max);
-      } else {
-        return out;
-      }
-    }
+  // ~n or ~n..m
+  std::optional<Bounds> bounds() override {
+    if (!in_.take("~")) return std::nullopt;
+    Bounds out;
+    skip(0);
+    out.min = in_.number();
+    skip(0);
+    out.max = in_.take("..") ? in_.number() : out.min;
+    return out;
   }
 
-  ExprId item(int depth) {
+  ExprId item(int depth) override {
     if (in_.take("(")) return group(")", depth);
     if (in_.take("[")) return exprs().optional(group("]", depth));
     if (in_.take("\"")) return string();
     if (in_.take("/")) return regex();
     const std::string name = in_.name();
-    if (name.empty()) in_.fail("unexpected {}", std::string(1, in_.peek()));
-    if (in_.peek() == '{') in_.fail("templates are not supported");
-    return names_.use(name);
-  }
-
-  ExprId group(std::string_view close, int depth) {
-    const ExprId out = choice(depth + 1);
-    skip(true);
-    if (!in_.take(close)) in_.fail("a group without {}", close);
-    return out;
+    if (!name.empty() && in_.peek() == '{') in_.fail("templates are not supported");
+    return use(name);
   }
 
   ExprId string() {
@@ -174,11 +136,6 @@ class LarkReader {
       in_.fail("flags of regular expressions are not supported");
     return Regex::parse(pattern).whole(speller_);
   }
-
-  GrammarCursor in_;
-  RuleSet& rules_;
-  NamedRules names_;
-  Speller speller_;
 };
 
 }  // namespace

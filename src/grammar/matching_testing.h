@@ -19,6 +19,14 @@ inline std::shared_ptr<const Vocabulary> byte_vocabulary(std::vector<std::string
   return std::make_shared<Vocabulary>(std::move(pieces), end + 7, std::vector<int32_t>{end});
 }
 
+// Every byte is a token; from 256 on come special tokens, by their written form. The last token
+// ends a text.
+inline std::shared_ptr<const Vocabulary> with_special(const std::vector<std::string>& special) {
+  std::vector<std::string> marks;
+  for (const std::string& written : special) marks.push_back(mark_of(written));
+  return byte_vocabulary(std::move(marks));
+}
+
 inline bool accepts(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
   Matcher matcher(grammar);
   for (const char c : text)

@@ -10,7 +10,7 @@ namespace skiff::grammar {
 // A decimal number: digits without needless zeros.
 struct Decimal {
   bool negative = false;
-  std::string whole = "0", fraction = "";
+  std::string whole = "0", fraction;
   // From the text of a JSON number. Throws Refusal where it has more than 400 digits.
   static Decimal parse(std::string_view text);
   bool zero() const { return whole == "0" && fraction.empty(); }

@@ -4,6 +4,7 @@
 
 #include "grammar/expr.h"
 #include "grammar/refusal.h"
+#include "grammar/vocabulary.h"
 
 namespace skiff::grammar {
 
@@ -12,7 +13,7 @@ class RuleSet {
  public:
   static constexpr size_t kMaxRules = 5000;
 
-  explicit RuleSet(ExprSet& exprs) : exprs(exprs) {}
+  RuleSet(ExprSet& exprs, const Vocabulary& vocabulary) : exprs(exprs), vocabulary(vocabulary) {}
   // Returns a new rule, which nothing matches until it is defined.
   RuleId reserve() {
     if (rules.size() >= kMaxRules) refuse("more than {} rules", kMaxRules);
@@ -26,6 +27,7 @@ class RuleSet {
   }
 
   ExprSet& exprs;
+  const Vocabulary& vocabulary;  // for the special tokens that a text names
   std::vector<ExprId> rules = {kNothing};
   // Expressions of one character that take every plain character (vocabulary.h).
   std::vector<ExprId> plain;

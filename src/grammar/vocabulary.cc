@@ -20,7 +20,38 @@ int plain_characters(std::string_view text) {
   return count;
 }
 
+constexpr int kMarkZero = 0xF7;
+
+// A mark that says something; the same byte may be a token of its own, which no text needs.
+bool is_mark(std::string_view piece) {
+  const auto byte = static_cast<char>(kMarkByte);
+  return piece.size() > 2 && piece.size() % 3 == 2 && piece.find(byte, 1) == piece.size() - 1 &&
+         piece.front() == byte;
+}
+
 }  // namespace
+
+// Each byte becomes three octal digits.
+std::string mark_of(std::string_view written) {
+  const auto byte = static_cast<char>(kMarkByte);
+  std::string out(1, byte);
+  for (const char c : written)
+    for (const int shift : {6, 3, 0})
+      out += static_cast<char>(kMarkZero + (static_cast<uint8_t>(c) >> shift & 7));
+  return out + byte;
+}
+
+std::string written_form(std::string_view piece) {
+  if (!is_mark(piece)) return std::string(piece);
+  std::string out;
+  for (size_t i = 1; i + 3 < piece.size(); i += 3) {
+    int value = 0;
+    for (size_t k = i; k < i + 3; ++k)
+      value = 8 * value + (static_cast<uint8_t>(piece[k]) - kMarkZero);
+    out += static_cast<char>(value);
+  }
+  return out;
+}
 
 TokenTrie TokenTrie::of(std::span<const std::pair<std::string_view, int32_t>> words) {
   TokenTrie trie;
@@ -59,9 +90,18 @@ Vocabulary::Vocabulary(std::vector<std::string> pieces, int width, std::vector<i
   std::vector<std::pair<std::string_view, int32_t>> words, others;
   std::vector<std::pair<int, int32_t>> plain;
   for (size_t i = 0; i < pieces_.size(); ++i) {
+    const bool mark = is_mark(pieces_[i]);
+    if (!mark && pieces_[i].find(static_cast<char>(kMarkByte)) != std::string::npos)
+      pieces_[i].clear();
     if (pieces_[i].empty() || pieces_[i].size() > kMaxToken) continue;
     const auto token = static_cast<int32_t>(i);
     if (std::find(ends_.begin(), ends_.end(), token) != ends_.end()) continue;
+    if (mark) {
+      const std::string written = written_form(pieces_[i]);
+      special_.insert(written);
+      special_first_.add(static_cast<uint8_t>(written.front()));
+      longest_special_ = std::max(longest_special_, written.size());
+    }
     words.emplace_back(pieces_[i], token);
     const int characters = plain_characters(pieces_[i]);
     if (characters >= 0)
@@ -87,10 +127,18 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const text::Tokenizer& tokenize
   std::vector<std::string> pieces(static_cast<size_t>(std::min(width, tokenizer.vocab_size())));
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto token = static_cast<int32_t>(i);
-    if (!tokenizer.is_special(token)) pieces[i] = tokenizer.piece(token);
+    const std::string_view piece = tokenizer.piece(token);
+    pieces[i] = tokenizer.is_special(token) && !piece.empty() ? mark_of(piece) : std::string(piece);
   }
   return std::make_shared<Vocabulary>(std::move(pieces), width,
                                       std::vector<int32_t>(ends.begin(), ends.end()));
+}
+
+std::string_view Vocabulary::special_at(std::string_view text) const {
+  if (text.empty() || !special_first_.has(static_cast<uint8_t>(text.front()))) return {};
+  for (size_t size = std::min(text.size(), longest_special_); size > 0; --size)
+    if (special_.contains(text.substr(0, size))) return text.substr(0, size);
+  return {};
 }
 
 std::span<const uint32_t> Vocabulary::plain_mask(uint32_t characters) const {

@@ -2,12 +2,15 @@
 // tokenizer.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "grammar/byte_set.h"
 #include "text/tokenizer.h"
 
 namespace skiff::grammar {
@@ -30,12 +33,23 @@ struct TokenTrie {
   static TokenTrie of(std::span<const std::pair<std::string_view, int32_t>> words);
 };
 
+// The byte that begins and ends a mark. Between them stand the bytes 0xF7 to 0xFE, and UTF-8 has
+// none of all these, so that no text contains a mark and no mark a text.
+inline constexpr uint8_t kMarkByte = 0xFF;
+
+// What a special token stands for: the token alone makes it, however a text is spelled. Constraints
+// that name the token hold these bytes.
+std::string mark_of(std::string_view written);
+// The written form of a mark; any other piece as it is.
+std::string written_form(std::string_view piece);
+
 // Immutable; safe from any thread.
 class Vocabulary {
  public:
-  // `pieces[t]` are the bytes that token t stands for; empty: it stands for no text (a special
-  // token, an unused id) and is never allowed. `width` is that of the logits, at least
-  // pieces.size(). `ends` are the tokens that end a text.
+  // `pieces[t]` are the bytes that token t stands for, or its mark; empty: it stands for nothing
+  // (an unused id) and is never allowed, and neither are tokens that hold kMarkByte and are no
+  // mark. `width` is that of the logits, at least pieces.size(). `ends` are the tokens that end a
+  // text.
   Vocabulary(std::vector<std::string> pieces, int width, std::vector<int32_t> ends);
   static std::shared_ptr<const Vocabulary> of(const text::Tokenizer& tokenizer, int width,
                                               std::span<const int32_t> ends);
@@ -49,6 +63,8 @@ class Vocabulary {
                : std::string_view();
   }
   const TokenTrie& trie() const { return trie_; }
+  // The written form of the longest special token that `text` begins with; "" if there is none.
+  std::string_view special_at(std::string_view text) const;
 
   // Plain tokens consist of whole characters that a JSON string holds as they are: no quote, no
   // backslash, no control character. The tries leave out those, or all others.
@@ -61,6 +77,9 @@ class Vocabulary {
   int width_;
   std::vector<int32_t> ends_;
   TokenTrie trie_, without_plain_;
+  std::set<std::string, std::less<>> special_;  // written forms of the special tokens
+  ByteSet special_first_;                       // their first bytes
+  size_t longest_special_ = 0;
   std::vector<std::vector<uint32_t>> plain_masks_;  // by the number of characters
 };
 

@@ -35,8 +35,8 @@ struct SamplingParams {
   int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
   SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
-  // Allows the tokens of the output, after all other rules; null: all are allowed. No part of the
-  // form as bytes (message/wire.h): it stays with the process that draws.
+  // Allows the tokens of the output, after all other rules; null: all are allowed. Its form as
+  // bytes (message/wire.h) is its source.
   std::shared_ptr<const TokenConstraint> constraint;
   bool operator==(const SamplingParams&) const = default;
 };
@@ -67,6 +67,23 @@ struct CacheSharing {
                                    // that have the same one
 };
 
+// For a sequence that is pooled instead of continued: its prompt is computed, no token is drawn,
+// and the result is one vector.
+struct Pooling {
+  // Which rows behind the last norm the vector is made of: the last one, the first one, or the mean
+  // of all. kNone: the sequence is continued.
+  enum Rows : uint8_t { kNone, kLast, kFirst, kMean };
+  Rows rows = kNone;
+  // What the model's head makes of the row (kLast only) instead of the row itself.
+  bool logits = false;
+  std::vector<int32_t> columns;  // with `logits`: which of them, in this order; empty: all
+  // Whether cached keys and values may stand for rows of the prompt: rows that were not computed
+  // cannot be pooled.
+  bool may_reuse() const { return rows == kNone || rows == kLast; }
+  explicit operator bool() const { return rows != kNone; }
+  bool operator==(const Pooling&) const = default;
+};
+
 struct NewSequence {
   SeqId id = 0;  // unique for the life of the engine
   std::vector<Token> prompt;
@@ -74,6 +91,7 @@ struct NewSequence {
   StopRule stop;
   int priority = 0;  // lower values run first
   CacheSharing cache;
+  Pooling pooling = {};  // if set, `stop` and most of `params` have no meaning
 };
 
 struct Cancel {
@@ -95,7 +113,8 @@ struct TierState {
 };
 using Command = std::variant<NewSequence, Cancel, TierDone, TierState>;
 
-// kStop: a stop token was drawn (the last of the event's tokens). kLength: max_tokens or the
+// kStop: a stop token was drawn (the last of the event's tokens), or the sequence was pooled
+// (Event::pooled). kLength: max_tokens or the
 // context limit was reached. kExhausted: the sequence was refused, see Event::why.
 enum class Finish { kNone, kStop, kLength, kCancelled, kExhausted };
 
@@ -121,8 +140,9 @@ struct Event {
   std::vector<PositionLogprobs> prompt_logprobs;
   // True in one event only, when the sequence first gets a slot.
   bool admitted = false;
-  int cached = 0;   // with `admitted`: prompt tokens found in the prefix cache
-  std::string why;  // set with kExhausted
+  int cached = 0;                  // with `admitted`: prompt tokens found in the prefix cache
+  std::string why;                 // set with kExhausted
+  std::vector<float> pooled = {};  // set with kStop for a sequence that is pooled
 };
 
 }  // namespace skiff

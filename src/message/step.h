@@ -22,6 +22,9 @@ struct Span {
   bool sample = false;  // false for every prefill chunk but the last
   int prompt_logprobs = kNoLogprobs;  // log-probabilities for its prompt rows
   Token next = -1;                    // the known token after the last row if `sample` is false
+  // The sequence is pooled (Pooling), and the last row is its last one; `sample` is false.
+  bool pool = false;
+  bool pool_logits = false;  // with `pool`: the logits of that row are wanted
   bool operator==(const Span&) const = default;
 };
 
@@ -32,6 +35,7 @@ struct OpenSlot {
   std::vector<Token> history;     // prompt and output so far
   int prompt_len = 0;             // leading tokens of `history` that are the prompt
   SharedList<Token> stop_tokens;  // banned until min_tokens is reached
+  Pooling pooling = {};           // if set, the slot has no draws
   bool operator==(const OpenSlot&) const = default;
 };
 
@@ -76,6 +80,9 @@ struct StepResult {
   std::vector<std::vector<Token>> drafts;               // per span: for its next step; often empty
   std::vector<std::vector<PositionLogprobs>> logprobs;  // parallel to tokens
   std::vector<std::vector<PositionLogprobs>> prompt_logprobs;  // for begin + 1, ...
+  // Per span: the vector if its sequence is pooled and the span its last one. Empty if there is no
+  // such span.
+  std::vector<std::vector<float>> pooled = {};
   bool operator==(const StepResult&) const = default;
 };
 

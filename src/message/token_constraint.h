@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 namespace skiff {
 
@@ -28,6 +30,23 @@ class TokenConstraint {
   // Whether an answer was cut off because its constraint could not be followed: a token came that
   // was not allowed, or the work for a mask exceeded its bound.
   virtual bool failed() const = 0;
+  // The bytes from which a process with the same vocabulary makes the same constraint, which it
+  // must when it draws the same tokens. They are all of it that message/wire.h sends.
+  virtual std::string source() const = 0;
+};
+
+// A constraint that has come from another process as its source, and is none yet: nobody can follow
+// it.
+class SentConstraint final : public TokenConstraint {
+ public:
+  explicit SentConstraint(std::string source) : source_(std::move(source)) {}
+  std::unique_ptr<TokenFollower> follow() const override { return nullptr; }
+  size_t mask_words() const override { return 0; }
+  bool failed() const override { return false; }
+  std::string source() const override { return source_; }
+
+ private:
+  std::string source_;
 };
 
 }  // namespace skiff

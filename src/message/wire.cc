@@ -42,6 +42,10 @@ class Writer {
     out_.insert(out_.end(), bytes, bytes + sizeof value);
   }
   void visit(const bool& value) { visit(static_cast<uint8_t>(value)); }
+  void visit(const std::shared_ptr<const TokenConstraint>& constraint) {
+    const std::string source = constraint ? constraint->source() : std::string();
+    visit(std::vector<char>(source.begin(), source.end()));
+  }
   template <class T>
   void visit(const std::vector<T>& list) {
     SKIFF_CHECK(list.size() <= std::numeric_limits<uint32_t>::max());
@@ -77,6 +81,13 @@ class Reader {
     visit(byte);
     if (byte > 1) fail("a flag is neither 0 nor 1");
     value = byte == 1;
+  }
+  void visit(std::shared_ptr<const TokenConstraint>& constraint) {
+    std::vector<char> source;
+    visit(source);
+    constraint.reset();
+    if (!source.empty())
+      constraint = std::make_shared<SentConstraint>(std::string(source.begin(), source.end()));
   }
   template <class T>
   void visit(std::vector<T>& list) {
@@ -138,21 +149,34 @@ void fields(V& v, T&... field) {
 }
 
 template <class V, class T>
+void visit_pooling(V& v, T& pooling) {
+  auto rows = static_cast<uint8_t>(pooling.rows);
+  fields(v, rows, pooling.logits, pooling.columns);
+  if constexpr (!std::is_const_v<T>) {
+    if (rows > Pooling::kMean) v.fail("a way of pooling that is not known");
+    pooling.rows = static_cast<Pooling::Rows>(std::min<uint8_t>(rows, Pooling::kMean));
+  }
+}
+
+template <class V, class T>
 void visit_fields(V& v, T& x) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, Span>) {
-    fields(v, x.seq, x.slot, x.begin, x.count, x.draft, x.sample, x.prompt_logprobs, x.next);
+    fields(v, x.seq, x.slot, x.begin, x.count, x.draft, x.sample, x.prompt_logprobs, x.next, x.pool,
+           x.pool_logits);
   } else if constexpr (std::is_same_v<U, BlockCopy>) {
     fields(v, x.block, x.host);
   } else if constexpr (std::is_same_v<U, SamplingParams>) {
     fields(v, x.temperature, x.top_p, x.min_p, x.top_k, x.repetition, x.presence, x.frequency,
-           x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words);
+           x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words,
+           x.constraint);
   } else if constexpr (std::is_same_v<U, std::pair<Token, float>>) {
     fields(v, x.first, x.second);
   } else if constexpr (std::is_same_v<U, OpenSlot>) {
     v.visit(x.slot);
     visit_fields(v, x.params);
     fields(v, x.history, x.prompt_len, x.stop_tokens);
+    visit_pooling(v, x.pooling);
   } else if constexpr (std::is_same_v<U, TokenLogprob>) {
     fields(v, x.token, x.logprob);
   } else if constexpr (std::is_same_v<U, PositionLogprobs>) {
@@ -161,7 +185,8 @@ void visit_fields(V& v, T& x) {
   } else if constexpr (std::is_same_v<U, StepPlan>) {
     fields(v, x.step, x.saves, x.loads, x.spans, x.tokens, x.pages, x.page_start, x.opened);
   } else if constexpr (std::is_same_v<U, StepResult>) {
-    fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs);
+    fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs,
+           x.pooled);
   } else {
     v.visit(x);  // each element is itself a list
   }
@@ -169,7 +194,8 @@ void visit_fields(V& v, T& x) {
 
 bool fits(const Span& s) {
   return s.slot >= 0 && s.begin >= 0 && s.count >= 1 && s.draft >= 0 && s.draft < s.count &&
-         (s.sample || s.draft == 0) && s.count <= std::numeric_limits<int>::max() - s.begin;
+         (s.sample || s.draft == 0) && !(s.sample && s.pool) && (s.pool || !s.pool_logits) &&
+         s.count <= std::numeric_limits<int>::max() - s.begin;
 }
 
 // Returns why the plan's parts do not fit each other; empty if they do.
@@ -195,7 +221,8 @@ std::string_view misfit(const StepPlan& plan) {
 std::string_view misfit(const StepResult& result) {
   const size_t spans = result.tokens.size();
   const bool parallel = result.drafts.size() == spans && result.logprobs.size() == spans &&
-                        result.prompt_logprobs.size() == spans;
+                        result.prompt_logprobs.size() == spans &&
+                        (result.pooled.empty() || result.pooled.size() == spans);
   return parallel ? "" : "lists of a result are not of one length";
 }
 

@@ -14,7 +14,7 @@ namespace skiff {
 // A message: a header of 16 bytes (magic, version, kind, bytes that follow) and a body of little-
 // endian numbers and counted lists. A value has one encoding: a value that was read is written as
 // the same bytes again. Processes of one group run the same build: another version is refused.
-constexpr uint16_t kWireVersion = 1;
+constexpr uint16_t kWireVersion = 2;
 constexpr size_t kWireHeader = 16;
 constexpr size_t kMaxWireBody = size_t{1} << 30;
 
@@ -31,7 +31,8 @@ Result<size_t> wire_body(std::span<const std::byte> header);
 // the reason and the offset if the message is cut, malformed or of another version, or if the
 // plan's parts do not fit each other (rows and spans, drafts and rows, pages and spans). The memory
 // they allocate is bounded by the length of `message`. Numbers that only the receiver can judge
-// (slots, blocks, tokens within its limits) are left to it.
+// (slots, blocks, tokens within its limits) are left to it, and so are constraints: each comes as a
+// SentConstraint, of whose source the receiver makes one before it opens the slot.
 Result<StepPlan> read_plan(std::span<const std::byte> message);
 Result<StepResult> read_result(std::span<const std::byte> message);
 

@@ -40,6 +40,7 @@ class RandomSteps {
       result.drafts.push_back(tokens());
       result.logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
       result.prompt_logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
+      if (spans % 2) result.pooled.push_back(list<float>([&] { return real(); }));
     }
     return result;
   }
@@ -68,7 +69,9 @@ class RandomSteps {
             .draft = draft,
             .sample = sample,
             .prompt_logprobs = below(2) ? kNoLogprobs : number(),
-            .next = below(2) ? -1 : number()};
+            .next = below(2) ? -1 : number(),
+            .pool = !sample && below(2),
+            .pool_logits = false};
   }
   OpenSlot opened() {
     OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
@@ -87,6 +90,8 @@ class RandomSteps {
          .min_tokens = number()};
     p.logit_bias = list<std::pair<Token, float>>([&] { return std::pair(number(), real()); });
     p.bad_words = list<std::vector<Token>>([&] { return tokens(); });
+    open.pooling = {
+        .rows = static_cast<Pooling::Rows>(below(4)), .logits = below(2) == 1, .columns = tokens()};
     return open;
   }
   PositionLogprobs position() {
@@ -110,6 +115,24 @@ Bytes bytes_of(const StepResult& result) {
 std::string refusal(const Bytes& bytes) {
   const auto plan = read_plan(bytes);
   return plan ? "" : plan.error().what;
+}
+
+// What was sent is not followed before its receiver has made a constraint of it: Sampler::open
+// checks the words of its masks.
+TEST(Wire, AConstraintIsSentAsItsSource) {
+  StepPlan plan{.step = 7, .page_start = {0}};
+  plan.opened.resize(2);
+  plan.opened[1].params.constraint = std::make_shared<SentConstraint>(R"({"kind":2,"text":"a+"})");
+  const auto back = read_plan(bytes_of(plan));
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(back->opened[0].params.constraint, nullptr);
+  ASSERT_NE(back->opened[1].params.constraint, nullptr);
+  EXPECT_EQ(back->opened[1].params.constraint->source(), R"({"kind":2,"text":"a+"})");
+  EXPECT_EQ(back->opened[1].params.constraint->mask_words(), 0u);
+  EXPECT_EQ(bytes_of(*back), bytes_of(plan));
+  Bytes cut = bytes_of(plan);
+  cut.resize(cut.size() - 20);
+  EXPECT_FALSE(read_plan(cut));
 }
 
 TEST(Wire, RandomStepsComeBackAsTheyWere) {
@@ -193,7 +216,7 @@ TEST(Wire, RefusalsSayWhy) {
   EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
   Bytes other = bytes;
   other[4] = std::byte{9};
-  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 1"));
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 2"));
   other = bytes;
   other[0] ^= std::byte{1};
   EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
@@ -233,15 +256,22 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   EXPECT_THAT(with(draft, -1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 0, 1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 2, 1), HasSubstr("neither 0 nor 1"));
-  const size_t tokens = sample + 1 + 4 + 4, pages = tokens + 4 + 12, start = pages + 4 + 4;
+  const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2;
+  EXPECT_THAT(with(pool, 1, 1), HasSubstr("rows or drafts")) << "it samples, too";
+  EXPECT_THAT(with(pool + 1, 1, 1), HasSubstr("rows or drafts")) << "logits of no last row";
+  const size_t pages = tokens + 4 + 12, start = pages + 4 + 4;
   EXPECT_THAT(with(start + 4, 1), HasSubstr("page_start"));
   EXPECT_THAT(with(start + 8, 2), HasSubstr("page_start"));
   EXPECT_THAT(with(start + 8, -1), HasSubstr("page_start"));
   EXPECT_THAT(with(start, 1), testing::Not(""));
   Bytes other = bytes;
-  const int32_t longer = 3;  // the last number but one, before the empty list of stop tokens
-  std::memcpy(other.data() + other.size() - 8, &longer, sizeof longer);
+  // The plan ends with its prompt's length, an empty list of stop tokens, and how it is pooled.
+  const size_t rows = other.size() - 4 - 2, length = rows - 8;
+  const int32_t longer = 3;
+  std::memcpy(other.data() + length, &longer, sizeof longer);
   EXPECT_THAT(refusal(other), HasSubstr("not in its history"));
+  EXPECT_EQ(with(rows, Pooling::kMean, 1), "");
+  EXPECT_THAT(with(rows, Pooling::kMean + 1, 1), HasSubstr("way of pooling"));
 }
 
 TEST(WireDeathTest, APlanThatDoesNotFitIsABugOfItsWriter) {

@@ -1,4 +1,5 @@
-// model/code_buffer.h -- memory for the elements and scales of weights that are being quantized.
+// model/code_buffer.h -- memory for the elements, scales and zero points of weights that are being
+// quantized, or read as the checkpoint has them.
 #pragma once
 #include "model/slots.h"
 #include "tensor/memory.h"
@@ -16,10 +17,14 @@ class CodeBuffer {
   // Rows [first, first + rows) of the weight seen as [experts * out, in]. They must lie in one
   // expert and begin with a row of blocks.
   Linear rows(const Slot& slot, const WeightFormat& format, int64_t first, int64_t rows) const;
+  // So many rows of a weight in memory of their own, at `memory`, of piece_bytes() bytes.
+  static size_t piece_bytes(const Slot& slot, const WeightFormat& format, int64_t rows);
+  static Linear piece(const Slot& slot, const WeightFormat& format, int64_t rows,
+                      std::byte* memory);
 
  private:
   Device device_;
-  Buffer codes_, scales_;
+  Buffer codes_, scales_, zeros_;
 };
 
 }  // namespace skiff::model

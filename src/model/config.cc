@@ -26,10 +26,12 @@ namespace fs = std::filesystem;
             escaped(arch), nearest, name_list(known, 1000));
 }
 
-const Family& family_of(const Fields& config) {
+// The class that `architecture` names is stored as one of its family's.
+const Family& family_of(const Fields& config, Architecture& architecture) {
   const auto names = config.need<std::vector<std::string>>("architectures");
   if (names.empty()) fail_load("{}: \"architectures\" is empty", config.where());
-  const Family* family = find_family(names[0]);
+  architecture = read_architecture(names[0]);
+  const Family* family = find_family(architecture.causal);
   if (!family) fail_unknown(config.where(), names[0]);
   return *family;
 }
@@ -86,21 +88,26 @@ void pair_neighbours(ModelSpec& spec, const Json& config) {
 
 }  // namespace
 
-ModelConfig read_model_config(const std::string& dir, const std::string& config_name) {
+ModelConfig read_model_config(const std::string& dir, const std::string& config_name,
+                              const PoolingChoice& pooling) {
   const std::string gguf = gguf_file_of(dir);
   const std::string path = gguf.empty() ? (fs::path(dir) / config_name).string() : gguf;
+  const GgufHeader header = gguf.empty() ? GgufHeader{} : read_gguf(gguf);
   const Json json = gguf.empty() ? read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32})
-                                 : config_of_gguf(read_gguf(gguf), gguf);
+                                 : config_of_gguf(header, gguf);
   const Fields config(json, path);
-  const Family& family = family_of(config);
+  Architecture architecture;
+  const Family& family = family_of(config, architecture);
   ModelConfig out;
   out.spec = family.describe(config);
   out.spec.arch = family.arch;
   out.dtype = config.get<std::string>("dtype", config.get<std::string>("torch_dtype", ""));
   out.quantization = gguf.empty() ? read_quantization(dir, config) : gguf_quantization(gguf);
+  out.pooling = choose_pooling(gguf.empty() ? dir : "", config, architecture, pooling, out.spec);
   read_generation(config, out.generation);
   if (!gguf.empty()) {
     pair_neighbours(out.spec, json);
+    scale_gguf_rope(out.spec, header, gguf);
     return out;
   }
   const std::string generation = (fs::path(dir) / "generation_config.json").string();

@@ -1,9 +1,11 @@
 // model/config.h -- the contents of the small JSON files of a model folder.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "arch/spec.h"
+#include "model/pooling.h"
 #include "model/quantization.h"
 
 namespace skiff::model {
@@ -24,12 +26,14 @@ struct ModelConfig {
   GenerationDefaults generation;
   std::string dtype;  // as config.json names it; empty if it does not
   Quantization quantization;
+  std::optional<PoolingConfig> pooling;  // none: the model generates
 };
 
 // Reads config.json (or `config_name`) and generation_config.json, or the metadata of a GGUF file
 // (`dir` is the file, or a folder with it and no config.json), and no weights. Throws a
 // LoadError of one line that names the file, the key and what to do.
 ModelConfig read_model_config(const std::string& dir,
-                              const std::string& config_name = "config.json");
+                              const std::string& config_name = "config.json",
+                              const PoolingChoice& pooling = {});
 
 }  // namespace skiff::model

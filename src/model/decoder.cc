@@ -30,10 +30,11 @@ Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, 
     delta = ffn(static_cast<int>(i), x, arena);
   }
   next(weights_.norm);
+  if (spec_.head == HeadKind::kNone) return {.hidden = x, .logits = {}};
   ops_.soon(weights_.head);
 
   Tensor last = arena.take(act_, {batch.out_rows.rows(), spec_.hidden});
-  Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.vocab});
+  Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.head_rows()});
   ops_.gather_rows(last, x, batch.out_rows);
   ops_.linear(logits, last, weights_.head);
   return {.hidden = x, .logits = logits};
@@ -130,7 +131,7 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
     return Arena::size_of(DType::kF32, rows * cols);
   };
   const OwnBytes own{spec, act, max_rows}, head{spec, act, max_logit_rows};
-  size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.vocab);
+  size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.head_rows());
   for (const Layer& layer : spec.layers) {
     block = std::max(block, std::visit(own, layer.mixer));
     block = std::max(

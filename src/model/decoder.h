@@ -19,7 +19,7 @@ struct Delta {
 // What a forward pass leaves in the arena.
 struct Forward {
   Tensor hidden;  // [batch.num_tokens, hidden] act: every row behind the last norm
-  Tensor logits;  // [batch.out_rows, vocab] f32
+  Tensor logits;  // [batch.out_rows, head_rows()] f32; empty if the spec has no head
 };
 
 // A Decoder holds no state between steps. Weights, spec, ops and mesh must outlive it.

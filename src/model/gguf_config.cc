@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "weights/mapped_file.h"
 #include "weights/name_list.h"
 
 namespace skiff::model {
@@ -80,12 +82,6 @@ void check_scaling(const GgufHeader& header, const std::string& prefix, const st
   if (value != Json("none") && value != Json("linear"))
     fail_load("{}: \"{}\" {} is not supported; use the safetensors checkpoint", where, type,
               escaped(value.dump(), 60));
-  if (find(header, "rope_freqs.weight"))
-    fail_load(
-        "{}: the tensor \"rope_freqs.weight\" scales rope by dimension, which is not supported; "
-        "use "
-        "the safetensors checkpoint",
-        where);
 }
 
 }  // namespace
@@ -131,6 +127,31 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
   check_scaling(header, prefix, where);
   add_tokens(config, metadata);
   return config;
+}
+
+void scale_gguf_rope(ModelSpec& spec, const GgufHeader& header, const std::string& path) {
+  const GgufTensor* tensor = find(header, kGgufRopeFactors);
+  if (!tensor) return;
+  const auto refuse = [&](const std::string& why) {
+    fail_load("{}: the tensor \"{}\" {}", path, kGgufRopeFactors, why);
+  };
+  if (tensor->type != "F32" || tensor->shape.size() != 1)
+    refuse("must be a vector in F32; write the file anew");
+  const MappedFile file(path);
+  std::vector<float> factors(static_cast<size_t>(tensor->shape[0]));
+  std::memcpy(factors.data(), file.bytes().data() + tensor->begin, factors.size() * sizeof(float));
+  for (size_t i = 0; i < factors.size(); ++i)
+    if (!(factors[i] >= 1e-3f && factors[i] <= 1e12f))
+      refuse(fmt::format("has the factor {} for dimensions {}; it must be in [0.001, 1e12]",
+                         factors[i], 2 * i));
+  for (Layer& layer : spec.layers) {
+    Rope& rope = std::get<Gqa>(layer.mixer).rope;
+    if (rope.dim != 2 * std::ssize(factors))
+      refuse(fmt::format("has {} factors, heads have {} dimensions", factors.size(), rope.dim));
+    if (!std::holds_alternative<std::monostate>(rope.scaling))
+      refuse("is there besides another scaling of rope; keep one of them");
+    rope.scaling = FactorScaling{factors};
+  }
 }
 
 }  // namespace skiff::model

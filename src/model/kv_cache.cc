@@ -54,11 +54,12 @@ size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, const KvF
 }
 
 KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
-                 Device device)
+                 Device device, std::span<const FixedKvScales> fixed)
     : storage_(device,
                static_cast<size_t>(num_blocks) * bytes_per_block(spec, block_size, format)) {
   SKIFF_CHECK(num_blocks > 0 && block_size > 0, "{} blocks of {}", num_blocks, block_size);
-  SKIFF_CHECK(!format.fixed, "scales of a checkpoint are no part of a block");
+  SKIFF_CHECK(!format.fixed || fixed.size() == spec.layers.size(), "{} of {} layers have scales",
+              fixed.size(), spec.layers.size());
   const auto stride = static_cast<int64_t>(bytes_per_block(spec, block_size, format));
   size_t at = 0;
   for (const Layer& layer : spec.layers) {
@@ -86,6 +87,11 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
       };
       made.k_scale = scales(at + 2 * plan.half);
       made.v_scale = scales(at + 2 * plan.half + plan.scales);
+    }
+    if (format.fixed) {
+      const FixedKvScales& scales = fixed[layers_.size() - 1];
+      made.k_scale = scales.k;
+      made.v_scale = scales.v;
     }
     at += plan.bytes();
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arch/spec.h"
+#include "model/weights.h"
 #include "ops/ops.h"
 #include "tensor/memory.h"
 
@@ -17,13 +18,14 @@ double kv_token_bytes(const ModelSpec& spec, const KvFormat& format);
 // A block is one piece of memory, so that moving it is one copy: for each layer its keys and its
 // values, [page_size][kv_heads][head_dim], and in a quantized cache the scales of these keys and
 // values, [kv_heads][page_size][kv_scales()]. All four are views whose pages lie a whole block
-// apart; each page begins on a cache line. No format here has fixed scales.
+// apart; each page begins on a cache line. Fixed scales are those of `fixed`, for each layer, which
+// must outlive the cache; they are no part of a block.
 class KvCache {
  public:
   // Returns the bytes of one block over all layers, keys and values.
   static size_t bytes_per_block(const ModelSpec& spec, int block_size, const KvFormat& format);
   KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
-          Device device);
+          Device device, std::span<const FixedKvScales> fixed = {});
   std::span<const KvLayer> layers() const { return layers_; }
 
  private:

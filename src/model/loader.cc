@@ -3,8 +3,12 @@
 #include <algorithm>
 
 #include "base/load_error.h"
+#include "base/log.h"
 #include "base/processors.h"
+#include "base/round_up.h"
+#include "model/kv_scales.h"
 #include "model/staging.h"
+#include "tensor/convert.h"
 
 namespace skiff::model {
 namespace {
@@ -82,6 +86,35 @@ int readers(int wanted) {
   return std::min(usable_processors(), kMaxReaders);
 }
 
+// Brings the checkpoint's scales of the KV cache to where `ops` computes.
+void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvFormat& kv, Ops& ops,
+                    LoadedModel& model) {
+  const auto scales = read_kv_scales(dir, config, kv.dtype);
+  if (!scales) fail_load("{}: no scales of the KV cache", dir);
+  size_t size = 0;
+  const auto place = [&](size_t numbers) {
+    const size_t at = size;
+    size = round_up(at + numbers * sizeof(BF16), kTensorAlign);
+    return at;
+  };
+  for (const KvScales& s : *scales) place(s.k.size()), place(s.v.size());
+  model.kv_memory = Buffer(ops.device(), size);
+  size = 0;
+  const auto bring = [&](const std::vector<float>& numbers) {
+    std::vector<BF16> narrow;
+    for (const float x : numbers) narrow.push_back(to_bf16(x));
+    const auto n = std::ssize(narrow);
+    const Tensor to = model.kv_memory.view(DType::kBF16, {n}, place(narrow.size()));
+    ops.copy(to, host_tensor(narrow.data(), DType::kBF16, {n}));
+    return to;
+  };
+  for (const KvScales& s : *scales) {
+    const Tensor k = bring(s.k);
+    model.kv_scales.push_back({k, bring(s.v)});
+  }
+  ops.wait(ops.mark());
+}
+
 [[noreturn]] void refuse(const Slot& slot, const SchemeChoice& choice, const WeightFormat& format,
                          const Ops& ops) {
   std::string others;
@@ -97,17 +130,19 @@ int readers(int wanted) {
 }  // namespace
 
 std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
-                                const SchemeChoice& schemes, const Ops& ops) {
+                                const SchemeChoice& schemes, const Ops& ops,
+                                std::span<const StoredForm> stored) {
   SKIFF_CHECK(precision.act == DType::kF32 || precision.act == DType::kBF16, "activations in {}",
               name(precision.act));
   if (!ops.multiplies(precision.weights))
     fail_load("the {} backend cannot multiply weights kept as {}", ops.name(),
               skiff::describe(precision.weights));
-  std::vector<Kept> all;
-  for (const Slot& slot : slots) {
-    const Kept& kept = all.emplace_back(slot.kept(precision, schemes));
-    if (kept.rule && !ops.multiplies(kept.format)) refuse(slot, schemes, kept.format, ops);
-  }
+  std::vector<Kept> all =
+      kept_slots(slots, precision, schemes, stored,
+                 [&](const WeightFormat& format) { return ops.multiplies(format); });
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (all[i].rule && !ops.multiplies(all[i].format))
+      refuse(slots[i], schemes, all[i].format, ops);
   return all;
 }
 
@@ -115,8 +150,14 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
   LoadedModel model{.spec = config.spec, .weights = empty_weights(config.spec), .buffers = {}};
   const std::vector<Slot> slots = slots_of(model.spec);
-  const std::vector<Kept> kept = check_formats(slots, options.precision, options.schemes, ops);
   const auto values = open_values(dir, options, config, slots);
+  std::vector<StoredForm> stored;
+  for (size_t i = 0; i < slots.size(); ++i) stored.push_back(values->form(i));
+  const std::vector<Kept> kept =
+      check_formats(slots, options.precision, options.schemes, ops, stored);
+  for (const std::string& line : widened_formats(kept, stored))
+    spdlog::info("{}, which the {} backend does not multiply: they are widened to {}", line,
+                 ops.name(), name(options.precision.act));
   uint64_t done = 0, total = 0;
   for (size_t i = 0; i < slots.size(); ++i) total += values->bytes(i);
 
@@ -132,6 +173,7 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
     done += values->bytes(i);
     if (options.progress) options.progress(done, total);
   }
+  if (options.precision.kv.fixed) load_kv_scales(dir, config, options.precision.kv, ops, model);
   return model;
 }
 

@@ -34,12 +34,16 @@ struct LoadedModel {
   ModelWeights weights;
   std::vector<Buffer> buffers;  // own the weights' bytes
   size_t bytes = 0;             // bytes of all buffers
+  // Of each layer, where precision.kv asks for fixed scales; in kv_memory.
+  std::vector<FixedKvScales> kv_scales = {};
+  Buffer kv_memory = {};
 };
 
-// Returns what becomes of each slot. Throws a LoadError that names the flag where `ops` cannot
-// multiply a weight in its format.
+// Returns what becomes of each slot; `stored` is as for kept_slots(). Throws a LoadError that names
+// the flag where `ops` cannot multiply a weight in the format that it should be quantized to.
 std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
-                                const SchemeChoice& schemes, const Ops& ops);
+                                const SchemeChoice& schemes, const Ops& ops,
+                                std::span<const StoredForm> stored = {});
 
 // Throws a LoadError of one line, which names the file or the tensors, where anything fails: every
 // slot must be filled, and every tensor of the checkpoint must be used.

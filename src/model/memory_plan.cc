@@ -6,23 +6,41 @@
 #include "base/round_up.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
-#include "model/slots.h"
+#include "weights/name_list.h"
 
 namespace skiff::model {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
 
-size_t slot_bytes(const Slot& slot, const MemoryRequest& request) {
-  const WeightFormat format = slot.kept(request.precision, request.schemes).format;
-  if (slot.kind == Slot::kLinear) return request.ops.prepared_bytes(slot.shape(), format);
-  return byte_size(format.dtype, slot.elements());
+std::vector<Kept> kept_of(const std::vector<Slot>& slots, const MemoryRequest& request) {
+  return kept_slots(slots, request.precision, request.schemes, request.stored,
+                    [&](const WeightFormat& format) { return request.ops.multiplies(format); });
 }
 
 size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
+  const std::vector<Slot> slots = slots_of(spec);
+  const std::vector<Kept> kept = kept_of(slots, request);
   size_t sum = 0;
-  for (const Slot& slot : slots_of(spec)) sum += slot_bytes(slot, request);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    WeightShape shape = slots[i].shape();
+    shape.order = kept[i].order;
+    sum += slots[i].kind == Slot::kLinear ? request.ops.prepared_bytes(shape, kept[i].format)
+                                          : byte_size(kept[i].format.dtype, slots[i].elements());
+  }
   return sum;
+}
+
+// What makes the plan larger than the checkpoint, and the way out.
+std::string about_widened(const ModelSpec& spec, const MemoryRequest& request) {
+  const std::vector<std::string> widened =
+      widened_formats(kept_of(slots_of(spec), request), request.stored);
+  if (widened.empty()) return {};
+  return fmt::format(
+      "; the {} backend cannot multiply quantized weights of the checkpoint, so that they take as "
+      "much as {} ({}): use --device cpu, or a checkpoint in a format that it multiplies "
+      "(docs/quantization.md)",
+      request.ops.name(), name(request.precision.weights.dtype), name_list(widened, 3));
 }
 
 int blocks_for(int64_t positions, int block_size) {
@@ -35,20 +53,23 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
   return fmt::format("  {:<12} {:>9.3f} GiB  {}\n", what, gib(bytes), note);
 }
 
-[[noreturn]] void fail_plan(const MemoryPlan& plan, const MemoryRequest& request) {
+[[noreturn]] void fail_plan(const MemoryPlan& plan, const ModelSpec& spec,
+                            const MemoryRequest& request) {
   const std::string what =
       request.num_blocks_override > 0
           ? fmt::format("{} blocks (--num-gpu-blocks-override)", plan.blocks)
           : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
   fail_load(
       "the model needs {:.3f} GiB for {}, {:.3f} GiB are available{}: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, --quantization or "
+      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, {}"
       "--kv-cache-dtype int8, {}or raise "
-      "--gpu-memory-utilization\n{}",
+      "--gpu-memory-utilization{}\n{}",
       gib(plan.total()), what, gib(plan.available),
       plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
       plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
-      plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ", plan.table());
+      request.stored.empty() ? "--quantization or " : "",
+      plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ",
+      about_widened(spec, request), plan.table());
 }
 
 }  // namespace
@@ -90,23 +111,28 @@ MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
                     : static_cast<int>(
                           std::clamp<int64_t>(affordable, least, std::max<int64_t>(wanted, least)));
   plan.kv = static_cast<size_t>(plan.blocks) * plan.kv_block;
-  if (plan.total() > plan.available) fail_plan(plan, request);
+  if (plan.total() > plan.available) fail_plan(plan, spec, request);
   return plan;
 }
 
 double bytes_per_weight(const ModelSpec& spec, const Precision& precision,
-                        const SchemeChoice& schemes) {
+                        const SchemeChoice& schemes, std::span<const StoredForm> stored) {
   double size = 0, elements = 0;
-  for (const Slot& slot : slots_of(spec)) {
+  const std::vector<Slot> slots = slots_of(spec);
+  const std::vector<Kept> kept =
+      kept_slots(slots, precision, schemes, stored, [](const WeightFormat&) { return true; });
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
     if (slot.kind != Slot::kLinear) continue;
-    const WeightFormat format = slot.kept(precision, schemes).format;
+    const WeightFormat& format = kept[i].format;
     const auto count = static_cast<double>(slot.elements());
     elements += count;
     size += count * bits(format.dtype) / 8;
     if (!format.quantized()) continue;
     const double block_out = format.block_out ? format.block_out : static_cast<double>(slot.out);
     const double block_in = format.block_in ? format.block_in : static_cast<double>(slot.in);
-    size += count / (block_out * block_in) * static_cast<double>(bytes(*format.scale));
+    const int block_bits = bits(*format.scale) + (format.zero ? bits(*format.zero) : 0);
+    size += count / (block_out * block_in) * block_bits / 8;
   }
   return size / elements;
 }

@@ -1,9 +1,11 @@
 // model/memory_plan.h -- how much memory a model will take, computed before anything is loaded.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "arch/spec.h"
 #include "model/schemes.h"
+#include "model/slots.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 #include "weights/format.h"
@@ -13,7 +15,8 @@ namespace skiff::model {
 struct MemoryRequest {
   const Ops& ops;  // the backend to plan for; it states the sizes of weights and activations
   Precision precision;
-  SchemeChoice schemes = {};  // how weights are quantized
+  SchemeChoice schemes = {};            // how weights are quantized
+  std::vector<StoredForm> stored = {};  // the forms of all slots in a quantized checkpoint
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;
@@ -45,8 +48,9 @@ MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request);
 
 size_t parameter_count(const ModelSpec& spec);
 // Returns the mean bytes of a parameter of the linear layers, scales included, in plain packing.
+// Quantized weights of a checkpoint count as they are stored.
 double bytes_per_weight(const ModelSpec& spec, const Precision& precision,
-                        const SchemeChoice& schemes);
+                        const SchemeChoice& schemes, std::span<const StoredForm> stored = {});
 // Returns the bytes of memory that this process could still take: MemAvailable, bounded by its
 // cgroup.
 size_t available_memory();

@@ -7,6 +7,7 @@ constexpr NameRule kTorch[] = {
     {"embed", "model.embed_tokens"},
     {"norm", "model.norm"},
     {"head", "lm_head"},
+    {"score", "score"},
     {"mixer_norm", "model.layers.{}.input_layernorm"},
     {"ffn_norm", "model.layers.{}.post_attention_layernorm"},
     {"q_norm", "model.layers.{}.self_attn.q_norm"},
@@ -72,8 +73,19 @@ constexpr NameRule kGguf[] = {
 
 }  // namespace
 
+std::string_view stored_pattern(const NameRule& rule, std::string_view pattern) {
+  constexpr std::string_view kPrefix = "model.";
+  if (rule.bare && pattern.starts_with(kPrefix)) pattern.remove_prefix(kPrefix.size());
+  return pattern;
+}
+
 std::vector<NameRule> hf_names() {
   std::vector<NameRule> rules(std::begin(kTorch), std::end(kTorch));
+  for (NameRule rule : kTorch) {
+    if (!rule.pattern.starts_with("model.")) continue;
+    rule.bare = true;
+    rules.push_back(rule);
+  }
   rules.insert(rules.end(), std::begin(kPaddle), std::end(kPaddle));
   rules.insert(rules.end(), std::begin(kGguf), std::end(kGguf));
   return rules;

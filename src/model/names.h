@@ -20,7 +20,13 @@ struct NameRule {
   std::string_view slot;     // Slot::name: "embed", "qkv", ...
   std::string_view pattern;  // "model.layers.{}.self_attn.q_proj|...k_proj|...v_proj"
   Layout layout = Layout::kTorch;
+  // The tensors lack the prefix "model." that patterns have: what a class without a head, as
+  // Qwen3Model, stores.
+  bool bare = false;
 };
+
+// Returns one of the patterns of a rule as the checkpoint has it.
+std::string_view stored_pattern(const NameRule& rule, std::string_view pattern);
 
 // The tensor names that nearly every family shares, in the spellings of torch, Paddle and GGUF.
 std::vector<NameRule> hf_names();

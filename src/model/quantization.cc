@@ -22,6 +22,8 @@ constexpr Method kMethods[] = {
     {"fp8", read_fp8},
     {"fbgemm_fp8", read_fbgemm_fp8},
     {"modelopt", read_modelopt},
+    {"bitsandbytes", read_bitsandbytes},
+    {"fastdeploy", read_fastdeploy},
 };
 
 // Files beside config.json in which older writers put the same object.
@@ -43,6 +45,7 @@ std::string method_of(const Fields& fields, std::string_view fallback) {
   const std::string method = fields.get<std::string>("quant_method", silent);
   if (!method.empty()) return method;
   if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
+  if (is_fastdeploy(fields)) return "fastdeploy";
   fail_load("{}: missing key \"quant_method\"", fields.where());
 }
 
@@ -60,7 +63,7 @@ Quantization read(const Fields& fields, std::string_view fallback = {}) {
   const auto* found = std::ranges::find(kMethods, method, &Method::name);
   if (found == std::end(kMethods)) refuse_method(fields, method);
   Quantization made = found->read(fields);
-  made.method = method;
+  made.method = made.formats.empty() ? "" : method;
   made.where = fields.where();
   return made;
 }

@@ -26,8 +26,12 @@ struct Quantization {
   std::string about;   // the formats in a few words, for people
   std::vector<StoredFormat> formats;
   std::vector<LayerRule> rules;
-  // Endings of tensors that the engine has no use for, such as scales of the KV cache.
+  // Endings of tensors that the engine has no use for, such as scales of 4-bit activations.
   std::vector<std::string> unused;
+  // The elements, kF8E4M3 or kI8, that scales of the KV cache are for where their names do not say
+  // it; and why these scales cannot be used, or nothing.
+  DType kv_elements = DType::kF8E4M3;
+  std::string kv_refusal;
 
   Quantization();
   // The formats that the weight of a linear layer may have, plain values last.
@@ -52,6 +56,10 @@ Quantization read_awq(const Fields& fields);
 Quantization read_fp8(const Fields& fields);
 Quantization read_fbgemm_fp8(const Fields& fields);
 Quantization read_modelopt(const Fields& fields);
+Quantization read_bitsandbytes(const Fields& fields);
+Quantization read_fastdeploy(const Fields& fields);
+// Whether the object, which names no method, is FastDeploy's.
+bool is_fastdeploy(const Fields& fields);
 // The types of GGUF, which each tensor names itself.
 Quantization gguf_quantization(const std::string& path);
 

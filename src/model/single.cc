@@ -23,7 +23,7 @@ SingleSequence::SingleSequence(const LoadedModel& model, Ops& ops, comm::Mesh& m
     : model_(model),
       ops_(ops),
       kv_(model.spec, pages_for(max_context), kPage, kv.value_or(KvFormat{.dtype = act}),
-          ops.device()),
+          ops.device(), model.kv_scales),
       arena_(Buffer(ops.device(), Decoder::arena_bytes(model.spec, act, max_rows, max_rows, ops))),
       decoder_(model_.spec, model_.weights, ops, mesh, act),
       pages_(counting(0, static_cast<size_t>(pages_for(max_context)))),

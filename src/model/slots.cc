@@ -1,6 +1,7 @@
 #include "model/slots.h"
 
 #include <algorithm>
+#include <map>
 #include <type_traits>
 
 namespace skiff::model {
@@ -156,14 +157,41 @@ Kept Slot::kept(const Precision& precision, const SchemeChoice& schemes) const {
   return {.format = *format, .rule = scheme->rule};
 }
 
-std::vector<WeightFormat> quantized_formats(const ModelSpec& spec, const SchemeChoice& schemes) {
-  std::vector<WeightFormat> formats;
-  for (const Slot& slot : slots_of(spec)) {
-    const Kept kept = slot.kept({}, schemes);
-    if (kept.rule && std::ranges::find(formats, kept.format) == formats.end())
-      formats.push_back(kept.format);
+std::vector<Kept> kept_slots(const std::vector<Slot>& slots, const Precision& precision,
+                             const SchemeChoice& schemes, std::span<const StoredForm> stored,
+                             const Multiplies& multiplies) {
+  SKIFF_CHECK(stored.empty() || stored.size() == slots.size(), "{} forms of {} slots",
+              stored.size(), slots.size());
+  std::vector<Kept> all;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const bool quantized = !stored.empty() && stored[i].format.quantized();
+    if (quantized && multiplies(stored[i].format))
+      all.push_back({.format = stored[i].format, .stored = true, .order = stored[i].order});
+    else
+      all.push_back(slots[i].kept(precision, schemes));
   }
+  return all;
+}
+
+std::vector<WeightFormat> quantized_formats(std::span<const Kept> kept) {
+  std::vector<WeightFormat> formats;
+  for (const Kept& k : kept)
+    if (k.quantized() && std::ranges::find(formats, k.format) == formats.end())
+      formats.push_back(k.format);
   return formats;
+}
+
+std::vector<std::string> widened_formats(std::span<const Kept> kept,
+                                         std::span<const StoredForm> stored) {
+  std::map<std::string, int> counts;
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (!stored[i].lost.empty()) ++counts[stored[i].lost];
+    if (stored[i].format.quantized() && !kept[i].stored) ++counts[describe(stored[i].format)];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [form, count] : counts)
+    lines.push_back(fmt::format("{} weights are {}", count, form));
+  return lines;
 }
 
 Slot shared_slot(const Slot& stack) {
@@ -183,7 +211,11 @@ std::vector<Slot> slots_of(const ModelSpec& spec) {
   SlotList list(spec);
   list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
   list.norm<&ModelWeights::norm>("norm", spec.hidden);
-  list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind = LayerKind::kHead;
+  if (spec.head == HeadKind::kVocab)
+    list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind =
+        LayerKind::kHead;
+  if (spec.head == HeadKind::kClasses)
+    list.linear<&ModelWeights::head>("score", {spec.classes}, spec.hidden).wide = true;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
     list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);
@@ -195,7 +227,8 @@ std::vector<Slot> slots_of(const ModelSpec& spec) {
 }
 
 bool is_tied_head(const Slot& slot, const ModelSpec& spec) {
-  return spec.tied_head && slot.find == find<Linear, &ModelWeights::head>;
+  return spec.tied_head && spec.head == HeadKind::kVocab &&
+         slot.find == find<Linear, &ModelWeights::head>;
 }
 
 }  // namespace skiff::model

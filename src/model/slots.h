@@ -2,7 +2,9 @@
 // counts it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,10 +16,22 @@
 
 namespace skiff::model {
 
-// The format that a weight is kept in, and how it gets there.
+// The format that a weight is kept in, and how it gets there: as the checkpoint has it, quantized
+// by `rule`, or as plain values.
 struct Kept {
   WeightFormat format;
-  std::optional<QuantRule> rule;  // none: plain values
+  std::optional<QuantRule> rule;
+  bool stored = false;  // elements, scales and zero points are those of the checkpoint
+  bool order = false;   // `stored`: with an order of columns (Linear::order)
+
+  bool quantized() const { return stored || rule.has_value(); }
+};
+
+// How a checkpoint has the weight of a slot: in a quantized format, or plain, whatever its dtype.
+struct StoredForm {
+  WeightFormat format;
+  bool order = false;
+  std::string lost;  // a quantized form that no backend can keep, in words; `format` is plain then
 };
 
 // A Slot says where a weight goes and its exact shape.
@@ -56,8 +70,23 @@ struct Slot {
   Place place(ModelWeights& weights) const { return find(weights, static_cast<size_t>(layer)); }
 };
 
-// Returns the formats that weights of such a model are quantized to.
-std::vector<WeightFormat> quantized_formats(const ModelSpec& spec, const SchemeChoice& schemes);
+// Says what Ops::multiplies() says.
+using Multiplies = std::function<bool(const WeightFormat&)>;
+
+// Returns what becomes of each slot. `stored` has the form of each in the checkpoint, or nothing
+// where none is quantized. A quantized weight is kept as it is where the backend multiplies its
+// format, and widened to plain values where it does not.
+std::vector<Kept> kept_slots(const std::vector<Slot>& slots, const Precision& precision,
+                             const SchemeChoice& schemes, std::span<const StoredForm> stored,
+                             const Multiplies& multiplies);
+
+// Returns the quantized formats among them, each once.
+std::vector<WeightFormat> quantized_formats(std::span<const Kept> kept);
+
+// Says which weights are widened because the backend does not multiply them, a line for each
+// format: "112 weights are int8 with ... ".
+std::vector<std::string> widened_formats(std::span<const Kept> kept,
+                                         std::span<const StoredForm> stored);
 
 // Returns the wide weight of which the last `always` experts of `stack` are slices.
 Slot shared_slot(const Slot& stack);

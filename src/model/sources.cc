@@ -8,6 +8,8 @@
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "model/gguf_config.h"
+#include "model/kv_scales.h"
 #include "weights/name_list.h"
 
 namespace skiff::model {
@@ -44,7 +46,8 @@ std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
   const auto patterns = split(rule.pattern);
   const int64_t experts = slot.experts && per_expert(patterns[0]) ? slot.experts : 1;
   for (int64_t e = 0; e < experts; ++e)
-    for (std::string_view pattern : patterns) names.push_back(filled(pattern, {slot.layer, e}));
+    for (std::string_view pattern : patterns)
+      names.push_back(filled(stored_pattern(rule, pattern), {slot.layer, e}));
   return names;
 }
 
@@ -78,6 +81,12 @@ std::optional<std::vector<int32_t>> common_order(const Source& source, const Slo
   return first;
 }
 
+// Makes the values of a quantized source floats.
+void widen_all(Source& source, DType to) {
+  source.format = {.dtype = to};
+  source.order.clear();
+}
+
 class Finder {
  public:
   Finder(const Checkpoint& checkpoint, std::span<const NameRule> rules,
@@ -95,10 +104,11 @@ class Finder {
     join_formats(source, slot);
     return source;
   }
-  // Marks a stored tied head as used without reading it, because storing one is not an error.
-  void skip_head() {
+  // Marks a stored head as used without reading it, because storing one is not an error where it is
+  // tied or where another one is used.
+  void skip_head(std::string_view slot = "head") {
     for (const NameRule& rule : rules_) {
-      if (rule.slot != "head") continue;
+      if (rule.slot != slot) continue;
       const std::string module(rule.pattern);
       for (const StoredTensor* tensor :
            find_tensors(checkpoint_, quantization_.formats_of(module), module))
@@ -106,14 +116,14 @@ class Finder {
     }
   }
 
-  void finish() {
+  void finish(Remarks remarks) {
     if (!missing_.empty())
       fail_load("the checkpoint lacks {} tensors that config.json ({}) asks for: {}{}",
                 missing_.size(), spec_.arch, name_list(missing_, kShown), hint());
     std::vector<std::string> left;
     size_t mtp = 0, unused = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      if (used_.contains(name) || name.ends_with("rotary_emb.inv_freq")) continue;
+      if (used_.contains(name) || has_use_elsewhere(name)) continue;
       if (name.find("mtp_") != name.npos)
         ++mtp;
       else if (std::ranges::any_of(quantization_.unused,
@@ -122,21 +132,28 @@ class Finder {
       else
         left.push_back(escaped(name));
     }
-    if (mtp) spdlog::info("{} tensors of a multi-token prediction module are not used", mtp);
-    if (unused)
-      spdlog::info("{} tensors are not used: {}", unused, name_list(quantization_.unused));
     if (!left.empty())
       fail_load("the checkpoint has {} tensors that {} does not: {}", left.size(), spec_.arch,
                 name_list(left, kShown));
-    if (!plain_.empty())
-      spdlog::info("{} weights are stored plain although {} lists them: {}", plain_.size(),
-                   quantization_.where, name_list(plain_, kShown));
-    if (!widened_.empty())
-      spdlog::info("{} weights are widened to {}, because their parts have different formats: {}",
-                   widened_.size(), name(act_), name_list(widened_, kShown));
+    if (remarks == Remarks::kLogged) log_remarks(mtp, unused);
   }
 
  private:
+  // Frequencies of rope follow from the configuration, or are read with it; scales of the KV cache
+  // are read by kv_scales.cc.
+  static bool has_use_elsewhere(std::string_view name) {
+    return name.ends_with("rotary_emb.inv_freq") || name == kGgufRopeFactors || is_kv_scale(name);
+  }
+
+  void log_remarks(size_t mtp, size_t unused) const {
+    if (mtp) spdlog::info("{} tensors of a multi-token prediction module are not used", mtp);
+    if (unused)
+      spdlog::info("{} tensors are not used: {}", unused, name_list(quantization_.unused));
+    if (!plain_.empty())
+      spdlog::info("{} weights are stored plain although {} lists them: {}", plain_.size(),
+                   quantization_.where, name_list(plain_, kShown));
+  }
+
   Source find_parts(const Slot& slot) {
     if (slot.always == 0) return find_stored(slot);
     Slot chosen = slot;
@@ -182,7 +199,7 @@ class Finder {
 
   Layout settle_layout() const {
     for (const NameRule& rule : rules_) {
-      const std::string module(rule.pattern);
+      const std::string module(stored_pattern(rule, rule.pattern));
       if (rule.slot != "embed") continue;
       for (const StoredFormat* format : quantization_.formats_of_table(module))
         for (const std::string_view suffix : format->rule(Role::kWeight)->suffixes)
@@ -244,12 +261,15 @@ class Finder {
   }
 
   StoredModule checked(const ModuleTensors& found, const ModuleShape& shape) {
-    StoredModule module{
-        .format = found.format, .tensors = found.tensors, .shape = shape, .order = {}};
+    StoredModule module{.format = found.format,
+                        .tensors = found.tensors,
+                        .shape = shape,
+                        .order = {},
+                        .numbers = {}};
     for (const TensorRule& rule : found.format->tensors) {
       const StoredTensor* tensor = found.of(rule.role);
       if (!tensor) continue;
-      check_shape(*tensor, rule.shape(shape, *found.format));
+      if (rule.shape) check_shape(*tensor, rule.shape(shape, *found.format));
       if (std::ranges::find(rule.dtypes, tensor->entry->dtype) == rule.dtypes.end())
         refuse_dtype(*tensor, rule.dtypes);
       used_.insert(tensor->entry->name);
@@ -299,7 +319,8 @@ class Finder {
     }
     const bool kept = slot.kind == Slot::kLinear && !slot.wide && source.format.quantized();
     if (alike && kept) return;
-    if (!alike) widened_.push_back(escaped(source.modules[0].of(Role::kWeight)->entry->name));
+    if (slot.kind == Slot::kLinear && !slot.wide)
+      source.lost = alike ? source.modules[0].format->name : "in parts of different formats";
     widen_all(source, slot.wide ? DType::kF32 : act_);
   }
 
@@ -356,19 +377,14 @@ class Finder {
   const DType act_;
   Layout layout_;
   std::set<std::string, std::less<>> used_;
-  std::vector<std::string> missing_, plain_, widened_;
+  std::vector<std::string> missing_, plain_;
 };
 
 }  // namespace
 
-void widen_all(Source& source, DType to) {
-  source.format = {.dtype = to};
-  source.order.clear();
-}
-
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
                                  const Quantization& quantization, std::span<const Slot> slots,
-                                 const ModelSpec& spec, DType act) {
+                                 const ModelSpec& spec, DType act, Remarks remarks) {
   Finder finder(checkpoint, rules, quantization, spec, act);
   std::vector<Source> sources;
   for (const Slot& slot : slots) {
@@ -379,7 +395,9 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
       sources.push_back(finder.find(slot));
     }
   }
-  finder.finish();
+  if (spec.head != HeadKind::kVocab) finder.skip_head();
+  if (spec.head == HeadKind::kNone) finder.skip_head("score");
+  finder.finish(remarks);
   return sources;
 }
 

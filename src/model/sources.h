@@ -29,6 +29,8 @@ struct Source {
   // The canonical form of all parts, with blocks as fine as the parts ask for. Plain where the slot
   // must have floats or the parts have no form in common, which may be read so, too.
   WeightFormat format;
+  // Where weights must be plain although they are quantized: their form, in words.
+  std::string lost;
   // The layer's input in the order of the weight's columns, as Linear::order; empty: as it is.
   std::vector<int32_t> order;
 
@@ -54,14 +56,16 @@ void for_each_part(const Source& source, int64_t first, int64_t rows, Work work)
   SKIFF_CHECK(first + rows <= at, "{} rows are stored, {} asked for", at, first + rows);
 }
 
-// Makes the values of a quantized source floats.
-void widen_all(Source& source, DType to);
+// What is worth knowing about a checkpoint that can be loaded: layers that are plain although the
+// configuration lists them, tensors without a use.
+enum class Remarks : uint8_t { kLogged, kLeftOut };
 
 // One Source per slot; that of a tied head is empty. Weights that must become plain are widened to
 // `act`. Throws LoadError if a slot cannot be filled, a shape differs, a tensor is of no format in
 // `quantization`, or one is left over.
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
                                  const Quantization& quantization, std::span<const Slot> slots,
-                                 const ModelSpec& spec, DType act = DType::kF32);
+                                 const ModelSpec& spec, DType act = DType::kF32,
+                                 Remarks remarks = Remarks::kLogged);
 
 }  // namespace skiff::model

@@ -36,7 +36,7 @@ Staging::Staging(const Values& values, const std::vector<Slot>& slots,
     if (is_tied_head(slots[i], spec)) continue;
     add_chunks(i, chunk);
     if (values.has_bias(i)) bias = std::max(bias, static_cast<size_t>(slots[i].out) * 4);
-    if (kept[i].rule)
+    if (kept[i].quantized())
       codes_.reserve(slots[i], kept[i].format);
     else
       weight = std::max(weight, static_cast<size_t>(slots[i].elements()) * bytes(values.dtype(i)));
@@ -63,9 +63,10 @@ void Staging::make_ring(size_t pieces, size_t bytes) {
 void Staging::add_chunks(size_t slot, size_t bytes) {
   const Slot& s = slots_[slot];
   if (values_.has_bias(slot)) chunks_.push_back({slot, /*bias=*/true, 0, s.out});
-  const int64_t row = s.in * static_cast<int64_t>(skiff::bytes(values_.dtype(slot)));
+  const DType dtype = kept_[slot].stored ? kept_[slot].format.dtype : values_.dtype(slot);
+  const auto row = static_cast<int64_t>(std::max<size_t>(1, byte_size(dtype, s.in)));
   const int64_t rows = s.elements() / s.in;
-  const bool bands = kept_[slot].rule.has_value();
+  const bool bands = kept_[slot].quantized();
   int64_t most = is_whole(s) ? rows : std::max<int64_t>(1, static_cast<int64_t>(bytes) / row);
   if (bands) {
     const int block = kept_[slot].format.block_out;
@@ -79,6 +80,10 @@ void Staging::add_chunks(size_t slot, size_t bytes) {
 
 bool Staging::quantizes(const Chunk& chunk) const {
   return !chunk.bias && kept_[chunk.slot].rule.has_value();
+}
+
+bool Staging::has_codes(const Chunk& chunk) const {
+  return !chunk.bias && kept_[chunk.slot].stored;
 }
 
 // A chunk at the beginning of `buffer`.
@@ -99,11 +104,17 @@ Tensor Staging::place_of(const Chunk& chunk) const {
 size_t Staging::bytes_of(const Chunk& chunk) const {
   const Slot& slot = slots_[chunk.slot];
   if (chunk.bias) return byte_size(DType::kF32, slot.out);
+  if (has_codes(chunk)) return codes_.piece_bytes(slot, kept_[chunk.slot].format, chunk.rows);
   return byte_size(values_.dtype(chunk.slot), chunk.rows * slot.in);
 }
 
 void Staging::fill(const Chunk& chunk, std::byte* to) const {
   if (chunk.bias) return values_.fill_bias(chunk.slot, reinterpret_cast<float*>(to));
+  if (has_codes(chunk)) {
+    const WeightFormat& format = kept_[chunk.slot].format;
+    return values_.fill_codes(chunk.slot, chunk.first,
+                              codes_.piece(slots_[chunk.slot], format, chunk.rows, to));
+  }
   values_.fill(chunk.slot, chunk.first, chunk.rows, to);
   if (!quantizes(chunk)) return;
   const int64_t in = slots_[chunk.slot].in;
@@ -126,10 +137,10 @@ Linear Staging::take(size_t slot) {
   const size_t begin = taken_;
   while (taken_ < chunks_.size() && chunks_[taken_].slot == slot) ++taken_;
   SKIFF_CHECK(begin < taken_, "slot {} is not the next", slot);
-  const bool quantized = kept_[slot].rule.has_value();
+  const bool quantized = kept_[slot].quantized();
   if (ahead_)
     bring(begin, taken_);
-  else if (quantized)
+  else if (kept_[slot].rule)
     quantize_here(begin, taken_);
   else
     fill_here(begin, taken_);
@@ -138,13 +149,34 @@ Linear Staging::take(size_t slot) {
     out = codes_.view(slots_[slot], kept_[slot].format);
   else
     out.weight = view(weight_, values_.dtype(slot), slots_[slot]);
+  if (kept_[slot].stored) add_small_parts(out, slot);
   if (values_.has_bias(slot)) out.bias = bias_.view(DType::kF32, {slots_[slot].out});
   return out;
 }
 
+// The numbers that a stored weight has besides those of its rows, where Ops computes.
+void Staging::add_small_parts(Linear& out, size_t slot) {
+  std::vector<int32_t> order = values_.order(slot);
+  std::vector<float> scales = values_.input_scales(slot);
+  const auto there = [&](Buffer& buffer, auto& numbers, DType dtype) {
+    const auto n = std::ssize(numbers);
+    buffer = Buffer(ops_.device(), byte_size(dtype, n));
+    const Tensor to = buffer.view(dtype, {n});
+    ops_.copy(to, host_tensor(numbers.data(), dtype, {n}));
+    return to;
+  };
+  if (!order.empty()) out.order = there(order_, order, DType::kI32);
+  if (!scales.empty()) out.input_scale = there(input_scale_, scales, DType::kF32);
+}
+
 void Staging::fill_here(size_t begin, size_t end) {
   const auto fill_one = [&](size_t i) {
-    fill(chunks_[begin + i], static_cast<std::byte*>(place_of(chunks_[begin + i]).data));
+    const Chunk& chunk = chunks_[begin + i];
+    if (has_codes(chunk))
+      return values_.fill_codes(
+          chunk.slot, chunk.first,
+          codes_.rows(slots_[chunk.slot], kept_[chunk.slot].format, chunk.first, chunk.rows));
+    fill(chunk, static_cast<std::byte*>(place_of(chunk).data));
   };
   if (end - begin == 1) return fill_one(0);
   ReadAhead ahead(end - begin, threads_, end - begin, fill_one);
@@ -165,13 +197,36 @@ void Staging::quantize_here(size_t begin, size_t end) {
   }
 }
 
+void Staging::bring_codes(const Chunk& chunk, const Buffer& piece) {
+  const Slot& slot = slots_[chunk.slot];
+  const WeightFormat& format = kept_[chunk.slot].format;
+  const Linear to = codes_.rows(slot, format, chunk.first, chunk.rows);
+  const Linear from = codes_.piece(slot, format, chunk.rows, piece.data());
+  // Elements of four bits are copied by the byte: their rows are whole bytes.
+  const auto bytes_of = [](Tensor t) {
+    t.dim = {1, static_cast<int64_t>(byte_size(t.dtype, t.elements())), 1, 1};
+    t.dtype = DType::kU8;
+    t.row_stride = t.dim[1];
+    return t;
+  };
+  ops_.copy(bytes_of(to.weight), bytes_of(from.weight));
+  ops_.copy(bytes_of(to.scale), bytes_of(from.scale));
+  if (format.zero) ops_.copy(bytes_of(to.zero), bytes_of(from.zero));
+}
+
 // One copy is always in flight while the next piece is waited for.
 void Staging::bring(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     ahead_->next();
-    const Tensor to = place_of(chunks_[i]);
-    ops_.copy(to, ring_[i % ring_.size()].view(to.dtype, {to.rows(), to.cols()}));
-    if (quantizes(chunks_[i])) quantize(chunks_[i], to);
+    const Chunk& chunk = chunks_[i];
+    const Buffer& piece = ring_[i % ring_.size()];
+    if (has_codes(chunk)) {
+      bring_codes(chunk, piece);
+    } else {
+      const Tensor to = place_of(chunk);
+      ops_.copy(to, piece.view(to.dtype, {to.rows(), to.cols()}));
+      if (quantizes(chunk)) quantize(chunk, to);
+    }
     if (copying_) {
       ops_.wait(copied_);
       ahead_->give_back();

@@ -1,5 +1,6 @@
 // model/staging.h -- copies the values of one slot after the other to the memory of Ops, read by
-// several threads, and quantizes them on the way where they are kept so.
+// several threads, and quantizes them on the way where they are kept so. Weights that the
+// checkpoint has quantized come as they are.
 #pragma once
 #include <vector>
 
@@ -14,8 +15,9 @@ namespace skiff::model {
 // slot to slot. For a device threads fill a ring of small page-locked pieces, ahead of slots too,
 // and each piece is copied to such memory on the device while the next ones are read.
 //
-// A slot that is quantized is never there as floats: bands of its rows are read into a ring, on a
-// device copied there, and quantized where Ops computes, one after the other.
+// A slot that is kept quantized is never there as floats. Bands of its rows, with their scales, are
+// read where they belong, on a device by way of the ring; or, where they are quantized here, they
+// are read into a ring, on a device copied there, and quantized where Ops computes.
 class Staging {
  public:
   // `kept` says what becomes of each slot. `chunk`: bytes that a thread reads at a time, rounded to
@@ -24,7 +26,8 @@ class Staging {
           const ModelSpec& spec, Ops& ops, int threads, size_t chunk);
 
   // [out, in] or [experts, out, in] (norms and vectors [out]), or a quantized weight in the format
-  // that it is kept in; kPlain. The bias is [out] f32 or empty. Slots must be taken in their order,
+  // that it is kept in, with its order of columns and the scales of its activations; kPlain. The
+  // bias is [out] f32 or empty. Slots must be taken in their order,
   // each once, without tied heads. On a device the values are in place for the next operations of
   // Ops. Valid until the next call. Throws a LoadError that names the weight where a value that is
   // to be quantized is not finite.
@@ -39,6 +42,7 @@ class Staging {
   };
   void add_chunks(size_t slot, size_t bytes);
   bool quantizes(const Chunk& chunk) const;
+  bool has_codes(const Chunk& chunk) const;
   Tensor place_of(const Chunk& chunk) const;
   Tensor as_rows(const Chunk& chunk, const Buffer& buffer) const;
   size_t bytes_of(const Chunk& chunk) const;
@@ -47,6 +51,8 @@ class Staging {
   void fill_here(size_t begin, size_t end);
   void quantize_here(size_t begin, size_t end);
   void bring(size_t begin, size_t end);
+  void bring_codes(const Chunk& chunk, const Buffer& piece);
+  void add_small_parts(Linear& out, size_t slot);
   void make_ring(size_t pieces, size_t bytes);
 
   const Values& values_;
@@ -58,6 +64,7 @@ class Staging {
   size_t taken_ = 0;
   Buffer weight_, bias_;  // on the device of Ops, as large as the largest slot needs; of a slot
                           // that is quantized, one band
+  Buffer order_, input_scale_;  // of the slot that was taken last
   CodeBuffer codes_;
   std::vector<Buffer> ring_;  // page-locked for a device; on the host only for bands
   // Only for a device: the mark of the last copy from the ring.

@@ -47,7 +47,7 @@ struct TensorRule {
   std::vector<std::string_view>
       suffixes;  // endings of its name, after the module's; the first one found counts
   std::vector<std::string_view> dtypes;  // dtypes that it may have, as the file names them
-  // Returns the shape that it must have.
+  // Returns the shape that it must have; without it, settle() looks at the tensor.
   std::vector<int64_t> (*shape)(const ModuleShape& module, const StoredFormat& format) = nullptr;
   bool optional = false;
 };
@@ -59,6 +59,7 @@ struct StoredModule {
   ModuleShape shape;
   // Column i of the canonical form is column order[i] of the layer's input; empty: i.
   std::vector<int32_t> order;
+  std::vector<float> numbers;  // what settle() has found for elements()
 
   const StoredTensor* of(Role role) const { return tensors[static_cast<size_t>(role)]; }
   int64_t column(int64_t i) const { return order.empty() ? i : order[static_cast<size_t>(i)]; }

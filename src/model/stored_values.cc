@@ -3,6 +3,7 @@
 
 #include "base/load_error.h"
 #include "model/registry.h"
+#include "model/stored_codes.h"
 #include "model/unpack.h"
 #include "model/values.h"
 #include "tensor/convert.h"
@@ -113,7 +114,7 @@ class StoredValues final : public Values {
  public:
   StoredValues(const std::string& dir, const ModelConfig& config, const std::vector<Slot>& slots,
                DType act)
-      : slots_(slots), checkpoint_(dir) {
+      : slots_(slots), act_(act), checkpoint_(dir) {
     const Family* family = find_family(config.spec.arch);
     SKIFF_CHECK(family, "spec of unknown architecture {}", config.spec.arch);
     const auto rules = family->names();
@@ -122,10 +123,11 @@ class StoredValues final : public Values {
     } catch (const LoadError& e) {
       fail_load("{}: {}", dir, e.what());
     }
-    for (Source& source : sources_)
-      if (source.format.quantized()) widen_all(source, act);
   }
-  DType dtype(size_t i) const override { return sources_[i].format.dtype; }
+  DType dtype(size_t i) const override {
+    const WeightFormat& format = sources_[i].format;
+    return format.quantized() ? slots_[i].dtype(act_) : format.dtype;
+  }
   bool has_bias(size_t i) const override {
     const Source& source = sources_[i];
     return !source.modules.empty() && source.modules[0].of(Role::kBias);
@@ -154,6 +156,18 @@ class StoredValues final : public Values {
       to += module.shape.out;
     }
   }
+  StoredForm form(size_t i) const override {
+    const Source& source = sources_[i];
+    return {.format = source.format, .order = !source.order.empty(), .lost = source.lost};
+  }
+  void fill_codes(size_t i, int64_t first, const Linear& to) const override {
+    model::fill_codes(sources_[i], slots_[i], first, to);
+    release_codes(i, first, to.weight.rows());
+  }
+  std::vector<int32_t> order(size_t i) const override { return sources_[i].order; }
+  std::vector<float> input_scales(size_t i) const override {
+    return model::input_scales(sources_[i], slots_[i]);
+  }
   std::string origin(size_t i, int64_t row) const override {
     std::string name = describe_slot(slots_[i]);
     for_each_part(sources_[i], row, 1, [&](const StoredModule& module, const Region&, int64_t) {
@@ -163,6 +177,16 @@ class StoredValues final : public Values {
   }
 
  private:
+  // Rows of a quantized module may be spread over all of its tensors, so these are released with
+  // the last of them.
+  void release_codes(size_t i, int64_t first, int64_t rows) const {
+    for_each_part(sources_[i], first, rows,
+                  [](const StoredModule& module, const Region& region, int64_t) {
+                    if (region.row + region.rows < module.shape.rows()) return;
+                    for (const StoredTensor* tensor : module.tensors)
+                      if (tensor) tensor->file->release(tensor->bytes);
+                  });
+  }
   template <class D>
   void fill_as(size_t i, int64_t first, int64_t rows, D* to) const {
     for_each_part(sources_[i], first, rows,
@@ -172,6 +196,7 @@ class StoredValues final : public Values {
   }
 
   const std::vector<Slot>& slots_;
+  const DType act_;
   Checkpoint checkpoint_;
   std::vector<Source> sources_;
 };

@@ -1,4 +1,4 @@
-// model/values.h -- the plain values of slots, read from a checkpoint or generated.
+// model/values.h -- the values of slots, read from a checkpoint or generated.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -22,12 +22,22 @@ class Values {
   // other in dtype(). Norms and vectors must be read whole.
   virtual void fill(size_t slot, int64_t first, int64_t rows, std::byte* to) const = 0;
   virtual void fill_bias(size_t slot, float* to) const = 0;  // writes [out]
+  // How the values are stored. Whatever it is, fill() writes plain values.
+  virtual StoredForm form(size_t /*slot*/) const { return {}; }
+  // For a slot whose form is quantized. Fills `to`, kPlain in host memory and in that format, with
+  // the elements, scales and zero points of the rows from `first` on of the weight, seen as above;
+  // they lie in one expert and begin with a row of blocks.
+  virtual void fill_codes(size_t /*slot*/, int64_t /*first*/, const Linear& /*to*/) const {}
+  // Linear::order of such a slot; empty where columns are in order.
+  virtual std::vector<int32_t> order(size_t /*slot*/) const { return {}; }
+  // Linear::input_scale of such a slot; empty where activations have no fixed scale.
+  virtual std::vector<float> input_scales(size_t /*slot*/) const { return {}; }
   // Names what row `row` of that view comes from, for messages: a tensor, or else the weight.
   virtual std::string origin(size_t slot, int64_t row) const = 0;
 };
 
 // Throws LoadError naming file and tensor, as find_sources does.
-// Quantized weights are widened to `act`.
+// fill() widens quantized weights to `act`, or to float32 where the slot asks for it.
 std::unique_ptr<Values> stored_values(const std::string& dir, const ModelConfig& config,
                                       const std::vector<Slot>& slots, DType act);
 

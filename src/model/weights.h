@@ -49,6 +49,11 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
 };
 
+// The fixed scales of a layer's keys and values: bf16 [kv_heads], where Ops computes.
+struct FixedKvScales {
+  Tensor k, v;
+};
+
 // Returns empty weights of the kinds that `spec` has.
 ModelWeights empty_weights(const ModelSpec& spec);
 

@@ -92,7 +92,9 @@ int PlanBuilder::rows_for(const Sequence& s) const {
 
 void PlanBuilder::add(Sequence& s, int count, int draft) {
   const int end = s.planned + count;
-  const bool sample = end - draft == s.total();
+  const bool last = end - draft == s.total();
+  const bool sample = last && !s.pooling, pool = last && s.pooling;
+  const bool pool_logits = pool && s.pooling.logits;
   const bool report = s.owes_report() && s.planned >= s.reported;
   plan_.spans.push_back({.seq = s.id,
                          .slot = s.slot,
@@ -101,7 +103,9 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
                          .draft = draft,
                          .sample = sample,
                          .prompt_logprobs = report ? s.params.prompt_logprobs : kNoLogprobs,
-                         .next = sample ? -1 : s.tokens[static_cast<size_t>(end)]});
+                         .next = last ? -1 : s.tokens[static_cast<size_t>(end)],
+                         .pool = pool,
+                         .pool_logits = pool_logits});
   for (int i = s.planned; i < end - draft; ++i)
     plan_.tokens.push_back(i < s.known() ? s.tokens[static_cast<size_t>(i)] : kOnDevice);
   plan_.tokens.insert(plan_.tokens.end(), s.drafts.begin(), s.drafts.begin() + draft);
@@ -119,7 +123,7 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   if (report) s.reported = end;
   rows_ -= count;
   draft_rows_ -= draft;
-  logit_rows_ -= report ? count : sample * (1 + draft);
+  logit_rows_ -= report ? count : sample * (1 + draft) + pool_logits;
   SKIFF_CHECK(rows_ >= 0 && logit_rows_ >= 0, "step {} is over its limits", plan_.step);
 }
 
@@ -128,7 +132,8 @@ void PlanBuilder::open(const Sequence& s) {
                           .params = s.params,
                           .history = s.tokens,
                           .prompt_len = s.prompt_len,
-                          .stop_tokens = s.stop_tokens});
+                          .stop_tokens = s.stop_tokens,
+                          .pooling = s.pooling});
 }
 
 }  // namespace skiff::sched

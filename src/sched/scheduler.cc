@@ -52,20 +52,37 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
+// Checks what differs between sequences that are continued and those that are pooled.
+Status Scheduler::check_kind(const NewSequence& in) const {
+  const auto invalid = [](const char* what, const char* field) {
+    return Error{Code::kInvalid, what, field};
+  };
+  if (!in.pooling && !limits_.generates)
+    return invalid(
+        "the model is pooled (see --runner) and cannot generate; --runner generate loads it with "
+        "its language head, if it has one",
+        "prompt");
+  if (in.pooling && in.params.prompt_logprobs != kNoLogprobs)
+    return invalid("a sequence that is pooled has no log-probabilities", "prompt_logprobs");
+  return ok();
+}
+
 Status Scheduler::check(const NewSequence& in) const {
   const auto invalid = [](std::string what, const char* field) {
     return Error{Code::kInvalid, std::move(what), field};
   };
   const size_t prompt = in.prompt.size();
   if (prompt == 0) return invalid("the prompt has no tokens", "prompt");
+  if (Status kind = check_kind(in); !kind) return kind;
   if (in.stop.max_tokens < 1)
     return invalid(fmt::format("max_tokens is {}; it must be at least 1", in.stop.max_tokens),
                    "max_tokens");
-  if (prompt + 1 > static_cast<size_t>(limits_.max_context))
-    return invalid(fmt::format("the prompt has {} tokens; with one token of output that is more "
-                               "than the context of {} tokens",
-                               prompt, limits_.max_context),
-                   "prompt");
+  if (prompt + (in.pooling ? 0 : 1) > static_cast<size_t>(limits_.max_context))
+    return invalid(
+        fmt::format("the prompt has {} tokens; {}that is more than the context of {} "
+                    "tokens",
+                    prompt, in.pooling ? "" : "with one token of output ", limits_.max_context),
+        "prompt");
   if (in.params.prompt_logprobs != kNoLogprobs) {
     const int64_t each = 1 + std::min<int64_t>(in.params.prompt_logprobs,
                                                limits_.vocab > 0 ? limits_.vocab : kAllLogprobs);
@@ -101,7 +118,8 @@ Status Scheduler::add(NewSequence in) {
   s->prompt_len = static_cast<int>(in.prompt.size());
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
   s->rank = rank_of(in.priority, s->is_long);
-  s->limit = std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
+  s->pooling = std::move(in.pooling);
+  s->limit = s->pooling ? 1 : std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
   s->tokens = std::move(in.prompt);
   s->table.sharing = std::move(in.cache);
   waiting_.emplace(s->rank, s.get());
@@ -160,13 +178,18 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
     take_token(s, token);
     if (s.finish != Finish::kNone) break;
   }
+  if (span.pool) {
+    event.pooled = result.pooled.at(i);
+    end(s, Finish::kStop);
+  }
   event.finish = s.finish;
   if (s.params.logprobs != kNoLogprobs && span.sample) {
     const auto& all = result.logprobs.at(i);
     event.logprobs.assign(all.begin(), all.begin() + static_cast<long>(event.tokens.size()));
   }
   if (span.prompt_logprobs != kNoLogprobs) event.prompt_logprobs = result.prompt_logprobs.at(i);
-  if (!event.tokens.empty() || !event.prompt_logprobs.empty()) events_.push_back(std::move(event));
+  if (!event.tokens.empty() || !event.prompt_logprobs.empty() || span.pool)
+    events_.push_back(std::move(event));
 
   cache_.publish(s.table, s.tokens, std::min(computed, s.known()));
   s.drafts.clear();

@@ -33,6 +33,7 @@ struct Limits {
   // is refused.
   bool chunked_prefill = true;
   Policy policy;
+  bool generates = true;  // false: the model has no head to draw with, so every sequence is pooled
 };
 
 struct SchedulerStats {
@@ -96,6 +97,7 @@ class Scheduler {
   };
 
   Status check(const NewSequence& sequence) const;
+  Status check_kind(const NewSequence& sequence) const;
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step, PromptKind kind);
   Wanted wanted() const;

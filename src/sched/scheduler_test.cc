@@ -51,6 +51,7 @@ class Schedule : public testing::Test {
       result.logprobs.emplace_back(result.tokens.back().size());
       const size_t rows = static_cast<size_t>(s.count - s.sample);
       result.prompt_logprobs.emplace_back(s.prompt_logprobs == kNoLogprobs ? 0 : rows);
+      result.pooled.push_back(s.pool ? std::vector<float>{1, 2} : std::vector<float>{});
     }
     if (!plan.empty()) scheduler_->commit(plan, result);
     return scheduler_->take_events();
@@ -500,6 +501,64 @@ TEST_F(Schedule, ANewSequenceStartsOnlyWhenItsWholePromptFits) {
   scheduler_->cancel(1);
   scheduler_->cancel(3);
   EXPECT_THAT(step(), ElementsAre(Rows{2, 0, 8}));
+}
+
+TEST_F(Schedule, APooledSequenceEndsWithTheLastRowOfItsPrompt) {
+  start(limits(2, 6));
+  NewSequence s = request(1, 8);
+  s.pooling = {.rows = Pooling::kLast, .logits = true, .columns = {}};
+  add(std::move(s));
+  EXPECT_FALSE(plan().spans[0].pool);
+  const Span last = plan().spans.at(0);
+  EXPECT_TRUE(last.pool && last.pool_logits);
+  EXPECT_FALSE(last.sample);
+  EXPECT_EQ(std::pair(last.begin, last.count), std::pair(6, 2));
+  EXPECT_TRUE(plan().empty()) << "nothing follows the prompt";
+  EXPECT_THAT(endings(commit()), IsEmpty());
+  const std::vector<Event> events = commit();
+  ASSERT_THAT(endings(events), ElementsAre(Finish::kStop));
+  EXPECT_THAT(events.back().pooled, ElementsAre(1, 2));
+  EXPECT_THAT(events.back().tokens, IsEmpty());
+  EXPECT_EQ(scheduler_->stats().generation_tokens, 0u);
+}
+
+TEST_F(Schedule, WhatPoolsEveryRowFindsNoPrefix) {
+  start(limits(1, 100));
+  for (const Pooling::Rows rows : {Pooling::kLast, Pooling::kFirst, Pooling::kMean}) {
+    for (const bool again : {false, true}) {
+      NewSequence s = request(1, 10);
+      s.id = static_cast<SeqId>(10 * rows + again);
+      s.pooling.rows = rows;
+      add(std::move(s));
+      const bool found = rows == Pooling::kLast && again;
+      EXPECT_EQ(std::get<2>(step().at(0)), found ? 2 : 10) << rows << again;
+    }
+  }
+}
+
+TEST_F(Schedule, APooledSequenceMayFillTheContext) {
+  start(limits(2, 100, 20));
+  NewSequence s = request(1, 20);
+  EXPECT_FALSE(scheduler_->add(s));
+  s.pooling.rows = Pooling::kMean;
+  add(s);
+  step();
+  EXPECT_THAT(endings(events_), ElementsAre(Finish::kStop));
+}
+
+TEST_F(Schedule, AModelWithoutAHeadDrawsNothing) {
+  Limits headless = limits(1, 10);
+  headless.generates = false;
+  start(headless);
+  const Status refused = scheduler_->add(request(1, 3));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("--runner generate"));
+  NewSequence s = request(2, 3);
+  s.pooling.rows = Pooling::kLast;
+  s.params.prompt_logprobs = 1;
+  EXPECT_FALSE(scheduler_->add(s));
+  s.params.prompt_logprobs = kNoLogprobs;
+  add(s);
 }
 
 TEST_F(Schedule, AnIdIsUsedOnce) {

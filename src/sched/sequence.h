@@ -18,6 +18,7 @@ struct Sequence {
   QueueRank rank;
   SamplingParams params;
   SharedList<Token> stop_tokens;
+  Pooling pooling;
   int prompt_len = 0;
   bool is_long = false;  // whether its prompt is long, see Policy
   int overtaken = 0;     // number of later sequences that started while there was no memory for
@@ -48,8 +49,11 @@ struct Sequence {
     return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;
   }
   // Returns the number of leading tokens that need not be computed again. At least one row must be
-  // computed, for the draw.
-  int reusable() const { return owes_report() ? reported : known() - 1; }
+  // computed, for the draw or to be pooled.
+  int reusable() const {
+    if (!pooling.may_reuse()) return 0;
+    return owes_report() ? reported : known() - 1;
+  }
 };
 
 }  // namespace skiff::sched

@@ -180,8 +180,8 @@ TEST(MetricsTest, LabelsTellWhoAndHow) {
   EXPECT_THAT(text, HasSubstr("fastdeploy:cache_config_info{block_size=\"64\",model_name=\"m\","
                               "num_gpu_blocks=\"7\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 0\n"));
-  for (const char* reason :
-       {"concurrency", "waiting_tokens", "waiting_time", "timeout", "never_fits", "stopping"})
+  for (const char* reason : {"concurrency", "waiting_tokens", "waiting_time", "timeout",
+                             "never_fits", "stopping", "paused", "aborted"})
     EXPECT_THAT(text, HasSubstr(fmt::format("reason=\"{}\"}} 0\n", reason)));
 }
 
@@ -322,7 +322,9 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
   std::vector<std::string> queries;
   find_queries(dashboard, queries);
   EXPECT_GE(queries.size(), 25u);
-  const auto types = types_in(make_metrics().text({}));
+  service::Metrics metrics = make_metrics();
+  metrics.asked("/v1/completions");  // endpoints are there once somebody has called one
+  const auto types = types_in(metrics.text({}));
   std::set<std::string> series;
   for (const auto& [name, type] : types) {
     series.insert(name);
@@ -341,7 +343,9 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
 TEST(DashboardTest, RatesAreOfCountersOnly) {
   std::vector<std::string> queries;
   find_queries(Json::parse(read("deploy/grafana/skiff.json")), queries);
-  const auto types = types_in(make_metrics().text({}));
+  service::Metrics metrics = make_metrics();
+  metrics.asked("/v1/completions");
+  const auto types = types_in(metrics.text({}));
   for (const std::string& query : queries)
     for (const std::string& name : names_in(query)) {
       const auto type = types.find(name);

@@ -16,11 +16,8 @@ http::HttpResponse live(const ServerContext& context) {
 
 // Readiness: a new request would be served.
 http::HttpResponse health(const ServerContext& context) {
-  if (context.protocol->admission.draining()) return unavailable("the server is shutting down");
-  if (context.stalled) return unavailable("the engine hangs");
-  const Status status = context.protocol->service.health();
-  if (!status) return unavailable(status.error().what);
-  return fine();
+  const std::string why = unready(context);
+  return why.empty() ? fine() : unavailable(why);
 }
 
 http::HttpResponse metrics(const ServerContext& context) {
@@ -30,6 +27,13 @@ http::HttpResponse metrics(const ServerContext& context) {
 }
 
 }  // namespace
+
+std::string unready(const ServerContext& context) {
+  if (context.protocol->admission.draining()) return "the server is shutting down";
+  if (context.stalled) return "the engine hangs";
+  const Status status = context.protocol->service.health();
+  return status ? std::string() : status.error().what;
+}
 
 http::HttpResponse unavailable(const std::string& why) {
   constexpr int kRetrySeconds = 5;
@@ -45,6 +49,8 @@ std::vector<http::Route> probe_routes(ServerContext& context) {
   return {
       {"GET", "/live", answer(live), http::Access::kOpen},
       {"GET", "/health", answer(health), http::Access::kOpen},
+      {"GET", "/v2/health/live", answer(live), http::Access::kOpen},
+      {"GET", "/v2/health/ready", answer(health), http::Access::kOpen},
       {"GET", "/ping", answer(health), http::Access::kOpen},
       {"POST", "/ping", answer(health), http::Access::kOpen},
       {"GET", "/metrics", answer(metrics)},
@@ -65,6 +71,8 @@ std::vector<http::Route> boot_routes(std::function<std::string()> progress) {
   return {
       {"GET", "/live", alive, http::Access::kOpen},
       {"GET", "/health", loading, http::Access::kOpen},
+      {"GET", "/v2/health/live", alive, http::Access::kOpen},
+      {"GET", "/v2/health/ready", loading, http::Access::kOpen},
       {"GET", "/ping", loading, http::Access::kOpen},
       {"POST", "/ping", loading, http::Access::kOpen},
   };

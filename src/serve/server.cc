@@ -10,6 +10,8 @@
 
 #include "base/check.h"
 #include "base/load_error.h"
+#include "serve/control/routes.h"
+#include "serve/grpc_port.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
@@ -18,7 +20,11 @@
 #include "serve/http/route_table.h"
 #include "serve/info_routes.h"
 #include "serve/messages/routes.h"
+#include "serve/ollama/routes.h"
 #include "serve/openai/routes.h"
+#include "serve/paddle/legacy_form.h"
+#include "serve/page/page.h"
+#include "serve/pooling/routes.h"
 #include "serve/probes.h"
 #include "serve/responses/routes.h"
 #include "serve/server_context.h"
@@ -28,14 +34,49 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys) {
+// What is known of the model from what /config-info tells.
+ollama::ModelCard card_of(const ServerConfig& config) {
+  const auto text = [&](const OrderedJson& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return object.is_object() && found != object.end() && found->is_string()
+               ? found->get<std::string>()
+               : std::string();
+  };
+  const OrderedJson& info = config.config_info;
+  const OrderedJson parameters =
+      info.is_object() && info.contains("parameters") ? info["parameters"] : OrderedJson();
+  return {.architecture = text(info, "architecture"),
+          .dtype = text(info, "dtype"),
+          .quantization = text(parameters, "quantization"),
+          .version = config.version};
+}
+
+std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys,
+                                    bool controlled) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
-  for (auto& part : {openai::openai_routes(protocol, keys), openai::tokenize_routes(protocol),
-                     messages::messages_routes(protocol, keys),
-                     responses::responses_routes(protocol, keys), probe_routes(context)})
+  for (auto& part :
+       {openai::openai_routes(protocol, keys,
+                              paddle::legacy_form(protocol, keys, context.config.paddle)),
+        openai::tokenize_routes(protocol), messages::messages_routes(protocol, keys),
+        responses::responses_routes(protocol, keys), pooling::pooling_routes(protocol, keys),
+        probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
+  if (controlled)
+    for (http::Route& route : control::control_routes(protocol)) routes.push_back(std::move(route));
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
+  if (context.config.web_page) routes.push_back(page::page_route());
+  // These come last: their "/" is for those clients that no other route has a page for.
+  for (http::Route& route : ollama::ollama_routes(protocol, keys, card_of(context.config)))
+    routes.push_back(std::move(route));
+  return routes;
+}
+
+// While the model loads, the page is there already and shows the progress of /health.
+std::vector<http::Route> first_routes(const ServerConfig& config,
+                                      std::function<std::string()> progress) {
+  std::vector<http::Route> routes = boot_routes(std::move(progress));
+  if (config.web_page) routes.push_back(page::page_route());
   return routes;
 }
 
@@ -60,12 +101,15 @@ struct Server::Impl {
   explicit Impl(ServerConfig given)
       : config(std::move(given)),
         keys(config.api_keys),
+        admin_keys(config.admin_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(
-            ActiveRoutes{nullptr, http::RouteTable(boot_routes([this] { return progress(); }),
-                                                   guard(/*loading=*/true))})),
-        http(config.http, hooks()) {}
+        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
+            nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
+                                      guard(/*loading=*/true))})),
+        http(config.http, hooks()),
+        grpc(open_grpc_port(
+            config, keys, [this] { return current()->context; }, [this] { return progress(); })) {}
 
   http::Guard guard(bool loading);
   http::HttpHooks hooks();
@@ -84,7 +128,7 @@ struct Server::Impl {
   void tick_until_stopped();
 
   ServerConfig config;  // not changed after open()
-  http::ApiKeys keys;
+  http::ApiKeys keys, admin_keys;
   const http::Cors cors;
   const http::HostList hosts;
   std::atomic<double> loaded{0};
@@ -92,6 +136,7 @@ struct Server::Impl {
   mutable std::mutex mutex;
   std::shared_ptr<ActiveRoutes> routes;  // guarded by mutex
   http::HttpServer http;
+  const std::unique_ptr<grpc::GrpcServer> grpc;  // null without a port
   std::condition_variable changed;
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
@@ -103,17 +148,21 @@ std::string Server::Impl::progress() const {
 }
 
 // Without a key nothing of the server's state is visible but the probes. These answer under any
-// host name, because orchestrators call by address.
+// host name, because orchestrators call by address. The web page is no state: everybody who knows
+// the server's name may load it, at any time.
 http::Guard Server::Impl::guard(bool loading) {
   return [this, loading](const http::HttpRequest& request,
                          http::Access access) -> std::optional<http::HttpResponse> {
     if (access == http::Access::kOpen) return std::nullopt;
     if (auto refused = hosts.refuse(request)) return refused;
-    if (auto refused = keys.refuse(request)) return refused;
+    const bool controls = access == http::Access::kAdmin;
+    if (access != http::Access::kPublic)
+      if (auto refused = (controls ? admin_keys : keys).refuse(request)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
+    if (access == http::Access::kPublic) return std::nullopt;
     if (loading) return unavailable(progress());
     const bool reads = request.method == "GET" || request.method == "HEAD";
-    if (draining && !reads) {
+    if (draining && !reads && !controls) {
       current()->context->protocol->service.refused(service::Refusal::kStopping);
       return unavailable("the server is shutting down");
     }
@@ -126,12 +175,15 @@ std::optional<http::HttpResponse> Server::Impl::refuse(const http::HttpRequest& 
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
   if (auto refused = now->table.refuse(request)) return refused;
-  return now->table.refuse_when_full(request);
+  auto full = now->table.refuse_when_full(request);
+  if (full && config.journal) config.journal->arrived(request);
+  return full;
 }
 
 http::HttpHooks Server::Impl::hooks() {
   http::HttpHooks hooks;
   hooks.handler = [this](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+    if (config.journal) config.journal->arrived(request);
     current()->table.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
@@ -144,7 +196,11 @@ http::HttpHooks Server::Impl::hooks() {
   hooks.refuse = [this](const http::HttpRequest& request) { return refuse(request); };
   hooks.lane = [this](const http::HttpRequest& request) { return current()->table.lane(request); };
   hooks.headers = [this](const http::HttpRequest& request) { return cors.headers(request); };
-  if (config.access_log) hooks.record = http::log_access;
+  hooks.record = [journal = config.journal,
+                  log = config.access_log](const http::HttpRecord& record) {
+    if (log) http::log_access(record);
+    if (journal) journal->replied(record);
+  };
   return hooks;
 }
 
@@ -160,6 +216,7 @@ void Server::Impl::tick_until_stopped() {
   while (!changed.wait_for(lock, std::chrono::duration<double>(idle), [this] { return stopped; })) {
     lock.unlock();
     for (auto& generation : generations()) generation->tick();
+    if (grpc) grpc->tick();
     lock.lock();
   }
 }
@@ -177,6 +234,8 @@ Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
 
+uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 0; }
+
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
 void Server::open(service::Service& service, OrderedJson config_info) {
@@ -184,19 +243,26 @@ void Server::open(service::Service& service, OrderedJson config_info) {
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
-  http::RouteTable table(all_routes(*context, impl_->keys), impl_->guard(/*loading=*/false));
+  http::RouteTable table(all_routes(*context, impl_->keys, impl_->admin_keys.any()),
+                         impl_->guard(/*loading=*/false));
   auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
   SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
   impl_->routes = std::move(routes);
 }
 
-Status Server::reload(const std::vector<std::string>& api_keys) {
+Status Server::reload(const std::vector<std::string>& api_keys,
+                      const std::vector<std::string>& admin_keys) {
+  if (admin_keys.empty() && impl_->admin_keys.any())
+    return Error{Code::kInvalid,
+                 "no admin key is left, which would open the control endpoints to everybody",
+                 "admin-key-file"};
   if (api_keys.empty() && impl_->keys.any())
     return Error{Code::kInvalid, "no API key is left, which would open the server to everybody",
                  "api-key-file"};
   if (const Status tls = impl_->http.reload_tls(); !tls) return tls;
   impl_->keys.set(api_keys);
+  if (impl_->admin_keys.any()) impl_->admin_keys.set(admin_keys);
   return ok();
 }
 
@@ -208,7 +274,9 @@ void Server::start() {
 bool Server::drain(double seconds) {
   impl_->begin_drain();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this] { return impl_->http.open_requests() == 0; };
+  const auto finished = [this] {
+    return impl_->http.open_requests() == 0 && (!impl_->grpc || impl_->grpc->open_requests() == 0);
+  };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
@@ -238,6 +306,7 @@ void Server::stop() {
   impl_->begin_drain();
   for (auto& generation : impl_->generations()) generation->cut_off();
   impl_->http.stop();
+  if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
   for (auto& generation : impl_->generations()) generation->cut_off();
   if (impl_->ticker.joinable()) impl_->ticker.join();

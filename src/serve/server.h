@@ -24,6 +24,7 @@ class Server {
   ~Server();  // calls stop()
 
   uint16_t port() const;
+  uint16_t grpc_port() const;  // 0 without one
   // Begins to answer requests; returns at once.
   void start();
   // Progress of loading, which /health shows until open(). Any thread.
@@ -31,9 +32,11 @@ class Server {
   // Serves all routes from now on. Called once. `service` must outlive the server. `config_info`,
   // unless null, replaces the one of the constructor.
   void open(service::Service& service, OrderedJson config_info = nullptr);
-  // Replaces the keys and reads the TLS files again; if either fails, neither changes. A server
-  // that has keys refuses an empty list, which would open it to everybody. Any thread.
-  Status reload(const std::vector<std::string>& api_keys);
+  // Replaces the keys and reads the TLS files again; if either fails, nothing changes. A server
+  // that has keys of a kind refuses an empty list of them, which would open it to everybody. One
+  // that was started without admin keys gets no control endpoints. Any thread.
+  Status reload(const std::vector<std::string>& api_keys,
+                const std::vector<std::string>& admin_keys = {});
   // From now on /health answers 503 and new work is refused; /live still answers 200. Returns when
   // every reply is complete, when `seconds` have passed (the rest is then cancelled), or after
   // force(). True if no reply was cut off.

@@ -1,5 +1,7 @@
 #include "text/base64.h"
 
+#include <algorithm>
+
 namespace skiff::text {
 namespace {
 
@@ -28,6 +30,20 @@ std::optional<std::string> bytes_from_base64(std::string_view text) {
     out += static_cast<char>(held >> bits & 0xFF);
   }
   return out;
+}
+
+void append_base64(std::string& out, std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto byte = [&](size_t i) {
+    return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u;
+  };
+  out.reserve(out.size() + (bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const unsigned group = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
+    const size_t digits = std::min<size_t>(bytes.size() - i, 3) + 1;
+    for (size_t d = 0; d < 4; ++d) out += d < digits ? kDigits[group >> (18 - 6 * d) & 63] : '=';
+  }
 }
 
 }  // namespace skiff::text

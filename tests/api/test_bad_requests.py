@@ -91,8 +91,10 @@ chat("echo", True, UNSUPPORTED)
 chat("detokenize", False, UNSUPPORTED)
 chat("return_tokens_as_token_ids", True, UNSUPPORTED)
 chat("response_format", {"type": "json_schema"})
-for kind in ("structural_tag", "grammar", ""):
+for kind in ("grammar", ""):
     chat("response_format", {"type": kind}, UNSUPPORTED)
+chat("response_format", {"type": "structural_tag"})
+chat("response_format", {"type": "structural_tag", "format": {"type": "dispatch"}}, UNSUPPORTED)
 for value in ({}, {"type": 5}, "text", ["text"]):
     chat("response_format", value)
 chat("modalities", ["text", "audio"], UNSUPPORTED)
@@ -158,8 +160,14 @@ for value in ("x", {}, 5, [5], [{}], [{"type": "function"}], [{"function": {}}],
 chat("tool_choice", 5)
 chat("tool_choice", "required")
 FUNCTION = {"type": "function", "function": {"name": "f"}}
-for value in ("required", "any", FUNCTION):
-    chat("tool_choice", value, UNSUPPORTED, tools=[FUNCTION])
+for value in ({"type": "function", "function": {"name": "f", "strict": "yes"}},
+              {"type": "function", "function": {"name": "f", "strict": 1}}):
+    chat("tools", [value])
+case(CHAT, {"messages": MESSAGES, "tool_choice": "required", "tools": [
+    {"type": "function", "function": {"name": "a b"}}]}, "tools")
+case(CHAT, {"messages": MESSAGES, "tool_choice": "required", "tools": [
+    {"type": "function", "function": {"name": "f", "parameters": {"uniqueItems": True}}}]}, "tools",
+     UNSUPPORTED)
 for value in ({"type": "function", "function": {"name": "g"}}, {"type": "function"}, "x",
               {"type": "allowed_tools", "tools": []}, {"type": "allowed_tools", "mode": "auto"}):
     chat("tool_choice", value, tools=[FUNCTION])

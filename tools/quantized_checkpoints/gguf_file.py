@@ -25,7 +25,15 @@ def unpaired(w, heads):
     return w.reshape(heads, w.shape[0] // heads // 2, 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
 
 
-def write(model, path, kind, stored_names, fnv):
+def rope_factors(dim, theta, s):
+    """Llama 3.1's scaling as a factor for each pair of dimensions."""
+    speed = theta ** -(np.arange(0, dim, 2, dtype=np.float64) / dim)
+    turns = s["original_max_position_embeddings"] * speed / (2 * np.pi)
+    smooth = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
+    return (1 / ((1 - smooth) / s["factor"] + smooth)).astype(np.float32)
+
+
+def write(model, path, kind, stored_names, fnv, scaling=None):
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
@@ -44,6 +52,9 @@ def write(model, path, kind, stored_names, fnv):
     writer.add_token_types([2, 3, 3] + [1] * (config.vocab_size - 3))
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    if scaling:
+        dim = config.hidden_size // config.num_attention_heads
+        writer.add_tensor("rope_freqs.weight", rope_factors(dim, 10000.0, scaling))
     values, digests = {}, {}
     kind = gguf.GGMLQuantizationType[kind]
     for name, p in stored_names(model).items():

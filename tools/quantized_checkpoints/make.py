@@ -45,6 +45,9 @@ def build(kind, size):
     if kind == "moe":
         config = transformers.Qwen3MoeConfig(**sizes, **MIXTURE, moe_intermediate_size=sizes["hidden_size"])
         model = transformers.Qwen3MoeForCausalLM(config)
+    elif kind == "ernie":
+        config = transformers.Ernie4_5Config(**sizes, head_dim=16, use_bias=False, tie_word_embeddings=False)
+        model = transformers.Ernie4_5ForCausalLM(config)
     else:
         config = transformers.LlamaConfig(**sizes)
         model = transformers.LlamaForCausalLM(config)
@@ -142,7 +145,7 @@ def plain_case(model, folder, pack, quantization):
         packed, exact = pack(name, p.to(torch.float64).numpy())
         tensors.update({f"{module}.{end}": t for end, t in packed.items()})
         values[name] = exact
-        digests[next(f"{module}.{e}" for e in ("qweight", "weight") if e in packed)] = fnv(exact)
+        digests[next(f"{module}.{e}" for e in ("qweight", "weight_packed", "weight") if e in packed)] = fnv(exact)
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config_json(model, quantization), indent=1) + "\n")
     put(model, values)
@@ -192,9 +195,60 @@ def ct_case(kind, preset):
     return kind, write
 
 
-def gguf_case(kind, types):
+FUSED = {"self_attn.qkv_proj": ["q_proj", "k_proj", "v_proj"], "self_attn.o_proj": ["o_proj"],
+         "mlp.up_gate_proj": ["gate_proj", "up_proj"], "mlp.down_proj": ["down_proj"]}
+
+
+def fastdeploy_case(pack, quantization):
+    """In Paddle's names: projections that are computed together are one tensor."""
     def write(model, folder):
-        values, digests = gguf_file.write(model, folder / "model.gguf", types, stored_names, fnv)
+        tensors, values, digests = {}, {}, {}
+        weights = stored_names(model)
+        for name, p in weights.items():
+            if not linear(name):
+                tensors[name.replace("model.", "ernie.")] = p.to(torch.bfloat16).contiguous().clone()
+        for layer in range(model.config.num_hidden_layers):
+            for fused, parts in FUSED.items():
+                block = fused.split(".")[0]
+                names = [f"model.layers.{layer}.{block}.{part}.weight" for part in parts]
+                w = np.concatenate([weights[n].to(torch.float64).numpy() for n in names])
+                packed, exact = pack(w)
+                module = f"ernie.layers.{layer}.{fused}"
+                tensors.update({f"{module}.{end}": t for end, t in packed.items()})
+                digests[f"{module}.quant_weight"] = fnv(exact)
+                cuts = np.cumsum([weights[n].shape[0] for n in names])[:-1]
+                values.update(zip(names, np.split(exact, cuts)))
+        tensors["lm_head.weight"] = tensors["lm_head.weight"].t().contiguous()
+        save_file(tensors, folder / "model.safetensors")
+        config = config_json(model, quantization)
+        config["architectures"] = ["Ernie4_5_ForCausalLM"]
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        put(model, values)
+        write_expected(folder, model, digests)
+    return "ernie", write
+
+
+def ct_float(format_name, group):
+    """What compressed-tensors says of weights in four-bit floats."""
+    weights = {"num_bits": 4, "type": "float", "symmetric": True, "dynamic": False, "group_size": group,
+               "strategy": "tensor_group" if group == 16 else "group"}
+    return {"quant_method": "compressed-tensors", "format": format_name, "ignore": ["lm_head"],
+            "quantization_status": "compressed",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+
+
+def bnb(**keys):
+    return {"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": False,
+            "llm_int8_skip_modules": None, **keys}
+
+
+def gguf_case(kind, types, scaling=None):
+    """`scaling`: Llama 3.1's, which writers turn into a factor for each pair of dimensions."""
+    def write(model, folder):
+        if scaling:
+            model.config.rope_parameters = {"rope_type": "llama3", "rope_theta": 10000.0, **scaling}
+            model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+        values, digests = gguf_file.write(model, folder / "model.gguf", types, stored_names, fnv, scaling)
         put(model, values)
         write_expected(folder, model, digests)
     return kind, write
@@ -226,6 +280,19 @@ CASES = {
     "ct_w8a8": ct_case("dense", "W8A8"),
     "ct_fp8_dynamic": ct_case("dense", "FP8_DYNAMIC"),
     "ct_fp8_block": ct_case("dense", "FP8_BLOCK"),
+    "ct_nvfp4": simple("dense", lambda w: packing.nvfp4(w, True), ct_float("nvfp4-pack-quantized", 16)),
+    "ct_mxfp4": simple("dense", packing.mxfp4, ct_float("mxfp4-pack-quantized", 32)),
+    "modelopt_nvfp4": simple("dense", lambda w: packing.nvfp4(w, False),
+                             {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}),
+    "bnb_nf4": simple("dense", lambda w: packing.bnb_nf4(w, False),
+                      bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4")),
+    "bnb_nf4_nested": simple("dense", lambda w: packing.bnb_nf4(w, True),
+                             bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
+    "bnb_int8": simple("dense", packing.bnb_int8, bnb(load_in_8bit=True)),
+    "fastdeploy_wint8": fastdeploy_case(packing.fastdeploy_int8, {"quantization": "wint8", "is_permuted": False}),
+    "gguf_rope_freqs": gguf_case("dense", "Q8_0", {"factor": 8.0, "low_freq_factor": 1.0,
+                                                   "high_freq_factor": 4.0,
+                                                   "original_max_position_embeddings": 64}),
     "gguf_q4_0": gguf_case("dense", "Q4_0"),
     "gguf_q4_1": gguf_case("dense", "Q4_1"),
     "gguf_q8_0": gguf_case("dense", "Q8_0"),

@@ -3,6 +3,8 @@
 A function takes a weight [out, in] in float64 and returns (tensors, values): the tensors of one
 layer by the ending of their names, and the weight that they stand for in float64.
 """
+import json
+
 import numpy as np
 import torch
 
@@ -22,6 +24,10 @@ def words(codes, bits):
 def grouped(w, group):
     group = w.shape[1] if group < 0 else group
     return w.reshape(w.shape[0], -1, group)
+
+
+def bf16(x):
+    return torch.from_numpy(x).to(torch.bfloat16).to(torch.float64).numpy()
 
 
 def f16(x):
@@ -104,3 +110,96 @@ def fp8_output(w):
     scale = (np.abs(w).max(1, keepdims=True) / 448).astype(np.float32).astype(np.float64)
     codes, values = float8(w, scale, scale)
     return {"weight": codes, "weight_scale": torch.from_numpy(scale.astype(np.float32))}, values
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+                -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+                0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+                0.7229568362236023, 1.0], np.float32)
+
+
+def nearest(x, values):
+    return np.abs(x[..., None] - values).argmin(-1).astype(np.uint8)
+
+
+def e2m1(x):
+    return nearest(np.abs(x), E2M1) | np.where(x < 0, 8, 0).astype(np.uint8)
+
+
+def e2m1_values(codes):
+    return np.where(codes & 8, -1, 1) * E2M1[codes & 7]
+
+
+def low_first(codes):
+    return torch.from_numpy((codes[:, 0::2] | codes[:, 1::2] << 4).copy())
+
+
+def nvfp4(w, divides):
+    """compressed-tensors divides by the scale of the whole weight, ModelOpt multiplies by it."""
+    g = grouped(w, 16)
+    whole = np.float32(6 * 448 / np.abs(w).max() if divides else np.abs(w).max() / (6 * 448))
+    wanted = np.abs(g).max(2) / 6 * whole if divides else np.abs(g).max(2) / 6 / whole
+    stored = fp8(wanted)
+    scale = stored.to(torch.float32).numpy()
+    scale = scale / whole if divides else scale * whole  # in float32
+    codes = e2m1(g / scale[..., None].astype(np.float64))
+    values = (e2m1_values(codes) * scale[..., None].astype(np.float64)).reshape(w.shape)
+    codes = low_first(codes.reshape(w.shape))
+    if divides:
+        return {"weight_packed": codes, "weight_scale": stored,
+                "weight_global_scale": torch.tensor([whole])}, values
+    return {"weight": codes, "weight_scale": stored, "weight_scale_2": torch.tensor(whole)}, values
+
+
+def mxfp4(w):
+    g = grouped(w, 32)
+    power = np.floor(np.log2(np.abs(g).max(2))) - 2
+    codes = e2m1(g / 2.0 ** power[..., None])
+    values = (e2m1_values(codes) * 2.0 ** power[..., None]).reshape(w.shape)
+    return {"weight_packed": low_first(codes.reshape(w.shape)),
+            "weight_scale": torch.from_numpy((power + 127).astype(np.uint8))}, values
+
+
+def bnb_nf4(w, nested):
+    """Blocks of 64 of the flattened matrix; nested: their magnitudes are codes of a map themselves."""
+    flat = w.astype(np.float32).reshape(-1, 64)
+    absmax = np.abs(flat).max(1)
+    tensors, state = {}, {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": list(w.shape)}
+    if nested:
+        offset = np.float32(absmax.mean())
+        table = np.sort(np.tanh(np.linspace(-2, 2, 256)) / np.tanh(2)).astype(np.float32)
+        rest = absmax - offset
+        outer = np.array([np.abs(rest[i:i + 256]).max() for i in range(0, len(rest), 256)], np.float32)
+        of_block = outer.repeat(256)[:len(rest)]
+        codes = nearest(rest / of_block, table)
+        absmax = table[codes] * of_block + offset  # in float32
+        tensors.update({"weight.absmax": torch.from_numpy(codes), "weight.nested_absmax": torch.from_numpy(outer),
+                        "weight.nested_quant_map": torch.from_numpy(table)})
+        state.update(nested_blocksize=256, nested_dtype="float32", nested_offset=float(offset))
+    else:
+        tensors["weight.absmax"] = torch.from_numpy(absmax)
+    codes = nearest(flat / absmax[:, None], NF4)
+    values = (NF4[codes] * absmax[:, None]).astype(np.float64).reshape(w.shape)  # in float32
+    codes = codes.reshape(-1)
+    text = np.frombuffer(json.dumps(state).encode(), np.uint8)
+    tensors.update({"weight": torch.from_numpy((codes[0::2] << 4 | codes[1::2])[:, None].copy()),
+                    "weight.quant_map": torch.from_numpy(NF4.copy()),
+                    "weight.quant_state.bitsandbytes__nf4": torch.from_numpy(text.copy())})
+    return tensors, values
+
+
+def fastdeploy_int8(w):
+    """[in, out], as Paddle has all weights."""
+    scale = bf16(np.abs(w).max(1) / 127)
+    codes = np.clip(np.rint(w / scale[:, None]), -127, 127).astype(np.int8)
+    return {"quant_weight": torch.from_numpy(codes.T.copy()),
+            "weight_scale": torch.from_numpy(scale).to(torch.bfloat16)}, codes * scale[:, None]
+
+
+def bnb_int8(w):
+    largest = np.abs(w).max(1).astype(np.float32)
+    scale = (largest / np.float32(127)).astype(np.float64)  # in float32
+    codes = np.clip(np.rint(w * 127 / largest[:, None]), -127, 127).astype(np.int8)
+    return {"weight": torch.from_numpy(codes), "SCB": torch.from_numpy(largest),
+            "weight_format": torch.tensor(0, dtype=torch.uint8)}, codes * scale[:, None]

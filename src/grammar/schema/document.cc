@@ -10,7 +10,7 @@ OrderedJson parsed(std::string_view text, size_t max_bytes) {
   constexpr size_t kMaxKeys = 5000;
   auto out = parse_ordered_json(
       text, {.max_bytes = max_bytes, .max_depth = kMaxDepth, .max_keys = kMaxKeys});
-  if (!out) refuse("the schema is not valid JSON: {}", out.error().what);
+  if (!out) refuse_malformed("the schema is not valid JSON: {}", out.error().what);
   return std::move(*out);
 }
 

@@ -77,7 +77,7 @@ bool SchemaLowering::is_empty(const Shape& shape, int depth) {
   uint8_t left = shape.types;
   if ((left & kNumberType) && numbers(shape) == kNothing)
     left &= static_cast<uint8_t>(~kNumberType);
-  if ((left & kStringType) && string_body(shape) == kNothing)
+  if ((left & kStringType) && string_body(shape, json_strings()) == kNothing)
     left &= static_cast<uint8_t>(~kStringType);
   if ((left & kArrayType) && shape.min_items > shape.max_items)
     left &= static_cast<uint8_t>(~kArrayType);

@@ -24,7 +24,8 @@ ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::
     refuse("patternProperties with more than {} patterns", kMaxPatterns);
   Speller& speller = syntax_.speller();
   std::vector<ExprId> names = {exprs().repeat(speller.any(), 0, kEndless)};
-  if (!shape.names.empty()) names.push_back(string_bodies(shape.names).value_or(kNothing));
+  if (!shape.names.empty())
+    names.push_back(string_bodies(shape.names, json_strings()).value_or(kNothing));
   std::vector<ExprId> taken;
   for (const std::string& name : declared) taken.push_back(speller.text(name));
   if (!taken.empty()) names.push_back(exprs().negate(exprs().alt(std::move(taken))));

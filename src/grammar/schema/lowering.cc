@@ -76,13 +76,14 @@ ExprId SchemaLowering::values(const Shape& shape) {
 ExprId SchemaLowering::shape(const Shape& shape) {
   if (shape.values) return values(shape);
   std::vector<ExprId> choices;
-  if (shape.types & kNullType) choices.push_back(exprs().literal("null"));
+  if (shape.types & kNullType) choices.push_back(syntax_.word("null"));
   if (shape.types & kBooleanType) {
-    choices.push_back(exprs().literal("true"));
-    choices.push_back(exprs().literal("false"));
+    choices.push_back(syntax_.word("true"));
+    choices.push_back(syntax_.word("false"));
   }
   if (shape.types & kNumberType) choices.push_back(numbers(shape));
-  if (shape.types & kStringType) choices.push_back(syntax_.quoted(string_body(shape)));
+  if (shape.types & kStringType)
+    choices.push_back(syntax_.quoted(string_body(shape, json_strings())));
   if (shape.types & kArrayType) choices.push_back(array(shape));
   if (shape.types & kObjectType) choices.push_back(object(shape));
   return exprs().alt(std::move(choices));
@@ -104,11 +105,11 @@ ExprId SchemaLowering::numbers(const Shape& shape) {
   return exprs().both(std::move(parts));
 }
 
-ExprId SchemaLowering::string_body(const Shape& shape) {
+ExprId SchemaLowering::string_body(const Shape& shape, StringSpelling spelling) {
   if (shape.min_length > shape.max_length) return kNothing;
   if (shape.patterns.empty() && shape.formats.empty())
-    return exprs().repeat(syntax_.any_character(), shape.min_length, shape.max_length);
-  Speller& speller = syntax_.speller();
+    return exprs().repeat(spelling.character, shape.min_length, shape.max_length);
+  Speller& speller = spelling.speller;
   std::vector<ExprId> parts;
   if (shape.min_length > 0 || shape.max_length != kEndless)
     parts.push_back(exprs().repeat(speller.any(), shape.min_length, shape.max_length));
@@ -120,17 +121,17 @@ ExprId SchemaLowering::string_body(const Shape& shape) {
   return out;
 }
 
-std::optional<ExprId> SchemaLowering::string_bodies(const Nodes& schemas) {
+std::optional<ExprId> SchemaLowering::string_bodies(const Nodes& schemas, StringSpelling spelling) {
   std::vector<ExprId> choices;
   for (const Shape& shape : expander_.expand_all(schemas)) {
     if (!(shape.types & kStringType)) continue;
     if (!shape.values) {
-      choices.push_back(string_body(shape));
+      choices.push_back(string_body(shape, spelling));
       continue;
     }
     for (const Node value : *shape.values)
       if (value->is_string() && fits(*value, shape))
-        choices.push_back(syntax_.speller().text(value->get_ref<const std::string&>()));
+        choices.push_back(spelling.speller.text(value->get_ref<const std::string&>()));
   }
   return exprs().alt(std::move(choices));
 }

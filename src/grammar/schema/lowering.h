@@ -11,6 +11,12 @@
 
 namespace skiff::grammar {
 
+// How the characters of strings are written.
+struct StringSpelling {
+  Speller& speller;
+  ExprId character;  // any character, where nothing says which
+};
+
 class SchemaLowering {
  public:
   // Both outlive it.
@@ -18,8 +24,9 @@ class SchemaLowering {
 
   // The texts of the values that fit all schemas; kNothing if none does. Throws Refusal.
   ExprId value(const Nodes& schemas);
-  // The bodies of the strings that fit, as they stand between the quotes.
-  std::optional<ExprId> string_bodies(const Nodes& schemas);
+  // The bodies of the strings that fit, as they stand between the quotes, or spelled otherwise.
+  std::optional<ExprId> string_bodies(const Nodes& schemas, StringSpelling spelling);
+  Expander& expander() { return expander_; }
 
  private:
   struct Open {
@@ -29,7 +36,8 @@ class SchemaLowering {
   ExprId shape(const Shape& shape);
   ExprId values(const Shape& shape);
   ExprId numbers(const Shape& shape);
-  ExprId string_body(const Shape& shape);
+  ExprId string_body(const Shape& shape, StringSpelling spelling);
+  StringSpelling json_strings() { return {syntax_.speller(), syntax_.any_character()}; }
   ExprId array(const Shape& shape);
   ExprId object(const Shape& shape);
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/family.h"
 #include "model/formats/eight_bits.h"
+#include "model/formats/fp4.h"
 #include "model/formats/packed_columns.h"
 #include "model/quantization.h"
 #include "model/stored_numbers.h"
@@ -106,40 +107,6 @@ StoredFormat packed_format(int bits, int group, bool symmetric) {
   return f;
 }
 
-// Four-bit floats (E2M1) in groups of 32 with powers of two.
-std::vector<int64_t> half_bytes(const ModuleShape& m, const StoredFormat&) {
-  return {m.out, (m.in + 1) / 2};
-}
-
-void float_elements(const StoredModule& m, const Region& region, std::byte* to) {
-  const StoredTensor& bytes = *m.of(Role::kWeight);
-  const int64_t pitch = bytes.entry->shape[1];
-  for (int64_t r = 0; r < region.rows; ++r)
-    for (int64_t c = 0; c < region.cols; ++c) {
-      const int64_t k = region.col + c;
-      const unsigned two = stored<uint8_t>(bytes, (region.row + r) * pitch + k / 2);
-      to[r * region.cols + c] = static_cast<std::byte>(two >> (k % 2 * 4) & 15);
-    }
-}
-
-constexpr Unpacking kFloats{.elements = float_elements, .scales = stored_scales};
-
-StoredFormat mxfp4_format() {
-  return {.name = "MXFP4",
-          .tensors = {{.role = Role::kWeight,
-                       .suffixes = {".weight_packed"},
-                       .dtypes = {"U8"},
-                       .shape = half_bytes},
-                      {.role = Role::kScale,
-                       .suffixes = {".weight_scale"},
-                       .dtypes = {"U8", "F8_E8M0"},
-                       .shape = shape_of_blocks},
-                      bias_rule()},
-          .values = {.dtype = DType::kF4E2M1, .block_out = 1, .block_in = 32, .scale = DType::kF32},
-          .unpacking = &kFloats,
-          .bits = 4};
-}
-
 // One entry of "config_groups".
 class Group {
  public:
@@ -166,11 +133,18 @@ class Group {
       check("type", type_, "float");
       return mxfp4_format();
     }
+    if (format_ == "nvfp4-pack-quantized") {
+      check("type", type_, "float");
+      return nvfp4_format({.name = "NVFP4",
+                           .weight = ".weight_packed",
+                           .whole = ".weight_global_scale",
+                           .divides = true});
+    }
     if (format_ == "int-quantized" || format_ == "float-quantized" || format_ == "naive-quantized")
       return bytes();
     fail_load(
         "{}: \"format\" {} is not supported; pack-quantized, int-quantized, float-quantized, "
-        "naive-quantized and mxfp4-pack-quantized are",
+        "naive-quantized, mxfp4-pack-quantized and nvfp4-pack-quantized are",
         group_.where(), escaped(format_));
   }
 
@@ -279,6 +253,23 @@ void refuse_extras(const Fields& fields) {
               escaped(status));
 }
 
+// What the scales self_attn.k_scale and v_scale are for.
+void read_kv_scheme(const Fields& fields, Quantization& made) {
+  if (!fields.has("kv_cache_scheme")) return;
+  const Fields scheme = fields.child("kv_cache_scheme");
+  const auto type = scheme.get<std::string>("type", "float");
+  made.kv_elements = type == "int" ? DType::kI8 : DType::kF8E4M3;
+  const int bits = scheme.get("num_bits", 8);
+  const auto strategy = scheme.get<std::string>("strategy", "tensor");
+  if (bits != 8)
+    made.kv_refusal = fmt::format("\"kv_cache_scheme\" of {} bits is not supported", bits);
+  else if (!scheme.get("symmetric", true))
+    made.kv_refusal = "\"kv_cache_scheme\" with zero points is not supported";
+  else if (strategy != "tensor" && strategy != "attn_head")
+    made.kv_refusal = fmt::format("\"kv_cache_scheme\" with the strategy {} is not supported",
+                                  escaped(strategy, 60));
+}
+
 }  // namespace
 
 Quantization read_compressed_tensors(const Fields& fields) {
@@ -299,7 +290,9 @@ Quantization read_compressed_tensors(const Fields& fields) {
   for (const PatternKind kind : {PatternKind::kName, PatternKind::kRegex, PatternKind::kAll})
     for (const LayerRule& rule : targets)
       if (rule.pattern.kind() == kind) made.rules.push_back(rule);
-  made.unused = {".k_scale", ".v_scale", ".q_scale"};
+  // Weights of four-bit floats are multiplied by activations as they are.
+  made.unused = {".input_global_scale"};
+  read_kv_scheme(fields, made);
   std::vector<std::string> names;
   for (const StoredFormat& f : made.formats) names.push_back(f.name);
   made.about = name_list(names, 4);

@@ -64,7 +64,6 @@ Quantization read_fp8(const Fields& fields) {
   add_plain_layers(made, fields, "ignored_layers", PatternKind::kName);
   made.formats = {eight_bit_format(what)};
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
-  made.unused = {".k_scale", ".v_scale"};
   made.about = what.name;
   return made;
 }

@@ -2,9 +2,11 @@
 // qweight [in / 8, out] for 4 bits, qzeros [groups, out / 8], scales [groups, out], g_idx [in].
 // In files of version 1 a zero point is stored less one; some are labelled 1 and hold those of
 // version 2, so where zero points must all be in the middle, the data decide.
+#include <algorithm>
+
 #include "base/log.h"
 #include "model/formats/packed_columns.h"
-#include "model/quantization.h"
+#include "model/formats/packed_words.h"
 #include "model/stored_numbers.h"
 
 namespace skiff::model {
@@ -14,12 +16,6 @@ int64_t per_word(const StoredFormat& format) { return 32 / format.bits; }
 
 std::vector<int64_t> words_along_inputs(const ModuleShape& m, const StoredFormat& f) {
   return {(m.in + per_word(f) - 1) / per_word(f), m.out};
-}
-std::vector<int64_t> zeros_of_groups(const ModuleShape& m, const StoredFormat& f) {
-  return {blocks_in(m.in, f.values.block_in), (m.out + per_word(f) - 1) / per_word(f)};
-}
-std::vector<int64_t> scales_of_groups(const ModuleShape& m, const StoredFormat& f) {
-  return {blocks_in(m.in, f.values.block_in), m.out};
 }
 
 unsigned stored_zero(const StoredModule& m, int64_t group, int64_t out) {
@@ -70,24 +66,36 @@ void settle(StoredModule& m) {
 }
 
 // Symmetric elements lose their zero point, and 8-bit ones become signed.
-void elements(const StoredModule& m, const Region& region, std::byte* to) {
+std::byte element(const StoredFormat& f, unsigned stored) {
+  const int offset = f.values.dtype == DType::kU4 ? 0 : middle(f);
+  return static_cast<std::byte>(static_cast<int>(stored) - offset);
+}
+
+// Columns in any order.
+void ordered_elements(const StoredModule& m, const Region& region, std::byte* to) {
   const StoredFormat& f = *m.format;
   const StoredTensor& words = *m.of(Role::kWeight);
-  const int offset = f.values.dtype == DType::kU4 ? 0 : middle(f);
   const int64_t per = per_word(f);
   for (int64_t c = 0; c < region.cols; ++c) {
     const int64_t k = m.column(region.col + c), line = k / per * m.shape.out + region.row;
     for (int64_t r = 0; r < region.rows; ++r)
-      to[r * region.cols + c] = static_cast<std::byte>(
-          static_cast<int>(packed(words, line + r, k % per, f.bits)) - offset);
+      to[r * region.cols + c] = element(f, packed(words, line + r, k % per, f.bits));
   }
 }
 
-void scales(const StoredModule& m, const BlockRows& rows, float* to) {
-  const StoredTensor& tensor = *m.of(Role::kScale);
-  const int64_t groups = tensor.entry->shape[0];
-  for (int64_t n = rows.first; n < rows.first + rows.count; ++n)
-    for (int64_t g = 0; g < groups; ++g) *to++ = stored_float(tensor, g * m.shape.out + n);
+// Word by word, so that each is read once.
+void elements(const StoredModule& m, const Region& region, std::byte* to) {
+  if (!m.order.empty()) return ordered_elements(m, region, to);
+  const StoredFormat& f = *m.format;
+  const StoredTensor& words = *m.of(Role::kWeight);
+  const int64_t per = per_word(f), end = region.col + region.cols;
+  const unsigned mask = (1u << f.bits) - 1;
+  for (int64_t first = region.col / per * per; first < end; first += per)
+    for (int64_t r = 0; r < region.rows; ++r) {
+      const auto word = stored<uint32_t>(words, first / per * m.shape.out + region.row + r);
+      for (int64_t k = std::max(first, region.col); k < std::min(first + per, end); ++k)
+        to[r * region.cols + k - region.col] = element(f, word >> ((k - first) * f.bits) & mask);
+    }
 }
 
 void zeros(const StoredModule& m, const BlockRows& rows, float* to) {
@@ -99,39 +107,30 @@ void zeros(const StoredModule& m, const BlockRows& rows, float* to) {
       *to++ = static_cast<float>(static_cast<int>(stored_zero(m, g, n)) + offset);
 }
 
-constexpr Unpacking kSymmetric{.elements = elements, .scales = scales, .settle = settle};
+constexpr Unpacking kSymmetric{.elements = elements, .scales = group_scales, .settle = settle};
 constexpr Unpacking kAsymmetric{
-    .elements = elements, .scales = scales, .zeros = zeros, .settle = settle};
+    .elements = elements, .scales = group_scales, .zeros = zeros, .settle = settle};
 
-StoredFormat format_of(int bits, int group, bool symmetric, int zero_offset) {
-  const DType elements = bits == 8 ? DType::kI8 : symmetric ? DType::kI4 : DType::kU4;
-  StoredFormat f{
-      .name = fmt::format("GPTQ, {} bits, {}", bits,
-                          group ? fmt::format("groups of {}", group) : "rows"),
-      .tensors = {{.role = Role::kWeight,
-                   .suffixes = {".qweight"},
-                   .dtypes = {"I32"},
-                   .shape = words_along_inputs},
-                  {.role = Role::kZero,
-                   .suffixes = {".qzeros"},
-                   .dtypes = {"I32"},
-                   .shape = zeros_of_groups},
-                  {.role = Role::kScale,
-                   .suffixes = {".scales"},
-                   .dtypes = {"F16", "BF16", "F32"},
-                   .shape = scales_of_groups},
-                  {.role = Role::kOrder,
-                   .suffixes = {".g_idx"},
-                   .dtypes = {"I32"},
-                   .shape = shape_of_inputs,
-                   .optional = true},
-                  bias_rule()},
-      .values = {.dtype = elements, .block_out = 1, .block_in = group, .scale = DType::kF16},
-      .unpacking = symmetric ? &kSymmetric : &kAsymmetric,
-      .bits = bits,
-      .zero_offset = zero_offset,
-      .symmetric = symmetric};
-  if (!symmetric) f.values.zero = bits == 8 ? DType::kI8 : DType::kU8;
+StoredFormat format_of(const WordLayout& layout, bool symmetric, int zero_offset) {
+  const bool bytes = layout.bits == 8;
+  StoredFormat f{.name = layout.name("GPTQ"),
+                 .tensors = packed_word_rules(words_along_inputs),
+                 .values = {.dtype = bytes       ? DType::kI8
+                                     : symmetric ? DType::kI4
+                                                 : DType::kU4,
+                            .block_out = 1,
+                            .block_in = layout.group,
+                            .scale = DType::kF16},
+                 .unpacking = symmetric ? &kSymmetric : &kAsymmetric,
+                 .bits = layout.bits,
+                 .zero_offset = zero_offset,
+                 .symmetric = symmetric};
+  f.tensors.push_back({.role = Role::kOrder,
+                       .suffixes = {".g_idx"},
+                       .dtypes = {"I32"},
+                       .shape = shape_of_inputs,
+                       .optional = true});
+  if (!symmetric) f.values.zero = bytes ? DType::kI8 : DType::kU8;
   return f;
 }
 
@@ -151,12 +150,7 @@ bool careful_writer(const Fields& fields) {
 }  // namespace
 
 Quantization read_gptq(const Fields& fields) {
-  const int bits = fields.need<int>(fields.has("bits") ? "bits" : "w_bit");
-  if (bits != 4 && bits != 8)
-    fail_load("{}: \"bits\" is {}; 4 and 8 are supported", fields.where(), bits);
-  const int group = fields.need<int>(fields.has("group_size") ? "group_size" : "q_group_size");
-  if (group != -1 && (group < 1 || group > 1 << 18))
-    fail_load("{}: \"group_size\" is {}; it must be -1 or positive", fields.where(), group);
+  const WordLayout layout(fields, {4, 8});
   const auto words = fields.get<std::string>("pack_dtype", "int32");
   if (words != "int32")
     fail_load("{}: \"pack_dtype\" is {}; only int32 is supported", fields.where(), escaped(words));
@@ -183,9 +177,7 @@ Quantization read_gptq(const Fields& fields) {
     for (const auto& item : fields.child("dynamic").json().items())
       made.rules.push_back(
           {NamePattern(PatternKind::kRegex, item.key().substr(2), fields.where()), {}});
-  made.formats = {format_of(bits, group == -1 ? 0 : group, symmetric, old ? 1 : 0)};
-  made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
-  made.about = made.formats[0].name;
+  use_for_all_others(made, fields, format_of(layout, symmetric, old ? 1 : 0));
   return made;
 }
 

@@ -100,9 +100,9 @@ Status check_api_key(std::string_view key) {
   return ok();
 }
 
-Result<std::vector<std::string>> read_key_file(const std::string& path) {
+Result<std::vector<std::string>> read_key_file(const std::string& path, const std::string& flag) {
   const auto refusal = [&](const std::string& why) {
-    return Error{Code::kInvalid, fmt::format("--api-key-file {}: {}", path, why), "api-key-file"};
+    return Error{Code::kInvalid, fmt::format("--{} {}: {}", flag, path, why), flag};
   };
   std::ifstream in(path, std::ios::binary);
   if (!in) return refusal("the file cannot be read");

@@ -38,9 +38,10 @@ class ApiKeys {
 };
 
 // Reads one key from each line; spaces around it, empty lines and lines that begin with '#' are
-// ignored. An error names the file and the line, never a key: unreadable, no key at all, or bytes
-// that no header can carry.
-Result<std::vector<std::string>> read_key_file(const std::string& path);
+// ignored. An error names the flag, the file and the line, never a key: unreadable, no key at all,
+// or bytes that no header can carry.
+Result<std::vector<std::string>> read_key_file(const std::string& path,
+                                               const std::string& flag = "api-key-file");
 // ok if a header can carry the key: 1 to 1024 printable ASCII characters without a space.
 Status check_api_key(std::string_view key);
 

@@ -238,6 +238,7 @@ bool HttpConnection::name_request() {
   record_.method = request_.method;
   record_.target = target.substr(0, target.find('?'));
   record_.request_id = request_.request_id;
+  record_.serial = request_.serial = ++core_->requests;
   return split_target(target, &request_);
 }
 

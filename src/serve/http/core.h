@@ -52,6 +52,7 @@ struct HttpCore {
   HeldReplies held;
   bool stopped = false;  // guarded by mutex; no more jobs for the workers
   std::atomic<int> open_requests{0};
+  std::atomic<uint64_t> requests{0};  // heads read since start
   const std::shared_ptr<BodyCount::Sum> body_bytes = std::make_shared<BodyCount::Sum>(0);
   std::atomic<bool> draining{false};
   mutable std::mutex mutex;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "base/log.h"
 #include "serve/http/api_error.h"
 #include "serve/http/head.h"
@@ -9,13 +11,17 @@
 namespace skiff::http {
 namespace {
 
-bool matches(const std::string& pattern, const std::string& path) {
+bool matches_path(const std::string& pattern, const std::string& path) {
   if (pattern.empty() || pattern.back() != '*') return pattern == path;
   const size_t prefix = pattern.size() - 1;
   return path.size() > prefix && path.compare(0, prefix, pattern, 0, prefix) == 0;
 }
 
-// Anybody may call an open route, so its bodies would let anybody use the server's memory.
+bool matches(const Route& route, const HttpRequest& request) {
+  return matches_path(route.path, request.path) && (!route.applies || route.applies(request));
+}
+
+// Anybody may call such a route, so its bodies would let anybody use the server's memory.
 std::optional<HttpResponse> refuse_content(const HttpRequest& request) {
   if (!announces_body(request)) return std::nullopt;
   return error_response(api_error(
@@ -41,14 +47,16 @@ std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
 const Route* RouteTable::find(const HttpRequest& request) const {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_)
-    if (route.method == method && matches(route.path, request.path)) return &route;
+    if (route.method == method && matches(route, request)) return &route;
   return nullptr;
 }
 
 HttpResponse RouteTable::not_found(const HttpRequest& request) const {
-  std::string allowed;
+  std::set<std::string> methods;  // once each, though several routes may share the path
   for (const Route& route : routes_)
-    if (matches(route.path, request.path)) allowed += (allowed.empty() ? "" : ", ") + route.method;
+    if (matches(route, request)) methods.insert(route.method);
+  std::string allowed;
+  for (const std::string& method : methods) allowed += (allowed.empty() ? "" : ", ") + method;
   const std::string place = escaped(request.method + " " + request.path);
   ApiError error = api_error(404, fmt::format("there is no route {}", place));
   error.code = "route_not_found";
@@ -64,7 +72,8 @@ std::optional<HttpResponse> RouteTable::refuse(const HttpRequest& request) const
   if (guard_)
     if (auto refused = guard_(request, route ? route->access : Access::kKey)) return refused;
   if (!route) return not_found(request);
-  if (route->access == Access::kOpen) return refuse_content(request);
+  if (route->access == Access::kOpen || route->access == Access::kPublic)
+    return refuse_content(request);
   return route->method == "POST" ? refuse_media_type(request) : std::nullopt;
 }
 
@@ -82,7 +91,8 @@ std::optional<HttpResponse> RouteTable::refuse_when_full(const HttpRequest& requ
 
 void RouteTable::dispatch(HttpRequest request, std::shared_ptr<HttpReply> reply) const {
   if (auto refused = refuse(request)) return reply->send(std::move(*refused));
-  find(request)->handler(std::move(request), std::move(reply));
+  const HttpHandler& handler = find(request)->handler;
+  handler(std::move(request), std::move(reply));
 }
 
 }  // namespace skiff::http

@@ -10,9 +10,13 @@
 
 namespace skiff::http {
 
-// Which requests may call a route of a server that has API keys: those with a key, or all. Open
-// routes are the probes.
-enum class Access { kKey, kOpen };
+// Which requests may call a route.
+enum class Access {
+  kKey,     // those that the guard lets pass: on a server that has API keys, those with a key
+  kPublic,  // those without a key, too, if they came by one of the server's names
+  kOpen,    // all: the probes
+  kAdmin,   // those with a key of the operator's
+};
 
 // The handler of an open route must not wait for anything; the handler of a GET may take about a
 // millisecond; the handler of a POST runs on a worker and may take longer.
@@ -24,6 +28,9 @@ struct Route {
   // Asked on an I/O thread for every complete request, before it takes a worker: a response refuses
   // the request. May be empty; must be quick.
   std::function<std::optional<HttpResponse>()> refuse_when_full = nullptr;
+  // Asked with the request's head: if false, the table goes on as if the route were not there, so
+  // that routes for different clients may share a path. May be empty; must be quick.
+  std::function<bool(const HttpRequest&)> applies = nullptr;
 };
 
 // Called before a table answers anything: a response refuses the request. A request that matches no

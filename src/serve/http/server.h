@@ -24,6 +24,7 @@ struct HttpRequest {
   HttpHeaders headers;    // names in lower case; trailers of a chunked body are not among them
   std::string body;
   std::string request_id;  // x-request-id of the client if it is valid, else a random one
+  uint64_t serial = 0;     // number of this request since start, from 1; HttpRecord has the same
   // While this lives, `body` counts among the bodies in memory (HttpConfig::max_bodies). Keep it as
   // long as the body.
   std::shared_ptr<const void> counted;
@@ -71,9 +72,10 @@ struct HttpRecord {
   std::string method,
       target;  // as the client sent them, without the query; "-" if no head could be read
   std::string request_id, client;
-  int status = 0;      // 0: the client left before a reply began
-  uint64_t sent = 0;   // bytes of the reply, head and framing included
-  double seconds = 0;  // since the first byte of the request
+  uint64_t serial = 0;  // 0: no head could be read
+  int status = 0;       // 0: the client left before a reply began
+  uint64_t sent = 0;    // bytes of the reply, head and framing included
+  double seconds = 0;   // since the first byte of the request
   bool complete = false;
 };
 

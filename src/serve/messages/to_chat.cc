@@ -180,9 +180,22 @@ Result<OrderedJson> chat_tools(const OrderedJson& tools) {
     OrderedJson function = {{"name", *name}};
     if (const OrderedJson* words = member(tool, "description")) function["description"] = *words;
     if (schema) function["parameters"] = *schema;
+    if (const OrderedJson* strict = member(tool, "strict")) function["strict"] = *strict;
     out.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return out;
+}
+
+// {"type": "json_schema", "schema": ...}, which has no name here.
+std::optional<Error> set_format(const OrderedJson& format, OrderedJson& chat) {
+  const OrderedJson* schema = member(format, "schema");
+  if (type_of(format) != "json_schema" || !schema)
+    return invalid("output_config",
+                   "output_config.format must be of type json_schema with a schema, but is " +
+                       described(format));
+  chat["response_format"] = {{"type", "json_schema"},
+                             {"json_schema", {{"name", "output"}, {"schema", *schema}}}};
+  return std::nullopt;
 }
 
 std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& chat) {
@@ -227,8 +240,12 @@ Result<OrderedJson> to_chat(const OrderedJson& body, bool counts) {
   if (const OrderedJson* choice = member(body, "tool_choice"))
     if (auto error = set_tool_choice(*choice, chat)) return *error;
   if (const OrderedJson* stops = member(body, "stop_sequences")) chat["stop"] = *stops;
-  if (const OrderedJson* output = member(body, "output_config"))
+  if (const OrderedJson* output = member(body, "output_config")) {
     if (const OrderedJson* effort = member(*output, "effort")) chat["reasoning_effort"] = *effort;
+    const OrderedJson* format = member(*output, "format");
+    if (format && !format->is_null())
+      if (auto error = set_format(*format, chat)) return *error;
+  }
   for (const char* hosted : {"mcp_servers", "container"})
     if (const OrderedJson* value = member(body, hosted); value && !value->empty())
       return unsupported(hosted,

@@ -51,9 +51,13 @@ TEST(MessagesToChat, CallsAndResultsInTheOrderOfTheCalls) {
 
 TEST(MessagesToChat, ToolsAndTheirChoice) {
   const OrderedJson out = chat(R"({"messages": [{"role": "user", "content": "hi"}],
-      "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+      "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "null"}}},
+      "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": true}],
       "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": true}})");
   EXPECT_EQ(out["tools"][0]["function"]["parameters"]["type"], "object");
+  EXPECT_EQ(out["tools"][0]["function"]["strict"], true);
+  EXPECT_EQ(out["response_format"]["json_schema"]["schema"]["type"], "null");
+  EXPECT_EQ(out["reasoning_effort"], "low");
   EXPECT_EQ(out["tool_choice"]["function"]["name"], "f");
   EXPECT_EQ(out["parallel_tool_calls"], false);
 }
@@ -72,6 +76,9 @@ TEST(MessagesToChat, RefusalsNameTheField) {
   EXPECT_EQ(refused(R"({"tools": [{"type": "bash_20250124", "name": "bash"}],
                         "messages": [{"role": "user", "content": "x"}]})"),
             "tools");
+  EXPECT_EQ(refused(R"({"output_config": {"format": {"type": "json_schema"}},
+                        "messages": [{"role": "user", "content": "x"}]})"),
+            "output_config");
   EXPECT_EQ(refused(R"({"tool_choice": {"type": "tool"},
                         "messages": [{"role": "user", "content": "x"}]})"),
             "tool_choice");

@@ -20,6 +20,14 @@ std::variant<JsonOwner<OrderedJson>, http::ApiError> read_body(const http::HttpR
   return error;
 }
 
+service::SharedTag tag_of(const http::HttpRequest& request, service::RequestTag tag) {
+  constexpr size_t kMaxTraceparent = 256;
+  tag.route = request.path;
+  tag.serial = request.serial;
+  tag.traceparent = request.header("traceparent").substr(0, kMaxTraceparent);
+  return std::make_shared<const service::RequestTag>(std::move(tag));
+}
+
 http::ApiError admission_error(const service::AdmissionRefusal& refusal) {
   using enum service::AdmissionRefusal::Kind;
   switch (refusal.kind) {
@@ -32,6 +40,8 @@ http::ApiError admission_error(const service::AdmissionRefusal& refusal) {
       error.code = "model_not_found";
       return error;
     }
+    case kPaused:
+      return http::retry_later(http::api_error(503, refusal.message), refusal.retry_seconds);
     case kDraining:
       break;
   }

@@ -17,6 +17,9 @@ namespace skiff::openai {
 // wrote them. The route table has refused other media types.
 std::variant<JsonOwner<OrderedJson>, http::ApiError> read_body(const http::HttpRequest& request);
 
+// The tag of a request whose id, operation, model and `streamed` are given.
+service::SharedTag tag_of(const http::HttpRequest& request, service::RequestTag tag);
+
 // The refusal as 503, as 429 with Retry-After, or as 404 with the code model_not_found.
 http::ApiError admission_error(const service::AdmissionRefusal& refusal);
 

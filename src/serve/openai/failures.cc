@@ -20,6 +20,17 @@ http::ApiError too_late(const service::Reply& reply) {
   return error;
 }
 
+// A retry would bring back what the operator has ended; during a pause another server may take it.
+http::ApiError ended_by_operator(const service::Reply& reply) {
+  constexpr int kRetrySeconds = 5;
+  http::ApiError error = http::api_error(503, reply.why);
+  if (reply.refusal == service::Refusal::kPaused)
+    return http::retry_later(std::move(error), kRetrySeconds);
+  error.code = "aborted";
+  error.headers.emplace_back("x-should-retry", "false");
+  return error;
+}
+
 }  // namespace
 
 // The engine queues what must wait and refuses only what can never run, so a retry would not help,
@@ -30,6 +41,8 @@ http::ApiError why_ended(const service::ProtocolContext& context, const service:
   if (reply.refusal == service::Refusal::kWaitingTime ||
       reply.refusal == service::Refusal::kTimeout)
     return too_late(reply);
+  if (reply.refusal == service::Refusal::kPaused || reply.refusal == service::Refusal::kAborted)
+    return ended_by_operator(reply);
   const bool closing = reply.refusal == service::Refusal::kStopping ||
                        context.admission.draining() || !context.service.health();
   return http::api_error(closing ? 503 : 400,

@@ -334,16 +334,20 @@ Result<std::vector<service::Prepared>> prepare_all(const service::Service& servi
 }  // namespace
 
 void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
-              http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+              const OtherForm* other, http::HttpRequest request,
+              std::shared_ptr<http::HttpReply> reply) {
   const auto refuse = [&](http::ApiError error) { reply->send(http::error_response(error)); };
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return refuse(admission_error(*refused));
   const auto json = read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
+  const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
+  if (other && other->claims(body))
+    return other->answer(body, request, std::move(reply),
+                         std::move(std::get<service::Ticket>(admitted)));
   const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
-  auto call =
-      parse_openai_call(*std::get<JsonOwner<OrderedJson>>(json), endpoint, context.config.defaults);
+  auto call = parse_openai_call(body, endpoint, context.config.defaults);
   if (!call) return refuse(http::api_error(call.error(), input));
   if (auto error = check_unknown(context.config, call->unknown_fields)) return refuse(*error);
   if (auto error = check_model(context.admission, call->model)) return refuse(*error);
@@ -363,6 +367,12 @@ void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endp
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
+  const service::SharedTag tag =
+      tag_of(request, {.id = shape.id_prefix() + name,
+                       .operation = endpoint == Endpoint::kChat ? "chat" : "text_completion",
+                       .model = model_of(context, call->model),
+                       .streamed = call->stream});
+  for (service::Prepared& prompt : *prompts) prompt.tag = tag;
   auto generation = std::make_shared<Generation>(context, shape, std::move(*call),
                                                  shape.id_prefix() + name, std::move(reply),
                                                  std::move(std::get<service::Ticket>(admitted)));

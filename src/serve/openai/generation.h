@@ -9,6 +9,7 @@
 
 #include "serve/http/api_error.h"
 #include "serve/http/api_keys.h"
+#include "serve/openai/other_form.h"
 #include "serve/openai/shape.h"
 #include "serve/service/protocol_context.h"
 
@@ -70,8 +71,9 @@ class Generation : public service::OpenGeneration, public std::enable_shared_fro
   std::chrono::steady_clock::time_point last_write_;
 };
 
-// Handles a request of either endpoint.
+// Handles a request of either endpoint. `other`, unless null, answers what it claims.
 void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
-              http::HttpRequest request, std::shared_ptr<http::HttpReply> reply);
+              const OtherForm* other, http::HttpRequest request,
+              std::shared_ptr<http::HttpReply> reply);
 
 }  // namespace skiff::openai

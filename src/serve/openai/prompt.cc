@@ -149,6 +149,9 @@ MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversati
       return Problem{
           "must be a list of {\"type\": \"function\", \"function\": {\"name\": ...}}, but holds " +
           described(tool)};
+    const auto strict = function->find("strict");
+    if (strict != function->end() && !strict->is_boolean() && !strict->is_null())
+      return Problem{"must have true or false as \"strict\", but has " + described(*strict)};
   }
   if (!value.empty()) conversation.tools = value;
   return std::nullopt;

@@ -56,15 +56,15 @@ http::HttpResponse one_model(const service::ProtocolContext& context, const std:
 
 }  // namespace
 
-std::vector<http::Route> openai_routes(service::ProtocolContext& context,
-                                       const http::ApiKeys& keys) {
+std::vector<http::Route> openai_routes(service::ProtocolContext& context, const http::ApiKeys& keys,
+                                       const std::shared_ptr<const OtherForm>& other) {
   const auto generation = [&](const char* path, Endpoint endpoint) {
     return http::Route{.method = "POST",
                        .path = path,
                        .handler =
-                           [&context, &keys, endpoint](http::HttpRequest request,
-                                                       std::shared_ptr<http::HttpReply> reply) {
-                             generate(context, keys, endpoint, std::move(request),
+                           [&context, &keys, endpoint, other](
+                               http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+                             generate(context, keys, endpoint, other.get(), std::move(request),
                                       std::move(reply));
                            },
                        .refuse_when_full = [&context]() -> std::optional<http::HttpResponse> {
@@ -76,6 +76,11 @@ std::vector<http::Route> openai_routes(service::ProtocolContext& context,
   return {
       generation("/v1/chat/completions", Endpoint::kChat),
       generation("/v1/completions", Endpoint::kCompletions),
+      // Clients whose base URL is already the path of an endpoint, as PaddleNLP's tutorial has it.
+      generation("/v1/chat/completions/chat/completions", Endpoint::kChat),
+      generation("/v1/chat/completions/completions", Endpoint::kCompletions),
+      generation("/v1/completions/chat/completions", Endpoint::kChat),
+      generation("/v1/completions/completions", Endpoint::kCompletions),
       {"GET", "/v1/models",
        [&context](http::HttpRequest, auto reply) { reply->send(list_models(context)); }},
       {"GET", std::string(kModelPrefix) + "*",

@@ -25,7 +25,7 @@ struct TestServer {
   }
   uint16_t port() const { return server.port(); }
   http::ClientResponse chat(Json body) {
-    return http::post_once(port(), "/v1/chat/completions", with_messages(body));
+    return http::post_once(port(), "/v1/chat/completions", with_messages(std::move(body)));
   }
   http::ClientResponse complete(const Json& body) {
     return http::post_once(port(), "/v1/completions", body);

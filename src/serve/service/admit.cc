@@ -14,6 +14,7 @@ AdmissionControl::AdmissionControl(int max_concurrency, std::vector<std::string>
 
 std::variant<Ticket, AdmissionRefusal> AdmissionControl::admit() {
   if (draining_) return AdmissionRefusal{Kind::kDraining, "the server is shutting down"};
+  if (auto refused = refuse_when_paused()) return std::move(*refused);
   const bool full = open_.fetch_add(1) >= max_concurrency_;
   std::variant<Ticket, AdmissionRefusal> admitted = Ticket(&open_);
   if (full) return too_many();
@@ -27,7 +28,15 @@ AdmissionRefusal AdmissionControl::too_many() {
           service_.refused(Refusal::kConcurrency)};
 }
 
+std::optional<AdmissionRefusal> AdmissionControl::refuse_when_paused() {
+  constexpr int kRetrySeconds = 5;
+  if (!service_.paused()) return std::nullopt;
+  service_.refused(Refusal::kPaused);
+  return AdmissionRefusal{Kind::kPaused, "the server is paused", kRetrySeconds};
+}
+
 std::optional<AdmissionRefusal> AdmissionControl::refuse_when_full() {
+  if (auto refused = refuse_when_paused()) return refused;
   if (open_ >= max_concurrency_) return too_many();
   return service_.queue_full() ? check_queue({}) : std::nullopt;
 }

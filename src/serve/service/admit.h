@@ -18,6 +18,7 @@ namespace skiff::service {
 struct AdmissionRefusal {
   enum class Kind {
     kDraining,      // the server goes down
+    kPaused,        // the operator has paused the service
     kConcurrency,   // max_concurrency generations are under way
     kQueueFull,     // too many prompt tokens wait for a place in the batch
     kUnknownModel,  // the server has no model of that name
@@ -54,8 +55,8 @@ class AdmissionControl {
   AdmissionControl(int max_concurrency, std::vector<std::string> model_names, Service& service);
 
   std::variant<Ticket, AdmissionRefusal> admit();
-  // The refusal for lack of room that admit() would give now, if any. Takes no ticket and is quick:
-  // it is asked on I/O threads.
+  // The refusal for lack of room, or because of a pause, that admit() would give now, if any. Takes
+  // no ticket and is quick: it is asked on I/O threads.
   std::optional<AdmissionRefusal> refuse_when_full();
   // The empty name and "default" stand for the first of the server's names.
   std::optional<AdmissionRefusal> check_model(std::string_view name) const;
@@ -71,6 +72,7 @@ class AdmissionControl {
 
  private:
   AdmissionRefusal too_many();
+  std::optional<AdmissionRefusal> refuse_when_paused();
 
   const int max_concurrency_;
   const std::vector<std::string> model_names_;

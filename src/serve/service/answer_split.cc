@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "serve/service/thinking.h"
+
 namespace skiff::service {
 namespace {
 
@@ -30,8 +32,12 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-AnswerSplit::AnswerSplit(const answer::AnswerFormats& formats, const text::Tokenizer& tokenizer)
-    : formats_(formats), tokenizer_(tokenizer) {
+AnswerSplit::AnswerSplit(const answer::AnswerFormats& formats, const text::Tokenizer& tokenizer,
+                         const text::ChatTemplate* chat_template)
+    : formats_(formats),
+      tokenizer_(tokenizer),
+      off_by_default_(formats.reasoning && chat_template &&
+                      is_thinking_off_by_default(*chat_template)) {
   if (formats.reasoning) {
     reasoning_tokens_ = special_in(answer::marks_of(*formats.reasoning), tokenizer);
     reasoning_end_ = tokenizer.encode("\n" + std::string(formats.reasoning->end) + "\n\n",
@@ -43,7 +49,6 @@ AnswerSplit::AnswerSplit(const answer::AnswerFormats& formats, const text::Token
 // Only the end of the prompt counts: reasoning in the history, and what users write about marks,
 // say nothing about the reply. A reply that the request has begun itself counts as a whole.
 bool AnswerSplit::prompt_reasons(const Request& request, const std::vector<Token>& prompt) const {
-  constexpr size_t kTail = 32;  // tokens, which hold a mark and the blanks behind it
   const answer::ReasoningFormat& format = *formats_.reasoning;
   if (!request.begun.empty() && is_open(tokenizer_.decode(request.begun, false), format))
     return true;
@@ -54,8 +59,27 @@ bool AnswerSplit::prompt_reasons(const Request& request, const std::vector<Token
     return content != last.end() && content->is_string() &&
            is_open(content->get_ref<const std::string&>(), format);
   }
-  const std::span<const Token> tail = std::span(prompt).last(std::min(prompt.size(), kTail));
-  return without_blanks(tokenizer_.decode(tail, /*skip_special=*/false)).ends_with(format.begin);
+  return without_blanks(tail(prompt)).ends_with(format.begin);
+}
+
+std::string AnswerSplit::tail(const std::vector<Token>& prompt) const {
+  constexpr size_t kTail = 32;  // tokens, which hold a mark and the blanks behind it
+  const std::span<const Token> last = std::span(prompt).last(std::min(prompt.size(), kTail));
+  return tokenizer_.decode(last, /*skip_special=*/false);
+}
+
+Reasoning AnswerSplit::reasoning(const Request& request, const std::vector<Token>& prompt) const {
+  const auto* chat = std::get_if<text::Conversation>(&request.input);
+  if (!formats_.reasoning || (!chat && !request.split_reasoning) || request.reasoning_budget == 0)
+    return Reasoning::kNone;
+  if (prompt_reasons(request, prompt)) return Reasoning::kInside;
+  const bool begun = !request.begun.empty() || (chat && chat->continue_final_message);
+  if (begun || without_blanks(tail(prompt)).ends_with(formats_.reasoning->end))
+    return Reasoning::kNone;
+  if (!chat) return Reasoning::kMay;
+  const bool own_template = !request.chat_template.empty();
+  const bool off = off_by_default_ && !own_template;
+  return thinking_of(chat->kwargs).value_or(!off) ? Reasoning::kMay : Reasoning::kNone;
 }
 
 // Reasoning that the prompt has opened, and that may have no token, ends in the prompt.

@@ -94,7 +94,7 @@ TEST(AnswerSplit, OneCallEndsTheReply) {
 TEST(AnswerSplit, TheReplyStartsWhereThePromptEnds) {
   const ServiceConfig config = thinking_config();
   const ByteTokenizer tokenizer;
-  const AnswerSplit split(config.answer, tokenizer);
+  const AnswerSplit split(config.answer, tokenizer, nullptr);
   const auto starts_inside = [&](const std::string& prompt) {
     Prepared prepared;
     prepared.prompt = tokenizer.encode(prompt, {.add_special = false, .parse_special = true});

@@ -7,11 +7,17 @@
 namespace skiff::service {
 namespace {
 
+// What the followers of one constraint tell it.
+struct Progress {
+  std::atomic<bool> failed{false};
+  std::atomic<uint64_t> masks{0}, nanoseconds{0};
+};
+
 class MatcherFollower : public TokenFollower {
  public:
   MatcherFollower(std::shared_ptr<const grammar::Grammar> grammar,
-                  std::shared_ptr<std::atomic<bool>> failed)
-      : matcher_(std::move(grammar)), failed_(std::move(failed)) {}
+                  std::shared_ptr<Progress> progress)
+      : matcher_(std::move(grammar)), progress_(std::move(progress)) {}
 
   // After the end, steps that were in flight may draw once more; nobody reads these tokens.
   void accept(int32_t token) override {
@@ -20,43 +26,48 @@ class MatcherFollower : public TokenFollower {
     ended_ = ended_ || matcher_.has_ended();
   }
   void fill(std::span<uint32_t> mask) override {
+    const auto begin = std::chrono::steady_clock::now();
+    fill_mask(mask);
+    const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begin;
+    progress_->nanoseconds += static_cast<uint64_t>(taken.count());
+    ++progress_->masks;
+  }
+
+ private:
+  void fill_mask(std::span<uint32_t> mask) {
     if (!ended_ && matcher_.fill(mask)) return;
     if (!ended_) fail();
     for (const int32_t end : matcher_.grammar().vocabulary().ends())
       mask[static_cast<size_t>(end) / 32] |= 1u << (static_cast<uint32_t>(end) % 32);
   }
-
- private:
   void fail() {
     ended_ = true;
-    failed_->store(true);
+    progress_->failed = true;
   }
   grammar::Matcher matcher_;
-  std::shared_ptr<std::atomic<bool>> failed_;
+  std::shared_ptr<Progress> progress_;
   bool ended_ = false;
 };
 
-class GrammarConstraint : public TokenConstraint {
+class GrammarConstraint : public MeasuredConstraint {
  public:
   explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar)
-      : grammar_(std::move(grammar)), failed_(std::make_shared<std::atomic<bool>>(false)) {}
+      : grammar_(std::move(grammar)) {}
+  std::string source() const override { return constraint_source(grammar_->constraint()); }
   std::unique_ptr<TokenFollower> follow() const override {
-    return std::make_unique<MatcherFollower>(grammar_, failed_);
+    return std::make_unique<MatcherFollower>(grammar_, progress_);
   }
   size_t mask_words() const override { return grammar_->vocabulary().mask_words(); }
-  bool failed() const override { return failed_->load(); }
+  bool failed() const override { return progress_->failed; }
+  Work take_work() const override {
+    return {.seconds = 1e-9 * static_cast<double>(progress_->nanoseconds.exchange(0)),
+            .masks = progress_->masks.exchange(0)};
+  }
 
  private:
   std::shared_ptr<const grammar::Grammar> grammar_;
-  std::shared_ptr<std::atomic<bool>> failed_;
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
 };
-
-std::string key_of(const grammar::Constraint& constraint) {
-  std::string key =
-      fmt::format("{} {} {} {} ", static_cast<int>(constraint.kind), constraint.no_whitespace,
-                  constraint.strict, constraint.whitespace_pattern.size());
-  return key + constraint.whitespace_pattern + constraint.text;
-}
 
 bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Grammar>>>& result) {
   return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -64,17 +75,43 @@ bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Gra
 
 }  // namespace
 
-Result<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::compile(
+const char* label_of(grammar::ConstraintKind kind) {
+  using enum grammar::ConstraintKind;
+  switch (kind) {
+    case kJsonObject:
+      return "json_object";
+    case kJsonSchema:
+      return "json_schema";
+    case kRegex:
+      return "regex";
+    case kChoice:
+      return "choice";
+    case kGrammar:
+      return "grammar";
+    case kStructuralTag:
+      return "structural_tag";
+  }
+  return "other";
+}
+
+Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile(
     grammar::Constraint constraint) {
   if (!options_.space) constraint.no_whitespace = true;
   const Compiled compiled = find_or_make(constraint);
   if (!compiled) return compiled.error();
-  return std::shared_ptr<const TokenConstraint>(std::make_shared<GrammarConstraint>(*compiled));
+  return std::shared_ptr<const MeasuredConstraint>(std::make_shared<GrammarConstraint>(*compiled));
+}
+
+Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile_source(
+    std::string_view source) {
+  auto constraint = grammar::read_constraint_source(source);
+  if (!constraint) return constraint.error();
+  return compile(std::move(*constraint));
 }
 
 ConstraintCompiler::Compiled ConstraintCompiler::find_or_make(
     const grammar::Constraint& constraint) {
-  const std::string key = key_of(constraint);
+  const std::string key = constraint_source(constraint);
   std::promise<Compiled> promise;
   std::shared_future<Compiled> result;
   bool mine = false;

@@ -14,6 +14,20 @@
 
 namespace skiff::service {
 
+// A constraint that knows what the masks of its answers have cost.
+class MeasuredConstraint : public TokenConstraint {
+ public:
+  struct Work {
+    double seconds = 0;
+    uint64_t masks = 0;
+  };
+  // The work since the last call. Requests that share the constraint share its work. Any thread.
+  virtual Work take_work() const = 0;
+};
+
+// The name of a kind in metrics and logs: "json_schema".
+const char* label_of(grammar::ConstraintKind kind);
+
 // Thread-safe. Compiling takes place on the caller's thread, in bounded work; equal constraints
 // that are asked for at the same time are compiled once. Refusals are kept, too.
 class ConstraintCompiler {
@@ -28,7 +42,9 @@ class ConstraintCompiler {
 
   // Returns a constraint for one request. Errors are those of grammar::compile; kExhausted: too
   // many constraints are being compiled.
-  Result<std::shared_ptr<const TokenConstraint>> compile(grammar::Constraint constraint);
+  Result<std::shared_ptr<const MeasuredConstraint>> compile(grammar::Constraint constraint);
+  // The same for TokenConstraint::source(), which another process has sent.
+  Result<std::shared_ptr<const MeasuredConstraint>> compile_source(std::string_view source);
 
  private:
   using Compiled = Result<std::shared_ptr<const grammar::Grammar>>;

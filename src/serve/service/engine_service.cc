@@ -10,6 +10,9 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "base/seconds.h"
+#include "serve/service/aborts.h"
+#include "serve/service/constraint_compiler.h"
 #include "serve/service/metrics.h"
 #include "serve/service/open_request.h"
 #include "serve/service/prepare.h"
@@ -32,7 +35,8 @@ std::vector<NewSequence> sequences_of(OpenRequest& request) {
                          .params = prepared.params,
                          .stop = prepared.stop,
                          .priority = prepared.priority,
-                         .cache = prepared.cache};
+                         .cache = prepared.cache,
+                         .pooling = prepared.pooling};
     sequence.params.seed += i;
     sequences.push_back(std::move(sequence));
   }
@@ -50,6 +54,7 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
                    .priority = prepared.priority,
                    .cache = prepared.cache};
   rest.prompt.insert(rest.prompt.end(), sequence.output.begin(), sequence.output.end());
+  if (prepared.answer_constraint) rest.params.constraint = prepared.answer_constraint;
   rest.params.seed = mix64(prepared.params.seed + index);
   rest.params.min_tokens = std::max(0, prepared.params.min_tokens - sequence.generated);
   rest.params.prompt_logprobs = kNoLogprobs;
@@ -57,9 +62,41 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
   return rest;
 }
 
+RequestSummary summary_of(const OpenRequest& request, std::optional<Refusal> refusal) {
+  const Prepared& prepared = request.prepared;
+  RequestSummary summary{.tag = prepared.tag, .arrived = request.arrived_at};
+  for (const OpenSequence& sequence : request.sequences) {
+    const auto least = [&](double& value, ServiceClock::time_point time) {
+      if (time == ServiceClock::time_point{}) return;
+      const double after = seconds(time - request.arrived);
+      value = value < 0 ? after : std::min(value, after);
+    };
+    least(summary.queued, sequence.admitted);
+    least(summary.first_token, sequence.first_token);
+  }
+  summary.total = seconds(ServiceClock::now() - request.arrived);
+  summary.usage = request.usage;
+  summary.n = prepared.n;
+  summary.max_tokens = prepared.stop.max_tokens;
+  summary.temperature = prepared.params.temperature;
+  summary.top_p = prepared.params.top_p;
+  summary.top_k = prepared.params.top_k;
+  summary.finishes = request.finishes;
+  summary.refusal = refusal;
+  summary.constraint = prepared.constraint_kind;
+  if (prepared.measured) {
+    const MeasuredConstraint::Work work = prepared.measured->take_work();
+    summary.mask_seconds = work.seconds;
+    summary.masks = work.masks;
+  }
+  summary.calls = request.calls;
+  summary.broken_calls = request.broken_calls;
+  return summary;
+}
+
 std::unique_ptr<ConstraintCompiler> compiler_of(const ServiceConfig& config,
                                                 const text::Tokenizer& tokenizer) {
-  if (!config.constraints) return nullptr;
+  if (!config.constraints || config.pooled) return nullptr;
   const int width = config.vocab_size > 0 ? config.vocab_size : tokenizer.vocab_size();
   return std::make_unique<ConstraintCompiler>(
       grammar::Vocabulary::of(tokenizer, width, config.eos),
@@ -73,15 +110,17 @@ struct EngineService::Impl {
 
   Impl(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
        std::shared_ptr<const text::Tokenizer> tokenizer,
-       std::shared_ptr<const text::ChatTemplate> chat_template)
+       std::shared_ptr<const text::ChatTemplate> chat_template,
+       std::shared_ptr<RequestObserver> observer)
       : config(std::move(config)),
         engine(engine),
+        observer(std::move(observer)),
         events(std::move(events)),
         tokenizer(std::move(tokenizer)),
         chat_template(std::move(chat_template)),
         longest(longest_piece(*this->tokenizer)),
         special(*this->tokenizer),
-        split(this->config.answer, *this->tokenizer),
+        split(this->config.answer, *this->tokenizer, this->chat_template.get()),
         constraints(compiler_of(this->config, *this->tokenizer)),
         metrics(this->config.model_name, this->config.cache_info),
         replies(engine, metrics),
@@ -94,9 +133,13 @@ struct EngineService::Impl {
   void resume(const SequenceRef& sequence);
   void fail(const SequenceRef& sequence);
   void cancel(RequestId id);
-  void refuse(const OpenRequest& request);
+  void refuse(OpenRequest& request, Refusal refusal);
   void flush_text(OpenRequest& request, const std::vector<size_t>& running);
   void end_expired();
+  void end_aborted();
+  void end_early(const RequestTable::Removed& removed, const Reply& end);
+  void report_left();
+  void report(const OpenRequest& request, std::optional<Refusal> refusal);
   std::shared_ptr<OpenRequest> make_request(Prepared prepared, Sink sink);
   std::unique_ptr<answer::AnswerParser> parser_of(const Prepared& prepared, SeqId sequence) const;
   PrepareContext context() const {
@@ -111,6 +154,7 @@ struct EngineService::Impl {
 
   const ServiceConfig config;
   EnginePort& engine;
+  const std::shared_ptr<RequestObserver> observer;  // may be null
   const std::shared_ptr<EventQueue> events;
   const std::shared_ptr<const text::Tokenizer> tokenizer;
   const std::shared_ptr<const text::ChatTemplate> chat_template;
@@ -123,6 +167,10 @@ struct EngineService::Impl {
   const uint64_t seed, call_seed = random_seed();
   std::atomic<uint64_t> next_id{1}, next_seed{0};
   RequestTable table;
+  AbortQueue aborts;
+  std::atomic<uint64_t> forgotten{0};  // calls of forget_prefixes()
+  std::mutex left_mutex;
+  std::vector<std::shared_ptr<OpenRequest>> left;  // cancelled ones; guarded by left_mutex
   std::thread output;
 };
 
@@ -134,8 +182,10 @@ void EngineService::Impl::run() {
     for (Event& event : batch) handle(event);
     try {
       end_expired();
+      end_aborted();
+      report_left();
     } catch (const std::exception& e) {
-      spdlog::error("the end of a late request could not be reported: {}", escaped(e.what()));
+      spdlog::error("the end of a request could not be reported: {}", escaped(e.what()));
     }
   }
 }
@@ -172,6 +222,10 @@ void EngineService::Impl::send_reply(const SequenceRef& sequence, Event& event) 
   reply.index = static_cast<int>(sequence.index);
   if (reply.text.empty() && reply.tokens.empty() && reply.finish == Finish::kNone) return;
   if (!table.remove_ended(sequence)) return;  // cancelled meanwhile
+  const bool last = reply.last;
+  std::optional<Refusal> refusal;
+  if (reply.finish == Finish::kExhausted) refusal = reply.refusal;
+  if (last) report(request, refusal);
   request.sink(std::move(reply));
   if (std::exchange(request.sequences[sequence.index].resumes, false)) resume(sequence);
 }
@@ -198,6 +252,9 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
   request->open = prepared.n;
   request->usage.prompt = static_cast<int>(prepared.prompt.size());
   request->arrived = ServiceClock::now();
+  request->arrived_at = std::chrono::system_clock::now();
+  if (const uint64_t times = forgotten; times > 0)
+    prepared.cache.salt.insert(0, fmt::format("forgotten {} times\n", times));
   const SeqId first = next_id.fetch_add(prepared.n);
   request->sequences.reserve(prepared.n);
   for (int i = 0; i < prepared.n; ++i)
@@ -217,15 +274,18 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
   return request;
 }
 
-// Runs on the caller's thread, because the output thread has ended.
-void EngineService::Impl::refuse(const OpenRequest& request) {
-  metrics.refused(Refusal::kStopping);
+// Runs on the caller's thread: nobody else knows the request.
+void EngineService::Impl::refuse(OpenRequest& request, Refusal refusal) {
+  metrics.refused(refusal);
+  request.finishes.assign(request.sequences.size(), Finish::kExhausted);
+  report(request, refusal);
   for (int i = 0; i < request.prepared.n; ++i) {
     Reply reply;
     reply.index = i;
     reply.finish = Finish::kExhausted;
-    reply.why = "the server is shutting down";
-    reply.refusal = Refusal::kStopping;
+    const bool paused = refusal == Refusal::kPaused;
+    reply.why = paused ? "the server is paused" : "the server is shutting down";
+    reply.refusal = refusal;
     reply.usage = request.usage;
     reply.last = i + 1 == request.prepared.n;
     request.sink(std::move(reply));
@@ -246,27 +306,77 @@ void EngineService::Impl::flush_text(OpenRequest& request, const std::vector<siz
 
 // Runs on the output thread, so that no piece of a reply comes after its end.
 void EngineService::Impl::end_expired() {
-  while (const auto expired = table.remove_expired(ServiceClock::now())) {
-    const auto& [request, running] = expired->removed;
-    metrics.refused(expired->end.refusal);
-    flush_text(*request, running);
-    for (const size_t i : running) {
-      engine.cancel(request->sequences[i].id);
-      metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
-      Reply reply = expired->end;
-      reply.index = static_cast<int>(i);
-      reply.last = --request->open == 0;
-      request->sink(std::move(reply));
-    }
+  while (const auto expired = table.remove_expired(ServiceClock::now()))
+    end_early(expired->removed, expired->end);
+}
+
+void EngineService::Impl::end_early(const RequestTable::Removed& removed, const Reply& end) {
+  const auto& [request, running] = removed;
+  metrics.refused(end.refusal);
+  flush_text(*request, running);
+  for (const size_t i : running) engine.cancel(request->sequences[i].id);
+  request->finishes.insert(request->finishes.end(), running.size(), Finish::kExhausted);
+  report(*request, end.refusal);
+  for (const size_t i : running) {
+    metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+    Reply reply = end;
+    reply.index = static_cast<int>(i);
+    reply.last = --request->open == 0;
+    request->sink(std::move(reply));
   }
+}
+
+// Runs on the output thread, for the same reason.
+void EngineService::Impl::end_aborted() {
+  for (AbortQueue::Job& job : aborts.take()) {
+    const bool paused = job.wish.why == Refusal::kPaused;
+    Reply end;
+    end.finish = Finish::kExhausted;
+    end.refusal = job.wish.why;
+    end.why = paused ? "the server was paused" : "the request was aborted by the operator";
+    std::vector<Aborted> aborted;
+    for (const auto& removed : table.remove_named(job.wish.all, AbortNames(job.wish.ids))) {
+      const OpenRequest& request = *removed.request;
+      const SharedTag& tag = request.prepared.tag;
+      end.usage = request.usage;
+      aborted.push_back({.id = tag ? tag->id : "", .generated = request.usage.completion});
+      end_early(removed, end);
+    }
+    job.done.set_value(std::move(aborted));
+  }
+}
+
+// Only here does nobody else touch the counts of a request that was cancelled.
+void EngineService::Impl::report_left() {
+  std::vector<std::shared_ptr<OpenRequest>> gone;
+  {
+    const std::lock_guard lock(left_mutex);
+    gone.swap(left);
+  }
+  for (const auto& request : gone) {
+    request->finishes.resize(request->sequences.size(), Finish::kCancelled);
+    report(*request, std::nullopt);
+  }
+}
+
+// Called once for each request, when it has ended.
+void EngineService::Impl::report(const OpenRequest& request, std::optional<Refusal> refusal) {
+  const RequestSummary summary = summary_of(request, refusal);
+  metrics.reasoned(summary.usage.reasoning);
+  if (!summary.constraint.empty())
+    metrics.constrained(summary.constraint, summary.mask_seconds, summary.masks,
+                        request.prepared.measured->failed());
+  if (observer && summary.tag) observer->ended(summary);
 }
 
 EngineService::EngineService(ServiceConfig config, EnginePort& engine,
                              std::shared_ptr<EventQueue> events,
                              std::shared_ptr<const text::Tokenizer> tokenizer,
-                             std::shared_ptr<const text::ChatTemplate> chat_template)
+                             std::shared_ptr<const text::ChatTemplate> chat_template,
+                             std::shared_ptr<RequestObserver> observer)
     : impl_(std::make_unique<Impl>(std::move(config), engine, std::move(events),
-                                   std::move(tokenizer), std::move(chat_template))) {
+                                   std::move(tokenizer), std::move(chat_template),
+                                   std::move(observer))) {
   impl_->output = std::thread([impl = impl_.get()] { impl->run(); });
 }
 
@@ -293,11 +403,18 @@ RequestId EngineService::start(Prepared prepared, Sink sink) {
   const RequestId id = request->id;
   impl_->metrics.request_received(request->usage.prompt, request->prepared.stop.max_tokens,
                                   request->prepared.n);
+  if (const SharedTag& tag = request->prepared.tag) {
+    impl_->metrics.asked(tag->route);
+    if (impl_->observer) impl_->observer->started(*tag);
+  }
   std::vector<NewSequence> sequences = sequences_of(*request);
   try {
     switch (impl_->table.add(request)) {
       case RequestTable::Added::kNo:
-        impl_->refuse(*request);
+        impl_->refuse(*request, Refusal::kStopping);
+        return id;
+      case RequestTable::Added::kPaused:
+        impl_->refuse(*request, Refusal::kPaused);
         return id;
       case RequestTable::Added::kNextDeadline:
         impl_->events->wake();
@@ -334,13 +451,38 @@ void EngineService::Impl::cancel(RequestId id) {
     engine.cancel(request->sequences[i].id);
     metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
   }
+  if (!request) return;
+  {
+    const std::lock_guard lock(left_mutex);
+    left.push_back(request);
+  }
+  events->wake();
 }
+
+std::vector<Aborted> EngineService::abort(AbortWish wish) {
+  auto done = impl_->aborts.add(std::move(wish));
+  impl_->events->wake();
+  return done.get();
+}
+
+std::vector<Aborted> EngineService::pause() {
+  impl_->table.set_paused(true);
+  return abort({.all = true, .ids = {}, .why = Refusal::kPaused});
+}
+
+void EngineService::resume() { impl_->table.set_paused(false); }
+bool EngineService::paused() const { return impl_->table.paused(); }
+void EngineService::forget_prefixes() { ++impl_->forgotten; }
 
 const text::Tokenizer& EngineService::tokenizer() const { return *impl_->tokenizer; }
 int EngineService::max_model_len() const { return impl_->config.max_model_len; }
+const PooledModel* EngineService::pooled_model() const {
+  return impl_->config.pooled ? &*impl_->config.pooled : nullptr;
+}
 
 Status EngineService::health() const {
   if (impl_->table.stopped()) return Error{Code::kExhausted, "the server is shutting down"};
+  if (impl_->table.paused()) return Error{Code::kExhausted, "the server is paused"};
   const double stuck = impl_->engine.stats().seconds_since_progress;
   if (stuck > impl_->config.stuck_seconds)
     return Error{Code::kInternal, fmt::format("the engine has made no step for {:.0f} s", stuck)};
@@ -359,6 +501,7 @@ std::string EngineService::metrics() const {
   Metrics::Now now{.engine = impl_->engine.stats(), .max_sequences = impl_->config.max_num_seqs};
   now.queued_events = static_cast<int64_t>(impl_->events->size());
   now.waiting_tokens = impl_->table.waiting_tokens();
+  if (impl_->observer) now.observer = impl_->observer->counts();
   return impl_->metrics.text(now);
 }
 
@@ -368,6 +511,8 @@ void EngineService::stop() {
   for (const RequestId id : *open) cancel(id);
   impl_->events->close();
   if (impl_->output.joinable()) impl_->output.join();
+  impl_->aborts.close();
+  impl_->report_left();
 }
 
 }  // namespace skiff::service

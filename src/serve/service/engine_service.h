@@ -9,6 +9,7 @@
 
 #include "serve/service/engine_port.h"
 #include "serve/service/event_queue.h"
+#include "serve/service/request_observer.h"
 #include "serve/service/service.h"
 #include "serve/service/service_config.h"
 
@@ -20,10 +21,12 @@ namespace skiff::service {
 // then make the service. Destroy (or stop) the service before the Llm.
 class EngineService : public Service {
  public:
-  // `chat_template` may be null: conversations are then refused.
+  // `chat_template` may be null: conversations are then refused. `observer` may be null; it is told
+  // of requests that have a tag.
   EngineService(ServiceConfig config, EnginePort& engine, std::shared_ptr<EventQueue> events,
                 std::shared_ptr<const text::Tokenizer> tokenizer,
-                std::shared_ptr<const text::ChatTemplate> chat_template);
+                std::shared_ptr<const text::ChatTemplate> chat_template,
+                std::shared_ptr<RequestObserver> observer = nullptr);
   ~EngineService() override;  // calls stop()
 
   Result<std::vector<Prepared>> prepare_all(Request common,
@@ -34,8 +37,14 @@ class EngineService : public Service {
   bool queue_full() const override;
   int refused(Refusal reason) override;
   void cancel(RequestId id) override;
+  std::vector<Aborted> abort(AbortWish wish) override;
+  std::vector<Aborted> pause() override;
+  void resume() override;
+  bool paused() const override;
+  void forget_prefixes() override;
   const text::Tokenizer& tokenizer() const override;
   int max_model_len() const override;
+  const PooledModel* pooled_model() const override;
   Status health() const override;
   ServiceLoad load() const override;
   std::string metrics() const override;

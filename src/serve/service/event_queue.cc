@@ -19,6 +19,7 @@ void merge(Event& to, Event& from) {
   if (from.finish != Finish::kNone) {
     to.finish = from.finish;
     to.why = std::move(from.why);
+    to.pooled = std::move(from.pooled);
   }
   if (!from.admitted) return;
   to.admitted = true;

@@ -117,6 +117,10 @@ const char* label_of(Refusal reason) {
       return "never_fits";
     case Refusal::kStopping:
       return "stopping";
+    case Refusal::kPaused:
+      return "paused";
+    case Refusal::kAborted:
+      return "aborted";
   }
   return "other";
 }

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "serve/service/constraint_compiler.h"
 #include "serve/service/metric_names.h"
 #include "serve/service/process_metrics.h"
 
@@ -130,6 +131,26 @@ struct Metrics::Impl {
   Counter& calls = counter("tool_calls_total", "Tool calls found in replies");
   Counter& broken_calls = counter("tool_call_parse_failures_total",
                                   "What began like a tool call in a reply and was none");
+  std::map<std::string, Counter*> constrained = [this] {
+    using enum grammar::ConstraintKind;
+    std::map<std::string, Counter*> all;
+    for (const auto kind : {kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag})
+      all[label_of(kind)] =
+          &counter("constrained_requests_total", "Requests whose replies had to have a form",
+                   {{"kind", label_of(kind)}});
+    return all;
+  }();
+  Counter& masks = counter("constraint_masks_total", "Masks made for constrained replies");
+  Counter& mask_seconds =
+      counter("constraint_mask_seconds_total", "Time that these masks took, on the host");
+  Counter& unfollowed = counter("constraint_failures_total",
+                                "Requests whose replies could not follow their constraint");
+  Counter& reasoning = counter("reasoning_tokens_total", "Tokens generated inside the reasoning");
+  Counter& log_dropped =
+      counter("request_log_dropped_total", "Lines that the request log had no room for");
+  Counter& spans_dropped =
+      counter("trace_spans_dropped_total", "Spans that were not sent, or not accepted");
+  Counter& spans_sent = counter("trace_spans_sent_total", "Spans sent to the collector");
   std::map<Finish, Counter*> success = [this] {
     std::map<Finish, Counter*> all;
     for (Finish f : {Finish::kStop, Finish::kLength})
@@ -291,6 +312,24 @@ void Metrics::tool_calls(int read, int broken) {
   impl_->broken_calls.Increment(broken);
 }
 
+void Metrics::asked(const std::string& route) {
+  impl_
+      ->counter("requests_by_route_total", "Requests that reached the engine, by endpoint",
+                {{"route", route}})
+      .Increment();
+}
+
+void Metrics::constrained(const std::string& kind, double mask_seconds, uint64_t masks,
+                          bool failed) {
+  if (const auto found = impl_->constrained.find(kind); found != impl_->constrained.end())
+    found->second->Increment();
+  impl_->mask_seconds.Increment(mask_seconds);
+  impl_->masks.Increment(static_cast<double>(masks));
+  if (failed) impl_->unfollowed.Increment();
+}
+
+void Metrics::reasoned(int tokens) { impl_->reasoning.Increment(tokens); }
+
 void Metrics::Impl::set_engine(const engine::EngineStats& stats, int max_sequences) {
   running.Set(stats.running);
   waiting.Set(stats.waiting);
@@ -362,6 +401,9 @@ std::string Metrics::text(const Now& now) {
   m.set_process();
   m.waiting_tokens.Set(static_cast<double>(now.waiting_tokens));
   m.queued_events.Set(static_cast<double>(now.queued_events));
+  raise(m.log_dropped, now.observer.log_dropped);
+  raise(m.spans_dropped, now.observer.spans_dropped);
+  raise(m.spans_sent, now.observer.spans_sent);
   auto families = m.registry.Collect();
   add_aliases(families);
   std::ostringstream out;

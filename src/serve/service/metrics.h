@@ -7,6 +7,7 @@
 
 #include "message/request.h"
 #include "serve/service/engine_port.h"
+#include "serve/service/request_observer.h"
 #include "serve/service/service.h"
 
 namespace skiff::service {
@@ -33,6 +34,11 @@ class Metrics {
   void refused(Refusal reason);
   // The calls of a reply that has ended: those that were read, and those that could not be.
   void tool_calls(int read, int broken);
+  // A request to an endpoint, by its path.
+  void asked(const std::string& route);
+  // A request has ended whose replies were constrained. `kind` is label_of a ConstraintKind.
+  void constrained(const std::string& kind, double mask_seconds, uint64_t masks, bool failed);
+  void reasoned(int tokens);
 
   // The state at the time of a scrape.
   struct Now {
@@ -40,6 +46,7 @@ class Metrics {
     int max_sequences = 0;
     int64_t waiting_tokens = 0;  // prompt tokens of sequences that wait for a place in the batch
     int64_t queued_events = 0;   // events between engine and output thread
+    RequestObserver::Counts observer;
   };
   // Text format 0.0.4.
   std::string text(const Now& now);

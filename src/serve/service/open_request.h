@@ -40,6 +40,10 @@ struct OpenRequest {
   bool failed = false;
   Usage usage;
   ServiceClock::time_point arrived{};
+  std::chrono::system_clock::time_point arrived_at{};  // for logs
+  // Of sequences that have ended.
+  int calls = 0, broken_calls = 0;
+  std::vector<Finish> finishes;
   // Guarded by the table's mutex.
   bool waiting = true;  // none of its sequences has had a place in the batch yet
   ServiceClock::time_point deadline = kNever;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "serve/service/constraint_plan.h"
 #include "serve/service/prepare_checks.h"
 
 namespace skiff::service {
@@ -38,6 +39,12 @@ Result<std::string> render(const text::Conversation& conversation, const std::st
 }
 
 Error too_long(const PrepareContext& context, const std::string& have) {
+  if (context.config.pooled)
+    return invalid("input_length",
+                   fmt::format("This model's maximum context length is {} tokens. However, the "
+                               "input has {} tokens. Please shorten it, or let the server cut it "
+                               "with truncate_prompt_tokens: -1.",
+                               context.config.max_model_len, have));
   return invalid("input_length",
                  fmt::format("This model's maximum context length is {} tokens. However, your "
                              "prompt has {} tokens, and at least one more is needed for the reply. "
@@ -94,6 +101,8 @@ void truncate(std::vector<Token>& prompt, const Request& request, const PrepareC
 
 std::optional<Error> check_lengths(const Request& request, size_t prompt,
                                    const PrepareContext& context) {
+  if (request.pool && prompt <= static_cast<size_t>(context.config.max_model_len))
+    return std::nullopt;
   const int least = request.params.min_tokens, most = request.stop.max_tokens;
   const int limit = context.config.max_model_len;
   if (most > 0 && least > most)
@@ -112,7 +121,7 @@ std::optional<Error> check_lengths(const Request& request, size_t prompt,
 // becomes the stop_reason.
 void resolve_eos(const Request& request, const PrepareContext& context, Prepared& prepared) {
   // A constrained reply that is complete ends, whatever ignore_eos says.
-  if (request.ignore_eos && !request.constraint) return;
+  if (request.ignore_eos && !prepared.params.constraint) return;
   std::vector<Token> stops = request.stop.tokens.all(), added;
   for (Token eos : context.config.eos) {
     if (std::find(stops.begin(), stops.end(), eos) != stops.end()) continue;
@@ -130,7 +139,6 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   prepared.params.top_k = std::min(prepared.params.top_k, vocab_of(context));
   if (prepared.params.temperature < kGreedyBelow) prepared.params.temperature = 0;
   prepared.stop = request.stop;
-  resolve_eos(request, context, prepared);
   prepared.stop_strings = request.stop_strings;
   prepared.include_stop = request.include_stop;
   prepared.skip_special = request.skip_special;
@@ -141,26 +149,26 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   return prepared;
 }
 
-// A form that is complete ends the reply, so min_tokens does not hold it open.
-std::optional<Error> add_constraint(const Request& request, const PrepareContext& context,
-                                    Prepared& prepared) {
-  if (!request.constraint) return std::nullopt;
-  const std::string& field = request.constraint_field;
-  if (!context.constraints)
-    return invalid(field, field +
-                              ": structured output is off on this server (it was started with "
-                              "--guided-decoding-backend off)");
-  auto compiled = context.constraints->compile(*request.constraint);
-  if (!compiled) {
-    Error error = compiled.error();
-    const std::string where = error.field.empty() ? "" : " at " + error.field;
-    error.what = fmt::format("{}{}: {}", field, where, error.what);
-    error.field = field;
-    return error;
+// Sets what depends on where the reply starts. Replies of which none reasons start alike, so that
+// `first` has their constraint already; null: this is the first.
+std::optional<Error> set_start(const Request& request, const PrepareContext& context,
+                               const Prepared* first, Prepared& prepared) {
+  if (context.split) context.split->set_up(request, prepared);
+  const bool chat =
+      request.split_reasoning || std::holds_alternative<text::Conversation>(request.input);
+  if (first && !chat) {
+    prepared.params.constraint = first->params.constraint;
+    prepared.measured = first->measured;
+    prepared.constraint_kind = first->constraint_kind;
+    prepared.params.min_tokens = first->params.min_tokens;
+    prepared.stop.tokens = first->stop.tokens;
+    prepared.eos = first->eos;
+    return std::nullopt;
   }
-  prepared.params.constraint = std::move(*compiled);
-  prepared.params.min_tokens = 0;
-  return std::nullopt;
+  auto error = add_constraint(request, context.split, context.constraints,
+                              context.config.constrain_reasoning, prepared);
+  if (!error) resolve_eos(request, context, prepared);
+  return error;
 }
 
 // The prompt as the engine gets it: request.input, then request.begun, truncated if the request
@@ -200,12 +208,45 @@ Result<std::vector<Token>> prompt_tokens(const Request& request, const PrepareCo
   return encode(request, *text, context);
 }
 
+// A model that is pooled cannot generate, and the other way round.
+std::optional<Error> check_kind(const Request& request, const PrepareContext& context) {
+  if (request.pool == context.config.pooled.has_value()) return std::nullopt;
+  return Error{Code::kUnsupported,
+               request.pool ? "This server generates text and pools nothing: start it with "
+                              "--runner pooling."
+                            : "This server's model is pooled and cannot generate text: it has "
+                              "/v1/embeddings, or /v1/score and /v1/rerank. Start a model that "
+                              "generates, or this one with --runner generate.",
+               "model"};
+}
+
+// The prompts of requests that are pooled, which have no output.
+Result<std::vector<Prepared>> prepare_pooled(Request common, std::vector<PromptInput> prompts,
+                                             const PrepareContext& context) {
+  std::vector<Prepared> all;
+  all.reserve(prompts.size());
+  for (PromptInput& input : prompts) {
+    common.input = std::move(input);
+    auto prompt = whole_prompt(common, context);
+    if (!prompt) return prompt.error();
+    Prepared& prepared = all.emplace_back();
+    prepared.prompt = std::move(*prompt);
+    prepared.priority = common.priority;
+    prepared.cache = common.cache;
+    prepared.timeout_seconds = common.timeout_seconds;
+    prepared.stop.max_tokens = 1;
+    prepared.pooling = context.config.pooled->pooling;
+  }
+  return all;
+}
+
 Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
                                                const PrepareContext& context) {
+  if (auto error = check_kind(common, context)) return *error;
+  if (common.pool) return prepare_pooled(std::move(common), std::move(prompts), context);
   if (auto error = check_common(common, context)) return *error;
   if (auto error = add_bad_words(common, context)) return *error;
-  Prepared shared = common_part(common, context);
-  if (auto error = add_constraint(common, context, shared)) return *error;
+  const Prepared shared = common_part(common, context);
   std::vector<Prepared> all;
   all.reserve(prompts.size());
   for (PromptInput& input : prompts) {
@@ -214,7 +255,8 @@ Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<Promp
     if (!prompt) return prompt.error();
     Prepared& prepared = all.emplace_back(shared);
     prepared.prompt = std::move(*prompt);
-    if (context.split) context.split->set_up(common, prepared);
+    if (auto error = set_start(common, context, all.size() > 1 ? &all.front() : nullptr, prepared))
+      return *error;
     const int room = context.config.max_model_len - static_cast<int>(prepared.prompt.size());
     if (room < 1) return too_long(context, fmt::format("{}", prepared.prompt.size()));
     prepared.stop.max_tokens =

@@ -15,6 +15,11 @@ bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
          sequence.text->between_characters();
 }
 
+bool left_its_constraint(const Prepared& prepared) {
+  const auto failed = [](const auto& constraint) { return constraint && constraint->failed(); };
+  return failed(prepared.params.constraint) || failed(prepared.answer_constraint);
+}
+
 }  // namespace
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
@@ -29,8 +34,8 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
             std::back_inserter(sequence.prompt_logprobs));
   reply.finish = event.finish;
   reply.why = std::move(event.why);
-  const TokenConstraint* constraint = request.prepared.params.constraint.get();
-  if (reply.finish != Finish::kNone && constraint && constraint->failed()) {
+  reply.pooled = std::move(event.pooled);
+  if (reply.finish != Finish::kNone && left_its_constraint(request.prepared)) {
     event.finish = reply.finish = Finish::kExhausted;
     reply.why = "the reply could not follow its constraint to the end";
   }
@@ -140,13 +145,19 @@ void ReplyBuilder::measure_tokens(const OpenRequest& request, OpenSequence& sequ
 void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& reply) {
   const auto now = ServiceClock::now();
   sequence.ended = true;
-  if (sequence.answer) metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  if (sequence.answer) {
+    request.calls += sequence.answer->calls();
+    request.broken_calls += sequence.answer->broken();
+    metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+  }
+  request.finishes.push_back(reply.finish);
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
-  metrics_.sequence_ended({.finish = reply.finish,
-                           .since_arrival = seconds(now - request.arrived),
-                           .since_admission = seconds(now - sequence.admitted),
-                           .since_first_token = seconds(now - sequence.first_token),
-                           .generated = sequence.generated});
+  metrics_.sequence_ended(
+      {.finish = reply.finish,
+       .since_arrival = seconds(now - request.arrived),
+       .since_admission = seconds(now - sequence.admitted),
+       .since_first_token = sequence.generated > 0 ? seconds(now - sequence.first_token) : 0,
+       .generated = sequence.generated});
   reply.last = --request.open == 0;
   if (!reply.last) return;
   int longest = 0;

@@ -11,6 +11,7 @@ namespace skiff::service {
 RequestTable::Added RequestTable::add(const std::shared_ptr<OpenRequest>& request) {
   std::lock_guard lock(mutex_);
   if (stopped_) return Added::kNo;
+  if (paused_) return Added::kPaused;
   requests_.emplace(request->id, request);
   ledger_.opened(request->arrived);
   for (size_t i = 0; i < request->sequences.size(); ++i) {
@@ -139,6 +140,33 @@ Reply RequestTable::end_of(const OpenRequest& request, double waited, Time now) 
       "others with {} prompt tokens wait",
       ledger_.limits().waiting_seconds, ledger_.waiting(), ledger_.waiting_tokens());
   return end;
+}
+
+std::vector<RequestTable::Removed> RequestTable::remove_named(bool all, AbortNames names) {
+  std::lock_guard lock(mutex_);
+  std::vector<RequestId> meant, others;
+  for (const auto& [id, request] : requests_) {
+    const SharedTag& tag = request->prepared.tag;
+    (all || (tag && names.has(tag->id)) ? meant : others).push_back(id);
+  }
+  for (const RequestId id : others) {
+    const Prepared& prepared = requests_.at(id)->prepared;
+    if (prepared.tag && names.has_child(prepared.tag->id, prepared.n)) meant.push_back(id);
+  }
+  std::vector<Removed> removed;
+  removed.reserve(meant.size());
+  for (const RequestId id : meant) removed.push_back(take(id));
+  return removed;
+}
+
+void RequestTable::set_paused(bool paused) {
+  std::lock_guard lock(mutex_);
+  paused_ = paused;
+}
+
+bool RequestTable::paused() const {
+  std::lock_guard lock(mutex_);
+  return paused_;
 }
 
 std::optional<std::vector<RequestId>> RequestTable::stop() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "message/request.h"
+#include "serve/service/aborts.h"
 #include "serve/service/admission_ledger.h"
 #include "serve/service/open_request.h"
 
@@ -21,7 +22,8 @@ class RequestTable {
  public:
   using Time = ServiceClock::time_point;
   enum class Added {
-    kNo,  // stop() has been called
+    kNo,      // stop() has been called
+    kPaused,  // between pause() and resume()
     kYes,
     kNextDeadline,  // the request has the earliest deadline of all
   };
@@ -59,6 +61,11 @@ class RequestTable {
   // kNever if no request has a deadline.
   Time next_deadline() const;
 
+  // Those that the names mean; all with `all`.
+  std::vector<Removed> remove_named(bool all, AbortNames names);
+
+  void set_paused(bool paused);
+  bool paused() const;
   // From now on nothing is added. The requests in the table; nothing if it was stopped before.
   std::optional<std::vector<RequestId>> stop();
   bool stopped() const;
@@ -82,7 +89,7 @@ class RequestTable {
   std::unordered_map<SeqId, SequenceRef> sequences_;
   std::set<std::pair<Time, RequestId>> deadlines_;
   AdmissionLedger ledger_;
-  bool stopped_ = false;
+  bool stopped_ = false, paused_ = false;
 };
 
 }  // namespace skiff::service

@@ -14,12 +14,15 @@
 #include "base/result.h"
 #include "grammar/constraint.h"
 #include "message/request.h"
+#include "serve/service/request_tag.h"
 #include "text/answer/answer_parser.h"
 #include "text/chat/chat_template.h"
 #include "text/stop_finder.h"
 #include "text/tokenizer.h"
 
 namespace skiff::service {
+
+struct PooledModel;  // serve/service/pooled_model.h
 
 // Tokens are used as given; a string is a raw prompt; a conversation goes through the model's chat
 // template.
@@ -46,7 +49,8 @@ struct Request {
   // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
   // has a format for them.
   bool split_reasoning = false, split_calls = false;
-  bool one_call = false;  // with split_calls: the reply ends with its first call
+  bool one_call = false;   // with split_calls: the reply ends with its first call
+  bool must_call = false;  // with split_calls: the reply is calls of the conversation's tools
   // With split_reasoning: when the reply has reasoned for this many tokens, the mark that ends the
   // reasoning is put in; -1: it may reason as long as it likes.
   int reasoning_budget = -1;
@@ -55,6 +59,9 @@ struct Request {
   int priority = 0;            // lower values first
   CacheSharing cache;          // use of the prefix cache
   double timeout_seconds = 0;  // end to end, at most what the service allows; 0: that
+  // The prompt is pooled instead of continued: the reply is one vector. Only if the service has a
+  // pooled_model(), which then serves nothing else.
+  bool pool = false;
   // The form of the reply, and the name of the field that asked for it.
   std::optional<grammar::Constraint> constraint;
   std::string constraint_field;
@@ -68,8 +75,10 @@ enum class Refusal {
   kTimeout,        // it was not done in time
   kNeverFits,      // no state of the engine could run it
   kStopping,       // the service goes down
+  kPaused,         // the operator has paused the service
+  kAborted,        // the operator ended this request
 };
-constexpr int kRefusals = 6;
+constexpr int kRefusals = 8;
 
 struct Usage {
   int prompt = 0, cached = 0;  // tokens
@@ -83,6 +92,7 @@ struct Reply {
   std::string text;            // final text: whole characters, no beginning of a stop string
   answer::AnswerEvents parts;  // the same text as reasoning, content and calls, if it is split
   std::vector<Token> tokens;   // may be ahead of the text
+  std::vector<float> pooled;   // set with the end of a request that is pooled
   std::vector<PositionLogprobs> logprobs;  // one per token, if requested
   // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
@@ -96,6 +106,8 @@ struct Reply {
   bool last = false;  // all n sequences have ended; this is the last piece
 };
 
+class MeasuredConstraint;  // serve/service/constraint_compiler.h
+
 // A request that has been checked, templated and tokenized, ready to run.
 struct Prepared {
   std::vector<Token> prompt;
@@ -108,9 +120,16 @@ struct Prepared {
   SharedList<Token> shown;                              // special tokens that the split needs
   int reasoning_budget = -1;                            // see Request
   std::vector<Token> reasoning_end;                     // what is put in; empty: no budget
+  // params.constraint as it is behind the reasoning, for a reply whose reasoning was ended so.
+  std::shared_ptr<const TokenConstraint> answer_constraint;
   int n = 1, priority = 0;
   CacheSharing cache;
   double timeout_seconds = 0;
+  Pooling pooling;
+  // The kind of params.constraint, empty without one, and the work of its masks.
+  std::string constraint_kind;
+  std::shared_ptr<const MeasuredConstraint> measured;
+  SharedTag tag;  // set by the protocol, not by prepare()
 };
 
 using RequestId = uint64_t;
@@ -119,6 +138,18 @@ using RequestId = uint64_t;
 struct Overload {
   std::string why;  // one line with the numbers
   int retry_seconds = 1;
+};
+
+// Requests that shall end with an error.
+struct AbortWish {
+  bool all = false;
+  std::vector<std::string> ids;  // if not all; see serve/service/aborts.h for the forms of a name
+  Refusal why = Refusal::kAborted;
+};
+// One that did.
+struct Aborted {
+  std::string id;     // RequestTag::id; empty if it had no tag
+  int generated = 0;  // tokens of all its sequences
 };
 
 // For probes. Tokens are counted since start.
@@ -173,6 +204,16 @@ class Service {
   // Stops the sequences at once and frees their resources. The sink is not called again, except for
   // a call that is under way on the output thread. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
+  // Ends requests through their sinks and returns once that is done: not from a sink.
+  virtual std::vector<Aborted> abort(AbortWish wish) = 0;
+  // From pause() to resume() start() answers through the sink with Refusal::kPaused, and health()
+  // is an error. Requests under way end in the same way; they are returned.
+  virtual std::vector<Aborted> pause() = 0;
+  virtual void resume() = 0;
+  virtual bool paused() const = 0;
+  // What the prefix cache holds now is never found again by this process. Its blocks are free to be
+  // overwritten already; those in the cache's file may be found after a restart.
+  virtual void forget_prefixes() = 0;
 
   Result<RequestId> submit(Request request, Sink sink) {
     Result<Prepared> prepared = prepare(std::move(request));
@@ -182,6 +223,8 @@ class Service {
 
   virtual const text::Tokenizer& tokenizer() const = 0;
   virtual int max_model_len() const = 0;
+  // How the model is pooled; null if it generates. Lives as long as the service.
+  virtual const PooledModel* pooled_model() const { return nullptr; }
   // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
   virtual ServiceLoad load() const = 0;

@@ -2,11 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "message/request.h"
 #include "serve/service/admission_ledger.h"
+#include "serve/service/pooled_model.h"
 #include "text/answer/answer_format.h"
 
 namespace skiff::service {
@@ -22,9 +24,11 @@ struct ServiceConfig {
   // The seeds of requests that give none are counted up from here; 0: from a random number.
   uint64_t seed = 0;
   AdmissionLimits admission;
-  answer::AnswerFormats answer;  // how the model writes reasoning and tool calls
-  bool constraints = true;       // false: requests with a constraint are refused
-  bool constraint_space = true;  // false: JSON has no whitespace between its tokens
+  answer::AnswerFormats answer;       // how the model writes reasoning and tool calls
+  std::optional<PooledModel> pooled;  // set: every request is pooled
+  bool constraints = true;            // false: requests with a constraint are refused
+  bool constraint_space = true;       // false: JSON has no whitespace between its tokens
+  bool constrain_reasoning = false;   // true: a constraint holds from the first token of a reply
   // Most log-probabilities that the replies to one call may hold together; 0: any number.
   int64_t max_reply_logprobs = int64_t{4} << 20;
   std::map<std::string, std::string> cache_info;  // labels of the metric cache_config_info

@@ -5,7 +5,9 @@ namespace {
 
 constexpr const char* kSwitches[] = {"enable_thinking", "thinking"};
 
-std::optional<bool> said_by(const OrderedJson& kwargs) {
+}  // namespace
+
+std::optional<bool> thinking_of(const OrderedJson& kwargs) {
   for (const char* name : kSwitches)
     if (const auto value = kwargs.find(name); value != kwargs.end() && value->is_boolean())
       return value->get<bool>();
@@ -18,10 +20,20 @@ std::optional<bool> said_by(const OrderedJson& kwargs) {
   return std::nullopt;
 }
 
-}  // namespace
+bool is_thinking_off_by_default(const text::ChatTemplate& chat_template) {
+  text::Conversation probe;
+  probe.messages = OrderedJson::array({{{"role", "user"}, {"content", "hello"}}});
+  const auto rendered = [&](std::optional<bool> thinking) {
+    text::Conversation one = probe;
+    set_thinking(one.kwargs, thinking);
+    return chat_template.render(one);
+  };
+  const auto silent = rendered(std::nullopt), off = rendered(false), on = rendered(true);
+  return silent && off && on && *silent == *off && *silent != *on;
+}
 
 void set_thinking(OrderedJson& kwargs, std::optional<bool> wanted) {
-  if (const auto said = said_by(kwargs)) wanted = said;
+  if (const auto said = thinking_of(kwargs)) wanted = said;
   if (!wanted) return;
   for (const char* name : kSwitches)
     if (!kwargs.contains(name)) kwargs[name] = *wanted;

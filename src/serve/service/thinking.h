@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "text/chat/chat_template.h"
 
 namespace skiff::service {
 
@@ -12,6 +13,12 @@ namespace skiff::service {
 // ERNIE, GLM), thinking (DeepSeek, Granite) and options.thinking_mode (ERNIE-VL). What `kwargs`
 // says under one of these names counts under all of them; `wanted` counts if it says nothing.
 void set_thinking(OrderedJson& kwargs, std::optional<bool> wanted);
+
+// What the variables say; nothing if they say nothing.
+std::optional<bool> thinking_of(const OrderedJson& kwargs);
+// Whether prompts of this template ask for no reasoning where nobody has said anything: they are
+// then those of a request that switches thinking off.
+bool is_thinking_off_by_default(const text::ChatTemplate& chat_template);
 
 // The value of OpenAI's reasoning effort: "none" switches thinking off, the other levels on.
 // Nothing for a text that is no level.

@@ -39,15 +39,8 @@ std::optional<Error> apply_tool_choice(const ToolChoice& choice, text::Conversat
   if (!request.split_calls) return std::nullopt;
   if (!choice.only.empty())
     if (auto error = keep_only(choice.only, conversation.tools)) return error;
-  return choice.mode == kRequired ? constrain_calls(conversation.tools, request) : std::nullopt;
-}
-
-std::optional<Error> constrain_calls(const OrderedJson& tools, Request& request) {
-  static_cast<void>(tools), static_cast<void>(request);
-  return Error{Code::kUnsupported,
-               "tool_choice cannot force a tool call on this server, because it does not draw "
-               "under constraints; use \"auto\", and name the tool in the message",
-               "tool_choice"};
+  request.must_call = choice.mode == kRequired;
+  return std::nullopt;
 }
 
 }  // namespace skiff::service

@@ -24,8 +24,4 @@ struct ToolChoice {
 std::optional<Error> apply_tool_choice(const ToolChoice& choice, text::Conversation& conversation,
                                        Request& request);
 
-// Sets the constraint under which the reply calls one of `tools`, in the model's own format. This
-// build draws without constraints, so it is refused with kUnsupported.
-std::optional<Error> constrain_calls(const OrderedJson& tools, Request& request);
-
 }  // namespace skiff::service

@@ -35,9 +35,15 @@ TEST(ToolChoice, ShowsTheModelWhatItMayCall) {
   EXPECT_FALSE(applied({}, "null").request.split_calls);
 }
 
+TEST(ToolChoice, OnlyRequiredCallsMustBeMade) {
+  EXPECT_TRUE(applied({.mode = Mode::kRequired}).request.must_call);
+  const Applied one = applied({.mode = Mode::kRequired, .only = {"f"}});
+  EXPECT_TRUE(one.request.must_call && !one.error && one.conversation.tools.size() == 1);
+  EXPECT_FALSE(applied({}).request.must_call);
+  EXPECT_FALSE(applied({.mode = Mode::kNone}).request.must_call);
+}
+
 TEST(ToolChoice, WhatCannotBeIsRefused) {
-  EXPECT_EQ(applied({.mode = Mode::kRequired}).error->code, Code::kUnsupported);
-  EXPECT_EQ(applied({.mode = Mode::kRequired, .only = {"f"}}).error->code, Code::kUnsupported);
   EXPECT_EQ(applied({.mode = Mode::kRequired}, "null").error->code, Code::kInvalid);
   EXPECT_EQ(applied({.mode = Mode::kAuto, .only = {"h"}}).error->code, Code::kInvalid);
 }

@@ -112,7 +112,7 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
     if (std::exchange(opened_, true)) return;
     reply_->begin_stream({.status = 200,
                           .body = "",
-                          .content_type = "text/event-stream; charset=utf-8",
+                          .content_type = writer_->stream_type(),
                           .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
     write(writer_->open());
   }
@@ -197,6 +197,8 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   if (auto refused = context.admission.check_queue({&*prompt, 1}))
     return refuse(openai::admission_error(*refused));
   info.prompt_tokens = static_cast<int>(prompt->prompt.size());
+  prompt->tag = openai::tag_of(
+      request, {.id = info.id, .operation = "chat", .model = info.model, .streamed = streams});
   std::make_shared<Turn>(context, protocol, std::move(info), streams, std::move(reply),
                          std::move(std::get<service::Ticket>(admitted)))
       ->start(std::move(*prompt));

@@ -37,6 +37,7 @@ class TurnWriter {
   virtual std::string piece(const service::Reply& reply) = 0;  // with `finish`: the end as well
   virtual std::string failure(const http::ApiError& error) = 0;
   virtual std::string keep_alive() { return ": keep-alive\n\n"; }
+  virtual const char* stream_type() const { return "text/event-stream; charset=utf-8"; }
   // The whole answer as a JSON object.
   virtual std::string whole(const service::Reply& answer) = 0;
 };

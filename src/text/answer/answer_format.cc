@@ -9,6 +9,40 @@ namespace {
 
 constexpr std::string_view kToolCall = "<tool_call>", kToolCallEnd = "</tool_call>";
 
+// A section that holds calls from its first byte on.
+CallFormat in_section(std::string_view name, Notation notation, std::string_view section,
+                      std::string_view section_end) {
+  return {.name = name, .notation = notation, .section = section, .section_end = section_end};
+}
+
+CallFormat deepseek(std::string_view name, std::string_view lead, std::string_view name_end,
+                    std::string_view fence) {
+  return {.name = name,
+          .notation = Notation::kNamed,
+          .section = "<｜tool▁calls▁begin｜>",
+          .section_end = "<｜tool▁calls▁end｜>",
+          .open = "<｜tool▁call▁begin｜>",
+          .close = "<｜tool▁call▁end｜>",
+          .lead = lead,
+          .name_end = name_end,
+          .fence = fence};
+}
+
+// <function=f> with arguments in tags.
+CallFormat functions(std::string_view name, std::string_view section,
+                     std::string_view section_end) {
+  return {.name = name,
+          .notation = Notation::kTagged,
+          .section = section,
+          .section_end = section_end,
+          .open = "<function=",
+          .close = "</function>",
+          .name_end = ">",
+          .key = "<parameter=",
+          .key_end = ">",
+          .value_end = "</parameter>"};
+}
+
 const std::vector<CallFormat>& call_table() {
   static const std::vector<CallFormat> table = {
       {.name = "hermes", .open = kToolCall, .close = kToolCallEnd},
@@ -22,13 +56,11 @@ const std::vector<CallFormat>& call_table() {
        .open_is_call = true,
        .only_at_start = true},
       {.name = "xlam", .open = "[", .open_is_call = true, .only_at_start = true},
-      {.name = "granite", .section = "<|tool_call|>"},
-      {.name = "phi4_mini_json", .section = "<|tool_call|>", .section_end = "<|/tool_call|>"},
-      {.name = "jamba", .section = "<tool_calls>", .section_end = "</tool_calls>"},
-      {.name = "internlm",
-       .section = "<|action_start|><|plugin|>",
-       .section_end = "<|action_end|>"},
-      {.name = "cohere_command3", .section = "<|START_ACTION|>", .section_end = "<|END_ACTION|>"},
+      in_section("granite", Notation::kJson, "<|tool_call|>", ""),
+      in_section("phi4_mini_json", Notation::kJson, "<|tool_call|>", "<|/tool_call|>"),
+      in_section("jamba", Notation::kJson, "<tool_calls>", "</tool_calls>"),
+      in_section("internlm", Notation::kJson, "<|action_start|><|plugin|>", "<|action_end|>"),
+      in_section("cohere_command3", Notation::kJson, "<|START_ACTION|>", "<|END_ACTION|>"),
       {.name = "pythonic",
        .notation = Notation::kPython,
        .section = "<|python_start|>",
@@ -36,36 +68,16 @@ const std::vector<CallFormat>& call_table() {
        .open = "[",
        .open_is_call = true,
        .only_at_start = true},
-      {.name = "lfm2",
-       .notation = Notation::kPython,
-       .section = "<|tool_call_start|>",
-       .section_end = "<|tool_call_end|>"},
-      {.name = "olmo3",
-       .notation = Notation::kPython,
-       .section = "<function_calls>",
-       .section_end = "</function_calls>"},
+      in_section("lfm2", Notation::kPython, "<|tool_call_start|>", "<|tool_call_end|>"),
+      in_section("olmo3", Notation::kPython, "<function_calls>", "</function_calls>"),
       {.name = "mistral",
        .notation = Notation::kNamed,
        .open = "[TOOL_CALLS]",
        .id = "[CALL_ID]",
        .name_end = "[ARGS]",
        .short_ids = true},
-      {.name = "deepseek_v3",
-       .notation = Notation::kNamed,
-       .section = "<｜tool▁calls▁begin｜>",
-       .section_end = "<｜tool▁calls▁end｜>",
-       .open = "<｜tool▁call▁begin｜>",
-       .close = "<｜tool▁call▁end｜>",
-       .lead = "<｜tool▁sep｜>",
-       .name_end = "\n",
-       .fence = "```json"},
-      {.name = "deepseek_v31",
-       .notation = Notation::kNamed,
-       .section = "<｜tool▁calls▁begin｜>",
-       .section_end = "<｜tool▁calls▁end｜>",
-       .open = "<｜tool▁call▁begin｜>",
-       .close = "<｜tool▁call▁end｜>",
-       .name_end = "<｜tool▁sep｜>"},
+      deepseek("deepseek_v3", "<｜tool▁sep｜>", "\n", "```json"),
+      deepseek("deepseek_v31", "", "<｜tool▁sep｜>", ""),
       {.name = "kimi_k2",
        .notation = Notation::kNamed,
        .section = "<|tool_calls_section_begin|>",
@@ -74,26 +86,8 @@ const std::vector<CallFormat>& call_table() {
        .close = "<|tool_call_end|>",
        .name_end = "<|tool_call_argument_begin|>",
        .name_is_id = true},
-      {.name = "qwen3_coder",
-       .notation = Notation::kTagged,
-       .section = kToolCall,
-       .section_end = kToolCallEnd,
-       .open = "<function=",
-       .close = "</function>",
-       .name_end = ">",
-       .key = "<parameter=",
-       .key_end = ">",
-       .value_end = "</parameter>"},
-      {.name = "seed_oss",
-       .notation = Notation::kTagged,
-       .section = "<seed:tool_call>",
-       .section_end = "</seed:tool_call>",
-       .open = "<function=",
-       .close = "</function>",
-       .name_end = ">",
-       .key = "<parameter=",
-       .key_end = ">",
-       .value_end = "</parameter>"},
+      functions("qwen3_coder", kToolCall, kToolCallEnd),
+      functions("seed_oss", "<seed:tool_call>", "</seed:tool_call>"),
       {.name = "minimax_m2",
        .notation = Notation::kTagged,
        .section = "<minimax:tool_call>",
@@ -149,90 +143,59 @@ const std::vector<ReasoningFormat>& reasoning_table() {
   return table;
 }
 
-// The name that a parser has elsewhere, and its row.
+// The names that a row's parser has elsewhere, parted by spaces.
 struct Alias {
-  std::string_view name, row;
+  std::string_view row, names;
+  std::vector<std::string_view> all() const {
+    std::vector<std::string_view> out;
+    for (std::string_view rest = names; !rest.empty();) {
+      out.push_back(rest.substr(0, rest.find(' ')));
+      rest.remove_prefix(std::min(rest.size(), out.back().size() + 1));
+    }
+    return out;
+  }
 };
 
 constexpr Alias kCallAliases[] = {
-    {"qwen", "hermes"},
-    {"qwen25", "hermes"},
-    {"qwen3", "hermes"},
-    {"ernie-x1", "hermes"},
-    {"ernie_x1", "hermes"},
-    {"ernie45", "hermes"},
-    {"ernie-45-vl", "ernie-45-vl-thinking"},
-    {"longcat", "hermes"},
-    {"llama3", "llama3_json"},
-    {"llama4_json", "llama3_json"},
-    {"llama4_pythonic", "pythonic"},
-    {"llama4", "pythonic"},
-    {"hunyuan_a13b", "jamba"},
-    {"interns1", "internlm"},
-    {"granite-20b-fc", "granite"},
-    {"granite4", "hermes"},
-    {"cohere_command4", "cohere_command3"},
-    {"qwen3_xml", "qwen3_coder"},
-    {"qwen3-coder", "qwen3_coder"},
-    {"mimo", "qwen3_coder"},
-    {"deepseek", "deepseek_v3"},
-    {"deepseek-r1", "deepseek_v3"},
-    {"deepseek_r1", "deepseek_v3"},
-    {"deepseekv3", "deepseek_v3"},
-    {"deepseek-v3-0324", "deepseek_v3"},
-    {"deepseekv31", "deepseek_v31"},
-    {"deepseek-v3.1", "deepseek_v31"},
-    {"deepseekv32", "deepseek_v32"},
-    {"glm", "glm45"},
-    {"glm47", "glm45"},
-    {"minimax-m2", "minimax_m2"},
+    {"hermes", "qwen qwen25 qwen3 ernie-x1 ernie_x1 ernie45 longcat granite4"},
+    {"ernie-45-vl-thinking", "ernie-45-vl"},
+    {"llama3_json", "llama3 llama4_json"},
+    {"pythonic", "llama4_pythonic llama4"},
+    {"jamba", "hunyuan_a13b"},
+    {"internlm", "interns1"},
+    {"granite", "granite-20b-fc"},
+    {"cohere_command3", "cohere_command4"},
+    {"qwen3_coder", "qwen3_xml qwen3-coder mimo"},
+    {"deepseek_v3", "deepseek deepseek-r1 deepseek_r1 deepseekv3 deepseek-v3-0324"},
+    {"deepseek_v31", "deepseekv31 deepseek-v3.1"},
+    {"deepseek_v32", "deepseekv32"},
+    {"glm45", "glm glm47"},
+    {"minimax_m2", "minimax-m2"},
 };
 
 constexpr Alias kReasoningAliases[] = {
-    {"deepseek_r1", "think"},
-    {"deepseek-r1", "think"},
-    {"deepseek", "think"},
-    {"deepseek_v3", "think"},
-    {"deepseek-v3", "think"},
-    {"deepseek-v3.1", "think"},
-    {"deepseek_v4", "think"},
-    {"qwen3", "think"},
-    {"qwen3-thinking", "think"},
-    {"ernie45", "think"},
-    {"ernie-45-vl", "think"},
-    {"ernie-45-vl-thinking", "think"},
-    {"ernie_x1", "ernie-x1"},
-    {"glm45", "think"},
-    {"glm47", "think"},
-    {"holo2", "think"},
-    {"hunyuan_a13b", "think"},
-    {"hy_v3", "think"},
-    {"kimi_k2", "think"},
-    {"kimi", "think"},
-    {"mimo", "think"},
-    {"minimax_m2", "think"},
-    {"minimax", "think"},
-    {"minimax_m2_append_think", "think"},
-    {"nemotron_v3", "think"},
-    {"olmo3", "think"},
-    {"step3", "think"},
-    {"step3p5", "think"},
-    {"poolside_v1", "think"},
-    {"solar_open2", "think"},
-    {"cohere_command4", "cohere_command3"},
+    {"think",
+     "deepseek_r1 deepseek-r1 deepseek deepseek_v3 deepseek-v3 deepseek-v3.1 deepseek_v4 "
+     "qwen3 qwen3-thinking ernie45 ernie-45-vl ernie-45-vl-thinking glm45 glm47 holo2 "
+     "hunyuan_a13b hy_v3 kimi_k2 kimi mimo minimax_m2 minimax minimax_m2_append_think "
+     "nemotron_v3 olmo3 step3 step3p5 poolside_v1 solar_open2"},
+    {"ernie-x1", "ernie_x1"},
+    {"cohere_command3", "cohere_command4"},
 };
 
 template <class Row, size_t kAliases>
 Result<const Row*> find_row(std::string_view name, const std::vector<Row>& table,
                             const Alias (&aliases)[kAliases]) {
   if (name.empty() || name == "none") return static_cast<const Row*>(nullptr);
-  const auto alias = std::ranges::find(aliases, name, &Alias::name);
+  const auto alias = std::ranges::find_if(
+      aliases, [&](const Alias& one) { return std::ranges::count(one.all(), name) > 0; });
   const std::string_view wanted = alias == std::end(aliases) ? name : alias->row;
   const auto row = std::ranges::find(table, wanted, &Row::name);
   if (row != table.end()) return &*row;
   std::string known = "auto, none";
   for (const Row& one : table) known.append(", ").append(one.name);
-  for (const Alias& one : aliases) known.append(", ").append(one.name);
+  for (const Alias& one : aliases)
+    for (const std::string_view other : one.all()) known.append(", ").append(other);
   return Error{Code::kNotFound, fmt::format("\"{}\" is none of {}", name, known)};
 }
 

@@ -1,0 +1,94 @@
+"""Events of one request become its RequestOutput."""
+from __future__ import annotations
+
+import copy
+from typing import Optional
+
+from .outputs import CompletionOutput, CompletionOutputs, Logprob, RequestMetrics, RequestOutput
+
+
+def _position(one: dict) -> dict[int, Logprob]:
+    """vLLM's form of a position: the likeliest tokens, and the one that is there."""
+    entries = {top["token_id"]: Logprob(top["logprob"], rank, top["decoded_token"])
+               for rank, top in enumerate(one["top"], 1)}
+    entries.setdefault(one["token_id"], Logprob(one["logprob"], one["rank"], one["decoded_token"]))
+    return entries
+
+
+def _add_call(calls: list[dict], delta: dict) -> None:
+    if delta["index"] == len(calls):
+        calls.append({"id": delta["id"], "type": "function",
+                      "function": {"name": delta["function"]["name"], "arguments": ""}})
+    calls[delta["index"]]["function"]["arguments"] += delta["function"].get("arguments", "")
+
+
+class Gathered:
+    """The state of one request. Only one thread uses it at a time."""
+
+    def __init__(self, request_id: str, prompt: Optional[str], n: int):
+        self.output = RequestOutput(
+            request_id, prompt, outputs=CompletionOutputs(CompletionOutput(i) for i in range(n)))
+
+    def add(self, event: dict) -> None:
+        request = self.output
+        out = request.outputs[event["index"]]
+        if "prompt_token_ids" in event:
+            request.prompt_token_ids = event["prompt_token_ids"]
+        out.token_ids += event["token_ids"]
+        self._add_text(out, event)
+        self._add_logprobs(out, event)
+        out.send_idx += 1
+        if "finish_reason" in event:
+            self._end(out, event)
+        request.finished = event["last"]
+
+    def _add_text(self, out: CompletionOutput, event: dict) -> None:
+        if "message" in event:
+            deltas = [event["message"]]
+        else:
+            deltas = event.get("deltas", [{"content": event["text"]}])
+        for delta in deltas:
+            new = delta.get("content") or ""
+            out.delta += new
+            out.text += new
+            if delta.get("reasoning_content"):
+                out.reasoning_content = (out.reasoning_content or "") + delta["reasoning_content"]
+            for call in delta.get("tool_calls", []):
+                if "index" in call:
+                    _add_call(out.tool_calls, call)
+                else:
+                    out.tool_calls.append(call)
+
+    def _add_logprobs(self, out: CompletionOutput, event: dict) -> None:
+        for one in event.get("logprobs", []):
+            out.logprobs = out.logprobs or []
+            out.logprobs.append(_position(one))
+            out.cumulative_logprob = (out.cumulative_logprob or 0.0) + one["logprob"]
+        if "prompt_logprobs" in event:
+            positions = [_position(one) for one in event["prompt_logprobs"]]
+            self.output.prompt_logprobs = [None, *positions]
+
+    def _end(self, out: CompletionOutput, event: dict) -> None:
+        request = self.output
+        out.finish_reason = event["finish_reason"]
+        out.stop_reason = event.get("stop_reason")
+        if "usage" in event:
+            request.num_cached_tokens = event["usage"]["cached_tokens"]
+        if "metrics" in event:
+            request.metrics = RequestMetrics(**event["metrics"])
+        if "error" in event:
+            request.error_code = event["error"]["code"]
+            request.error_msg = event["error"]["message"]
+
+    def snapshot(self) -> RequestOutput:
+        """The output as it is now, which later events leave as it is. From here on the text that is
+        new begins anew."""
+        now = copy.copy(self.output)
+        now.outputs = CompletionOutputs(copy.copy(one) for one in self.output.outputs)
+        for one in now.outputs:
+            one.token_ids = list(one.token_ids)
+            one.logprobs = list(one.logprobs) if one.logprobs is not None else None
+            one.tool_calls = copy.deepcopy(one.tool_calls)
+        for one in self.output.outputs:
+            one.delta = ""
+        return now

@@ -1,0 +1,165 @@
+#include "capi/engine.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <csignal>
+#include <future>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "capi/log_setup.h"
+#include "capi/options.h"
+
+namespace skiff::capi {
+namespace {
+
+// Signals belong to the threads of the process that the library is in. Threads inherit the mask, so
+// it also holds for those that the engine makes later. What a thread itself causes stays.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+      sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+Outcome closed() { return {.status = SKIFF_CLOSED, .what = "the engine has been stopped"}; }
+
+}  // namespace
+
+Outcome Engine::open(std::string_view options, std::shared_ptr<Engine>* engine) {
+  const auto words = option_words(options);
+  if (!words) return outcome_of(words.error());
+  try {
+    apps::Args args(apps::kLibrary, *words);
+    if (!args.given("model"))
+      return {.status = SKIFF_NOT_FOUND,
+              .what = "the option \"model\" is missing: the folder of a model, as in models/demo",
+              .field = "model"};
+    set_up_log(args.text("log-level"), args.text("log-format"));
+    for (const std::string& warning : args.warnings()) spdlog::warn("{}", warning);
+    *engine = std::make_shared<Engine>(std::move(args));
+  } catch (const apps::UsageError& e) {
+    return {.status = SKIFF_INVALID, .what = e.what(), .field = "options"};
+  }
+  return {};
+}
+
+Engine::Engine(apps::Args args) : args_(std::move(args)) {
+  const SignalsBlocked blocked;
+  loader_ = std::thread([this] { load(); });
+}
+
+void Engine::load() {
+  pthread_setname_np(pthread_self(), "load");
+  Outcome state;
+  std::shared_ptr<Loaded> made;
+  try {
+    made = make_loaded();
+  } catch (const apps::UsageError& e) {
+    state = {.status = SKIFF_INVALID, .what = e.what(), .field = "options"};
+  } catch (const std::exception& e) {
+    state = {.status = SKIFF_FAILED, .what = e.what()};
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (state_.status == SKIFF_LOADING) state_ = std::move(state);
+    loaded_ = std::move(made);
+  }
+  settled_.set();
+}
+
+std::shared_ptr<Loaded> Engine::make_loaded() {
+  LoadHooks hooks;
+  hooks.progress = [this](double part) {
+    part_ = part;
+    if (stopping_) fail_load("the loading was stopped");
+  };
+  hooks.failed = [this](const std::string& why) { fail(why); };
+  return std::make_shared<Loaded>(args_, std::move(hooks));
+}
+
+// The device is lost: whoever waits is told, and the engine's thread, which has nothing to return
+// to, is parked.
+void Engine::fail(const std::string& why) {
+  spdlog::critical("the engine cannot go on: {}", why);
+  parked_ = true;
+  const Outcome lost{.status = SKIFF_CLOSED, .what = "the engine cannot go on: " + why};
+  set_state(lost);
+  close_outboxes(lost);
+  std::promise<void>().get_future().wait();
+}
+
+void Engine::set_state(Outcome state) {
+  std::lock_guard lock(mutex_);
+  state_ = std::move(state);
+}
+
+Outcome Engine::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+Outcome Engine::ready(int timeout_ms, double* part) const {
+  const Notice::Woken woken = settled_.wait(timeout_ms);
+  if (part) *part = part_;
+  if (woken == Notice::Woken::kInterrupted)
+    return {.status = SKIFF_INTERRUPTED, .what = "a signal was handled"};
+  const Outcome now = state();
+  if (part && now.ok()) *part = 1;
+  return now;
+}
+
+Outcome Engine::loaded(std::shared_ptr<Loaded>* loaded) const {
+  std::lock_guard lock(mutex_);
+  if (state_.ok()) *loaded = loaded_;
+  return state_;
+}
+
+Outcome Engine::attach(const std::shared_ptr<Outbox>& outbox) {
+  std::lock_guard lock(mutex_);
+  if (!state_.ok()) return state_;
+  std::erase_if(outboxes_, [](const auto& weak) { return weak.expired(); });
+  outboxes_.push_back(outbox);
+  return {};
+}
+
+void Engine::close_outboxes(const Outcome& why) {
+  std::vector<std::weak_ptr<Outbox>> outboxes;
+  {
+    std::lock_guard lock(mutex_);
+    outboxes = outboxes_;
+  }
+  for (const auto& weak : outboxes)
+    if (const auto outbox = weak.lock()) outbox->close(why);
+}
+
+void Engine::stop() {
+  stopping_ = true;
+  std::lock_guard joining(joining_);
+  if (loader_.joinable()) loader_.join();
+  std::shared_ptr<Loaded> loaded;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+    if (state_.ok()) state_ = closed();
+    loaded = loaded_;
+  }
+  close_outboxes(closed());
+  if (loaded && parked_) loaded->abandon();
+  if (loaded && !parked_) loaded->stop();
+  std::lock_guard lock(mutex_);
+  loaded_.reset();
+}
+
+}  // namespace skiff::capi

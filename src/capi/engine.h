@@ -1,0 +1,55 @@
+// capi/engine.h -- an engine from its options to its end: it loads in a thread of its own, serves,
+// and is stopped.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "capi/loaded.h"
+#include "capi/notice.h"
+#include "capi/outbox.h"
+#include "capi/outcome.h"
+
+namespace skiff::capi {
+
+// Thread-safe.
+class Engine {
+ public:
+  // Checks the options and begins to load. `*engine` is set on success only.
+  static Outcome open(std::string_view options, std::shared_ptr<Engine>* engine);
+  explicit Engine(apps::Args args);
+  ~Engine() { stop(); }
+
+  // See skiff_ready().
+  Outcome ready(int timeout_ms, double* part) const;
+  // The loaded model, which its users share: it outlives stop() for as long as they need it.
+  Outcome loaded(std::shared_ptr<Loaded>* loaded) const;
+  // An outbox that is closed when the engine stops.
+  Outcome attach(const std::shared_ptr<Outbox>& outbox);
+  void stop();
+
+ private:
+  void load();
+  std::shared_ptr<Loaded> make_loaded();
+  void fail(const std::string& why);
+  Outcome state() const;
+  void set_state(Outcome state);
+  void close_outboxes(const Outcome& why);
+
+  const apps::Args args_;
+  const Notice settled_;  // the model is loaded, or will never be
+  std::atomic<double> part_{0};
+  std::atomic<bool> stopping_{false}, parked_{false};
+  mutable std::mutex mutex_;  // guards the four below
+  Outcome state_{.status = SKIFF_LOADING, .what = "the model is loading; wait with skiff_ready()"};
+  std::shared_ptr<Loaded> loaded_;
+  std::vector<std::weak_ptr<Outbox>> outboxes_;
+  bool stopped_ = false;
+  std::mutex joining_;  // held by the one stop() that waits for the threads
+  std::thread loader_;
+};
+
+}  // namespace skiff::capi

@@ -1,0 +1,129 @@
+#include "capi/event_json.h"
+
+#include <cmath>
+
+#include "base/json_writer.h"
+#include "capi/unix_time.h"
+#include "serve/openai/logprobs.h"
+#include "serve/openai/shape.h"
+
+namespace skiff::capi {
+namespace {
+
+// OpenAI's value for "very unlikely", because JSON has no infinity.
+double finite(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+
+void write_logprob(const TokenLogprob& one, const text::Tokenizer& tokenizer, JsonWriter& json) {
+  json.key("token_id").integer(one.token).key("logprob").number(finite(one.logprob));
+  json.key("decoded_token").string(openai::token_text(tokenizer, one.token));
+}
+
+void write_logprobs(const char* name, const std::vector<PositionLogprobs>& positions,
+                    const text::Tokenizer& tokenizer, JsonWriter& json) {
+  if (positions.empty()) return;
+  json.key(name).open_array();
+  for (const PositionLogprobs& position : positions) {
+    json.open_object();
+    write_logprob(position.chosen, tokenizer, json);
+    json.key("rank").integer(position.rank).key("top").open_array();
+    for (const TokenLogprob& one : position.top) {
+      json.open_object();
+      write_logprob(one, tokenizer, json);
+      json.close_object();
+    }
+    json.close_array().close_object();
+  }
+  json.close_array();
+}
+
+void write_parts(const Piece& piece, openai::ChatParts& parts, JsonWriter& json) {
+  if (!piece.call->asked.stream) {
+    json.key("message").open_object().key("role").string("assistant");
+    parts.write_message(piece.reply.parts, json);
+    json.close_object();
+    return;
+  }
+  json.key("deltas").open_array();
+  for (const std::string& delta : parts.deltas(piece.reply.parts))
+    json.open_object().members(delta).close_object();
+  json.close_array();
+}
+
+const char* finish_name(Finish finish, bool has_calls) {
+  if (finish == Finish::kLength) return "length";
+  return has_calls ? "tool_calls" : "stop";
+}
+
+void write_end(const Piece& piece, bool has_calls, JsonWriter& json) {
+  const service::Usage& usage = piece.reply.usage;
+  json.key("finish_reason").string(finish_name(piece.reply.finish, has_calls));
+  json.key("stop_reason");
+  openai::write_stop_reason(piece.reply, json);
+  json.key("usage").open_object().key("prompt_tokens").integer(usage.prompt);
+  json.key("completion_tokens").integer(usage.completion);
+  json.key("cached_tokens").integer(usage.cached);
+  json.key("reasoning_tokens").integer(usage.reasoning).close_object();
+  json.key("metrics").open_object().key("arrival_time").number(piece.call->arrived);
+  json.key("first_token_time").number(piece.first_token);
+  json.key("finished_time").number(unix_time()).close_object();
+}
+
+const char* error_code(const service::Reply& reply) {
+  using enum service::Refusal;
+  if (reply.finish == Finish::kCancelled) return "internal";
+  switch (reply.refusal) {
+    case kStopping:
+      return "closed";
+    case kTimeout:
+    case kWaitingTime:
+      return "timeout";
+    default:
+      return "exhausted";
+  }
+}
+
+void write_failure(const service::Reply& reply, JsonWriter& json) {
+  const bool cancelled = reply.finish == Finish::kCancelled;
+  json.key("finish_reason").string(cancelled ? "abort" : "error");
+  json.key("error").open_object().key("code").string(error_code(reply));
+  json.key("message").string(!reply.why.empty() ? reply.why
+                             : cancelled        ? "the request was cancelled by the engine"
+                                                : "the engine has no room for this request");
+  json.close_object();
+}
+
+void write_event(Piece& piece, const text::Tokenizer& tokenizer, JsonWriter& json) {
+  Call& call = *piece.call;
+  const service::Reply& reply = piece.reply;
+  json.open_object().key("id").integer(static_cast<int64_t>(call.id));
+  json.key("index").integer(reply.index);
+  if (!call.prompt.empty()) {
+    json.key("prompt_token_ids");
+    openai::write_token_ids(std::exchange(call.prompt, {}), json);
+  }
+  openai::ChatParts& parts = call.parts[static_cast<size_t>(reply.index)];
+  json.key("text").string(reply.text).key("token_ids");
+  openai::write_token_ids(reply.tokens, json);
+  if (call.split) write_parts(piece, parts, json);
+  write_logprobs("logprobs", reply.logprobs, tokenizer, json);
+  write_logprobs("prompt_logprobs", reply.prompt_logprobs, tokenizer, json);
+  if (reply.finish == Finish::kExhausted || reply.finish == Finish::kCancelled)
+    write_failure(reply, json);
+  else if (reply.finish != Finish::kNone)
+    write_end(piece, parts.has_calls(), json);
+  json.key("last").json(piece.last ? "true" : "false").close_object();
+  if (piece.last) call.ticket.release();
+}
+
+}  // namespace
+
+std::string events_json(std::vector<Piece> pieces, const text::Tokenizer& tokenizer) {
+  std::string out;
+  JsonWriter json(out);
+  json.open_array();
+  for (Piece& piece : pieces) write_event(piece, tokenizer, json);
+  json.close_array();
+  return out;
+}
+
+}  // namespace skiff::capi

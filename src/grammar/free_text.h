@@ -1,0 +1,39 @@
+// grammar/free_text.h -- texts in which special tokens are named by their written form, and free
+// text around them.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/rule_set.h"
+
+namespace skiff::grammar {
+
+// The text, in which each spelling of a special token stands for that token alone (the longest one
+// where several begin).
+ExprId marked_text(std::string_view text, RuleSet& rules);
+
+// Any text of ordinary tokens.
+ExprId free_text(ExprSet& exprs);
+// Ordinary and special tokens.
+ExprId any_tokens(ExprSet& exprs);
+
+// Texts that end or exclude free text. None may be empty.
+class Words {
+ public:
+  // Throws Refusal for an empty word.
+  Words(const std::vector<std::string>& words, RuleSet& rules);
+  // `text` without any of the words, whether as special tokens or spelled.
+  ExprId without(ExprId text) const;
+  // `text` up to and with `last`, one of the words or several of them, where no word comes before.
+  ExprId until(ExprId text, ExprId last) const;
+  // Any of the words, as marked_text() has them.
+  ExprId any() const { return marked_; }
+
+ private:
+  ExprSet& exprs_;
+  ExprId marked_ = kNothing;   // as marked_text() has them
+  ExprId spelled_ = kNothing;  // these, and the same without special tokens
+};
+
+}  // namespace skiff::grammar
