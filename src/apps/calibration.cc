@@ -21,20 +21,21 @@ class Reader {
       : args_(args),
         folder_(folder),
         eos_(model.generation.eos),
+        vocab_(model.spec.vocab),
         length_(static_cast<size_t>(args.integer("sequence-length"))) {}
 
   // Appends what one line holds; long texts become several sequences.
   void read(const Json& line, const std::string& where, std::vector<Sequence>& to) {
     if (!line.is_object()) fail_load("{}: expected an object", where);
     try {
-      if (line.contains("ids")) return cut(line.at("ids").get<std::vector<int32_t>>(), to);
+      if (line.contains("ids")) return cut(ids_of(line.at("ids"), where), to);
       if (line.contains("messages")) return add_chat(line, where, to);
       if (line.contains("text")) {
         const auto text = line.at("text").get<std::string>();
         return cut(tokenizer().encode(text, {}), to);
       }
     } catch (const nlohmann::json::exception&) {
-      fail_load("{}: \"ids\" is no list of numbers, or \"text\" or \"answer\" no text", where);
+      fail_load("{}: \"text\" or \"answer\" is no text, or \"thinking\" no truth value", where);
     }
     fail_load("{}: has none of \"text\", \"messages\" and \"ids\"", where);
   }
@@ -43,6 +44,16 @@ class Reader {
   const text::Tokenizer& tokenizer() {
     if (!tokenizer_) tokenizer_ = need_tokenizer(args_, folder_);
     return *tokenizer_;
+  }
+  std::vector<int32_t> ids_of(const Json& list, const std::string& where) const {
+    if (!list.is_array()) fail_load("{}: \"ids\" is no list", where);
+    std::vector<int32_t> ids;
+    for (const Json& id : list) {
+      if (!id.is_number_integer() || id < 0 || id >= vocab_)
+        fail_load("{}: {} is no token id in [0, {})", where, id.dump().substr(0, 40), vocab_);
+      ids.push_back(id.get<int32_t>());
+    }
+    return ids;
   }
   // What the model would answer counts, or, in a conversation without an answer, all of it.
   void add_chat(const Json& line, const std::string& where, std::vector<Sequence>& to) {
@@ -85,6 +96,7 @@ class Reader {
   const Args& args_;
   const std::string& folder_;
   const std::vector<int32_t> eos_;
+  const int vocab_;
   const size_t length_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<const text::ChatTemplate> chat_;

@@ -14,8 +14,10 @@ std::vector<int32_t> column_order(const Square& moments, bool by_size) {
   std::vector<int32_t> order(static_cast<size_t>(moments.size));
   std::iota(order.begin(), order.end(), 0);
   if (by_size)
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return moments.row(a)[a] > moments.row(b)[b]; });
+    std::ranges::sort(order, [&](int32_t a, int32_t b) {
+      const double first = moments.row(a)[a], second = moments.row(b)[b];
+      return first != second ? first > second : a < b;
+    });
   return order;
 }
 
@@ -136,6 +138,54 @@ void copy_row(Rounded& to, const Rounded& from, int64_t row) {
   std::copy_n(from.codes.begin() + row * from.in, from.in, to.codes.begin() + row * to.in);
 }
 
+// The search of one block of columns, for any row.
+class BlockSearch {
+ public:
+  BlockSearch(const WeightFormat& format, const Square& moments, int64_t col, int64_t cols)
+      : format_(format), cols_(cols), moments_(static_cast<size_t>(cols * cols)) {
+    for (int64_t i = 0; i < cols; ++i)
+      for (int64_t j = 0; j < cols; ++j)
+        moments_[static_cast<size_t>(i * cols + j)] =
+            static_cast<float>(moments.row(col + i)[col + j]);
+  }
+
+  // Errors fall and rise once as ranges are clipped, but for noise; so the search ends when many
+  // clippings in a row were no better.
+  Step best(const float* x) const {
+    constexpr int kPatience = 6;
+    const auto [low, high] = std::minmax_element(x, x + cols_);
+    Step best;
+    double least = -1;
+    for (int i = 0, at = 0; i < kClipTries && i - at <= kPatience; ++i) {
+      const Step step = step_for(format_, *low * clip_at(i), *high * clip_at(i));
+      const double found = error(x, step);
+      if (least >= 0 && found >= least) continue;
+      least = found;
+      best = step;
+      at = i;
+    }
+    return best;
+  }
+
+ private:
+  double error(const float* x, const Step& step) const {
+    std::vector<float> d(static_cast<size_t>(cols_)), product(d);
+    for (size_t c = 0; c < d.size(); ++c) d[c] = x[c] - rounded_value(format_, step, x[c]);
+    for (size_t i = 0; i < d.size(); ++i) {
+      const float* m = moments_.data() + i * d.size();
+      for (size_t j = 0; j < d.size(); ++j) product[j] += m[j] * d[i];
+    }
+    double sum = 0;
+    for (size_t i = 0; i < d.size(); ++i)
+      sum += static_cast<double>(product[i]) * static_cast<double>(d[i]);
+    return sum;
+  }
+
+  const WeightFormat& format_;
+  const int64_t cols_;
+  std::vector<float> moments_;
+};
+
 }  // namespace
 
 GptqResult gptq(const Matrix& w, const WeightFormat& format, const std::vector<Step>& steps,
@@ -180,31 +230,12 @@ std::vector<Step> calibrated_steps(const Matrix& w, const WeightFormat& format,
   const int64_t wide = format.block_in ? format.block_in : w.cols;
   const int64_t across = num_blocks(w.cols, format.block_in);
   std::vector<Step> steps(static_cast<size_t>(w.rows * across));
-  parallel_for(threads, w.rows, [&](int64_t r) {
-    std::vector<float> d(static_cast<size_t>(wide));
-    for (int64_t b = 0; b < across; ++b) {
-      const int64_t col = b * wide, cols = std::min(wide, w.cols - col);
-      const float* x = w.row(r) + col;
-      const auto [low, high] = std::minmax_element(x, x + cols);
-      double best = -1;
-      for (int i = 0; i < kClipTries; ++i) {
-        const Step step = step_for(format, *low * clip_at(i), *high * clip_at(i));
-        for (int64_t c = 0; c < cols; ++c)
-          d[static_cast<size_t>(c)] = x[c] - rounded_value(format, step, x[c]);
-        double error = 0;
-        for (int64_t c = 0; c < cols; ++c) {
-          const double* m = moments.row(col + c) + col;
-          double line = 0;
-          for (int64_t k = 0; k < cols; ++k)
-            line += m[k] * static_cast<double>(d[static_cast<size_t>(k)]);
-          error += line * static_cast<double>(d[static_cast<size_t>(c)]);
-        }
-        if (best >= 0 && error >= best) continue;
-        best = error;
-        steps[static_cast<size_t>(r * across + b)] = step;
-      }
-    }
-  });
+  for (int64_t b = 0; b < across; ++b) {
+    const BlockSearch search(format, moments, b * wide, std::min(wide, w.cols - b * wide));
+    parallel_for(threads, w.rows, [&](int64_t r) {
+      steps[static_cast<size_t>(r * across + b)] = search.best(w.row(r) + b * wide);
+    });
+  }
   return steps;
 }
 

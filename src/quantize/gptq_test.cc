@@ -228,7 +228,8 @@ TEST(CalibratedSteps, AreNeverWorseThanCoveringOnesForTheirBlock) {
   };
   const auto clipped = error(calibrated_steps(w, kFour, m, 1));
   const auto covering = error(covering_steps(w, kFour));
-  for (size_t r = 0; r < clipped.size(); ++r) EXPECT_LE(clipped[r], covering[r] * (1 + 1e-9));
+  for (size_t r = 0; r < clipped.size(); ++r)
+    EXPECT_LE(clipped[r], covering[r] * (1 + 1e-4));  // searched in float32
   EXPECT_LT(sum_of(clipped), sum_of(covering));
 }
 

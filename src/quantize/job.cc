@@ -80,7 +80,7 @@ class Quantizer {
     write_config();
     check_written(writer_.folder().string(), digests_);
     writer_.finish();
-    return std::move(report_);
+    return report_;
   }
 
  private:

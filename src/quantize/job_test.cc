@@ -110,8 +110,8 @@ class Jobs : public ::testing::TestWithParam<Case> {};
 
 // Weights alone: the job's own passes and the served model are the same computation in float32, in
 // other orders of summing, so divergences agree to a few parts in a thousand; a wrong layout, scale
-// or fold moves them by their whole size. Where activations are rounded, the loader widens weights
-// and leaves activations as they are, so the served model is at most a little worse.
+// or fold moves them by their whole size. Where activations are rounded, the served model may
+// round them as the format says or, with widened weights, not at all; it is at most a little worse.
 TEST_P(Jobs, TheServedModelIsTheOneThatWasMeasured) {
   const Case& c = GetParam();
   const Place place(fmt::format("{}_{}_{}", c.model, c.to, c.symmetric));

@@ -42,14 +42,16 @@ std::vector<double> output_errors(const Matrix& difference, const Square& moment
   std::vector<double> errors(static_cast<size_t>(difference.rows));
   parallel_for(threads, difference.rows, [&](int64_t r) {
     const float* d = difference.row(r);
-    double total = 0;
+    std::vector<double> product(static_cast<size_t>(moments.size));  // d * moments
     for (int64_t i = 0; i < moments.size; ++i) {
       if (d[i] == 0) continue;
-      double line = 0;
       const double* m = moments.row(i);
-      for (int64_t j = 0; j < moments.size; ++j) line += m[j] * static_cast<double>(d[j]);
-      total += line * static_cast<double>(d[i]);
+      for (int64_t j = 0; j < moments.size; ++j)
+        product[static_cast<size_t>(j)] += m[j] * static_cast<double>(d[i]);
     }
+    double total = 0;
+    for (int64_t j = 0; j < moments.size; ++j)
+      total += product[static_cast<size_t>(j)] * static_cast<double>(d[j]);
     errors[static_cast<size_t>(r)] = total;
   });
   return errors;
