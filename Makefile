@@ -38,7 +38,7 @@ unit: deps-test
 	@grep -qs '^SKIFF_TESTS:BOOL=ON' $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) -DSKIFF_TESTS=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ln -sfn $(BUILD)/skiff skiff
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 api: unit
 	@SKIFF_BIN=$(CURDIR)/$(BUILD)/skiff .venv/bin/python -m pytest -q -rs tests

@@ -242,7 +242,7 @@ def test_health_and_a_graceful_end(start):
     assert call(server.grpc, CHECK, b"\x0a\x1einference.GRPCInferenceService") == b"\x08\x01"
     assert refusal(server.grpc, CHECK, b"\x0a\x01x")[0] is grpc.StatusCode.NOT_FOUND
     answers = Answers(server.grpc)
-    answers.ask(ask(min_dec_len=800, max_dec_len=800), request_id="a")
+    answers.ask(ask(min_dec_len=6000, max_dec_len=6000), request_id="a")
     assert answers.next()[2] is None
     with grpc.insecure_channel(server.grpc) as channel:
         health = channel.unary_stream(WATCH)(b"", timeout=60)
@@ -260,7 +260,7 @@ def test_health_and_a_graceful_end(start):
             elif out[0]["is_end"]:
                 last = out[0]
         assert "shutting down" in late["late"]["error_msg"]
-        assert last["tokens_all_num"] == 800
+        assert last["tokens_all_num"] == 6000
     assert server.process.wait(60) == 0
 
 
