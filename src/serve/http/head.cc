@@ -57,6 +57,12 @@ std::optional<HttpRefusal> refuse_framing(const HttpRequest& request, int minor)
 
 }  // namespace
 
+std::string_view HttpRequest::header(std::string_view lower_case_name) const {
+  for (const auto& [name, value] : headers)
+    if (name == lower_case_name) return value;
+  return {};
+}
+
 std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out)

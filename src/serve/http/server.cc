@@ -64,12 +64,6 @@ class RateLimitedWarning {
 
 }  // namespace
 
-std::string_view HttpRequest::header(std::string_view lower_case_name) const {
-  for (const auto& [name, value] : headers)
-    if (name == lower_case_name) return value;
-  return {};
-}
-
 struct HttpServer::Impl {
   Impl(HttpConfig config, HttpHooks hooks)
       : core(std::make_shared<HttpCore>(std::move(config), std::move(hooks))),
