@@ -8,19 +8,31 @@ namespace {
 
 KvShape kv(const Gqa& m) { return {.tensors = 2, .kv_heads = m.kv_heads, .head_dim = m.head_dim}; }
 
+KvShape kv(const Mla& m) { return {.tensors = 1, .kv_heads = 1, .head_dim = m.cached_dim()}; }
+
 // Score and value each take a multiplication and an addition per element of every head.
 double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
+
+// In the absorbed form, in which every backend computes it.
+double flops(const Mla& m) { return 2.0 * m.heads * (m.cached_dim() + m.kv_rank); }
 
 double weights(const Gqa& m, double hidden, int /*rows*/) {
   return hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
 }
 
+double weights(const Mla& m, double hidden, int /*rows*/) {
+  const double q = 1.0 * m.heads * m.q_dim();
+  const double queries = m.q_rank ? m.q_rank * (hidden + q) : hidden * q;
+  const double latent = hidden * m.cached_dim();
+  return queries + latent + m.heads * (1.0 * m.kv_rank * (m.nope_dim + m.v_dim) + hidden * m.v_dim);
+}
+
 double weights(const Dense& f, double hidden, int /*rows*/) { return 3.0 * hidden * f.width; }
 
-// The expected number of experts that `rows` tokens choose, if every expert is equally likely.
+// The expected number of experts here that `rows` tokens choose, if every expert is equally likely.
 double chosen_experts(const Router& router, int rows) {
   const double share = static_cast<double>(router.top_k) / router.experts;
-  return router.experts * (1 - std::pow(1 - share, rows));
+  return router.here() * (1 - std::pow(1 - share, rows));
 }
 
 double weights(const Moe& f, double hidden, int rows) {

@@ -48,5 +48,23 @@ TEST(Cost, OnlyChosenExpertsCount) {
   EXPECT_NEAR(touched_parameters(spec, 1000), around + 50 * 3 * 5 * (8 + 1), 1e-6);
 }
 
+// DeepSeek-V3 has 187.1 M weights of attention in a layer, keeps 576 numbers of a token, and takes
+// 2176 operations for each position and head.
+TEST(Cost, LatentAttention) {
+  Mla mla{.heads = 128, .q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64};
+  mla.v_dim = 128;
+  const Layer layer{.mixer = mla, .ffn = Dense{}};
+  EXPECT_EQ(kv_elements(layer), 576);
+  EXPECT_EQ(kv_shape(layer).tensors, 1);
+  EXPECT_EQ(attention_flops(layer), 128 * 2176);
+  ModelSpec spec = spec_of({layer});
+  spec.hidden = 7168;
+  spec.vocab = 0;
+  EXPECT_EQ(active_parameters(spec), 187105280);
+  mla.q_rank = 0;
+  spec.layers = {{.mixer = mla, .ffn = Dense{}}};
+  EXPECT_EQ(active_parameters(spec), 187105280 - 1536 * (7168 + 128 * 192) + 7168 * 128 * 192);
+}
+
 }  // namespace
 }  // namespace skiff

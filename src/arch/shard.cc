@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,11 +26,20 @@ std::optional<std::string> obstacle(const Gqa& m, int size, size_t layer) {
   if (divides(m.kv_heads, size)) return std::nullopt;  // replicated
   return obstacle(m.kv_heads, size, "key and value heads", layer);
 }
+std::optional<std::string> obstacle(const Mla& m, int size, size_t layer) {
+  return obstacle(m.heads, size, "query heads", layer);
+}
 std::optional<std::string> obstacle(const Dense& f, int size, size_t layer) {
   return obstacle(f.width, size, "columns of the feed-forward width", layer);
 }
+std::optional<std::string> obstacle_of_routed(const Moe& f, int size, size_t layer) {
+  if (f.deal == Moe::kSlices)
+    return obstacle(f.width, size, "columns of the experts' width", layer);
+  if (f.router.experts >= size) return std::nullopt;  // each rank has one at least
+  return obstacle(f.router.experts, size, "experts", layer);
+}
 std::optional<std::string> obstacle(const Moe& f, int size, size_t layer) {
-  if (auto found = obstacle(f.width, size, "columns of the experts' width", layer)) return found;
+  if (auto found = obstacle_of_routed(f, size, layer)) return found;
   return obstacle(f.shared_width, size, "columns of the shared expert's width", layer);
 }
 
@@ -39,7 +49,7 @@ std::optional<std::string> obstacle(const ModelSpec& spec, int size) {
     if (auto found = std::visit(of_kind, spec.layers[i].mixer)) return found;
     if (auto found = std::visit(of_kind, spec.layers[i].ffn)) return found;
   }
-  if (divides(size, spec.vocab)) return std::nullopt;
+  if (spec.head != HeadKind::kVocab || divides(size, spec.vocab)) return std::nullopt;
   return fmt::format("the {} rows of the vocabulary", spec.vocab);
 }
 
@@ -48,9 +58,20 @@ void cut(Gqa& m, int rank, int size) {
   m.kv_heads = share_of(m.kv_heads, rank, size).count;
   m.out_bias = m.out_bias && rank == 0;
 }
+void cut(Mla& m, int rank, int size) { m.heads = share_of(m.heads, rank, size).count; }
 void cut(Dense& f, int rank, int size) { f.width = share_of(f.width, rank, size).count; }
+void cut_routed(Moe& f, int rank, int size) {
+  if (f.deal == Moe::kSlices) {
+    f.width = share_of(f.width, rank, size).count;
+    return;
+  }
+  SKIFF_CHECK(f.router.always == 0, "{} experts are always on", f.router.always);
+  const Share mine = balanced_share_of(f.router.experts, rank, size);
+  f.router.before = mine.first;
+  f.router.behind = f.router.experts - mine.first - mine.count;
+}
 void cut(Moe& f, int rank, int size) {
-  f.width = share_of(f.width, rank, size).count;
+  cut_routed(f, rank, size);
   f.shared_width = share_of(f.shared_width, rank, size).count;
 }
 
@@ -66,6 +87,34 @@ Share share_of(int total, int rank, int size) {
   return {.first = rank * (total / size), .count = total / size};
 }
 
+Share balanced_share_of(int total, int rank, int size) {
+  SKIFF_CHECK(rank >= 0 && rank < size, "rank {} of {}", rank, size);
+  SKIFF_CHECK(total >= size, "{} among {} ranks", total, size);
+  const int each = total / size, more = total % size;
+  return {.first = rank * each + std::min(rank, more), .count = each + (rank < more ? 1 : 0)};
+}
+
+void separate_shared_experts(ModelSpec& spec) {
+  for (Layer& layer : spec.layers)
+    if (auto* moe = std::get_if<Moe>(&layer.ffn)) {
+      moe->shared_width += moe->router.always * moe->width;
+      moe->router.always = 0;
+    }
+}
+
+void deal_experts_whole(ModelSpec& spec) {
+  separate_shared_experts(spec);
+  for (Layer& layer : spec.layers)
+    if (auto* moe = std::get_if<Moe>(&layer.ffn)) moe->deal = Moe::kWhole;
+}
+
+bool deals_experts_whole(const ModelSpec& spec) {
+  return std::ranges::any_of(spec.layers, [](const Layer& layer) {
+    const auto* moe = std::get_if<Moe>(&layer.ffn);
+    return moe != nullptr && moe->deal == Moe::kWhole;
+  });
+}
+
 Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size) {
   SKIFF_CHECK(rank >= 0 && rank < size, "rank {} of {}", rank, size);
   if (size == 1) return spec;
@@ -79,7 +128,6 @@ Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size) {
                                      *found, size, fitting)};
   }
   ModelSpec local = spec;
-  local.vocab = share_of(spec.vocab, rank, size).count;
   for (Layer& layer : local.layers) {
     const auto of_kind = [&](auto& kind) { cut(kind, rank, size); };
     std::visit(of_kind, layer.mixer);

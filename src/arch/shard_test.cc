@@ -54,7 +54,7 @@ TEST(Shard, HeadsWidthAndVocabularyAreCut) {
       EXPECT_EQ(m.heads, 32 / size);
       EXPECT_EQ(m.kv_heads, 8 / size);
       EXPECT_EQ(std::get<Dense>(part.layers[1].ffn).width, 11008 / size);
-      EXPECT_EQ(part.vocab, 32000 / size);
+      EXPECT_EQ(part.vocab, 32000) << "logits are gathered";
       EXPECT_EQ(m.out_bias, rank == 0) << "it is added once";
       EXPECT_TRUE(m.qkv_bias && m.qk_norm);
       EXPECT_EQ(m.window, 9);
@@ -91,6 +91,94 @@ TEST(Shard, ExpertsAreCutByWidthAndTheRouterIsNot) {
   EXPECT_EQ(moe.router.top_k, 6);
 }
 
+ModelSpec mixture(int experts, int width, int always = 0) {
+  ModelSpec spec = dense_model(16, 16, 64, 64);
+  const Router router{.experts = experts, .top_k = 2, .always = always};
+  spec.layers[1].ffn = Moe{.router = router, .width = width};
+  return spec;
+}
+
+Moe moe_of(const ModelSpec& spec) { return std::get<Moe>(spec.layers.back().ffn); }
+
+TEST(Shard, ExpertsAreDealtOutWhole) {
+  ModelSpec spec = mixture(10, 21);
+  EXPECT_FALSE(deals_experts_whole(spec));
+  deal_experts_whole(spec);
+  EXPECT_TRUE(deals_experts_whole(spec));
+  EXPECT_EQ(moe_of(local(spec, 0, 1)).router.here(), 10) << "one rank has all";
+  const std::vector<std::pair<int, int>> shares = {{0, 3}, {3, 3}, {6, 2}, {8, 2}};
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto [first, count] = shares[static_cast<size_t>(rank)];
+    const ModelSpec part = local(spec, rank, 4);
+    const Router router = moe_of(part).router;
+    EXPECT_EQ(moe_of(part).width, 21);
+    EXPECT_EQ(router.experts, 10) << "all have logits";
+    EXPECT_EQ(router.before, first);
+    EXPECT_EQ(router.here(), count);
+    EXPECT_EQ(router.total(), count);
+    EXPECT_EQ(router.per_token(), 2);
+    for (int e = 0; e < 10; ++e)
+      EXPECT_EQ(router.place_of(e), e >= first && e < first + count ? e - first : -1);
+    EXPECT_EQ(mixer_of(part).heads, 4);
+    EXPECT_EQ(std::get<Dense>(part.layers[0].ffn).width, 16);
+  }
+}
+
+// Every token uses those that are always on, so all ranks share the work.
+TEST(Shard, ExpertsAlwaysOnAreCutByWidthAllTheSame) {
+  ModelSpec spec = mixture(4, 24, 3);
+  deal_experts_whole(spec);
+  EXPECT_EQ(moe_of(spec).router.always, 0);
+  EXPECT_EQ(moe_of(spec).shared_width, 72);
+  EXPECT_EQ(moe_of(local(spec, 1, 4)).shared_width, 18);
+  EXPECT_EQ(moe_of(local(spec, 1, 4)).router.most_per_token(), 1);
+  EXPECT_EQ(moe_of(local(spec, 1, 2)).router.most_per_token(), 2);
+}
+
+TEST(Shard, EachRankHasAnExpertAtLeast) {
+  ModelSpec spec = mixture(4, 21);
+  EXPECT_THAT(refusal(spec, 2), HasSubstr("the 21 columns of the experts' width of layer 1"));
+  deal_experts_whole(spec);
+  EXPECT_THAT(refusal(spec, 8), HasSubstr("the 4 experts of layer 1"));
+  EXPECT_THAT(refusal(spec, 8), HasSubstr("sizes that fit this model: 1, 2, 4"));
+}
+
+TEST(Shard, BalancedSharesCoverAll) {
+  for (const int size : {1, 2, 3, 7})
+    for (const int total : {7, 8, 13, 256}) {
+      int next = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Share share = balanced_share_of(total, rank, size);
+        EXPECT_EQ(share.first, next);
+        EXPECT_GE(share.count, total / size);
+        EXPECT_LE(share.count, total / size + 1);
+        EXPECT_GE(balanced_share_of(total, 0, size).count, share.count);
+        next += share.count;
+      }
+      EXPECT_EQ(next, total);
+    }
+}
+
+TEST(Shard, LatentAttentionIsCutByHeads) {
+  ModelSpec spec = dense_model(8, 8, 64, 64);
+  const Mla whole{.heads = 16,
+                  .q_rank = 24,
+                  .kv_rank = 20,
+                  .nope_dim = 12,
+                  .rope_dim = 8,
+                  .v_dim = 10,
+                  .rope = {.dim = 8},
+                  .scale = 0.5f};
+  for (Layer& layer : spec.layers) layer.mixer = whole;
+  const Mla part = std::get<Mla>(local(spec, 3, 8).layers[1].mixer);
+  EXPECT_EQ(part.heads, 2);
+  EXPECT_EQ(part.q_rank, 24);
+  EXPECT_EQ(part.cached_dim(), 28);
+  EXPECT_EQ(part.v_dim, 10);
+  EXPECT_EQ(part.scale, 0.5f);
+  EXPECT_THAT(refusal(spec, 3), HasSubstr("the 16 query heads of layer 0"));
+}
+
 // Each thing belongs to somebody, in order; none to two ranks unless there are more ranks.
 TEST(Shard, SharesCoverAll) {
   for (const int size : {1, 2, 3, 4, 6, 8, 12}) {
@@ -121,7 +209,10 @@ TEST(Shard, RefusalsNameTheNumberAndTheSizesThatFit) {
               HasSubstr("the 100 columns of the feed-forward width of layer 0"));
   EXPECT_THAT(refusal(dense_model(8, 8, 64, 97), 2), HasSubstr("the 97 rows of the vocabulary"));
   EXPECT_THAT(refusal(dense_model(7, 7, 14, 98), 2), HasSubstr("sizes that fit this model: 1, 7"));
-  ModelSpec spec = dense_model(8, 8, 64, 64);
+  ModelSpec spec = dense_model(8, 8, 64, 97);
+  spec.head = HeadKind::kClasses;
+  EXPECT_TRUE(shard(spec, 0, 2)) << "a head of classes is whole on every rank";
+  spec = dense_model(8, 8, 64, 64);
   spec.layers[1].ffn = Moe{.router = {.experts = 4, .top_k = 2}, .width = 20};
   EXPECT_THAT(refusal(spec, 8), HasSubstr("the 20 columns of the experts' width of layer 1"));
   spec.layers[1].ffn = Moe{.router = {.experts = 4, .top_k = 2}, .width = 32, .shared_width = 12};

@@ -23,7 +23,18 @@ struct FactorScaling {
   std::vector<float> factors;
   bool operator==(const FactorScaling&) const = default;
 };
-using RopeScaling = std::variant<std::monostate, LinearScaling, Llama3Scaling, FactorScaling>;
+// YaRN (Peng et al. 2023, "YaRN: Efficient Context Window Extension"). Pairs that turn more than
+// beta_fast times within original_ctx positions keep their speed, those that turn less than
+// beta_slow times are slowed by `factor`, and those between are interpolated.
+struct YarnScaling {
+  float factor = 1;
+  float beta_fast = 32, beta_slow = 1;
+  int original_ctx = 4096;
+  float attention_factor = 1;  // every cosine and sine is multiplied by it: see rope_gain()
+  bool operator==(const YarnScaling&) const = default;
+};
+using RopeScaling =
+    std::variant<std::monostate, LinearScaling, Llama3Scaling, FactorScaling, YarnScaling>;
 
 struct Rope {
   float theta = 1e4f;
@@ -42,15 +53,57 @@ struct Gqa {
   int window = 0;        // a row sees the last `window` positions, itself included; 0: all
 };
 
+// Multi-head latent attention (DeepSeek-V2, 2024). Keys and values of all heads are projections of
+// one latent vector for each token, of which the cache holds the normalized form, kv_rank elements,
+// and after it one key of rope_dim elements that is rotated and that all heads share. A query head
+// has nope_dim elements, then rope_dim that are rotated.
+struct Mla {
+  int heads = 0;
+  int q_rank = 0;  // queries are projections of a vector of this width; 0: of the input itself
+  int kv_rank = 0;
+  int nope_dim = 0, rope_dim = 0, v_dim = 0;
+  Rope rope;        // rope.dim == rope_dim
+  float scale = 1;  // scores are multiplied by it
+
+  int q_dim() const { return nope_dim + rope_dim; }
+  int cached_dim() const { return kv_rank + rope_dim; }
+};
+
 enum class Act { kSilu, kGelu };
+
+// Experts in `count` equal groups, in order, of which a token may use the `keep` best alone
+// (DeepSeek-V2). The default restricts nothing.
+struct ExpertGroups {
+  // What a group is judged by: its highest score, or the sum of its two highest.
+  enum Judge { kBest, kTwoBest };
+  int count = 1, keep = 1;
+  Judge judge = kBest;
+};
+
 struct Router {
+  enum Score { kSoftmax, kSigmoid };  // what a logit becomes, over all experts or by itself
+
   int experts = 0, top_k = 0;
+  Score score = kSoftmax;
+  ExpertGroups groups;
   bool renorm = true;  // chosen weights are divided by their sum
+  float factor = 1;    // chosen weights are multiplied by it, after they were divided
   bool bias = false;   // a correction bias takes part in choosing, not in weighing
   int always = 0;      // experts after the routed ones that every token uses, with weight 1
+  // Weights of experts [before, experts - behind) are here. Other ranks have the rest and add what
+  // they compute (arch/shard.h). The router's logits cover all experts on every rank.
+  int before = 0, behind = 0;
 
-  int total() const { return experts + always; }
+  int here() const { return experts - before - behind; }
+  int total() const { return here() + always; }  // matrices of the stacks of weights
   int per_token() const { return top_k + always; }
+  // The most experts of a token that are computed here.
+  int most_per_token() const { return (top_k < here() ? top_k : here()) + always; }
+  // Returns the place of a routed expert in the stacks of weights; -1: it is not here.
+  int place_of(int expert) const {
+    const int place = expert - before;
+    return place >= 0 && place < here() ? place : -1;
+  }
 };
 
 // Feed-forward kinds.
@@ -64,9 +117,12 @@ struct Moe {
   int width = 0;         // width of each expert, also of those that are always on
   int shared_width = 0;  // width of one more expert that every token uses, with weight 1; 0: none
   Act act = Act::kSilu;
+  // What each of several ranks gets of the routed experts: a slice of every one's width, or some of
+  // them whole.
+  enum Deal { kSlices, kWhole } deal = kSlices;
 };
 
-using Mixer = std::variant<Gqa>;
+using Mixer = std::variant<Gqa, Mla>;
 using FeedForward = std::variant<Dense, Moe>;
 
 struct Layer {
@@ -84,6 +140,12 @@ struct ModelSpec {
   float eps = 1e-6f;
   bool tied_head = false;
   std::vector<Layer> layers;
+  int extra_layers =
+      0;                // layers behind these in the checkpoint, which predict further tokens (MTP)
+  int first_layer = 0;  // the number that the checkpoint has for the first of `layers`
+  // The spec is that of such a module. The input of a row is the embedding of its token joined with
+  // a hidden row of the model that the module drafts for, whose embedding and head it shares.
+  bool joins = false;
   HeadKind head = HeadKind::kVocab;
   int classes = 0;  // with kClasses
 
@@ -96,5 +158,7 @@ struct ModelSpec {
 // The angle by which each pair of dimensions turns from one position to the next, in radians: dim /
 // 2 values, computed in float as the published implementations do.
 std::vector<float> rope_frequencies(const Rope& rope);
+// What the cosines and sines of all angles are multiplied by.
+float rope_gain(const Rope& rope);
 
 }  // namespace skiff

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -84,6 +85,14 @@ struct Pooling {
   bool operator==(const Pooling&) const = default;
 };
 
+// Where the keys and values of a prompt are computed, because somebody has asked for them there:
+// the block server (peer/block_server.h) of another process.
+struct KvOrigin {
+  std::string host;  // a numeric address
+  int port = 0;
+  bool operator==(const KvOrigin&) const = default;
+};
+
 struct NewSequence {
   SeqId id = 0;  // unique for the life of the engine
   std::vector<Token> prompt;
@@ -92,6 +101,9 @@ struct NewSequence {
   int priority = 0;  // lower values run first
   CacheSharing cache;
   Pooling pooling = {};  // if set, `stop` and most of `params` have no meaning
+  // A text that the output may repeat in part; it only helps to draft tokens (see draft/).
+  SharedList<Token> reference = {};
+  std::optional<KvOrigin> origin = {};  // used only where blocks come from other processes
 };
 
 struct Cancel {
@@ -143,6 +155,8 @@ struct Event {
   int cached = 0;                  // with `admitted`: prompt tokens found in the prefix cache
   std::string why;                 // set with kExhausted
   std::vector<float> pooled = {};  // set with kStop for a sequence that is pooled
+  // Drafts that were checked for these tokens, and how many of the tokens they gave.
+  int drafted = 0, kept = 0;
 };
 
 }  // namespace skiff

@@ -36,6 +36,9 @@ struct OpenSlot {
   int prompt_len = 0;             // leading tokens of `history` that are the prompt
   SharedList<Token> stop_tokens;  // banned until min_tokens is reached
   Pooling pooling = {};           // if set, the slot has no draws
+  // NewSequence::reference. It is no part of the bytes of a plan, because tokens are drafted in the
+  // scheduler's process.
+  SharedList<Token> reference = {};
   bool operator==(const OpenSlot&) const = default;
 };
 
@@ -56,6 +59,7 @@ struct StepPlan {
   std::vector<BlockId> pages;       // block tables of all spans, end to end
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
+  bool drafts = true;  // tokens that follow are drafted behind this step, if anything drafts
   // Returns 1 + k if every sequence has one row and k drafts behind it, all sample, and no prompt
   // log-probabilities are requested; else 0.
   int rows_per_seq() const {

@@ -183,7 +183,8 @@ void visit_fields(V& v, T& x) {
     visit_fields(v, x.chosen);
     fields(v, x.rank, x.top);
   } else if constexpr (std::is_same_v<U, StepPlan>) {
-    fields(v, x.step, x.saves, x.loads, x.spans, x.tokens, x.pages, x.page_start, x.opened);
+    fields(v, x.step, x.saves, x.loads, x.spans, x.tokens, x.pages, x.page_start, x.opened,
+           x.drafts);
   } else if constexpr (std::is_same_v<U, StepResult>) {
     fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs,
            x.pooled);

@@ -29,6 +29,7 @@ class RandomSteps {
       plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
     }
     plan.opened = list<OpenSlot>([&] { return opened(); });
+    plan.drafts = below(2) == 1;
     return plan;
   }
 
@@ -216,7 +217,7 @@ TEST(Wire, RefusalsSayWhy) {
   EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
   Bytes other = bytes;
   other[4] = std::byte{9};
-  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 2"));
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 3"));
   other = bytes;
   other[0] ^= std::byte{1};
   EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
@@ -265,8 +266,9 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   EXPECT_THAT(with(start + 8, -1), HasSubstr("page_start"));
   EXPECT_THAT(with(start, 1), testing::Not(""));
   Bytes other = bytes;
-  // The plan ends with its prompt's length, an empty list of stop tokens, and how it is pooled.
-  const size_t rows = other.size() - 4 - 2, length = rows - 8;
+  // The plan ends with its prompt's length, an empty list of stop tokens, how it is pooled, and
+  // whether tokens are drafted behind it.
+  const size_t rows = other.size() - 1 - 4 - 2, length = rows - 8;
   const int32_t longer = 3;
   std::memcpy(other.data() + length, &longer, sizeof longer);
   EXPECT_THAT(refusal(other), HasSubstr("not in its history"));

@@ -9,7 +9,7 @@
 namespace skiff {
 namespace {
 
-constexpr int kMantissaBits = 3, kMinExponent = -6;  // of e4m3
+constexpr int kMantissaBits = 3, kMinExponent = -6;  // the format e4m3
 constexpr float kMaxE4m3 = 448;
 
 // OCP Microscaling Formats 1.0, table 5 (FP4 E2M1), without the sign.

@@ -120,7 +120,8 @@ TEST(Simulate, TakesMeasuredSteps) {
 // The steps' times are known, so the engine plans each when most of the one before it is over.
 TEST(Simulate, ARequestThatComesDuringAStepIsInTheNext) {
   SimulationSetup setup = small_machine();
-  const double decode = 2e-3, prompt = 11e-3;  // of one row, and of that and nine more
+  const double decode = 2e-3,
+               prompt = 11e-3;  // the seconds of one row, and of that row and nine more
   const std::vector<TracedRequest> requests{
       {.at = 0, .input = 1, .output = 100, .hashes = {}},
       {.at = 10.25 * decode, .input = 9, .output = 2, .hashes = {}}};

@@ -18,8 +18,9 @@ struct CallWriting {
   std::string_view format;  // the name of the CallFormat
   std::string_view needs;   // only for vocabularies that have this token; empty: for all
   std::string_view begin, head, arguments, tail, between, end;
-  std::string_view style;  // of the arguments, as structural tags name it; "json": a JSON object
-  bool numbered = false;   // a number follows the name
+  std::string_view
+      style;  // how arguments are written, as structural tags name it; "json": a JSON object
+  bool numbered = false;  // a number follows the name
 };
 
 // The first row for the format whose token the vocabulary has; null where the format cannot be
