@@ -32,12 +32,16 @@
 
 namespace skiff {
 
-// The routing of a mixture of experts; T tokens, K = Router::per_token() experts each, E =
-// Router::total() experts in all.
+// The routing of a mixture of experts; T tokens, K = Router::per_token() experts each, of E =
+// Router::total() whose weights are here.
 struct Routing {
-  Tensor expert;  // [T, K] i32, by falling score, ties to the lower expert; then those always on
+  // [T, K] i32, places in the stacks of weights; by falling score, ties to the lower expert, then
+  // those always on. -1: the expert is not here, but on another rank.
+  Tensor expert;
   Tensor weight;  // [T, K] f32
-  Tensor order;   // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k
+  // [T*K] i32; copies t*K + k sorted by expert, then by t*K + k. Those of experts that are not here
+  // are left out, and behind the others elements have no meaning.
+  Tensor order;
   Tensor expert_start;  // [E+1] i32; copies of expert e are order[expert_start[e] ..)
   int always = 0;       // the last experts, which every token uses: its last copies, in order
 };
@@ -162,6 +166,28 @@ class Ops {
   virtual void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                           const KvLayer& kv) = 0;
 
+  // A matrix of its own for each head: out[r * heads + h] = x[r * heads + h] * w[h]^T. x act
+  // [rows * heads, in], out act [rows * heads, out]; rows of both may be strided. `w` is a stack
+  // [heads, out, in] that prepare() keeps as plain values of the dtype of x.
+  virtual void heads_linear(Tensor out, Tensor x, const Linear& w) = 0;
+
+  // Multi-head latent attention in its absorbed form, whatever the number of rows. q act [rows,
+  // heads * spec.q_dim()], in place: rope on the last rope_dim elements of every head. kv f32
+  // [rows, spec.cached_dim()], whose rows may be strided: RMS norm of the first kv_rank elements,
+  // rope on the others; both go to the row's page, rounded once to the cache's dtype, and kv stays
+  // as it is. Padding rows of q may stay as they were. The cache is of floats: cache.k [num_pages,
+  // page_size, 1, cached_dim()], cache.v empty.
+  virtual void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
+                         const RaggedBatch& batch, const KvLayer& cache) = 0;
+
+  // out and q_latent act [rows * heads, kv_rank], q_rope act [rows * heads, rope_dim] (rows of
+  // each may be strided). Row r * heads + h at position p attends to positions [0, p], all heads to
+  // the same cached rows c: scores are spec.scale * (q_latent . c[0, kv_rank) + q_rope . c[kv_rank,
+  // cached_dim())), and out is the mean of c[0, kv_rank) with the weights of their softmax. Where
+  // q and cache are bf16, the weights may be rounded to bf16.
+  virtual void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                          const RaggedBatch& batch, const KvLayer& cache) = 0;
+
   // gate_up [rows, 2 * width], gate first; out = act(gate) * up.
   virtual void gated_act(Tensor out, Tensor gate_up, Act act) = 0;
 
@@ -169,16 +195,22 @@ class Ops {
   // first; gate and up may be rounded to act on the way. Scratch comes from the arena.
   virtual void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) = 0;
 
-  // logits [T, router.experts] f32; bias [router.experts] f32 or empty. Softmax in f32 over them;
-  // the top_k of (probability + bias) are chosen; their weights are the probabilities without
-  // bias, divided by max(sum, 1e-12) when router.renorm. Then come the router.always experts
-  // that have no logit, with weight 1. Tensors of the result come from the arena.
+  // logits [T, router.experts] f32; bias [router.experts] f32 or empty. In f32: a logit's weight is
+  // its softmax over all experts, or its sigmoid; its score is that plus the bias. Of the
+  // router.groups, the `keep` that their scores judge best remain (ties to the lower group), and
+  // experts of the others are not chosen, as if their scores were -inf. The top_k experts of the
+  // highest scores are chosen (ties to the lower expert). Where router.renorm, their weights are
+  // divided by their sum, which is at least 1e-12 with softmax and gains 1e-20 with sigmoid; then
+  // they are multiplied by router.factor. After them come the router.always experts that have no
+  // logit, with weight 1. Which of the experts are here changes neither choice nor weights. Tensors
+  // of the result come from the arena.
   virtual Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) = 0;
 
-  // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), f32 inside, but
-  // the input of an expert's down projection and its result may be rounded to act. gate_up
-  // [E, 2 * width, hidden], down [E, hidden, width], kept in formats of the dtype of x or in
-  // quantized ones. Scratch comes from the arena.
+  // out[t] = sum over k = 0..K-1, in this order, of weight[t,k] * expert(x[t]), without those that
+  // are not here (zeros where none of a token's is), f32 inside, but the input of an expert's down
+  // projection and its result may be rounded to act. gate_up [E, 2 * width, hidden], down [E,
+  // hidden, width], kept in formats of the dtype of x or in quantized ones. Scratch comes from the
+  // arena.
   virtual void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                        const Linear& down, Act act, Arena& arena) = 0;
 

@@ -4,15 +4,11 @@
 // alone. Pieces are what several threads can share when one sequence is long (Dao et al. 2023,
 // "Flash-Decoding for long-context inference").
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <utility>
 #include <vector>
 
 #include "base/round_up.h"
 #include "ops/cpu/attend.h"
+#include "ops/cpu/attend_state.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rows.h"
@@ -24,7 +20,6 @@ namespace {
 constexpr int64_t kPiece = 8 * kKvBlock;
 constexpr int kQueries = 96;  // query vectors, over the heads of a group, that share loaded keys
 constexpr int64_t kTasksPerThread = 4;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Rows of one sequence at rising positions, and the pieces that they see.
 struct RowBlock {
@@ -41,91 +36,24 @@ struct Heads {
 
 struct Context {
   const Kernels& kernels;
-  const Gqa& spec;
+  const AttendCall& call;
   const RaggedBatch& batch;
   const KvLayer& kv;
-  Tensor q;
-  int group;
   int64_t o_stride;
 
   int64_t position(int64_t row) const { return batch.positions.as<int32_t>()[row]; }
   int64_t first_seen(int64_t row) const {
-    return spec.window > 0 ? std::max<int64_t>(0, position(row) - spec.window + 1) : 0;
+    const int window = call.shape.window;
+    return window > 0 ? std::max<int64_t>(0, position(row) - window + 1) : 0;
   }
-  int queries(const RowBlock& b) const { return b.rows * group; }
-};
-
-// The softmax of some query vectors so far: maximum, sum, weighted values.
-struct State {
-  float *max, *sum, *o;
-
-  static int64_t floats(int queries, int64_t o_stride) {
-    return round_up(queries * (o_stride + 2), 16);
-  }
-  static State in(float* memory, int queries, int64_t o_stride) {
-    return {memory + queries * o_stride, memory + queries * (o_stride + 1), memory};
-  }
-  State from(int query, int64_t o_stride) const {
-    return {max + query, sum + query, o + query * o_stride};
-  }
-  void reset(int queries, int64_t o_stride) const {
-    std::fill_n(max, queries, kNothing);
-    std::fill_n(sum, queries, 0.0f);
-    std::fill_n(o, queries * o_stride, 0.0f);
-  }
-};
-
-// Merges `more`, which covers later positions, into `into`. Vectors that saw no position are
-// unchanged.
-void merge(const State& into, const State& more, int queries, int64_t o_stride) {
-  for (int i = 0; i < queries; ++i) {
-    if (more.max[i] == kNothing) continue;
-    float* o = into.o + i * o_stride;
-    const float* p = more.o + i * o_stride;
-    const float top = std::max(into.max[i], more.max[i]);
-    const float keep = std::exp(into.max[i] - top), gain = std::exp(more.max[i] - top);
-    for (int64_t d = 0; d < o_stride; ++d) o[d] = o[d] * keep + p[d] * gain;
-    into.sum[i] = into.sum[i] * keep + more.sum[i] * gain;
-    into.max[i] = top;
-  }
-}
-
-// The memory of one thread.
-struct Workspace {
-  float *kt, *v, *scores, *q, *running, *piece;
-  int32_t *begin, *end;
-
-  static std::array<int64_t, 7> sizes_of(int64_t dim, int64_t o_stride, int queries) {
-    const int64_t state = State::floats(queries, o_stride);
-    return {round_up(dim, 16) * kKvBlock,
-            o_stride * kKvBlock,
-            queries * kKvBlock,
-            round_up(queries * dim, 16),
-            state,
-            state,
-            2 * round_up(queries, 16)};
-  }
-  static int64_t floats(int64_t dim, int64_t o_stride, int queries) {
-    const auto sizes = sizes_of(dim, o_stride, queries);
-    return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  }
-  static Workspace take(Scratch& scratch, int64_t dim, int64_t o_stride, int queries) {
-    const auto sizes = sizes_of(dim, o_stride, queries);
-    float* at = scratch.take<float>(floats(dim, o_stride, queries));
-    auto next = [&, i = size_t{0}]() mutable { return std::exchange(at, at + sizes[i++]); };
-    Workspace w{};
-    w.kt = next(), w.v = next(), w.scores = next(), w.q = next();
-    w.running = next(), w.piece = next();
-    w.begin = reinterpret_cast<int32_t*>(next());
-    w.end = w.begin + round_up(queries, 16);
-    return w;
-  }
+  int group() const { return call.shape.group(); }
+  int queries(const RowBlock& b) const { return b.rows * group(); }
 };
 
 std::vector<RowBlock> row_blocks(const Context& c) {
   std::vector<RowBlock> out;
   const int32_t* start = c.batch.row_start.as<int32_t>();
-  const int32_t step = std::max(1, kQueries / c.group);
+  const int32_t step = std::max(1, kQueries / c.group());
   for (int s = 0; s < c.batch.num_seqs; ++s)
     for (int32_t r = start[s]; r < start[s + 1]; r += step) {
       const int32_t rows = std::min(step, start[s + 1] - r);
@@ -137,12 +65,14 @@ std::vector<RowBlock> row_blocks(const Context& c) {
 
 // Loads the queries as [heads][rows * group][dim].
 void load_queries(const Context& c, const RowBlock& b, const Heads& heads, float* to) {
-  const int64_t cols = static_cast<int64_t>(c.group) * c.spec.head_dim;
-  const auto width = static_cast<int64_t>(bytes(c.q.dtype));
-  for (int h = heads.first; h < heads.first + heads.count; ++h)
-    for (int32_t r = 0; r < b.rows; ++r, to += cols)
-      copy_row(c.kernels, to, DType::kF32, row_data(c.q, b.row + r) + h * cols * width, c.q.dtype,
-               cols);
+  const int first = heads.first * c.group(), group = c.group();
+  for (int h = first; h < first + heads.count * group; h += group)
+    for (int32_t r = b.row; r < b.row + b.rows; ++r)
+      for (int i = h; i < h + group; ++i)
+        for (const HeadVectors& part : c.call.q) {
+          copy_row(c.kernels, to, DType::kF32, part.at(r, i), part.dtype, part.dim);
+          to += part.dim;
+        }
 }
 
 // Where the positions of a span begin, and their scales if they have any.
@@ -203,10 +133,11 @@ struct KvSpan {
 void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSpan& next,
              const Workspace& w) {
   Found k, v, next_k, next_v;
+  const Tensor& values = c.call.values;
   find_rows(c, b.seq, c.kv.k, c.kv.k_scale, span.head, span.first, span.keys, k);
-  find_rows(c, b.seq, c.kv.v, c.kv.v_scale, span.head, span.first, span.keys, v);
+  find_rows(c, b.seq, values, c.kv.v_scale, span.head, span.first, span.keys, v);
   find_rows(c, b.seq, c.kv.k, c.kv.k_scale, next.head, next.first, next.keys, next_k);
-  find_rows(c, b.seq, c.kv.v, c.kv.v_scale, next.head, next.first, next.keys, next_v);
+  find_rows(c, b.seq, values, c.kv.v_scale, next.head, next.first, next.keys, next_v);
   c.kernels.load_kv(w.kt, w.v, c.o_stride,
                     {.k = k.row,
                      .v = v.row,
@@ -214,7 +145,8 @@ void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSp
                      .v_scale = v.scale,
                      .group = c.kv.format.group,
                      .keys = span.keys,
-                     .dim = c.spec.head_dim,
+                     .dim = c.call.shape.dim,
+                     .v_dim = c.call.shape.v_dim,
                      .element = element_of(c.kv.k.dtype),
                      .next_k = next_k.row,
                      .next_v = next_v.row,
@@ -229,12 +161,12 @@ void attend_block(const Context& c, const RowBlock& b, const Heads& heads, int64
   while (from < to && c.position(b.row + from) < first) ++from;
   while (to > from && c.first_seen(b.row + to - 1) >= end) --to;
   if (from == to) return;
-  for (int32_t i = from * c.group; i < to * c.group; ++i) {
-    const int64_t row = b.row + i / c.group;
+  for (int32_t i = from * c.group(); i < to * c.group(); ++i) {
+    const int64_t row = b.row + i / c.group();
     w.begin[i] = static_cast<int32_t>(std::max(c.first_seen(row), first) - first);
     w.end[i] = static_cast<int32_t>(std::min(c.position(row) + 1, end) - first);
   }
-  const int64_t dim = c.spec.head_dim;
+  const int64_t dim = c.call.shape.dim;
   KvSpan span = {heads.first, first,
                  static_cast<int>(std::min(c.position(b.row + to - 1) + 1, end) - first)};
   const KvSpan after = {heads.first, end,
@@ -242,16 +174,16 @@ void attend_block(const Context& c, const RowBlock& b, const Heads& heads, int64
   for (int h = 0; h < heads.count; ++h, ++span.head) {
     const bool last = h + 1 == heads.count;
     load_kv(c, b, span, last ? after : KvSpan{span.head + 1, first, span.keys}, w);
-    const int at = h * c.queries(b) + from * c.group;
+    const int at = h * c.queries(b) + from * c.group();
     const State s = state.from(at, c.o_stride);
     c.kernels.attend({.q = w.q + at * dim,
                       .q_stride = dim,
-                      .rows = (to - from) * c.group,
+                      .rows = (to - from) * c.group(),
                       .dim = static_cast<int>(dim),
                       .keys = span.keys,
-                      .scale = 1 / std::sqrt(static_cast<float>(dim)),
-                      .begin = w.begin + from * c.group,
-                      .end = w.end + from * c.group,
+                      .scale = c.call.shape.scale,
+                      .begin = w.begin + from * c.group(),
+                      .end = w.end + from * c.group(),
                       .kt = w.kt,
                       .v = w.v,
                       .max = s.max,
@@ -270,18 +202,15 @@ void attend_piece(const Context& c, const RowBlock& b, const Heads& heads, int64
   for (int64_t p = begin; p < end; p += kKvBlock) attend_block(c, b, heads, p, w, state);
 }
 
-void write(const Context& c, const RowBlock& b, const Heads& heads, const State& state,
-           Tensor out) {
-  const int64_t dim = c.spec.head_dim;
-  const auto width = static_cast<int64_t>(bytes(out.dtype));
+void write(const Context& c, const RowBlock& b, const Heads& heads, const State& state) {
+  const HeadVectors& out = c.call.out;
   const int queries = c.queries(b);
   for (int i = 0; i < heads.count * queries; ++i) {
     float* o = state.o + i * c.o_stride;
-    for (int64_t d = 0; d < dim; ++d) o[d] /= state.sum[i];
-    const int64_t head = heads.first + i / queries, in_head = i % queries;
-    const int64_t column = (head * c.group + in_head % c.group) * dim;
-    copy_row(c.kernels, row_data(out, b.row + in_head / c.group) + column * width, out.dtype, o,
-             DType::kF32, dim);
+    for (int64_t d = 0; d < out.dim; ++d) o[d] /= state.sum[i];
+    const int kv_head = heads.first + i / queries, in_head = i % queries;
+    std::byte* to = out.at(b.row + in_head / c.group(), kv_head * c.group() + in_head % c.group());
+    copy_row(c.kernels, to, out.dtype, o, DType::kF32, out.dim);
   }
 }
 
@@ -301,16 +230,16 @@ std::vector<Part> cut(const Context& c, const std::vector<RowBlock>& blocks, boo
   std::vector<Part> parts;
   for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
     const int heads = std::clamp(kQueries / c.queries(*b), 1, most_heads);
-    for (int h = 0; h < c.spec.kv_heads; h += heads)
+    for (int h = 0; h < c.call.shape.kv_heads; h += heads)
       for (int64_t p = 0; p < (by_piece ? b->pieces : 1); ++p)
-        parts.push_back({&*b, {h, std::min(heads, c.spec.kv_heads - h)}, p});
+        parts.push_back({&*b, {h, std::min(heads, c.call.shape.kv_heads - h)}, p});
   }
   return parts;
 }
 
-int64_t o_stride_of(const Gqa& spec) { return round_up(spec.head_dim, 2 * kPanel); }
+int64_t o_stride_of(const AttendShape& s) { return round_up(s.v_dim, 2 * kPanel); }
 // Returns the most query vectors that one part has.
-int most_queries(const Gqa& spec) { return std::max(kQueries, spec.heads / spec.kv_heads); }
+int most_queries(const AttendShape& s) { return std::max(kQueries, s.group()); }
 // enough_parts() keeps all threads busy; parts_in_memory() bounds the parts whose states are in
 // memory at once, unless the pieces of one row block are more.
 int64_t enough_parts(int threads) { return kTasksPerThread * threads; }
@@ -318,29 +247,26 @@ int64_t parts_in_memory(int threads) { return 4 * enough_parts(threads); }
 
 }  // namespace
 
-AttendScratch attend_scratch(const Gqa& spec, int threads, int max_context) {
-  const int64_t o_stride = o_stride_of(spec);
+AttendScratch attend_scratch(const AttendShape& shape, int threads, int max_context) {
+  const int64_t o_stride = o_stride_of(shape);
   const int64_t pieces = (std::max(1, max_context) - 1) / kPiece + 1;
   return {
-      .workspace = Workspace::floats(spec.head_dim, o_stride, most_queries(spec)),
-      .states = (parts_in_memory(threads) + pieces) * State::floats(most_queries(spec), o_stride)};
+      .workspace = Workspace::floats(shape.dim, o_stride, most_queries(shape)),
+      .states = (parts_in_memory(threads) + pieces) * State::floats(most_queries(shape), o_stride)};
 }
 
-void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
-                        const KvLayer& kv) {
-  const Context c = {kernels_, spec, batch, kv, q, spec.heads / spec.kv_heads, o_stride_of(spec)};
-  SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
-  SKIFF_CHECK_EQ(out.cols(), q.cols());
-  SKIFF_CHECK(kv.k.dtype == kv.v.dtype);
+void CpuOps::attend(const AttendCall& call, const RaggedBatch& batch, const KvLayer& kv) {
+  const AttendShape& shape = call.shape;
+  const Context c = {kernels_, call, batch, kv, o_stride_of(shape)};
   const std::vector<RowBlock> blocks = row_blocks(c);
-  const int most = most_queries(spec);
+  const int most = most_queries(shape);
   const auto workspace = [&](int thread) {
-    return Workspace::take(thread_scratch_[static_cast<size_t>(thread)], spec.head_dim, c.o_stride,
+    return Workspace::take(thread_scratch_[static_cast<size_t>(thread)], shape.dim, c.o_stride,
                            most);
   };
   const auto enough = static_cast<size_t>(enough_parts(pool_.threads()));
 
-  std::vector<Part> parts = cut(c, blocks, false, spec.kv_heads);
+  std::vector<Part> parts = cut(c, blocks, false, shape.kv_heads);
   if (parts.size() >= enough) {
     pool_.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t task, int thread) {
       const Part& part = parts[static_cast<size_t>(task)];
@@ -355,7 +281,7 @@ void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
         attend_piece(c, b, part.heads, b.first_piece + p, w, piece);
         merge(running, piece, n, c.o_stride);
       }
-      write(c, b, part.heads, running, out);
+      write(c, b, part.heads, running);
     });
     return;
   }
@@ -363,7 +289,7 @@ void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
   // There are too few parts for all threads, so every piece becomes a task of its own, with fewer
   // heads if necessary. They are computed in waves, so that the states of pieces need little
   // memory; a row block's pieces stay in one wave.
-  int most_heads = spec.kv_heads;
+  int most_heads = shape.kv_heads;
   while (parts = cut(c, blocks, true, most_heads), parts.size() < enough && most_heads > 1)
     most_heads = (most_heads + 1) / 2;
   const auto wave = static_cast<size_t>(parts_in_memory(pool_.threads()));
@@ -390,9 +316,29 @@ void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
       running.reset(n, c.o_stride);
       for (const size_t last = i + static_cast<size_t>(part.rows->pieces); i < last; ++i)
         merge(running, state(i, n), n, c.o_stride);
-      write(c, *part.rows, part.heads, running, out);
+      write(c, *part.rows, part.heads, running);
     }
   }
+}
+
+void CpuOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
+                        const KvLayer& kv) {
+  SKIFF_CHECK_EQ(q.cols(), int64_t{spec.heads} * spec.head_dim);
+  SKIFF_CHECK_EQ(out.cols(), q.cols());
+  SKIFF_CHECK(kv.k.dtype == kv.v.dtype);
+  const HeadVectors queries = heads_of(q, spec.head_dim);
+  attend({shape_of(spec), {&queries, 1}, heads_of(out, spec.head_dim), kv.v}, batch, kv);
+}
+
+// All heads share the cached rows, whose first elements are the values, too.
+void CpuOps::mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                        const RaggedBatch& batch, const KvLayer& cache) {
+  SKIFF_CHECK(q_latent.cols() == spec.kv_rank && q_rope.cols() == spec.rope_dim, "{} and {}",
+              q_latent.cols(), q_rope.cols());
+  SKIFF_CHECK(!cache.format.quantized(), "a latent cache of {}", skiff::name(cache.k.dtype));
+  const HeadVectors queries[] = {rows_as_heads(q_latent, spec.heads),
+                                 rows_as_heads(q_rope, spec.heads)};
+  attend({shape_of(spec), queries, rows_as_heads(out, spec.heads), cache.k}, batch, cache);
 }
 
 }  // namespace skiff::cpu

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/cpu/attend.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panels.h"
 #include "ops/cpu/quantized.h"
@@ -23,7 +24,7 @@ struct Operand {
   // Only for quantized weights.
   bool narrow = false;            // bf16; else f32
   int64_t step = 1;               // inputs of a span are a multiple of this
-  const float* values = nullptr;  // of each row: its scales, or the sums of its groups
+  const float* values = nullptr;  // for each row its scales, or the sums of its groups
   int64_t value_stride = 0;
 };
 
@@ -37,6 +38,9 @@ class CpuOps final : public HostOps {
  public:
   // Tokens whose inner activations experts() holds at once.
   static constexpr int64_t kExpertTokens = 1024;
+
+  // Tokens whose heads heads_linear() multiplies at once.
+  static constexpr int64_t kHeadTokens = 256;
 
   explicit CpuOps(const CpuOptions& options);
 
@@ -59,6 +63,11 @@ class CpuOps final : public HostOps {
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
+  void heads_linear(Tensor out, Tensor x, const Linear& w) override;
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override;
+  void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                  const RaggedBatch& batch, const KvLayer& cache) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
@@ -91,7 +100,8 @@ class CpuOps final : public HostOps {
   static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
   // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
   // of their codes.
-  static constexpr int64_t kCodeScales = int64_t{kWidestTask} * kPanel;
+  static constexpr int64_t kScaleGroups = 32;  // groups whose scales a task holds at once
+  static constexpr int64_t kCodeScales = kScaleGroups * kWidestTask * kPanel;
   static constexpr int64_t kCodeTaskFloats =
       kTaskFloats + kRowBlock * 2 * kPanel + 2 * kCodeScales + kSpan * 2 * kPanel;
   // Rows of operands are padded by a cache line or more, so that equal columns of neighbouring rows
@@ -132,12 +142,19 @@ class CpuOps final : public HostOps {
   void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                     const Finish& finish);
   void (*few_rows(const Operand& a, int64_t rows) const)(const CodeRows&);
-  void code_panels(const CodeTask& t, int first, int count) const;
+  void few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) const;
+  void many_code_rows(const CodeTask& t, int first) const;
+  void load_code_scales(const CodeTask& t, int first, int count, int64_t group,
+                        int64_t groups) const;
   void code_span(const CodeTask& t, const Span& span, int first, int count) const;
   void close_sum(const CodeTask& t, const Span& span, int first, int count, bool opens) const;
+  void attend(const AttendCall& call, const RaggedBatch& batch, const KvLayer& kv);
   // out = act(gate) * up.
   void activate(float* out, const float* gate, const float* up, int64_t n, Act act) const;
   struct ExpertCall;
+  struct Copies;
+  static Copies copies_of(const ExpertCall& call, int64_t begin, int64_t end);
+  const float* multiply_copies(const ExpertCall& call, const Copies& copies);
   void expert_chunk(const ExpertCall& call, int64_t begin, int64_t end);
 
   // Bytes of each Scratch below for the largest step.

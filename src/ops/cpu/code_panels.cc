@@ -122,19 +122,29 @@ void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, T
   if (plain.zero) pack_scales(to.zero, plain.zero, shape);
 }
 
-void load_scales(float* out, const Tensor& scales, const CodeShape& shape, int64_t expert,
-                 int64_t panel, int64_t group, const Kernels& kernels) {
-  const int64_t cols = shape.scale_cols(), base = expert * shape.scale_rows() * cols;
+void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,
+                 const Kernels& kernels) {
+  const int64_t cols = shape.scale_cols(), base = blocks.expert * shape.scale_rows() * cols;
   const auto* data = static_cast<const std::byte*>(scales.data);
   const auto width = static_cast<int64_t>(bytes(scales.dtype));
-  if (!shape.shared())
-    return copy_row(kernels, out, DType::kF32,
-                    data + (base + panel * cols + group * kPanel) * width, scales.dtype, kPanel);
-  const int64_t block = shape.format.block_out ? shape.format.block_out : shape.out;
-  for (int j = 0; j < kPanel; ++j) {
-    const int64_t row = std::min(shape.out - 1, panel * kPanel + j) / block;
-    out[j] = code_value(scales.data, scales.dtype, base + row * cols + group);
+  if (!shape.shared()) {
+    const int64_t first = base + blocks.panel * cols + blocks.group * kPanel;
+    return copy_row(kernels, out, DType::kF32, data + first * width, scales.dtype,
+                    blocks.groups * kPanel);
   }
+  const int64_t block = shape.format.block_out ? shape.format.block_out : shape.out;
+  const int64_t first = blocks.panel * kPanel, end = first + kPanel;
+  // Outputs beyond the last one have the scale of the last one.
+  const int64_t last = shape.out - 1;
+  for (int64_t g = 0; g < blocks.groups; ++g, out += kPanel)
+    for (int64_t o = first; o < end;) {
+      const int64_t row = std::min(last, o) / block;
+      const int64_t next = (row + 1) * block > last ? end : std::min(end, (row + 1) * block);
+      const float value =
+          code_value(scales.data, scales.dtype, base + row * cols + blocks.group + g);
+      std::fill(out + o - first, out + next - first, value);
+      o = next;
+    }
 }
 
 }  // namespace skiff::cpu

@@ -36,7 +36,7 @@ struct CodeShape {
   int64_t panel_words() const { return line(groups()) * kPanel; }
   int64_t code_bytes() const { return experts * panels() * panel_words() * 4; }
 
-  DType zero_dtype() const;  // of prepared zero points
+  DType zero_dtype() const;  // the type of prepared zero points
   bool shared() const { return format.block_out != 1; }
   int64_t scale_rows() const;  // per expert
   int64_t scale_cols() const;  // numbers in one row
@@ -45,8 +45,12 @@ struct CodeShape {
 
 // Fills the codes, scales and zero points of `to`, whose tensors lie where prepare() put them.
 void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, ThreadPool& pool);
-// The scales, or zero points, of the outputs of `panel` for one group, as [kPanel] f32.
-void load_scales(float* out, const Tensor& scales, const CodeShape& shape, int64_t expert,
-                 int64_t panel, int64_t group, const Kernels& kernels);
+// Groups [group, group + groups) of a panel.
+struct CodeBlocks {
+  int64_t expert = 0, panel = 0, group = 0, groups = 1;
+};
+// Writes the scales, or zero points, of `blocks` as [groups][kPanel] f32.
+void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,
+                 const Kernels& kernels);
 
 }  // namespace skiff::cpu

@@ -32,7 +32,7 @@ std::vector<Span> spans_of(const CodeShape& shape, int64_t step) {
     const int64_t size = shape.group_size(g), most = input_groups ? InputFormat::kGroup : kSpan;
     for (int64_t i = 0; i < size; i += most) {
       const int64_t inputs = std::min(most, size - i);
-      const int64_t first = shape.group_begin(g) + i;  // of x
+      const int64_t first = shape.group_begin(g) + i;  // the first column of x
       spans.push_back({.begin = spread_begin(shape, g, step) + i,
                        .length = round_up(inputs, step),
                        .line = shape.line(g) + i / shape.line_inputs(),
@@ -46,6 +46,19 @@ std::vector<Span> spans_of(const CodeShape& shape, int64_t step) {
   // A sum goes on through spans that do not open one.
   for (size_t i = 0; i + 1 < spans.size(); ++i) spans[i].closes = spans[i + 1].opens;
   return spans;
+}
+
+std::vector<CodeSum> sums_of(const CodeShape& shape, const std::vector<Span>& spans) {
+  std::vector<CodeSum> sums;
+  for (const Span& span : spans) {
+    if (span.opens)
+      sums.push_back({.begin = span.begin,
+                      .line = span.line,
+                      .group = span.group,
+                      .value = shape.format.zero ? span.group : span.input_group});
+    sums.back().lines += span.lines;
+  }
+  return sums;
 }
 
 bool nests(const WeightFormat& format) {
@@ -157,11 +170,12 @@ struct CpuOps::CodeTask {
   const Linear& w;
   const CodeShape& shape;
   const std::vector<Span>& spans;
+  const std::vector<CodeSum>& sums;
   int64_t row, rows, expert, panel;
   int panels;
   // Scratch: the result [rows][panels * kPanel], sums of the panels in work, their scales and
   // minima, and values of codes.
-  float *c, *part, *scales, *values;
+  float *c, *part, *scales, *minima, *values;
 
   int64_t width() const { return a.narrow ? 2 : 4; }  // bytes of an element of the operand
   const uint32_t* words(int first) const {
@@ -196,32 +210,68 @@ void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count
         .add = !span.opens});
 }
 
-// The kernel for so few rows; null where there is none.
+// The kernel for so few rows; null where there is none. Twice as many rows as it takes with bf16
+// operands read the panels twice, the second time from the cache.
 void (*CpuOps::few_rows(const Operand& a, int64_t rows) const)(const CodeRows&) {
-  if (rows > kFewRows) return nullptr;
+  if (rows > (a.narrow ? 2 * kFewRowsBf16 : kFewRows)) return nullptr;
   return a.narrow ? kernels_.few_rows_bf16 : kernels_.few_rows_f32;
 }
 
-// A few rows meet codes in registers, many rows values in the cache.
-void CpuOps::code_panels(const CodeTask& t, int first, int count) const {
-  const auto few = few_rows(t.a, t.rows);
+// Loads the scales and minima of `groups` groups of some panels of a task.
+void CpuOps::load_code_scales(const CodeTask& t, int first, int count, int64_t group,
+                              int64_t groups) const {
+  const auto& zero = t.shape.format.zero;
+  for (int p = 0; p < count; ++p) {
+    const CodeBlocks blocks = {t.expert, t.panel + first + p, group, groups};
+    const int64_t to = p * groups * kPanel;
+    load_scales(t.scales + to, t.w.scale, t.shape, blocks, kernels_);
+    if (zero) load_scales(t.minima + to, t.w.zero, t.shape, blocks, kernels_);
+  }
+  if (!zero || !is_small_integer(*zero)) return;
+  for (int64_t j = 0; j < count * groups * kPanel; ++j) t.minima[j] *= t.scales[j];
+}
+
+// A few rows meet codes in registers. The sums are taken in turns, as many as there is room for
+// scales of.
+void CpuOps::few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) const {
+  const WeightFormat& format = t.shape.format;
+  const auto size = static_cast<int64_t>(t.sums.size());
+  for (int64_t i = 0, next = 0; i < size; i = next) {
+    const CodeSum* sums = &t.sums[static_cast<size_t>(i)];
+    while (next < size && sums[next - i].group < sums->group + kScaleGroups) ++next;
+    const int64_t groups = sums[next - i - 1].group + 1 - sums->group;
+    load_code_scales(t, 0, t.panels, sums->group, groups);
+    CodeRows rows = {.lda = t.a.stride,
+                     .b = t.words(0),
+                     .panel_words = t.shape.panel_words(),
+                     .panels = t.panels,
+                     .codes = codes_of(format.dtype),
+                     .sums = sums,
+                     .count = next - i,
+                     .scale = t.scales,
+                     .minimum = format.zero ? t.minima : nullptr,
+                     .groups = groups,
+                     .value_stride = t.a.value_stride,
+                     .first = i == 0};
+    for (int64_t r = 0; r < t.rows; r += rows.rows) {
+      const int64_t row = t.row + r;
+      rows.a = static_cast<const std::byte*>(t.a.data) + row * t.a.stride * t.width();
+      rows.rows =
+          static_cast<int>(std::min<int64_t>(t.rows - r, t.a.narrow ? kFewRowsBf16 : kFewRows));
+      if (format.zero || format.input) rows.values = t.a.values + row * t.a.value_stride;
+      rows.c = t.c + r * t.panels * kPanel;
+      few(rows);
+    }
+  }
+}
+
+// Many rows meet the values of a pair of panels in the cache.
+void CpuOps::many_code_rows(const CodeTask& t, int first) const {
   bool opens = true;
   for (const Span& span : t.spans) {
-    if (few)
-      few({.a = t.inputs(span),
-           .lda = t.a.stride,
-           .rows = static_cast<int>(t.rows),
-           .b = t.words(first) + span.line * kPanel,
-           .panel_words = t.shape.panel_words(),
-           .panels = count,
-           .lines = span.lines,
-           .codes = codes_of(t.shape.format.dtype),
-           .part = t.part,
-           .add = !span.opens});
-    else
-      code_span(t, span, first, count);
+    code_span(t, span, first, 2);
     if (!span.closes) continue;
-    close_sum(t, span, first, count, opens);
+    close_sum(t, span, first, 2, opens);
     opens = false;
   }
 }
@@ -229,22 +279,11 @@ void CpuOps::code_panels(const CodeTask& t, int first, int count) const {
 // Multiplies sums by their scales and adds them to the result, which the first of them opens.
 void CpuOps::close_sum(const CodeTask& t, const Span& span, int first, int count,
                        bool opens) const {
-  float* minima = t.scales + kCodeScales;
   const WeightFormat& format = t.shape.format;
-  const int64_t cols = int64_t{count} * kPanel;
-  for (int p = 0; p < count; ++p) {
-    const int64_t panel = t.panel + first + p;
-    load_scales(t.scales + int64_t{p} * kPanel, t.w.scale, t.shape, t.expert, panel, span.group,
-                kernels_);
-    if (format.zero)
-      load_scales(minima + int64_t{p} * kPanel, t.w.zero, t.shape, t.expert, panel, span.group,
-                  kernels_);
-  }
-  if (format.zero && is_small_integer(*format.zero))
-    for (int64_t j = 0; j < cols; ++j) minima[j] *= t.scales[j];
+  load_code_scales(t, first, count, span.group, 1);
   ScaledSum sum{.part = t.part,
                 .rows = t.rows,
-                .cols = cols,
+                .cols = int64_t{count} * kPanel,
                 .scale = t.scales,
                 .row_stride = t.a.value_stride,
                 .c = t.c + int64_t{first} * kPanel,
@@ -252,7 +291,7 @@ void CpuOps::close_sum(const CodeTask& t, const Span& span, int first, int count
                 .first = opens};
   const float* row = t.a.values + t.row * t.a.value_stride;
   if (format.zero) {
-    sum.minimum = minima;
+    sum.minimum = t.minima;
     sum.row_sum = row + span.group;
   } else if (format.input) {
     sum.row_scale = row + span.input_group;
@@ -264,6 +303,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
                           const Finish& finish) {
   const CodeShape shape = CodeShape::of(w);
   const std::vector<Span> spans = spans_of(shape, a.step);
+  const std::vector<CodeSum> sums = sums_of(shape, spans);
   const std::vector<Task> tasks = tasks_of(groups, shape.panels());
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
@@ -274,6 +314,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
                            w,
                            shape,
                            spans,
+                           sums,
                            t.row,
                            t.rows,
                            t.group->expert,
@@ -282,9 +323,12 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
                            c,
                            part,
                            scales,
+                           scales + kCodeScales,
                            scales + 2 * kCodeScales};
-    const int count = few_rows(a, t.rows) ? t.panels : 2;
-    for (int p = 0; p < t.panels; p += count) code_panels(task, p, count);
+    if (const auto few = few_rows(a, t.rows))
+      few_code_rows(task, few);
+    else
+      for (int p = 0; p < t.panels; p += 2) many_code_rows(task, p);
     const int64_t real = std::min(cols, shape.out - first);
     for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * cols, real);
   });

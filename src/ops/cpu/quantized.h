@@ -11,14 +11,17 @@ namespace skiff::cpu {
 // scales and added to the result.
 constexpr int64_t kSpan = 256;
 struct Span {
-  int64_t begin = 0, length = 0;  // of the operand, in whole lines
-  int64_t line = 0, lines = 0;    // of a panel; fewer than `length` needs: the rest is zero
-  int64_t group = 0;              // of the weight
-  int64_t input_group = 0;        // of the activations
+  int64_t begin = 0, length = 0;  // a part of the operand, in whole lines
+  // Lines of a panel; where they are fewer than `length` needs, the rest is zero.
+  int64_t line = 0, lines = 0;
+  int64_t group = 0;        // the weight's group
+  int64_t input_group = 0;  // the group of the activations
   bool opens = false, closes = false;
 };
 // `step` is what a span's length must be a multiple of.
 std::vector<Span> spans_of(const CodeShape& shape, int64_t step);
+// The sums that they make.
+std::vector<CodeSum> sums_of(const CodeShape& shape, const std::vector<Span>& spans);
 
 // The operand's inputs: `in`, or more where groups are spread or a row is filled up to a step.
 int64_t spread_inputs(const CodeShape& shape, int64_t step);

@@ -49,25 +49,41 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     linear(rows, width);
     thread(3 * width);
   };
-  const auto mixer = [&](const Gqa& gqa) {
-    const int64_t q = int64_t{gqa.heads} * gqa.head_dim;
-    linear(rows, q);
-    thread(q + int64_t{gqa.kv_heads} * gqa.head_dim);
-    const AttendScratch attend = attend_scratch(gqa, pool_.threads(), bounds.max_context);
-    thread(attend.workspace);
-    raise(sizes.states, attend.states * kFloat);
-    if (std::ranges::find(sizes.ropes, gqa.rope, &std::pair<Rope, int64_t>::first) ==
+  const auto rope = [&](const Rope& turned) {
+    if (std::ranges::find(sizes.ropes, turned, &std::pair<Rope, int64_t>::first) ==
         sizes.ropes.end())
-      sizes.ropes.emplace_back(gqa.rope, rows * gqa.rope.dim * kFloat);
+      sizes.ropes.emplace_back(turned, rows * turned.dim * kFloat);
+  };
+  const auto attend = [&](const AttendScratch& scratch) {
+    thread(scratch.workspace);
+    raise(sizes.states, scratch.states * kFloat);
+  };
+  const auto gqa = [&](const Gqa& m) {
+    const int64_t q = int64_t{m.heads} * m.head_dim;
+    linear(rows, q);
+    thread(q + int64_t{m.kv_heads} * m.head_dim);
+    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context));
+    rope(m.rope);
+  };
+  const auto mla = [&](const Mla& m) {
+    const int64_t copies = std::min(rows, kHeadTokens) * m.heads;
+    if (m.q_rank > 0) linear(rows, m.q_rank);
+    thread(std::max(m.q_rank, m.cached_dim()));
+    for (const int in : {m.nope_dim, m.kv_rank})
+      raise(sizes.operand, operand(copies, in, bounds.act));
+    linear(rows, int64_t{m.heads} * m.v_dim);
+    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context));
+    rope(m.rope);
   };
   for (const Layer& layer : spec.layers) {
-    std::visit(mixer, layer.mixer);
+    if (const auto* m = std::get_if<Gqa>(&layer.mixer)) gqa(*m);
+    if (const auto* m = std::get_if<Mla>(&layer.mixer)) mla(*m);
     if (const auto* ffn = std::get_if<Dense>(&layer.ffn)) {
       dense(ffn->width);
       continue;
     }
     const auto& moe = std::get<Moe>(layer.ffn);
-    const int64_t copies = std::min(rows, kExpertTokens) * moe.router.per_token();
+    const int64_t copies = std::min(rows, kExpertTokens) * moe.router.most_per_token();
     raise(sizes.operand, operand(rows, hidden, DType::kF32));
     linear(copies, hidden);
     raise(sizes.inner, copies * 2 * moe.width * kFloat);

@@ -3,23 +3,12 @@
 
 #include "ops/cpu/backend.h"
 #include "ops/cpu/paging.h"
+#include "ops/cpu/rotate.h"
 #include "ops/cpu/rows.h"
 #include "ops/kv_quant.h"
 
 namespace skiff::cpu {
 namespace {
-
-// Rotates each pair x[i] by the angle whose cosine and sine are cos[i] and sin[i].
-void rotate(float* x, const float* cos, const float* sin, const Rope& rope) {
-  const int half = rope.dim / 2;
-  const int step = rope.interleaved ? 2 : 1, other = rope.interleaved ? 1 : half;
-  for (int i = 0; i < half; ++i) {
-    float* pair = x + i * step;
-    const float a = pair[0], b = pair[other];
-    pair[0] = a * cos[i] - b * sin[i];
-    pair[other] = b * cos[i] + a * sin[i];
-  }
-}
 
 // Stores the keys and the values of a position, x [2 * kv_heads * head_dim].
 void quantize_position(const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv, int seq,
@@ -49,13 +38,14 @@ const float* CpuOps::rope_values(const Rope& rope, const RaggedBatch& batch) {
   table.valid = true;
   const std::vector<float> speeds = rope_frequencies(rope);
   const auto half = static_cast<int64_t>(speeds.size());
+  const float gain = rope_gain(rope);
   const int32_t* positions = batch.positions.as<int32_t>();
   parallel_rows(batch.num_tokens, 16 * rope.dim, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t i = 0; i < half; ++i) {
         const float angle = static_cast<float>(positions[t]) * speeds[static_cast<size_t>(i)];
-        values[t * rope.dim + i] = std::cos(angle);
-        values[t * rope.dim + half + i] = std::sin(angle);
+        values[t * rope.dim + i] = std::cos(angle) * gain;
+        values[t * rope.dim + half + i] = std::sin(angle) * gain;
       }
   });
   return values;

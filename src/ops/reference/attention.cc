@@ -3,6 +3,7 @@
 
 #include "ops/kv_quant.h"
 #include "ops/reference/math.h"
+#include "ops/reference/paging.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/reference/rows.h"
 
@@ -17,14 +18,6 @@ struct Half {
 Half keys_of(const KvLayer& kv) { return {kv, kv.k, kv.k_scale}; }
 Half values_of(const KvLayer& kv) { return {kv, kv.v, kv.v_scale}; }
 
-// [1, kv_heads * head_dim]: a position of a sequence in a cache of floats.
-Tensor cache_row(const Half& half, const RaggedBatch& batch, int seq, int position) {
-  const Tensor& cache = half.pages;
-  const int64_t page_size = cache.dim[1], cols = cache.dim[2] * cache.dim[3];
-  const int32_t page = batch.pages.row<int32_t>(seq)[position / page_size];
-  return cache.row_range(page, 1).col_range(position % page_size * cols, cols);
-}
-
 // One head of a position in a quantized cache.
 KvHead cache_head(const Half& half, const RaggedBatch& batch, int seq, int position, int head) {
   const int page_size = half.kv.page_size;
@@ -35,7 +28,8 @@ KvHead cache_head(const Half& half, const RaggedBatch& batch, int seq, int posit
 // Stores all heads of a position, x [kv_heads * head_dim].
 void store_position(const Half& half, const RaggedBatch& batch, int seq, int position,
                     std::span<const float> x) {
-  if (!half.kv.format.quantized()) return store_row(cache_row(half, batch, seq, position), 0, x);
+  if (!half.kv.format.quantized())
+    return store_row(cache_row(half.pages, batch, seq, position), 0, x);
   const auto dim = static_cast<size_t>(half.pages.dim[3]);
   for (size_t h = 0; h * dim < x.size(); ++h)
     quantize(half.kv.format, x.subspan(h * dim, dim),
@@ -46,19 +40,10 @@ std::vector<float> load_head(const Half& half, const RaggedBatch& batch, int seq
                              int head) {
   const int64_t dim = half.pages.dim[3];
   if (!half.kv.format.quantized())
-    return load_row(cache_row(half, batch, seq, position).col_range(head * dim, dim), 0);
+    return load_row(cache_row(half.pages, batch, seq, position).col_range(head * dim, dim), 0);
   std::vector<float> x(static_cast<size_t>(dim));
   dequantize(half.kv.format, cache_head(half, batch, seq, position, head), x);
   return x;
-}
-
-// Calls f(sequence, row, position) for every row of the step.
-template <class F>
-void for_each_row(const RaggedBatch& batch, F f) {
-  const int32_t* start = batch.row_start.as<int32_t>();
-  for (int s = 0; s < batch.num_seqs; ++s) {
-    for (int32_t r = start[s]; r < start[s + 1]; ++r) f(s, r, batch.positions.as<int32_t>()[r]);
-  }
 }
 
 std::span<float> head_of(std::vector<float>& row, int head, int head_dim) {

@@ -32,9 +32,10 @@ void rms_norm(std::span<float> x, const Norm& norm) {
 
 void rotate(std::span<float> head, const Rope& rope, std::span<const float> speeds, int position) {
   const size_t half = speeds.size();
+  const float gain = rope_gain(rope);
   for (size_t i = 0; i < half; ++i) {
     const float angle = static_cast<float>(position) * speeds[i];
-    const float c = std::cos(angle), s = std::sin(angle);
+    const float c = std::cos(angle) * gain, s = std::sin(angle) * gain;
     float& a = head[rope.interleaved ? 2 * i : i];
     float& b = head[rope.interleaved ? 2 * i + 1 : i + half];
     const float x = a, y = b;

@@ -25,6 +25,11 @@ class ReferenceOps : public HostOps {
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
+  void heads_linear(Tensor out, Tensor x, const Linear& w) override;
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override;
+  void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                  const RaggedBatch& batch, const KvLayer& cache) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,

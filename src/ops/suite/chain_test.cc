@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "ops/suite/suite.h"
+#include "ops/suite/formats.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::suite {
@@ -17,7 +17,8 @@ struct ChainCase {
   int rows, hidden, q_cols, width;
   bool bias = false;
   Act act = Act::kSilu;
-  Router router = {};  // experts 0: dense
+  Router router = {};                       // experts 0: dense
+  std::optional<WeightFormat> format = {};  // how all weights are kept; bf16 without it
   bool moe() const { return router.experts > 0; }
 };
 void PrintTo(const ChainCase& c, std::ostream* to) { *to << c.rows << " rows"; }
@@ -73,7 +74,8 @@ class Layer {
     for (auto member :
          {&Weights::qkv, &Weights::out, &Weights::gate_up, &Weights::down, &Weights::router}) {
       if ((plain_.*member).weight)
-        ready_.*member = ops.prepare(plain_.*member, {kBF16}, &owners_.emplace_back());
+        ready_.*member = ops.prepare(plain_.*member, c.format.value_or(WeightFormat{kBF16}),
+                                     &owners_.emplace_back());
     }
     ready_.first.weight = upload(plain_.first.weight);
     ready_.second.weight = upload(plain_.second.weight);
@@ -156,6 +158,8 @@ class Layer {
 
  private:
   Linear matrix(std::initializer_list<int64_t> shape, int64_t in, bool bias) {
+    if (c_.format)
+      return random_weight(ws_, *c_.format, {.out = *shape.begin(), .in = in, .bias = bias});
     Linear l;
     l.weight = ws_.random(kBF16, shape, 1 / std::sqrt(static_cast<double>(in)));
     if (bias) l.bias = ws_.random(kF32, {*shape.begin()}, 0.5);
@@ -173,6 +177,9 @@ class Layer {
   }
 
   Approx product(const Tensor& x, int64_t r, const Linear& w, int64_t row) {
+    if (c_.format)
+      return quantized_product(rounded_input(row_of(x, r), w, 0), w, 0, row,
+                               ops_.device() != Device{});
     double sum = w.bias ? at(w.bias, row) : 0, size = std::abs(sum);
     const auto in = x.cols();
     const BF16* weights = w.weight.as<BF16>() + row * in;
@@ -312,6 +319,11 @@ class Layer {
   Tensor seen_host_, residual_host_, seen_, residual_start_, residual_;
 };
 
+constexpr WeightFormat kWint8{DType::kI8, 1, 0, kF32}, kInt4{DType::kI4, 1, 128, kBF16},
+    kZeros{DType::kU4, 1, 128, DType::kF16, DType::kU4}, kHalfChunks{DType::kI4, 1, 64, kBF16},
+    kRoundedRows{DType::kF8E4M3, 128, 128,
+                 kF32,           {},  InputFormat{DType::kF8E4M3, InputFormat::kGroups}};
+
 const ChainCase kChains[] = {
     {1, 256, 256, 256},
     {1, 512, 256, 1027, true},
@@ -343,11 +355,21 @@ const ChainCase kChains[] = {
     {20, 256, 256, 192, false, Act::kSilu, {.experts = 8, .top_k = 2, .always = 2}},
     {40, 256, 256, 192, false, Act::kSilu, {.experts = 8, .top_k = 2, .always = 1}},
     {130, 128, 128, 64, false, Act::kSilu, {.experts = 4, .top_k = 2, .always = 1}},
+    {1, 512, 256, 1024, true, Act::kSilu, {}, kWint8},
+    {1, 256, 512, 4352, false, Act::kGelu, {}, kInt4},
+    {1, 256, 256, 512, true, Act::kSilu, {}, kZeros},
+    {1, 768, 512, 2304, true, Act::kSilu, {}, kRoundedRows},
+    {1, 256, 256, 648, false, Act::kSilu, {}, kWint8},  // some of them outside
+    {1, 256, 256, 512, false, Act::kSilu, {}, kHalfChunks},
+    {3, 256, 256, 512, true, Act::kSilu, {}, kInt4},
+    {70, 256, 256, 512, false, Act::kSilu, {}, kRoundedRows},
 };
 
 std::string name_of(const ChainCase& c) {
-  return fmt::format("rows{}_hidden{}_q{}_width{}_experts{}", c.rows, c.hidden, c.q_cols, c.width,
-                     c.router.experts);
+  const std::string format =
+      c.format ? fmt::format("_{}_{}", name(c.format->dtype), c.format->block_in) : "";
+  return fmt::format("rows{}_hidden{}_q{}_width{}_experts{}{}", c.rows, c.hidden, c.q_cols, c.width,
+                     c.router.experts, format);
 }
 
 TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
@@ -355,6 +377,7 @@ TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
   const auto ops = backend.make();
   if (ops->device() == Device{} && int64_t{chain.hidden} * chain.width > 6'000'000)
     GTEST_SKIP() << "so large for the sake of a device's kernels";
+  if (chain.format && !ops->multiplies(*chain.format)) GTEST_SKIP() << describe(*chain.format);
   Layer layer(*ops, chain);
   layer.work(true);
   layer.expect_right();

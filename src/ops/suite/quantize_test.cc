@@ -33,7 +33,7 @@ const QuantizeCase kCases[] = {
 
 struct Expected {
   double scale;                           // as stored
-  std::function<double(double)> element;  // of a value
+  std::function<double(double)> element;  // the element that a value becomes
 };
 
 // The rules of weights/quant_rule.h, for a block of values; float32 arithmetic where it shows.

@@ -75,6 +75,38 @@ TEST_P(OpSuite, QuantizedLinearOfEveryFormat) {
   }
 }
 
+// Shapes that a device gives to its kernel of a single row, and such as it does not.
+TEST_P(OpSuite, QuantizedLinearOfOneRow) {
+  for (const WeightFormat& format : formats_of(*ops)) {
+    quantized_case(*ops, format, {1, 256, 8, kBF16, kBF16});
+    quantized_case(*ops, format, {1, 768, 1064, kBF16, kBF16, true});
+    quantized_case(*ops, format, {1, 9'472, 24, kBF16, kF32});
+    quantized_case(*ops, format, {1, 512, 44, kBF16, kBF16, true});
+  }
+}
+
+// So many rows that a device may unpack weights for them.
+TEST_P(OpSuite, QuantizedLinearOfManyRows) {
+  for (const WeightFormat& format : formats_of(*ops)) {
+    if (!format.input || format.block_out != 128) continue;
+    quantized_case(*ops, format, {515, 384, 304, kBF16, kBF16});
+    quantized_case(*ops, format, {640, 200, 128, kBF16, kF32});
+  }
+}
+
+// Elements of eight bits in blocks of 128 x 128, of shapes that a device may keep row by row.
+TEST_P(OpSuite, QuantizedLinearOfWholeBlocks) {
+  for (const WeightFormat& format : formats_of(*ops)) {
+    if (!format.input || format.block_out != 128) continue;
+    for (const int rows : {1, 7, 16, 33, 64, 65, 100, 129, 300})
+      quantized_case(*ops, format, {rows, 384, 208, kBF16, kBF16});
+    for (const int rows : {3, 48, 130}) {
+      quantized_case(*ops, format, {rows, 1'408, 16, kBF16, kF32, true});
+      quantized_case(*ops, format, {rows, 128, 400, kF32, kF32});
+    }
+  }
+}
+
 TEST_P(OpSuite, QuantizedLinearOfLongRows) {
   for (const WeightFormat& format : formats_of(*ops)) {
     quantized_case(*ops, format, {1, 16'384, 3, kBF16, kF32});
@@ -92,7 +124,7 @@ TEST_P(OpSuite, QuantizedLinearOfReorderedColumns) {
 // Rows alone, in pieces, and in another order give the same bits; and a row that is not a number
 // leaves the others as they are.
 TEST_P(OpSuite, QuantizedRowsAreIndependent) {
-  constexpr int kRows = 45, kIn = 320, kOut = 70;
+  constexpr int kRows = 45, kIn = 384, kOut = 80;
   for (const WeightFormat& format : formats_of(*ops)) {
     SCOPED_TRACE(describe(format));
     for (const DType act : {kF32, kBF16}) {
@@ -124,36 +156,42 @@ TEST_P(OpSuite, QuantizedRowsAreIndependent) {
   }
 }
 
+void quantized_gated_case(Ops& ops, const WeightFormat& format, int rows, int in, int width) {
+  SCOPED_TRACE(fmt::format("{} rows {} in {} width {}", describe(format), rows, in, width));
+  Workspace ws(static_cast<uint64_t>(rows));
+  const Tensor x = ws.random(kBF16, {rows, in}, 0.2), out = ws.output(kBF16, {rows, width});
+  const Linear plain = random_weight(ws, format, {.out = 2 * width, .in = in});
+  Buffer owner;
+  const Linear w = ops.prepare(plain, format, &owner);
+  Arena arena(Buffer::pinned(1 << 20));
+  ws.begin_op({out});
+  ops.gated_linear(out, x, w, Act::kSilu, arena);
+  ws.end_op();
+  const auto part = [&](const std::vector<double>& row, int64_t o) {
+    Approx sum = quantized_product(row, plain, 0, o, ops.device() != Device{});
+    sum.bound += kBf16Round * (std::abs(sum.value) + sum.bound);
+    return sum;
+  };
+  std::vector<std::vector<double>> met;
+  for (int r = 0; r < rows; ++r) met.push_back(rounded_input(row_of(x, r), plain, 0));
+  expect_near(out, [&](int64_t r, int64_t c) {
+    const std::vector<double>& row = met[static_cast<size_t>(r)];
+    const Approx gate = part(row, c), up = part(row, width + c);
+    const double on = gate.value / (1 + std::exp(-gate.value));
+    // No activation is steeper than 1.13.
+    const double on_bound = 1.13 * gate.bound + 8 * kF32Round * std::abs(gate.value);
+    return Approx{on * up.value,
+                  on_bound * (std::abs(up.value) + up.bound) + std::abs(on) * up.bound};
+  });
+}
+
 TEST_P(OpSuite, QuantizedGatedLinear) {
-  constexpr int kIn = 128, kWidth = 40;
-  const bool device = ops->device() != Device{};
   for (const WeightFormat& format : formats_of(*ops)) {
-    for (const int rows : {1, 9, 40}) {
-      SCOPED_TRACE(fmt::format("{} rows {}", describe(format), rows));
-      Workspace ws(static_cast<uint64_t>(rows));
-      const Tensor x = ws.random(kBF16, {rows, kIn}, 0.2), out = ws.output(kBF16, {rows, kWidth});
-      const Linear plain = random_weight(ws, format, {.out = 2 * kWidth, .in = kIn});
-      Buffer owner;
-      const Linear w = ops->prepare(plain, format, &owner);
-      Arena arena(Buffer::pinned(1 << 20));
-      ws.begin_op({out});
-      ops->gated_linear(out, x, w, Act::kSilu, arena);
-      ws.end_op();
-      const auto part = [&](const std::vector<double>& row, int64_t o) {
-        Approx sum = quantized_product(row, plain, 0, o, device);
-        sum.bound += kBf16Round * (std::abs(sum.value) + sum.bound);
-        return sum;
-      };
-      expect_near(out, [&](int64_t r, int64_t c) {
-        const std::vector<double> row = rounded_input(row_of(x, r), plain, 0);
-        const Approx gate = part(row, c), up = part(row, kWidth + c);
-        const double on = gate.value / (1 + std::exp(-gate.value));
-        // No activation is steeper than 1.13.
-        const double on_bound = 1.13 * gate.bound + 8 * kF32Round * std::abs(gate.value);
-        return Approx{on * up.value,
-                      on_bound * (std::abs(up.value) + up.bound) + std::abs(on) * up.bound};
-      });
-    }
+    for (const auto& [rows, in] : {std::pair(1, 128), {9, 128}, {40, 128}, {1, 256}, {1, 1'536}})
+      quantized_gated_case(*ops, format, rows, in, 40);
+    if (!format.input || format.block_out != 128) continue;
+    for (const auto& [rows, in] : {std::pair(1, 640), {12, 256}, {47, 128}, {52, 384}, {130, 128}})
+      quantized_gated_case(*ops, format, rows, in, 256);
   }
 }
 

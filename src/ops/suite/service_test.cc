@@ -115,6 +115,19 @@ class InService final : public Ops {
     ++attended_;
     run({.in = {q}, .out = {out}}, [&] { ops_->gqa_attend(out, q, spec, batch, kv); });
   }
+  void heads_linear(Tensor out, Tensor x, const Linear& w) override {
+    run({.in = {x}, .out = {out}}, [&] { ops_->heads_linear(out, x, w); });
+  }
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override {
+    run({.in = {q, kv}, .out = {q}}, [&] { ops_->mla_store(q, kv, norm, spec, batch, cache); });
+  }
+  void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                  const RaggedBatch& batch, const KvLayer& cache) override {
+    ++attended_;
+    run({.in = {q_latent, q_rope}, .out = {out}},
+        [&] { ops_->mla_attend(out, q_latent, q_rope, spec, batch, cache); });
+  }
   void gated_act(Tensor out, Tensor gate_up, Act act) override {
     run({.in = {gate_up}, .out = {out}}, [&] { ops_->gated_act(out, gate_up, act); });
   }

@@ -98,34 +98,34 @@ inline void fetch(const void* const* next, int ahead, int j, int count, int64_t 
       __builtin_prefetch(static_cast<const char*>(next[i]) + at, 0, 2);
 }
 
-int64_t row_bytes(const KvRows& rows) {
-  if (rows.element == KvElement::kF32) return rows.dim * 4;
-  if (rows.element == KvElement::kBf16) return rows.dim * 2;
-  return rows.element == KvElement::kU4 ? rows.dim / 2 : rows.dim;
+int64_t row_bytes(const KvRows& rows, int dim) {
+  if (rows.element == KvElement::kF32) return dim * 4;
+  if (rows.element == KvElement::kBf16) return dim * 2;
+  return rows.element == KvElement::kU4 ? dim / 2 : dim;
 }
 
 void load_value(float* out, const KvRows& rows, int j) {
   if (rows.element == KvElement::kF32)
-    memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.dim));
+    memcpy(out, rows.v[j], sizeof(float) * static_cast<size_t>(rows.v_dim));
   else if (rows.element == KvElement::kBf16)
-    bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.dim);
+    bf16_to_f32(out, static_cast<const uint16_t*>(rows.v[j]), rows.v_dim);
   else
-    for (int d = 0; d < rows.dim; d += kChunk)
+    for (int d = 0; d < rows.v_dim; d += kChunk)
       dequantize(out + d, rows, rows.v[j], rows.v_scale[j], d,
-                 rows.dim - d < kChunk ? rows.dim - d : kChunk);
+                 rows.v_dim - d < kChunk ? rows.v_dim - d : kChunk);
 }
 
 void load_kv(float* kt, float* v, int64_t o_stride, const KvRows& rows) {
-  const int64_t bytes = row_bytes(rows);
+  const int64_t k_bytes = row_bytes(rows, rows.dim), v_bytes = row_bytes(rows, rows.v_dim);
   for (int j = 0; j < kKvBlock; j += kW) {
-    fetch(rows.next_k, rows.ahead, j, kW, bytes);
+    fetch(rows.next_k, rows.ahead, j, kW, k_bytes);
     load_keys(kt, rows, j);
   }
   for (int j = 0; j < rows.keys; ++j) {
-    fetch(rows.next_v, rows.ahead, j, 1, bytes);
+    fetch(rows.next_v, rows.ahead, j, 1, v_bytes);
     float* out = v + j * o_stride;
     load_value(out, rows, j);
-    for (int64_t d = rows.dim; d < o_stride; ++d) out[d] = 0;
+    for (int64_t d = rows.v_dim; d < o_stride; ++d) out[d] = 0;
   }
 }
 

@@ -14,49 +14,62 @@ namespace {
 // A line of a bf16 panel holds two inputs of each output side by side: in the halves of a word. A
 // reader turns a line of codes into kLines such lines.
 
-// The pair of bytes from `shift` on of each word, as integers. They are exact in the upper half of
-// a float.
-template <bool kSigned>
-inline __m512i integer_pair(__m512i u, unsigned shift) {
-  const __m512i even = _mm512_slli_epi32(u, 24 - shift), odd = _mm512_slli_epi32(u, 16 - shift);
-  const auto wide = [](__m512i v) {
-    const __m512i field = kSigned ? _mm512_srai_epi32(v, 24) : _mm512_srli_epi32(v, 24);
-    return _mm512_castps_si512(_mm512_cvtepi32_ps(field));
-  };
-  return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(wide(even), 16), wide(odd));
-}
+inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(indices); }
 
-// Codes of e4m3 in the low bytes of 16-bit lanes. Their exponent is rebiased by 120; the eight
-// subnormal sizes, m * 2^-9, come from a table.
-inline __m512i e4m3_lanes(__m512i v) {
-  const __m512i sizes = _mm512_broadcast_i32x4(
-      _mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
-  const __m512i size = _mm512_and_si512(v, _mm512_set1_epi16(0x7f));
-  const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), _mm512_set1_epi16(120 << 7));
-  const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
-  const __m512i value = _mm512_mask_permutexvar_epi16(normal, small, size, sizes);
-  const __m512i sign = _mm512_slli_epi16(_mm512_and_si512(v, _mm512_set1_epi16(0x80)), 8);
-  return _mm512_or_si512(value, sign);
-}
-
+// Integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger than the
+// byte; the difference is exact, and so is its upper half, which is bf16. Bytes of signed codes are
+// made unsigned first.
 template <bool kSigned>
 struct Integers {
   static constexpr int kLines = 2;
+  static constexpr float kMagic = 0x1p23f;
+  __m512i magic = _mm512_castps_si512(_mm512_set1_ps(kMagic));
+  __m512 offset = _mm512_set1_ps(kMagic + (kSigned ? 128 : 0));
+  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512i upper =
+      in_each_quarter(_mm_setr_epi8(2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15, -1, -1));
+  __m512i byte[4] = {
+      in_each_quarter(_mm_setr_epi32(0, 4, 8, 12)), in_each_quarter(_mm_setr_epi32(1, 5, 9, 13)),
+      in_each_quarter(_mm_setr_epi32(2, 6, 10, 14)), in_each_quarter(_mm_setr_epi32(3, 7, 11, 15))};
+
+  __m512i value(__m512i u, int i) const {
+    const __m512i large = _mm512_mask_shuffle_epi8(magic, 0x1111111111111111u, u, byte[i]);
+    return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(large), offset));
+  }
+  __m512i pair(__m512i u, int i) const {
+    return _mm512_mask_shuffle_epi8(value(u, i + 1), 0x3333333333333333u, value(u, i), upper);
+  }
   void read(__m512i (&to)[kLines], __m512i u) const {
-    to[0] = integer_pair<kSigned>(u, 0);
-    to[1] = integer_pair<kSigned>(u, 16);
+    if (kSigned) u = _mm512_xor_si512(u, top);
+    to[0] = pair(u, 0);
+    to[1] = pair(u, 2);
   }
 };
 
+// Codes of e4m3, each in both bytes of a 16-bit lane. The exponent is rebiased by 120; the eight
+// subnormal sizes, m * 2^-9, come from a table.
 struct E4m3 {
   static constexpr int kLines = 2;
-  __m512i low = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
-  __m512i high = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
+  __m512i small =
+      in_each_quarter(_mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
+  __m512i low = in_each_quarter(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+  __m512i high =
+      in_each_quarter(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
+  __m512i size = _mm512_set1_epi16(0x07f0), bias = _mm512_set1_epi16(120 << 7);
+  __m512i exponent = _mm512_set1_epi16(0x7800);
+  __m512i sign = _mm512_set1_epi16(static_cast<int16_t>(0x8000));
+
+  __m512i pair(__m512i twice) const {
+    constexpr int kOrAnd = 0xf8;  // a | (b & c)
+    const __m512i normal =
+        _mm512_add_epi16(_mm512_and_si512(_mm512_srli_epi16(twice, 4), size), bias);
+    const __mmask32 is_small = _mm512_testn_epi16_mask(twice, exponent);
+    const __m512i value = _mm512_mask_permutexvar_epi16(normal, is_small, twice, small);
+    return _mm512_ternarylogic_epi32(value, twice, sign, kOrAnd);
+  }
   void read(__m512i (&to)[kLines], __m512i u) const {
-    to[0] = e4m3_lanes(_mm512_shuffle_epi8(u, low));
-    to[1] = e4m3_lanes(_mm512_shuffle_epi8(u, high));
+    to[0] = pair(_mm512_shuffle_epi8(u, low));
+    to[1] = pair(_mm512_shuffle_epi8(u, high));
   }
 };
 
@@ -121,35 +134,71 @@ inline __m512bh pair_of(const uint16_t* p) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(both));
 }
 
-constexpr int64_t kAhead = 16;  // lines of a panel that are asked for ahead of their use
+constexpr int64_t kAhead = 8;  // lines of a panel that are asked for ahead of their use
 
-// R rows and P panels, whose sums are independent of each other.
-template <int R, int P, class Reader>
-void few_rows_panels(const CodeRows& g, int first, const Reader& reader) {
-  const int64_t ld = g.panels * kPanel;
-  const uint32_t* b = g.b + first * g.panel_words;
-  const auto* a = static_cast<const uint16_t*>(g.a);
-  float* part = g.part + first * kPanel;
+// The sums of R rows times P panels, which are independent of each other. Few panels at a time are
+// few streams through memory, whose lines do not compete for the same sets of a cache.
+template <int R, int P>
+struct Sums {
   __m512 sum[R][P];
-  for (int r = 0; r < R; ++r)
-    for (int p = 0; p < P; ++p)
-      sum[r][p] = g.add ? _mm512_loadu_ps(part + r * ld + p * kPanel) : _mm512_setzero_ps();
-  for (int64_t line = 0; line < g.lines; ++line, a += 2 * Reader::kLines, b += kPanel) {
-    __m512bh x[R][Reader::kLines];
-    for (int r = 0; r < R; ++r)
-      for (int i = 0; i < Reader::kLines; ++i) x[r][i] = pair_of(a + r * g.lda + 2 * i);
-    for (int p = 0; p < P; ++p) {
-      const uint32_t* from = b + p * g.panel_words;
-      _mm_prefetch(reinterpret_cast<const char*>(from + kAhead * kPanel), _MM_HINT_T0);
-      __m512i w[Reader::kLines];
-      reader.read(w, _mm512_loadu_si512(from));
-      for (int i = 0; i < Reader::kLines; ++i)
-        for (int r = 0; r < R; ++r)
-          sum[r][p] = _mm512_dpbf16_ps(sum[r][p], x[r][i], reinterpret_cast<__m512bh>(w[i]));
+
+  Sums() {
+    for (auto& row : sum)
+      for (__m512& s : row) s = _mm512_setzero_ps();
+  }
+
+  // Adds lines [from, to); `ahead` words after each, the next ones are asked for.
+  template <class Reader>
+  void add(const CodeRows& g, const uint16_t* a, const uint32_t* b, int64_t from, int64_t to,
+           int64_t ahead, const Reader& reader) {
+    a += from * 2 * Reader::kLines;
+    b += from * kPanel;
+    for (int64_t line = from; line < to; ++line, a += 2 * Reader::kLines, b += kPanel)
+      for (int p = 0; p < P; ++p) {
+        const uint32_t* at = b + p * g.panel_words;
+        _mm_prefetch(reinterpret_cast<const char*>(at + ahead), _MM_HINT_T0);
+        __m512i w[Reader::kLines];
+        reader.read(w, _mm512_loadu_si512(at));
+        for (int i = 0; i < Reader::kLines; ++i)
+          for (int r = 0; r < R; ++r)
+            sum[r][p] = _mm512_dpbf16_ps(sum[r][p], pair_of(a + r * g.lda + 2 * i),
+                                         reinterpret_cast<__m512bh>(w[i]));
+      }
+  }
+
+  // Multiplies by the scales of `s` and adds to the result, in the steps of scaled_rows().
+  void close(const CodeRows& g, int first, const CodeSum& s, bool opens) const {
+    for (int r = 0; r < R; ++r) {
+      const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
+      const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
+      for (int p = 0; p < P; ++p) {
+        const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
+        __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
+        v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
+                      : _mm512_mul_ps(v, row);
+        float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
+        _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+      }
     }
   }
-  for (int r = 0; r < R; ++r)
-    for (int p = 0; p < P; ++p) _mm512_storeu_ps(part + r * ld + p * kPanel, sum[r][p]);
+};
+
+template <int R, int P, class Reader>
+void few_rows_panels(const CodeRows& g, int first, const Reader& reader) {
+  const uint32_t* b = g.b + first * g.panel_words;
+  const int64_t panel_lines = g.panel_words / kPanel;
+  for (int64_t i = 0; i < g.count; ++i) {
+    const CodeSum& s = g.sums[i];
+    const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
+    // What follows a panel's last line is the first one of the panel that takes its place.
+    int64_t last = panel_lines - kAhead - s.line;
+    last = last < 0 ? 0 : last < s.lines ? last : s.lines;
+    Sums<R, P> sums;
+    const uint32_t* lines = b + s.line * kPanel;
+    sums.add(g, a, lines, 0, last, kAhead * kPanel, reader);
+    sums.add(g, a, lines, last, s.lines, kAhead * kPanel + (P - 1) * g.panel_words, reader);
+    sums.close(g, first, s, g.first && i == 0);
+  }
 }
 
 template <int R, class Reader>
@@ -158,10 +207,9 @@ void few_rows_of(const CodeRows& g, const Reader& reader) {
     if constexpr (R > 1) few_rows_of<R - 1>(g, reader);
     return;
   }
+  constexpr int kPanels = R <= 4 ? 4 : 2;  // as many as registers hold sums of
   int p = 0;
-  if constexpr (R == 1)
-    for (; p + 8 <= g.panels; p += 8) few_rows_panels<R, 8>(g, p, reader);
-  for (; p + 4 <= g.panels; p += 4) few_rows_panels<R, 4>(g, p, reader);
+  for (; p + kPanels <= g.panels; p += kPanels) few_rows_panels<R, kPanels>(g, p, reader);
   for (; p < g.panels; p += 2) few_rows_panels<R, 2>(g, p, reader);
 }
 
@@ -179,7 +227,7 @@ void expand_avx512bf16(void* to, const uint32_t* from, int64_t lines, Codes code
 }
 
 void few_rows_avx512bf16(const CodeRows& g) {
-  with_reader(g.codes, [&](const auto& reader) { few_rows_of<kFewRows>(g, reader); });
+  with_reader(g.codes, [&](const auto& reader) { few_rows_of<kFewRowsBf16>(g, reader); });
 }
 
 }  // namespace skiff::cpu

@@ -45,21 +45,19 @@ void expand(void* out, const uint32_t* from, int64_t lines, Codes codes) {
   });
 }
 
-// R rows and one pair of panels.
+// Writes [rows][2 * kPanel] sums of R rows and one pair of panels.
 template <int kBits, int R, class Field>
-void few_rows_pair(const CodeRows& g, int pair, Field field) {
+void few_rows_sum(const CodeRows& g, const CodeSum& s, int pair, float* part, Field field) {
   constexpr int kInputs = 32 / kBits, kVecs = 2 * kPanel / kW;
-  const int64_t ld = g.panels * kPanel;
-  const uint32_t* b = g.b + pair * g.panel_words;
-  const auto* a = static_cast<const float*>(g.a);
+  const uint32_t* b = g.b + pair * g.panel_words + s.line * kPanel;
+  const auto* a = static_cast<const float*>(g.a) + s.begin;
   // Vectors of columns are taken in turn, as many as registers hold sums of.
   constexpr int kTurn = kVecs < 4 ? kVecs : 4;
   for (int v0 = 0; v0 < kVecs; v0 += kTurn) {
     F sum[R][kTurn];
-    float* part = g.part + pair * kPanel + v0 * kW;
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < kTurn; ++v) sum[r][v] = g.add ? load(part + r * ld + v * kW) : set1(0);
-    for (int64_t line = 0; line < g.lines; ++line)
+      for (int v = 0; v < kTurn; ++v) sum[r][v] = set1(0);
+    for (int64_t line = 0; line < s.lines; ++line)
       for (int i = 0; i < kInputs; ++i) {
         const int left = 32 - kBits * ((kBits == 4 ? i / 2 + i % 2 * 4 : i) + 1);
         F w[kTurn];
@@ -73,21 +71,8 @@ void few_rows_pair(const CodeRows& g, int pair, Field field) {
         }
       }
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < kTurn; ++v) store(part + r * ld + v * kW, sum[r][v]);
+      for (int v = 0; v < kTurn; ++v) store(part + r * 2 * kPanel + (v0 + v) * kW, sum[r][v]);
   }
-}
-
-template <int kBits, int R, class Field>
-void few_rows_of(const CodeRows& g, Field field) {
-  if (g.rows < R) {
-    if constexpr (R > 1) few_rows_of<kBits, R - 1>(g, field);
-    return;
-  }
-  for (int pair = 0; pair < g.panels; pair += 2) few_rows_pair<kBits, R>(g, pair, field);
-}
-
-void few_rows(const CodeRows& g) {
-  with_field(g.codes, [&]<int kBits>(auto field) { few_rows_of<kBits, kFewRows>(g, field); });
 }
 
 template <bool kFirst, bool kMinimum>
@@ -108,6 +93,48 @@ void scaled_rows(const ScaledSum& s) {
 void scaled_sum(const ScaledSum& s) {
   if (s.minimum) return s.first ? scaled_rows<true, true>(s) : scaled_rows<false, true>(s);
   return s.first ? scaled_rows<true, false>(s) : scaled_rows<false, false>(s);
+}
+
+// Multiplies the sums of a pair of panels by their scales and adds them to the result.
+inline void close_pair(const CodeRows& g, const CodeSum& s, int pair, const float* part,
+                       bool first) {
+  const int64_t group = s.group - g.sums->group;
+  for (int p = pair; p < pair + 2; ++p) {
+    const int64_t scales = (p * g.groups + group) * kPanel;
+    float columns[kFewRows * kPanel];
+    for (int r = 0; r < g.rows; ++r)
+      memcpy(columns + r * kPanel, part + (2 * r + p - pair) * kPanel, kPanel * sizeof(float));
+    const float* row = g.values ? g.values + s.value : nullptr;
+    scaled_sum({.part = columns,
+                .rows = g.rows,
+                .cols = kPanel,
+                .scale = g.scale + scales,
+                .minimum = g.minimum ? g.minimum + scales : nullptr,
+                .row_scale = g.minimum ? nullptr : row,
+                .row_sum = g.minimum ? row : nullptr,
+                .row_stride = g.value_stride,
+                .c = g.c + int64_t{p} * kPanel,
+                .ldc = int64_t{g.panels} * kPanel,
+                .first = first});
+  }
+}
+
+template <int kBits, int R, class Field>
+void few_rows_of(const CodeRows& g, Field field) {
+  if (g.rows < R) {
+    if constexpr (R > 1) few_rows_of<kBits, R - 1>(g, field);
+    return;
+  }
+  float part[kFewRows * 2 * kPanel];
+  for (int pair = 0; pair < g.panels; pair += 2)
+    for (int64_t i = 0; i < g.count; ++i) {
+      few_rows_sum<kBits, R>(g, g.sums[i], pair, part, field);
+      close_pair(g, g.sums[i], pair, part, g.first && i == 0);
+    }
+}
+
+void few_rows(const CodeRows& g) {
+  with_field(g.codes, [&]<int kBits>(auto field) { few_rows_of<kBits, kFewRows>(g, field); });
 }
 
 // Adding and subtracting 1.5 * 2^23 rounds what lies within 2^22 to integers, ties to even.

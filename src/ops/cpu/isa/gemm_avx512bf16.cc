@@ -8,6 +8,8 @@ namespace {
 
 constexpr int kRows = 12;
 constexpr int64_t kKBlock = 1024;
+constexpr int64_t kAhead = 8 * 2 * kPanel;  // elements of a panel that are asked for ahead of their
+                                            // use when it is read once
 
 struct Tile {
   const uint16_t* a;
@@ -27,7 +29,7 @@ inline __m512bh pair(const uint16_t* p) {
 }
 
 // VDPBF16PS adds two products at a time to each running sum, subnormals taken as zero.
-template <int R>
+template <int R, bool kStream>
 void tile_rows(const Tile& t) {
   __m512 sum[R][2];
   for (int r = 0; r < R; ++r)
@@ -35,6 +37,10 @@ void tile_rows(const Tile& t) {
       sum[r][p] = t.add ? _mm512_loadu_ps(t.c + r * t.ldc + p * kPanel) : _mm512_setzero_ps();
   const uint16_t* b = t.b;
   for (int64_t i = 0; i < t.k; i += 2, b += 2 * kPanel) {
+    if constexpr (kStream) {
+      _mm_prefetch(reinterpret_cast<const char*>(b + kAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(b + kAhead + t.panel_stride), _MM_HINT_T0);
+    }
     const auto w0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
     const auto w1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + t.panel_stride));
     for (int r = 0; r < R; ++r) {
@@ -47,10 +53,10 @@ void tile_rows(const Tile& t) {
     for (int p = 0; p < 2; ++p) _mm512_storeu_ps(t.c + r * t.ldc + p * kPanel, sum[r][p]);
 }
 
-template <int R = kRows>
+template <bool kStream, int R = kRows>
 void tile(const Tile& t, int64_t rows) {
-  if (rows >= R) return tile_rows<R>(t);
-  if constexpr (R > 1) tile<R - 1>(t, rows);
+  if (rows >= R) return tile_rows<R, kStream>(t);
+  if constexpr (R > 1) tile<kStream, R - 1>(t, rows);
 }
 
 }  // namespace
@@ -58,14 +64,16 @@ void tile(const Tile& t, int64_t rows) {
 void gemm_bf16_avx512bf16(const GemmBlock& g) {
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
-  const int64_t block = g.rows <= kRows ? g.k : kKBlock;
+  const bool once = g.rows <= kRows;
+  const auto multiply = once ? &tile<true> : &tile<false>;
+  const int64_t block = once ? g.k : kKBlock;
   for (int64_t i = 0; i < g.k; i += block)
     for (int64_t r = 0; r < g.rows; r += kRows)
       for (int p = 0; p < g.panels; p += 2)
-        tile({a + r * g.lda + i, g.lda, b + p * g.panel_stride + i * kPanel, g.panel_stride,
-              block < g.k - i ? block : g.k - i, g.c + r * g.ldc + p * kPanel, g.ldc,
-              g.add || i > 0},
-             g.rows - r);
+        multiply({a + r * g.lda + i, g.lda, b + p * g.panel_stride + i * kPanel, g.panel_stride,
+                  block < g.k - i ? block : g.k - i, g.c + r * g.ldc + p * kPanel, g.ldc,
+                  g.add || i > 0},
+                 g.rows - r);
 }
 
 }  // namespace skiff::cpu

@@ -40,21 +40,38 @@ constexpr bool is_nibble(Codes codes) { return codes >= Codes::kI4; }
 // How floats are rounded to codes: ties to even, or away from zero.
 enum class Ties : uint8_t { kEven, kAway };
 
-// Sums of a few rows times codes that lie in registers only: part[r][p*16 + j] (+)= sum over the
-// inputs of some lines. Inputs are added up in the order in which a GEMM of their values adds them,
-// so the bits are the same.
-constexpr int kFewRows = 4;
+// Consecutive inputs of a product with codes whose products make one sum: they share the scale of a
+// group of the weight, and that of the activations where those are rounded.
+struct CodeSum {
+  int64_t begin = 0;            // the first input within the operand
+  int64_t line = 0, lines = 0;  // within a panel
+  int64_t group = 0;            // whose scales multiply the sum
+  int64_t value = 0;            // the number of the row that belongs to it
+};
+
+// A few rows times codes, whose values exist in registers only: c[r][p*16 + j] is the total over
+// some sums, each multiplied and added as ScaledSum says. Inputs are added up in the order in which
+// a GEMM of their values adds them, so the bits are the same.
+constexpr int kFewRows = 4, kFewRowsBf16 = 8;
 struct CodeRows {
   const void* a = nullptr;  // [rows][lda] f32 or bf16
   int64_t lda = 0;
-  int rows = 0;                 // at most kFewRows
-  const uint32_t* b = nullptr;  // first line of the first panel
+  int rows = 0;                 // at most kFewRows, or kFewRowsBf16
+  const uint32_t* b = nullptr;  // the first panel
   int64_t panel_words = 0;      // from one panel to the next
   int panels = 0;               // even
-  int64_t lines = 0;
   Codes codes = Codes::kI8;
-  float* part = nullptr;  // [rows][panels * kPanel]
-  bool add = false;       // part holds sums over earlier inputs, which are continued
+  const CodeSum* sums = nullptr;
+  int64_t count = 0;
+  // [panels][groups][kPanel]; the first group is that of the first sum.
+  const float* scale = nullptr;
+  const float* minimum = nullptr;  // may be absent
+  int64_t groups = 0;
+  // [rows][value_stride]; with minima a row's sums of its inputs, else its scales, or absent.
+  const float* values = nullptr;
+  int64_t value_stride = 0;
+  float* c = nullptr;  // [rows][panels * kPanel]
+  bool first = false;  // c holds nothing yet
 };
 
 // c[r][j] (+)= part[r][j] * scale[j] * row_scale[r] - row_sum[r] * minimum[j], for pairs of panels.
@@ -78,14 +95,14 @@ enum class KvElement : uint8_t { kF32, kBf16, kI8, kE4M3, kU4 };
 // Up to kKvBlock consecutive context positions of one kv head.
 struct KvRows {
   const void* const* k = nullptr;  // [keys] pointers to [dim]
-  const void* const* v = nullptr;
+  const void* const* v = nullptr;  // [keys] pointers to [v_dim]
   // Where elements are quantized, [keys] pointers to bf16 scales: one, or, for kU4, one for each
   // `group` elements, followed by its zero point. `group` divides 64.
   const uint16_t* const* k_scale = nullptr;
   const uint16_t* const* v_scale = nullptr;
   int group = 0;
   int keys = 0;
-  int dim = 0;
+  int dim = 0, v_dim = 0;
   KvElement element = KvElement::kF32;
   const void* const* next_k = nullptr;  // [ahead] rows that will be loaded next
   const void* const* next_v = nullptr;
@@ -105,7 +122,7 @@ struct AttendBlock {
   float* max = nullptr;            // [rows]; running maximum, -inf at first
   float* sum = nullptr;            // [rows]; running sum of exponentials, 0 at first
   float* o = nullptr;              // [rows][o_stride]; running sum of values, 0 at first
-  int64_t o_stride = 0;            // dim rounded up to a multiple of 16
+  int64_t o_stride = 0;            // v_dim rounded up to a multiple of 16
   float* scores = nullptr;         // scratch, [rows][kKvBlock]
 };
 
