@@ -2,6 +2,8 @@
 
 #include <cublasLt.h>
 
+#include <set>
+
 #include "base/load_error.h"
 #include "ops/cuda/attention/store.h"
 #include "ops/cuda/check.h"
@@ -9,6 +11,7 @@
 #include "ops/cuda/linear/pack_tiles.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiles.h"
+#include "ops/cuda/mla/store.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/quant/atoms.h"
@@ -54,6 +57,24 @@ int64_t bias_rows(const Tensor& out) {
 // Tiles of 64 positions. Shorter pieces keep more multiprocessors busy with one sequence (1 x 1K:
 // 13 instead of 19 us with 4), longer ones are merged less often (128 x 1K: 232 instead of 215 us).
 constexpr int kInvariantPiece = 8;
+
+// Where latent attention and the products of its heads work: in the GEMMs' scratch, none of which
+// lives from one operation to the next but the sums between a projection and its store.
+constexpr size_t kHeadScratch = kBiasScratch - HeadProducts::kScratchBytes;
+
+LatentAttention::Limits latent_limits_of(const CudaOptions& options) {
+  return {.max_seqs = options.max_seqs,
+          .max_tokens = options.max_rows,
+          .whole = options.batch_invariant};
+}
+
+// The numbers of heads of layers with latent attention.
+std::set<int> latent_heads(const ModelSpec& spec) {
+  std::set<int> heads;
+  for (const Layer& layer : spec.layers)
+    if (const auto* mla = std::get_if<Mla>(&layer.mixer)) heads.insert(mla->heads);
+  return heads;
+}
 
 Attention::Limits limits_of(const CudaOptions& options) {
   return {.max_seqs = options.max_seqs,
@@ -104,10 +125,28 @@ CudaOps::CudaOps(const CudaOptions& options)
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
                  options.portable),
+      latent_attention_(latent_limits_of(options), device_,
+                        scratch_.data() + DenseProducts::scratch_bytes(0, 0), options.portable),
+      head_products_(scratch_.data() + DenseProducts::scratch_bytes(0, 0) + kHeadScratch,
+                     options.batch_invariant),
       sampling_memory_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
       sampling_(sampling_memory_.data(), {.portable = options.portable,
                                           .shared = options.shared_memory,
                                           .one_way = options.batch_invariant}) {}
+
+size_t CudaOps::scratch_bytes(const StepBounds& bounds) const {
+  for (const Layer& layer : bounds.spec.layers) {
+    const auto* moe = std::get_if<Moe>(&layer.ffn);
+    if (moe && !routes(moe->router))
+      fail_load("{} groups for {} experts; the cuda backend takes up to {} equal ones",
+                moe->router.groups.count, moe->router.experts, kMaxGroups);
+  }
+  return latent_heads(bounds.spec).size() * LatentAttention::plan_bytes(latent_limits_of(options_));
+}
+
+void CudaOps::reserve(const StepBounds& bounds) {
+  for (const int heads : latent_heads(bounds.spec)) latent_attention_.reserve(heads, stream());
+}
 
 cudaStream_t CudaOps::stream() {
   one_row_.start(stream_.get());
@@ -226,7 +265,7 @@ size_t CudaOps::arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows
 
 // The bias begins at a multiple of 256 bytes.
 size_t CudaOps::prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const {
-  if (keep.quantized()) return prepared_quantized_bytes(shape, keep);
+  if (keep.quantized()) return prepared_quantized_bytes(shape, keep, products_.streamed().runs());
   const int64_t elements = std::max<int64_t>(1, shape.experts) * shape.out * shape.in;
   const size_t weight = (static_cast<size_t>(elements) * bytes(keep.dtype) + 255) / 256 * 256;
   return weight + (shape.bias ? static_cast<size_t>(shape.out) * sizeof(float) : 0);
@@ -259,7 +298,8 @@ void CudaOps::quantize(const Linear& q, Tensor plain, QuantRule rule) {
 
 Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
-  if (keep.quantized()) return prepare_quantized(plain, keep, device_, owner, stream());
+  if (keep.quantized())
+    return prepare_quantized(plain, keep, device_, owner, stream(), products_.streamed().runs());
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
               describe(plain.format), describe(keep));
   const size_t weight = (byte_size(keep.dtype, plain.weight.elements()) + 255) / 256 * 256;
@@ -290,6 +330,7 @@ void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arri
   for (const Arrival& arrival : arrivals)
     if (arrival.to) copies_.push_back(small_copy(arrival.to, arrival.from));
   attention_.plan_step(batch, copies_, stream());
+  latent_attention_.plan_step(batch, copies_, stream());
   deliver(copies_, stream());
   done();
 }
@@ -367,6 +408,23 @@ void CudaOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, 
 void CudaOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                          const KvLayer& kv) {
   attention_.attend(out, q, spec, batch, kv, stream());
+  done();
+}
+
+void CudaOps::heads_linear(Tensor out, Tensor x, const Linear& w) {
+  head_products_.product(out, x, w, stream());
+  done();
+}
+
+void CudaOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
+                        const RaggedBatch& batch, const KvLayer& cache) {
+  cuda::mla_store(q, kv, norm, spec, batch, cache, speeds_of(spec.rope), stream());
+  done();
+}
+
+void CudaOps::mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                         const RaggedBatch& batch, const KvLayer& cache) {
+  latent_attention_.attend(out, q_latent, q_rope, spec, batch, cache, stream());
   done();
 }
 

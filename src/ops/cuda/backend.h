@@ -6,6 +6,8 @@
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/mla/heads.h"
+#include "ops/cuda/mla/latent_attention.h"
 #include "ops/cuda/one_row/one_row.h"
 #include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
@@ -20,9 +22,10 @@ class CudaOps final : public Ops {
   std::string_view name() const override { return "cuda"; }
   std::string arithmetic() const override;
   void bind_thread() override;
-  // Scratch on the device is allocated by the constructor and counts as memory in use.
-  size_t scratch_bytes(const StepBounds&) const override { return 0; }
-  void reserve(const StepBounds&) override {}
+  // Scratch on the device is allocated by the constructor and counts as memory in use; the plans of
+  // latent attention are reserved where a model has it.
+  size_t scratch_bytes(const StepBounds& bounds) const override;
+  void reserve(const StepBounds& bounds) override;
   Device device() const override { return device_; }
   bool batch_invariant() const override { return options_.batch_invariant; }
   size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const override;
@@ -58,6 +61,11 @@ class CudaOps final : public Ops {
                    const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
+  void heads_linear(Tensor out, Tensor x, const Linear& w) override;
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override;
+  void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                  const RaggedBatch& batch, const KvLayer& cache) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
@@ -97,6 +105,8 @@ class CudaOps final : public Ops {
   OneRow one_row_;               // gathers operations on one row
   Buffer plans_, pinned_plans_;  // for attention
   Attention attention_;
+  LatentAttention latent_attention_;
+  HeadProducts head_products_;
   std::vector<SmallCopy> copies_;  // the copies of begin_step()
   Buffer sampling_memory_;
   Sampling sampling_;

@@ -37,8 +37,8 @@ struct Chunk {
 template <int kDim, KvElement kElement>
 struct Convert {
   static constexpr int kRowChunks = kDim * kElementBits<kElement> / 128;
-  static constexpr int kChunks = kKeys<kDim> * kRowChunks / kGroupThreads;  // of a thread
-  static constexpr int kElements = 128 / kElementBits<kElement>;            // of a chunk
+  static constexpr int kChunks = kKeys<kDim> * kRowChunks / kGroupThreads;  // loads of a thread
+  static constexpr int kElements = 128 / kElementBits<kElement>;            // elements of a chunk
   static_assert(kKeys<kDim> * kRowChunks % kGroupThreads == 0);
 };
 
@@ -110,7 +110,8 @@ __device__ void convert_tile(const PrefillArgs& p, const Work& work,
     for (int i = 0; i < kAtOnce; ++i) {
       const int row = row_of(first + i);
       widen<kElement>(chunk[i], [&](int piece, const uint4& bytes) {
-        const int at = column * (C::kElements / 8) + piece;  // of the row's 16-byte pieces of bf16
+        // The place among the row's pieces of 8 bf16 elements, 16 bytes each.
+        const int at = column * (C::kElements / 8) + piece;
         *reinterpret_cast<uint4*>(to + (at / 8 * kKeys<kDim> + row) * 128 +
                                   ((at % 8) ^ (row % 8)) * 16) = bytes;
       });

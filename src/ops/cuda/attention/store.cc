@@ -24,6 +24,7 @@ void gqa_store(const Tensor& qkv, const Biased& biased, const Norm& q, const Nor
                .k_norm = k.weight ? k.weight.as<float>() : nullptr,
                .q_eps = q.eps,
                .k_eps = k.eps,
+               .gain = rope_gain(spec.rope),
                .heads = spec.heads,
                .kv_heads = spec.kv_heads,
                .head_dim = spec.head_dim,

@@ -19,7 +19,8 @@ constexpr int kThreads = 256;
 constexpr int kMaxHead = 256;
 constexpr int kNarrowRows = 512;  // below this a row is shared by several blocks
 
-// The two elements of the i-th pair of a head. Past the rotated ones, pairs are neighbours.
+// The two elements of the i-th pair of a head. Elements that are not rotated form pairs of
+// neighbours.
 struct Pair {
   int a, b;
 };
@@ -230,7 +231,9 @@ __global__ void __launch_bounds__(kThreads)
   if (seq == p.rows.num_seqs) return;
   const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
   if (tid < p.rope_dim / 2) {
-    sincosf(__fmul_rn(static_cast<float>(position), speed), &sine[tid], &cosine[tid]);
+    float s, c;
+    sincosf(__fmul_rn(static_cast<float>(position), speed), &s, &c);
+    sine[tid] = s * p.gain, cosine[tid] = c * p.gain;
   }
   __syncthreads();
 

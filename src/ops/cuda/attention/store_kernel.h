@@ -16,6 +16,7 @@ struct StoreArgs {
   int64_t sums_stride;                    // elements
   const float *speeds, *q_norm, *k_norm;  // the norms may be null
   float q_eps, k_eps;
+  float gain;  // cosines and sines are multiplied by it
   int heads, kv_heads, head_dim, rope_dim;
   bool interleaved;
 };

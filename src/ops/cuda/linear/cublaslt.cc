@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "ops/cuda/align.h"
 #include "ops/cuda/check.h"
@@ -44,7 +45,14 @@ uint64_t capability() {
 // How much longer a GEMM takes than with a full last wave.
 float waste(const LtGemm::Proposal& p) { return p.waves > 0 ? std::ceil(p.waves) / p.waves : 1; }
 
-std::vector<cublasLtMatmulAlgo_t> candidates(const LtGemm& gemm) {
+bool same(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
+  return std::bit_cast<ProductAlgorithm>(a) == std::bit_cast<ProductAlgorithm>(b);
+}
+
+// `neighbour`: the algorithm of a slightly larger GEMM. For some shapes the library's first
+// proposals take several times as long as for their neighbours.
+std::vector<cublasLtMatmulAlgo_t> candidates(const LtGemm& gemm,
+                                             const std::optional<cublasLtMatmulAlgo_t>& neighbour) {
   std::vector<LtGemm::Proposal> proposals = gemm.propose(kProposals);
   if (gemm.rows() > kSplitRows && proposals.size() > kFirst + kFitting) {
     std::stable_sort(proposals.begin() + kFirst, proposals.end(),
@@ -53,6 +61,9 @@ std::vector<cublasLtMatmulAlgo_t> candidates(const LtGemm& gemm) {
   }
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (const LtGemm::Proposal& p : proposals) algorithms.push_back(p.algorithm);
+  const auto is_neighbour = [&](const auto& algorithm) { return same(algorithm, *neighbour); };
+  if (neighbour && std::ranges::none_of(algorithms, is_neighbour) && gemm.works(*neighbour))
+    algorithms.push_back(*neighbour);
   return algorithms;
 }
 
@@ -104,9 +115,10 @@ bool CublasLt::product(const Tensor& out, const Tensor& x, const Linear& w, void
 
 // The fastest of the candidates. The first run of an algorithm is not counted, since it includes
 // loading its kernel, about a millisecond.
-std::optional<CublasLt::Algorithm> CublasLt::fastest(const LtGemm& gemm, void* workspace,
-                                                     cudaStream_t stream) {
-  std::vector<Algorithm> running = candidates(gemm);
+std::optional<CublasLt::Algorithm> CublasLt::fastest(const LtGemm& gemm,
+                                                     const std::optional<Algorithm>& neighbour,
+                                                     void* workspace, cudaStream_t stream) {
+  std::vector<Algorithm> running = candidates(gemm, neighbour);
   for (const Algorithm& algorithm : running) {
     if (loaded_.insert(std::bit_cast<ProductAlgorithm>(algorithm)).second)
       gemm.run(algorithm, workspace, stream);
@@ -126,7 +138,7 @@ std::optional<CublasLt::Algorithm> CublasLt::fastest(const LtGemm& gemm, void* w
   return best;
 }
 
-// Measures the counts below x.rows(), down to the largest that was measured before.
+// Measures the counts below x.rows(), falling, down to the largest that was measured before.
 void CublasLt::tune_below(const Tensor& out, const Tensor& x, const Linear& w, void* workspace,
                           cudaStream_t stream) {
   const ProductKey key = key_of(out, x);
@@ -136,12 +148,13 @@ void CublasLt::tune_below(const Tensor& out, const Tensor& x, const Linear& w, v
     same.rows = key.rows;
     if (same == key && known.rows <= key.rows) from = std::max(from, known.rows);
   }
-  for (const int64_t rows : tuned_counts(std::max(from, kRehearsedRows), key.rows)) {
-    if (rows == key.rows) break;
+  std::optional<Algorithm> best = measured(key);
+  for (const int64_t rows :
+       tuned_counts(std::max(from, kRehearsedRows), key.rows) | std::views::reverse) {
+    if (rows == key.rows) continue;
     ProductKey exact = key;
     exact.rows = rows;
-    const auto best =
-        fastest(gemm(out.row_range(0, rows), x.row_range(0, rows), w), workspace, stream);
+    best = fastest(gemm(out.row_range(0, rows), x.row_range(0, rows), w), best, workspace, stream);
     if (!best) break;
     measured_[exact] = *best;
     chosen_.clear();

@@ -63,7 +63,8 @@ class CublasLt {
   }
   std::optional<Algorithm> choose(const ProductKey& key, const LtGemm& gemm);
   std::optional<Algorithm> measured(const ProductKey& key) const;
-  std::optional<Algorithm> fastest(const LtGemm& gemm, void* workspace, cudaStream_t stream);
+  std::optional<Algorithm> fastest(const LtGemm& gemm, const std::optional<Algorithm>& neighbour,
+                                   void* workspace, cudaStream_t stream);
   void tune_below(const Tensor& out, const Tensor& x, const Linear& w, void* workspace,
                   cudaStream_t stream);
   bool try_one(const LtGemm& gemm, LtTrials& trials, void* workspace, cudaStream_t stream);

@@ -7,6 +7,7 @@
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/small.h"
 #include "ops/cuda/linear/tiled.h"
+#include "ops/cuda/quant/unpack.h"
 
 namespace skiff::cuda {
 namespace {
@@ -15,9 +16,10 @@ namespace {
 // docs/performance_cuda_products.md.
 constexpr int64_t kFewRows = 32, kManyWeightBytes = int64_t{24} << 20;
 
-// Whether a weight whose products are in one order is multiplied in one chain, as cuBLASLt can:
-// where there are enough tiles for all multiprocessors or the chain is short. Else few rows need
-// several multiprocessors for each tile. It must follow from the weight alone.
+// Returns whether a weight, whose products must be summed in one order for any number of rows, is
+// multiplied in one chain of additions, as cuBLASLt can: where its tiles occupy all multiprocessors
+// or the chain is short. Otherwise several multiprocessors share a tile where rows are few. The
+// answer must follow from the weight alone.
 bool is_chained(const Linear& w) {
   constexpr int64_t kManyFeatures = 5120, kShortChain = 3072;
   return w.weight.rows() >= kManyFeatures || w.weight.cols() <= kShortChain;
@@ -32,6 +34,8 @@ size_t DenseProducts::scratch_bytes(int64_t max_rows, int64_t max_biased_out) {
 
 DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& options)
     : one_order_(options.one_order),
+      unpacks_from_(options.unpacks_from),
+      library_from_(options.library_from),
       library_scratch_(static_cast<std::byte*>(scratch) + StreamedProducts::workspace_bytes()),
       sums_(library_scratch_ + CublasLt::kWorkspaceBytes),
       sums_bytes_(bytes - std::min(bytes, scratch_bytes(0, 0))),
@@ -43,7 +47,7 @@ DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& op
 }
 
 bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const {
-  if (is_atoms(w)) return streamed_.takes(x, w, gated) && x.rows() <= rows_at_once(x, w);
+  if (w.format.quantized()) return streamed_.takes(x, w, gated) && x.rows() <= rows_at_once(x, w);
   const int64_t weight_bytes = w.weight.elements() * static_cast<int64_t>(bytes(w.weight.dtype));
   const bool faster = x.rows() <= kFewRows && weight_bytes >= kManyWeightBytes;
   return faster && streamed_.takes(x, w, gated);
@@ -77,7 +81,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
-  if (is_atoms(w)) return quantized_product(out, x, w, stream);
+  if (w.format.quantized()) return quantized_product(out, x, w, stream);
   if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
   if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, false, stream);
@@ -100,12 +104,32 @@ int64_t DenseProducts::rows_at_once(const Tensor& x, const Linear& w) const {
   return met_rows_that_fit(as, streamed_.inputs().bytes, x.cols());
 }
 
+// Whether the library multiplies so many rows by a block-scaled e4m3 weight. It takes a multiple of
+// UnpackedProducts::kRowStep rows; from kManyRows on it is worth a call of ours for what remains.
+bool DenseProducts::leaves_to_library(const Linear& w, int64_t rows) const {
+  constexpr int64_t kManyRows = 256;
+  if (one_order_ || w.bias || !streamed_.runs()) return false;
+  if (is_float8_rows(w))
+    return rows >= library_from_ && (rows % UnpackedProducts::kRowStep == 0 || rows >= kManyRows);
+  return rows >= unpacks_from_ && unpacks(w);
+}
+
+MetRows DenseProducts::met_by_library(const Tensor& x, const Linear& w, cudaStream_t stream) const {
+  static_assert(UnpackedProducts::kScratchBytes <= CublasLt::kWorkspaceBytes);
+  return meet(streamed_.inputs(), Met::kFloat8, x, w, {}, stream, true);
+}
+
 void DenseProducts::quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   const bool streams = streamed_.takes(x, w, false);
   const int64_t most = rows_at_once(x, w);
-  for (int64_t r = 0; r < out.rows(); r += most) {
-    const int64_t n = std::min(most, out.rows() - r);
+  for (int64_t r = 0, n = 0; r < out.rows(); r += n) {
+    n = std::min(most, out.rows() - r);
+    const bool library = streams && leaves_to_library(w, n) && UnpackedProducts::takes(out, x, w);
+    if (library) n -= n % UnpackedProducts::kRowStep;
     const Tensor part = out.row_range(r, n), rows = x.row_range(r, n);
+    if (library &&
+        unpacked_.product(part, met_by_library(rows, w, stream), w, library_scratch_, stream))
+      continue;
     if (streams) {
       streamed_.product(part, rows, w, stream);
     } else if (changes_rows(w)) {
@@ -135,8 +159,9 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
-  if (one_order_ || is_atoms(w) || !w.bias || out.rows() == 0 || out.dtype == DType::kF32 ||
-      !fits_before_bias(out) || is_ours(x, w) || !CublasLt::takes(out, x, w))
+  if (one_order_ || w.format.quantized() || !w.bias || out.rows() == 0 ||
+      out.dtype == DType::kF32 || !fits_before_bias(out) || is_ours(x, w) ||
+      !CublasLt::takes(out, x, w))
     return {};
   const Tensor sums = before_bias(out, w);
   return library_.product(sums, x, w, library_scratch_, stream) ? sums : Tensor{};
@@ -144,13 +169,22 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
 
 bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
                                   cudaStream_t stream) {
-  if (one_order_ || w.bias || out.rows() == 0 || !streams(x, w, true)) return false;
+  if (one_order_ || w.bias || out.rows() == 0 || !streams(x, w, true) ||
+      leaves_to_library(w, x.rows()))
+    return false;
   streamed_.gated_product(out, x, w, act, stream);
   return true;
 }
 
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
-  if (out.rows() > 0 && !is_atoms(w) && !is_ours(x, w) && CublasLt::takes(out, x, w)) {
+  const int64_t library_rows = out.rows() - out.rows() % UnpackedProducts::kRowStep;
+  if (is_float8_rows(w) && library_rows > 0 && leaves_to_library(w, out.rows()) &&
+      streams(x, w, false) && UnpackedProducts::takes(out, x, w)) {
+    const Tensor rows = x.row_range(0, library_rows);
+    unpacked_.tune(out.row_range(0, library_rows), met_by_library(rows, w, stream), w,
+                   library_scratch_, stream);
+  }
+  if (out.rows() > 0 && !w.format.quantized() && !is_ours(x, w) && CublasLt::takes(out, x, w)) {
     const Tensor sums = before_bias(out, w);
     if (library_.tune(sums, x, w, library_scratch_, stream)) {
       if (w.bias) add_bias(out, sums, w.bias, stream);

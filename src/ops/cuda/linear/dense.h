@@ -3,6 +3,7 @@
 #include "ops/cuda/linear/cublaslt.h"
 #include "ops/cuda/linear/resident.h"
 #include "ops/cuda/linear/stream.h"
+#include "ops/cuda/quant/unpacked.h"
 #include "weights/linear.h"
 
 namespace skiff::cuda {
@@ -10,6 +11,9 @@ namespace skiff::cuda {
 struct DenseOptions {
   bool portable = false;   // without streamed()
   bool one_order = false;  // no result depends on the number of rows, bit for bit; no cuBLASLt
+  // The rows from which cuBLASLt multiplies block-scaled e4m3 weights: packed ones, which it costs
+  // time to unpack, and those that lie row by row. Without one_order.
+  int64_t unpacks_from = 512, library_from = 96;
 };
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
@@ -46,17 +50,21 @@ class DenseProducts {
   bool is_ours(const Tensor& x, const Linear& w) const;
   bool streams(const Tensor& x, const Linear& w, bool gated) const;
   int64_t rows_at_once(const Tensor& x, const Linear& w) const;
+  bool leaves_to_library(const Linear& w, int64_t rows) const;
+  MetRows met_by_library(const Tensor& x, const Linear& w, cudaStream_t stream) const;
   void quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
 
   bool one_order_;
+  int64_t unpacks_from_, library_from_;
   std::byte *library_scratch_, *sums_;
   size_t sums_bytes_;
   StreamedProducts streamed_;
   ResidentProducts resident_;
   CublasLt library_;
+  UnpackedProducts unpacked_;
 };
 
 }  // namespace skiff::cuda

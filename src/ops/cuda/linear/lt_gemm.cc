@@ -29,10 +29,12 @@ T config_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttri
 
 cublasLtMatrixLayout_t layout(DType t, int64_t rows, int64_t cols, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check_lt(
-      cublasLtMatrixLayoutCreate(&made, t == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF,
-                                 static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), stride),
-      "describing a matrix");
+  const cudaDataType_t type = t == DType::kF32      ? CUDA_R_32F
+                              : t == DType::kF8E4M3 ? CUDA_R_8F_E4M3
+                                                    : CUDA_R_16BF;
+  check_lt(cublasLtMatrixLayoutCreate(&made, type, static_cast<uint64_t>(rows),
+                                      static_cast<uint64_t>(cols), stride),
+           "describing a matrix");
   return made;
 }
 
@@ -64,6 +66,19 @@ LtGemm::LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, cons
   out_layout_ = layout(out.dtype, out.cols(), x.rows(), out.row_stride);
 }
 
+LtGemm::LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
+               const BlockScales& scales)
+    : LtGemm(handle, out, x, w) {
+  workspace_bytes_ = kScaledWorkspaceBytes;
+  const auto describe = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
+    check_lt(cublasLtMatmulDescSetAttribute(product_, what, &value, sizeof value), "describing");
+  };
+  describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
+  describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
+  describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.w);
+  describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.x);
+}
+
 LtGemm::~LtGemm() {
   cublasLtMatrixLayoutDestroy(w_layout_);
   cublasLtMatrixLayoutDestroy(x_layout_);
@@ -80,7 +95,7 @@ std::vector<LtGemm::Proposal> LtGemm::propose(int most) const {
   const int asked = one_order_ ? std::max(most, kProposedForOneOrder) : most;
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(asked));
   int found = 0;
-  limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  limit(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_);
   for (const auto operand :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -110,7 +125,7 @@ bool LtGemm::works(const cublasLtMatmulAlgo_t& algorithm) const {
   cublasLtMatmulHeuristicResult_t result{};
   return cublasLtMatmulAlgoCheck(handle_, product_, w_layout_, x_layout_, out_layout_, out_layout_,
                                  &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= kWorkspaceBytes;
+         result.workspaceSize <= workspace_bytes_;
 }
 
 bool LtGemm::run(const cublasLtMatmulAlgo_t& algorithm, void* workspace,
@@ -118,7 +133,7 @@ bool LtGemm::run(const cublasLtMatmulAlgo_t& algorithm, void* workspace,
   const float one = 1, zero = 0;
   return cublasLtMatmul(handle_, product_, &one, w_.data, w_layout_, x_.data, x_layout_, &zero,
                         out_.data, out_layout_, out_.data, out_layout_, &algorithm, workspace,
-                        kWorkspaceBytes, stream) == CUBLAS_STATUS_SUCCESS;
+                        workspace_bytes_, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace skiff::cuda

@@ -18,16 +18,26 @@ void check_lt(cublasStatus_t status, const char* doing);
 // whole tiles. The op suite shows it for algorithms of which this is true.
 bool adds_in_one_order(const cublasLtMatmulAlgo_t& algorithm);
 
-// out[rows, features] = x[rows, in] * w^T, bf16 times bf16 with f32 sums, out bf16 or f32.
+// The scales of an e4m3 GEMM: of 128 x 128 weights, [features / 128][in / 128, rounded up to a
+// multiple of four], and of 128 elements of each row of x, [in / 128][rows].
+struct BlockScales {
+  const float *w = nullptr, *x = nullptr;
+};
+
+// out[rows, features] = x[rows, in] * w^T, bf16 times bf16, or e4m3 times e4m3 with scales; f32
+// sums, out bf16 or f32.
 class LtGemm {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+  static constexpr size_t kScaledWorkspaceBytes = size_t{16} << 20;  // with BlockScales
   // The alignment of operands in bytes. cuBLASLt's default is 256, more than arenas give.
   static constexpr uint32_t kAlignment = 16;
 
   // `one_order`: propose() gives only algorithms for which adds_in_one_order().
   LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
          bool one_order = false);
+  LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
+         const BlockScales& scales);
   ~LtGemm();
   LtGemm(const LtGemm&) = delete;
   LtGemm& operator=(const LtGemm&) = delete;
@@ -45,14 +55,15 @@ class LtGemm {
   // other rows of its step, though nothing promises it.
   std::vector<Proposal> propose(int most) const;
   bool works(const cublasLtMatmulAlgo_t& algorithm) const;
-  // `workspace`: kWorkspaceBytes on the device that nothing else uses meanwhile. Returns false,
-  // with nothing started, where cuBLASLt refuses.
+  // `workspace`: kWorkspaceBytes (kScaledWorkspaceBytes) on the device that nothing else uses
+  // meanwhile. Returns false, with nothing started, where cuBLASLt refuses.
   bool run(const cublasLtMatmulAlgo_t& algorithm, void* workspace, cudaStream_t stream) const;
 
  private:
   cublasLtHandle_t handle_;
   Tensor out_, x_, w_;
   bool one_order_;
+  size_t workspace_bytes_ = kWorkspaceBytes;
   // cuBLASLt is column-major: its A is w and its B is x, both stored with `in` running fastest.
   cublasLtMatmulDesc_t product_ = nullptr;
   cublasLtMatrixLayout_t w_layout_ = nullptr, x_layout_ = nullptr, out_layout_ = nullptr;

@@ -28,5 +28,9 @@ inline bool is_plain(const Linear& w) { return is_plain(w, w.weight.dtype); }
 inline bool is_atoms(const Linear& w) {
   return w.packing == Packing::kTiles && w.format.quantized();
 }
+// Whether they are e4m3 row by row, as quant/float8_rows.h has it.
+inline bool is_float8_rows(const Linear& w) {
+  return w.packing == Packing::kPlain && w.format.quantized();
+}
 
 }  // namespace skiff::cuda

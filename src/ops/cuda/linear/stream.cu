@@ -9,6 +9,7 @@
 #include "ops/cuda/linear/stream_kernels.h"
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/float8_call.h"
 
 namespace skiff::cuda {
 namespace {
@@ -17,6 +18,9 @@ using namespace streamed;
 
 constexpr int kCounters = kCounterBytes / sizeof(unsigned) - kClaimCounters;
 constexpr int kMaxMultiprocessors = kCounters / 2;  // there may be two lines of chunks
+
+// Whether the weight is quantized.
+bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
 
 int tiles_of(int columns, bool gated) {
   const int tile = gated ? kTileRows / 2 : kTileRows;
@@ -76,6 +80,7 @@ StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, 
   allow_stream_kernels<false>();
   allow_stream_kernels<true>();
   atoms::allow_all_atom_kernels();
+  float8::allow_float8_kernels();
 }
 
 size_t StreamedProducts::workspace_bytes() {
@@ -85,8 +90,9 @@ size_t StreamedProducts::workspace_bytes() {
 
 bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const {
   return hopper_ && x.dtype == DType::kBF16 &&
-         (is_tiles(w) || is_plain(w, DType::kBF16) || is_atoms(w)) && is_aligned(x) &&
-         is_aligned(w.weight.data) && x.cols() % 8 == 0 && (!gated || features(w) % 16 == 0);
+         (is_tiles(w) || is_plain(w, DType::kBF16) || is_codes(w)) && is_aligned(x) &&
+         is_aligned(w.weight.data) && x.cols() % 8 == 0 &&
+         (!gated || (is_float8_rows(w) ? float8::takes_gated(features(w)) : features(w) % 16 == 0));
 }
 
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
@@ -95,16 +101,16 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
-  const bool in_atoms = is_atoms(call.w);
+  const bool codes = is_codes(call.w);
   MetRows met = {.x = x};
-  if (in_atoms && changes_rows(call.w))
+  if (codes && changes_rows(call.w))
     met = meet(inputs_, met_by(call.w), x, call.w, call.jobs, stream);
   // Few rows are summed in another order.
-  const int n = in_atoms && one_order_ ? std::max(32, call.job_rows) : call.job_rows;
+  const int n = is_atoms(call.w) && one_order_ ? std::max(32, call.job_rows) : call.job_rows;
   SKIFF_CHECK(n <= rows_of_job(n, call.w), "jobs of {} rows", n);
   const int columns = static_cast<int>(out.cols());
   const int tiles = tiles_of(columns, call.gated);
-  const int chunks = in_atoms ? atoms::chunks_of(x) : chunks_of(x);
+  const int chunks = codes ? atoms::chunks_of(x) : chunks_of(x);
   const bool split = n <= kWidestSplit && !call.whole;
   JobList jobs = call.jobs;
   if (!split) jobs.known = 0;  // only what is cut has two lines of chunks
@@ -133,7 +139,11 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .counters = counters,
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
-  if (in_atoms) {
+  if (is_float8_rows(call.w))
+    return float8::start_float8(
+        {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream}, args, met,
+        call.w);
+  if (codes) {
     return atoms::start_atoms(
         atoms::format_of(call.w),
         {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream},
@@ -172,7 +182,7 @@ void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
   const int64_t rows = out.rows();
   if (rows <= kWidestSplit) return run(call, stream);
   const int tiles = tiles_of(static_cast<int>(out.cols()), call.gated);
-  call.job_rows = is_atoms(call.w) ? 0 : rows_of_tiles(rows, tiles, chunks_of(x));
+  call.job_rows = is_codes(call.w) ? 0 : rows_of_tiles(rows, tiles, chunks_of(x));
   call.whole = call.pieces = call.job_rows > 0;
   if (call.whole) return run(call, stream);
   for (int64_t r = 0; r < rows; r += kWidestSplit) {
@@ -190,7 +200,7 @@ void StreamedProducts::run_dense(const Call& call, cudaStream_t stream) const {
 }
 
 int StreamedProducts::rows_of_job(int rows, const Linear& w) {
-  return is_atoms(w) ? std::min(rows, kWidestSplit) : rows;
+  return is_codes(w) ? std::min(rows, kWidestSplit) : rows;
 }
 
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {

@@ -38,16 +38,18 @@ __device__ void consume(const StreamArgs& a, const StageRing<N>& ring, ClaimQueu
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
   Epilogue<N, kGated> store = {a, staging};
-  SharedTile<N, kGated> shared_tile = {a, store};
   TileSlice s;
   RingTurn<StageRing<N>::kStages> turn;
   float sum[N / 2];
   while (slices.next(&s)) {
     multiply_job<N, kPieces>(sum, a, ring, s, turn);
-    if (kPieces || (s.begin == 0 && s.end == a.chunks))
+    if constexpr (kPieces || N > kWidestSplit) {
       store.store_tile(sum, s);
-    else
-      shared_tile.add(sum, s);
+    } else if (s.begin == 0 && s.end == a.chunks) {
+      store.store_tile(sum, s);
+    } else {
+      SharedTile<N, kGated>{a, store}.add(sum, s);
+    }
   }
 }
 

@@ -5,6 +5,8 @@
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/codes.cuh"
+#include "ops/cuda/quant/float8_rows.h"
 #include "ops/cuda/quant/packed_value.cuh"
 #include "ops/cuda/vector.cuh"
 
@@ -39,6 +41,18 @@ struct PackedWeights {
 
   __device__ float at(int expert, int row, int column) const {
     return to_float(data[int64_t{expert} * rows * in + tile_index(row, column, rows)]);
+  }
+};
+struct Float8Weights {
+  const uint8_t* data;
+  const float* scales;
+  int64_t scale_stride;
+  int in;
+
+  __device__ float at(int, int row, int column) const {
+    constexpr int kBlock = Float8Rows::kBlock;
+    return scales[row / kBlock * scale_stride + column / kBlock] *
+           value_of_float8(data[int64_t{row} * in + column]);
   }
 };
 struct QuantizedWeights {
@@ -142,6 +156,10 @@ void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
   const Launch how = {{columns, static_cast<unsigned>(row_tiles)}, kSide * kSide, 0, stream};
   if (is_atoms(w))
     return start_with(QuantizedWeights{atoms::args_of(w), atoms::format_of(w)}, p, x, out, how);
+  if (is_float8_rows(w))
+    return start_with(Float8Weights{static_cast<const uint8_t*>(w.weight.data), w.scale.as<float>(),
+                                    w.scale.row_stride, p.in},
+                      p, x, out, how);
   const auto* half = static_cast<const __nv_bfloat16*>(w.weight.data);
   if (is_tiles(w)) return start_with(PackedWeights{half, p.out_features, p.in}, p, x, out, how);
   if (w.weight.dtype == DType::kBF16)
@@ -151,11 +169,12 @@ void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
 
 Product describe(Tensor out, Tensor x, const Linear& weights) {
   const Tensor& w = weights.weight;
-  SKIFF_CHECK(is_plain(weights) || is_tiles(weights) || is_atoms(weights),
+  const bool quantized = is_atoms(weights) || is_float8_rows(weights);
+  SKIFF_CHECK(is_plain(weights) || is_tiles(weights) || quantized,
               "weights in a packing of another backend");
-  SKIFF_CHECK(is_atoms(weights) || x.dtype == w.dtype ||
-                  (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
-              "x is {}, w {}", name(x.dtype), name(w.dtype));
+  SKIFF_CHECK(
+      quantized || x.dtype == w.dtype || (x.dtype == DType::kBF16 && w.dtype == DType::kF32),
+      "x is {}, w {}", name(x.dtype), name(w.dtype));
   SKIFF_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "x is {}", name(x.dtype));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
   return {.out = out.data,

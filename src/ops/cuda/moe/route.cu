@@ -145,9 +145,13 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
            const int32_t* live, cudaStream_t stream) {
   SKIFF_CHECK(router.experts >= 1 && router.always >= 0 && router.total() <= kMaxExperts,
               "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
+  SKIFF_CHECK(router.here() == router.experts, "{} of {} experts are on other ranks",
+              router.experts - router.here(), router.experts);
   SKIFF_CHECK(router.top_k >= 1 && router.top_k <= router.experts, "top_k {} of {} experts",
               router.top_k, router.experts);
   SKIFF_CHECK_EQ(logits.cols(), router.experts);
+  SKIFF_CHECK(routes(router), "{} groups for {} experts; at most {} equal ones",
+              router.groups.count, router.experts, kMaxGroups);
   const int tokens = static_cast<int>(logits.rows());
   const RouteArgs c = {.expert = routing.expert.as<int32_t>(),
                        .weight = routing.weight.as<float>(),
@@ -159,7 +163,12 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
                        .top_k = router.top_k,
                        .always = router.always,
                        .renorm = router.renorm,
-                       .live = live};
+                       .live = live,
+                       .sigmoid = router.score == Router::kSigmoid,
+                       .groups = router.groups.count,
+                       .keep_groups = router.groups.keep,
+                       .two_best = router.groups.judge == ExpertGroups::kTwoBest,
+                       .factor = router.factor};
   const bool together =
       tokens >= 1 && tokens <= kTogetherTokens && tokens * router.per_token() <= kTogetherCopies;
   if (together) {

@@ -9,6 +9,15 @@ namespace skiff::cuda {
 
 constexpr int kMaxExperts = 512;
 
+constexpr int kMaxGroups = 32;
+
+// Whether route() takes the router's groups.
+inline bool routes(const Router& router) {
+  const ExpertGroups& g = router.groups;
+  return g.count >= 1 && g.count <= kMaxGroups && g.keep >= 1 && g.keep <= g.count &&
+         router.experts % g.count == 0;
+}
+
 // Fills the tensors of `routing` as Ops::route says. logits [T, experts] f32, bias [experts] f32
 // or empty; router.total() <= kMaxExperts. `live`: device pointer to the number of non-padding
 // rows; null: all are. Padding rows get expert -1 with weight 0 and no entry in `order`, whose

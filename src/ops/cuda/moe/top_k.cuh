@@ -13,12 +13,21 @@ struct RouteArgs {
   int tokens, experts, top_k, always;
   bool renorm;
   const int32_t* live;
+  bool sigmoid;             // scores, instead of a softmax
+  int groups, keep_groups;  // a token uses experts of so many of the groups only
+  bool two_best;            // what a group is judged by; else its best score
+  float factor;             // weights are multiplied by it
 };
 
 // An integer that orders like the score: above 0, and least for NaN.
 __device__ inline unsigned rank_of(float score) {
   const unsigned b = __float_as_uint(score);
   return isnan(score) ? 1u : (b & 0x80000000u) ? ~b : b | 0x80000000u;
+}
+
+// The score of which rank_of() made the integer.
+__device__ inline float score_of(unsigned rank) {
+  return __uint_as_float((rank & 0x80000000u) ? rank & 0x7fffffffu : ~rank);
 }
 
 // The work of a warp for a token; lane l holds kSlots experts: l, l + 32, ...
@@ -40,12 +49,13 @@ class TopK {
     }
     find_probabilities(c_.logits + token * c_.logits_stride);
     const float sum = find_best();
-    const float divisor = c_.renorm ? fmaxf(sum, 1e-12f) : 1.0f;
+    const float least = c_.sigmoid ? sum + 1e-20f : fmaxf(sum, 1e-12f);
+    const float divisor = c_.renorm ? least : 1.0f;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
       if (place_[i] < 0) continue;
       expert[place_[i]] = expert_of(i);
-      weight[place_[i]] = p_[i] / divisor;
+      weight[place_[i]] = p_[i] / divisor * c_.factor;
     }
     for (int k = c_.top_k + lane_; k < all; k += 32) {
       expert[k] = c_.experts + k - c_.top_k;
@@ -58,6 +68,12 @@ class TopK {
   __device__ bool is(int i) const { return expert_of(i) < c_.experts; }
 
   __device__ void find_probabilities(const float* logits) {
+    if (c_.sigmoid) {
+#pragma unroll
+      for (int i = 0; i < kSlots; ++i)
+        p_[i] = is(i) ? 1 / (1 + expf(-__ldcg(logits + expert_of(i)))) : 0.0f;
+      return;
+    }
     float best = -INFINITY, total = 0;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
@@ -84,6 +100,7 @@ class TopK {
       rank[i] = is(i) ? rank_of(p_[i] + bias_[i]) : 0;
       place_[i] = -1;
     }
+    if (c_.keep_groups < c_.groups) drop_groups(rank);
     for (int k = 0; k < c_.top_k; ++k) {
       unsigned mine = 0;
 #pragma unroll
@@ -105,6 +122,48 @@ class TopK {
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) sum += place_[i] >= 0 ? p_[i] : 0.0f;
     return warp_sum(sum);
+  }
+
+  // What a group is judged by, in every lane.
+  __device__ float judge(const unsigned (&rank)[kSlots], int group, int size) {
+    unsigned best = 0, second = 0;
+    const auto member = [&](int i) { return is(i) && expert_of(i) / size == group; };
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i)
+      if (member(i)) best = max(best, rank[i]);
+    best = __reduce_max_sync(kAllLanes, best);
+    if (!c_.two_best || size == 1) return score_of(best);
+    unsigned equal = 0;
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i) {
+      if (!member(i)) continue;
+      if (rank[i] == best)
+        ++equal;
+      else
+        second = max(second, rank[i]);
+    }
+    second = __reduce_max_sync(kAllLanes, second);
+    if (__reduce_add_sync(kAllLanes, equal) > 1) second = best;
+    return score_of(best) + score_of(second);
+  }
+
+  // Gives the experts of all but the best groups the rank of -inf; lane g judges group g.
+  __device__ void drop_groups(unsigned (&rank)[kSlots]) {
+    const int size = c_.experts / c_.groups;
+    unsigned worth = 0, kept = 0;
+    for (int g = 0; g < c_.groups; ++g) {
+      const float judged = judge(rank, g, size);
+      if (lane_ == g) worth = rank_of(judged);
+    }
+    for (int k = 0; k < c_.keep_groups; ++k) {
+      const unsigned top = __reduce_max_sync(kAllLanes, worth);
+      const int group = __ffs(static_cast<int>(__ballot_sync(kAllLanes, worth == top))) - 1;
+      kept |= 1u << group;
+      if (lane_ == group) worth = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kSlots; ++i)
+      if (is(i) && !(kept >> expert_of(i) / size & 1)) rank[i] = rank_of(-INFINITY);
   }
 
   const RouteArgs& c_;

@@ -22,7 +22,7 @@ struct AtomArgs {
   const float* row_scales;  // [experts][padded rows], or null: scales lie in the atoms
   int64_t padded_rows;
   bool one_row;               // all jobs share row 0 of x
-  const float* x_row_scales;  // of rows of whole numbers, or null
+  const float* x_row_scales;  // scales of rows that are whole numbers, or null
   // Of e4m3 rows, one for each chunk: [chunks][x_scale_stride], 16 bytes aligned and
   // with room for kScaleSlack floats behind the last row.
   const float* x_scales;

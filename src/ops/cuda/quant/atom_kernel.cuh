@@ -2,6 +2,7 @@
 // tiles, cuts and outputs, with operands converted in registers.
 #pragma once
 #include "base/check.h"
+#include "ops/cuda/hopper/registers.cuh"
 #include "ops/cuda/linear/stream_share.cuh"
 #include "ops/cuda/linear/stream_store.cuh"
 #include "ops/cuda/quant/atom_kernels.h"
@@ -10,23 +11,12 @@
 
 namespace skiff::cuda::atoms {
 
-// The registers of each thread of a warpgroup. PTX ISA, "setmaxnreg".
-template <int kRegisters>
-__device__ __forceinline__ void more_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ __forceinline__ void fewer_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
 template <Codes kCodes, int kGroups, int N, bool kGated>
 __device__ void consume(const StreamArgs& a, const AtomArgs& q,
                         const AtomRing<kCodes, kGroups, N>& ring, ClaimQueue& queue) {
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
   Epilogue<N, kGated> store = {a, nullptr};
-  SharedTile<N, kGated> shared_tile = {a, store};
   AtomMultiplier<kCodes, kGroups, N, kGated> multiplier(q, ring);
   TileSlice s;
   RingTurn<AtomRing<kCodes, kGroups, N>::kStages> turn;
@@ -36,7 +26,7 @@ __device__ void consume(const StreamArgs& a, const AtomArgs& q,
     if (s.begin == 0 && s.end == a.chunks)
       store.store_tile(sum, s);
     else
-      shared_tile.add(sum, s);
+      SharedTile<N, kGated>{a, store}.add(sum, s);
   }
 }
 

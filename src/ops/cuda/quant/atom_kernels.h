@@ -9,7 +9,7 @@
 namespace skiff::cuda::atoms {
 
 struct AtomLaunch {
-  int rows = 0;  // of a job: 8, 16, 32, 64 or 128
+  int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
   bool gated = false;
   unsigned blocks = 0;
   cudaStream_t stream = nullptr;

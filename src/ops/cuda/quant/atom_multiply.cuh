@@ -83,9 +83,9 @@ class AtomMultiplier {
     for (int c = s.begin; c < s.end; ++c) {
       barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
       uint4 words[2];
-      uint32_t x[N / 8][4];  // of 32 columns
+      uint32_t x[N / 8][4];  // operands of 32 columns
       OfRows<uint32_t> zero = {};
-      float part[2][N / 2];  // of every other 16 columns, so that products wait less
+      float part[2][N / 2];  // each sums every other 16 columns, so that products wait less
       constexpr int kGroupSteps = 8 / (kGroups > 0 ? kGroups : 1);
 #pragma unroll
       for (int step = 0; step < 8; ++step) {

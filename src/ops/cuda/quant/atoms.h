@@ -72,8 +72,8 @@ constexpr unsigned fixed_zero(const WeightFormat& format) {
 // Sizes of a packed weight.
 struct AtomShape {
   AtomFormat format;
-  int64_t atoms = 0;   // of a chunk
-  int64_t chunks = 0;  // of a matrix
+  int64_t atoms = 0;   // atoms of a chunk
+  int64_t chunks = 0;  // chunks of a matrix
 
   constexpr int64_t matrix_bytes() const { return atoms * chunks * format.bytes(); }
   // Scales of whole rows are float32, and padded like the atoms.

@@ -14,7 +14,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 256, kGroup = 128;
-constexpr int kMaxGroups = 1024;  // of a row
+constexpr int kMaxGroups = 1024;  // the most groups of a row
 constexpr float kLeastMax = 1e-4f;
 constexpr int kMaxInPlace = 16384;  // elements of a row that is put together in shared memory
 constexpr int kRowSlack = 128;      // floats behind a row's scales that tiles of rows may read
@@ -30,7 +30,7 @@ struct Rows {
   JobList jobs;
   int64_t to_stride;               // bytes
   int64_t x_stride, scale_stride;  // elements; x_stride 0: one row for all
-  int in, columns;                 // of x, and of `to`
+  int in, columns;                 // the columns of x, and those of `to`
   bool stack, integers;
   bool in_place;  // `to` is x: rows are put together in shared memory
   Scales kind;
@@ -236,7 +236,7 @@ int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in) {
 }
 
 MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear& w,
-             const JobList& jobs, cudaStream_t stream) {
+             const JobList& jobs, cudaStream_t stream, bool tight) {
   const Scales kind = scales_of(w.format);
   const bool apart = x.rows() == 1 && jobs.expert && kind == Scales::kStatic && w.experts > 0;
   const bool in_place = jobs.jobs && as != Met::kFloats;
@@ -254,7 +254,7 @@ MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear&
                               : (columns + 7) / 8 * 8;
   auto* scales = static_cast<float*>(scratch.data);
   if (!in_place) met.x.data = static_cast<std::byte*>(scratch.data) + scale_bytes(rows, in);
-  met.chunk_stride = scale_stride(rows);
+  met.chunk_stride = tight ? rows : scale_stride(rows);
   if (as == Met::kFloat8) met.chunk_scales = scales;
   if (as == Met::kHalves && kind != Scales::kNone) met.row_scales = scales;
   const Rows a = {.to = met.x.data,

@@ -42,8 +42,9 @@ int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in);
 // The rows of x changed for w, on scratch of met_rows_bytes(). With JobList::jobs, bf16 rows are
 // changed in place (but not to kFloats), and scratch has only their scales. With jobs, a stack's
 // input scale is that of each row's expert; where x has one row for all of JobList::expert, the
-// result has one row too, unless their scales differ.
+// result has one row too, unless their scales differ. `tight`: chunk_stride is the number of rows,
+// as cuBLASLt has it.
 MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear& w,
-             const JobList& jobs, cudaStream_t stream);
+             const JobList& jobs, cudaStream_t stream, bool tight = false);
 
 }  // namespace skiff::cuda

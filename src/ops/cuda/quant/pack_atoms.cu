@@ -18,7 +18,7 @@ struct Pack {
   const void *codes, *scales, *zeros;
   DType dtype, scale_dtype, zero_dtype;
   int64_t rows, in, scale_columns, atoms, chunks;
-  int64_t first_code, first_scale;  // of the matrix
+  int64_t first_code, first_scale;  // where the matrix begins
   int block_out, block_in;
   AtomFormat format;
 };

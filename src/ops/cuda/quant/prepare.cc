@@ -5,6 +5,7 @@
 #include "ops/cuda/check.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/quant/atoms.h"
+#include "ops/cuda/quant/float8_rows.h"
 #include "ops/cuda/quant/pack_atoms.h"
 
 namespace skiff::cuda {
@@ -97,7 +98,9 @@ class Packer {
 
 }  // namespace
 
-size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep) {
+size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep, bool streamed) {
+  if (streamed && !shape.order && keeps_float8_rows(keep, shape.experts, shape.out, shape.in))
+    return float8_rows_bytes({shape.out, shape.in}, shape.bias);
   const int64_t matrices = std::max<int64_t>(1, shape.experts);
   const Parts parts = {.matrices = matrices,
                        .out = shape.out,
@@ -109,11 +112,14 @@ size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& ke
 }
 
 Linear prepare_quantized(const Linear& plain, const WeightFormat& keep, Device device,
-                         Buffer* owner, cudaStream_t stream) {
+                         Buffer* owner, cudaStream_t stream, bool streamed) {
   SKIFF_CHECK(plain.packing == Packing::kPlain && plain.format == keep, "from {} to {}",
               describe(plain.format), describe(keep));
   SKIFF_CHECK(plain.scale && (!keep.zero || plain.zero), "{} without its scales", describe(keep));
   SKIFF_CHECK(plain.weight.contiguous() && plain.scale.contiguous());
+  if (streamed && !plain.order &&
+      keeps_float8_rows(keep, plain.experts, features(plain), inputs(plain)))
+    return prepare_float8_rows(plain, device, owner, stream);
   const int64_t matrices = std::max<int64_t>(1, plain.experts);
   const AtomShape shape = atom_shape(packing_of(keep), features(plain), inputs(plain));
   const Places places = places_of({.matrices = matrices,

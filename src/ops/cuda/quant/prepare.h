@@ -8,12 +8,14 @@
 
 namespace skiff::cuda {
 
-// Bytes of the Buffer that prepare_quantized() makes. CHECKs that atom_format() has the format.
-size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep);
+// `streamed`: the streamed GEMM runs on this device.
 
-// Packs a kPlain weight in the format `keep`, on the host or on `device`, as quant/atoms.h says.
-// Returns once that is done.
+// Bytes of the Buffer that prepare_quantized() makes. CHECKs that atom_format() has the format.
+size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep, bool streamed);
+
+// Packs a kPlain weight in the format `keep`, on the host or on `device`, as quant/atoms.h says or,
+// where streamed, quant/float8_rows.h. Returns once that is done.
 Linear prepare_quantized(const Linear& plain, const WeightFormat& keep, Device device,
-                         Buffer* owner, cudaStream_t stream);
+                         Buffer* owner, cudaStream_t stream, bool streamed);
 
 }  // namespace skiff::cuda

@@ -15,7 +15,7 @@ struct Quantize {
   void *codes, *scales;
   DType from, to, scale_dtype;
   int64_t rows, in, scale_columns;
-  int64_t block_out, block_in;  // of which the last ones may be partial
+  int64_t block_out, block_in;  // the size of a block; the last ones may be partial
   QuantRule rule;
 };
 

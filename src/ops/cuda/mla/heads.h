@@ -1,0 +1,48 @@
+// ops/cuda/mla/heads.h -- Ops::heads_linear: a GEMM for each head.
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "weights/linear.h"
+
+namespace skiff::cuda {
+
+// out[r * heads + h] = x[r * heads + h] * w[h]^T, w [heads, out, in] plain or as Packing::kTiles.
+// x, out and w all f32 or all bf16, rounded once. Rows of x and out may be strided. bf16 goes to
+// cuBLASLt; with `one_order`, or where it takes no such weight, to a kernel in which a row's result
+// does not depend on the number of rows. Driven by one thread.
+class HeadProducts {
+ public:
+  static constexpr size_t kScratchBytes = size_t{32} << 20;
+
+  // `scratch`: kScratchBytes on the device that nobody else writes while a product runs.
+  HeadProducts(std::byte* scratch, bool one_order);
+  ~HeadProducts();
+  HeadProducts(const HeadProducts&) = delete;
+  HeadProducts& operator=(const HeadProducts&) = delete;
+
+  void product(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
+  // By cuBLASLt. Returns false, with nothing started, where it has no algorithm. w is plain.
+  bool by_library(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
+
+ private:
+  // rows, heads, in, out, and the strides of x and out.
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>;
+
+  std::byte* scratch_;
+  bool one_order_;
+  cublasLtHandle_t handle_ = nullptr;  // made with the first product that needs it
+  std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
+};
+
+// HeadProducts' kernels. The first takes bf16 rows that are aligned to 16 bytes, `in` a multiple
+// of 8 and `out` of 2; the second anything.
+bool heads_by_tiles_takes(const Tensor& out, const Tensor& x, const Linear& w);
+void heads_by_tiles(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
+void heads_by_elements(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
+
+}  // namespace skiff::cuda

@@ -1,0 +1,71 @@
+#include "ops/cuda/quant/float8_call.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/cuda/hopper/tensor_map.h"
+#include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/float8_kernel.cuh"
+#include "ops/cuda/quant/float8_rows.h"
+
+namespace skiff::cuda::float8 {
+namespace {
+
+// Calls f(kernel, rows, gated, bytes of shared memory) for each kernel.
+template <class F>
+void for_each_kernel(F f) {
+  const auto with = [&]<int N>() {
+    f(float8_kernel<N, false>, N, false, Float8Ring<N>::kSharedBytes);
+    f(float8_kernel<N, true>, N, true, Float8Ring<N>::kSharedBytes);
+  };
+  with.template operator()<8>();
+  with.template operator()<16>();
+  with.template operator()<32>();
+  with.template operator()<64>();
+  with.template operator()<128>();
+}
+
+// Of pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, 1], or
+// [in, out, 1, 1, 1].
+CUtensorMap weight_map(const Linear& w, bool gated) {
+  const auto rows = static_cast<uint64_t>(features(w)), row = static_cast<uint64_t>(inputs(w)),
+             all = rows * row;
+  if (gated) {
+    const uint64_t size[] = {row / 2, 8, 2, rows / 16, 1}, stride[] = {row, all / 2, 8 * row, all};
+    const uint32_t box[] = {kColumns / 2, 8, 2, kTileRows / 16, 1};
+    return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
+  }
+  const uint64_t size[] = {row / 2, rows, 1, 1, 1}, stride[] = {row, all, all, all};
+  const uint32_t box[] = {kColumns / 2, kTileRows, 1, 1, 1};
+  return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
+}
+
+}  // namespace
+
+void allow_float8_kernels() {
+  for_each_kernel([](auto kernel, int, bool, size_t bytes) {
+    allow_shared(kernel, bytes);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+          "asking for shared memory");
+  });
+}
+
+void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows& met,
+                  const Linear& w) {
+  const Float8Rows rows = {features(w), inputs(w)};
+  const Float8Args q = {.scales = w.scale.as<float>(),
+                        .scale_stride = rows.scale_stride(),
+                        .up_row = static_cast<int>(rows.out / 2 / Float8Rows::kBlock),
+                        .x_scales = met.chunk_scales,
+                        .x_scale_stride = met.chunk_stride};
+  bool started = false;
+  for_each_kernel([&](auto kernel, int n, bool gated, size_t bytes) {
+    if (n != how.rows || gated != how.gated) return;
+    launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream}, weight_map(w, gated),
+           atoms::row_map(met.x, n), args, q);
+    started = true;
+  });
+  SKIFF_CHECK(started, "no kernel for jobs of {} rows", how.rows);
+}
+
+}  // namespace skiff::cuda::float8

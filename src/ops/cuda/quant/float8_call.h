@@ -1,0 +1,25 @@
+// ops/cuda/quant/float8_call.h -- how the streamed GEMM of weights in float8_rows.h is started.
+#pragma once
+#include "ops/cuda/linear/stream_args.cuh"
+#include "ops/cuda/quant/inputs.h"
+#include "weights/linear.h"
+
+namespace skiff::cuda::float8 {
+
+struct Float8Launch {
+  int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
+  bool gated = false;
+  unsigned blocks = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// Whether a gated GEMM takes the weight: a tile's rows of each half share a row of scales.
+inline bool takes_gated(int64_t features) { return features % 256 == 0; }
+
+// Lets the kernels take the shared memory that they need.
+void allow_float8_kernels();
+// `met`: the rows of x, as meet() leaves them for w.
+void start_float8(const Float8Launch& how, const streamed::StreamArgs& args, const MetRows& met,
+                  const Linear& w);
+
+}  // namespace skiff::cuda::float8

@@ -1,0 +1,69 @@
+#include "ops/cuda/quant/float8_rows.h"
+
+#include "ops/cuda/check.h"
+
+namespace skiff::cuda {
+namespace {
+
+size_t up(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+struct Places {
+  size_t scales = 0, bias = 0, end = 0;
+};
+
+Places places_of(const Float8Rows& rows, bool bias) {
+  Places p;
+  p.scales = up(static_cast<size_t>(rows.out * rows.in));
+  p.bias =
+      p.scales + up(static_cast<size_t>(rows.scale_rows() * rows.scale_stride()) * sizeof(float));
+  p.end = p.bias + (bias ? up(static_cast<size_t>(rows.out) * sizeof(float)) : 0);
+  return p;
+}
+
+// Scales with a stride; what pads their rows is zero.
+void bring_scales(float* to, const Tensor& from, const Float8Rows& rows, cudaStream_t stream) {
+  const auto pitch = static_cast<size_t>(rows.scale_stride()) * sizeof(float);
+  const auto width = static_cast<size_t>(rows.in / Float8Rows::kBlock) * sizeof(float);
+  const auto count = static_cast<size_t>(rows.scale_rows());
+  check(cudaMemsetAsync(to, 0, pitch * count, stream), "clearing scales");
+  check(cudaMemcpy2DAsync(to, pitch, from.data, width, width, count, cudaMemcpyDefault, stream),
+        "copying scales");
+}
+
+}  // namespace
+
+bool keeps_float8_rows(const WeightFormat& format, int64_t experts, int64_t out, int64_t in) {
+  constexpr int kBlock = Float8Rows::kBlock;
+  return experts == 0 && format.dtype == DType::kF8E4M3 && format.block_out == kBlock &&
+         format.block_in == kBlock && format.scale == DType::kF32 && !format.zero &&
+         format.input == InputFormat{DType::kF8E4M3, InputFormat::kGroups} && out % 16 == 0 &&
+         in % kBlock == 0;
+}
+
+size_t float8_rows_bytes(const Float8Rows& rows, bool bias) { return places_of(rows, bias).end; }
+
+Linear prepare_float8_rows(const Linear& plain, Device device, Buffer* owner, cudaStream_t stream) {
+  const Float8Rows rows = {features(plain), inputs(plain)};
+  SKIFF_CHECK(plain.weight.contiguous() && plain.scale.contiguous() && !plain.order);
+  const Places places = places_of(rows, bool{plain.bias});
+  *owner = Buffer(device, places.end);
+  Linear out = {.weight = plain.weight, .format = plain.format};
+  out.weight.data = owner->data();
+  out.weight.device = device;
+  check(cudaMemcpyAsync(owner->data(), plain.weight.data, static_cast<size_t>(rows.out * rows.in),
+                        cudaMemcpyDefault, stream),
+        "copying a weight");
+  out.scale = owner->view(DType::kF32, {rows.scale_rows(), rows.scale_stride()}, places.scales);
+  bring_scales(out.scale.as<float>(), plain.scale, rows, stream);
+  if (plain.bias) {
+    SKIFF_CHECK(plain.bias.dtype == DType::kF32 && plain.bias.contiguous());
+    out.bias = owner->view(DType::kF32, {rows.out}, places.bias);
+    check(cudaMemcpyAsync(out.bias.data, plain.bias.data,
+                          static_cast<size_t>(rows.out) * sizeof(float), cudaMemcpyDefault, stream),
+          "copying a bias");
+  }
+  check(cudaStreamSynchronize(stream), "preparing a weight");
+  return out;
+}
+
+}  // namespace skiff::cuda
