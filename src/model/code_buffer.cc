@@ -7,7 +7,7 @@
 namespace skiff::model {
 namespace {
 
-int64_t block_rows(const Slot& slot, const WeightFormat& format) {  // of one expert
+int64_t block_rows(const Slot& slot, const WeightFormat& format) {  // rows of scales of one expert
   return num_blocks(slot.out, format.block_out);
 }
 
@@ -19,7 +19,7 @@ void grow(Buffer& buffer, Device device, size_t size) {
 
 // Where the parts of some rows lie in memory of their own.
 struct Piece {
-  int64_t rows, cols;  // of scales
+  int64_t rows, cols;  // the shape of the scales
   size_t scales, zeros, end;
 
   Piece(const Slot& slot, const WeightFormat& format, int64_t out)

@@ -100,6 +100,11 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   const Family& family = family_of(config, architecture);
   ModelConfig out;
   out.spec = family.describe(config);
+  if (out.spec.joins)
+    fail_load(
+        "{}: {} is no model but a module that drafts for one; name it as \"model\" of "
+        "--speculative-config with the method mtp",
+        config.where(), family.arch);
   out.spec.arch = family.arch;
   out.dtype = config.get<std::string>("dtype", config.get<std::string>("torch_dtype", ""));
   out.quantization = gguf.empty() ? read_quantization(dir, config) : gguf_quantization(gguf);

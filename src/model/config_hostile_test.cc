@@ -53,6 +53,22 @@ const char* const kKeys[] = {"hidden_size",
                              "moe_layer_end_index",
                              "moe_layer_interval",
                              "moe_norm_min",
+                             "n_routed_experts",
+                             "n_shared_experts",
+                             "first_k_dense_replace",
+                             "moe_layer_freq",
+                             "n_group",
+                             "topk_group",
+                             "topk_method",
+                             "scoring_func",
+                             "routed_scaling_factor",
+                             "q_lora_rank",
+                             "kv_lora_rank",
+                             "qk_nope_head_dim",
+                             "qk_rope_head_dim",
+                             "v_head_dim",
+                             "num_nextn_predict_layers",
+                             "rope_interleave",
                              "architectures",
                              "dtype",
                              "torch_dtype",
@@ -70,7 +86,10 @@ const char* const kKeys[] = {"hidden_size",
 const char* const kRopeKeys[] = {"rope_type",        "type",
                                  "factor",           "low_freq_factor",
                                  "high_freq_factor", "original_max_position_embeddings",
-                                 "rope_theta",       "partial_rotary_factor"};
+                                 "rope_theta",       "partial_rotary_factor",
+                                 "beta_fast",        "beta_slow",
+                                 "mscale",           "mscale_all_dim",
+                                 "attention_factor", "truncate"};
 
 const char* const kValues[] = {"0",
                                "-1",
@@ -122,9 +141,34 @@ Json base_config(std::string_view arch) {
                  {"moe_intermediate_size", 3},
                  {"num_experts_per_tok", 2},
                  {"moe_k", 2},
-                 {"moe_num_experts", 3}};
+                 {"moe_num_experts", 3},
+                 {"n_routed_experts", 4},
+                 {"n_shared_experts", 1},
+                 {"first_k_dense_replace", 1},
+                 {"n_group", 2},
+                 {"topk_group", 1},
+                 {"q_lora_rank", 5},
+                 {"kv_lora_rank", 6},
+                 {"qk_nope_head_dim", 3},
+                 {"qk_rope_head_dim", 2},
+                 {"v_head_dim", 4}};
   config[arch.starts_with("Mixtral") ? "num_local_experts" : "num_experts"] = 3;
   return config;
+}
+
+struct MixerShape {
+  std::string operator()(const Gqa& m) const {
+    return fmt::format("{} {} {} {} {} {} {}: ", m.heads, m.kv_heads, m.head_dim, m.window,
+                       m.qkv_bias, m.out_bias, m.qk_norm);
+  }
+  std::string operator()(const Mla& m) const {
+    return fmt::format("{} {} {} {} {} {}: ", m.heads, m.q_rank, m.kv_rank, m.nope_dim, m.rope_dim,
+                       m.v_dim);
+  }
+};
+
+const Rope& rope_of(const Layer& layer) {
+  return std::visit([](const auto& mixer) -> const Rope& { return mixer.rope; }, layer.mixer);
 }
 
 // What decides the shapes of a model, so that each shape runs once.
@@ -132,16 +176,14 @@ std::string shape_of(const ModelSpec& spec) {
   std::string out = fmt::format("{} {} {} {} {} ", spec.hidden, spec.vocab, spec.eps,
                                 spec.tied_head, std::min(spec.max_context, 3));
   for (const Layer& layer : spec.layers) {
-    const auto& m = std::get<Gqa>(layer.mixer);
-    out += fmt::format("{} {} {} {} {} {} {}: ", m.heads, m.kv_heads, m.head_dim, m.window,
-                       m.qkv_bias, m.out_bias, m.qk_norm);
+    out += std::visit(MixerShape{}, layer.mixer);
     if (const auto* dense = std::get_if<Dense>(&layer.ffn)) {
       out += fmt::format("dense {} {} ", dense->width, dense->bias);
     } else {
       const auto& moe = std::get<Moe>(layer.ffn);
       const Router& r = moe.router;
-      out += fmt::format("moe {} {} {} {} {} {} ", moe.width, r.experts, r.top_k, r.renorm, r.bias,
-                         r.always);
+      out += fmt::format("moe {} {} {} {} {} {} {} {} {} ", moe.width, moe.shared_width, r.experts,
+                         r.top_k, r.renorm, r.bias, r.always, r.groups.count, r.groups.keep);
     }
   }
   return out;
@@ -179,7 +221,7 @@ class Trial {
     ++accepted_;
     for (const int32_t eos : config.generation.eos) EXPECT_GE(eos, 0);
     for (const Layer& layer : config.spec.layers)
-      for (const float speed : rope_frequencies(std::get<Gqa>(layer.mixer).rope))
+      for (const float speed : rope_frequencies(rope_of(layer)))
         ASSERT_TRUE(std::isfinite(speed * static_cast<float>(config.spec.max_context))) << speed;
     ASSERT_LE(config.spec.vocab * config.spec.layers.size(), 4000u) << "too large to try";
     if (!seen_.insert(shape_of(config.spec)).second) return;
@@ -222,10 +264,14 @@ TEST_P(HostileConfigTest, IsRefusedInALineOrComputes) {
   EXPECT_GT(trial.refused(), 500);
 }
 
-// Families share the code that reads rope.
+// Families with the same attention share the code that reads rope.
 TEST(HostileRopeTest, IsRefusedInALineOrComputes) {
   Trial trial;
-  const Json scaled[] = {{{"rope_type", "linear"}, {"factor", 2.0}},
+  const Json yarn = {
+      {"type", "yarn"},      {"factor", 4.0}, {"original_max_position_embeddings", 16},
+      {"mscale_all_dim", 1}, {"mscale", 0.7}, {"beta_fast", 32}};
+  const Json scaled[] = {yarn,
+                         {{"rope_type", "linear"}, {"factor", 2.0}},
                          {{"rope_type", "llama3"},
                           {"factor", 8.0},
                           {"low_freq_factor", 1.0},
@@ -235,7 +281,7 @@ TEST(HostileRopeTest, IsRefusedInALineOrComputes) {
     for (const char* holder : {"rope_scaling", "rope_parameters"})
       for (const char* key : kRopeKeys)
         for (const char* value : kValues) {
-          Json config = base_config("LlamaForCausalLM");
+          Json config = base_config(rope == yarn ? "DeepseekV3ForCausalLM" : "LlamaForCausalLM");
           config[holder] = rope;
           config[holder][key] = Json::parse(value);
           trial.expect_refused_or_sound(config);

@@ -10,34 +10,80 @@ Decoder::Decoder(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, c
   SKIFF_CHECK_EQ(weights.layers.size(), spec.layers.size());
 }
 
-Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena) {
+Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
+                         Tensor hidden) {
   SKIFF_CHECK_EQ(kv.size(), spec_.layers.size());
-  Tensor residual = arena.take(DType::kF32, {batch.num_tokens, spec_.hidden});
-  Tensor x = arena.take(act_, {batch.num_tokens, spec_.hidden});
-  const size_t mark = arena.mark();
-  Delta delta;  // empty before the first layer
-  // Adds the delta of the block before and frees its scratch: the next block reads only x.
-  const auto next = [&](const Norm& norm) {
-    settle(x, residual, delta, norm);
-    arena.rewind(mark);
-  };
-
-  ops_.embed(residual, weights_.embed, batch.tokens);
-  for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    next(weights_.layers[i].mixer_norm);
-    delta = mix(static_cast<int>(i), x, batch, kv[i], arena);
-    next(weights_.layers[i].ffn_norm);
-    delta = ffn(static_cast<int>(i), x, arena);
-  }
-  next(weights_.norm);
+  Stream stream = begin(batch, arena, hidden);
+  for (size_t i = 0; i < kv.size(); ++i) layer(static_cast<int>(i), stream, batch, kv[i], arena);
+  next(stream, weights_.norm, arena);
+  const Tensor x = stream.x;
   if (spec_.head == HeadKind::kNone) return {.hidden = x, .logits = {}};
   ops_.soon(weights_.head);
 
   Tensor last = arena.take(act_, {batch.out_rows.rows(), spec_.hidden});
   Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.head_rows()});
   ops_.gather_rows(last, x, batch.out_rows);
-  ops_.linear(logits, last, weights_.head);
+  score(logits, last);
   return {.hidden = x, .logits = logits};
+}
+
+void Decoder::fill(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
+                   Tensor hidden) {
+  SKIFF_CHECK_EQ(kv.size(), spec_.layers.size());
+  Stream stream = begin(batch, arena, hidden);
+  const size_t last = kv.size() - 1;
+  for (size_t i = 0; i < last; ++i) layer(static_cast<int>(i), stream, batch, kv[i], arena);
+  next(stream, weights_.layers[last].mixer_norm, arena);
+  store(static_cast<int>(last), stream.x, batch, kv[last], arena);
+}
+
+Decoder::Stream Decoder::begin(const RaggedBatch& batch, Arena& arena, Tensor hidden) {
+  Stream out{.residual = arena.take(DType::kF32, {batch.num_tokens, spec_.hidden}),
+             .x = arena.take(act_, {batch.num_tokens, spec_.hidden}),
+             .mark = arena.mark(),
+             .delta = {}};
+  if (spec_.joins)
+    join(out.residual, batch.tokens, hidden, arena);
+  else
+    ops_.embed(out.residual, weights_.embed, batch.tokens);
+  return out;
+}
+
+// Adds the delta of the block before and frees its scratch: the next block reads only x.
+void Decoder::next(Stream& stream, const Norm& norm, Arena& arena) {
+  settle(stream.x, stream.residual, stream.delta, norm);
+  arena.rewind(stream.mark);
+}
+
+void Decoder::layer(int layer, Stream& stream, const RaggedBatch& batch, const KvLayer& kv,
+                    Arena& arena) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  next(stream, weights.mixer_norm, arena);
+  stream.delta = mix(layer, stream.x, batch, kv, arena);
+  next(stream, weights.ffn_norm, arena);
+  stream.delta = ffn(layer, stream.x, arena);
+}
+
+// Each rank has a part of the vocabulary, and in the end all logits; classes are scored by all.
+void Decoder::score(Tensor logits, Tensor last) {
+  if (spec_.head == HeadKind::kClasses) return ops_.linear(logits, last, weights_.head);
+  comm::Communicator& group = *mesh_.tp;
+  const int64_t part = logits.cols() / group.size();
+  const Tensor mine = logits.col_range(group.rank() * part, part);
+  ops_.linear(mine, last, weights_.head);
+  group.all_gather(logits, mine, ops_);
+}
+
+// Begins the residual of a module: a projection of the token's embedding and of the hidden row,
+// each behind a norm of its own. The caller rewinds the arena.
+void Decoder::join(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena) {
+  SKIFF_CHECK_EQ(hidden.rows(), residual.rows());
+  Tensor both = arena.take(act_, {residual.rows(), 2 * int64_t{spec_.hidden}});
+  ops_.embed(residual, weights_.embed, tokens);
+  ops_.add_norm(both.col_range(0, spec_.hidden), residual, {}, weights_.token_norm);
+  ops_.copy(residual, hidden);
+  ops_.add_norm(both.col_range(spec_.hidden, spec_.hidden), residual, {}, weights_.hidden_norm);
+  ops_.linear(residual, both, weights_.join);
 }
 
 void Decoder::settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm) {
@@ -56,16 +102,66 @@ Delta Decoder::mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer&
   return std::visit(mix_kind, spec_.layers[static_cast<size_t>(layer)].mixer);
 }
 
+Tensor Decoder::store(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv,
+                      Arena& arena) {
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const auto store_kind = [&]<class Kind>(const Kind& m) {
+    return store(m, std::get<Weights<Kind>>(w.mixer), x, batch, kv, arena);
+  };
+  return std::visit(store_kind, spec_.layers[static_cast<size_t>(layer)].mixer);
+}
+
+Tensor Decoder::store(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
+                      const KvLayer& kv, Arena& arena) {
+  const int64_t cols = (int64_t{m.heads} + 2 * int64_t{m.kv_heads}) * m.head_dim;
+  const Tensor qkv = arena.take(act_, {x.rows(), cols});
+  ops_.gqa_project(qkv, x, w.qkv, w.q_norm, w.k_norm, m, batch, kv);
+  return qkv;
+}
+
 Delta Decoder::mix(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
                    const KvLayer& kv, Arena& arena) {
   const int64_t q_cols = int64_t{m.heads} * m.head_dim;
-  Tensor qkv = arena.take(act_, {x.rows(), q_cols + 2 * int64_t{m.kv_heads} * m.head_dim});
   Tensor seen = arena.take(act_, {x.rows(), q_cols});
   Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
   ops_.soon(w.out);
-  ops_.gqa_project(qkv, x, w.qkv, w.q_norm, w.k_norm, m, batch, kv);
+  const Tensor qkv = store(m, w, x, batch, kv, arena);
   ops_.gqa_attend(seen, qkv.col_range(0, q_cols), m, batch, kv);
   ops_.linear(out, seen, w.out);
+  return {out, mesh_.tp.get()};
+}
+
+Tensor Decoder::store(const Mla& m, const MlaWeights& w, Tensor x, const RaggedBatch& batch,
+                      const KvLayer& kv, Arena& arena) {
+  const int64_t rows = x.rows();
+  Tensor latent = arena.take(DType::kF32, {rows, m.q_rank + m.cached_dim()});
+  Tensor q = arena.take(act_, {rows, m.heads * m.q_dim()});
+  Tensor q_input = x;
+  ops_.linear(latent, x, w.latent);
+  if (m.q_rank > 0) {
+    q_input = arena.take(act_, {rows, m.q_rank});
+    ops_.add_norm(q_input, latent.col_range(0, m.q_rank), {}, w.q_norm);
+  }
+  ops_.linear(q, q_input, w.q);
+  ops_.mla_store(q, latent.col_range(m.q_rank, m.cached_dim()), w.kv_norm, m, batch, kv);
+  return q;
+}
+
+// The absorbed form: heads attend to the latent itself, so that what a row computes does not depend
+// on how many rows its step has.
+Delta Decoder::mix(const Mla& m, const MlaWeights& w, Tensor x, const RaggedBatch& batch,
+                   const KvLayer& kv, Arena& arena) {
+  const int64_t rows = x.rows(), heads = m.heads;
+  Tensor absorbed = arena.take(act_, {rows * heads, m.kv_rank});
+  Tensor seen = arena.take(act_, {rows * heads, m.kv_rank});
+  Tensor values = arena.take(act_, {rows, heads * m.v_dim});
+  Tensor out = arena.take(act_, {rows, spec_.hidden});
+  const Tensor q = store(m, w, x, batch, kv, arena);
+  const Tensor by_head = q.reshaped({rows * heads, m.q_dim()});
+  ops_.heads_linear(absorbed, by_head.col_range(0, m.nope_dim), w.absorb);
+  ops_.mla_attend(seen, absorbed, by_head.col_range(m.nope_dim, m.rope_dim), m, batch, kv);
+  ops_.heads_linear(values.reshaped({rows * heads, m.v_dim}), seen, w.value);
+  ops_.linear(out, values, w.out);
   return {out, mesh_.tp.get()};
 }
 
@@ -116,6 +212,12 @@ struct OwnBytes {
     const int64_t q = int64_t{m.heads} * m.head_dim, kv = int64_t{m.kv_heads} * m.head_dim;
     return columns(q + 2 * kv) + columns(q) + columns(spec.hidden);
   }
+  size_t operator()(const Mla& m) const {
+    const int64_t heads = m.heads;
+    return Arena::size_of(DType::kF32, rows * (m.q_rank + m.cached_dim())) +
+           columns(heads * m.q_dim()) + 2 * columns(heads * m.kv_rank) + columns(heads * m.v_dim) +
+           columns(spec.hidden) + (m.q_rank > 0 ? columns(m.q_rank) : 0);
+  }
   size_t operator()(const Dense& f) const { return dense(f.width); }
   size_t operator()(const Moe& f) const {
     return columns(spec.hidden) + Arena::size_of(DType::kF32, rows * f.router.experts) +
@@ -132,6 +234,7 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
   };
   const OwnBytes own{spec, act, max_rows}, head{spec, act, max_logit_rows};
   size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.head_rows());
+  if (spec.joins) block = std::max(block, own.columns(2 * int64_t{spec.hidden}));
   for (const Layer& layer : spec.layers) {
     block = std::max(block, std::visit(own, layer.mixer));
     block = std::max(

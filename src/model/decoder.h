@@ -30,22 +30,51 @@ class Decoder {
           DType act);
 
   // Writes this step's keys and values to kv (one KvLayer per layer). Requires that
-  // Ops::begin_step(batch) has been called.
-  Forward forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena);
+  // Ops::begin_step(batch) has been called. A module (ModelSpec::joins) needs `hidden`,
+  // [num_tokens, hidden] act: a row of the model that it drafts for, behind that model's last norm,
+  // for each row.
+  Forward forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
+                  Tensor hidden = {});
+
+  // Writes the same keys and values and leaves nothing else: the last layer ends where they are
+  // written.
+  void fill(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
+            Tensor hidden = {});
+
+  size_t layers() const { return spec_.layers.size(); }
 
   // Returns the most bytes that forward() takes from its arena with `ops`, logits included.
   static size_t arena_bytes(const ModelSpec& spec, DType act, int max_rows, int max_logit_rows,
                             const Ops& ops);
 
  private:
-  // Each calls the overload for the kind of that layer.
+  // What one pass reads and changes from layer to layer.
+  struct Stream {
+    Tensor residual, x;
+    size_t mark = 0;  // where the scratch of a block begins in the arena
+    Delta delta;      // what the block before adds; empty before the first layer
+  };
+  Stream begin(const RaggedBatch& batch, Arena& arena, Tensor hidden);
+  void next(Stream& stream, const Norm& norm, Arena& arena);
+  void layer(int layer, Stream& stream, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
+  // Each calls the overload for the kind of that layer. store() is the part of mix() that writes
+  // keys and values; it returns the queries, with GQA followed by keys and values.
+  Tensor store(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
+  Tensor store(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
+               const KvLayer& kv, Arena& arena);
+  Tensor store(const Mla& m, const MlaWeights& w, Tensor x, const RaggedBatch& batch,
+               const KvLayer& kv, Arena& arena);
   Delta mix(int layer, Tensor x, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
   Delta mix(const Gqa& m, const GqaWeights& w, Tensor x, const RaggedBatch& batch,
+            const KvLayer& kv, Arena& arena);
+  Delta mix(const Mla& m, const MlaWeights& w, Tensor x, const RaggedBatch& batch,
             const KvLayer& kv, Arena& arena);
   Delta ffn(int layer, Tensor x, Arena& arena);
   Delta ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena);
   Delta ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena);
+  void join(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena);
   Tensor dense(const DenseWeights& w, int width, Act act, Tensor x, Arena& arena);
+  void score(Tensor logits, Tensor last);
   void settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm);
 
   const ModelSpec& spec_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "model/golden_cases_testing.h"
@@ -108,7 +110,7 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b, float
 
 // A prompt chunk, an idle sequence and a decode share a step; pages lie in any order.
 TEST(Decoder, MixedStepEqualsTheSequencesAlone) {
-  for (const char* name : {"llama", "mistral", "qwen2", "ernie45_moe"}) {
+  for (const char* name : {"llama", "mistral", "qwen2", "ernie45_moe", "deepseek_v3"}) {
     const testing::Golden golden = testing::read_golden(name);
     // The bound of golden_test.cc.
     const float bound = 8 * golden.sensitivity * std::sqrt(128.0f) * 0x1p-24f;
@@ -152,6 +154,50 @@ TEST(Decoder, TakesExactlyTheArenaThatIsPlanned) {
     }
   }
 }
+
+// Latents are attended to in one form whatever the number of rows, so that a row has the same bits
+// wherever its prompt was cut, and over blocks that another sequence has filled.
+class LatentsTest : public ::testing::TestWithParam<DType> {
+ protected:
+  static constexpr size_t kPage = 16;
+
+  std::vector<std::vector<float>> run(size_t from, size_t to, const std::vector<int32_t>& pages) {
+    std::vector<int32_t> wanted(to - from);
+    std::iota(wanted.begin(), wanted.end(), 0);
+    return stage_.step(
+        {{piece(golden_.prompt, from, to - from), static_cast<int>(from), pages, wanted}});
+  }
+
+  const testing::Golden golden_ = testing::read_golden("deepseek_v3");
+  const size_t rows_ = golden_.prompt.size();
+  std::unique_ptr<Ops> ops_ = make_cpu_ops(2);
+  Stage stage_{"deepseek_v3", *ops_, GetParam(), 96, 96};
+  const std::vector<int32_t> first_ = {3, 9, 0, 14, 5, 11};
+  const std::vector<std::vector<float>> whole_ = run(0, rows_, first_);
+};
+
+TEST_P(LatentsTest, DoNotDependOnWhereAPromptIsCut) {
+  const std::vector<int32_t> second = {1, 2, 15, 4, 6, 7};
+  for (size_t cut = 1; cut < rows_; ++cut) {
+    std::vector<std::vector<float>> rows = run(0, cut, second);
+    std::ranges::move(run(cut, rows_, second), std::back_inserter(rows));
+    ASSERT_EQ(rows, whole_) << "cut at " << cut;
+  }
+}
+
+TEST_P(LatentsTest, DoNotDependOnHitsOfThePrefix) {
+  for (size_t blocks = 1; blocks * kPage < rows_; ++blocks) {
+    std::vector<int32_t> pages = {1, 2, 15, 4, 6, 7};
+    std::copy_n(first_.begin(), blocks, pages.begin());
+    const auto rows = run(blocks * kPage, rows_, pages);
+    EXPECT_TRUE(std::equal(rows.begin(), rows.end(),
+                           whole_.end() - static_cast<ptrdiff_t>(rows.size()), whole_.end()))
+        << blocks << " blocks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, LatentsTest, ::testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace skiff::model

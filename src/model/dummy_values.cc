@@ -53,8 +53,14 @@ void fill_from(T* dst, size_t n, const std::vector<float>& pool, size_t start, f
 
 class DummyValues final : public Values {
  public:
-  DummyValues(uint64_t seed, DType compute, const ModelSpec& spec, const std::vector<Slot>& slots)
-      : slots_(slots), spec_(spec), compute_(compute), seed_(seed), pool_(normal_pool(seed)) {}
+  DummyValues(uint64_t seed, DType compute, const ModelSpec& spec, const std::vector<Slot>& slots,
+              std::span<const SlotCut> cuts)
+      : slots_(slots),
+        cuts_(cuts),
+        spec_(spec),
+        compute_(compute),
+        seed_(seed),
+        pool_(normal_pool(seed)) {}
 
   DType dtype(size_t i) const override { return slots_[i].dtype(compute_); }
   bool has_bias(size_t i) const override { return slots_[i].bias; }
@@ -64,22 +70,39 @@ class DummyValues final : public Values {
                : static_cast<size_t>(slots_[i].elements()) * skiff::bytes(compute_);
   }
   void fill(size_t i, int64_t first, int64_t rows, std::byte* to) const override {
-    const Slot& slot = slots_[i];
+    const Slot& whole = whole_of(i);
+    const auto of_bell = bell(whole);
+    const float mean = of_bell.first, deviation = of_bell.second;
+    const int64_t cols = slots_[i].in;
     const auto fill_as = [&]<class T>(T* dst) {
-      const auto [mean, deviation] = bell(slot);
-      fill_from(dst, static_cast<size_t>(rows * slot.in), pool_,
-                start(slot, 1) + static_cast<size_t>(first * slot.in), mean, deviation);
+      const auto put = [&](int64_t element, int64_t n, int64_t at) {
+        fill_from(dst + at, static_cast<size_t>(n), pool_,
+                  start(whole, 1) + static_cast<size_t>(element), mean, deviation);
+      };
+      if (cuts_.empty()) return put(first * cols, rows * cols, 0);
+      for_each_rows(cuts_[i], first, rows, [&](int64_t row, int64_t count, int64_t at) {
+        if (whole.in == cols) return put(row * cols, count * cols, at * cols);
+        for (int64_t r = 0; r < count; ++r)
+          put((row + r) * whole.in + cuts_[i].col, cols, (at + r) * cols);
+      });
     };
     if (dtype(i) == DType::kBF16) return fill_as(reinterpret_cast<BF16*>(to));
     fill_as(reinterpret_cast<float*>(to));
   }
   void fill_bias(size_t i, float* to) const override {
-    const Slot& slot = slots_[i];
-    fill_from(to, static_cast<size_t>(slot.out), pool_, start(slot, 2), 0, 0.02f);
+    const auto put = [&](int64_t row, int64_t n, int64_t at) {
+      fill_from(to + at, static_cast<size_t>(n), pool_,
+                start(whole_of(i), 2) + static_cast<size_t>(row), 0, 0.02f);
+    };
+    const int64_t rows = slots_[i].out;
+    if (cuts_.empty()) return put(0, rows, 0);
+    if (!cuts_[i].no_bias) return for_each_rows(cuts_[i], 0, rows, put);
+    std::fill_n(to, rows, 0.0f);
   }
   std::string origin(size_t i, int64_t) const override { return describe_slot(slots_[i]); }
 
  private:
+  const Slot& whole_of(size_t i) const { return cuts_.empty() ? slots_[i] : cuts_[i].whole; }
   size_t start(const Slot& slot, uint64_t salt) const {
     uint64_t state = seed_ ^ key_of(slot, salt);
     return splitmix64(state) % pool_.size();
@@ -99,6 +122,7 @@ class DummyValues final : public Values {
   }
 
   const std::vector<Slot>& slots_;
+  const std::span<const SlotCut> cuts_;
   const ModelSpec& spec_;
   DType compute_;
   uint64_t seed_;
@@ -108,8 +132,9 @@ class DummyValues final : public Values {
 }  // namespace
 
 std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSpec& spec,
-                                     const std::vector<Slot>& slots) {
-  return std::make_unique<DummyValues>(seed, compute, spec, slots);
+                                     const std::vector<Slot>& slots,
+                                     std::span<const SlotCut> cuts) {
+  return std::make_unique<DummyValues>(seed, compute, spec, slots, cuts);
 }
 
 }  // namespace skiff::model

@@ -7,26 +7,18 @@
 namespace skiff::model {
 namespace {
 
-constexpr int kMaxContext = 1 << 27, kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 10;
-
-// Reads a number that angles are divided by; within the bounds every angle is finite in float.
-float rope_number(const Fields& config, std::string_view key) {
-  if (!config.has(key)) fail_load("{}: missing key \"{}\"", config.where(), key);
-  return static_cast<float>(get_number(config, key, 0, 1e-3, 1e12));
-}
-
 RopeScaling read_scaling(const Fields& config, const Fields& rope, int max_context) {
   const auto type = rope.get<std::string>("rope_type", rope.get<std::string>("type", "default"));
   if (type == "default") return {};
-  if (type == "linear") return LinearScaling{.factor = rope_number(rope, "factor")};
+  if (type == "linear") return LinearScaling{.factor = need_rope_number(rope, "factor")};
   if (type != "llama3")
     fail_load("{}: \"rope_type\" \"{}\" is not supported; known: default, linear, llama3",
               rope.where(), escaped(type));
   constexpr std::string_view kContext = "original_max_position_embeddings";
   const Fields& holder = config.has(kContext) ? config : rope;
-  const Llama3Scaling s{.factor = rope_number(rope, "factor"),
-                        .low_factor = rope_number(rope, "low_freq_factor"),
-                        .high_factor = rope_number(rope, "high_freq_factor"),
+  const Llama3Scaling s{.factor = need_rope_number(rope, "factor"),
+                        .low_factor = need_rope_number(rope, "low_freq_factor"),
+                        .high_factor = need_rope_number(rope, "high_freq_factor"),
                         .original_ctx = get_int(holder, kContext, max_context, 1, kMaxContext)};
   if (s.high_factor <= s.low_factor)
     fail_load("{}: \"high_freq_factor\" {} must be above \"low_freq_factor\" {}", rope.where(),
@@ -34,22 +26,14 @@ RopeScaling read_scaling(const Fields& config, const Fields& rope, int max_conte
   return s;
 }
 
-// Newer files hold everything about rope in "rope_parameters"; older ones have "rope_theta" beside
-// "rope_scaling".
+// Older files have "rope_theta" beside "rope_scaling".
 Rope read_rope(const Fields& config, int head_dim, int max_context, double default_theta) {
-  const Fields rope = config.child(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
-  for (const auto& [key, value] : rope.json().items())
-    if (value.is_object())
-      fail_load("{}: \"{}\": rope that differs between layers is not supported", rope.where(),
-                escaped(key));
-  for (const Fields* holder : {&config, &rope})
-    if (const double part = get_number(*holder, "partial_rotary_factor", 1, 0, 1); part != 1.0)
-      fail_load("{}: \"partial_rotary_factor\" {} is not supported", holder->where(), part);
+  const Fields rope = rope_fields(config);
   Rope out{.theta = static_cast<float>(default_theta),
            .dim = head_dim,
            .scaling = read_scaling(config, rope, max_context)};
   for (const Fields* holder : {&config, &rope})
-    if (holder->has("rope_theta")) out.theta = rope_number(*holder, "rope_theta");
+    if (holder->has("rope_theta")) out.theta = need_rope_number(*holder, "rope_theta");
   return out;
 }
 
@@ -138,7 +122,24 @@ double get_number(const Fields& config, std::string_view key, double fallback, d
   return number;
 }
 
-ModelSpec llama_like(const Fields& config, const Defaults& defaults) {
+float need_rope_number(const Fields& config, std::string_view key) {
+  if (!config.has(key)) fail_load("{}: missing key \"{}\"", config.where(), key);
+  return static_cast<float>(get_number(config, key, 0, 1e-3, 1e12));
+}
+
+Fields rope_fields(const Fields& config) {
+  const Fields rope = config.child(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
+  for (const auto& [key, value] : rope.json().items())
+    if (value.is_object())
+      fail_load("{}: \"{}\": rope that differs between layers is not supported", rope.where(),
+                escaped(key));
+  for (const Fields* holder : {&config, &rope})
+    if (const double part = get_number(*holder, "partial_rotary_factor", 1, 0, 1); part != 1.0)
+      fail_load("{}: \"partial_rotary_factor\" {} is not supported", holder->where(), part);
+  return rope;
+}
+
+ModelSpec without_mixers(const Fields& config, const Defaults& defaults) {
   check_act(config);
   ModelSpec spec;
   spec.hidden = need_int(config, "hidden_size", 1, kMaxWidth);
@@ -147,10 +148,17 @@ ModelSpec llama_like(const Fields& config, const Defaults& defaults) {
       get_int(config, "max_position_embeddings", defaults.max_context, 1, kMaxContext);
   spec.eps = static_cast<float>(get_number(config, "rms_norm_eps", defaults.eps, 0, 1));
   spec.tied_head = config.get<bool>("tie_word_embeddings", defaults.tied_head);
-  const Layer layer{.mixer = read_gqa(config, spec.hidden, spec.max_context, defaults),
+  const Layer layer{.mixer = Gqa{},
                     .ffn = Dense{.width = need_int(config, "intermediate_size", 1, kMaxWidth)}};
   const int layers = need_int(config, "num_hidden_layers", 1, kMaxLayers);
   spec.layers.assign(static_cast<size_t>(layers), layer);
+  return spec;
+}
+
+ModelSpec llama_like(const Fields& config, const Defaults& defaults) {
+  ModelSpec spec = without_mixers(config, defaults);
+  const Gqa gqa = read_gqa(config, spec.hidden, spec.max_context, defaults);
+  for (Layer& layer : spec.layers) layer.mixer = gqa;
   return spec;
 }
 

@@ -29,6 +29,8 @@ struct Defaults {
 };
 // Reads what most families share; each family edits the result.
 ModelSpec llama_like(const Fields& config, const Defaults& defaults);
+// The part of it that is no attention: every layer's mixer is an empty Gqa.
+ModelSpec without_mixers(const Fields& config, const Defaults& defaults);
 // Returns a JSON integer within [min, max], or nothing.
 std::optional<int> int_in(const Json& value, int min, int max);
 // Both return an integer within [min, max] and throw a LoadError that names the key otherwise. The
@@ -38,12 +40,19 @@ int get_int(const Fields& config, std::string_view key, int fallback, int min, i
 // Returns a number within [min, max]; throws a LoadError that names the key otherwise.
 double get_number(const Fields& config, std::string_view key, double fallback, double min,
                   double max);
+// Returns a number that angles are divided by; within its bounds every angle is finite in float.
+float need_rope_number(const Fields& config, std::string_view key);
+// Returns the object with everything about rope, "rope_scaling" or the newer "rope_parameters".
+// Throws where it says that rope differs between layers or covers a part of each head.
+Fields rope_fields(const Fields& config);
 // Within these bounds no count of parameters or of bytes in a memory plan overflows 63 bits.
 constexpr int kMaxWidth = 1 << 18, kMaxVocab = 1 << 24, kMaxLayers = 1 << 10, kMaxExperts = 1 << 11;
-// Applies `edit` to the attention of every layer.
+constexpr int kMaxContext = 1 << 27, kMaxHeads = 1 << 10, kMaxHeadDim = 1 << 10;
+// Applies `edit` to the attention of every layer that has this kind of it.
 template <class Edit>
 void for_each_gqa(ModelSpec& spec, Edit edit) {
-  for (Layer& layer : spec.layers) edit(std::get<Gqa>(layer.mixer));
+  for (Layer& layer : spec.layers)
+    if (auto* gqa = std::get_if<Gqa>(&layer.mixer)) edit(*gqa);
 }
 // Returns Qwen's window: 0 without use_sliding_window, else sliding_window, whose default is 4096;
 // null stands for 0.

@@ -6,6 +6,7 @@
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "model/family.h"
 #include "weights/mapped_file.h"
 #include "weights/name_list.h"
 
@@ -144,14 +145,14 @@ void scale_gguf_rope(ModelSpec& spec, const GgufHeader& header, const std::strin
     if (!(factors[i] >= 1e-3f && factors[i] <= 1e12f))
       refuse(fmt::format("has the factor {} for dimensions {}; it must be in [0.001, 1e12]",
                          factors[i], 2 * i));
-  for (Layer& layer : spec.layers) {
-    Rope& rope = std::get<Gqa>(layer.mixer).rope;
+  for_each_gqa(spec, [&](Gqa& m) {
+    Rope& rope = m.rope;
     if (rope.dim != 2 * std::ssize(factors))
       refuse(fmt::format("has {} factors, heads have {} dimensions", factors.size(), rope.dim));
     if (!std::holds_alternative<std::monostate>(rope.scaling))
       refuse("is there besides another scaling of rope; keep one of them");
     rope.scaling = FactorScaling{factors};
-  }
+  });
 }
 
 }  // namespace skiff::model

@@ -5,24 +5,25 @@
 #include "arch/cost.h"
 #include "base/round_up.h"
 #include "ops/kv_quant.h"
+#include "tensor/pages.h"
 
 namespace skiff::model {
 namespace {
 
-KvShape gqa(const Layer& layer) { return kv_shape(layer); }
-
 // Where the parts of a layer lie in a block, in bytes from the layer's beginning.
 struct LayerPlan {
   size_t half = 0, scales = 0;  // bytes of keys (or values), and of their scales
+  size_t halves = 0;            // 1 where there are no values apart from the keys
 
   LayerPlan(const Layer& layer, int block_size, const KvFormat& format) {
-    const KvShape shape = gqa(layer);
+    const KvShape shape = kv_shape(layer);
     const int64_t heads = int64_t{block_size} * shape.kv_heads;
     half = round_up(byte_size(format.dtype, heads * shape.head_dim), kTensorAlign);
     scales =
         round_up(byte_size(DType::kBF16, heads * kv_scales(format, shape.head_dim)), kTensorAlign);
+    halves = static_cast<size_t>(shape.tensors);
   }
-  size_t bytes() const { return 2 * (half + scales); }
+  size_t bytes() const { return halves * (half + scales); }
 };
 
 // All layers of a block, as one row of bytes. The keys of the first layer are at its beginning.
@@ -40,7 +41,7 @@ Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_byte
 double kv_token_bytes(const ModelSpec& spec, const KvFormat& format) {
   double bits_of_token = 0;
   for (const Layer& layer : spec.layers) {
-    const KvShape shape = gqa(layer);
+    const KvShape shape = kv_shape(layer);
     const int head = shape.head_dim * bits(format.dtype) + 16 * kv_scales(format, shape.head_dim);
     bits_of_token += 1.0 * shape.tensors * shape.kv_heads * head;
   }
@@ -64,7 +65,7 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
   size_t at = 0;
   for (const Layer& layer : spec.layers) {
     const LayerPlan plan(layer, block_size, format);
-    const KvShape shape = gqa(layer);
+    const KvShape shape = kv_shape(layer);
     const auto view = [&](size_t offset, DType dtype, int64_t rows, int64_t cols, int64_t each) {
       Tensor pages = storage_.view(dtype, {1, rows, cols, each}, offset);
       pages.dim[0] = num_blocks;
@@ -75,11 +76,13 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
       return view(offset, format.dtype, block_size, shape.kv_heads, shape.head_dim);
     };
     KvLayer& made = layers_.emplace_back(KvLayer{.k = elements(at),
-                                                 .v = elements(at + plan.half),
+                                                 .v = {},
                                                  .page_size = block_size,
                                                  .format = format,
                                                  .k_scale = {},
                                                  .v_scale = {}});
+    if (plan.halves > 1) made.v = elements(at + plan.half);
+    SKIFF_CHECK(plan.halves > 1 || !format.quantized(), "a latent cache of {}", name(format.dtype));
     if (plan.scales > 0) {
       const int numbers = kv_scales(format, shape.head_dim);
       const auto scales = [&](size_t offset) {
@@ -97,16 +100,34 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
   }
 }
 
+size_t KvCache::give_back() const { return give_back_pages(storage_.data(), storage_.size()); }
+
+size_t HostBlocks::give_back() const { return give_back_pages(storage_.data(), storage_.size()); }
+
 HostBlocks::HostBlocks(const ModelSpec& spec, int num_blocks, int block_size,
-                       const KvFormat& format, Device device)
-    : num_blocks_(num_blocks), block_bytes_(KvCache::bytes_per_block(spec, block_size, format)) {
+                       const KvFormat& format, Device device, int parts)
+    : num_blocks_(num_blocks),
+      block_bytes_(KvCache::bytes_per_block(spec, block_size, format) * static_cast<size_t>(parts)),
+      stride_(block_bytes_) {
   const size_t size = static_cast<size_t>(num_blocks) * block_bytes_;
   storage_ = device == Device{} ? Buffer(Device{}, size) : Buffer::pinned(size);
+  first_ = storage_.data();
+}
+
+HostBlocks HostBlocks::part(int index, int of) const {
+  SKIFF_CHECK(index >= 0 && index < of && block_bytes_ % static_cast<size_t>(of) == 0,
+              "part {} of {} of {} bytes", index, of, block_bytes_);
+  HostBlocks part;
+  part.num_blocks_ = num_blocks_;
+  part.block_bytes_ = block_bytes_ / static_cast<size_t>(of);
+  part.stride_ = stride_;
+  part.first_ = first_ + static_cast<size_t>(index) * part.block_bytes_;
+  return part;
 }
 
 std::span<std::byte> HostBlocks::block(int host) const {
   SKIFF_CHECK(host >= 0 && host < num_blocks_, "host block {} of {}", host, num_blocks_);
-  return {storage_.data() + static_cast<size_t>(host) * block_bytes_, block_bytes_};
+  return {first_ + static_cast<size_t>(host) * stride_, block_bytes_};
 }
 
 Tensor HostBlocks::view_of(int host) const {

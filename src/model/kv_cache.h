@@ -27,6 +27,9 @@ class KvCache {
   KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
           Device device, std::span<const FixedKvScales> fixed = {});
   std::span<const KvLayer> layers() const { return layers_; }
+  // Host memory only: lets the system have it until a block is written again. The contents are
+  // lost, addresses stay. Returns the bytes that were resident.
+  size_t give_back() const;
 
  private:
   Buffer storage_;
@@ -38,9 +41,12 @@ class KvCache {
 class HostBlocks {
  public:
   HostBlocks() = default;
-  // Allocates blocks for a cache on `device`.
+  // Allocates blocks for a cache on `device`. A block has room for `parts` blocks of `spec`, one
+  // after the other: of each rank of a group, whose spec this is.
   HostBlocks(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
-             Device device = {});
+             Device device = {}, int parts = 1);
+  // Returns the part `index` of `of` equal ones of every block. This object owns the memory.
+  HostBlocks part(int index, int of) const;
   int num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
   std::span<std::byte> block(int host) const;
@@ -48,13 +54,16 @@ class HostBlocks {
   // computes; the copies are done in order with its operations.
   void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
   void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
+  // As KvCache::give_back(), for memory that is not page-locked.
+  size_t give_back() const;
 
  private:
   Tensor view_of(int host) const;
 
   int num_blocks_ = 0;
-  size_t block_bytes_ = 0;
-  Buffer storage_;
+  size_t block_bytes_ = 0, stride_ = 0;  // of a block, and from one to the next
+  std::byte* first_ = nullptr;
+  Buffer storage_;  // empty where another object owns the memory
 };
 
 }  // namespace skiff::model

@@ -80,6 +80,24 @@ TEST(KvCacheTest, ScalesLieInTheBlock) {
   }
 }
 
+// One tensor for each layer, whose values are a part of the keys.
+TEST(KvCacheTest, LatentsHaveNoValuesApart) {
+  ModelSpec latents;
+  latents.layers.assign(3,
+                        {.mixer = Mla{.heads = 4, .kv_rank = 20, .rope_dim = 8}, .ffn = Dense{}});
+  const size_t layer = 64 * 28 * 2, block = 3 * layer;  // a layer's page is whole cache lines
+  EXPECT_EQ(KvCache::bytes_per_block(latents, 64, {.dtype = DType::kBF16}), block);
+  EXPECT_EQ(kv_token_bytes(latents, {.dtype = DType::kBF16}), 3 * 28 * 2);
+  const KvCache cache(latents, 4, 64, {.dtype = DType::kBF16}, Device{});
+  const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
+  for (size_t i = 0; i < 3; ++i) {
+    const KvLayer& made = cache.layers()[i];
+    EXPECT_FALSE(made.v);
+    EXPECT_EQ(made.k.dim, (std::array<int64_t, 4>{4, 64, 1, 28}));
+    EXPECT_EQ(page_of(made.k, 2).data() - begin, static_cast<ptrdiff_t>(2 * block + i * layer));
+  }
+}
+
 class HostBlocksOf : public ::testing::TestWithParam<DType> {};
 
 TEST_P(HostBlocksOf, ABlockComesBackWhereItIsPutAndNowhereElse) {

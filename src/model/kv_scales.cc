@@ -194,7 +194,8 @@ std::optional<std::vector<KvScales>> read_kv_scales(const std::string& dir,
               config.quantization.kv_refusal);
   std::vector<KvScales> scales;
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
-    const auto& m = std::get<Gqa>(config.spec.layers[i].mixer);
+    const auto* m = std::get_if<Gqa>(&config.spec.layers[i].mixer);
+    SKIFF_CHECK(m, "a quantized cache for layer {}, which has no keys and values", i);
     const std::array<Found, 2>& pair = found[static_cast<int>(i)];
     for (const size_t half : {size_t{0}, size_t{1}})
       if (pair[half].numbers.empty())
@@ -204,7 +205,7 @@ std::optional<std::vector<KvScales>> read_kv_scales(const std::string& dir,
             dir, i, half ? "values" : "keys");
     KvScales& made = scales.emplace_back();
     for (const size_t half : {size_t{0}, size_t{1}})
-      for (const float number : by_head(pair[half], m))
+      for (const float number : by_head(pair[half], *m))
         (half ? made.v : made.k)
             .push_back(scale_of(number, pair[half], dtype, config.quantization.kv_elements));
   }

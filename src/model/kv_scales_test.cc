@@ -7,6 +7,7 @@
 
 #include "model/model_testing.h"
 #include "model/single.h"
+#include "tensor/convert.h"
 
 namespace skiff::model {
 namespace {
@@ -188,6 +189,29 @@ TEST_F(KvScalesTest, AreWhatTheCacheComputesWith) {
   EXPECT_LT(fine, 0.03);
   EXPECT_GT(distance(kCoarse, kFits), 2 * fine);
   EXPECT_GT(distance(kFits, kCoarse), 2 * fine);
+}
+
+// Each rank has the scales of its own KV heads; neighbours share a head where there are few.
+TEST_F(KvScalesTest, AreCutWithTheHeads) {
+  for (const char* layer : {"0", "1"}) {
+    add(std::string("model.layers.") + layer + ".self_attn.k_scale", {0.5f, 0.25f}, {2});
+    add(std::string("model.layers.") + layer + ".self_attn.v_scale", {2, 4}, {2});
+  }
+  config_.quantization.kv_elements = DType::kI8;
+  write();
+  const auto ops = make_reference_ops();
+  for (const int size : {2, 4})
+    for (int rank = 0; rank < size; ++rank) {
+      LoadOptions options{.progress = {}, .part = {.rank = rank, .size = size}};
+      options.precision.kv = {.dtype = DType::kI8, .fixed = true};
+      const LoadedModel model = load_model(folder_.dir(), config_, options, *ops);
+      const bool second = rank >= size / 2;
+      for (const FixedKvScales& scales : model.kv_scales) {
+        ASSERT_EQ(scales.k.elements(), 1);
+        EXPECT_EQ(to_float(scales.k.as<BF16>()[0]), second ? 0.25f : 0.5f);
+        EXPECT_EQ(to_float(scales.v.as<BF16>()[0]), second ? 4 : 2);
+      }
+    }
 }
 
 }  // namespace

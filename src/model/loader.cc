@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/processors.h"
@@ -34,8 +35,8 @@ class Placer {
     }
   }
   // The head shares the embedding's values but is prepared apart, as a weight to multiply by.
-  void place_tied_head(const Slot& head, const Kept& kept) {
-    const Tensor embed = model_.weights.embed;
+  void place_tied_head(const Slot& head, const Kept& kept, const RankOf& part) {
+    const Tensor embed = model_.weights.embed.row_range(part.rank * head.out, head.out);
     if (!kept.rule) {
       model_.weights.head = prepared({.weight = embed}, kept.format);
       return;
@@ -73,10 +74,12 @@ class Placer {
 };
 
 std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& options,
-                                    const ModelConfig& config, const std::vector<Slot>& slots) {
+                                    const ModelConfig& config, const std::vector<Slot>& slots,
+                                    std::span<const SlotCut> cuts) {
   if (options.format == LoadFormat::kDummy)
-    return dummy_values(options.dummy_seed, options.precision.act, config.spec, slots);
-  return stored_values(dir, config, slots, options.precision.act);
+    return dummy_values(options.dummy_seed, options.precision.act, config.spec, slots, cuts);
+  return stored_values(dir, config, slots, options.precision.act, cuts,
+                       options.part.rank == 0 ? Remarks::kLogged : Remarks::kLeftOut);
 }
 
 // A few threads read as fast as the memory or the disk allows; more would only occupy cores.
@@ -86,11 +89,19 @@ int readers(int wanted) {
   return std::min(usable_processors(), kMaxReaders);
 }
 
+// Leaves of a layer's scales those of the rank's KV heads.
+void cut_scales(std::vector<float>& scales, const RankOf& part) {
+  const Share share = share_of(static_cast<int>(scales.size()), part.rank, part.size);
+  const auto first = scales.begin() + share.first;
+  scales = std::vector<float>(first, first + share.count);
+}
+
 // Brings the checkpoint's scales of the KV cache to where `ops` computes.
-void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvFormat& kv, Ops& ops,
-                    LoadedModel& model) {
-  const auto scales = read_kv_scales(dir, config, kv.dtype);
+void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvFormat& kv,
+                    const RankOf& part, Ops& ops, LoadedModel& model) {
+  auto scales = read_kv_scales(dir, config, kv.dtype);
   if (!scales) fail_load("{}: no scales of the KV cache", dir);
+  for (KvScales& s : *scales) cut_scales(s.k, part), cut_scales(s.v, part);
   size_t size = 0;
   const auto place = [&](size_t numbers) {
     const size_t at = size;
@@ -102,6 +113,7 @@ void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvF
   size = 0;
   const auto bring = [&](const std::vector<float>& numbers) {
     std::vector<BF16> narrow;
+    narrow.reserve(numbers.size());
     for (const float x : numbers) narrow.push_back(to_bf16(x));
     const auto n = std::ssize(narrow);
     const Tensor to = model.kv_memory.view(DType::kBF16, {n}, place(narrow.size()));
@@ -113,6 +125,12 @@ void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvF
     model.kv_scales.push_back({k, bring(s.v)});
   }
   ops.wait(ops.mark());
+}
+
+ModelSpec spec_of(const ModelSpec& whole, const RankOf& part) {
+  auto local = shard(whole, part.rank, part.size);
+  if (!local) fail_load("{}", local.error().what);
+  return *std::move(local);
 }
 
 [[noreturn]] void refuse(const Slot& slot, const SchemeChoice& choice, const WeightFormat& format,
@@ -148,16 +166,20 @@ std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision&
 
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
-  LoadedModel model{.spec = config.spec, .weights = empty_weights(config.spec), .buffers = {}};
-  const std::vector<Slot> slots = slots_of(model.spec);
-  const auto values = open_values(dir, options, config, slots);
+  LoadedModel model{.spec = spec_of(config.spec, options.part),
+                    .weights = empty_weights(config.spec),
+                    .buffers = {}};
+  const std::vector<Slot> slots = slots_of(model.spec, options.part.size);
+  const std::vector<SlotCut> cuts = cut_slots(config.spec, slots, options.part);
+  const auto values = open_values(dir, options, config, slots, cuts);
   std::vector<StoredForm> stored;
   for (size_t i = 0; i < slots.size(); ++i) stored.push_back(values->form(i));
   const std::vector<Kept> kept =
       check_formats(slots, options.precision, options.schemes, ops, stored);
   for (const std::string& line : widened_formats(kept, stored))
-    spdlog::info("{}, which the {} backend does not multiply: they are widened to {}", line,
-                 ops.name(), name(options.precision.act));
+    if (options.part.rank == 0)
+      spdlog::info("{}, which the {} backend does not multiply: they are widened to {}", line,
+                   ops.name(), name(options.precision.act));
   uint64_t done = 0, total = 0;
   for (size_t i = 0; i < slots.size(); ++i) total += values->bytes(i);
 
@@ -166,14 +188,15 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
   Placer placer(model, ops);
   for (size_t i = 0; i < slots.size(); ++i) {
     if (is_tied_head(slots[i], model.spec)) {
-      placer.place_tied_head(slots[i], kept[i]);
+      placer.place_tied_head(slots[i], kept[i], options.part);
     } else {
       placer.place(slots[i], staging.take(i), kept[i].format);
     }
     done += values->bytes(i);
     if (options.progress) options.progress(done, total);
   }
-  if (options.precision.kv.fixed) load_kv_scales(dir, config, options.precision.kv, ops, model);
+  if (options.precision.kv.fixed)
+    load_kv_scales(dir, config, options.precision.kv, options.part, ops, model);
   return model;
 }
 

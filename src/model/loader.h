@@ -7,6 +7,7 @@
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/schemes.h"
+#include "model/slot_cut.h"
 #include "model/slots.h"
 #include "model/weights.h"
 #include "ops/ops.h"
@@ -27,10 +28,11 @@ struct LoadOptions {
   Progress progress;                     // bytes; may be empty
   int threads = 0;                       // threads that read; 0: one per core, at most 8
   size_t chunk_bytes = size_t{8} << 20;  // bytes that each thread reads at a time
+  RankOf part = {};                      // whose part of the weights is loaded
 };
 
 struct LoadedModel {
-  ModelSpec spec;
+  ModelSpec spec;  // of this rank's part of the model
   ModelWeights weights;
   std::vector<Buffer> buffers;  // own the weights' bytes
   size_t bytes = 0;             // bytes of all buffers
@@ -45,8 +47,9 @@ std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision&
                                 const SchemeChoice& schemes, const Ops& ops,
                                 std::span<const StoredForm> stored = {});
 
-// Throws a LoadError of one line, which names the file or the tensors, where anything fails: every
-// slot must be filled, and every tensor of the checkpoint must be used.
+// `config` is that of the whole model, of which options.part is loaded; its size must fit
+// (arch/shard.h). Throws a LoadError of one line, which names the file or the tensors, where
+// anything fails: every slot must be filled, and every tensor of the checkpoint must be used.
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops);
 

@@ -6,6 +6,7 @@
 #include "base/round_up.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
+#include "model/kv_cache_dtype.h"
 #include "weights/name_list.h"
 
 namespace skiff::model {
@@ -19,7 +20,7 @@ std::vector<Kept> kept_of(const std::vector<Slot>& slots, const MemoryRequest& r
 }
 
 size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
-  const std::vector<Slot> slots = slots_of(spec);
+  const std::vector<Slot> slots = slots_of(spec, request.ranks);
   const std::vector<Kept> kept = kept_of(slots, request);
   size_t sum = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -31,10 +32,18 @@ size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
   return sum;
 }
 
+// A drafter has the dtypes of the model, and what its own checkpoint quantized.
+size_t drafter_bytes(const MemoryRequest::Drafter& drafter, const MemoryRequest& request) {
+  MemoryRequest own = request;
+  own.schemes = {};
+  own.stored = drafter.stored;
+  return weight_bytes(drafter.spec, own);
+}
+
 // What makes the plan larger than the checkpoint, and the way out.
 std::string about_widened(const ModelSpec& spec, const MemoryRequest& request) {
   const std::vector<std::string> widened =
-      widened_formats(kept_of(slots_of(spec), request), request.stored);
+      widened_formats(kept_of(slots_of(spec, request.ranks), request), request.stored);
   if (widened.empty()) return {};
   return fmt::format(
       "; the {} backend cannot multiply quantized weights of the checkpoint, so that they take as "
@@ -58,16 +67,18 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
   const std::string what =
       request.num_blocks_override > 0
           ? fmt::format("{} blocks (--num-gpu-blocks-override)", plan.blocks)
-          : fmt::format("one sequence of --max-model-len {}", request.max_model_len);
+          : fmt::format("one sequence of --max-model-len {}", request.max_model_len) +
+                (plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "");
   fail_load(
       "the model needs {:.3f} GiB for {}, {:.3f} GiB are available{}: lower --max-model-len, "
-      "--max-num-seqs or --max-num-batched-tokens{}, choose --dtype bfloat16, {}"
-      "--kv-cache-dtype int8, {}or raise "
+      "--max-num-seqs or --max-num-batched-tokens{}{}, choose --dtype bfloat16, {}{}{}or raise "
       "--gpu-memory-utilization{}\n{}",
       gib(plan.total()), what, gib(plan.available),
       plan.about.empty() ? "" : fmt::format(" ({})", plan.about),
       plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
+      plan.replicas > 1 ? ", or --data-parallel-size" : "",
       request.stored.empty() ? "--quantization or " : "",
+      refuse_kv_cache(spec, DType::kI8) ? "" : "--kv-cache-dtype int8, ",
       plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ",
       about_widened(spec, request), plan.table());
 }
@@ -80,32 +91,45 @@ std::string MemoryPlan::table() const {
              fmt::format("{:.3f} B parameters", static_cast<double>(parameters) * 1e-9)) +
          row("activations", activations, "") +
          row("scratch", scratch, "batch, sampling and what the backend works with") +
+         (drafter > 0 ? row("drafter", drafter, "weights of the model that drafts") : "") +
          row("kv cache", kv,
              fmt::format("{} blocks of {:.1f} KiB", blocks, static_cast<double>(kv_block) / 1024)) +
          (host_slots > 0 ? row("host tier", host(),
                                fmt::format("{} blocks more{}", host_slots,
                                            on_host ? "" : ", not on the device"))
                          : "") +
-         row("total", total(), "") +
+         row("total", total(),
+             replicas > 1
+                 ? fmt::format("the weights once, the rest for each of {} replicas", replicas)
+                 : "") +
          row("available", available,
              fmt::format("{:.3f} GiB stay free{}{}", gib(left), about.empty() ? "" : "; ", about));
 }
 
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request) {
-  MemoryPlan plan{
-      .parameters = parameter_count(spec), .available = request.available, .about = request.about};
+  MemoryPlan plan{.parameters = parameter_count(spec, request.ranks),
+                  .available = request.available,
+                  .about = request.about};
   plan.weights = weight_bytes(spec, request);
   plan.activations = Decoder::arena_bytes(spec, request.precision.act, request.max_rows,
                                           request.max_logit_rows, request.ops);
   plan.scratch = request.scratch;
   plan.kv_block = KvCache::bytes_per_block(spec, request.block_size, request.precision.kv);
+  if (request.drafter) {
+    plan.drafter = drafter_bytes(*request.drafter, request);
+    plan.scratch += request.drafter->work;
+    plan.kv_block +=
+        KvCache::bytes_per_block(request.drafter->spec, request.block_size, request.precision.kv);
+  }
   const int least = blocks_for(request.max_model_len, request.block_size);
   const int64_t wanted = int64_t{least} * request.max_seqs;
   plan.host_slots = request.host_slots;
   plan.on_host = request.on_host;
+  plan.replicas = request.replicas;
   const size_t fixed = plan.total();
   const size_t room = plan.available - std::min(plan.available, fixed);
-  const auto affordable = static_cast<int64_t>(room / plan.kv_block);
+  const auto affordable =
+      static_cast<int64_t>(room / (plan.kv_block * static_cast<size_t>(plan.replicas)));
   plan.blocks = request.num_blocks_override > 0
                     ? request.num_blocks_override
                     : static_cast<int>(
@@ -137,9 +161,9 @@ double bytes_per_weight(const ModelSpec& spec, const Precision& precision,
   return size / elements;
 }
 
-size_t parameter_count(const ModelSpec& spec) {
+size_t parameter_count(const ModelSpec& spec, int ranks) {
   size_t sum = 0;
-  for (const Slot& slot : slots_of(spec)) {
+  for (const Slot& slot : slots_of(spec, ranks)) {
     if (is_tied_head(slot, spec)) continue;
     sum += static_cast<size_t>(slot.elements()) + (slot.bias ? static_cast<size_t>(slot.out) : 0);
   }

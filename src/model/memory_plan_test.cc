@@ -45,6 +45,28 @@ TEST(MemoryPlan, KvBlockBytes) {
   EXPECT_EQ(KvCache::bytes_per_block(spec(), 64, {.dtype = DType::kBF16}), 2u * 2 * 64 * 2 * 4 * 2);
 }
 
+// Replicas share the weights and nothing else.
+TEST(MemoryPlan, ReplicasDivideWhatTheWeightsLeave) {
+  const MemoryPlan one = plan_memory(spec(), request(64 * kMiB));
+  MemoryRequest asked = request(64 * kMiB);
+  asked.replicas = 3;
+  const MemoryPlan roomy = plan_memory(spec(), asked);
+  EXPECT_EQ(roomy.blocks, one.blocks) << "as many as are wanted";
+  EXPECT_EQ(roomy.total(), one.weights + 3 * (one.total() - one.weights));
+  EXPECT_THAT(roomy.table(), HasSubstr("the weights once, the rest for each of 3 replicas"));
+  const size_t fixed = one.weights + 3 * (one.total() - one.weights - one.kv);
+  asked.available = fixed + 3 * 7 * one.kv_block + one.kv_block;
+  EXPECT_EQ(plan_memory(spec(), asked).blocks, 7);
+  asked.available = fixed + 3 * one.kv_block;
+  try {
+    plan_memory(spec(), asked);
+    ADD_FAILURE() << "too little for three";
+  } catch (const LoadError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("in each of 3 replicas"), HasSubstr("--data-parallel-size")));
+  }
+}
+
 // To the byte: what is loaded on a backend is what its plan has said.
 TEST(MemoryPlan, WeightsAreWhatLoadingTakes) {
   for (const std::string& name : testing::golden_names(false)) {
@@ -54,13 +76,29 @@ TEST(MemoryPlan, WeightsAreWhatLoadingTakes) {
       for (const DType compute : {DType::kF32, DType::kBF16}) {
         const MemoryPlan plan = plan_memory(
             config.spec,
-            {.ops = *ops, .precision = uniform_precision(compute), .available = 64 * kMiB});
+            {.ops = *ops, .precision = uniform_precision(compute), .available = 256 * kMiB});
         const LoadedModel model = load_model(
             dir, config, {.precision = uniform_precision(compute), .progress = {}}, *ops);
         EXPECT_EQ(plan.weights, model.bytes) << name << " on " << ops->name();
       }
     }
   }
+}
+
+// A way out that would be refused is none.
+TEST(MemoryPlan, LatentsAreNotToldToTakeEightBits) {
+  const ModelConfig config = read_model_config(testing::golden_dir("deepseek_v3"));
+  const auto ops = make_cpu_ops(1);
+  const auto refusal = [&](const ModelSpec& of) -> std::string {
+    try {
+      plan_memory(of, {.ops = *ops, .precision = uniform_precision(DType::kF32), .available = 1});
+      return "planned";
+    } catch (const LoadError& e) {
+      return e.what();
+    }
+  };
+  EXPECT_THAT(refusal(config.spec), Not(HasSubstr("--kv-cache-dtype")));
+  EXPECT_THAT(refusal(spec()), HasSubstr("--kv-cache-dtype int8"));
 }
 
 TEST(MemoryPlan, EnoughMemoryGivesEverySequenceItsLength) {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "model/code_buffer.h"
 #include "model/memory_plan.h"
@@ -102,14 +103,69 @@ struct Whole {
   }
 };
 
+// What a rank of a group reads.
+struct RankSlots {
+  RankSlots(const std::string& path, const ModelConfig& config, const RankOf& at)
+      : spec(*shard(config.spec, at.rank, at.size)),
+        slots(slots_of(spec, at.size)),
+        cuts(cut_slots(config.spec, slots, at)),
+        values(stored_values(path, config, slots, DType::kF32, cuts)) {}
+  int64_t width(size_t i) const { return static_cast<int64_t>(skiff::bytes(values->dtype(i))); }
+  std::vector<std::byte> all(size_t i) const {
+    std::vector<std::byte> bytes(static_cast<size_t>(slots[i].elements() * width(i)));
+    values->fill(i, 0, slots[i].elements() / slots[i].in, bytes.data());
+    return bytes;
+  }
+  ModelSpec spec;
+  std::vector<Slot> slots;
+  std::vector<SlotCut> cuts;
+  std::unique_ptr<Values> values;
+};
+
+// The configuration, and for mixtures another one whose routed experts ranks have whole.
+std::vector<ModelConfig> ways_to_cut(const std::string& path) {
+  std::vector<ModelConfig> ways = {read_model_config(path)};
+  ModelConfig whole = ways[0];
+  deal_experts_whole(whole.spec);
+  if (deals_experts_whole(whole.spec)) ways.push_back(std::move(whole));
+  return ways;
+}
+
+constexpr RankOf kRanks[] = {{0, 1}, {0, 2}, {1, 2}, {0, 4}, {1, 4}, {2, 4}, {3, 4}};
+
 class NativeWeights : public ::testing::TestWithParam<std::string> {};
 
-// The definition of a format applied to what is kept gives the floats that widening gives. Bands of
-// three rows (or of a block's) show that it does not matter how they are read.
-TEST_P(NativeWeights, AreTheNumbersThatWideningGivesBitForBit) {
-  const ModelConfig config = read_model_config(GetParam());
-  const std::vector<Slot> slots = slots_of(config.spec);
-  const auto values = stored_values(GetParam(), config, slots, DType::kF32);
+void expect_parts_are_the_numbers_of_the_whole(const std::string& path, const ModelConfig& config) {
+  const RankSlots whole(path, config, {});
+  for (const RankOf& at : kRanks) {
+    const RankSlots part(path, config, at);
+    for (size_t i = 0; i < part.slots.size(); ++i) {
+      if (is_tied_head(part.slots[i], part.spec)) continue;
+      const int64_t width = whole.width(i);
+      ASSERT_EQ(part.width(i), width);
+      const int64_t cols = part.slots[i].in * width, pitch = whole.slots[i].in * width,
+                    col = part.cuts[i].col * width;
+      const std::vector<std::byte> all = whole.all(i), mine = part.all(i);
+      int64_t row = 0;
+      for (const auto& [first, count] : part.cuts[i].rows)
+        for (int64_t r = first; r < first + count; ++r, ++row)
+          ASSERT_TRUE(std::equal(mine.begin() + row * cols, mine.begin() + (row + 1) * cols,
+                                 all.begin() + r * pitch + col))
+              << describe_slot(part.slots[i]) << " row " << row << " of rank " << at.rank << " of "
+              << at.size;
+      EXPECT_EQ(row * cols, std::ssize(mine));
+    }
+  }
+}
+
+// A rank's part of a weight has the numbers that it has in the whole.
+TEST_P(NativeWeights, PartsAreTheNumbersOfTheWhole) {
+  for (const ModelConfig& config : ways_to_cut(GetParam()))
+    ASSERT_NO_FATAL_FAILURE(expect_parts_are_the_numbers_of_the_whole(GetParam(), config));
+}
+
+void expect_codes_are_values(const RankSlots& rank) {
+  const auto& [spec, slots, cuts, values] = rank;
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     const StoredForm form = values->form(i);
@@ -142,18 +198,53 @@ TEST_P(NativeWeights, AreTheNumbersThatWideningGivesBitForBit) {
   }
 }
 
-TEST_P(NativeWeights, TakeTheMemoryThatThePlanSays) {
-  const ModelConfig config = read_model_config(GetParam());
-  const std::vector<StoredForm> stored = stored_forms(GetParam(), config);
-  for (const auto& ops : {make_reference_ops(), make_cpu_ops(2)})
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      const LoadedModel model = load(GetParam(), *ops, dtype);
-      const MemoryPlan plan = plan_memory(config.spec, {.ops = *ops,
-                                                        .precision = uniform_precision(dtype),
-                                                        .stored = stored,
-                                                        .available = size_t{1} << 40});
-      EXPECT_EQ(plan.weights, model.bytes) << ops->name();
+// The definition of a format applied to what is kept gives the floats that widening gives. Bands of
+// three rows (or of a block's) show that it does not matter how they are read.
+TEST_P(NativeWeights, AreTheNumbersThatWideningGivesBitForBit) {
+  for (const ModelConfig& config : ways_to_cut(GetParam()))
+    for (const RankOf& at : kRanks) {
+      SCOPED_TRACE(fmt::format("rank {} of {}", at.rank, at.size));
+      ASSERT_NO_FATAL_FAILURE(expect_codes_are_values(RankSlots(GetParam(), config, at)));
     }
+}
+
+// No block of an expert's scales is cut where experts are whole, so all keep the format that they
+// are stored in.
+TEST_P(NativeWeights, WholeExpertsKeepTheirFormat) {
+  const ModelConfig config = ways_to_cut(GetParam()).back();
+  if (!deals_experts_whole(config.spec)) GTEST_SKIP() << "no mixture";
+  const RankSlots whole(GetParam(), config, {});
+  for (const RankOf& at : kRanks) {
+    const RankSlots part(GetParam(), config, at);
+    for (size_t i = 0; i < part.slots.size(); ++i)
+      if (part.slots[i].layer_kind == LayerKind::kExperts) {
+        EXPECT_EQ(part.values->form(i).format, whole.values->form(i).format)
+            << describe_slot(part.slots[i]) << ", " << at.size << " ranks";
+      }
+  }
+}
+
+void expect_planned_memory(const std::string& path, const ModelConfig& config) {
+  for (const RankOf& at : {RankOf{0, 1}, {1, 2}, {3, 4}}) {
+    const std::vector<StoredForm> stored = stored_forms(path, config, at);
+    for (const auto& ops : {make_reference_ops(), make_cpu_ops(2)})
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        const LoadedModel model =
+            load_model(path, config,
+                       {.precision = uniform_precision(dtype), .progress = {}, .part = at}, *ops);
+        const MemoryPlan plan = plan_memory(model.spec, {.ops = *ops,
+                                                         .precision = uniform_precision(dtype),
+                                                         .stored = stored,
+                                                         .ranks = at.size,
+                                                         .available = size_t{1} << 40});
+        EXPECT_EQ(plan.weights, model.bytes) << ops->name() << ", " << at.size << " ranks";
+      }
+  }
+}
+
+TEST_P(NativeWeights, TakeTheMemoryThatThePlanSays) {
+  for (const ModelConfig& config : ways_to_cut(GetParam()))
+    expect_planned_memory(GetParam(), config);
 }
 
 // Pieces in memory of their own, as they travel to a device, hold the same bytes; and the bits of

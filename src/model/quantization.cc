@@ -29,7 +29,7 @@ constexpr Method kMethods[] = {
 // Files beside config.json in which older writers put the same object.
 struct SideFile {
   const char* name;
-  std::string_view key;     // of the object in the file; empty: the whole file
+  std::string_view key;     // names the object in the file; empty: the whole file
   std::string_view method;  // where the object names none
 };
 constexpr SideFile kSideFiles[] = {

@@ -19,6 +19,7 @@
 #include "model/registry.h"
 #include "model/single.h"
 #include "model/unpack.h"
+#include "tensor/device_memory.h"
 #include "weights/safetensors_writer_testing.h"
 
 namespace skiff::model {
@@ -51,6 +52,13 @@ std::string fnv(const std::vector<float>& values) {
   for (const std::byte b : std::as_bytes(std::span(values)))
     hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
+}
+
+using MakeOps = std::unique_ptr<Ops> (*)();
+std::vector<MakeOps> backends() {
+  std::vector<MakeOps> all = {make_reference_ops, [] { return make_cpu_ops(2); }};
+  if (num_cuda_devices() > 0) all.push_back([] { return make_cuda_ops({}); });
+  return all;
 }
 
 class QuantizedCheckpoint : public ::testing::TestWithParam<std::string> {};
@@ -91,7 +99,7 @@ TEST_P(QuantizedCheckpoint, LogitsAreThoseOfItsValues) {
     rounds_activations = rounds_activations || format.values.input;
   const double unit =
       rounds_activations ? 4 * 0x1p-4 / std::sqrt(3.0) : 8 * std::sqrt(96) * 0x1p-24;
-  for (const auto& make : {make_reference_ops, +[] { return make_cpu_ops(2); }}) {
+  for (const auto& make : backends()) {
     const auto ops = make();
     const LoadedModel model =
         load_model(model_of(GetParam()), config,

@@ -31,8 +31,21 @@ std::vector<Scheme> make_schemes() {
 struct Alias {
   std::string_view name, scheme;
 };
-constexpr Alias kAliases[] = {
-    {"weight_only_int8", "wint8"}, {"weight_only_int4", "wint4"}, {"w8a8", "a8w8"}};
+constexpr Alias kAliases[] = {{"weight_only_int8", "wint8"},
+                              {"weight_only_int4", "wint4"},
+                              {"w8a8", "a8w8"},
+                              {"a8w8_fp8", "block_wise_fp8"}};
+
+// Names that mean one scheme for experts and another one for all other layers but the head; without
+// experts, `alone`.
+struct Recipe {
+  std::string_view name, experts, others, alone;
+};
+constexpr Recipe kRecipes[] = {
+    {"wint4", "wint4", "wint8", "wint4"},
+    {"weight_only_int4", "wint4", "wint8", "wint4"},
+    {"a8w8_fp8_wint4", "wint4", "block_wise_fp8", "block_wise_fp8"},
+};
 
 constexpr std::string_view kNone = "none";
 
@@ -40,6 +53,8 @@ std::vector<std::string_view> scheme_names() {
   std::vector<std::string_view> names;
   for (const Scheme& scheme : schemes()) names.push_back(scheme.name);
   for (const Alias& alias : kAliases) names.push_back(alias.name);
+  for (const Recipe& recipe : kRecipes)
+    if (std::ranges::find(names, recipe.name) == names.end()) names.push_back(recipe.name);
   return names;
 }
 
@@ -135,12 +150,14 @@ SchemeChoice choose_schemes(std::string_view name, std::string_view config, cons
   if (!name.empty() && name.front() == '{') {
     apply_config(choice, name);
   } else if (!name.empty() && name != kNone) {
-    const Scheme* scheme = need_scheme(name, std::string(kFlag));
-    const bool mixed = scheme->name == "wint4" && has_experts(spec);
-    const Scheme* others = mixed ? find_scheme("wint8") : scheme;
-    choice.set(LayerKind::kAttention, others);
-    choice.set(LayerKind::kDense, others);
-    choice.set(LayerKind::kExperts, scheme);
+    const auto* recipe = std::ranges::find(kRecipes, name, &Recipe::name);
+    const bool mixed = recipe != std::end(kRecipes);
+    const bool apart = mixed && has_experts(spec);
+    const std::string_view experts = apart ? recipe->experts : mixed ? recipe->alone : name;
+    const std::string_view others = apart ? recipe->others : experts;
+    choice.set(LayerKind::kExperts, need_scheme(experts, std::string(kFlag)));
+    choice.set(LayerKind::kAttention, find_scheme(others));
+    choice.set(LayerKind::kDense, find_scheme(others));
   }
   if (!config.empty()) apply_config(choice, config);
   return choice;

@@ -49,7 +49,7 @@ class SchemeChoice {
   const Scheme* of(LayerKind kind) const { return of_[static_cast<size_t>(kind)]; }
   void set(LayerKind kind, const Scheme* scheme) { of_[static_cast<size_t>(kind)] = scheme; }
   bool any() const;
-  // Words for messages: "wint4 for experts, wint8 for attention and dense"; empty for none.
+  // Returns words for messages: "wint4 for experts, wint8 for attention and dense"; empty for none.
   std::string describe() const;
   bool operator==(const SchemeChoice&) const = default;
 
@@ -58,11 +58,11 @@ class SchemeChoice {
 };
 
 // Returns what --quantization and --quantization-config ask for; either may be empty. A name counts
-// for all layers but the head; wint4 on a model with experts leaves the other layers in wint8, as
-// in FastDeploy. The configuration is a JSON object from kinds of layers to names of schemes or
-// "none"; FastDeploy's dense_quant_type (attention and dense) and moe_quant_type (experts) may
-// stand for kinds. It changes what the name says. Throws a LoadError that names the flag, the key
-// and the nearest name.
+// for all layers but the head; on a model with experts, wint4 leaves the other layers in wint8, as
+// in FastDeploy, and a8w8_fp8_wint4 in block_wise_fp8, as in PaddleNLP. The configuration is a JSON
+// object from kinds of layers to names of schemes or "none"; FastDeploy's dense_quant_type
+// (attention and dense) and moe_quant_type (experts) may stand for kinds. It changes what the name
+// says. Throws a LoadError that names the flag, the key and the nearest name.
 SchemeChoice choose_schemes(std::string_view name, std::string_view config, const ModelSpec& spec);
 
 }  // namespace skiff::model

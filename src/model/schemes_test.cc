@@ -43,6 +43,17 @@ TEST(Schemes, FourBitsOfPaddleLeaveTheOtherLayersOfAMixtureInEight) {
   EXPECT_EQ(choose_schemes("int4", "", mixture()).of(LayerKind::kDense), find_scheme("int4"));
 }
 
+TEST(Schemes, FourBitsOfPaddleMayStandBesideFloats) {
+  const SchemeChoice mixed = choose_schemes("a8w8_fp8_wint4", "", mixture());
+  EXPECT_EQ(mixed.of(LayerKind::kExperts), find_scheme("wint4"));
+  EXPECT_EQ(mixed.of(LayerKind::kDense), find_scheme("block_wise_fp8"));
+  EXPECT_EQ(mixed.of(LayerKind::kAttention), find_scheme("block_wise_fp8"));
+  EXPECT_EQ(choose_schemes("a8w8_fp8_wint4", "", dense()),
+            choose_schemes("block_wise_fp8", "", dense()));
+  EXPECT_EQ(choose_schemes("a8w8_fp8", "", mixture()),
+            choose_schemes("block_wise_fp8", "", mixture()));
+}
+
 TEST(Schemes, TheConfigurationChangesWhatTheNameSays) {
   const SchemeChoice choice = choose_schemes(
       "wint8", R"({"experts": "int4", "attention": "none", "head": "wint8"})", mixture());

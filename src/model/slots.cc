@@ -4,6 +4,8 @@
 #include <map>
 #include <type_traits>
 
+#include "model/mtp.h"
+
 namespace skiff::model {
 namespace {
 
@@ -64,7 +66,7 @@ class SlotList {
                       .parts = {rows}});
   }
   template <auto... Path>
-  void norm(std::string_view name, int64_t dim) {
+  Slot& norm(std::string_view name, int64_t dim) {
     slots_.push_back({.kind = Slot::kNorm,
                       .find = find<Norm, Path...>,
                       .name = name,
@@ -72,6 +74,7 @@ class SlotList {
                       .out = dim,
                       .parts = {dim},
                       .eps = spec_.eps});
+    return slots_.back();
   }
   template <auto... Path>
   void vector(std::string_view name, int64_t dim) {
@@ -101,6 +104,7 @@ class SlotList {
     Slot& slot = linear<Path...>(name, std::move(parts), in);
     slot.layer_kind = LayerKind::kExperts;
     slot.experts = router.total();
+    slot.first = router.before;
     slot.always = router.always;
     return slot;
   }
@@ -114,6 +118,28 @@ class SlotList {
     if (!m.qk_norm) return;
     norm<&GqaWeights::q_norm>("q_norm", m.head_dim);
     norm<&GqaWeights::k_norm>("k_norm", m.head_dim);
+  }
+  // The low-rank norms have an eps of their own in every published implementation.
+  void add(const Mla& m) {
+    constexpr float kEps = 1e-6f;
+    const int64_t heads = m.heads, q_input = m.q_rank ? m.q_rank : spec_.hidden;
+    if (m.q_rank) {
+      linear<&MlaWeights::latent>("q_kv_latent", {m.q_rank, m.cached_dim()}, spec_.hidden)
+          .layer_kind = LayerKind::kAttention;
+      norm<&MlaWeights::q_norm>("q_latent_norm", m.q_rank).eps = kEps;
+    } else {
+      linear<&MlaWeights::latent>("kv_latent", {m.cached_dim()}, spec_.hidden).layer_kind =
+          LayerKind::kAttention;
+    }
+    linear<&MlaWeights::q>("q", {heads * m.q_dim()}, q_input).layer_kind = LayerKind::kAttention;
+    norm<&MlaWeights::kv_norm>("kv_latent_norm", m.kv_rank).eps = kEps;
+    const int64_t each = m.nope_dim + m.v_dim;
+    head_stack<&MlaWeights::absorb>("absorb", heads, m.kv_rank, m.nope_dim).heads = {
+        .name = "kv_up", .each = each, .first = 0, .transposed = true};
+    head_stack<&MlaWeights::value>("value", heads, m.v_dim, m.kv_rank).heads = {
+        .name = "kv_up", .each = each, .first = m.nope_dim, .transposed = false};
+    linear<&MlaWeights::out>("out", {spec_.hidden}, heads * m.v_dim).layer_kind =
+        LayerKind::kAttention;
   }
   void add(const Dense& f) { gated<>(f.width, f.bias); }
   void add(const Moe& f) {
@@ -130,6 +156,14 @@ class SlotList {
   }
 
  private:
+  // Adds a matrix for each head, which Ops::heads_linear() multiplies as plain values.
+  template <auto... Path>
+  Slot& head_stack(std::string_view name, int64_t heads, int64_t out, int64_t in) {
+    Slot& slot = linear<Path...>(name, {out}, in);
+    slot.experts = heads;
+    slot.plain = true;
+    return slot;
+  }
   // Adds the weights of a gated feed-forward block; the path Holder leads to its DenseWeights.
   template <auto... Holder>
   void gated(int64_t width, bool bias) {
@@ -150,7 +184,8 @@ std::string describe_slot(const Slot& slot) {
 }
 
 Kept Slot::kept(const Precision& precision, const SchemeChoice& schemes) const {
-  if (kind != kLinear || wide) return {.format = {.dtype = dtype(precision.act)}, .rule = {}};
+  if (kind != kLinear || wide || plain)
+    return {.format = {.dtype = dtype(precision.act)}, .rule = {}};
   const Scheme* scheme = schemes.of(layer_kind);
   const auto format = scheme ? scheme->format_for(in) : std::nullopt;
   if (!format) return {.format = precision.weights, .rule = {}};
@@ -164,11 +199,13 @@ std::vector<Kept> kept_slots(const std::vector<Slot>& slots, const Precision& pr
               stored.size(), slots.size());
   std::vector<Kept> all;
   for (size_t i = 0; i < slots.size(); ++i) {
+    const Kept asked = slots[i].kept(precision, schemes);
     const bool quantized = !stored.empty() && stored[i].format.quantized();
-    if (quantized && multiplies(stored[i].format))
+    const bool again = quantized && asked.rule && asked.format.dtype != stored[i].format.dtype;
+    if (quantized && !again && multiplies(stored[i].format))
       all.push_back({.format = stored[i].format, .stored = true, .order = stored[i].order});
     else
-      all.push_back(slots[i].kept(precision, schemes));
+      all.push_back(asked);
   }
   return all;
 }
@@ -186,12 +223,23 @@ std::vector<std::string> widened_formats(std::span<const Kept> kept,
   std::map<std::string, int> counts;
   for (size_t i = 0; i < stored.size(); ++i) {
     if (!stored[i].lost.empty()) ++counts[stored[i].lost];
-    if (stored[i].format.quantized() && !kept[i].stored) ++counts[describe(stored[i].format)];
+    if (stored[i].format.quantized() && !kept[i].quantized()) ++counts[describe(stored[i].format)];
   }
   std::vector<std::string> lines;
   for (const auto& [form, count] : counts)
     lines.push_back(fmt::format("{} weights are {}", count, form));
   return lines;
+}
+
+Slot cut_slot(const Slot& stack) {
+  Slot whole = stack;
+  whole.name = stack.heads->name;
+  whole.heads.reset();
+  whole.experts = 0;
+  whole.out = stack.experts * stack.heads->each;
+  whole.in = stack.heads->transposed ? stack.out : stack.in;
+  whole.parts = {whole.out};
+  return whole;
 }
 
 Slot shared_slot(const Slot& stack) {
@@ -207,12 +255,18 @@ Slot shared_slot(const Slot& stack) {
   return wide;
 }
 
-std::vector<Slot> slots_of(const ModelSpec& spec) {
+std::vector<Slot> slots_of(const ModelSpec& spec, int ranks) {
   SlotList list(spec);
-  list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
-  list.norm<&ModelWeights::norm>("norm", spec.hidden);
-  if (spec.head == HeadKind::kVocab)
-    list.linear<&ModelWeights::head>("head", {spec.vocab}, spec.hidden).layer_kind =
+  if (spec.joins) {
+    list.norm<&ModelWeights::token_norm>("token_norm", spec.hidden);
+    list.norm<&ModelWeights::hidden_norm>("hidden_norm", spec.hidden);
+    list.linear<&ModelWeights::join>("join", {spec.hidden}, 2 * int64_t{spec.hidden});
+  } else {
+    list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
+  }
+  if (!spec.joins || has_own_norm(spec)) list.norm<&ModelWeights::norm>("norm", spec.hidden);
+  if (spec.head == HeadKind::kVocab && !spec.joins)
+    list.linear<&ModelWeights::head>("head", {spec.vocab / ranks}, spec.hidden).layer_kind =
         LayerKind::kHead;
   if (spec.head == HeadKind::kClasses)
     list.linear<&ModelWeights::head>("score", {spec.classes}, spec.hidden).wide = true;

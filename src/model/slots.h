@@ -45,18 +45,28 @@ struct Slot {
   std::string_view name;  // the name that NameRules have for it
   int layer = -1;         // -1: outside of the layers
   int64_t experts = 0;    // > 0: a stack [experts, out, in]
+  int64_t first = 0;      // the routed expert that the stack begins with (Router::before)
   // The last `always` experts of a stack are equal slices of one wide weight, the checkpoint's
   // shared expert, whose name in NameRules is `shared_name`. It is cut along the rows of each part
   // or along the columns.
   int64_t always = 0;
   std::string_view shared_name;
   enum Slices { kRows, kColumns } slices = kRows;
+  // A stack of matrices that are cut from a stored weight [experts * `each`, n]: matrix h has its
+  // rows [h * each + first, ..), as they are or transposed.
+  struct HeadCut {
+    std::string_view name;  // the name in NameRules of the stored weight
+    int64_t each = 0, first = 0;
+    bool transposed = false;
+  };
+  std::optional<HeadCut> heads;
   int64_t out = 0, in = 1;     // norms and vectors: [out]
   std::vector<int64_t> parts;  // rows of the pieces that checkpoints may store apart (q, k, v)
   bool bias = false;           // kLinear: with a bias [out]
   LayerKind layer_kind = LayerKind::kDense;  // kLinear
-  bool wide = false;  // kLinear: kept in float32 whatever the activations are, as a router
-  float eps = 0;      // kNorm
+  bool wide = false;   // kLinear: kept in float32 whatever the activations are, as a router
+  bool plain = false;  // kLinear: kept in the dtype of activations, never quantized
+  float eps = 0;       // kNorm
 
   WeightShape shape() const { return {.experts = experts, .out = out, .in = in, .bias = bias}; }
   int64_t elements() const { return (experts ? experts : 1) * out * in; }
@@ -75,7 +85,8 @@ using Multiplies = std::function<bool(const WeightFormat&)>;
 
 // Returns what becomes of each slot. `stored` has the form of each in the checkpoint, or nothing
 // where none is quantized. A quantized weight is kept as it is where the backend multiplies its
-// format, and widened to plain values where it does not.
+// format, unless a scheme asks for elements of another dtype; else it is widened to plain values,
+// which that scheme may quantize anew.
 std::vector<Kept> kept_slots(const std::vector<Slot>& slots, const Precision& precision,
                              const SchemeChoice& schemes, std::span<const StoredForm> stored,
                              const Multiplies& multiplies);
@@ -88,6 +99,9 @@ std::vector<WeightFormat> quantized_formats(std::span<const Kept> kept);
 std::vector<std::string> widened_formats(std::span<const Kept> kept,
                                          std::span<const StoredForm> stored);
 
+// Returns the stored weight from which the matrices of a stack with Slot::heads are cut.
+Slot cut_slot(const Slot& stack);
+
 // Returns the wide weight of which the last `always` experts of `stack` are slices.
 Slot shared_slot(const Slot& stack);
 
@@ -95,8 +109,10 @@ Slot shared_slot(const Slot& stack);
 std::string describe_slot(const Slot& slot);
 
 // The slots are in the order in which they are loaded. A tied head is among them, although it is
-// prepared from the embedding's values: see is_tied_head().
-std::vector<Slot> slots_of(const ModelSpec& spec);
+// prepared from the embedding's values: see is_tied_head(). What a module (ModelSpec::joins) shares
+// with the model that it drafts for is not among its slots. `spec` may be that of one of so many
+// ranks (arch/shard.h); each has its share of the head's rows.
+std::vector<Slot> slots_of(const ModelSpec& spec, int ranks = 1);
 bool is_tied_head(const Slot& slot, const ModelSpec& spec);
 
 }  // namespace skiff::model

@@ -1,7 +1,6 @@
 #include "model/sources.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +8,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "model/gguf_config.h"
+#include "model/join_formats.h"
 #include "model/kv_scales.h"
 #include "weights/name_list.h"
 
@@ -41,50 +41,15 @@ bool per_expert(std::string_view pattern) {
 }
 
 // Lists the modules that a rule stacks into a slot.
-std::vector<std::string> modules(const NameRule& rule, const Slot& slot) {
+std::vector<std::string> modules(const NameRule& rule, const Slot& slot, int first_layer) {
   std::vector<std::string> names;
   const auto patterns = split(rule.pattern);
   const int64_t experts = slot.experts && per_expert(patterns[0]) ? slot.experts : 1;
+  const int layer = first_layer + std::max(slot.layer, 0);
   for (int64_t e = 0; e < experts; ++e)
     for (std::string_view pattern : patterns)
-      names.push_back(filled(stored_pattern(rule, pattern), {slot.layer, e}));
+      names.push_back(filled(stored_pattern(rule, pattern), {layer, e}));
   return names;
-}
-
-// Blocks are cut until each lies in one part and in one block of the checkpoint. Only the last ones
-// of a matrix may be partial.
-void refine_blocks(Source& source, const Slot& slot) {
-  WeightFormat& format = source.format;
-  int64_t down = format.block_out, across = format.block_in, at = 0;
-  for (const Part& part : source.parts) {
-    const Region& region = part.region;
-    if (down == 0 && region.rows % slot.out) down = 1;
-    const int64_t begin = region.row % source.module_of(part).shape.out;
-    down = down ? std::gcd(down, std::gcd(begin, at % slot.out)) : 0;
-    if (across) across = std::gcd(across, region.col);
-    at += region.rows;
-  }
-  format.block_out = static_cast<int>(down);
-  format.block_in = static_cast<int>(across);
-}
-
-// Scales of fewer elements than this cost more than they are worth.
-constexpr int kLeastBlock = 16;
-
-// The order of columns that all parts share; nothing where they differ or are cut.
-std::optional<std::vector<int32_t>> common_order(const Source& source, const Slot& slot) {
-  const std::vector<int32_t>& first = source.modules[0].order;
-  for (const StoredModule& module : source.modules)
-    if (module.order != first) return std::nullopt;
-  for (const Part& part : source.parts)
-    if (!first.empty() && part.region.cols != slot.in) return std::nullopt;
-  return first;
-}
-
-// Makes the values of a quantized source floats.
-void widen_all(Source& source, DType to) {
-  source.format = {.dtype = to};
-  source.order.clear();
 }
 
 class Finder {
@@ -98,10 +63,11 @@ class Finder {
         act_(act),
         layout_(settle_layout()) {}
 
-  Source find(const Slot& slot) {
-    Source source = find_parts(slot);
+  Source find(const Slot& slot, const SlotCut* cut) {
+    Source source = find_parts(cut ? cut->whole : slot);
     if (source.parts.empty()) return source;  // finish() reports what is missing
-    join_formats(source, slot);
+    if (cut) cut_parts(source, *cut, slot.in);
+    join_formats(source, slot, act_);
     return source;
   }
   // Marks a stored head as used without reading it, because storing one is not an error where it is
@@ -124,7 +90,8 @@ class Finder {
     size_t mtp = 0, unused = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
       if (used_.contains(name) || has_use_elsewhere(name)) continue;
-      if (name.find("mtp_") != name.npos)
+      if (spec_.joins && !is_of_module(name)) continue;  // the served model's
+      if (!spec_.joins && (name.find("mtp_") != name.npos || is_of_extra_layer(name)))
         ++mtp;
       else if (std::ranges::any_of(quantization_.unused,
                                    [&](const auto& end) { return name.ends_with(end); }))
@@ -145,8 +112,23 @@ class Finder {
     return name.ends_with("rotary_emb.inv_freq") || name == kGgufRopeFactors || is_kv_scale(name);
   }
 
+  // Layers behind those of the spec predict tokens further ahead; nothing here computes them.
+  bool is_of_extra_layer(std::string_view name) const {
+    for (int i = 0; i < spec_.extra_layers; ++i)
+      if (name.starts_with(filled("model.layers.{}.", {std::ssize(spec_.layers) + i}))) return true;
+    return false;
+  }
+
+  // Copies of the embedding and the head equal those that are shared.
+  bool is_of_module(std::string_view name) const {
+    if (name.find(".embed_tokens.") != name.npos || name.find(".shared_head.head.") != name.npos)
+      return false;
+    if (spec_.first_layer == 0) return name.find("mtp_") != name.npos;
+    return name.starts_with(filled("model.layers.{}.", {spec_.first_layer}));
+  }
+
   void log_remarks(size_t mtp, size_t unused) const {
-    if (mtp) spdlog::info("{} tensors of a multi-token prediction module are not used", mtp);
+    if (mtp) spdlog::info("{} tensors of multi-token prediction (MTP) are not used", mtp);
     if (unused)
       spdlog::info("{} tensors are not used: {}", unused, name_list(quantization_.unused));
     if (!plain_.empty())
@@ -154,7 +136,20 @@ class Finder {
                    quantization_.where, name_list(plain_, kShown));
   }
 
+  // Leaves of the parts what lies in the cut.
+  static void cut_parts(Source& source, const SlotCut& cut, int64_t cols) {
+    std::vector<Part> parts;
+    for (const SlotCut::Rows& run : cut.rows)
+      for_each_part(source, run.first, run.count, [&](const auto& module, Region region, int64_t) {
+        region.col += cut.col;
+        region.cols = cols;
+        parts.push_back({static_cast<size_t>(&module - source.modules.data()), region});
+      });
+    source.parts = std::move(parts);
+  }
+
   Source find_parts(const Slot& slot) {
+    if (slot.heads) return find_heads(slot);
     if (slot.always == 0) return find_stored(slot);
     Slot chosen = slot;
     chosen.experts -= slot.always;
@@ -164,6 +159,20 @@ class Finder {
     const size_t first = source.modules.size();
     source.modules.insert(source.modules.end(), wide.modules.begin(), wide.modules.end());
     for (int64_t i = 0; i < slot.always; ++i) append_cut(source, wide, first, slot, i);
+    return source;
+  }
+
+  Source find_heads(const Slot& slot) {
+    const Slot::HeadCut& cut = *slot.heads;
+    Source source = find_stored(cut_slot(slot));
+    if (source.parts.empty()) return source;
+    source.parts.clear();
+    source.transposed = cut.transposed;
+    for (int64_t h = 0; h < slot.experts; ++h) {
+      const int64_t first = h * cut.each + cut.first;
+      source.parts.push_back({0, cut.transposed ? Region{0, slot.out, first, slot.in}
+                                                : Region{first, slot.out, 0, slot.in}});
+    }
     return source;
   }
 
@@ -200,7 +209,7 @@ class Finder {
   Layout settle_layout() const {
     for (const NameRule& rule : rules_) {
       const std::string module(stored_pattern(rule, rule.pattern));
-      if (rule.slot != "embed") continue;
+      if (rule.slot != (spec_.joins ? "join" : "embed")) continue;
       for (const StoredFormat* format : quantization_.formats_of_table(module))
         for (const std::string_view suffix : format->rule(Role::kWeight)->suffixes)
           if (checkpoint_.find(module + std::string(suffix))) return rule.layout;
@@ -216,7 +225,7 @@ class Finder {
 
   std::optional<Source> match(const NameRule& rule, const Slot& slot, std::string* first_missing) {
     std::vector<ModuleTensors> found;
-    const std::vector<std::string> names = modules(rule, slot);
+    const std::vector<std::string> names = modules(rule, slot, spec_.first_layer);
     for (const std::string& name : names) {
       found.push_back(find_module(checkpoint_, formats_of(slot, name), name, slot.bias));
       if (found.back().missing.empty()) continue;
@@ -285,45 +294,6 @@ class Finder {
     if (listed && !found.format->quantized()) plain_.push_back(escaped(name));
   }
 
-  static WeightFormat format_of(const StoredModule& module) {
-    return ModuleTensors{.format = module.format, .tensors = module.tensors, .missing = {}}
-        .weight_format();
-  }
-
-  // Weights that are multiplied as one must be alike. Others become floats.
-  void join_formats(Source& source, const Slot& slot) {
-    source.format = format_of(source.modules[0]);
-    bool alike = true;
-    for (const StoredModule& module : source.modules) {
-      WeightFormat format = format_of(module);
-      if (format == source.format) continue;
-      if (!format.quantized() && !source.format.quantized()) {
-        source.format = {.dtype = DType::kF32};
-        continue;
-      }
-      if (format.scale != source.format.scale && format.scale && source.format.scale)
-        format.scale = source.format.scale = DType::kF32;
-      alike = alike && format == source.format;
-    }
-    const bool quantized = std::ranges::any_of(
-        source.modules, [](const StoredModule& m) { return m.format->quantized(); });
-    if (!quantized) return;
-    if (alike && source.format.quantized()) {
-      refine_blocks(source, slot);
-      if (auto order = common_order(source, slot))
-        source.order = *order;
-      else
-        alike = false;
-      if (source.format.block_in && source.format.block_in < kLeastBlock) alike = false;
-      if (bits(source.format.dtype) < 8 && slot.in % 2) alike = false;
-    }
-    const bool kept = slot.kind == Slot::kLinear && !slot.wide && source.format.quantized();
-    if (alike && kept) return;
-    if (slot.kind == Slot::kLinear && !slot.wide)
-      source.lost = alike ? source.modules[0].format->name : "in parts of different formats";
-    widen_all(source, slot.wide ? DType::kF32 : act_);
-  }
-
   void check_vocab(const StoredTensor& t, int64_t rows) const {
     const auto& shape = t.entry->shape;
     if (shape.size() == 2 && shape[0] != rows && shape[1] == spec_.hidden)
@@ -384,15 +354,16 @@ class Finder {
 
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
                                  const Quantization& quantization, std::span<const Slot> slots,
-                                 const ModelSpec& spec, DType act, Remarks remarks) {
+                                 const ModelSpec& spec, DType act, Remarks remarks,
+                                 std::span<const SlotCut> cuts) {
   Finder finder(checkpoint, rules, quantization, spec, act);
   std::vector<Source> sources;
-  for (const Slot& slot : slots) {
-    if (is_tied_head(slot, spec)) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (is_tied_head(slots[i], spec)) {
       finder.skip_head();
       sources.emplace_back();
     } else {
-      sources.push_back(finder.find(slot));
+      sources.push_back(finder.find(slots[i], cuts.empty() ? nullptr : &cuts[i]));
     }
   }
   if (spec.head != HeadKind::kVocab) finder.skip_head();

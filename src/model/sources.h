@@ -7,13 +7,15 @@
 
 #include "model/family.h"
 #include "model/quantization.h"
+#include "model/slot_cut.h"
 #include "model/slots.h"
 #include "model/stored_format.h"
 #include "weights/checkpoint.h"
 
 namespace skiff::model {
 
-// A part of a module's matrix that goes into a slot. Vectors are always taken whole.
+// A part of a module's matrix, or of its transpose, that goes into a slot. Vectors are always taken
+// whole.
 struct Part {
   size_t module = 0;  // index of Source::modules
   Region region;
@@ -26,6 +28,7 @@ struct Part {
 struct Source {
   std::vector<StoredModule> modules;
   std::vector<Part> parts;
+  bool transposed = false;  // regions are of the modules' transposes; then the format is plain
   // The canonical form of all parts, with blocks as fine as the parts ask for. Plain where the slot
   // must have floats or the parts have no form in common, which may be read so, too.
   WeightFormat format;
@@ -60,12 +63,14 @@ void for_each_part(const Source& source, int64_t first, int64_t rows, Work work)
 // configuration lists them, tensors without a use.
 enum class Remarks : uint8_t { kLogged, kLeftOut };
 
-// One Source per slot; that of a tied head is empty. Weights that must become plain are widened to
+// One Source per slot, of the part that `cuts` say, one for each; without cuts, of the whole. That
+// of a tied head is empty. Weights that must become plain are widened to
 // `act`. Throws LoadError if a slot cannot be filled, a shape differs, a tensor is of no format in
 // `quantization`, or one is left over.
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
                                  const Quantization& quantization, std::span<const Slot> slots,
                                  const ModelSpec& spec, DType act = DType::kF32,
-                                 Remarks remarks = Remarks::kLogged);
+                                 Remarks remarks = Remarks::kLogged,
+                                 std::span<const SlotCut> cuts = {});
 
 }  // namespace skiff::model

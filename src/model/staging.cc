@@ -116,15 +116,20 @@ void Staging::fill(const Chunk& chunk, std::byte* to) const {
                               codes_.piece(slots_[chunk.slot], format, chunk.rows, to));
   }
   values_.fill(chunk.slot, chunk.first, chunk.rows, to);
-  if (!quantizes(chunk)) return;
-  const int64_t in = slots_[chunk.slot].in;
+  const Slot& slot = slots_[chunk.slot];
+  const bool vector = slot.kind == Slot::kVector;  // it decides which experts are chosen
+  if (!quantizes(chunk) && !vector) return;
+  const int64_t in = slot.in;
   const auto bad = find_not_finite(to, values_.dtype(chunk.slot), chunk.rows * in);
   if (!bad) return;
+  if (vector)
+    fail_load("{} has a value that is not finite, number {}: repair the checkpoint",
+              values_.origin(chunk.slot, chunk.first + *bad), *bad);
   fail_load(
       "{} has a value that is not finite, in row {}, column {}: it cannot be quantized; load it "
       "without --quantization, or repair the checkpoint",
-      values_.origin(chunk.slot, chunk.first + *bad / in),
-      (chunk.first + *bad / in) % slots_[chunk.slot].out, *bad % in);
+      values_.origin(chunk.slot, chunk.first + *bad / in), (chunk.first + *bad / in) % slot.out,
+      *bad % in);
 }
 
 void Staging::quantize(const Chunk& chunk, Tensor plain) {

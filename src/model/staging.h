@@ -30,7 +30,7 @@ class Staging {
   // bias is [out] f32 or empty. Slots must be taken in their order,
   // each once, without tied heads. On a device the values are in place for the next operations of
   // Ops. Valid until the next call. Throws a LoadError that names the weight where a value that is
-  // to be quantized is not finite.
+  // to be quantized, or one of a vector, is not finite.
   Linear take(size_t slot);
 
  private:
@@ -64,7 +64,7 @@ class Staging {
   size_t taken_ = 0;
   Buffer weight_, bias_;  // on the device of Ops, as large as the largest slot needs; of a slot
                           // that is quantized, one band
-  Buffer order_, input_scale_;  // of the slot that was taken last
+  Buffer order_, input_scale_;  // belong to the slot that was taken last
   CodeBuffer codes_;
   std::vector<Buffer> ring_;  // page-locked for a device; on the host only for bands
   // Only for a device: the mark of the last copy from the ring.

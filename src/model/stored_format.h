@@ -100,7 +100,7 @@ struct StoredFormat {
   // bits. Plain formats have the dtype of the weight's tensor.
   WeightFormat values;
   const Unpacking* unpacking = nullptr;  // nullptr: plain values
-  int bits = 0;                          // of a packed element
+  int bits = 0;                          // the size of a packed element
   int zero_offset = 0;                   // added to stored zero points
   bool symmetric = false;                // all zero points must be in the middle
   bool tables = false;                   // embeddings may be stored so, too

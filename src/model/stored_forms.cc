@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "gguf/gguf.h"
 #include "model/registry.h"
@@ -28,7 +29,8 @@ std::string first_name(std::span<const NameRule> rules, const Slot& slot) {
 // What the configuration says of a weight. Writers leave heads plain even where no key says so.
 StoredForm configured(const Quantization& quantization, std::span<const NameRule> rules,
                       const Slot& slot) {
-  if (slot.kind != Slot::kLinear || slot.wide || slot.layer_kind == LayerKind::kHead) return {};
+  const bool multiplied = slot.kind == Slot::kLinear && !slot.wide && !slot.plain;
+  if (!multiplied || slot.layer_kind == LayerKind::kHead) return {};
   const FormatList formats = quantization.formats_of(first_name(rules, slot));
   const StoredFormat& first = *formats.front();
   if (!first.quantized()) return {};
@@ -48,10 +50,14 @@ bool has_weight_files(const std::string& dir) {
   return false;
 }
 
-std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config) {
+std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config,
+                                     const RankOf& part) {
   const Quantization& quantization = config.quantization;
   if (quantization.method.empty()) return {};
-  const std::vector<Slot> slots = slots_of(config.spec);
+  const auto local = shard(config.spec, part.rank, part.size);
+  if (!local) fail_load("{}", local.error().what);
+  const std::vector<Slot> slots = slots_of(*local, part.size);
+  const std::vector<SlotCut> cuts = cut_slots(config.spec, slots, part);
   const std::vector<NameRule> rules = find_family(config.spec.arch)->names();
   std::vector<StoredForm> forms;
   if (!has_weight_files(dir)) {
@@ -63,21 +69,13 @@ std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& 
   const Checkpoint checkpoint(dir);
   try {
     for (const Source& source : find_sources(checkpoint, rules, quantization, slots, config.spec,
-                                             DType::kF32, Remarks::kLeftOut))
+                                             DType::kF32, Remarks::kLeftOut, cuts))
       forms.push_back(
           {.format = source.format, .order = !source.order.empty(), .lost = source.lost});
   } catch (const LoadError& e) {
     fail_load("{}: {}", dir, e.what());
   }
   return forms;
-}
-
-void separate_shared_experts(ModelSpec& spec) {
-  for (Layer& layer : spec.layers)
-    if (auto* moe = std::get_if<Moe>(&layer.ffn)) {
-      moe->shared_width += moe->router.always * moe->width;
-      moe->router.always = 0;
-    }
 }
 
 bool shared_experts_differ(const std::string& dir, const ModelConfig& config) {
@@ -95,7 +93,9 @@ bool shared_experts_differ(const std::string& dir, const ModelConfig& config) {
     return format.quantized() ? format : WeightFormat{};
   };
   for (size_t i = 0; i + 2 < slots.size(); ++i)
-    if (slots[i].experts > 0 && plain(forms[i].format) != plain(forms[i + 2].format)) return true;
+    if (slots[i].layer_kind == LayerKind::kExperts &&
+        plain(forms[i].format) != plain(forms[i + 2].format))
+      return true;
   return false;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/slot_cut.h"
 #include "model/slots.h"
 
 namespace skiff::model {
@@ -12,14 +13,11 @@ namespace skiff::model {
 // Whether there are files with weights, and not only configuration.
 bool has_weight_files(const std::string& dir);
 
-// Returns the form of each slot of config.spec; nothing where the checkpoint is not quantized.
-// Without weight files, the forms are those that the configuration asks for. Throws LoadErrors, as
-// find_sources does.
-std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config);
-
-// Makes the experts that are always on, which are computed as members of the stack, a feed-forward
-// block of their own, so that they can have another format than the routed ones.
-void separate_shared_experts(ModelSpec& spec);
+// Returns the form of each slot of config.spec, or of a rank's part of it; nothing where the
+// checkpoint is not quantized. Without weight files, the forms are those that the configuration
+// asks for. Throws LoadErrors, as find_sources does, and where the size of the group does not fit.
+std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config,
+                                     const RankOf& part = {});
 
 // Whether the checkpoint has shared experts in another format than the routed ones.
 bool shared_experts_differ(const std::string& dir, const ModelConfig& config);

@@ -110,16 +110,27 @@ void fill_region(D* dst, const StoredModule& module, const Region& region) {
   release(tensor, region, module.shape);
 }
 
+// The same of a region of the module's transpose, [region.rows, region.cols].
+template <class D>
+void fill_transposed(D* dst, const StoredModule& module, const Region& region) {
+  const Region stored{region.col, region.cols, region.row, region.rows};
+  std::vector<D> rows(static_cast<size_t>(stored.rows * stored.cols));
+  fill_region(rows.data(), module, stored);
+  copy_transposed<D, D>(dst, reinterpret_cast<const std::byte*>(rows.data()), stored.cols,
+                        region.rows, region.cols);
+}
+
 class StoredValues final : public Values {
  public:
   StoredValues(const std::string& dir, const ModelConfig& config, const std::vector<Slot>& slots,
-               DType act)
-      : slots_(slots), act_(act), checkpoint_(dir) {
+               DType act, std::span<const SlotCut> cuts, Remarks remarks)
+      : slots_(slots), cuts_(cuts), act_(act), checkpoint_(dir) {
     const Family* family = find_family(config.spec.arch);
     SKIFF_CHECK(family, "spec of unknown architecture {}", config.spec.arch);
     const auto rules = family->names();
     try {
-      sources_ = find_sources(checkpoint_, rules, config.quantization, slots, config.spec, act);
+      sources_ = find_sources(checkpoint_, rules, config.quantization, slots, config.spec, act,
+                              remarks, cuts);
     } catch (const LoadError& e) {
       fail_load("{}: {}", dir, e.what());
     }
@@ -130,7 +141,7 @@ class StoredValues final : public Values {
   }
   bool has_bias(size_t i) const override {
     const Source& source = sources_[i];
-    return !source.modules.empty() && source.modules[0].of(Role::kBias);
+    return slots_[i].bias && !source.modules.empty() && source.modules[0].of(Role::kBias);
   }
   size_t bytes(size_t i) const override {
     size_t sum = 0;
@@ -150,10 +161,17 @@ class StoredValues final : public Values {
     }
   }
   void fill_bias(size_t i, float* to) const override {
-    for (const StoredModule& module : sources_[i].modules) {
-      copy_as(to, *module.of(Role::kBias), {.rows = module.shape.out, .cols = 1},
+    if (!cuts_.empty() && cuts_[i].no_bias) {
+      std::fill_n(to, slots_[i].out, 0.0f);
+      return;
+    }
+    const Source& source = sources_[i];
+    for (const Part& part : source.parts) {
+      const StoredModule& module = source.module_of(part);
+      const Region& region = part.region;
+      copy_as(to, *module.of(Role::kBias), {.row = region.row, .rows = region.rows, .cols = 1},
               {.out = module.shape.out, .vector = true});
-      to += module.shape.out;
+      to += region.rows;
     }
   }
   StoredForm form(size_t i) const override {
@@ -191,11 +209,14 @@ class StoredValues final : public Values {
   void fill_as(size_t i, int64_t first, int64_t rows, D* to) const {
     for_each_part(sources_[i], first, rows,
                   [&](const StoredModule& module, const Region& region, int64_t at) {
-                    fill_region(to + at * slots_[i].in, module, region);
+                    D* dst = to + at * slots_[i].in;
+                    if (sources_[i].transposed) return fill_transposed(dst, module, region);
+                    fill_region(dst, module, region);
                   });
   }
 
   const std::vector<Slot>& slots_;
+  const std::span<const SlotCut> cuts_;
   const DType act_;
   Checkpoint checkpoint_;
   std::vector<Source> sources_;
@@ -204,8 +225,9 @@ class StoredValues final : public Values {
 }  // namespace
 
 std::unique_ptr<Values> stored_values(const std::string& dir, const ModelConfig& config,
-                                      const std::vector<Slot>& slots, DType act) {
-  return std::make_unique<StoredValues>(dir, config, slots, act);
+                                      const std::vector<Slot>& slots, DType act,
+                                      std::span<const SlotCut> cuts, Remarks remarks) {
+  return std::make_unique<StoredValues>(dir, config, slots, act, cuts, remarks);
 }
 
 }  // namespace skiff::model

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/slot_cut.h"
 #include "model/slots.h"
+#include "model/sources.h"
 
 namespace skiff::model {
 
@@ -36,16 +38,21 @@ class Values {
   virtual std::string origin(size_t slot, int64_t row) const = 0;
 };
 
-// Throws LoadError naming file and tensor, as find_sources does.
+// Throws LoadError naming file and tensor, as find_sources does. `cuts` say which parts of the
+// model's weights the slots are, one for each; without them, the slots are the model's own.
 // fill() widens quantized weights to `act`, or to float32 where the slot asks for it.
 std::unique_ptr<Values> stored_values(const std::string& dir, const ModelConfig& config,
-                                      const std::vector<Slot>& slots, DType act);
+                                      const std::vector<Slot>& slots, DType act,
+                                      std::span<const SlotCut> cuts = {},
+                                      Remarks remarks = Remarks::kLogged);
 
 // Deterministic in (seed, slot). Linears and the table are normal with deviation 1/sqrt(in)
 // (the table: 1), norms lie around 1, biases and correction biases around 0; none is all zeros.
 // Values come from one pool of normal draws, read from a different place for each slot, so that
-// filling costs about as much as copying. `compute` is f32 or bf16.
+// filling costs about as much as copying. A part of a weight has the values that it has in the
+// whole. `compute` is f32 or bf16; `cuts` as above, which must outlive the values.
 std::unique_ptr<Values> dummy_values(uint64_t seed, DType compute, const ModelSpec& spec,
-                                     const std::vector<Slot>& slots);
+                                     const std::vector<Slot>& slots,
+                                     std::span<const SlotCut> cuts = {});
 
 }  // namespace skiff::model

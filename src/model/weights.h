@@ -19,6 +19,19 @@ struct Weights<Gqa> {
 };
 
 template <>
+struct Weights<Mla> {
+  // From the input to its latent: with Mla::q_rank, the vector that queries are projections of,
+  // then in any case what the cache holds.
+  Linear latent;
+  Norm q_norm;  // empty without Mla::q_rank
+  Linear q;     // from that vector, or from the input
+  Norm kv_norm;
+  Linear absorb;  // a stack: a head's nope_dim elements of q to kv_rank
+  Linear value;   // a stack: a head's kv_rank elements to v_dim
+  Linear out;
+};
+
+template <>
 struct Weights<Dense> {
   Linear gate_up, down;
 };
@@ -32,13 +45,14 @@ struct Weights<Moe> {
 };
 
 using GqaWeights = Weights<Gqa>;
+using MlaWeights = Weights<Mla>;
 using DenseWeights = Weights<Dense>;
 using MoeWeights = Weights<Moe>;
 
 // The mixer and the feed-forward weights are of the same kinds as those of the layer in the spec.
 struct LayerWeights {
   Norm mixer_norm, ffn_norm;
-  std::variant<GqaWeights> mixer;
+  std::variant<GqaWeights, MlaWeights> mixer;
   std::variant<DenseWeights, MoeWeights> ffn;
 };
 
@@ -47,6 +61,10 @@ struct ModelWeights {
   Norm norm;
   Linear head;
   std::vector<LayerWeights> layers;
+  // With ModelSpec::joins: norms of the embedding and of the hidden row, and the projection of
+  // both, the embedding first. Embedding and head are views of the served model's.
+  Norm token_norm, hidden_norm;
+  Linear join;
 };
 
 // The fixed scales of a layer's keys and values: bf16 [kv_heads], where Ops computes.

@@ -45,7 +45,8 @@ def add_hooks(model, generator):
             module.register_forward_hook(twice)
         elif isinstance(module, torch.nn.Linear) and not name.endswith("lm_head"):
             # Queries and keys are stored once more when they have been rotated.
-            module.register_forward_hook(twice if name.endswith(("q_proj", "k_proj")) else after)
+            rotated = name.endswith(("q_proj", "k_proj", "q_b_proj"))
+            module.register_forward_hook(twice if rotated else after)
             if name.endswith(("o_proj", "down_proj")):
                 module.register_forward_pre_hook(before)
 

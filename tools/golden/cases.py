@@ -15,6 +15,20 @@ ERNIE_ROPE = dict(rope_type="default", rope_theta=5000.0)
 ERNIE_MOE = dict(num_hidden_layers=4, moe_num_experts=8, moe_k=3, moe_intermediate_size=24,
                  moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=-1,
                  rope_parameters=ERNIE_ROPE)
+# All sizes of attention differ, and so do both scales of yarn.
+DEEPSEEK = dict(hidden_size=48, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=20,
+                qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, n_routed_experts=16,
+                num_experts_per_tok=4, n_shared_experts=2, moe_intermediate_size=20,
+                first_k_dense_replace=1)
+GROUPS = dict(n_group=4, topk_group=2)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=32,
+            beta_fast=32, beta_slow=1, mscale=0.7, mscale_all_dim=1.3)
+DEEPSEEK_V3 = dict(DEEPSEEK, **GROUPS, norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters=YARN)
+# The sizes that kernels are made for.
+LARGE_LATENT = dict(DEEPSEEK_V3, num_hidden_layers=1, first_k_dense_replace=0, hidden_size=64,
+                    num_attention_heads=2, num_key_value_heads=2, q_lora_rank=32, kv_lora_rank=512,
+                    qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=8,
+                    num_experts_per_tok=2, n_shared_experts=1)
 
 CASES = {
     # name: (model class, config, options)
@@ -54,4 +68,20 @@ CASES = {
     "ernie45_moe_interval": ("Ernie4_5_MoeForCausalLM",
                              dict(ERNIE_MOE, moe_layer_interval=2, moe_layer_start_index=0,
                                   moe_num_shared_experts=0, tie_word_embeddings=False), dict(paddle=True)),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", DEEPSEEK_V3, {}),
+    "deepseek_v3_plain": ("DeepseekV3ForCausalLM",
+                          dict(DEEPSEEK, **GROUPS, q_lora_rank=None, n_shared_experts=1,
+                               norm_topk_prob=False), dict(old_config=True)),
+    # Scores below 0: experts of dropped groups must not count as 0.
+    "deepseek_v3_low_bias": ("DeepseekV3ForCausalLM", DEEPSEEK_V3, dict(bias_shift=-1.0)),
+    # The norms of low-rank vectors keep an eps of their own.
+    "deepseek_v3_eps": ("DeepseekV3ForCausalLM", dict(DEEPSEEK_V3, rms_norm_eps=1e-2), {}),
+    "deepseek_v3_large_latent": ("DeepseekV3ForCausalLM", LARGE_LATENT, dict(dtype="bfloat16")),
+    "deepseek_v2_greedy": ("DeepseekV2ForCausalLM",
+                           dict(DEEPSEEK, q_lora_rank=None, head_dim=8, topk_method="greedy", n_group=1,
+                                topk_group=1, routed_scaling_factor=1.0,
+                                rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=0.707)), {}),
+    "deepseek_v2_groups": ("DeepseekV2ForCausalLM",
+                           dict(DEEPSEEK, **GROUPS, head_dim=8, topk_method="group_limited_greedy",
+                                routed_scaling_factor=16.0, rope_parameters=YARN), {}),
 }

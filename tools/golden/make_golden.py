@@ -2,8 +2,9 @@
 
     python tools/golden/make_golden.py [--only NAME] [--out tests/golden] [--expected]
 
-Needs torch, transformers (5.x) and safetensors. Each case is a folder that save_pretrained wrote
-(stored as cases.py says), plus expected.st, in safetensors format:
+Needs torch, transformers (5.17 or later; older ones compute DeepSeek otherwise) and safetensors.
+Each case is a folder that save_pretrained wrote (stored as cases.py says), plus expected.st, in
+safetensors format:
 
     prompt       [T]          i32  random ids, longer than one page of 64
     logits       [T, vocab]   f32  eager attention, float32, of the weights as stored
@@ -19,7 +20,8 @@ Needs torch, transformers (5.x) and safetensors. Each case is a folder that save
 
 Weights are drawn with deviations that spread the logits, norms around 1, biases and correction
 biases away from 0. A seed is taken only if the greedy path and every choice of experts have a
-margin that rounding cannot cross, and if ERNIE's correction bias changes some choices.
+margin that rounding cannot cross, and if ERNIE's correction bias changes some choices. A case of
+DeepSeek must be broken by every mutant of its model that applies to it (deepseek.py).
 """
 import argparse
 import json
@@ -32,12 +34,18 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import deepseek
 import paddle_layout
 from bf16_noise import bf16_rows
 from cases import CASES, SMALL
 
 PROMPT, NEW = 83, 16
 GREEDY_MARGIN, ROUTER_MARGIN = 0.02, 2e-5
+# How far beyond the tolerance of golden_test.cc in float32 every mutant must be.
+MUTANT_MARGIN, TOLERANCE = 20, 8 * 128 ** 0.5 * 2.0 ** -24
+# The tolerance may be this part of the deviation of logits; it is more where the perturbation of
+# weights that measures it changes a choice of experts.
+MOST_TOLERANCE = 0.005
 DRAWS = 128
 # float_gate: the size of the weights that all experts share, and of their differences.
 GATE_COMMON, GATE_APART = 4.0, 0.03
@@ -45,7 +53,7 @@ GATE_COMMON, GATE_APART = 4.0, 0.03
 PERTURBATION, CROWDED_PERTURBATION = 2.0 ** -14, 2.0 ** -19
 
 
-def randomize(model, seed):
+def randomize(model, seed, bias_shift=0.0):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(shape, deviation, mean=0.0):
@@ -63,6 +71,9 @@ def randomize(model, seed):
         else:
             gain = 2.0 if "lm_head" in name or ".gate." in name else 1.3
             p.data = normal(p.shape, gain / p.shape[-1] ** 0.5)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(normal(buffer.shape, 0.15, bias_shift))
     model.tie_weights()
 
 
@@ -92,6 +103,9 @@ def router_margin(model, ids):
     seen, handles = [], []
 
     def record(module, args):
+        if hasattr(module, "topk_group"):
+            seen.append((deepseek.margins(module, args[0]), True))
+            return
         x = args[0].reshape(-1, args[0].shape[-1])
         probs = torch.softmax(x.float() @ module.weight.float().t(), -1)
         bias = getattr(getattr(module, "moe_statics", None), "e_score_correction_bias", None)
@@ -158,7 +172,7 @@ def write_checkpoint(folder, name, seed):
     cls = getattr(transformers, kind)
     torch.manual_seed(seed)
     model = cls(cls.config_class(**{**SMALL, **config}, attn_implementation="eager")).eval()
-    randomize(model, seed)
+    randomize(model, seed, options.get("bias_shift", 0.0))
     dtype = getattr(torch, options.get("dtype", "float32"))
     if options.get("float_gate"):
         crowd_gates(model, seed)
@@ -210,6 +224,13 @@ def make(name, out, seed):
         logits = model(prompt).logits[0].float()
     spread = sensitivity(model, prompt, logits,
                          CROWDED_PERTURBATION if options.get("float_gate") else PERTURBATION)
+    if TOLERANCE * spread > MOST_TOLERANCE * logits.std():
+        return False
+    if "Deepseek" in CASES[name][0]:
+        mutant, change = deepseek.weakest_mutant(model, prompt, logits, "bias_shift" in options)
+        print(f"{name}: the weakest mutant, {mutant}, changes a logit by {change:.3g}")
+        if change < MUTANT_MARGIN * TOLERANCE * spread:
+            return False
     write_expected(folder, model, prompt, logits, ids[0, PROMPT:], spread)
     if options.get("old_config"):
         old_config(folder)
