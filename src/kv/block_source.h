@@ -1,13 +1,26 @@
 // kv/block_source.h -- the tiers behind host memory: the cache's file, and any other store of
 // blocks by key, such as a remote cache or the memory of a peer.
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kv/block_key.h"
 #include "kv/tier_cost.h"
 
 namespace skiff::kv {
+
+// The blocks that a sequence will fetch, from the first one that is neither on the device nor in
+// host memory. Valid during the call only.
+struct Expected {
+  uint64_t owner = 0;                // the sequence
+  std::span<const BlockKey> keys;    // the blocks, in order
+  std::span<const Token> prompt;     // all tokens of the sequence
+  const CacheSharing& sharing;       // of the sequence
+  const KvOrigin* origin = nullptr;  // see NewSequence; null: there is none
+  int priority = 0;                  // of the sequence
+};
 
 // The index of one source: which blocks it holds, which it should be given, and how long a fetch
 // from it takes as measured. It holds numbers only. The bytes are moved by the source's TierIo
@@ -19,6 +32,12 @@ class BlockSource {
  public:
   static constexpr int kNone = -1;
   virtual ~BlockSource() = default;
+
+  // A source that can have blocks made, or kept, says so by expects(), and does it from expect()
+  // until release(), which comes once, at the latest when the sequence ends.
+  virtual bool expects() const { return false; }
+  virtual void expect(const Expected& /*expected*/) {}
+  virtual void release(uint64_t /*owner*/) {}
 
   // Returns true if a fetch of the block may begin.
   virtual bool has(const BlockKey& key) const = 0;

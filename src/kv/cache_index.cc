@@ -42,13 +42,26 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
 
 bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
   if (tiers_.empty() || !table.sharing.share) return false;
-  const bool awaited =
-      tiers_.fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
-  if (awaited) table.held_at = tiers_.answers();
-  return awaited;
+  table.awaited = tiers_.fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
+  return table.awaited != 0;
 }
 
-bool CacheIndex::held(const BlockTable& table) const { return table.held_at == tiers_.answers(); }
+bool CacheIndex::expect(BlockTable& table, std::span<const Token> tokens, const Expecting& by) {
+  if (!tiers_.expects() || !share_ || !table.sharing.share) return false;
+  const auto here = static_cast<size_t>(open(table, tokens) / block_size_);
+  close(table);
+  const auto keys = keys_of(table, tokens);
+  if (here >= keys.size()) return false;
+  tiers_.expect({.owner = by.owner,
+                 .keys = keys.subspan(here),
+                 .prompt = by.prompt,
+                 .sharing = table.sharing,
+                 .origin = by.origin,
+                 .priority = by.priority});
+  return true;
+}
+
+bool CacheIndex::held(const BlockTable& table) const { return tiers_.awaits(table.awaited); }
 
 void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size) {
   const std::vector<int> found = std::exchange(table.found, {});
@@ -56,6 +69,8 @@ void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int siz
   const bool room = grow(table, size);
   SKIFF_CHECK(room, "no room for {} tokens", size);
   const size_t here = static_cast<size_t>(table.published);
+  if (!tiers_.empty())
+    for (size_t i = 0; i < here; ++i) tiers_.found(table.blocks[i]);
   for (size_t i = 0; i < found.size(); ++i) tiers_.load(found[i], table.blocks[here + i]);
   publish(table, tokens, static_cast<int>(here + found.size()) * block_size_);
 }
@@ -90,6 +105,12 @@ void CacheIndex::close(BlockTable& table) {
   table.blocks.clear();
   table.found.clear();
   table.published = 0;
+}
+
+void CacheIndex::renew(const std::string& fingerprint) {
+  SKIFF_CHECK(num_free() == num_blocks(), "{} blocks are in use", num_blocks() - num_free());
+  tree_.evict(tree_.num_evictable());
+  tiers_.renew(fingerprint);
 }
 
 }  // namespace skiff::kv

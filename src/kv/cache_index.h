@@ -15,11 +15,11 @@ struct BlockTable {
   std::vector<BlockId> blocks;
   int published = 0;  // how many leading blocks are in the prefix tree
 
-  // The following members are for lower tiers. `keys`, `asked` and `held_at` outlive close().
-  std::vector<BlockKey> keys;      // keys of the leading blocks, computed on demand
-  std::vector<int> found;          // host blocks that continue `blocks`, for begin()
-  size_t asked = 0;                // blocks before this index have been requested
-  uint64_t held_at = ~uint64_t{};  // Tiers::answers() at the last fetch() that waits for one
+  // The following members are for lower tiers. `keys`, `asked` and `awaited` outlive close().
+  std::vector<BlockKey> keys;  // keys of the leading blocks, computed on demand
+  std::vector<int> found;      // host blocks that continue `blocks`, for begin()
+  size_t asked = 0;            // blocks before this index have been requested
+  uint64_t awaited = 0;        // the job that held() waits for
 };
 
 // Steps run on the device in the order in which they were planned, so a block that close() or
@@ -37,11 +37,21 @@ class CacheIndex {
   // which comes next.
   int open(BlockTable& table, std::span<const Token> tokens);
   // Fetches the blocks that continue a table just opened. Returns true if a source has some of
-  // them; the table is then held() until an answer comes, and the caller closes it and opens it
-  // again later. A block is fetched at most once for a sequence; after preemption, ask_again()
-  // allows it again.
+  // them; the table is then held() until the last of them is answered, and the caller closes it and
+  // opens it again later. A block is fetched at most once for a sequence; after preemption,
+  // ask_again() allows it again.
   bool fetch(BlockTable& table, std::span<const Token> tokens);
   bool held(const BlockTable& table) const;
+  // Tells the sources which blocks a table will fetch that is not open yet, if some of them are
+  // missing here. Returns whether it did; release() must follow.
+  struct Expecting {
+    uint64_t owner = 0;
+    std::span<const Token> prompt;  // all tokens of the sequence
+    const KvOrigin* origin = nullptr;
+    int priority = 0;
+  };
+  bool expect(BlockTable& table, std::span<const Token> tokens, const Expecting& by);
+  void release(uint64_t owner) { tiers_.release(owner); }
   void ask_again(BlockTable& table) { table.asked = 0; }
   // Makes room for `size` tokens in all in a table just opened, and adds loads of blocks found in
   // host memory to the plan that is being made. CHECKs that there is room.
@@ -53,6 +63,11 @@ class CacheIndex {
   // ones that hold the same tokens after the same prefix. Costs only what is new since last time.
   void publish(BlockTable& table, std::span<const Token> tokens, int computed);
   void close(BlockTable& table);
+
+  // Forgets every block, on the device and in host memory, as if none had ever been computed, and
+  // names blocks by this fingerprint from now on, so that a source finds none of another one.
+  // CHECKs that no table is open and the tiers are at rest.
+  void renew(const std::string& fingerprint);
 
   // Completes a plan with the copies from and to lower tiers.
   void finish(StepPlan& plan) { tiers_.finish(plan, tree_); }

@@ -44,14 +44,14 @@ std::vector<int> Tiers::ready(const Text& text) {
     if (host == kNone || !host_.ready(host)) break;
     found.push_back(host);
   }
-  if (found.empty() || cost_.pays()) return found;
+  if (found.empty() || pays()) return found;
   for (const auto& source : sources_) source->fade();
   ++stats_.recomputed;
   return {};
 }
 
-bool Tiers::fetch(const Text& text, size_t& asked) {
-  bool awaited = false;
+uint64_t Tiers::fetch(const Text& text, size_t& asked) {
+  uint64_t awaited = 0;
   std::vector<int> found;  // pinned until the end, so that fetched blocks do not evict the blocks
                            // before them
   for (size_t i = text.from; i < text.keys.size(); ++i) {
@@ -60,7 +60,7 @@ bool Tiers::fetch(const Text& text, size_t& asked) {
     if (host == kNone && i >= asked) host = fetch_one(text.keys[i], tokens);
     if (host == kNone) break;
     if (!host_.ready(host)) asked = std::max(asked, i + 1);
-    awaited |= !host_.ready(host);
+    if (!host_.ready(host)) awaited = host_block(host).job;
     host_.pin(host);
     host_.touch(host);
     found.push_back(host);
@@ -75,7 +75,7 @@ int Tiers::affordable_source(const BlockKey& key) {
   bool refused = false;
   for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
     if (!source(i).usable() || !source(i).has(key)) continue;
-    if (cost_.pays(source(i).fetch_seconds())) return i;
+    if (pays(source(i).fetch_seconds())) return i;
     source(i).fade();
     refused = true;
   }
@@ -98,6 +98,7 @@ int Tiers::fetch_one(const BlockKey& key, std::span<const Token> tokens) {
          .record = source(from).begin_fetch(key),
          .key = key,
          .tokens = {}});
+  host_block(host).job = last_job_;
   return host;
 }
 
@@ -141,6 +142,14 @@ void Tiers::evicted(BlockId id, std::span<const Token> tokens) {
     stats_.skipped += host == kNone;
   }
   if (host != kNone && to_source) store_later(host);
+}
+
+void Tiers::found(BlockId id) {
+  OnDevice& b = block(id);
+  if (!config_.stores_found || b.pending || !wanted(b.key)) return;
+  b.pending = true;
+  pending_.push_back(id);
+  ++num_pending_;
 }
 
 int Tiers::save(BlockId id, std::span<const Token> tokens) {
@@ -245,6 +254,16 @@ void Tiers::source_is(const TierState& state) {
   source(state.source).set_usable(state.usable);
 }
 
+void Tiers::renew(const std::string& fingerprint) {
+  SKIFF_CHECK(at_rest(), "{} jobs, {} plans in flight", open_.size(), flights_.size());
+  for (int host = 0; host < host_.size(); ++host) host_.erase(host);
+  std::ranges::fill(host_blocks_, HostBlock{});
+  std::ranges::fill(blocks_, OnDevice{});
+  pending_.clear();
+  num_pending_ = 0;
+  config_.fingerprint = fingerprint;
+}
+
 void Tiers::done(const TierDone& answer) {
   const auto found = open_.find(answer.job);
   SKIFF_CHECK(found != open_.end(), "job {} was never started", answer.job);
@@ -259,7 +278,6 @@ void Tiers::done(const TierDone& answer) {
 
 void Tiers::has_fetched(const TierJob& job, const TierDone& answer) {
   if (answer.ok || answer.late) source(job.source).fetch_took(answer.seconds);
-  ++answers_;
   stats_.reads += answer.ok;
   host_block(job.host_block).fetched = answer.ok;
   if (answer.ok)

@@ -2,6 +2,7 @@
 // such as the cache's file. It holds numbers only: step plans carry the copies, and fetches and
 // stores are jobs for a TierIo, so nothing here waits, fails or touches bytes.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,10 @@ struct TierConfig {
   bool spill = true;
   int saves_per_step = 16;  // the most blocks that a step copies only because sources want them
   std::string fingerprint;  // see block_key.h
+  // Blocks are brought back even where computing them is measured to be cheaper.
+  bool always_pays = false;
+  // A block of the device that a sequence finds is stored again in the sources that lack it.
+  bool stores_found = false;
 };
 
 // Reads a record of a source into a host block, or writes a host block to a record. `key` and
@@ -44,6 +49,19 @@ struct TierStats {
   uint64_t failures = 0;                      // that failed or came late; they are misses
   uint64_t skipped = 0;     // blocks not kept or fetched for want of a free host block
   uint64_t recomputed = 0;  // times that cached blocks were recomputed because that was cheaper
+
+  TierStats& operator+=(const TierStats& other) {
+    host_tokens += other.host_tokens;
+    file_tokens += other.file_tokens;
+    saves += other.saves;
+    loads += other.loads;
+    reads += other.reads;
+    writes += other.writes;
+    failures += other.failures;
+    skipped += other.skipped;
+    recomputed += other.recomputed;
+    return *this;
+  }
 };
 
 // Three facts make this correct without waiting. Steps run in the order planned, so a host block
@@ -73,10 +91,10 @@ class Tiers {
   // cheaper to compute it.
   std::vector<int> ready(const Text& text);
   // Fetches the following blocks that are not in host memory, but none before `asked`, which
-  // advances past those awaited, and none that are cheaper to compute. Returns true if an answer is
-  // awaited that may lengthen ready().
-  bool fetch(const Text& text, size_t& asked);
-  uint64_t answers() const { return answers_; }  // number of answered fetches
+  // advances past those awaited, and none that are cheaper to compute. Returns the job of the last
+  // block whose answer is awaited and may lengthen ready(); 0 if none is.
+  uint64_t fetch(const Text& text, size_t& asked);
+  bool awaits(uint64_t job) const { return open_.contains(job); }
 
   void hold(int host);                 // pins it until the plan that is being made is committed
   void load(int host, BlockId block);  // adds a load to that plan; the host block is held
@@ -84,6 +102,18 @@ class Tiers {
   void published(BlockId block, const BlockKey& key);
   // Called before the tree forgets a block, which may be overwritten by the next rows.
   void evicted(BlockId block, std::span<const Token> tokens);
+  // Called when a sequence has found a block of the tree on the device.
+  void found(BlockId block);
+  // See BlockSource.
+  bool expects() const {
+    return std::ranges::any_of(sources_, [](const auto& source) { return source->expects(); });
+  }
+  void expect(const Expected& expected) {
+    for (const auto& source : sources_) source->expect(expected);
+  }
+  void release(uint64_t owner) {
+    for (const auto& source : sources_) source->release(owner);
+  }
   // Completes a plan with its saves and loads.
   void finish(StepPlan& plan, const PrefixTree& tree);
   void committed(uint64_t step);
@@ -94,11 +124,16 @@ class Tiers {
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();  // jobs to be started now, in this order
   void source_is(const TierState& state);
+  // Forgets all blocks of host memory and those that were to be saved; those of sources stay, under
+  // the names of the fingerprint until now. CHECKs at_rest().
+  void renew(const std::string& fingerprint);
 
   bool empty() const { return host_.size() == 0; }  // whether there are no lower tiers
   bool has_sources() const { return !sources_.empty(); }
   bool owes_saves() const { return num_pending_ > 0; }
   bool awaits_answer() const { return !open_.empty(); }
+  // Whether no job is under way and no plan in flight, as renew() needs it.
+  bool at_rest() const { return open_.empty() && jobs_.empty() && flights_.empty(); }
   const TierStats& stats() const { return stats_; }
 
  private:
@@ -117,6 +152,7 @@ class Tiers {
   struct HostBlock {
     uint64_t storing = 0;  // a bit for each source that the block will be stored in
     bool fetched = false;  // came from a source and has not been loaded since
+    uint64_t job = 0;      // the fetch that fills it, while it is not ready
   };
 
   std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;
@@ -131,11 +167,12 @@ class Tiers {
   void start(TierJob job);
   void has_fetched(const TierJob& job, const TierDone& answer);
   bool wanted(const BlockKey& key) const;
+  bool pays(double fetch_seconds = 0) { return config_.always_pays || cost_.pays(fetch_seconds); }
   BlockSource& source(int i) { return *sources_[static_cast<size_t>(i)]; }
   OnDevice& block(BlockId id) { return blocks_[static_cast<size_t>(id)]; }
   HostBlock& host_block(int host) { return host_blocks_[static_cast<size_t>(host)]; }
 
-  const TierConfig config_;
+  TierConfig config_;  // only renew() changes it, and only the fingerprint
   size_t block_size_;
   PlaceIndex host_;
   BlockSources sources_;
@@ -149,7 +186,7 @@ class Tiers {
   std::deque<Flight> flights_;
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
-  uint64_t last_job_ = 0, answers_ = 0, committed_ = 0;
+  uint64_t last_job_ = 0, committed_ = 0;
   TierCost cost_;
   TierStats stats_;
 };

@@ -225,12 +225,54 @@ TEST_F(TiersTest, TheFileIsAskedOnceAndFailuresAreMisses) {
   for (size_t i = 0; i < reads.size(); ++i) {
     EXPECT_TRUE(cache.tiers().awaits_answer());
     cache.tiers().done({reads[i].id, i > 0});  // the first one fails
-    EXPECT_FALSE(cache.held(b));
+    EXPECT_EQ(cache.held(b), i + 1 < reads.size()) << "the last one is waited for";
   }
   EXPECT_EQ(cache.open(b, tokens_), here) << "what follows a miss is of no use";
   EXPECT_FALSE(cache.fetch(b, tokens_)) << "nobody waits twice for one block";
   cache.close(b);
   EXPECT_EQ(cache.tiers().stats().failures, 1u);
+}
+
+TEST_F(TiersTest, ARenewedCacheFindsNothingUnderAnotherName) {
+  CacheIndex cache = this->cache(4, {.host_blocks = 8, .fingerprint = "model"}, file(8));
+  const auto fill_and_store = [&] {
+    BlockTable table = filled(cache, tokens_);
+    cache.close(table);
+    for (int i = 0; i < 4; ++i) {
+      step(cache);
+      answer_all(cache);
+    }
+    push_out(cache);
+    step(cache);
+    answer_all(cache);
+  };
+  fill_and_store();
+  ASSERT_EQ(cached(cache, tokens_), 6) << "host memory has it";
+  cache.renew("another model");
+  EXPECT_EQ(cache.num_unused(), 4) << "no block holds anything";
+  EXPECT_EQ(cached(cache, tokens_), 0);
+  EXPECT_FALSE(ask(cache, tokens_)) << "the file has it under a name that nobody asks for";
+  fill_and_store();
+  EXPECT_EQ(cached(cache, tokens_), 6) << "the cache works on";
+  cache.renew("model");
+  EXPECT_EQ(cached(cache, tokens_), 0) << "host memory is empty";
+  EXPECT_TRUE(ask(cache, tokens_)) << "the file still has what the first model computed";
+  answer_all(cache);
+  EXPECT_EQ(cached(cache, tokens_), 6);
+}
+
+TEST_F(TiersTest, OnlyACacheAtRestIsRenewed) {
+  CacheIndex cache = this->cache(4, {.host_blocks = 8, .fingerprint = "model"}, file(8));
+  BlockTable table = filled(cache, tokens_);
+  EXPECT_DEATH(cache.renew("x"), "blocks are in use");
+  cache.close(table);
+  EXPECT_TRUE(cache.tiers().at_rest());
+  step(cache);
+  EXPECT_FALSE(cache.tiers().at_rest()) << "jobs that store blocks";
+  EXPECT_DEATH(cache.renew("x"), "at_rest");
+  answer_all(cache);
+  EXPECT_TRUE(cache.tiers().at_rest());
+  cache.renew("x");
 }
 
 TEST_F(TiersTest, AHostBlockOfAPlanInFlightIsNotReadInto) {

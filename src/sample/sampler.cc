@@ -214,6 +214,7 @@ SampleOutput Sampler::finish(const PendingDraw& draw) {
 void Sampler::count(const DrawRow& row, const SampleOutput& out, Token& token) {
   Slot& s = slot(row.slot);
   --(row.depth > 0 ? s.guessed : s.pending);
+  if (row.instead != kNoToken) token = row.instead;
   if (row.after >= 0 && out.tokens[static_cast<size_t>(row.after)] != row.guess) token = kNoToken;
   if (token != kNoToken) s.accept(token);
 }

@@ -30,6 +30,8 @@
 
 namespace skiff::sample {
 
+constexpr Token kNoToken = -1;
+
 // One row of logits to draw from: that of the slot's next token or, if `depth` > 0, that of the
 // token after `depth` guesses. Its token counts only if every guess before it was right.
 struct DrawRow {
@@ -37,9 +39,8 @@ struct DrawRow {
   int depth = 0;
   int after = -1;  // if depth > 0: the row of this draw whose token was guessed
   Token guess = -1;
+  Token instead = kNoToken;  // for benchmarks: if set, the row gives this token whatever it draws
 };
-
-constexpr Token kNoToken = -1;
 
 // One entry per row of a draw; kNoToken for a row behind a wrong guess.
 struct SampleOutput {

@@ -34,10 +34,12 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
       logit_rows_(limits.max_logit_rows),
       draft_rows_(
           draft_rows(limits, std::min(wanted.decodes, limits.max_rows), wanted.prompts > 0)),
+      draft_length_(limits.policy.cost, wanted.decodes, wanted.base),
       long_cost_(limits.policy.long_chunk) {
   if (wanted.aim > 0) {
     end_ = std::max(wanted.aim, kPromptShare * wanted.base);
     short_end_ = wanted.running_long ? end_ - kLongShare * (end_ - wanted.base) : end_;
+    finish_ = wanted.running_long ? short_end_ : std::max(end_, wanted.finish);
   }
   plan_.step = step;
   plan_.page_start = {0};
@@ -45,8 +47,19 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
 
 int PlanBuilder::drafts_for(const Sequence& s) const {
   if (s.unknown > 0) return 0;  // drafts follow a token that is not known yet
-  return std::max(
-      0, std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1}));
+  const int most =
+      std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1});
+  return draft_length_.length(s.acceptance, s.planned, most);
+}
+
+// The first draft is a guess of the token that is not known. If it is right, as many drafts will
+// follow it.
+double PlanBuilder::worth_waiting(const Sequence& s) const {
+  if (s.unknown == 0 || s.drafts.empty()) return 0;
+  const int most = std::min(
+      {static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - s.unknown - 1});
+  const int length = draft_length_.length(s.acceptance, s.planned, most);
+  return s.acceptance.rate() * s.acceptance.expected(length);
 }
 
 // The cost of one row, in units of a row at position 0. A chunk is short, so the cost at its first
@@ -61,10 +74,11 @@ int PlanBuilder::timed_rows(const Sequence& s, int most) const {
   const StepCost& cost = limits_.policy.cost;
   const double end = s.is_long ? end_ : short_end_;
   const int used = limits_.max_rows - rows_;
-  const auto in_time = [&](int count) {
-    return cost.seconds(used + count) + attention_ + cost.attention(s.planned, count) <= end;
+  const auto seconds = [&](int count) {
+    return cost.seconds(used + count) + attention_ + cost.attention(s.planned, count);
   };
-  if (in_time(most)) return most;
+  if (seconds(most) <= (most == s.left() && !s.is_long ? finish_ : end)) return most;
+  const auto in_time = [&](int count) { return seconds(count) <= end; };
   int count = 0;
   for (int above = most; above - count > 1;) {
     const int middle = count + (above - count) / 2;
@@ -113,6 +127,7 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   plan_.pages.insert(plan_.pages.end(), pages, s.table.blocks.end());
   plan_.page_start.push_back(static_cast<int32_t>(plan_.pages.size()));
 
+  draft_length_.add(s.acceptance, s.planned, draft);
   if (end_ > 0) attention_ += limits_.policy.cost.attention(s.planned, count);
   if (count > 1 + draft) prompt_rows_ += count;
   if (s.is_long && count > 1 + draft) long_cost_ -= count * cost_of_row(s);
@@ -133,7 +148,8 @@ void PlanBuilder::open(const Sequence& s) {
                           .history = s.tokens,
                           .prompt_len = s.prompt_len,
                           .stop_tokens = s.stop_tokens,
-                          .pooling = s.pooling});
+                          .pooling = s.pooling,
+                          .reference = s.reference});
 }
 
 }  // namespace skiff::sched

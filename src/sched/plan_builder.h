@@ -11,8 +11,9 @@ struct Wanted {
   int decodes = 0;            // sequences that want one row each
   int prompts = 0;            // others, which want more: those that run, and all that wait
   bool running_long = false;  // a long prompt is among those that run
-  double base = 0;            // with an aim: the seconds of a step with the decodes alone
-  double aim = 0;  // the seconds that a step with prompts should take; 0: there is no aim
+  double base = 0;            // the seconds of a step with the decodes alone; 0: not known
+  double aim = 0;     // the seconds that a step with prompts should take; 0: there is no aim
+  double finish = 0;  // the seconds that it may take if a prompt ends in it; at least `aim`
 };
 
 class PlanBuilder {
@@ -21,8 +22,11 @@ class PlanBuilder {
   PlanBuilder(uint64_t step, const Limits& limits, const Wanted& wanted);
 
   int rows_left() const { return rows_; }
-  // Returns how many drafts of a sequence about to decode may be checked in this step.
+  // Returns how many drafts of a sequence about to decode are checked in this step.
   int drafts_for(const Sequence& s) const;
+  // Returns how many tokens the sequence may expect of its drafts if it is planned only when the
+  // token before them is known; 0 if that is known, or if they are not worth checking.
+  double worth_waiting(const Sequence& s) const;
   // Returns how many rows of a prompt to compute in this step; 0: none.
   int rows_for(const Sequence& s) const;
   // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
@@ -39,9 +43,11 @@ class PlanBuilder {
   StepPlan plan_;
   int rows_, logit_rows_;  // rows that are left
   int draft_rows_;         // draft rows that are left
-  double long_cost_;       // the cost that is left, see Policy
+  DraftLength draft_length_;
+  double long_cost_;  // the cost that is left, see Policy
   // With an aim: when the step should end, with long prompts and without. 0: no aim.
   double end_ = 0, short_end_ = 0;
+  double finish_ = 0;     // when it should end if a short prompt ends in it, too
   double attention_ = 0;  // seconds of the attention planned so far
   int prompt_rows_ = 0;   // rows of prompts planned so far
 };

@@ -119,9 +119,16 @@ Status Scheduler::add(NewSequence in) {
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
   s->rank = rank_of(in.priority, s->is_long);
   s->pooling = std::move(in.pooling);
+  s->reference = std::move(in.reference);
   s->limit = s->pooling ? 1 : std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
   s->tokens = std::move(in.prompt);
   s->table.sharing = std::move(in.cache);
+  s->expects =
+      cache_.expect(s->table, std::span(s->tokens).first(static_cast<size_t>(s->reusable())),
+                    {.owner = s->id,
+                     .prompt = s->tokens,
+                     .origin = in.origin ? &*in.origin : nullptr,
+                     .priority = in.priority});
   waiting_.emplace(s->rank, s.get());
   const bool is_new = all_.emplace(in.id, std::move(s)).second;
   SKIFF_CHECK(is_new, "sequence {} exists already", in.id);
@@ -172,6 +179,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   const int computed = span.begin + span.count - span.draft + kept;
   if (span.draft > 0) s.planned = computed;  // later steps overwrite rejected drafts
 
+  learn_from(s, span, gained);
   Event event{.seq = s.id};
   for (const Token token : gained) {
     event.tokens.push_back(token);
@@ -183,6 +191,9 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
     end(s, Finish::kStop);
   }
   event.finish = s.finish;
+  event.drafted = span.draft;
+  event.kept = std::min(kept, static_cast<int>(event.tokens.size()));
+  counters_.drafts.count(event.drafted, event.kept);
   if (s.params.logprobs != kNoLogprobs && span.sample) {
     const auto& all = result.logprobs.at(i);
     event.logprobs.assign(all.begin(), all.begin() + static_cast<long>(event.tokens.size()));
@@ -194,6 +205,17 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   cache_.publish(s.table, s.tokens, std::min(computed, s.known()));
   s.drafts.clear();
   if (i < result.drafts.size()) s.drafts = result.drafts[i];
+}
+
+// The tokens tell of the drafts that were checked and of the one behind them; where none was
+// checked, of the first.
+void Scheduler::learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained) {
+  if (!span.sample) return;
+  const auto known = static_cast<long>(std::min<size_t>(s.drafts.size(), size_t(span.draft) + 1));
+  const auto wrong = std::ranges::mismatch(s.drafts.begin(), s.drafts.begin() + known,
+                                           gained.begin(), gained.end())
+                         .in1;
+  s.acceptance.saw(static_cast<int>(known), static_cast<int>(wrong - s.drafts.begin()));
 }
 
 void Scheduler::take_token(Sequence& s, Token token) {
@@ -212,7 +234,12 @@ void Scheduler::end(Sequence& s, Finish finish) {
   if (holder_ == &s) holder_ = nullptr;
 }
 
+void Scheduler::release_expected(Sequence& s) {
+  if (std::exchange(s.expects, false)) cache_.release(s.id);
+}
+
 void Scheduler::release(Sequence& s) {
+  release_expected(s);
   cache_.close(s.table);
   if (s.slot >= 0) free_slots_.push_back(s.slot);
   (s.slot >= 0 ? running_ : waiting_).erase(s.rank);

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "kv/cache_index.h"
 #include "message/step.h"
+#include "sched/draft_stats.h"
 #include "sched/policy.h"
 #include "sched/sequence.h"
 
@@ -40,6 +41,7 @@ struct SchedulerStats {
   int running = 0, waiting = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // counted once for each admitted sequence
   uint64_t generation_tokens = 0, preemptions = 0;
+  DraftStats drafts;
   kv::TierStats tiers;
 };
 
@@ -52,6 +54,10 @@ struct SchedulerStats {
 // When blocks run out, the sequence of the highest rank number that no step in flight names gives
 // up its blocks and waits to be computed again from the tokens that it has. Sequences that ended
 // are planned no more, and freed once no step in flight names them.
+//
+// Drafts (StepResult::drafts) are checked as far as that is worth its time (sched/draft_length.h).
+// They follow a known token: where they promise much, a step is planned only once the one in flight
+// is committed, or its sequence sits a step out.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
 // that loads it. Where it must be fetched from a source first, the sequence is skipped until the
@@ -98,6 +104,7 @@ class Scheduler {
 
   Status check(const NewSequence& sequence) const;
   Status check_kind(const NewSequence& sequence) const;
+  bool waits_for_drafts(const PlanBuilder& step) const;
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step, PromptKind kind);
   Wanted wanted() const;
@@ -110,6 +117,7 @@ class Scheduler {
   void close(Sequence& s);
   bool fetch(Sequence& s);
   void read_ahead();
+  void release_expected(Sequence& s);
   int reserved_blocks() const;
   int reserve_of(const Sequence& s) const;
   QueueRank rank_of(int priority, bool is_long);
@@ -120,6 +128,7 @@ class Scheduler {
   void start(Sequence& s, PlanBuilder& step);
   void preempt(Sequence& s);
   void absorb(Sequence& s, const Span& span, const StepResult& result, size_t i);
+  static void learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained);
   void take_token(Sequence& s, Token token);
   void end(Sequence& s, Finish finish);
   void release(Sequence& s);

@@ -11,8 +11,9 @@ namespace skiff::sched {
 
 StepPlan Scheduler::plan() {
   const Wanted wanted = this->wanted();
-  reserve_ = std::max(limits_.policy.reserve_min, reserve_ - limits_.policy.reserve_decay);
   PlanBuilder step(step_ + 1, limits_, wanted);
+  if (waits_for_drafts(step)) return {};
+  reserve_ = std::max(limits_.policy.reserve_min, reserve_ - limits_.policy.reserve_decay);
   const uint64_t preemptions = counters_.preemptions;
   // With an aim, long prompts get what the short ones, also those that start, leave of it.
   const PromptKind first = has_aim_ ? PromptKind::kShort : PromptKind::kAny;
@@ -36,19 +37,34 @@ Wanted Scheduler::wanted() const {
     if (!s->wants_rows()) continue;
     if (s->left() == 1) {
       ++load.decodes;
-      if (has_aim_) load.attention += cost.attention(s->planned, 1);
+      if (cost.known()) load.attention += cost.attention(s->planned, 1);
       continue;
     }
     ++wanted.prompts;
     wanted.running_long |= s->is_long;
   }
   wanted.decodes = load.decodes;
+  if (cost.known() && load.decodes > 0) wanted.base = cost.seconds(load.decodes) + load.attention;
   if (!has_aim_ || wanted.prompts == 0) return wanted;
   load.backlog = backlog();
   load.alone = load.decodes == 0 && wanted.prompts == 1;
   wanted.aim = step_aim(cost, limits_.policy.step_seconds, load);
-  if (load.decodes > 0) wanted.base = cost.seconds(load.decodes) + load.attention;
+  wanted.finish = finish_aim(limits_.policy.step_seconds, wanted.aim);
   return wanted;
+}
+
+// Drafts follow a token, so they cannot be checked in a step that is planned before that token is
+// known. Where they promise more than planning ahead saves, no step is planned until it is.
+bool Scheduler::waits_for_drafts(const PlanBuilder& step) const {
+  constexpr double kPlanningAhead = 0.1;  // the share of a step's time that planning ahead saves
+  int decodes = 0;
+  double more = 0;
+  for (const auto& [rank, s] : running_) {
+    if (!s->wants_rows() || s->left() != 1) continue;
+    ++decodes;
+    more += step.worth_waiting(*s);
+  }
+  return more > kPlanningAhead * decodes;
 }
 
 // Returns about how many seconds the prompts that wait take.
@@ -72,7 +88,10 @@ bool Scheduler::held_back(const Sequence& s) const {
 bool Scheduler::continue_decodes(PlanBuilder& step) {
   for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
     Sequence& s = *it->second;
-    if (!s.wants_rows() || s.left() != 1 || held_back(s)) {
+    // Among many that have no drafts, a sequence that expects more of its own than the step that it
+    // misses sits that step out.
+    const bool waits = step.worth_waiting(s) > 1;
+    if (!s.wants_rows() || s.left() != 1 || waits || held_back(s)) {
       ++it;
       continue;
     }
@@ -155,16 +174,20 @@ int Scheduler::reserved_blocks() const {
 // overtaken by as many that fit as Policy allows; a long prompt that may not be cut yet is
 // overtaken by all.
 void Scheduler::admit(PlanBuilder& step) {
-  constexpr size_t kMaxPassed = 8, kMaxSkipped = 64;  // bounds on the cost of one step
+  constexpr size_t kMaxPassed = 8, kMaxSkipped = 64, kMaxHeld = 1024;  // bounds a step's cost
   std::vector<Sequence*> passed;
-  size_t skipped = 0;
+  size_t skipped = 0, held = 0;
   int reserved = reserved_blocks();
   Partial partial = count_partial();
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (free_slots_.empty() || step.rows_left() == 0) return read_ahead();
     Sequence& s = *it->second;
     ++it;
-    if ((s.known() > step.rows_for(s) && !may_be_partial(s, partial)) || cache_.held(s.table)) {
+    if (cache_.held(s.table)) {
+      if (++held > kMaxHeld) return;
+      continue;
+    }
+    if (s.known() > step.rows_for(s) && !may_be_partial(s, partial)) {
       if (++skipped > kMaxSkipped) return;
       continue;
     }
@@ -242,6 +265,7 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
     counters_.cached_tokens += static_cast<uint64_t>(s.planned);
     events_.push_back({.seq = s.id, .admitted = true, .cached = s.planned});
   }
+  release_expected(s);
   const int count = step.rows_for(s);
   cache_.begin(s.table, s.tokens, s.planned + count);
   step.open(s);

@@ -5,6 +5,7 @@
 
 #include "kv/cache_index.h"
 #include "message/step.h"
+#include "sched/draft_length.h"
 
 namespace skiff::sched {
 
@@ -19,6 +20,7 @@ struct Sequence {
   SamplingParams params;
   SharedList<Token> stop_tokens;
   Pooling pooling;
+  SharedList<Token> reference;
   int prompt_len = 0;
   bool is_long = false;  // whether its prompt is long, see Policy
   int overtaken = 0;     // number of later sequences that started while there was no memory for
@@ -27,6 +29,7 @@ struct Sequence {
 
   std::vector<Token> tokens;  // prompt and output as far as the host knows them
   std::vector<Token> drafts;  // drafts of the tokens that follow `tokens`
+  Acceptance acceptance;      // of these
   kv::BlockTable table;
   int slot = -1;           // -1 while waiting
   int planned = 0;         // positions that steps planned so far compute
@@ -35,6 +38,7 @@ struct Sequence {
   uint64_t last_step = 0;  // the last step that names it
   int reported = 0;        // leading rows whose prompt log-probabilities are planned or reported
   bool admitted = false;
+  bool expects = false;  // sources of blocks keep what it will fetch
   Finish finish = Finish::kNone;
 
   int known() const { return static_cast<int>(tokens.size()); }

@@ -19,6 +19,11 @@ struct StepLoad {
 // those behind which very many wait. Requires cost.known().
 double step_aim(const StepCost& cost, double asked, const StepLoad& load);
 
+// Returns the seconds that a step with the aim `aim` may take instead if a prompt ends in it, not
+// less than `aim`. The tokens of other sequences come a few milliseconds later; but a rest of the
+// prompt would have its first token wait for a whole step more.
+double finish_aim(double asked, double aim);
+
 // Returns the length from which a prompt counts as long: it takes many such steps.
 int long_prompt_for(const StepCost& cost, double asked);
 

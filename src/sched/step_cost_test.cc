@@ -102,8 +102,10 @@ TEST(StepAim, IsTheShortestStepOfAGoodRate) {
   // Beside many decodes a short step has few rows for prompts, so it is not at a good rate.
   EXPECT_GT(step_aim(cost, 0, {.decodes = 200, .attention = 6e-3}), beside + 6e-3);
   EXPECT_GT(step_aim(cost, 0, {.alone = true}), 0.043);
-  EXPECT_EQ(step_aim(cost, 0, {.backlog = 16 * beside}), beside);
-  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 16 * 0.03}), 0.03, 1e-12);
+  EXPECT_EQ(step_aim(cost, 0, {.backlog = 4 * beside}), beside);
+  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 4 * 0.03}), 0.03, 1e-12);
+  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 0.5}), 0.04, 1e-12) << "a burst";
+  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 16 * 0.042}), 0.042, 1e-12) << "a queue";
   EXPECT_LT(step_aim(cost, 0, {.backlog = 1000}), 0.1);
 }
 
@@ -114,6 +116,12 @@ TEST(StepAim, KeepsToBounds) {
   EXPECT_GT(step_aim(slow, 0, {}), 0.15);
   EXPECT_LT(step_aim(slow, 0, {}), 1.7);
   EXPECT_GE(slow.rows_within(step_aim(slow, 0, {})), 16);
+}
+
+TEST(StepAim, MayBeExceededToFinishAPrompt) {
+  EXPECT_EQ(finish_aim(0.007, 0.007), 0.007) << "asked is asked";
+  EXPECT_EQ(finish_aim(0, 0.02), 0.03);
+  EXPECT_EQ(finish_aim(0, 0.05), 0.05);
 }
 
 TEST(StepAim, ALongPromptTakesSeveralSteps) {

@@ -126,6 +126,34 @@ TEST_F(TimedSteps, APromptAloneGetsALongStep) {
   EXPECT_THAT(beside, ElementsAre(Rows{1, 2000, 1}, Rows{2, 0, 1023}));
 }
 
+// 1 ms and 25 us a row, so that 20 ms, the aim beside a decode, suffice for 760 rows.
+StepCost steep_cost() {
+  return StepCost({{1, 1e-3}, {400, 11e-3}, {800, 21e-3}, {4000, 101e-3}}, {});
+}
+
+// A prompt of 1,000 rows takes 26 ms, and 30 are allowed to finish one.
+TEST_F(TimedSteps, AStepTakesLongerToFinishAPrompt) {
+  start({.long_prompt = 5000, .cost = steep_cost()});
+  add(1, 50);
+  step();
+  add(2, 1000);
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 50, 1}, Rows{2, 0, 1000}));
+  add(3, 1500);
+  const auto cut = step();
+  ASSERT_EQ(cut.size(), 3u);
+  EXPECT_LT(std::get<2>(cut[2]), 800) << "too long for that";
+}
+
+TEST_F(TimedSteps, AnAimThatWasAskedForIsKept) {
+  start({.long_prompt = 5000, .cost = steep_cost(), .step_seconds = 0.02});
+  add(1, 50);
+  step();
+  add(2, 1000);
+  const auto rows = step();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_LT(std::get<2>(rows[1]), 800);
+}
+
 // Without an aim the limits in rows hold.
 TEST_F(TimedSteps, InfinityIsNoAim) {
   start({.long_prompt = 5000,

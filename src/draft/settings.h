@@ -1,0 +1,30 @@
+// draft/settings.h -- how tokens are drafted, as plain values.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace skiff::draft {
+
+// The most drafts of one sequence in one step.
+inline constexpr int kMaxTokens = 16;
+
+struct Settings {
+  std::string method;  // a name in methods() of draft/methods.h
+  int tokens = 5;      // the most drafts of one sequence in one step, in [1, kMaxTokens]
+  // ngram: how many of the last tokens are looked up, the most first; 1 <= min <= max <=
+  // kMaxNgram.
+  int min_ngram = 2, max_ngram = 5;
+  // suffix: the longest match that is told from longer ones, and the drafts for each of its tokens.
+  int max_depth = 64;
+  double max_factor = 1;
+  // draft_model: the folder of the model whose tokens are drafts. mtp: that of the module, or empty
+  // if it is beside the model (model/mtp.h).
+  std::string model = {};
+  // For benchmarks: a draft is kept with this probability, in [0, 1], whatever the model says.
+  std::optional<double> forced_rate = {};
+  bool operator==(const Settings&) const = default;
+};
+
+inline constexpr int kMaxNgram = 32;
+
+}  // namespace skiff::draft
