@@ -1,0 +1,338 @@
+#include "peer/block_client.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "base/log.h"
+#include "base/seconds.h"
+#include "peer/server_link.h"
+#include "peer/shelf.h"
+
+namespace skiff::peer {
+namespace {
+
+using Clock = ServerLink::Clock;
+constexpr size_t kMaxServers = 64;
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+struct Server {
+  Server(Address address, const LinkConfig& config, ServerLink::Owner& owner)
+      : link(std::move(address), config, owner) {}
+  ServerLink link;
+  int leases = 0;        // open ones
+  uint64_t prompts = 0;  // prompts that it was asked to compute
+};
+
+struct OpenLease {
+  Server* server = nullptr;  // null: it has failed
+  size_t blocks = 0, came = 0;
+  bool asked = false;  // the server computes the prompt for this instance
+  Clock::time_point progress{};
+};
+
+struct Reading {
+  kv::TierJob job;
+  Clock::time_point since;
+};
+
+// A lease that the engine's thread asks for.
+struct Opening {
+  Open wish;
+  std::optional<KvOrigin> origin;
+};
+using Command = std::variant<Opening, Close, kv::TierJob>;
+
+}  // namespace
+
+struct BlockClient::Impl final : ServerLink::Owner {
+  explicit Impl(Config c);
+  ~Impl() override;
+
+  void came(const Block& block, std::span<const std::byte> bytes, Clock::time_point began) override;
+  void missed(const Miss& miss) override;
+  void lost(ServerLink& link, Loss why, const std::string& reason) override;
+
+  void run();
+  void wait();
+  void carry_out(Command& command);
+  void open(Opening& opening);
+  void close(uint64_t lease);
+  void read(kv::TierJob job);
+  Server& add(Address address);
+  Server* least_busy();
+  Server* server_at(const Address& wanted);
+  void fail(uint64_t lease, Loss why);
+  void end_reads(uint64_t lease, bool late);
+  void answer(const Reading& reading, bool ok, bool late = false);
+  void end_late(Clock::time_point now);
+  void publish();
+  void tell(Command command);
+
+  const Config config;
+  const LinkConfig link_config;
+  Wake wake;
+  std::list<Server> servers;  // the client thread's, like the members below
+  std::unordered_map<uint64_t, OpenLease> leases;
+  std::map<uint64_t, Reading> reads;  // by job
+  std::vector<pollfd> polled;
+  Stats counts;
+  std::atomic<bool> stop = false;
+  mutable std::mutex mutex;  // guards the members below
+  std::vector<Command> commands;
+  Stats stats;
+  std::thread thread;
+};
+
+BlockClient::Impl::Impl(Config c)
+    : config(std::move(c)),
+      link_config{
+          .key = config.settings.key, .facts = config.facts, .block_bytes = config.block_bytes} {
+  for (const Address& address : config.settings.prefills) add(address);
+  thread = std::thread([this] { run(); });
+}
+
+BlockClient::Impl::~Impl() {
+  stop = true;
+  wake.signal();
+  thread.join();
+}
+
+void BlockClient::Impl::tell(Command command) {
+  {
+    std::lock_guard lock(mutex);
+    commands.push_back(std::move(command));
+  }
+  wake.signal();
+}
+
+void BlockClient::Impl::run() {
+  pthread_setname_np(pthread_self(), "block-client");
+  while (!stop) {
+    wait();
+    size_t i = 1;
+    for (Server& s : servers)
+      if (s.link.connected() && i < polled.size()) s.link.serve(polled[i++].revents);
+    wake.clear();
+    std::vector<Command> now;
+    {
+      std::lock_guard lock(mutex);
+      now.swap(commands);
+    }
+    for (Command& command : now) carry_out(command);
+    const auto time = Clock::now();
+    end_late(time);
+    for (Server& s : servers) s.link.keep_alive(time);
+    publish();
+  }
+}
+
+void BlockClient::Impl::wait() {
+  polled.assign({{wake.fd(), POLLIN, 0}});
+  for (const Server& s : servers)
+    if (s.link.connected()) polled.push_back(s.link.polled());
+  const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick);
+  const bool idle = leases.empty() && reads.empty() && polled.size() == 1;
+  poll(polled.data(), polled.size(), idle ? -1 : static_cast<int>(tick.count()));
+}
+
+void BlockClient::Impl::carry_out(Command& command) {
+  if (auto* opening = std::get_if<Opening>(&command)) return open(*opening);
+  if (const auto* end = std::get_if<Close>(&command)) return close(end->lease);
+  read(std::move(std::get<kv::TierJob>(command)));
+}
+
+Server& BlockClient::Impl::add(Address address) {
+  return servers.emplace_back(std::move(address), link_config, *this);
+}
+
+// Returns the server with the fewest leases among Settings::prefills, or null if none of them may
+// be tried now.
+Server* BlockClient::Impl::least_busy() {
+  const auto less = [](const Server& a, const Server& b) {
+    return std::pair(a.leases, a.prompts) < std::pair(b.leases, b.prompts);
+  };
+  Server* best = nullptr;
+  size_t left = config.settings.prefills.size();  // they are the first of the list
+  for (Server& s : servers) {
+    if (left-- == 0) break;
+    if (!s.link.rests() && (best == nullptr || less(s, *best))) best = &s;
+  }
+  return best;
+}
+
+// Returns the server with this address, or null if it may not be tried, or not now.
+Server* BlockClient::Impl::server_at(const Address& wanted) {
+  for (Server& s : servers)
+    if (s.link.address() == wanted) return s.link.rests() ? nullptr : &s;
+  if (config.settings.key.empty() && !is_loopback(wanted.host)) {
+    spdlog::warn("{} port {} is not asked for blocks: it is not this machine, and there is no key",
+                 escaped(wanted.host), wanted.port);
+    return nullptr;
+  }
+  if (servers.size() >= kMaxServers + config.settings.prefills.size()) {
+    const auto unused =
+        std::ranges::find_if(std::next(servers.begin(), std::ssize(config.settings.prefills)),
+                             servers.end(), [](const Server& s) { return s.leases == 0; });
+    if (unused == servers.end()) return nullptr;
+    servers.erase(unused);
+  }
+  return &add(wanted);
+}
+
+void BlockClient::Impl::open(Opening& opening) {
+  OpenLease& lease = leases[opening.wish.lease];
+  lease.blocks = opening.wish.keys.size();
+  lease.asked = !opening.wish.prompt.empty();
+  lease.progress = Clock::now();
+  const std::optional<KvOrigin>& origin = opening.origin;
+  Server* server = origin ? server_at({origin->host, origin->port}) : least_busy();
+  if (server == nullptr || (!server->link.connected() && !server->link.connect()))
+    return fail(opening.wish.lease, Loss::kGone);
+  lease.server = server;
+  ++server->leases;
+  counts.prompts += lease.asked;
+  server->prompts += lease.asked;
+  server->link.send(opening.wish);
+  server->link.flush();
+}
+
+void BlockClient::Impl::close(uint64_t id) {
+  const auto found = leases.find(id);
+  if (found == leases.end()) return;
+  if (Server* server = found->second.server) {
+    server->link.send(Close{id});
+    --server->leases;
+  }
+  leases.erase(found);
+  end_reads(id, /*late=*/false);
+}
+
+void BlockClient::Impl::read(kv::TierJob job) {
+  const Reading reading{std::move(job), Clock::now()};
+  const auto lease = leases.find(static_cast<uint64_t>(reading.job.record));
+  if (lease == leases.end() || lease->second.server == nullptr) return answer(reading, false);
+  const kv::TierJob& wanted = reading.job;
+  lease->second.server->link.send(Read{.job = wanted.id, .lease = lease->first, .key = wanted.key});
+  reads.emplace(wanted.id, reading);
+}
+
+void BlockClient::Impl::answer(const Reading& reading, bool ok, bool late) {
+  // The time is not told: a block may have been waited for, and is taken even where computing it
+  // would be cheaper.
+  config.answer({.job = reading.job.id, .ok = ok, .seconds = 0, .late = late});
+}
+
+// Gives the lease up: what is left of its blocks is computed here.
+void BlockClient::Impl::fail(uint64_t id, Loss why) {
+  const auto found = leases.find(id);
+  if (found == leases.end()) return;
+  OpenLease& lease = found->second;
+  counts.recomputed[static_cast<int>(why)] +=
+      (lease.blocks - std::min(lease.blocks, lease.came)) * static_cast<size_t>(config.block_size);
+  lease.blocks = lease.came;
+  if (lease.server != nullptr) {
+    lease.server->link.send(Close{id});
+    --lease.server->leases;
+    // It may have stopped: no further prompt waits for it until it says something.
+    if (why == Loss::kLate) lease.server->link.doubt();
+    lease.server = nullptr;
+  }
+  end_reads(id, why == Loss::kLate);
+}
+
+// Answers all reads of a lease that has ended, or failed, as failed.
+void BlockClient::Impl::end_reads(uint64_t lease, bool late) {
+  std::erase_if(reads, [&](const auto& each) {
+    const Reading& reading = each.second;
+    if (static_cast<uint64_t>(reading.job.record) != lease) return false;
+    answer(reading, false, late);
+    return true;
+  });
+}
+
+void BlockClient::Impl::lost(ServerLink& link, Loss why, const std::string& reason) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, lease] : leases)
+    if (lease.server != nullptr && &lease.server->link == &link) ids.push_back(id);
+  if (!ids.empty() || why != Loss::kGone)
+    spdlog::warn("prefill instance {} port {}: {}; what it has not sent is computed here",
+                 link.address().host, link.address().port, escaped(reason));
+  for (const uint64_t id : ids) fail(id, why);
+}
+
+void BlockClient::Impl::missed(const Miss& miss) {
+  const auto found = reads.find(miss.job);
+  if (found == reads.end()) return;
+  const auto why = miss.why == static_cast<uint8_t>(Loss::kFailed) ? Loss::kFailed : Loss::kMissing;
+  fail(static_cast<uint64_t>(found->second.job.record), why);
+}
+
+// A block that nobody waits for any more is skipped.
+void BlockClient::Impl::came(const Block& block, std::span<const std::byte> bytes,
+                             Clock::time_point began) {
+  const auto found = reads.find(block.job);
+  if (found == reads.end()) return;
+  const Reading& reading = found->second;
+  const auto id = static_cast<uint64_t>(reading.job.record);
+  const Block right = checksummed(block.job, reading.job.key, bytes);
+  if (block.key != reading.job.key || block.low != right.low || block.high != right.high)
+    return fail(id, Loss::kDamaged);
+  std::ranges::copy(bytes, config.host(reading.job.host_block).begin());
+  OpenLease& lease = leases.at(id);
+  ++lease.came;
+  lease.progress = Clock::now();
+  ++counts.blocks;
+  counts.bytes += bytes.size();
+  counts.seconds += seconds_since(began);
+  answer(reading, true);
+  reads.erase(found);
+}
+
+// Fails the leases that wait for a block for longer than Settings::wait_seconds.
+void BlockClient::Impl::end_late(Clock::time_point now) {
+  const auto patience = duration_of(config.settings.wait_seconds);
+  std::vector<uint64_t> late;
+  for (const auto& [id, reading] : reads) {
+    const auto lease = static_cast<uint64_t>(reading.job.record);
+    if (now > std::max(reading.since, leases.at(lease).progress) + patience) late.push_back(lease);
+  }
+  for (const uint64_t lease : late) fail(lease, Loss::kLate);
+}
+
+void BlockClient::Impl::publish() {
+  counts.leases = 0;
+  counts.connections = 0;
+  for (const Server& s : servers) {
+    counts.leases += s.leases;
+    counts.connections += s.link.ready();
+  }
+  std::lock_guard lock(mutex);
+  stats = counts;
+}
+
+BlockClient::BlockClient(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+BlockClient::~BlockClient() = default;
+void BlockClient::open(Open wish, const std::optional<KvOrigin>& origin) {
+  impl_->tell(Opening{std::move(wish), origin});
+}
+void BlockClient::close(uint64_t lease) { impl_->tell(Close{lease}); }
+void BlockClient::start(kv::TierJob job) { impl_->tell(std::move(job)); }
+Stats BlockClient::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->stats;
+}
+
+}  // namespace skiff::peer

@@ -1,0 +1,49 @@
+// peer/block_client.h -- fetches blocks from the block servers of other instances.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "kv/tiers.h"
+#include "peer/settings.h"
+#include "peer/wire.h"
+
+namespace skiff::peer {
+
+// One thread has a connection to each server that is in use. A lease belongs to one server, and
+// what goes wrong ends it: the connection, a refusal, a block that is missing or damaged, or
+// Settings::wait_seconds without a block. Its reads, and those that come later, are then answered
+// as failed, so that what is missing is computed here.
+//
+// Methods may be called from any thread; the functions given are called by the client's.
+class BlockClient {
+ public:
+  struct Config {
+    Settings settings;  // `prefills` have numeric hosts
+    Facts facts;
+    int block_size = 64;
+    size_t block_bytes = 0;
+    // Returns the memory of a host block, which nobody else touches while a read of it is not
+    // answered.
+    std::function<std::span<std::byte>(int host_block)> host;
+    std::function<void(const TierDone&)> answer;  // takes the answer to a job of start()
+  };
+  explicit BlockClient(Config config);
+  ~BlockClient();
+
+  // Opens a lease: at `origin`, where somebody else has asked for the prompt, or at one of
+  // Settings::prefills, which is asked for it.
+  void open(Open wish, const std::optional<KvOrigin>& origin);
+  // Ends a lease; its reads are answered as failed.
+  void close(uint64_t lease);
+  // Reads a block of the lease whose number is the job's record.
+  void start(kv::TierJob job);
+  Stats stats() const;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace skiff::peer

@@ -1,0 +1,171 @@
+#include "peer/server_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace skiff::peer {
+namespace {
+
+constexpr size_t kReadAtOnce = 256 << 10;
+constexpr double kGreetingSeconds = 5, kLongestRestSeconds = 30, kRefusedSeconds = 10;
+
+ServerLink::Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<ServerLink::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+bool ServerLink::connect() {
+  auto fd = connect_to(address_);
+  since_ = heard_ = told_ = Clock::now();
+  doubted_ = false;
+  if (!fd) {
+    rests_until_ = since_ + duration_of(next_rest_);
+    spdlog::warn("prefill instance: {}", escaped(fd.error().what));
+    return false;
+  }
+  stream_.emplace(std::move(*fd));
+  state_ = State::kGreeting;
+  backlog_.clear();
+  incoming_.reset();
+  expected_.reset();
+  return true;
+}
+
+void ServerLink::send(const Message& message) {
+  if (stream_) write(message, state_ == State::kReady ? stream_->out() : backlog_);
+}
+
+void ServerLink::doubt() {
+  if (!stream_) return;
+  doubted_ = true;
+  send(Renew{});
+}
+
+void ServerLink::flush() {
+  if (stream_ && !stream_->send()) lose(Loss::kGone, "the connection has ended");
+}
+
+pollfd ServerLink::polled() const {
+  const bool sends = stream_->unsent() > 0;
+  return {stream_->fd(), static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN), 0};
+}
+
+void ServerLink::serve(short revents) {
+  if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+    const bool open = stream_->receive(kReadAtOnce);
+    read_messages();
+    if (!stream_) return;
+    if (!open)
+      return lose(Loss::kGone, ready() ? "the connection has ended" : "it cannot be reached");
+  }
+  flush();
+}
+
+void ServerLink::keep_alive(Clock::time_point now) {
+  if (!stream_) return;
+  const double patience = ready() ? lease_seconds_ : kGreetingSeconds;
+  if (now > (ready() ? heard_ : since_) + duration_of(patience)) {
+    const bool greeted = ready();
+    lose(Loss::kGone, "it does not answer");
+    if (!greeted) next_rest_ = std::min(2 * next_rest_, kLongestRestSeconds);
+    return;
+  }
+  if (ready() && now > told_ + duration_of(lease_seconds_ / 3)) {
+    told_ = now;
+    send(Renew{});
+  }
+  flush();
+}
+
+void ServerLink::lose(Loss why, const std::string& reason) {
+  stream_.reset();
+  incoming_.reset();
+  state_ = State::kDown;
+  doubted_ = false;
+  const bool refused = why == Loss::kRefused;
+  rests_until_ = Clock::now() + duration_of(refused ? kRefusedSeconds : next_rest_);
+  owner_.lost(*this, why, reason);
+}
+
+void ServerLink::hear() {
+  heard_ = Clock::now();
+  doubted_ = false;
+}
+
+void ServerLink::read_messages() {
+  while (stream_) {
+    if (incoming_) {
+      if (!read_block()) return;
+      continue;
+    }
+    std::string_view in = stream_->received();
+    const size_t before = in.size();
+    const auto message = take(in, kMaxGreeting);
+    if (!message) return lose(ready() ? Loss::kDamaged : Loss::kRefused, message.error().what);
+    if (!*message) return;
+    stream_->consume(before - in.size());
+    hear();
+    if (state_ == State::kGreeting)
+      greet(**message);
+    else
+      answer(**message);
+  }
+}
+
+// Returns false if the block is not complete.
+bool ServerLink::read_block() {
+  const std::string_view in = stream_->received();
+  if (!in.empty()) hear();
+  if (in.size() < config_.block_bytes) return false;
+  const Block block = *incoming_;
+  incoming_.reset();
+  owner_.came(block, std::as_bytes(std::span(in).first(config_.block_bytes)), began_);
+  stream_->consume(config_.block_bytes);
+  return true;
+}
+
+void ServerLink::greet(const Message& message) {
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    if (hello->magic != Hello{}.magic) return lose(Loss::kRefused, "it is no block server");
+    if (hello->version != kWireVersion)
+      return lose(Loss::kRefused,
+                  fmt::format("it speaks version {} of the protocol, and this side version {}",
+                              hello->version, kWireVersion));
+    const Digest nonce = random_nonce();
+    write(Login{.nonce = nonce,
+                .proof = proof(config_.key, "decode", hello->nonce, nonce),
+                .facts = config_.facts},
+          stream_->out());
+    expected_ = proof(config_.key, "prefill", nonce, hello->nonce);
+    return;
+  }
+  if (const auto* refused = std::get_if<Refused>(&message))
+    return lose(Loss::kRefused, "it refuses: " + refused->why);
+  const auto* welcome = std::get_if<Welcome>(&message);
+  if (welcome == nullptr) return lose(Loss::kRefused, "it says what nobody asked for");
+  if (!expected_ || !same(welcome->proof, *expected_))
+    return lose(Loss::kRefused, "it does not know the key of --pd-comm-key-file");
+  state_ = State::kReady;
+  next_rest_ = kRestSeconds;
+  lease_seconds_ = std::max(0.1, welcome->lease_ms / 1e3);
+  stream_->out() += backlog_;
+  backlog_.clear();
+}
+
+void ServerLink::answer(const Message& message) {
+  if (const auto* block = std::get_if<Block>(&message)) {
+    incoming_ = *block;
+    began_ = Clock::now();
+    return;
+  }
+  if (const auto* refused = std::get_if<Refused>(&message))
+    return lose(Loss::kRefused, "it refuses: " + refused->why);
+  if (const auto* miss = std::get_if<Miss>(&message)) owner_.missed(*miss);
+}
+
+}  // namespace skiff::peer

@@ -1,0 +1,106 @@
+// peer/server_link.h -- the connection of a decode instance to one block server: it is made, logs
+// in, is kept alive and turns bytes into blocks. What the blocks are for is its owner's matter.
+#pragma once
+#include <poll.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "peer/settings.h"
+#include "peer/stream.h"
+#include "peer/wire.h"
+
+namespace skiff::peer {
+
+// The settings that all links of a client have in common.
+struct LinkConfig {
+  std::string key;  // Settings::key
+  Facts facts;
+  size_t block_bytes = 0;  // bytes that follow each Block
+};
+
+// A link is made once for each server and connected anew after each loss. It never blocks. Not
+// thread-safe: the thread that polls it makes all calls.
+class ServerLink {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Gets what the link hears. A call may send on links; it may not destroy the one that calls.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The bytes are valid during the call; `began` is when the first of them could be read.
+    virtual void came(const Block& block, std::span<const std::byte> bytes,
+                      Clock::time_point began) = 0;
+    virtual void missed(const Miss& miss) = 0;
+    // The connection has ended, for a reason that a log can print; connect() may make another.
+    virtual void lost(ServerLink& link, Loss why, const std::string& reason) = 0;
+  };
+
+  // Makes no connection yet. `config` and `owner` outlive the link; the host is numeric.
+  ServerLink(Address address, const LinkConfig& config, Owner& owner)
+      : config_(config), owner_(owner), address_(std::move(address)) {}
+  ServerLink(const ServerLink&) = delete;
+  ServerLink& operator=(const ServerLink&) = delete;
+
+  const Address& address() const { return address_; }
+  // Returns true from connect() until the connection is lost.
+  bool connected() const { return stream_.has_value(); }
+  // Returns true while both sides have proved that they know the key.
+  bool ready() const { return state_ == State::kReady; }
+  // Returns true if the server should be left alone: for 2 s after a failure, for longer each time,
+  // up to 30 s, if it takes connections and says nothing, for 10 s after a refusal, and while it is
+  // in doubt.
+  bool rests() const { return doubted_ || Clock::now() < rests_until_; }
+  // Returns for how long, at most 0 if it does not rest; how long a doubt lasts is not known.
+  double rest_seconds() const {
+    return std::chrono::duration<double>(rests_until_ - Clock::now()).count();
+  }
+  // Asks the server for a sign of life; until one comes, it is in doubt.
+  void doubt();
+
+  // Begins to connect and to log in. Returns false if the system refuses at once; the server then
+  // rests, and the owner is not told.
+  bool connect();
+  // Queues the message, which is sent after the login. It is dropped if there is no connection.
+  void send(const Message& message);
+  // Sends as much as the system takes now. If the connection has ended, the owner is told.
+  void flush();
+
+  // Returns what poll() shall wait for. Requires connected().
+  pollfd polled() const;
+  // Reads and writes as `revents`, the answer of poll(), allows. Requires connected().
+  void serve(short revents);
+  // Ends the connection if the server has been silent for the time of a lease, and renews the
+  // leases after each third of it. The caller does this several times a second.
+  void keep_alive(Clock::time_point now);
+
+ private:
+  static constexpr double kRestSeconds = 2;
+  enum class State { kDown, kGreeting, kReady };
+  void lose(Loss why, const std::string& reason);
+  void hear();
+  void read_messages();
+  bool read_block();
+  void greet(const Message& message);
+  void answer(const Message& message);
+
+  const LinkConfig& config_;
+  Owner& owner_;
+  const Address address_;
+  State state_ = State::kDown;
+  std::optional<Stream> stream_;
+  std::string backlog_;                           // frames that wait for the end of the login
+  std::optional<Digest> expected_;                // the proof that the server owes
+  Clock::time_point since_{}, heard_{}, told_{};  // last connect(), message, Renew
+  Clock::time_point rests_until_{};
+  double next_rest_ = kRestSeconds;  // seconds, after the next failure
+  bool doubted_ = false;
+  double lease_seconds_ = 30;      // as the server's Welcome says
+  std::optional<Block> incoming_;  // the block whose bytes come next
+  Clock::time_point began_{};      // when its bytes began to come
+};
+
+}  // namespace skiff::peer

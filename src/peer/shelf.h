@@ -1,0 +1,80 @@
+// peer/shelf.h -- the blocks that an instance has ready for others, in host memory of a fixed size.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "kv/block_source.h"
+#include "kv/place_index.h"
+#include "peer/wire.h"
+
+namespace skiff::peer {
+
+// Places are reused from the coldest, but never one whose block is leased. Thread-safe: the engine
+// reserves and settles, the thread that moves bytes fills, and the server leases and copies.
+class Shelf {
+ public:
+  static constexpr int kNone = kv::PlaceIndex::kNone;
+  Shelf(size_t block_bytes, int places, uint64_t seed);
+  size_t block_bytes() const { return block_bytes_; }
+
+  // Returns true if the block is here or is being written.
+  bool has(const kv::BlockKey& key) const;
+  // Returns a place for a block; kNone if every place is leased or being written.
+  int reserve(const kv::BlockKey& key);
+  // Copies block_bytes() bytes to a place that was reserved, and takes their checksum.
+  void fill(int place, std::span<const std::byte> bytes);
+  void settle(int place, bool ok);  // ends what reserve() began
+
+  // Keeps the block, from now on or from when it comes, until unlease() was called as often.
+  void lease(const kv::BlockKey& key);
+  void unlease(const kv::BlockKey& key);
+  size_t leased() const;  // number of keys that have a lease
+  // Appends the block as a frame and its bytes. Returns false if it is not here.
+  bool copy(uint64_t job, const kv::BlockKey& key, std::string& out);
+
+  // The engine's thread calls it when a block has become readable (true), or will not because there
+  // is no place (false). It is set before blocks come.
+  using Listener = std::function<void(const kv::BlockKey& key, bool here)>;
+  void on_change(Listener listener) { listener_ = std::move(listener); }
+
+ private:
+  std::byte* at(int place) const {
+    return memory_.get() + static_cast<size_t>(place) * block_bytes_;
+  }
+
+  const size_t block_bytes_;
+  const std::unique_ptr<std::byte[]> memory_;
+  Listener listener_;
+  mutable std::mutex mutex_;  // guards the members below
+  kv::PlaceIndex index_;
+  std::unordered_map<kv::BlockKey, int, kv::BlockKeyHash> leases_;
+  struct Sum {
+    uint64_t low = 0, high = 0;
+  };
+  std::vector<Sum> sums_;  // [places]
+};
+
+// Returns the message that goes ahead of the bytes, with their XXH3-128.
+Block checksummed(uint64_t job, const kv::BlockKey& key, std::span<const std::byte> bytes);
+
+// The shelf as the cache sees it: blocks are stored in it and never fetched back.
+class ShelfSource final : public kv::BlockSource {
+ public:
+  explicit ShelfSource(std::shared_ptr<Shelf> shelf) : shelf_(std::move(shelf)) {}
+  bool has(const kv::BlockKey&) const override { return false; }
+  int begin_fetch(const kv::BlockKey&) override { return kNone; }
+  void end_fetch(int, const TierDone&) override {}
+  bool wants(const kv::BlockKey& key) const override { return !shelf_->has(key); }
+  int begin_store(const kv::BlockKey& key) override { return shelf_->reserve(key); }
+  void end_store(int record, bool ok) override { shelf_->settle(record, ok); }
+
+ private:
+  const std::shared_ptr<Shelf> shelf_;
+};
+
+}  // namespace skiff::peer

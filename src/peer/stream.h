@@ -1,0 +1,78 @@
+// peer/stream.h -- a TCP connection that never blocks, with what was read and what is to be sent.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/result.h"
+#include "peer/settings.h"
+
+namespace skiff::peer {
+
+// Owns a file descriptor.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  ~Fd();
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }  // the caller closes it
+
+ private:
+  int fd_;
+};
+
+// An event by which one thread ends another's poll().
+class Wake {
+ public:
+  Wake();
+  int fd() const { return fd_.get(); }
+  void signal() const;  // makes fd() readable; any thread may call it
+  void clear() const;   // makes it unreadable again
+
+ private:
+  Fd fd_;
+};
+
+// Returns true if the host is an address of this machine's loopback.
+bool is_loopback(const std::string& host);
+// Returns the address with a numeric host. A name is looked up, which may take seconds.
+Result<Address> resolved(const Address& address);
+// Both take a numeric host. connect_to() returns before the connection stands; that it cannot be
+// made shows when it is used.
+Result<Fd> listen_on(const Address& address);
+Result<Fd> connect_to(const Address& address);
+int port_of(const Fd& listener);
+std::string host_of_peer(int fd);  // numeric; empty if the connection has ended
+// Returns a connection that waits, or a closed Fd if there is none.
+Fd accept_from(const Fd& listener);
+
+// Not thread-safe.
+class Stream {
+ public:
+  explicit Stream(Fd fd) : fd_(std::move(fd)) {}
+  int fd() const { return fd_.get(); }
+  Fd take() { return std::move(fd_); }  // the connection goes on without this object
+  // Reads what there is, at most `most` bytes. Returns false if the connection has ended.
+  bool receive(size_t most);
+  std::string_view received() const { return std::string_view(in_).substr(used_); }
+  void consume(size_t bytes);
+
+  std::string& out() { return out_; }  // append only
+  size_t unsent() const { return out_.size() - sent_; }
+  // Sends what the system takes now. Returns false if the connection has ended.
+  bool send();
+
+ private:
+  Fd fd_;
+  std::string in_, out_;
+  size_t used_ = 0, sent_ = 0;
+};
+
+}  // namespace skiff::peer

@@ -1,0 +1,64 @@
+#include "route/core.h"
+
+#include "base/load_error.h"
+#include "serve/http/api_error.h"
+
+namespace skiff::route {
+namespace {
+
+constexpr int kRetrySeconds = 2;
+
+std::unique_ptr<Policy> need_policy(const std::string& name, const RouterConfig& config,
+                                    uint64_t stream) {
+  auto policy = make_policy(name, config.policies, config.seed + stream);
+  if (!policy) throw LoadError(policy.error().what);
+  return std::move(*policy);
+}
+
+}  // namespace
+
+RouterCore::RouterCore(RouterConfig given)
+    : config(std::move(given)),
+      legs{.connect_seconds = config.connect_seconds},
+      health{.interval = config.health_interval,
+             .timeout = config.health_timeout,
+             .failures = config.health_failures,
+             .successes = config.health_successes},
+      registry({.splitwise = config.splitwise, .max_blocks = config.max_blocks}),
+      mixed(need_policy(config.policy, config, 0)),
+      prefill(need_policy(config.prefill_policy, config, 1)),
+      decode(need_policy(config.decode_policy, config, 2)) {
+  for (const Instance& instance : config.backends) {
+    if (const Status fits = registry.check(instance); !fits)
+      throw LoadError(fmt::format("--backends {}: {}", instance.url(), fits.error().what));
+    if (const auto put = registry.put(instance, /*fixed=*/true, Clock::now()); !put)
+      throw LoadError(put.error().what);
+  }
+}
+
+std::shared_ptr<Backend> RouterCore::choose(Policy& policy,
+                                            const std::vector<std::shared_ptr<Backend>>& backends,
+                                            const Prompt& prompt) {
+  std::vector<Candidate> candidates(backends.size());
+  const auto blocks = static_cast<int64_t>(prompt.blocks.size());
+  for (size_t i = 0; i < backends.size(); ++i) {
+    candidates[i].load = backends[i]->load;
+    if (blocks > 0 && policy.wants_cached())
+      candidates[i].cached =
+          prompt.tokens * static_cast<int64_t>(backends[i]->prefixes.match(prompt.blocks)) / blocks;
+  }
+  const size_t chosen = policy.choose(candidates, prompt.tokens);
+  metrics.prompt_tokens += prompt.tokens;
+  metrics.cached_tokens += candidates[chosen].cached;
+  if (policy.wants_cached()) backends[chosen]->prefixes.add(prompt.blocks);
+  ++backends[chosen]->requests;
+  return backends[chosen];
+}
+
+http::HttpResponse refusal(int status, const std::string& why) {
+  http::ApiError error = http::api_error(status, why);
+  if (status == 503 || status == 429) error = http::retry_later(std::move(error), kRetrySeconds);
+  return http::error_response(error);
+}
+
+}  // namespace skiff::route

@@ -1,0 +1,213 @@
+#include "route/leg.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <utility>
+
+#include "base/seconds.h"
+
+namespace skiff::route {
+namespace {
+
+constexpr size_t kReadSize = 16 << 10;
+// A host that has vanished without a word is noticed after about so many milliseconds.
+constexpr int kVanished = 30000;
+constexpr int kKeepIdle = 15, kKeepInterval = 5, kKeepCount = 3;  // seconds, seconds, probes
+
+// Returns true if the connection is open and silent, as one that waits must be.
+bool is_silent(Socket& socket) {
+  char byte;
+  return recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+         (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+void tune(Socket& socket) {
+  const auto set = [&](int level, int name, int value) {
+    setsockopt(socket.native_handle(), level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdle);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepInterval);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kVanished);
+}
+
+}  // namespace
+
+Leg::Leg(net::io_context& io, std::shared_ptr<Backend> backend, const LegSettings& settings,
+         std::string head, std::shared_ptr<const std::string> body, Events events)
+    : io_(io),
+      backend_(std::move(backend)),
+      settings_(settings),
+      head_(std::move(head)),
+      body_(std::move(body)),
+      events_(std::make_shared<const Events>(std::move(events))),
+      socket_(io),
+      resolver_(io),
+      deadline_(io),
+      in_(kReadSize) {}
+
+void Leg::start(bool fresh) {
+  reused_ = !fresh && reuse();
+  if (reused_) return send();
+  connect();
+}
+
+bool Leg::reuse() {
+  while (!backend_->idle.empty()) {
+    Socket socket = std::move(backend_->idle.front().socket);
+    backend_->idle.pop_front();
+    if (!is_silent(socket)) continue;
+    socket_ = std::move(socket);
+    return true;
+  }
+  return false;
+}
+
+void Leg::arm() {
+  deadline_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(settings_.connect_seconds)));
+  deadline_.async_wait([self = shared_from_this()](const ErrorCode& error) {
+    if (!error && !self->over_)
+      self->fail(Failure::kConnect, "it did not take the connection in time");
+  });
+}
+
+void Leg::connect() {
+  socket_ = Socket(io_);
+  arm();
+  ErrorCode not_an_address;
+  const auto address = net::ip::make_address(backend_->instance.host, not_an_address);
+  if (!not_an_address) {
+    const net::ip::tcp::endpoint endpoint(address, backend_->instance.port);
+    socket_.async_connect(
+        endpoint, [self = shared_from_this()](const ErrorCode& error) { self->connected(error); });
+    return;
+  }
+  resolver_.async_resolve(backend_->instance.host, std::to_string(backend_->instance.port),
+                          [self = shared_from_this()](const ErrorCode& error, auto found) {
+                            self->resolved(error, found);
+                          });
+}
+
+void Leg::resolved(const ErrorCode& error, const Found& found) {
+  if (over_) return;
+  if (error)
+    return fail(Failure::kConnect, fmt::format("its name is not known: {}", error.message()));
+  arm();
+  net::async_connect(socket_, found, [self = shared_from_this()](const ErrorCode& failed, auto&&) {
+    self->connected(failed);
+  });
+}
+
+void Leg::connected(const ErrorCode& error) {
+  if (over_) return;
+  deadline_.cancel();
+  if (error) return fail(Failure::kConnect, fmt::format("no connection: {}", error.message()));
+  tune(socket_);
+  send();
+}
+
+// A backend may answer before it has read everything, so reading does not wait for the end of
+// writing. A failed write is seen by the reader, too, which may still find an answer.
+void Leg::send() {
+  const auto events = events_;
+  events->connected();
+  if (over_) return;
+  const std::array<net::const_buffer, 2> buffers{net::buffer(head_),
+                                                 body_ ? net::buffer(*body_) : net::const_buffer()};
+  net::async_write(socket_, buffers,
+                   [self = shared_from_this(), body = body_](const ErrorCode& error, size_t) {
+                     self->written_ = !error;
+                   });
+  read();
+}
+
+void Leg::read() {
+  if (reading_ || paused_ || over_) return;
+  reading_ = true;
+  socket_.async_read_some(
+      net::buffer(in_), [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+        self->reading_ = false;
+        if (self->over_) return;
+        if (!error) return self->take(bytes);
+        self->reader_.end();
+        if (self->reader_.done()) return self->finish(/*reusable=*/false);
+        const bool stale = self->reused_ && !self->reader_.began();
+        self->fail(stale ? Failure::kStale : Failure::kBroken, self->reader_.why());
+      });
+}
+
+void Leg::take(size_t bytes) {
+  const auto self = shared_from_this();  // an event may drop the last reference
+  const auto events = events_;
+  reading_ = true;  // an event that resumes must not read beside this
+  std::string body;
+  const size_t taken = reader_.take({in_.data(), bytes}, &body);
+  if (reader_.has_head() && !std::exchange(told_, true)) {
+    body_.reset();
+    events->head(reader_.head());
+    if (over_) return;
+  }
+  if (!body.empty()) {
+    events->body(std::move(body));
+    if (over_) return;
+  }
+  if (reader_.failed()) return fail(Failure::kBroken, reader_.why());
+  if (reader_.done()) return finish(taken == bytes && written_ && reader_.keeps_alive());
+  reading_ = false;
+  read();
+}
+
+void Leg::resume() {
+  paused_ = false;
+  read();
+}
+
+void Leg::finish(bool reusable) {
+  if (reusable) {
+    backend_->idle.push_front({std::move(socket_), Clock::now()});
+    if (backend_->idle.size() > settings_.max_idle) backend_->idle.pop_back();
+  }
+  const auto events = events_;
+  cancel();
+  events->done();
+}
+
+void Leg::fail(Failure failure, const std::string& why) {
+  if (failure == Failure::kStale) {  // start() may follow
+    ErrorCode ignored;
+    std::ignore = socket_.close(ignored);
+    reader_ = {};
+    const auto events = events_;
+    return events->failed(failure, why);
+  }
+  const auto events = events_;
+  cancel();
+  events->failed(failure, why);
+}
+
+void Leg::cancel() {
+  over_ = true;
+  ErrorCode ignored;
+  std::ignore = socket_.close(ignored);
+  resolver_.cancel();
+  deadline_.cancel();
+  events_.reset();
+  body_.reset();
+}
+
+void drop_stale(Backend& backend, const LegSettings& settings, Clock::time_point now) {
+  std::erase_if(backend.idle, [&](IdleConnection& connection) {
+    return seconds(now - connection.since) > settings.idle_seconds || !is_silent(connection.socket);
+  });
+}
+
+}  // namespace skiff::route
