@@ -38,9 +38,10 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
     case ComputeDevice::kCuda:
       break;
   }
+  const int drafted = resolved.drafter ? ModelDrafter::more_rows(resolved.limits) : 0;
   return make_cuda_ops({.device = resolved.device.index,
                         .max_seqs = resolved.limits.max_seqs,
-                        .max_rows = resolved.limits.max_rows,
+                        .max_rows = resolved.limits.max_rows + drafted,
                         .graphs = resolved.graphs,
                         .gather = resolved.gather,
                         .batch_invariant = resolved.batch_invariant});
@@ -49,9 +50,36 @@ std::unique_ptr<Ops> make_ops(const Resolved& resolved) {
 std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const ModelSpec& spec,
                                             const Ops& ops) {
   return model::quantized_formats(model::kept_slots(
-      model::slots_of(spec), resolved.precision, resolved.schemes, resolved.stored,
+      model::slots_of(spec, resolved.ranks), resolved.precision, resolved.schemes, resolved.stored,
       [&](const WeightFormat& format) { return ops.multiplies(format); }));
 }
+
+std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& ops) {
+  SKIFF_CHECK(resolved.drafter, "nothing drafts");
+  return model::quantized_formats(
+      model::kept_slots(model::slots_of(resolved.drafter->config.spec), resolved.precision, {},
+                        resolved.drafter->stored,
+                        [&](const WeightFormat& format) { return ops.multiplies(format); }));
+}
+
+namespace {
+
+std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& resolved,
+                                                             const Ops& ops) {
+  if (!resolved.drafter) return std::nullopt;
+  const ModelSpec& spec = resolved.drafter->config.spec;
+  return model::MemoryRequest::Drafter{
+      .spec = spec,
+      .stored = resolved.drafter->stored,
+      .work = ModelDrafter::memory_bytes(spec,
+                                         {.act = resolved.precision.act,
+                                          .formats = drafter_formats(resolved, ops),
+                                          .limits = resolved.limits,
+                                          .tokens = resolved.speculation->tokens},
+                                         resolved.cache.block_size, ops)};
+}
+
+}  // namespace
 
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
                                     const Ops& ops) {
@@ -61,12 +89,15 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
   // --gpu-memory-utilization is a fraction of the device's whole memory, as in vLLM; on the CPU it
   // is a fraction of the memory that is free now.
   const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
-  const double available = on_host ? static_cast<double>(model::available_memory()) * utilization
-                                   : share_of_device(memory, utilization);
+  // Ranks of a host share its memory.
+  const double available =
+      on_host ? static_cast<double>(model::available_memory()) * utilization / resolved.ranks_here()
+              : share_of_device(memory, utilization);
   return {.ops = ops,
           .precision = resolved.precision,
           .schemes = resolved.schemes,
           .stored = resolved.stored,
+          .ranks = resolved.ranks,
           .block_size = resolved.cache.block_size,
           .max_rows = limits.max_rows,
           .max_logit_rows = limits.max_logit_rows,
@@ -77,7 +108,9 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
           .scratch = StepExecutor::scratch_bytes(spec, resolved.precision.act,
                                                  quantized_formats(resolved, spec, ops), limits,
                                                  resolved.cache.block_size, ops),
+          .drafter = drafter_request(resolved, ops),
           .on_host = on_host,
+          .replicas = on_host ? resolved.replicas : 1,
           .available = static_cast<size_t>(available),
           .about = on_host ? "" : about(ops.device(), memory, utilization)};
 }
@@ -90,6 +123,7 @@ std::string minimum_need(const Resolved& resolved, const ModelSpec& spec) {
                                 .precision = resolved.precision,
                                 .schemes = resolved.schemes,
                                 .stored = resolved.stored,
+                                .ranks = resolved.ranks,
                                 .block_size = resolved.cache.block_size,
                                 .max_rows = limits.max_rows,
                                 .max_logit_rows = limits.max_logit_rows,

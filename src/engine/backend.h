@@ -14,13 +14,17 @@ namespace skiff::engine {
 // Throws LoadError if there is no such device.
 std::unique_ptr<Ops> make_ops(const Resolved& resolved);
 
-// Returns the input of plan_memory(). Asks the device of `ops` how much memory is free now.
+// Returns the input of plan_memory() for a rank, whose `spec` this is. Asks the device of `ops` how
+// much memory is free now.
 model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& spec,
                                     const Ops& ops);
 
 // Returns the quantized formats in which weights are kept, each once.
 std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const ModelSpec& spec,
                                             const Ops& ops);
+
+// Returns the same of the model that drafts; CHECKs that there is one.
+std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& ops);
 
 // Returns a phrase with the least memory that one sequence needs, which is known before the device
 // is asked.

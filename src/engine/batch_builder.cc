@@ -39,9 +39,11 @@ size_t BatchBuilder::memory_bytes(const sched::Limits& limits, int block_size, D
 
 // Rounds up to the next captured size; past the last one a step is not padded.
 int BatchBuilder::captured_seqs(int seqs, int rows_per_seq) const {
-  if (rows_per_seq != 1 && rows_per_seq != 1 + captures_.drafts) return 0;
+  if (rows_per_seq < 1 || rows_per_seq > 1 + captures_.drafts) return 0;
   const auto size = std::ranges::lower_bound(captures_.sizes, seqs);
   if (size == captures_.sizes.end()) return 0;
+  const bool most = rows_per_seq == 1 || rows_per_seq == 1 + captures_.drafts;
+  if (!most && *size > 1) return 0;
   return *size * rows_per_seq <= std::min(max_rows_, max_logit_rows_) ? *size : 0;
 }
 

@@ -10,7 +10,8 @@
 namespace skiff::engine {
 
 // Steps that are padded to a few shapes so that each can be recorded: steps with one row per
-// sequence, and steps with 1 + drafts rows per sequence.
+// sequence, steps with 1 + drafts rows per sequence, and, of one sequence, those with fewer drafts:
+// several sequences hardly have the same number of drafts unless it is the highest.
 struct Captures {
   std::vector<int> sizes;  // numbers of sequences in rising order; may be empty
   int drafts = 0;          // 0: steps with drafts are not recorded

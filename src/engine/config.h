@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "draft/settings.h"
 #include "model/loader.h"
+#include "nodes/settings.h"
+#include "peer/settings.h"
 #include "sched/policy.h"
 
 namespace skiff::engine {
@@ -30,8 +33,12 @@ struct EngineConfig {
   std::optional<DType> kv_dtype;  // elements of the KV cache: kF32, kBF16, kI8, kF8E4M3 or kU4;
                                   // none: those of the activations
   model::LoadFormat load_format = model::LoadFormat::kAuto;
-  uint64_t seed = 0;     // seed of dummy weights
-  int threads = 0;       // 0: one per processor that this process may use
+  uint64_t seed = 0;        // seed of dummy weights
+  int tensor_parallel = 1;  // ranks that a model is cut among, as threads of the process of a node
+  nodes::Settings nodes;    // the nodes that share out the ranks
+  bool expert_parallel = false;  // each rank has some of the routed experts whole
+  int threads = 0;       // 0: one per processor that this process may use; replicas share them
+  int replicas = 1;      // engines with this model in this process (engine/replicas.h)
   int max_num_seqs = 0;  // 0: on the CPU 8; on a device as many as its memory suggests, at most 256
   int max_num_batched_tokens = 0;  // 0: the smaller of 8192 and max_model_len, at least 512
                                    // (not chunked: max_model_len + max_num_seqs)
@@ -45,11 +52,13 @@ struct EngineConfig {
   // What the scheduler prefers. resolve() fills in row_context, and long_prompt where it is 0 and
   // what a step costs is not measured.
   sched::Policy policy;
-  int steps_in_flight = 2;   // 2: a step is planned while the previous one computes; 1: not
+  int steps_in_flight = 2;  // 2: a step is planned while the previous one computes; 1: not
+  std::optional<draft::Settings> speculation;  // how tokens are drafted; none: they are not
   double swap_space_gb = 0;  // GB of host memory for blocks that the device has no room for
   std::string storage_path;  // folder for blocks that survive a restart; empty: none
   double storage_gb = 0;     // maximum size of its file, in GB
   double storage_wait = 2;   // seconds to wait for a block of the file before computing it
+  peer::Settings peers;      // what it has to do with blocks of other instances
   std::string version;       // engine version; blocks of another version are not used
   bool quiet = false;        // no progress bar, plan or ledger on stderr
   // Called on the engine's thread, with the reason, when the engine cannot go on, as when its

@@ -6,9 +6,11 @@
 
 namespace skiff::engine {
 
-HostRunner::HostRunner(StepExecutor& executor)
-    : thread_([this, &executor] {
-        pthread_setname_np(pthread_self(), "device");
+HostRunner::HostRunner(StepExecutor& executor, Rank rank)
+    : rank_(std::move(rank)), thread_([this, &executor] {
+        const std::string name =
+            rank_.index == 0 ? "device" : "device " + std::to_string(rank_.index);
+        pthread_setname_np(pthread_self(), name.c_str());
         executor.bind_thread();
         while (const auto plan = plans_.pop()) results_.push(run(executor, *plan));
       }) {}
@@ -17,9 +19,18 @@ HostRunner::Result HostRunner::run(StepExecutor& executor, const StepPlan& plan)
   if (failed_) return failed_;
   try {
     return executor.run(plan);
+  } catch (const std::exception& error) {
+    failed_ = std::current_exception();
+    fail(error.what());
   } catch (...) {
-    return failed_ = std::current_exception();
+    failed_ = std::current_exception();
+    fail("unknown");
   }
+  return failed_;
+}
+
+void HostRunner::fail(const std::string& why) const {
+  if (rank_.failed) rank_.failed(why);
 }
 
 HostRunner::~HostRunner() {

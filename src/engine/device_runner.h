@@ -1,7 +1,9 @@
 // engine/device_runner.h -- the two implementations of Runner over a StepExecutor.
 #pragma once
 #include <exception>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <variant>
 
@@ -18,7 +20,14 @@ namespace skiff::engine {
 // later step is computed: their wait() throws the exception, too.
 class HostRunner final : public Runner {
  public:
-  explicit HostRunner(StepExecutor& executor);
+  // Which rank of a group the executor is, and what to call, on the thread, with the reason of the
+  // first step that throws.
+  struct Rank {
+    int index = 0;
+    std::function<void(const std::string& why)> failed;
+  };
+  explicit HostRunner(StepExecutor& executor) : HostRunner(executor, {}) {}
+  HostRunner(StepExecutor& executor, Rank rank);
   ~HostRunner() override;  // computes the launched steps, then ends the thread
   void launch(const StepPlan& plan) override { plans_.push(plan); }
   StepResult wait(uint64_t step) override;
@@ -27,7 +36,9 @@ class HostRunner final : public Runner {
   Queue<StepPlan> plans_;
   using Result = std::variant<StepResult, std::exception_ptr>;
   Result run(StepExecutor& executor, const StepPlan& plan);
+  void fail(const std::string& why) const;
 
+  const Rank rank_;
   Queue<Result> results_;
   std::exception_ptr failed_;  // what the first step that failed threw; the thread's own
   std::thread thread_;

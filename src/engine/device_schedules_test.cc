@@ -1,6 +1,7 @@
 // Random schedules on a CUDA device that is batch-invariant: each request's tokens and
 // log-probabilities must be bit for bit those that it gets alone, however its prompt is cut,
-// whichever requests share the step, and whatever is preempted, found in the cache or padded.
+// whichever requests share the step, whatever is preempted, found in the cache or padded, and
+// whatever is drafted.
 // Contexts are longer than a piece of attention, and steps have more rows than a small GEMM.
 #include "base/load_error.h"
 #include "engine/schedules_testing.h"
@@ -25,6 +26,20 @@ constexpr const char* kMixture = R"({
   "num_key_value_heads": 1, "rms_norm_eps": 1e-05, "rope_theta": 5000.0, "use_bias": false,
   "tie_word_embeddings": false, "vocab_size": 1003, "torch_dtype": "bfloat16"})";
 
+constexpr const char* kDrafter = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1003, "head_dim": 128,
+  "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "num_key_value_heads": 1, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
+
+model::LoadedModel drafter_on(Ops& ops) {
+  const DummyFolder folder("device_schedules_drafter", kDrafter);
+  return model::load_model(folder.path(), model::read_model_config(folder.path()),
+                           {.precision = uniform_precision(DType::kBF16),
+                            .format = model::LoadFormat::kDummy,
+                            .dummy_seed = 9},
+                           ops);
+}
+
 Setup setup_alone() {
   return {
       .num_blocks = kContext / 16 + 1,
@@ -32,11 +47,13 @@ Setup setup_alone() {
       .own_thread = false};
 }
 
+int pick_of(std::mt19937_64& rng, int low, int high) {
+  return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+}
+
 // Pages of other sizes than powers of two have attention of their own.
 Setup random_device_setup(std::mt19937_64& rng) {
-  const auto pick = [&](int low, int high) {
-    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
-  };
+  const auto pick = [&](int low, int high) { return pick_of(rng, low, high); };
   Setup s;
   s.block_size = 16 << pick(0, 2);
   s.num_blocks = pick(kContext, 3 * kContext / 2) / s.block_size + 1;
@@ -70,7 +87,8 @@ void check_device_schedules(const char* name, const char* config, int sets) {
   }
   const DummyFolder folder(name, config);
   Model model(folder.path(), model::LoadFormat::kDummy, DType::kBF16, std::move(ops));
-  Totals totals;
+  const model::LoadedModel drafter = drafter_on(*model.ops);
+  Totals totals, drafted;
   std::set<Token> said;
   for (int seed = 0; seed < sets; ++seed) {
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
@@ -80,11 +98,13 @@ void check_device_schedules(const char* name, const char* config, int sets) {
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     for (int schedule = 0; schedule < kSchedules; ++schedule) {
       SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
-      const Setup setup = random_device_setup(rng);
-      const bool drafts = setup.depth == 1 && rng() % 2;
+      Setup setup = random_device_setup(rng);
+      const bool has_drafter = schedule == 0, drafts = !has_drafter && rng() % 2;
+      if (has_drafter) setup.drafter = &drafter;
+      setup.draft_tokens = pick_of(rng, 1, 3);
       Listener listener;
       run(model, setup, shuffled_commands(requests, 0, rng), rng, drafts ? &alone : nullptr,
-          storage, listener, totals);
+          storage, listener, has_drafter ? drafted : totals);
       ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
     }
   }
@@ -95,6 +115,8 @@ void check_device_schedules(const char* name, const char* config, int sets) {
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
+  print("with a model that drafts", drafted, 0);
+  EXPECT_GT(drafted.drafted, 0);
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
 }
 

@@ -59,9 +59,11 @@ SamplingParams params_of(size_t seq) {
 // Sequences that decode side by side, each with its own blocks.
 class Decoding {
  public:
-  Decoding(const model::LoadedModel& model, NotingOps& ops, const Captures& captures = {})
+  Decoding(const model::LoadedModel& model, NotingOps& ops, const Captures& captures = {},
+           std::optional<double> forced_rate = {})
       : kv_(model.spec, kSeqs * kContext / kBlock, kBlock, {.dtype = DType::kF32}, {}),
-        executor_(model, ops, mesh_, kv_.layers(), {.limits = kLimits, .captures = captures}),
+        executor_(model, ops, mesh_, kv_.layers(),
+                  {.limits = kLimits, .captures = captures, .forced_rate = forced_rate}),
         texts_(kSeqs) {
     for (size_t s = 0; s < kSeqs; ++s)
       for (size_t i = 0; i < 3 + s; ++i)
@@ -166,6 +168,12 @@ class DraftsTest : public testing::Test {
   }
   bool done(const Decoding& decoding, size_t seq) const { return decoding.output(seq) >= kOutput; }
 
+  void expect_begins(const Decoding& decoding, size_t seq) const {
+    const std::vector<Token>&got = decoding.text(seq).tokens, &want = plain_.text(seq).tokens;
+    ASSERT_LE(got.size(), want.size());
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin()));
+  }
+
   void expect_plain(const Decoding& decoding) const {
     for (size_t s = 0; s < kSeqs; ++s) {
       SCOPED_TRACE(testing::Message() << "sequence " << s);
@@ -204,6 +212,19 @@ TEST_F(DraftsTest, TextsAreThoseOfDecoding) {
   ASSERT_NO_FATAL_FAILURE(expect_plain(decoding));
   EXPECT_GT(gained, 100u);
   EXPECT_GT(drafted, gained + 100);
+}
+
+// For benchmarks: all drafts are kept, whatever they are, or none is.
+TEST_F(DraftsTest, VerdictsMayBeForced) {
+  constexpr size_t kSteady = 1;
+  Decoding all(model_, ops_, {}, 1.), none(model_, ops_, {}, 0.);
+  all.step({{kSteady, {}}}), none.step({{kSteady, {}}});
+  EXPECT_EQ(all.step({{kSteady, {17, 18, 19}}}).tokens[0].size(), 4u);
+  const std::vector<Token>& text = all.text(kSteady).tokens;
+  EXPECT_TRUE(std::ranges::equal(std::span(text).last(4).first(3), std::vector<Token>{17, 18, 19}));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(none.step({guess(none, kSteady, 3, 9)}).tokens[0].size(), 1u) << "right ones, too";
+  expect_begins(none, kSteady);
 }
 
 // One group's drafts are checked while another group's step is computed.
@@ -273,6 +294,22 @@ TEST_F(DraftsTest, UniformStepsAreRecorded) {
   std::vector<Guess> mixed{guess(decoding, 0, 2, 9), guess(decoding, 1, 1, 9)};
   decoding.step(mixed);
   EXPECT_EQ(ops_.keys, want);
+  expect_plain(decoding);
+}
+
+TEST_F(DraftsTest, StepsOfOneSequenceAreRecordedWithAnyNumberOfDrafts) {
+  Decoding decoding(model_, ops_, {.sizes = {1, 4}, .drafts = 3});
+  decoding.step({{0, {}}, {1, {}}});
+  ops_.keys.clear();
+  std::vector<ReplayKey> want;
+  for (const size_t k : {1, 3, 2, 4}) {
+    decoding.step({guess(decoding, 0, k, 9)});
+    if (k <= 3)
+      want.push_back({.rows = static_cast<int>(k) + 1, .rows_per_seq = static_cast<int>(k) + 1});
+    EXPECT_EQ(ops_.keys, want) << k << " drafts";
+  }
+  decoding.step({guess(decoding, 0, 2, 9), guess(decoding, 1, 2, 9)});
+  EXPECT_EQ(ops_.keys, want) << "of two sequences, fewer than the most";
   expect_plain(decoding);
 }
 

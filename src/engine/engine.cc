@@ -5,14 +5,15 @@
 namespace skiff::engine {
 
 Engine::Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-               size_t depth, std::vector<TierIo*> sources, StepPacer pacer)
+               size_t depth, std::vector<TierIo*> sources, StepPacer pacer, DraftPace pace)
     : scheduler_(scheduler),
       runner_(runner),
       inbox_(inbox),
       outbox_(std::move(outbox)),
       depth_(depth),
       sources_(std::move(sources)),
-      pacer_(std::move(pacer)) {
+      pacer_(std::move(pacer)),
+      pace_(std::move(pace)) {
   SKIFF_CHECK(depth >= 1);
 }
 
@@ -35,6 +36,8 @@ void Engine::take(Command& command) {
     return scheduler_.tiers().source_is(*state);
   auto& sequence = std::get<NewSequence>(command);
   const SeqId id = sequence.id;
+  if (!refusal_.empty())
+    return outbox_({{.seq = id, .finish = Finish::kExhausted, .why = refusal_}});
   const Status status = scheduler_.add(std::move(sequence));
   if (status) return;
   outbox_({{.seq = id, .finish = Finish::kExhausted, .why = status.error().what}});
@@ -58,6 +61,7 @@ void Engine::run(const std::atomic<bool>& abort) {
     if (abort) scheduler_.cancel_all();
     step();
   }
+  errands_.close();
 }
 
 }  // namespace skiff::engine

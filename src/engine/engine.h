@@ -5,11 +5,14 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/queue.h"
 #include "base/seconds.h"
+#include "engine/draft_pace.h"
+#include "engine/errands.h"
 #include "engine/runner.h"
 #include "engine/step_pacer.h"
 #include "engine/step_tally.h"
@@ -24,11 +27,12 @@ class Engine {
   using Outbox = std::function<void(std::vector<Event>)>;
 
   // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
-  // computes, at the time that `pacer` names. All must outlive the engine. `sources` has one entry
-  // for each BlockSource of the scheduler's cache, in the same order; they answer through the
-  // inbox.
+  // computes, at the time that `pacer` names. `pace` says behind which steps tokens are drafted.
+  // All must outlive the engine. `sources` has one entry for each BlockSource of the scheduler's
+  // cache, in the same order; they answer through the inbox.
   Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
-         size_t depth, std::vector<TierIo*> sources = {}, StepPacer pacer = StepPacer());
+         size_t depth, std::vector<TierIo*> sources = {}, StepPacer pacer = StepPacer(),
+         DraftPace pace = DraftPace());
 
   // Runs one iteration: takes the commands that have come, and those that come before the step in
   // flight is nearly done, plans and launches a step, and commits the oldest step in flight if
@@ -36,10 +40,13 @@ class Engine {
   // and the inbox is open, or while awaits() is true.
   void step() {
     if (!flying_.empty()) gather();
+    const bool rested = idle();
     for (Command& command : awaits() ? inbox_.drain_some() : inbox_.drain(/*wait=*/idle()))
       take(command);
     const auto begin = Clock::now();
+    if (rested) ended_ = begin;
     StepPlan plan = scheduler_.plan();
+    plan.drafts = pace_.drafts(plan);
     const bool ran = !plan.empty();
     stalled_ = !ran && flying_.empty() && !scheduler_.idle();
     SKIFF_CHECK(!stalled_ || scheduler_.tiers().awaits_answer(), "the scheduler is stuck");
@@ -49,11 +56,18 @@ class Engine {
       commit();
       report();
     }
+    if (errands_.any() && idle() && scheduler_.tiers().at_rest()) errands_.carry_out();
   }
 
   // Calls step() until the inbox is closed and all work is done. Once `abort` is true (and the
   // inbox closed, or a command sent, to wake the engine), all sequences are cancelled instead.
   void run(const std::atomic<bool>& abort);
+
+  // Work of other threads, done between steps. Whoever adds some sends a command, too.
+  Errands& errands() { return errands_; }
+  // From now on sequences are refused for this reason; none: they are taken. For the engine's
+  // thread.
+  void refuse(std::string why) { refusal_ = std::move(why); }
 
   bool idle() const { return scheduler_.idle() && flying_.empty(); }
   // Whether nothing can be done until a lower tier of the cache answers (or another command comes).
@@ -85,7 +99,9 @@ class Engine {
     pacer_.ended(begin, done);
     scheduler_.commit(flying_.front(), result);
     const double waiting = seconds(done - begin) + std::exchange(gathering_, 0);
-    const double committing = seconds(Clock::now() - done);
+    const auto end = Clock::now();
+    pace_.committed(flying_.front(), result, seconds(end - std::exchange(ended_, end)));
+    const double committing = seconds(end - done);
     tally_.wait.add(waiting);
     tally_.commit.add(committing);
     StepSums& sums = flying_.front().only_decodes() ? tally_.decodes : tally_.others;
@@ -106,10 +122,14 @@ class Engine {
   size_t depth_;
   std::vector<TierIo*> sources_;
   StepPacer pacer_;
-  double gathering_ = 0;  // seconds of gather() since the last commit
+  DraftPace pace_;
+  Clock::time_point ended_{};  // when the last step was committed, or the engine was woken
+  double gathering_ = 0;       // seconds of gather() since the last commit
   bool stalled_ = false;
   uint64_t steps_ = 0;
   StepTally tally_;
+  Errands errands_;
+  std::string refusal_;  // why no sequence is taken; empty: they are
   std::deque<StepPlan> flying_;
 };
 

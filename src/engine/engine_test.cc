@@ -41,6 +41,7 @@ struct Setup {
   sched::Limits limits;
   size_t depth;
   bool share, drafts;
+  int most_drafts = 0, right = 0;  // see FakeRunner
   kv::TierConfig tiers;
   std::vector<int> records;  // records in each source behind host memory
   FakeTierIo::Faults faults;
@@ -92,6 +93,8 @@ Setup random_setup(std::mt19937_64& rng) {
   s.depth = static_cast<size_t>(pick(1, 2));
   s.share = rng() % 4 != 0;
   s.drafts = rng() % 2;
+  s.most_drafts = pick(0, 5);
+  s.right = pick(0, 4);
   choose_tiers(s, rng);
   return s;
 }
@@ -256,7 +259,8 @@ kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests,
                    const MakeAnswering& make, Totals& totals) {
   std::mt19937_64 rng(~seed);
   FakeRunner runner({setup.num_blocks, setup.block_size, setup.limits, setup.depth, setup.drafts,
-                     seed, setup.tiers.host_blocks, setup.copy_cost});
+                     seed, setup.tiers.host_blocks, setup.copy_cost, setup.most_drafts,
+                     setup.right});
   Queue<Command> inbox;
   Answering answering = make(runner, inbox);
   std::vector<TierIo*> io;

@@ -42,10 +42,11 @@ class FakeRunner : public Runner {
     int num_blocks = 0, block_size = 0;
     sched::Limits limits;
     size_t depth = 1;
-    bool drafts = false;  // propose drafts, three of four right
+    bool drafts = false;  // propose drafts
     uint64_t seed = 1;
     int host_blocks = 0;
-    double copy_cost = 0;  // time to copy a block, in units of the time to compute one
+    double copy_cost = 0;            // time to copy a block, in units of the time to compute one
+    int most_drafts = 3, right = 3;  // with `drafts`: how many at most; how many of four are right
   };
   struct Counts {
     long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
@@ -153,7 +154,8 @@ class FakeRunner : public Runner {
                      static_cast<size_t>(plan.page_start[i + 1] - plan.page_start[i]));
     const auto at = [&](int p) -> Token& {
       const int block = pages[static_cast<size_t>(p / options_.block_size)];
-      return memory_.at(static_cast<size_t>(block * options_.block_size + p % options_.block_size));
+      const int place = block * options_.block_size + p % options_.block_size;
+      return memory_.at(static_cast<size_t>(place));
     };
     for (int j = 0; j < s.count; ++j)
       at(s.begin + j) = row[j] == kOnDevice ? slot.history.back() : row[j];
@@ -161,6 +163,7 @@ class FakeRunner : public Runner {
     slot.rows += s.count;
 
     std::vector<Token> context;
+    context.reserve(static_cast<size_t>(s.begin) + static_cast<size_t>(s.count));
     for (int p = 0; p < s.begin + s.count; ++p) context.push_back(at(p));
     auto& prompt = result.prompt_logprobs.emplace_back();
     if (s.prompt_logprobs != kNoLogprobs) prompt = report_prompt(s, context);
@@ -200,7 +203,7 @@ class FakeRunner : public Runner {
   std::vector<PositionLogprobs> report_prompt(const Span& s, std::span<const Token> context) {
     std::vector<PositionLogprobs> out;
     for (int j = 0; j < s.count; ++j) {
-      const auto end = static_cast<size_t>(s.begin + j + 1);
+      const auto end = static_cast<size_t>(s.begin) + static_cast<size_t>(j) + 1;
       if (end == context.size() && s.sample) break;
       const Token next = end < context.size() ? context[end] : s.next;
       out.push_back(fake_logprobs(context.first(end), next, s.prompt_logprobs));
@@ -210,8 +213,10 @@ class FakeRunner : public Runner {
 
   std::vector<Token> guess(const Slot& slot) {
     std::vector<Token> context = slot.history, out;
-    for (int d = 0; d < 3; ++d) {
-      out.push_back(rng_() % 4 ? fake_next(context, slot.open.params.seed) : 39);
+    const auto most = static_cast<uint64_t>(options_.most_drafts);
+    for (auto left = rng_() % (most + 1); left > 0; --left) {
+      const bool right = static_cast<int>(rng_() % 4) < options_.right;
+      out.push_back(right ? fake_next(context, slot.open.params.seed) : 39);
       context.push_back(out.back());
     }
     return out;

@@ -31,8 +31,9 @@ struct File {
   struct stat info {};
 };
 
-// Returns the file's size, time of change and sampled bytes; a short file is sampled whole.
-std::string samples_of(const std::string& path) {
+// Returns the file's size, perhaps its time of change, and sampled bytes; a short file is sampled
+// whole.
+std::string samples_of(const std::string& path, bool time) {
   const File file(path);
   const off_t stride = file.info.st_size <= kStride ? kPage : kStride;
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
@@ -45,9 +46,10 @@ std::string samples_of(const std::string& path) {
     XXH3_128bits_update(state.get(), page.data(), static_cast<size_t>(n));
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return fmt::format("{} bytes {} time {}.{} hash {:x} {:x}\n", fs::path(path).filename().string(),
-                     file.info.st_size, file.info.st_mtim.tv_sec, file.info.st_mtim.tv_nsec,
-                     hash.low64, hash.high64);
+  const std::string changed =
+      time ? fmt::format(" time {}.{}", file.info.st_mtim.tv_sec, file.info.st_mtim.tv_nsec) : "";
+  return fmt::format("{} bytes {}{} hash {:x} {:x}\n", fs::path(path).filename().string(),
+                     file.info.st_size, changed, hash.low64, hash.high64);
 }
 
 std::vector<std::string> weight_files(const std::string& dir) {
@@ -78,24 +80,72 @@ std::string text_of(const Precision& precision) {
                      name(precision.act), text_of(precision.kv));
 }
 
+// Returns what tells the model's configuration and weights, and those of its drafter, from others.
+std::string text_of_files(const Resolved& resolved, bool times) {
+  const ModelSource& model = resolved.model;
+  std::string text;
+  if (gguf_file_of(model.folder).empty())
+    text += samples_of((fs::path(model.folder) / model.config_name).string(), times);
+  if (model.format == model::LoadFormat::kDummy)
+    text += fmt::format("dummy weights of seed {}\n", model.seed);
+  else
+    for (const std::string& path : weight_files(model.folder)) text += samples_of(path, times);
+  if (resolved.precision.kv.fixed)
+    for (const std::string_view file : model::kKvScaleFiles)
+      if (const fs::path path = fs::path(model.folder) / file; fs::exists(path))
+        text += samples_of(path.string(), times);
+  // A block has the drafter's keys and values, too.
+  if (resolved.drafter) {
+    text += fmt::format("drafted by {}\n", resolved.speculation->method);
+    text += samples_of((fs::path(resolved.drafter->folder) / "config.json").string(), times);
+    for (const std::string& path : weight_files(resolved.drafter->folder))
+      text += samples_of(path, times);
+  }
+  return text;
+}
+
+std::string hex(const kv::BlockKey& digest) {
+  std::string text;
+  for (const uint8_t byte : digest) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 }  // namespace
 
 kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic) {
-  const ModelSource& model = resolved.model;
   std::string text = fmt::format("skiff {} build {} computes on {} {} block {}\n",
                                  resolved.cache.version, arithmetic.build, arithmetic.backend,
                                  text_of(resolved.precision), resolved.cache.block_size);
   if (resolved.schemes.any()) text += fmt::format("quantized {}\n", resolved.schemes.describe());
-  if (gguf_file_of(model.folder).empty())
-    text += samples_of((fs::path(model.folder) / model.config_name).string());
-  if (model.format == model::LoadFormat::kDummy)
-    text += fmt::format("dummy weights of seed {}\n", model.seed);
-  else
-    for (const std::string& path : weight_files(model.folder)) text += samples_of(path);
-  if (resolved.precision.kv.fixed)
-    for (const std::string_view file : model::kKvScaleFiles)
-      if (const fs::path path = fs::path(model.folder) / file; fs::exists(path))
-        text += samples_of(path.string());
+  if (resolved.ranks > 1) text += fmt::format("cut among {} ranks\n", resolved.ranks);
+  if (resolved.whole_experts) text += "with whole experts\n";
+  text += text_of_files(resolved, /*times=*/true);
+  return kv::sha256(std::as_bytes(std::span(text)));
+}
+
+peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
+                         size_t block_bytes) {
+  const std::string files = text_of_files(resolved, /*times=*/false);
+  return {{"the version", resolved.cache.version},
+          {"the build", arithmetic.build},
+          {"the arithmetic", arithmetic.backend},
+          {"the precision", text_of(resolved.precision)},
+          {"the quantization while loading",
+           resolved.schemes.any() ? resolved.schemes.describe() : "none"},
+          {"--tensor-parallel-size", std::to_string(resolved.ranks)},
+          {"--enable-expert-parallel", resolved.whole_experts ? "on" : "off"},
+          {"--block-size", std::to_string(resolved.cache.block_size)},
+          {"the size of a block in bytes", std::to_string(block_bytes)},
+          {"the digest of the model", digest_of(files)}};
+}
+
+std::string digest_of(std::string_view bytes) {
+  return hex(kv::sha256(std::as_bytes(std::span(bytes))));
+}
+
+kv::BlockKey fingerprint_of(const peer::Facts& facts) {
+  std::string text;
+  for (const auto& [name, value] : facts) text += fmt::format("{} {}\n", name, value);
   return kv::sha256(std::as_bytes(std::span(text)));
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/resolved.h"
 #include "kv/block_key.h"
+#include "peer/wire.h"
 
 namespace skiff::engine {
 
@@ -19,6 +20,16 @@ struct Arithmetic {
 // in every MiB). Weights that differ only in bytes that were not sampled, with equal times of
 // change, have the same fingerprint. Throws LoadError.
 kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmetic);
+
+// What two instances must agree on to use each other's blocks. Unlike the fingerprint above it
+// leaves out when files were changed, because a copy of a model is as good; weights of equal names
+// and sizes that differ only in bytes that were not sampled are not told apart. Throws LoadError.
+peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
+                         size_t block_bytes);
+kv::BlockKey fingerprint_of(const peer::Facts& facts);
+
+// SHA-256 in hexadecimal.
+std::string digest_of(std::string_view bytes);
 
 // SHA-256 of the sources, the compilers and their flags that decide what a kernel computes: two
 // builds of one version differ in it where their arithmetic may. Made by cmake/sources_digest.cmake

@@ -56,6 +56,16 @@ TEST_F(FingerprintTest, IsOfAllThatKeysAndValuesDependOn) {
   }));
 }
 
+// A sum over experts is split among ranks in another way if they have them whole.
+TEST_F(FingerprintTest, IsOfTheCutOfTheModel) {
+  EXPECT_TRUE(tells([&] { resolved_.ranks = 2; }));
+  EXPECT_TRUE(tells([&] { resolved_.whole_experts = true; }));
+  const auto facts = [&] { return shared_facts(resolved_, arithmetic_, 16); };
+  const peer::Facts before = facts();
+  resolved_.whole_experts = false;
+  EXPECT_NE(facts(), before);
+}
+
 TEST_F(FingerprintTest, IsOfThePrecision) {
   Precision& precision = resolved_.precision;
   EXPECT_TRUE(tells([&] { precision.act = DType::kBF16; }));

@@ -12,10 +12,13 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "engine/backend.h"
-#include "engine/device_runner.h"
+#include "engine/drafting_runner.h"
 #include "engine/engine.h"
 #include "engine/lower_tiers.h"
-#include "engine/rank.h"
+#include "engine/peer_tiers.h"
+#include "engine/rank_group.h"
+#include "engine/replicas.h"
+#include "engine/residency.h"
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
 #include "engine/step_costs.h"
@@ -47,24 +50,34 @@ using Failed = std::function<void(const std::string& why)>;  // see EngineConfig
 
 class LocalLlm final : public Llm {
  public:
-  LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log);
+  // `twin` is another replica, whose weights this one uses if both compute on the host, or null.
+  LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log,
+           const LocalLlm* twin = nullptr);
   ~LocalLlm() override { stop(/*drain=*/false); }
 
   const model::ModelConfig& model() const override { return model_; }
   const Resolved& resolved() const override { return resolved_; }
-  const model::MemoryPlan& memory() const override { return rank_.memory(); }
-  bool batch_invariant() const override { return rank_.ops().batch_invariant(); }
+  const model::MemoryPlan& memory() const override { return ranks_.first().memory(); }
+  bool batch_invariant() const override { return ranks_.first().ops().batch_invariant(); }
   void submit(NewSequence sequence) override;
   void cancel(SeqId id) override { inbox_.push(Cancel{id}); }
-  EngineStats stats() const override { return board_.read(); }
+  EngineStats stats() const override {
+    EngineStats stats = board_.read();
+    stats.peers = peers_.stats();
+    return stats;
+  }
+  Residency* residency() override { return &residency_; }
   void stop(bool drain) override;
 
  private:
   void deliver(std::vector<Event> events);
   void serve_or_fail();
+  [[noreturn]] void fail(const std::string& why) const;
   void serve();
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
+  std::vector<TierIo*> movers() const;
+  std::unique_ptr<Runner> start_runner();
   sched::Limits prepare(StartLog& log);
   StepPacer make_pacer() const;
 
@@ -72,15 +85,16 @@ class LocalLlm final : public Llm {
   const Resolved resolved_;
   const Sink sink_;
   const Failed failed_;
-  comm::Mesh mesh_ = comm::make_solo_mesh();
-  Rank rank_;
+  RankGroup ranks_;
+  Queue<Command> inbox_;
   LowerTiers lower_;
+  PeerTiers peers_;
   kv::CacheIndex cache_;
   sched::Scheduler scheduler_;
   std::unique_ptr<Runner> runner_;
-  Queue<Command> inbox_;
   std::unique_ptr<TierThread> tiers_;  // null if the cache has no file
   Engine engine_;
+  Residency residency_;
   StatsBoard board_;
   std::atomic<bool> abort_ = false;
   std::mutex door_;     // held briefly by submit() and at the end of serve()
@@ -90,39 +104,45 @@ class LocalLlm final : public Llm {
 };
 
 LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed,
-                   StartLog& log)
+                   StartLog& log, const LocalLlm* twin)
     : model_(std::move(model)),
       resolved_(std::move(resolved)),
       sink_(std::move(sink)),
       failed_(std::move(failed)),
-      rank_(resolved_, model_, mesh_, log),
-      lower_(open_lower_tiers(resolved_, model_.spec, rank_.ops(), log)),
-      cache_(rank_.memory().blocks, resolved_.cache.block_size, resolved_.cache.prefix_caching,
+      ranks_(resolved_, model_, log, twin ? &twin->ranks_ : nullptr,
+             [this](const std::string& why) { fail(why); }),
+      lower_(open_lower_tiers(resolved_, model_.spec, ranks_.first().ops(), log)),
+      peers_(resolved_, lower_, inbox_, log.quiet),
+      cache_(memory().blocks, resolved_.cache.block_size, resolved_.cache.prefix_caching,
              random_seed(), lower_.config, std::move(lower_.sources)),
       scheduler_(prepare(log), cache_),
-      runner_(make_runner(rank_.executor(), resolved_.device.memory())),
+      runner_(start_runner()),
       tiers_(start_tiers()),
       engine_(
           scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
-          static_cast<size_t>(resolved_.steps_in_flight), {tiers_.get()}, make_pacer()) {
+          static_cast<size_t>(resolved_.steps_in_flight), movers(), make_pacer(),
+          DraftPace(resolved_.drafter.has_value())),
+      residency_(ranks_.first(), cache_, lower_, resolved_, model_, engine_, inbox_) {
+  peers_.listen([this](NewSequence sequence) { submit(std::move(sequence)); });
   publish_stats();
   log.ledger.close("engine");
   if (!log.quiet) spdlog::info("start-up took {}", log.ledger.text());
   thread_ = std::thread([this] { serve_or_fail(); });
 }
 
-// Makes the executor, warms it up and measures what its steps cost. Returns the limits that the
+// Makes the executors, warms them up and measures what its steps cost. Returns the limits that the
 // scheduler works with.
 sched::Limits LocalLlm::prepare(StartLog& log) {
-  StepExecutor& executor = rank_.make_executor(lower_.host);
+  ranks_.make_executors(lower_.host);
   log.ledger.close("executor");
-  executor.warm_up(rank_.memory().blocks);
+  ranks_.warm_up();
   log.ledger.close("warm-up");
   sched::Limits limits = resolved_.limits;
   if (!log.quiet) spdlog::info("at most {} sequences run at a time", limits.max_seqs);
   if (!resolved_.measures_steps) return limits;
-  StepTimer timer(executor, limits,
-                  {.block_size = resolved_.cache.block_size, .blocks = rank_.memory().blocks},
+  const std::unique_ptr<Runner> runner = ranks_.make_runner();
+  StepTimer timer(*runner, limits,
+                  {.block_size = resolved_.cache.block_size, .blocks = memory().blocks},
                   kCostContext);
   limits.policy.cost = measure_step_cost(timer, resolved_, model_.spec);
   log.ledger.close("steps");
@@ -137,6 +157,12 @@ StepPacer LocalLlm::make_pacer() const {
   return StepPacer(scheduler_.limits().policy.cost);
 }
 
+std::unique_ptr<Runner> LocalLlm::start_runner() {
+  auto runner = ranks_.make_runner();
+  if (!resolved_.speculation || resolved_.drafter) return runner;
+  return std::make_unique<DraftingRunner>(std::move(runner), *resolved_.speculation);
+}
+
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {
   if (!lower_.store) return nullptr;
   const auto work = [store = std::shared_ptr<store::BlockStore>(std::move(lower_.store))](
@@ -146,6 +172,14 @@ std::unique_ptr<TierThread> LocalLlm::start_tiers() {
   return std::make_unique<TierThread>(
       work, [this](int host_block) { return lower_.host.block(host_block); }, inbox_,
       TierThread::Patience{.answer = resolved_.cache.storage_wait});
+}
+
+// In the order of the cache's sources.
+std::vector<TierIo*> LocalLlm::movers() const {
+  std::vector<TierIo*> movers;
+  for (TierIo* mover : {static_cast<TierIo*>(tiers_.get()), peers_.io()})
+    if (mover != nullptr) movers.push_back(mover);
+  return movers;
 }
 
 void LocalLlm::submit(NewSequence sequence) {
@@ -167,6 +201,7 @@ void LocalLlm::deliver(std::vector<Event> events) {
   publish_stats();
   for (const Event& event : events)
     if (event.finish != Finish::kNone) board_.end_work();
+  peers_.take_own(events);
   if (!events.empty()) sink_(std::move(events));
 }
 
@@ -182,6 +217,7 @@ void LocalLlm::publish_stats() {
                 .cached_tokens = s.cached_tokens,
                 .generation_tokens = s.generation_tokens,
                 .preemptions = s.preemptions,
+                .drafts = s.drafts,
                 .tally = engine_.tally(),
                 .tiers = s.tiers});
 }
@@ -192,9 +228,13 @@ void LocalLlm::serve_or_fail() {
   try {
     return serve();
   } catch (const std::exception& error) {
-    if (failed_) failed_(error.what());
-    spdlog::critical("the engine has failed: {}", error.what());
+    fail(error.what());
   }
+}
+
+void LocalLlm::fail(const std::string& why) const {
+  if (failed_) failed_(why);
+  spdlog::critical("the engine has failed: {}", why);
   spdlog::shutdown();
   std::_Exit(1);
 }
@@ -219,7 +259,50 @@ void LocalLlm::stop(bool drain) {
   inbox_.close();
   std::lock_guard lock(joining_);
   if (thread_.joinable()) thread_.join();
+  peers_.stop();
+  ranks_.dismiss();
   tiers_.reset();  // finishes pending writes to the file, or abandons them
+}
+
+std::unique_ptr<LocalLlm> start_one(const model::ModelConfig& model, const Resolved& resolved,
+                                    Llm::Sink sink, Failed failed, StartLog& log,
+                                    const LocalLlm* twin = nullptr) {
+  try {
+    return std::make_unique<LocalLlm>(model, resolved, std::move(sink), std::move(failed), log,
+                                      twin);
+  } catch (const OutOfDeviceMemory& error) {
+    fail_memory(resolved, error, log);
+  }
+}
+
+// Replicas say who they are when they fail.
+Failed failed_of(int replica, const Failed& failed) {
+  if (!failed) return nullptr;
+  return [replica, failed](const std::string& why) {
+    failed(fmt::format("replica {}: {}", replica, why));
+  };
+}
+
+// Only the first replica reports to the user.
+std::unique_ptr<Llm> start_replicas(const EngineConfig& config, const model::ModelConfig& model,
+                                    const Resolved& resolved, Llm::Sink sink) {
+  const LocalLlm* first = nullptr;
+  const auto start = [&](int index, Llm::Sink own) -> std::unique_ptr<Llm> {
+    const bool quiet = config.quiet || index > 0;
+    StartLog log{.quiet = quiet, .progress = index == 0 ? config.progress : nullptr};
+    const Resolved settings = replica_of(resolved, index);
+    auto llm =
+        start_one(model, settings, std::move(own), failed_of(index, config.failed), log, first);
+    if (index == 0) first = llm.get();
+    if (!config.quiet)
+      spdlog::info("replica {} of {} runs on {}: {} blocks{}", index, resolved.replicas,
+                   name(settings.device), llm->memory().blocks,
+                   settings.device.kind == ComputeDevice::kCpu
+                       ? fmt::format(", {} threads", settings.threads)
+                       : "");
+    return llm;
+  };
+  return std::make_unique<Replicas>(resolved.replicas, start, std::move(sink));
 }
 
 }  // namespace
@@ -229,11 +312,8 @@ std::unique_ptr<Llm> Llm::start(const EngineConfig& config, Sink sink) {
   const model::ModelConfig model = read_model(config);
   const Resolved resolved = resolve(config, model);
   log.ledger.close("config");
-  try {
-    return std::make_unique<LocalLlm>(model, resolved, std::move(sink), config.failed, log);
-  } catch (const OutOfDeviceMemory& error) {
-    fail_memory(resolved, error, log);
-  }
+  if (resolved.replicas > 1) return start_replicas(config, model, resolved, std::move(sink));
+  return start_one(model, resolved, std::move(sink), config.failed, log);
 }
 
 }  // namespace skiff::engine

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/load_error.h"
+#include "engine/ear_testing.h"
 #include "engine/model_testing.h"
-#include "engine/random_case_testing.h"
 #include "engine/resolved.h"
 #include "ops/cpu/cpu_features.h"
 #include "store/temp_dir_testing.h"
@@ -23,38 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-// Collects events from the engine's thread and waits for the ends of sequences.
-class Ear {
- public:
-  Llm::Sink sink() {
-    return [this](std::vector<Event> events) {
-      std::lock_guard lock(mutex_);
-      listener_.hear(events);
-      for (const Event& e : events) ended_ += e.finish != Finish::kNone;
-      changed_.notify_all();
-    };
-  }
-  bool wait_for_ends(int n) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 10s, [&] { return ended_ >= n; });
-  }
-  bool wait_for_tokens(SeqId id) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(
-        lock, 10s, [&] { return listener_.knows(id) && !listener_.of(id).tokens.empty(); });
-  }
-  Heard of(SeqId id) {
-    std::lock_guard lock(mutex_);
-    return listener_.of(id);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Listener listener_;
-  int ended_ = 0;
-};
 
 class LlmTest : public testing::Test {
  protected:

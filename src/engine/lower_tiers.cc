@@ -1,5 +1,6 @@
 #include "engine/lower_tiers.h"
 
+#include "arch/shard.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "engine/fingerprint.h"
@@ -30,18 +31,24 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
   const CacheSettings& cache = resolved.cache;
   if (cache.host_slots == 0) return {};
   const KvFormat& kv = resolved.precision.kv;
-  const kv::BlockKey fingerprint = fingerprint_of(
-      resolved, {.backend = ops.arithmetic(), .build = std::string(sources_digest())});
-  LowerTiers tiers{.config = {.spill = cache.spill,
-                              .fingerprint = std::string(fingerprint.begin(), fingerprint.end())}};
-  tiers.store = open_store(cache, fingerprint,
-                           model::KvCache::bytes_per_block(spec, cache.block_size, kv), log.quiet);
+  const Arithmetic arithmetic{.backend = ops.arithmetic(), .build = std::string(sources_digest())};
+  const ModelSpec local = cached_spec(*shard(spec, 0, resolved.ranks), resolved.drafter);
+  const size_t block_bytes = model::KvCache::bytes_per_block(local, cache.block_size, kv) *
+                             static_cast<size_t>(resolved.ranks_here());
+  const bool shared = cache.peers.role != peer::Role::kMixed;
+  LowerTiers tiers{.config = {.spill = cache.spill}};
+  if (shared) tiers.facts = shared_facts(resolved, arithmetic, block_bytes);
+  const kv::BlockKey fingerprint =
+      shared ? fingerprint_of(tiers.facts) : fingerprint_of(resolved, arithmetic);
+  tiers.config.fingerprint.assign(fingerprint.begin(), fingerprint.end());
+  tiers.store = open_store(cache, fingerprint, block_bytes, log.quiet);
   if (tiers.store)
     tiers.sources.push_back(std::make_unique<kv::RecordSource>(
         tiers.store->num_records(), random_seed(), tiers.store->found()));
-  if (tiers.store || cache.spill) {
+  if (tiers.store || cache.spill || shared) {
     tiers.config.host_blocks = cache.host_slots;
-    tiers.host = model::HostBlocks(spec, cache.host_slots, cache.block_size, kv, ops.device());
+    tiers.host = model::HostBlocks(local, cache.host_slots, cache.block_size, kv, ops.device(),
+                                   resolved.ranks_here());
   }
   log.ledger.close("tiers");
   return tiers;

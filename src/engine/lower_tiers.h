@@ -7,6 +7,7 @@
 #include "engine/start_log.h"
 #include "kv/tiers.h"
 #include "model/kv_cache.h"
+#include "peer/wire.h"
 #include "store/block_store.h"
 
 namespace skiff::engine {
@@ -14,12 +15,14 @@ namespace skiff::engine {
 struct LowerTiers {
   kv::TierConfig config;
   kv::BlockSources sources;  // the file, if there is one
+  peer::Facts facts;         // what other instances must agree on; empty if there are none
   model::HostBlocks host;
   std::unique_ptr<store::BlockStore> store;  // null if there is no file
 };
 
-// Returns empty tiers if `resolved` has no host slots. `ops` computes the blocks, which are stored
-// under the name of its arithmetic. Throws LoadError.
+// Returns empty tiers if `resolved` has no host slots. A block of `host` has the parts of all ranks
+// of the model that `spec` describes. The blocks are stored under the name of the arithmetic of
+// `ops`, which computes them. Throws LoadError.
 LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, const Ops& ops,
                             StartLog& log);
 

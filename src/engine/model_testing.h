@@ -37,9 +37,9 @@ class DummyFolder {
 inline std::vector<std::string> small_models() {
   const std::string root = SKIFF_SOURCE_DIR;
   std::vector<std::string> found;
-  for (const char* name :
-       {"/tests/golden/llama3_rope", "/tests/golden/mistral", "/tests/golden/qwen3",
-        "/tests/golden/ernie45_moe", "/tests/golden/mixtral", "/models/demo"}) {
+  for (const char* name : {"/tests/golden/llama3_rope", "/tests/golden/mistral",
+                           "/tests/golden/qwen3", "/tests/golden/ernie45_moe",
+                           "/tests/golden/mixtral", "/tests/golden/deepseek_v3", "/models/demo"}) {
     const std::string dir = root + name;
     const bool whole = std::filesystem::exists(dir + "/config.json") &&
                        std::filesystem::exists(dir + "/model.safetensors");

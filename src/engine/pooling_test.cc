@@ -17,7 +17,7 @@ namespace skiff::engine {
 namespace {
 
 using Vectors = std::map<SeqId, std::vector<float>>;
-constexpr int kWidth = 16;  // of a row, and the number of tokens
+constexpr int kWidth = 16;  // both a row's width and the number of tokens
 
 // A Llama whose head is the identity, so that the logits of a model that generates are the rows
 // behind the last norm.

@@ -13,29 +13,52 @@
 
 namespace skiff::engine {
 
+// Returns the settings of one rank of the group that `all` are for: its threads, of which each has
+// at least one, and the forms of its part of the weights.
+Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
+                          const model::RankOf& part);
+
 class Rank {
  public:
   // Makes the backend, plans its memory, loads the weights and takes the memory of keys and values.
-  // The first rank of `mesh` reports to the user. `resolved` and `mesh` must outlive this object.
-  // Throws LoadError; if memory runs out, log.memory states the need as far as it is known.
-  Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh, StartLog& log);
+  // `model` is the whole, of which the rank has its part; all ranks have as many blocks as that
+  // with the least memory. `log` says whether it reports to the user. `mesh` must outlive this
+  // object. Throws LoadError; if memory runs out, log.memory states the need as far as it is known.
+  //
+  // `twin` is the same rank of another replica, or null: where both compute on the host, its memory
+  // plan counts for this one, too, and its weights are used.
+  Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh, StartLog& log,
+       const Rank* twin = nullptr);
   Rank(const Rank&) = delete;
 
   // Completes the construction: allocates the memory of activations. Called once. Plans save blocks
-  // to `host` and load them from it; it must outlive this object.
+  // to `host`, which has this rank's part of them, and load them from it; it must outlive this
+  // object.
   StepExecutor& make_executor(model::HostBlocks& host);
 
   Ops& ops() const { return *ops_; }
+  comm::Communicator& group() const { return *mesh_.tp; }
   const model::MemoryPlan& memory() const { return memory_; }
   StepExecutor& executor() { return *executor_; }  // requires make_executor()
+  // Weights that twins share must not be changed.
+  model::LoadedModel& weights() { return *weights_; }
+  const model::KvCache& kv() const { return *kv_; }
 
  private:
-  const Resolved& resolved_;
+  void plan(const ModelSpec& spec, StartLog& log);
+  std::shared_ptr<model::LoadedModel> load(const model::ModelConfig& model, const StartLog& log);
+  std::shared_ptr<const model::LoadedModel> load_drafter(bool quiet);
+  ModelDrafter* make_drafter();
+  model::RankOf part() const { return {.rank = mesh_.tp->rank(), .size = mesh_.tp->size()}; }
+
   comm::Mesh& mesh_;
+  const Resolved resolved_;  // the rank's own: see settings_of_rank()
   std::unique_ptr<Ops> ops_;
   model::MemoryPlan memory_;
-  model::LoadedModel weights_;
+  std::shared_ptr<model::LoadedModel> weights_;              // shared with twins
+  std::shared_ptr<const model::LoadedModel> draft_weights_;  // a drafter's; shared, too
   std::optional<model::KvCache> kv_;
+  std::optional<ModelDrafter> drafter_;
   std::optional<StepExecutor> executor_;
 };
 

@@ -76,6 +76,22 @@ TEST_F(RankTest, TwoOfOneResolvedComputeTheSame) {
   EXPECT_EQ(first.logprobs[0][0].chosen.logprob, second.logprobs.at(0).at(0).chosen.logprob);
 }
 
+// Replicas on the host have one copy of the weights between them, and a share of its memory each.
+TEST_F(RankTest, ATwinLoadsNothingAndComputesTheSame) {
+  config_.replicas = 2;
+  resolve_now();
+  bool loaded = false;
+  log_.progress = [&](uint64_t, uint64_t) { loaded = true; };
+  auto first = std::make_unique<Rank>(resolved_, model_, mesh_, log_);
+  EXPECT_TRUE(std::exchange(loaded, false));
+  Rank twin(resolved_, model_, mesh_, log_, first.get());
+  EXPECT_FALSE(loaded);
+  EXPECT_EQ(twin.memory().table(), first->memory().table());
+  const StepResult one = first->make_executor(none_).run(prompt());
+  first.reset();  // the weights live as long as one of the twins
+  EXPECT_EQ(twin.make_executor(none_).run(prompt()).tokens, one.tokens);
+}
+
 TEST_F(RankTest, ReportsItsPlanUnlessQuiet) {
   resolve_now();
   for (const bool quiet : {false, true}) {

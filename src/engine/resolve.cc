@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include "arch/cost.h"
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/processors.h"
+#include "engine/resolve_checks.h"
 #include "model/kv_cache.h"
 #include "model/kv_cache_dtype.h"
 #include "model/kv_scales.h"
@@ -20,46 +22,9 @@ namespace skiff::engine {
 namespace {
 
 constexpr int kMinContext = 2;  // one prompt token and one output token
-constexpr int kMaxContext = 1 << 24, kMaxRows = 1 << 20, kMaxSeqs = 1 << 14, kMaxSlots = 1 << 24;
+constexpr int kMaxContext = 1 << 24, kMaxRows = 1 << 20, kMaxSlots = 1 << 24;
 constexpr int kDefaultContext = 32768, kDefaultRows = 8192, kMinDefaultRows = 512;
 constexpr int kMinLogitRows = 256, kMaxCaptured = 1024;
-
-void need_range(const char* flag, int value, int low, int high) {
-  if (value < low || value > high)
-    fail_load("{} is {}; it must be from {} to {}", flag, value, low, high);
-}
-
-void check_tiers(const EngineConfig& config) {
-  constexpr double kMaxGb = 1 << 20;
-  const auto check = [&](const char* flag, double gb) {
-    if (!(gb >= 0 && gb <= kMaxGb))
-      fail_load("{} is {}; it must be from 0 to {} GB", flag, gb, kMaxGb);
-  };
-  check("--swap-space", config.swap_space_gb);
-  check("--kvcache-storage-size", config.storage_gb);
-  const bool file = !config.storage_path.empty();
-  if ((file || config.swap_space_gb > 0) && !config.prefix_caching)
-    fail_load("{} keeps cached prefixes and needs --enable-prefix-caching",
-              file ? "--kvcache-storage-backend" : "--swap-space");
-}
-
-// Checks the options that can be judged without the model.
-void check_ranges(const EngineConfig& config) {
-  need_range("--max-num-seqs", config.max_num_seqs, 0, kMaxSeqs);
-  if (!(config.policy.step_seconds >= 0))
-    fail_load("--step-time is {} ms; it must be at least 0", config.policy.step_seconds * 1e3);
-  need_range("--block-size", config.block_size, 1, 4096);
-  need_range("--threads", config.threads, 0, 1024);
-  need_range("--num-gpu-blocks-override", config.num_blocks_override, 0, 1 << 24);
-  if (config.steps_in_flight != 1 && config.steps_in_flight != 2)
-    fail_load("steps in flight are {}; they must be 1 or 2", config.steps_in_flight);
-  if (!(config.memory_utilization > 0 && config.memory_utilization <= 1))
-    fail_load("--gpu-memory-utilization is {}; it must be above 0 and at most 1",
-              config.memory_utilization);
-  if (config.dtype && config.dtype != DType::kF32 && config.dtype != DType::kBF16)
-    fail_load("--dtype is {}; it must be float32 or bfloat16", name(*config.dtype));
-  check_tiers(config);
-}
 
 int context_of(const EngineConfig& config, const ModelSpec& spec) {
   const int supported = spec.max_context > 0 ? spec.max_context : kMaxContext;
@@ -92,11 +57,19 @@ int rows_of(const EngineConfig& config, int context) {
 }
 
 // The reference backend is too slow for it to matter, and where nothing decodes no step has to be
-// short.
+// short. Whether a draft is worth its row depends on the cost, too.
 bool measures_steps(const EngineConfig& config, const model::ModelConfig& model,
                     const ComputeDevice& device) {
-  return !model.pooling && config.chunked_prefill && std::isfinite(config.policy.step_seconds) &&
+  const bool has_aim = config.chunked_prefill && std::isfinite(config.policy.step_seconds);
+  return !model.pooling && (has_aim || config.speculation) &&
          device.kind != ComputeDevice::kReference;
+}
+
+// A draft that is checked has a row of logits. Large batches have no use for many of them.
+int logit_rows_of(const EngineConfig& config) {
+  constexpr int kMostOfDrafts = 256;
+  const int drafts = config.speculation ? config.max_num_seqs * config.speculation->tokens : 0;
+  return std::max(kMinLogitRows, config.max_num_seqs + std::min(drafts, kMostOfDrafts));
 }
 
 sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context,
@@ -113,7 +86,7 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool 
   return {.max_seqs = config.max_num_seqs,
           .max_rows = rows_of(config, context),
           .max_context = context,
-          .max_logit_rows = std::max(kMinLogitRows, config.max_num_seqs),
+          .max_logit_rows = logit_rows_of(config),
           .vocab = spec.vocab,
           .chunked_prefill = config.chunked_prefill,
           .policy = policy_of(config, spec, context, measured)};
@@ -155,22 +128,40 @@ Precision precision_of(const EngineConfig& config, const model::ModelConfig& mod
   return {.weights = {.dtype = dtype}, .act = dtype, .kv = kv_of(config, model, dtype)};
 }
 
-// If there is a file, the slots hold at least one whole context while it is being read.
+// Bytes of a block with the parts of all ranks; `spec` is the whole model with its drafter.
+double block_bytes(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv) {
+  const ModelSpec local = *shard(spec, 0, config.tensor_parallel);
+  return config.tensor_parallel *
+         static_cast<double>(model::KvCache::bytes_per_block(local, config.block_size, kv));
+}
+
+// If there is a file, or other instances, the slots hold at least one whole context while it is
+// being read.
 int host_slots(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv, int context) {
   constexpr int kExtraSlots = 32;
-  const auto block =
-      static_cast<double>(model::KvCache::bytes_per_block(spec, config.block_size, kv));
-  const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block);
+  const double block = block_bytes(config, spec, kv);
+  const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block / config.replicas);
   if (config.swap_space_gb > 0 && slots < 1)
-    fail_load("--swap-space is {} GB, less than one block of {} bytes", config.swap_space_gb,
-              block);
+    fail_load("--swap-space is {} GB, less than one block of {} bytes{}", config.swap_space_gb,
+              block,
+              config.replicas > 1 ? fmt::format(" for each of {} replicas", config.replicas) : "");
   const int in_swap = static_cast<int>(std::min<double>(slots, kMaxSlots));
-  if (config.storage_path.empty()) return in_swap;
+  if (config.storage_path.empty() && config.peers.role == peer::Role::kMixed) return in_swap;
   const int blocks = (context + config.block_size - 1) / config.block_size;
   return std::max(in_swap, blocks + kExtraSlots);
 }
 
-CacheSettings cache_of(const EngineConfig& config, int slots) {
+int shelf_blocks(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv) {
+  if (config.peers.role != peer::Role::kPrefill) return 0;
+  const double block = block_bytes(config, spec, kv);
+  const double blocks = std::floor(config.peers.buffer_gb * kBytesPerGb / block);
+  if (blocks < 1)
+    fail_load("--pd-buffer-size is {} GB, less than one block of {} bytes", config.peers.buffer_gb,
+              block);
+  return static_cast<int>(std::min<double>(blocks, kMaxSlots));
+}
+
+CacheSettings cache_of(const EngineConfig& config, int slots, int shelf) {
   CacheSettings cache{.block_size = config.block_size,
                       .prefix_caching = config.prefix_caching,
                       .spill = config.swap_space_gb > 0,
@@ -178,6 +169,8 @@ CacheSettings cache_of(const EngineConfig& config, int slots) {
                       .storage_path = config.storage_path,
                       .storage_bytes = static_cast<uint64_t>(config.storage_gb * kBytesPerGb),
                       .storage_wait = config.storage_wait,
+                      .peers = config.peers,
+                      .shelf_blocks = shelf,
                       .version = config.version};
   if (config.num_blocks_override > 0) cache.num_blocks = config.num_blocks_override;
   return cache;
@@ -201,7 +194,9 @@ int seqs_of(const EngineConfig& config, const model::ModelConfig& model,
   const double each = static_cast<double>(model::KvCache::bytes_per_block(
                           model.spec, config.block_size, precision.kv)) *
                       std::min(context_of(config, model.spec), kLength) / config.block_size;
-  const double seqs = std::clamp((share - weights - kWork) / each, 1. * kLeast, 1. * kMost);
+  // A model without attention needs no memory for a sequence.
+  const double fit = each > 0 ? (share - weights - kWork) / each : kMost;
+  const double seqs = std::clamp(fit, 1. * kLeast, 1. * kMost);
   return static_cast<int>(seqs) / kMultiple * kMultiple;
 }
 
@@ -240,23 +235,28 @@ model::ModelConfig read_model(const EngineConfig& config) {
       schemes.of(model::LayerKind::kExperts) != schemes.of(model::LayerKind::kDense) ||
       (config.load_format != model::LoadFormat::kDummy &&
        model::shared_experts_differ(config.model, model));
-  if (differ) model::separate_shared_experts(model.spec);
+  if (differ) separate_shared_experts(model.spec);
+  if (config.expert_parallel && config.tensor_parallel > 1) deal_experts_whole(model.spec);
   return model;
 }
 
 Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   check_ranges(asked);
+  check_speculation(asked, model);
   const ModelSpec& spec = model.spec;
   const ComputeDevice device = device_named(asked.device);
+  check_ranks(asked, spec, device);
+  check_replicas(asked, device);
+  check_nodes(asked);
   const Precision precision = precision_of(asked, model);
   const model::SchemeChoice schemes =
       model::choose_schemes(asked.quantization, asked.quantization_config, spec);
-  if (schemes.any() && !model.quantization.method.empty())
-    fail_load(
-        "--quantization: the checkpoint is quantized already ({}), and values are never rounded "
-        "twice; "
-        "leave the flag out",
-        model.quantization.about);
+  check_schemes(schemes, model.quantization);
+  std::optional<DrafterSource> drafter;
+  if (asked.speculation) {
+    check_drafter(asked.speculation->method, asked.tensor_parallel);
+    drafter = find_drafter(*asked.speculation, asked.model, model, precision);
+  }
   EngineConfig config = asked;
   std::vector<model::StoredForm> stored;
   if (asked.load_format != model::LoadFormat::kDummy)
@@ -265,12 +265,16 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   const bool measured = measures_steps(config, model, device);
   sched::Limits limits = limits_of(config, spec, measured);
   limits.generates = !model.pooling;
-  const int slots = host_slots(config, spec, precision.kv, limits.max_context);
+  const ModelSpec cached = cached_spec(spec, drafter);
+  const int slots = host_slots(config, cached, precision.kv, limits.max_context);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
                     .format = config.load_format,
                     .seed = config.seed},
           .device = device,
+          .ranks = config.tensor_parallel,
+          .nodes = config.nodes,
+          .whole_experts = deals_experts_whole(spec),
           .threads = config.threads > 0 ? config.threads : usable_processors(),
           .graphs = config.graphs,
           .gather = config.fuse_single_row && all_dense(spec),
@@ -279,11 +283,27 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .schemes = schemes,
           .stored = std::move(stored),
           .limits = limits,
-          .cache = cache_of(config, slots),
+          .cache = cache_of(config, slots, shelf_blocks(config, cached, precision.kv)),
           .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
-          .steps_in_flight = config.steps_in_flight,
-          .memory_utilization = config.memory_utilization};
+          // A model drafts between two steps, so planning ahead would only keep drafts out of them.
+          .steps_in_flight = drafter ? 1 : config.steps_in_flight,
+          .speculation = config.speculation,
+          .drafter = std::move(drafter),
+          .memory_utilization = config.memory_utilization,
+          .replicas = config.replicas};
+}
+
+Resolved replica_of(const Resolved& resolved, int index) {
+  Resolved one = resolved;
+  const int count = resolved.replicas;
+  if (count == 1) return one;
+  if (one.device.kind == ComputeDevice::kCuda) one.device.index = static_cast<int8_t>(index);
+  one.threads = std::max(1, resolved.threads / count + (index < resolved.threads % count ? 1 : 0));
+  if (!one.cache.storage_path.empty() && index > 0)
+    one.cache.storage_path += fmt::format("/replica-{}", index);
+  one.cache.storage_bytes /= static_cast<uint64_t>(count);
+  return one;
 }
 
 ComputeDevice device_named(std::string_view word) {

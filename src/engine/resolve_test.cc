@@ -262,5 +262,40 @@ TEST(Resolve, AContextWithoutRoomForOutputIsRefused) {
   }
 }
 
+TEST(Resolve, DraftsGetRowsOfLogitsAndAMeasuredCost) {
+  model::ModelConfig model = model_of(1024);
+  EngineConfig config{.device = "cpu", .max_num_seqs = 64};
+  config.policy.step_seconds = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(resolve(config, model).measures_steps);
+  config.speculation = {.method = "ngram", .tokens = 4};
+  const Resolved resolved = resolve(config, model);
+  EXPECT_TRUE(resolved.measures_steps) << "without an aim, too";
+  EXPECT_EQ(resolved.speculation, config.speculation);
+  EXPECT_EQ(resolved.limits.max_logit_rows, 64 * 5);
+  config.max_num_seqs = 500;
+  EXPECT_EQ(resolve(config, model).limits.max_logit_rows, 500 + 256);
+
+  const auto refusal = [&](const draft::Settings& settings) -> std::string {
+    config.speculation = settings;
+    try {
+      resolve(config, model);
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal({.method = "eagle"}), HasSubstr("no method \"eagle\""));
+  EXPECT_THAT(refusal({.method = "mtp"}), HasSubstr("needs a model that has an MTP module"));
+  EXPECT_THAT(refusal({.method = "draft_model"}), HasSubstr("needs \"model\""));
+  EXPECT_THAT(refusal({.method = "draft_model", .model = "/nowhere"}),
+              HasSubstr("/nowhere has no config.json"));
+  EXPECT_THAT(refusal({.method = "ngram", .tokens = 17}),
+              HasSubstr("num_speculative_tokens is 17"));
+  EXPECT_THAT(refusal({.method = "ngram", .min_ngram = 6}), HasSubstr("min_ngram_size is 6"));
+  EXPECT_THAT(refusal({.method = "suffix", .max_factor = 0}), HasSubstr("max_spec_factor is 0"));
+  model.pooling.emplace();
+  EXPECT_THAT(refusal({.method = "ngram"}), HasSubstr("the model is pooled"));
+}
+
 }  // namespace
 }  // namespace skiff::engine

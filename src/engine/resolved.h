@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "draft/settings.h"
+#include "engine/drafter_source.h"
 #include "model/loader.h"
+#include "nodes/settings.h"
+#include "peer/settings.h"
 #include "sched/scheduler.h"
 #include "weights/format.h"
 
@@ -46,13 +50,19 @@ struct CacheSettings {
   std::string storage_path;    // folder of the cache's file; empty: no file
   uint64_t storage_bytes = 0;  // maximum size of the file
   double storage_wait = 2;     // seconds to wait for a block of the file
+  peer::Settings peers;        // as asked for
+  int shelf_blocks = 0;        // blocks that the prefill side keeps for others; else 0
   std::string version;         // engine version; blocks of another version are not used
 };
 
 struct Resolved {
   ModelSource model;
   ComputeDevice device;
-  int threads = 1;               // threads of the CPU backend
+  int ranks = 1;                 // the model is cut among so many (arch/shard.h)
+  nodes::Settings nodes;         // the nodes that hold them, and which of them this one is
+  bool whole_experts = false;    // ranks have some of the routed experts whole (Moe::kWhole)
+  int threads = 1;               // threads of the CPU backend; of all ranks here, or of one where a
+                                 // Rank has these settings
   bool graphs = false;           // decode steps are recorded and replayed if the device supports it
   bool gather = false;           // CudaOptions::gather
   bool batch_invariant = false;  // CudaOptions::batch_invariant
@@ -63,11 +73,19 @@ struct Resolved {
   CacheSettings cache;
   std::vector<int> captures;  // batch sizes of recorded decode steps, rising; the last is
                               // limits.max_seqs, unless that is above 1024. Empty: none is recorded
-  // Start-up measures what a step costs: prompts may be cut, and steps have an aim. limits.policy
-  // lacks `cost` until then, and `long_prompt` if it follows from the cost.
+  // Start-up measures what a step costs: prompts may be cut, and steps have an aim; or tokens are
+  // drafted. limits.policy lacks `cost` until then, and `long_prompt` if it follows from the cost.
   bool measures_steps = false;
   int steps_in_flight = 2;
-  double memory_utilization = 0.9;  // see memory_request()
+  std::optional<draft::Settings> speculation;  // how tokens are drafted; none: they are not
+  std::optional<DrafterSource> drafter;        // the model that drafts, if one does
+  double memory_utilization = 0.9;             // see memory_request()
+  int replicas = 1;  // engines in this process (engine/replicas.h), of which this is one; what is
+                     // said above is each one's
+
+  // Each node has as many ranks; those here are [first_rank(), first_rank() + ranks_here()).
+  int ranks_here() const { return ranks / nodes.nodes; }
+  int first_rank() const { return nodes.node * ranks_here(); }
 };
 
 }  // namespace skiff::engine

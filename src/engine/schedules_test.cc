@@ -7,40 +7,6 @@
 namespace skiff::engine {
 namespace {
 
-Setup random_setup(std::mt19937_64& rng) {
-  const auto pick = [&](int low, int high) {
-    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
-  };
-  Setup s;
-  s.block_size = pick(1, 16);
-  // A request alone needs up to 44 + 24 positions; there are few more than that.
-  s.num_blocks = pick(70, 95) / s.block_size + 1;
-  s.limits.max_seqs = pick(2, 5);
-  s.limits.max_rows = pick(s.limits.max_seqs, 40);
-  s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 12);
-  s.limits.chunked_prefill = rng() % 4 != 0;
-  s.limits.policy.long_prompt = pick(4, 40);
-  s.limits.policy.long_chunk = pick(0, 12);
-  s.limits.policy.max_partial = pick(0, 2);
-  s.limits.policy.reserve = pick(0, 4);
-  if (rng() % 2) s.limits.policy.cost = random_cost(rng);
-  if (rng() % 2) s.limits.policy.step_seconds = 1e-3 * pick(1, 30);
-  s.depth = static_cast<size_t>(pick(1, 2));
-  if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
-  if (rng() % 2) s.captures.drafts = pick(1, 3);
-  s.own_thread = rng() % 2;
-  s.share = rng() % 4 != 0;
-  if (!s.share || rng() % 4 == 0) return s;
-  s.tiers.host_blocks = pick(1, 100 / s.block_size + 1);
-  if (rng() % 3 == 0) return s;
-  s.file_records = pick(1, 160 / s.block_size + 1);
-  s.tiers.spill = rng() % 2;
-  s.tiers.saves_per_step = pick(1, 16);
-  if (rng() % 2) s.faults = 0.1 * pick(0, 5);
-  s.damage = rng() % 3 == 0;
-  return s;
-}
-
 void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases,
                      const std::optional<DType>& kv = std::nullopt) {
   std::vector<std::unique_ptr<Model>> models;
@@ -56,7 +22,7 @@ void check_schedules(const std::string& dir, model::LoadFormat format, DType act
     const Texts alone = texts_alone(*models[0], requests, rng, storage);
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     const Setup setup = random_setup(rng);
-    const bool drafts = setup.depth == 1 && rng() % 2;
+    const bool drafts = rng() % 2;
     const int lives = setup.file_records > 0 ? 2 : 1;  // the file is found again
     for (int life = 0; life < lives; ++life) {
       Listener listener;

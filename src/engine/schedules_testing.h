@@ -4,11 +4,15 @@
 
 #include <bit>
 #include <cstdio>
+#include <deque>
 #include <functional>
 #include <set>
 
+#include "arch/shard.h"
 #include "engine/device_runner.h"
+#include "engine/drafting_runner.h"
 #include "engine/fake_tier_io_testing.h"
+#include "engine/group_runner.h"
 #include "engine/model_testing.h"
 #include "engine/random_case_testing.h"
 #include "engine/tier_thread.h"
@@ -17,22 +21,39 @@
 
 namespace skiff::engine {
 
+// A model, or a rank's part of one.
 struct Model {
   Model(const std::string& dir, model::LoadFormat format, DType act, std::unique_ptr<Ops> backend,
-        const std::optional<DType>& kv_dtype = std::nullopt)
+        const std::optional<DType>& kv_dtype = std::nullopt, const model::RankOf& part = {},
+        Moe::Deal deal = Moe::kSlices)
       : act(act),
         kv(kv_format(kv_dtype.value_or(act))),
         ops(std::move(backend)),
         weights(model::load_model(
-            dir, model::read_model_config(dir),
-            {.precision = uniform_precision(act), .format = format, .dummy_seed = 5}, *ops)) {}
+            dir, config_of(dir, deal),
+            {.precision = uniform_precision(act), .format = format, .dummy_seed = 5, .part = part},
+            *ops)) {}
+  static model::ModelConfig config_of(const std::string& dir, Moe::Deal deal) {
+    model::ModelConfig config = model::read_model_config(dir);
+    if (deal == Moe::kWhole) deal_experts_whole(config.spec);
+    return config;
+  }
+  size_t ranks() const { return 1 + others.size(); }
+  Model& rank(size_t index) { return index == 0 ? *this : *others[index - 1]; }
+
   DType act;
   KvFormat kv;
   std::unique_ptr<Ops> ops;
   model::LoadedModel weights;
+  std::vector<std::unique_ptr<Model>> others;  // the ranks behind this one
 };
 
 inline constexpr Device kOther{Device::kCuda, 0};  // a device that computes asynchronously
+
+// How many drafts there are at most, and how many of four are right.
+struct Guesses {
+  int most = 3, right = 3;
+};
 
 struct Setup {
   int block_size = 16, num_blocks = 64;
@@ -43,8 +64,13 @@ struct Setup {
   bool share = false;
   kv::TierConfig tiers;
   int file_records = 0;
-  double faults = 0;    // how often jobs of the file fail
-  bool damage = false;  // bytes of the file are changed meanwhile
+  double faults = 0;                            // how often jobs of the file fail
+  bool damage = false;                          // bytes of the file are changed meanwhile
+  Guesses guesses;                              // if the texts are known
+  std::optional<draft::Settings> drafts;        // else: how tokens are drafted
+  const model::LoadedModel* drafter = nullptr;  // else: the model that drafts, on the same ops
+  int draft_tokens = 1;
+  int pauses = 0;  // so many of four runs of steps have no drafts behind them
 };
 
 // The cache's file with its thread, some of whose jobs fail and leave arbitrary bytes in their host
@@ -76,50 +102,106 @@ class FaultyTier : public TierIo {
   TierThread thread_;
 };
 
-// Hands the scheduler drafts: mostly the right tokens, which are known because the requests have
-// run alone before.
+// Hands the scheduler drafts, some of which are the right tokens: these are known because the
+// requests have run alone before.
 class GuessingRunner : public Runner {
  public:
   using Text = std::function<const std::vector<Token>&(SeqId)>;
-  GuessingRunner(Runner& runner, Text text, uint64_t seed)
-      : runner_(runner), text_(std::move(text)), rng_(seed) {}
+  GuessingRunner(Runner& runner, Text text, const Guesses& guesses, uint64_t seed)
+      : runner_(runner), text_(std::move(text)), guesses_(guesses), rng_(seed) {}
+  void bind_thread() override { runner_.bind_thread(); }
   void launch(const StepPlan& plan) override {
-    plan_ = plan;
+    flying_.push_back(plan.spans);
     runner_.launch(plan);
   }
   StepResult wait(uint64_t step) override {
     StepResult result = runner_.wait(step);
-    for (size_t i = 0; i < plan_.spans.size(); ++i) guess(plan_.spans[i], result, i);
+    for (size_t i = 0; i < flying_.front().size(); ++i) guess(flying_.front()[i], result, i);
+    flying_.pop_front();
     return result;
   }
-  long kept = 0, drafted = 0;
 
  private:
   void guess(const Span& span, StepResult& result, size_t i) {
-    drafted += span.draft;
     if (!span.sample) return;
-    kept += static_cast<long>(result.tokens[i].size()) - 1;
     size_t& said = said_[span.seq];
     said += result.tokens[i].size();
     const std::vector<Token>& text = text_(span.seq);
-    for (size_t d = 0; d < rng_() % 4 && said + d < text.size(); ++d)
-      result.drafts[i].push_back(rng_() % 4 ? text[said + d] : static_cast<Token>(rng_() % 50));
+    const size_t count = rng_() % (static_cast<size_t>(guesses_.most) + 1);
+    for (size_t d = 0; d < count && said + d < text.size(); ++d) {
+      const bool right = static_cast<int>(rng_() % 4) < guesses_.right;
+      result.drafts[i].push_back(right ? text[said + d] : static_cast<Token>(rng_() % 50));
+    }
   }
 
   Runner& runner_;
   Text text_;
+  const Guesses guesses_;
   std::mt19937_64 rng_;
-  StepPlan plan_;
+  std::deque<std::vector<Span>> flying_;
   std::map<SeqId, size_t> said_;
+};
+
+// Decides at random behind which steps tokens are drafted, mostly as behind the step before.
+class PausingRunner : public Runner {
+ public:
+  PausingRunner(std::unique_ptr<Runner> runner, int pauses, uint64_t seed)
+      : runner_(std::move(runner)), pauses_(pauses), rng_(seed) {}
+  void bind_thread() override { runner_->bind_thread(); }
+  void launch(const StepPlan& plan) override {
+    if (rng_() % 4 == 0) drafts_ = static_cast<int>(rng_() % 4) >= pauses_;
+    StepPlan decided = plan;
+    decided.drafts = drafts_;
+    runner_->launch(decided);
+  }
+  StepResult wait(uint64_t step) override { return runner_->wait(step); }
+
+ private:
+  std::unique_ptr<Runner> runner_;
+  const int pauses_;
+  std::mt19937_64 rng_;
+  bool drafts_ = true;
 };
 
 struct Totals {
   uint64_t preemptions = 0, evictions = 0, cached = 0;
   uint64_t from_host = 0, from_file = 0, written = 0, failed = 0;
-  long kept = 0, drafted = 0;
+  long kept = 0, drafted = 0, steps = 0;
 };
 
 using Texts = std::map<SeqId, Heard>;
+
+// The layers of a block: those of the model, then those of a drafter.
+inline ModelSpec cached_spec(ModelSpec spec, const model::LoadedModel* drafter) {
+  if (drafter != nullptr)
+    spec.layers.insert(spec.layers.end(), drafter->spec.layers.begin(), drafter->spec.layers.end());
+  return spec;
+}
+
+// What a rank computes steps with.
+struct RankOfRun {
+  RankOfRun(Model& model, comm::Mesh& mesh, const Setup& setup, model::HostBlocks part)
+      : kv(cached_spec(model.weights.spec, setup.drafter), setup.num_blocks, setup.block_size,
+           model.kv, model.ops->device()),
+        host(std::move(part)),
+        executor(model.weights, *model.ops, mesh, kv.layers(),
+                 {.act = model.act,
+                  .limits = setup.limits,
+                  .host = &host,
+                  .captures = setup.captures,
+                  .drafter = make_drafter(model, mesh, setup)}) {}
+  ModelDrafter* make_drafter(Model& model, comm::Mesh& mesh, const Setup& setup) {
+    if (setup.drafter == nullptr) return nullptr;
+    return &drafter.emplace(
+        *setup.drafter, *model.ops, mesh, kv.layers().subspan(model.weights.spec.layers.size()),
+        ModelDrafter::Options{
+            .act = model.act, .limits = setup.limits, .tokens = setup.draft_tokens});
+  }
+  model::KvCache kv;
+  model::HostBlocks host;
+  std::optional<ModelDrafter> drafter;
+  StepExecutor executor;
+};
 
 inline std::unique_ptr<store::BlockStore> open_store(const Setup& setup,
                                                      const model::HostBlocks& host,
@@ -136,9 +218,9 @@ inline std::unique_ptr<store::BlockStore> open_store(const Setup& setup,
 inline void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
                 const Texts* guesses, const store::TempDir& dir, Listener& listener,
                 Totals& totals) {
-  model::KvCache kv(model.weights.spec, setup.num_blocks, setup.block_size, model.kv,
-                    model.ops->device());
-  model::HostBlocks host(model.weights.spec, setup.tiers.host_blocks, setup.block_size, model.kv);
+  const auto ranks = static_cast<int>(model.ranks());
+  model::HostBlocks host(cached_spec(model.weights.spec, setup.drafter), setup.tiers.host_blocks,
+                         setup.block_size, model.kv, {}, ranks);
   auto store = open_store(setup, host, dir);
   kv::BlockSources sources;
   if (store)
@@ -147,15 +229,27 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
                        std::move(sources));
   sched::Scheduler scheduler(setup.limits, cache);
-  comm::Mesh mesh = comm::make_solo_mesh();
-  StepExecutor executor(
-      model.weights, *model.ops, mesh, kv.layers(),
-      {.act = model.act, .limits = setup.limits, .host = &host, .captures = setup.captures});
-  const auto runner_of_device = make_runner(executor, setup.own_thread ? Device{} : kOther);
-  Runner& device = *runner_of_device;
+  std::vector<comm::Mesh> meshes = comm::make_thread_meshes(ranks);
+  std::deque<RankOfRun> parts;
+  std::vector<GroupRunner::Member> members;
+  for (int i = 0; i < ranks; ++i) {
+    comm::Mesh& mesh = meshes[static_cast<size_t>(i)];
+    parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
+    members.push_back({parts.back().executor, *mesh.tp});
+  }
+  std::unique_ptr<Runner> device;
+  if (ranks > 1)
+    device = std::make_unique<GroupRunner>(members);
+  else
+    device = make_runner(parts[0].executor, setup.own_thread ? Device{} : kOther);
+  if (setup.drafts && guesses == nullptr)
+    device = std::make_unique<DraftingRunner>(std::move(device), *setup.drafts);
+  if (setup.pauses > 0)
+    device = std::make_unique<PausingRunner>(std::move(device), setup.pauses, rng());
   GuessingRunner guessing(
-      device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, rng());
-  Runner& runner = guesses != nullptr ? guessing : device;
+      *device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, setup.guesses,
+      rng());
+  Runner& runner = guesses != nullptr ? guessing : *device;
   Queue<Command> inbox;
   std::unique_ptr<TierIo> tier;
   if (store)
@@ -173,8 +267,44 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   totals.from_file += cache.tiers().stats().file_tokens;
   totals.written += cache.tiers().stats().writes;
   totals.failed += cache.tiers().stats().failures;
-  totals.kept += guessing.kept;
-  totals.drafted += guessing.drafted;
+  totals.kept += static_cast<long>(scheduler.stats().drafts.kept);
+  totals.drafted += static_cast<long>(scheduler.stats().drafts.drafted);
+  totals.steps += static_cast<long>(engine.steps());
+}
+
+inline Setup random_setup(std::mt19937_64& rng) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
+  Setup s;
+  s.block_size = pick(1, 16);
+  // A request alone needs up to 44 + 24 positions; there are few more than that.
+  s.num_blocks = pick(70, 95) / s.block_size + 1;
+  s.limits.max_seqs = pick(2, 5);
+  s.limits.max_rows = pick(s.limits.max_seqs, 40);
+  s.limits.max_logit_rows = s.limits.max_seqs + pick(0, 12);
+  s.limits.chunked_prefill = rng() % 4 != 0;
+  s.limits.policy.long_prompt = pick(4, 40);
+  s.limits.policy.long_chunk = pick(0, 12);
+  s.limits.policy.max_partial = pick(0, 2);
+  s.limits.policy.reserve = pick(0, 4);
+  if (rng() % 2) s.limits.policy.cost = random_cost(rng);
+  if (rng() % 2) s.limits.policy.step_seconds = 1e-3 * pick(1, 30);
+  s.depth = static_cast<size_t>(pick(1, 2));
+  if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
+  if (rng() % 2) s.captures.drafts = pick(1, 3);
+  s.own_thread = rng() % 2;
+  s.guesses = {.most = pick(1, 5), .right = pick(1, 4)};
+  s.share = rng() % 4 != 0;
+  if (!s.share || rng() % 4 == 0) return s;
+  s.tiers.host_blocks = pick(1, 100 / s.block_size + 1);
+  if (rng() % 3 == 0) return s;
+  s.file_records = pick(1, 160 / s.block_size + 1);
+  s.tiers.spill = rng() % 2;
+  s.tiers.saves_per_step = pick(1, 16);
+  if (rng() % 2) s.faults = 0.1 * pick(0, 5);
+  s.damage = rng() % 3 == 0;
+  return s;
 }
 
 inline SamplingParams random_params(std::mt19937_64& rng) {

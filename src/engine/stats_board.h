@@ -21,7 +21,9 @@ class StatsBoard {
   }
   void write(const EngineStats& stats) {
     std::lock_guard lock(mutex_);
-    if (stats.steps != stats_.steps) progress_ = Clock::now();
+    const auto answers = [](const kv::TierStats& tiers) { return tiers.reads + tiers.failures; };
+    if (stats.steps != stats_.steps || answers(stats.tiers) != answers(stats_.tiers))
+      progress_ = Clock::now();
     stats_ = stats;
   }
   EngineStats read() const {
@@ -35,9 +37,10 @@ class StatsBoard {
  private:
   using Clock = std::chrono::steady_clock;
   mutable std::mutex mutex_;
-  EngineStats stats_;             // guarded by mutex_, as are the members below
-  int work_ = 0;                  // submitted sequences that have not ended
-  Clock::time_point progress_{};  // time of the last committed step, or when work began
+  EngineStats stats_;  // guarded by mutex_, as are the members below
+  int work_ = 0;       // submitted sequences that have not ended
+  Clock::time_point
+      progress_{};  // time of the last committed step or tier's answer, or when work began
 };
 
 }  // namespace skiff::engine

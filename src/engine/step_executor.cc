@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/seconds.h"
+#include "engine/forced_drafts.h"
 
 namespace skiff::engine {
 namespace {
@@ -67,6 +68,8 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
                            std::span<const KvLayer> kv, Options options)
     : kv_(kv),
       host_(options.host),
+      drafter_(options.drafter),
+      forced_rate_(options.forced_rate),
       ops_(ops),
       limits_(options.limits),
       arena_(Buffer(ops.device(),
@@ -111,12 +114,26 @@ void StepExecutor::warm_up(int blocks) {
   const auto& [sizes, drafts] = builder_.captures();
   for (const int size : sizes) {
     record(blank_step(size, 1, page));
-    if (drafts == 0 || builder_.captured_seqs(size, 1 + drafts) == 0) continue;
-    record(blank_step(size * (1 + drafts), 1 + drafts, page, drafts));
+    for (int draft = 1; draft <= drafts; ++draft)
+      if (builder_.captured_seqs(size, 1 + draft) == size)
+        record(blank_step(size * (1 + draft), 1 + draft, page, draft));
   }
   ops_.wait(ops_.mark());
   if (!limits_.generates) return;
+  if (drafter_ != nullptr) rehearse_drafts(blank_step(most, std::min<int64_t>(most, room), page));
   for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
+}
+
+// Runs the plan as a step of prompts, of which each has one token more, so that the drafter reads
+// on in all of them.
+void StepExecutor::rehearse_drafts(StepPlan plan) {
+  for (const Span& span : plan.spans)
+    plan.opened.push_back({.slot = span.slot,
+                           .params = {},
+                           .history = std::vector<Token>(static_cast<size_t>(span.count) + 1, 0),
+                           .prompt_len = span.count + 1,
+                           .stop_tokens = {}});
+  run(plan);
 }
 
 void StepExecutor::record(const StepPlan& plan) {
@@ -164,7 +181,7 @@ void StepExecutor::rehearse(const StepPlan& plan) {
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       arena_.reset();
-      decoder_.forward(frame.batch, kv_, arena_);
+      forward_layers(frame.batch);
     });
   builder_.done_with(ops_.mark());
 }
@@ -180,9 +197,11 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
 
 void StepExecutor::launch(const StepPlan& plan) {
   SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
+  if (in_flight_ > 0) draft(flights_[oldest_]);
   Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
   flight = {.frame = std::move(flight.frame), .result = {.step = plan.step}, .start = Clock::now()};
   flight.frame.clear();
+  if (drafter_ != nullptr) flight.plan = plan;
   copy_blocks(plan, flight);
   if (!plan.spans.empty()) compute(plan, flight);
   flight.mark = ops_.mark();
@@ -197,8 +216,10 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
     if (!slot.pooling) sampler_.open(slot);
   }
   builder_.build(plan, &sampler_, flight.frame);
+  if (forced_rate_) force_verdicts(*forced_rate_, plan, flight.frame.rows);
   const model::Forward out = forward(flight.frame);
   const Tensor logits = out.logits;
+  flight.hidden = out.hidden;
   const size_t spans = flight.spans = plan.spans.size();
   flight.result.tokens.resize(spans);
   flight.result.drafts.resize(spans);
@@ -210,6 +231,10 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
   check_by_depth(plan, logits, flight);
 }
 
+model::Forward StepExecutor::forward_layers(const RaggedBatch& batch) {
+  return decoder_.forward(batch, kv_.first(decoder_.layers()), arena_);
+}
+
 // A recorded step writes to the addresses that it was recorded with, so its outputs lie in the same
 // places at each replay.
 model::Forward StepExecutor::forward(const StepFrame& frame) {
@@ -218,7 +243,7 @@ model::Forward StepExecutor::forward(const StepFrame& frame) {
   ops_.replay(frame.key, [&] {
     arena_.reset();
     ops_.load_tokens(frame.batch.tokens, last_);
-    out = decoder_.forward(frame.batch, kv_, arena_);
+    out = forward_layers(frame.batch);
   });
   if (!frame.key) return out;
   model::Forward& captured = captured_[*frame.key];
@@ -235,6 +260,7 @@ StepResult StepExecutor::collect() {
   Flight& flight = flights_[oldest_];
   ops_.wait(flight.mark);
   finish_draw(flight);
+  draft(flight);
   pooler_.finish(pooled_of(flight), flight.spans, flight.result);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
@@ -261,6 +287,15 @@ void StepExecutor::finish_draw(Flight& flight) {
   if (std::exchange(flight.drawn, true) || rows.drawn.empty()) return;
   sample::SampleOutput out = sampler_.finish(flight.frame.draw);
   for (size_t i = 0; i < rows.drawn.size(); ++i) gain(rows.drawn_by[i], out, i, flight.result);
+}
+
+// Called while the step is the last one that was launched: a later one overwrites its hidden rows.
+void StepExecutor::draft(Flight& flight) {
+  if (drafter_ == nullptr || std::exchange(flight.drafted, true) || flight.plan.spans.empty())
+    return;
+  ops_.wait(flight.mark);
+  finish_draw(flight);
+  drafter_->draft(flight.plan, flight.hidden, flight.result);
 }
 
 void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, Flight& flight) {

@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "engine/batch_builder.h"
+#include "engine/model_drafter.h"
 #include "engine/pooler.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
@@ -27,10 +28,13 @@ class StepExecutor {
     DType act = DType::kF32;            // kF32 or kBF16
     std::vector<WeightFormat> formats;  // the quantized formats among weights
     sched::Limits limits;
-    model::HostBlocks* host = nullptr;  // required if plans save or load blocks
-    Captures captures;                  // steps that are padded and replayed (see Ops::replay)
+    model::HostBlocks* host = nullptr;       // required if plans save or load blocks
+    Captures captures;                       // steps that are padded and replayed (see Ops::replay)
+    ModelDrafter* drafter = nullptr;         // fills StepResult::drafts
+    std::optional<double> forced_rate = {};  // see draft::Settings
   };
-  // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks.
+  // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks; the
+  // model's layers come first, then those of a drafter.
   StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
                std::span<const KvLayer> kv, Options options);
   // For start-up, before the first step and while no block holds anything: tunes the operations,
@@ -62,12 +66,16 @@ class StepExecutor {
     uint64_t mark = 0;
     std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps before and after saves and loads
     std::chrono::steady_clock::time_point start, launched;
-    bool drawn = false;  // the drawn tokens are in `result`
+    bool drawn = false;    // the drawn tokens are in `result`
+    bool drafted = false;  // so are the drafts, or there is no drafter
     size_t spans = 0;
+    StepPlan plan;  // only with a drafter, as is the next
+    Tensor hidden;  // rows behind the last norm, valid until the next launch
   };
 
   void rehearse(const StepPlan& plan);
   void rehearse_draws(int rows);
+  void rehearse_drafts(StepPlan plan);
   void record(const StepPlan& plan);
   void copy_blocks(const StepPlan& plan, Flight& flight);
   void compute(const StepPlan& plan, Flight& flight);
@@ -79,10 +87,15 @@ class StepExecutor {
   bool draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight);
   void finish_earlier();
   void finish_draw(Flight& flight);
+  void draft(Flight& flight);
   static void gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result);
+
+  model::Forward forward_layers(const RaggedBatch& batch);
 
   std::span<const KvLayer> kv_;
   model::HostBlocks* host_;
+  ModelDrafter* drafter_;
+  const std::optional<double> forced_rate_;
   Ops& ops_;
   const sched::Limits limits_;
   Arena arena_;

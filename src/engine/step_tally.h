@@ -18,6 +18,11 @@ class Tally {
     ++counts_[static_cast<size_t>(at - bounds_.begin())];
     sum_ += value;
   }
+  Tally& operator+=(const Tally& other) {  // requires equal bounds
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+    sum_ += other.sum_;
+    return *this;
+  }
   std::span<const double> bounds() const { return bounds_; }
   std::span<const uint64_t> counts() const { return counts_; }  // N + 1 counts, not cumulative
   double sum() const { return sum_; }
@@ -41,6 +46,14 @@ struct StepSums {
     return {steps - then.steps, plan - then.plan, launch - then.launch, wait - then.wait,
             commit - then.commit};
   }
+  StepSums& operator+=(const StepSums& other) {
+    steps += other.steps;
+    plan += other.plan;
+    launch += other.launch;
+    wait += other.wait;
+    commit += other.commit;
+    return *this;
+  }
 };
 
 // The engine thread's time in one step: planning it, launching it, waiting for it, and committing
@@ -51,6 +64,17 @@ struct StepTally {
       commit{kStepSeconds};
   Tally<kStepRows.size()> rows{kStepRows};
   StepSums decodes, others;  // `decodes`: steps in which every sequence has one row and samples
+
+  StepTally& operator+=(const StepTally& other) {
+    plan += other.plan;
+    launch += other.launch;
+    wait += other.wait;
+    commit += other.commit;
+    rows += other.rows;
+    decodes += other.decodes;
+    others += other.others;
+    return *this;
+  }
 };
 
 }  // namespace skiff::engine

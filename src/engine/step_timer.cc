@@ -22,8 +22,8 @@ void open_slots(StepPlan& plan, const SamplingParams& params) {
 
 }  // namespace
 
-StepTimer::StepTimer(StepExecutor& executor, const sched::Limits& limits, Room room, int context)
-    : executor_(executor), limits_(limits), room_(room), context_(context) {
+StepTimer::StepTimer(Runner& runner, const sched::Limits& limits, Room room, int context)
+    : runner_(runner), limits_(limits), room_(room), context_(context) {
   SKIFF_CHECK(context >= 1 && context < limits.max_context, "a context of {}", context);
 }
 
@@ -69,6 +69,12 @@ StepPlan StepTimer::plan_of(const StepShape& shape) const {
   return plan;
 }
 
+// All steps have the same number.
+StepResult StepTimer::run(const StepPlan& plan) {
+  runner_.launch(plan);
+  return runner_.wait(plan.step);
+}
+
 // Computes the contexts of the first `decodes` sequences, so that steps read no stray bits.
 void StepTimer::fill(int decodes) {
   const int each = blocks_for(context_ + 1);
@@ -79,7 +85,7 @@ void StepTimer::fill(int decodes) {
       add(plan, begin, count, filled_ * each);
       plan.spans.front().sample = false;
       plan.spans.front().next = 0;
-      executor_.run(plan);
+      run(plan);
       begin += count;
     }
   }
@@ -90,15 +96,15 @@ std::vector<double> StepTimer::seconds(const std::vector<StepShape>& shapes) {
   for (const StepShape& shape : shapes) fill(shape.decodes);
   StepPlan first = plan_of(shapes.front());
   open_slots(first, {.temperature = 0});
-  executor_.launch(first);
+  runner_.launch(first);
   std::vector<double> out;
   for (const StepShape& shape : shapes) {
     StepPlan plan = plan_of(shape);
     open_slots(plan, {.temperature = 0});
-    executor_.launch(plan);
-    out.push_back(executor_.collect().seconds);
+    runner_.launch(plan);
+    out.push_back(runner_.wait(plan.step).seconds);
   }
-  out.push_back(executor_.collect().seconds);
+  out.push_back(runner_.wait(first.step).seconds);
   out.erase(out.begin());
   return out;
 }
@@ -107,7 +113,7 @@ bool StepTimer::is_finite(const StepShape& shape) {
   fill(shape.decodes);
   StepPlan plan = plan_of(shape);
   open_slots(plan, {.temperature = 0, .logprobs = 0});
-  const StepResult result = executor_.run(plan);
+  const StepResult result = run(plan);
   return std::ranges::all_of(result.logprobs, [](const auto& drawn) {
     return drawn.size() == 1 && std::isfinite(drawn.front().chosen.logprob);
   });

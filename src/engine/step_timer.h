@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "engine/step_executor.h"
+#include "engine/runner.h"
 #include "sched/scheduler.h"
 
 namespace skiff::engine {
@@ -20,8 +20,9 @@ class StepTimer {
     int block_size = 64, blocks = 0;
   };
   // Each row that decodes has `context` positions before it, in blocks of its own. The blocks may
-  // hold anything and are overwritten. `executor`, warmed up, must outlive the timer.
-  StepTimer(StepExecutor& executor, const sched::Limits& limits, Room room, int context);
+  // hold anything and are overwritten. `runner`, whose executors are warmed up and which nobody
+  // else uses meanwhile, must outlive the timer.
+  StepTimer(Runner& runner, const sched::Limits& limits, Room room, int context);
 
   // Returns whether limits and blocks have room for such a step.
   bool fits(const StepShape& shape) const;
@@ -38,11 +39,12 @@ class StepTimer {
 
  private:
   StepPlan plan_of(const StepShape& shape) const;
+  StepResult run(const StepPlan& plan);
   void add(StepPlan& plan, int begin, int count, int first_block) const;
   void fill(int decodes);
   int blocks_for(int tokens) const;
 
-  StepExecutor& executor_;
+  Runner& runner_;
   const sched::Limits limits_;
   const Room room_;
   const int context_;

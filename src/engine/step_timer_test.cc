@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "engine/device_runner.h"
 #include "engine/model_testing.h"
 #include "engine/step_costs.h"
 #include "ops/cpu/backend.h"
@@ -28,7 +29,7 @@ class StepTimerTest : public testing::Test {
                                  ops_)),
         kv_(model_.spec, kRoom.blocks, kRoom.block_size, {.dtype = DType::kF32}, ops_.device()),
         executor_(model_, ops_, mesh_, kv_.layers(), {.act = DType::kF32, .limits = kLimits}),
-        timer_(executor_, kLimits, kRoom, /*context=*/17) {}
+        timer_(runner_, kLimits, kRoom, /*context=*/17) {}
 
   DummyFolder folder_;
   cpu::CpuOps ops_{{.threads = 2}};
@@ -36,6 +37,7 @@ class StepTimerTest : public testing::Test {
   model::KvCache kv_;
   comm::Mesh mesh_ = comm::make_solo_mesh();
   StepExecutor executor_;
+  DeviceRunner runner_{executor_};
   StepTimer timer_;
 };
 
@@ -47,7 +49,7 @@ TEST_F(StepTimerTest, StepsFitIntoLimitsAndBlocks) {
   EXPECT_FALSE(timer_.fits({.decodes = 6, .prompt = 1})) << "no slot for the prompt";
   EXPECT_TRUE(timer_.fits({.prompt = 48})) << "two prompts, since the context is 40";
   EXPECT_FALSE(timer_.fits({.prompt = 49})) << "there are 48 rows";
-  StepTimer small(executor_, kLimits, {.block_size = 8, .blocks = 16}, 17);
+  StepTimer small(runner_, kLimits, {.block_size = 8, .blocks = 16}, 17);
   EXPECT_TRUE(small.fits({.decodes = 4, .prompt = 32}));
   EXPECT_FALSE(small.fits({.decodes = 4, .prompt = 33})) << "17 blocks";
 }

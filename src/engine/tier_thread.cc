@@ -76,6 +76,7 @@ struct TierThread::State {
   void give_up_running();
   void take_out_of_use(Clock::time_point now);
   std::optional<Clock::time_point> deadline() const;
+  void forgive(Clock::duration pause, Clock::time_point now);
   void look(Clock::time_point now);
 
   std::vector<std::byte> block;  // used by the worker only
@@ -193,14 +194,33 @@ void TierThread::State::look(Clock::time_point now) {
     answer_late(reads.front());
 }
 
+// Called by the watch thread when it woke later than it wanted to: for that long the process was
+// stopped (SIGSTOP, a suspended machine), and no call could come to its end.
+void TierThread::State::forgive(Clock::duration pause, Clock::time_point now) {
+  const auto later = [&](Clock::time_point& at) { at = std::min(at + pause, now); };
+  if (running) {
+    later(running->began);
+    later(running->asked.at);
+  }
+  for (Asked& each : reads) later(each.at);
+}
+
+// While a job waits, the watch thread wakes several times per Patience::answer, so that it notices
+// every pause that matters.
 void TierThread::State::keep_watch() {
   pthread_setname_np(pthread_self(), "tier-watch");
+  const auto tick = duration_of(patience.answer / 8);
   std::unique_lock lock(mutex);
   while (!left) {
-    if (const auto at = deadline())
-      changed.wait_until(lock, *at);
-    else
+    const auto at = deadline();
+    if (!at) {
       changed.wait(lock);
+    } else {
+      const auto wanted = std::min(*at, Clock::now() + tick);
+      changed.wait_until(lock, wanted);
+      const auto now = Clock::now();
+      if (now > wanted + tick) forgive(now - wanted, now);
+    }
     if (!left) look(Clock::now());
   }
 }

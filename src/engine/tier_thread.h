@@ -17,8 +17,9 @@ namespace skiff::engine {
 // Nobody waits for a disk that hangs. A read that is not done within `answer` seconds of start() is
 // answered as late. A call that takes longer than that by itself takes the whole file out of use,
 // with one warning: all jobs are answered as late, the engine gets a TierState, and no job is tried
-// again until the call has returned and `rest` seconds have passed. Calls work on memory of this
-// object and never on a host block, so one that returns after its job was answered changes nothing.
+// again until the call has returned and `rest` seconds have passed. Time during which the whole
+// process was stopped does not count. Calls work on memory of this object and never on a host
+// block, so one that returns after its job was answered changes nothing.
 //
 // Thread-safe.
 class TierThread final : public TierIo {

@@ -1,10 +1,13 @@
 #include "engine/tier_thread.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <set>
 #include <thread>
 #include <vector>
@@ -105,6 +108,32 @@ TEST_F(TierThreadTest, AReadThatHangsIsAnsweredAndTheFileLeftAloneUntilItReturns
   ask(5, kv::TierJob::Kind::kRead);
   EXPECT_TRUE(next<TierDone>().ok);
   EXPECT_EQ(memory_[5 * kBlock], std::byte{7});
+}
+
+// Stops this process for that long, as SIGSTOP, a debugger or a suspended machine does.
+void pause_process(std::chrono::milliseconds time) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    usleep(static_cast<useconds_t>(std::chrono::microseconds(time).count()));
+    kill(getppid(), SIGCONT);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(TierThreadTest, APauseOfTheProcessIsNotThatOfTheDisk) {
+  begin({.answer = 0.8, .rest = 60, .farewell = 1});
+  disk_->shut = true;
+  ask(1, kv::TierJob::Kind::kWrite);
+  ask(2, kv::TierJob::Kind::kRead);
+  while (disk_->calls == 0) std::this_thread::sleep_for(1ms);
+  pause_process(1500ms);
+  std::this_thread::sleep_for(200ms);  // the disk still takes its time
+  disk_->open();
+  EXPECT_TRUE(next<TierDone>().ok);
+  EXPECT_TRUE(next<TierDone>().ok);
 }
 
 // A read is late after its own time limit, however many reads were requested before it.

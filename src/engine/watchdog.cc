@@ -56,10 +56,15 @@ bool Watchdog::sleep() {
 
 void Watchdog::run() {
   pthread_setname_np(pthread_self(), "watchdog");
-  StallClock clock(2 * poll_);
+  std::vector<StallClock> clocks;
   bool stalled = false;
   while (sleep()) {
-    const double seconds = clock.look(hooks_.pulse(), steady_seconds());
+    const std::vector<Pulse> pulses = hooks_.pulses();
+    const double now = steady_seconds();
+    clocks.resize(pulses.size(), StallClock(2 * poll_));
+    double seconds = 0;
+    for (size_t i = 0; i < pulses.size(); ++i)
+      seconds = std::max(seconds, clocks[i].look(pulses[i], now));
     if (stalled && seconds >= limit_ + grace_) return hooks_.end();
     if (stalled == (seconds >= limit_)) continue;
     stalled = !stalled;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace skiff::engine {
 
@@ -24,19 +25,20 @@ class StallClock {
   double look(const Pulse& pulse, double now);
 
  private:
-  const double longest_gap_;
+  double longest_gap_;
   double last_ = 0, stalled_ = 0;
   uint64_t steps_ = 0;
   bool looked_ = false;
 };
 
-// A thread that polls the engine. When it has made no progress for `limit` seconds, the thread
-// calls stalled(true) and report(seconds) and, after a grace period of at most 5 s, end(), which is
-// not expected to return. If the engine moves again before that, it calls stalled(false).
+// A thread that polls the engine, or every replica of it. When one of them has made no progress for
+// `limit` seconds, the thread calls stalled(true) and report(seconds) and, after a grace period of
+// at most 5 s, end(), which is not expected to return. If the engine moves again before that, it
+// calls stalled(false).
 class Watchdog {
  public:
   struct Hooks {
-    std::function<Pulse()> pulse;
+    std::function<std::vector<Pulse>()> pulses;  // one for each engine, always
     std::function<void(bool)> stalled;
     std::function<void(double seconds)> report;
     std::function<void()> end;

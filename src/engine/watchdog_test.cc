@@ -131,7 +131,7 @@ struct Seen {
     order += what;
   }
   Watchdog::Hooks hooks(WatchedEngine& engine) {
-    return {.pulse = [&engine] { return engine.pulse(); },
+    return {.pulses = [&engine] { return std::vector{engine.pulse()}; },
             .stalled =
                 [this](bool on) {
                   note(on ? 's' : 'm');
@@ -175,6 +175,21 @@ TEST(Watchdog, AnEngineThatMovesAgainIsForgiven) {
   seen.moved.wait(0);
   engine.done.wait();
   EXPECT_EQ(seen.order, "srm");
+}
+
+// Two engines: one makes a step between any two looks, the other none.
+TEST(Watchdog, AReplicaThatHangsIsNotHiddenByOneThatMoves) {
+  Seen seen;
+  WatchedEngine engine;
+  Watchdog::Hooks hooks = seen.hooks(engine);
+  uint64_t steps = 0;
+  hooks.pulses = [&steps] {
+    return std::vector<Pulse>{{.steps = ++steps, .seconds_since_progress = 0.001},
+                              {.steps = 7, .seconds_since_progress = 1000}};
+  };
+  Watchdog dog(0.1, hooks);
+  seen.ended.wait(0);
+  EXPECT_EQ(seen.order, "sre");
 }
 
 TEST(StepTally, EveryStepIsCounted) {

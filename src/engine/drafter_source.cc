@@ -1,0 +1,73 @@
+#include "engine/drafter_source.h"
+
+#include <filesystem>
+
+#include "base/load_error.h"
+#include "draft/methods.h"
+#include "model/kv_cache_dtype.h"
+#include "model/mtp.h"
+#include "model/stored_forms.h"
+
+namespace skiff::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+DrafterSource draft_model(const std::string& folder, const model::ModelConfig& model) {
+  if (!fs::exists(fs::path(folder) / "config.json"))
+    fail_load("--speculative-config: model {} has no config.json; it must be the folder of a model",
+              folder);
+  DrafterSource out{.folder = folder, .config = model::read_model_config(folder), .stored = {}};
+  if (out.config.pooling)
+    fail_load("--speculative-config: the model in {} is pooled and generates no tokens", folder);
+  if (out.config.spec.vocab != model.spec.vocab)
+    fail_load(
+        "--speculative-config: the model in {} has a vocabulary of {} tokens, the served model one "
+        "of {}; a draft model must have the same tokens",
+        folder, out.config.spec.vocab, model.spec.vocab);
+  return out;
+}
+
+DrafterSource mtp_module(const std::string& folder, const std::string& given,
+                         const model::ModelConfig& model) {
+  model::MtpModule found = model::find_mtp(folder, given, model);
+  return {.folder = std::move(found.folder), .config = std::move(found.config), .stored = {}};
+}
+
+// The layers of both models are in one block.
+void check_cache(const ModelSpec& spec, const Precision& precision) {
+  if (precision.kv.fixed)
+    fail_load(
+        "--speculative-config: a drafter has no calibrated scales of its own for the KV cache; add "
+        "--kv-cache-scales token");
+  if (const auto refused = model::refuse_kv_cache(spec, precision.kv.dtype))
+    fail_load("--kv-cache-dtype, in the model that drafts: {}", refused->what);
+}
+
+}  // namespace
+
+std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
+                                          const std::string& folder,
+                                          const model::ModelConfig& model,
+                                          const Precision& precision) {
+  if (!draft::has_weights(settings.method)) return std::nullopt;
+  const bool module = settings.method == draft::kMtp;
+  if (!module && settings.model.empty())
+    fail_load("--speculative-config: method {} needs \"model\", the folder of the draft model",
+              settings.method);
+  DrafterSource out =
+      module ? mtp_module(folder, settings.model, model) : draft_model(settings.model, model);
+  check_cache(out.config.spec, precision);
+  if (model::has_weight_files(out.folder)) out.stored = model::stored_forms(out.folder, out.config);
+  return out;
+}
+
+ModelSpec cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter) {
+  ModelSpec all = spec;
+  if (!drafter) return all;
+  const std::vector<Layer>& more = drafter->config.spec.layers;
+  all.layers.insert(all.layers.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace skiff::engine

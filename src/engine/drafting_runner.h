@@ -1,0 +1,30 @@
+// engine/drafting_runner.h -- a Runner whose results have drafts for the next step.
+#pragma once
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "draft/proposer.h"
+#include "engine/runner.h"
+
+namespace skiff::engine {
+
+// Drafts come from what the host knows: it reads the texts of sequences that start while the device
+// computes, and drafts when a step has ended. Nothing else in the step loop knows of it.
+class DraftingRunner final : public Runner {
+ public:
+  DraftingRunner(std::unique_ptr<Runner> runner, const draft::Settings& settings)
+      : runner_(std::move(runner)), proposer_(settings) {}
+  void bind_thread() override { runner_->bind_thread(); }
+  void launch(const StepPlan& plan) override;
+  StepResult wait(uint64_t step) override;
+
+ private:
+  std::unique_ptr<Runner> runner_;
+  draft::Proposer proposer_;
+  // The spans of steps in flight, and whether tokens are drafted behind them.
+  std::deque<std::pair<std::vector<Span>, bool>> flying_;
+};
+
+}  // namespace skiff::engine

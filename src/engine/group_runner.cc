@@ -1,0 +1,48 @@
+#include "engine/group_runner.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace skiff::engine {
+
+GroupRunner::GroupRunner(const std::vector<Member>& members)
+    : first_(members.front().group.rank()) {
+  for (const Member& member : members) {
+    comm::Communicator& group = member.group;
+    const auto failed = [&group](const std::string& why) {
+      group.abort(fmt::format("rank {}: {}", group.rank(), why));
+    };
+    ranks_.push_back(std::make_unique<HostRunner>(
+        member.executor, HostRunner::Rank{.index = group.rank(), .failed = failed}));
+  }
+}
+
+void GroupRunner::launch(const StepPlan& plan) {
+  for (const auto& rank : ranks_) rank->launch(plan);
+}
+
+// Where a rank has failed, its own error is thrown; the other ranks throw GroupEnded, because the
+// failed one has ended the group. All ranks are waited for, so that none computes after the throw.
+StepResult GroupRunner::wait(uint64_t step) {
+  std::optional<StepResult> first;
+  std::string own, followed;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    try {
+      StepResult result = ranks_[rank]->wait(step);
+      if (rank == 0) first = std::move(result);
+    } catch (const comm::GroupEnded& ended) {
+      followed = ended.what();
+    } catch (const std::exception& error) {
+      if (own.empty())
+        own = fmt::format("rank {}: {}", first_ + static_cast<int>(rank), error.what());
+    }
+  }
+  if (!own.empty()) throw std::runtime_error(own);
+  if (!followed.empty()) throw std::runtime_error(followed);
+  return std::move(*first);
+}
+
+}  // namespace skiff::engine

@@ -1,0 +1,32 @@
+// engine/group_runner.h -- computes each plan on all ranks of a group that are here, a thread for
+// each.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "engine/device_runner.h"
+#include "engine/runner.h"
+
+namespace skiff::engine {
+
+// For ranks whose executors compute on the calling thread. All ranks get the same plans and sample
+// from the same gathered logits, so every rank knows each token; the result is that of the first
+// one here. If a rank throws, the group ends, and wait() throws a std::runtime_error with the rank
+// and its reason, then and from then on.
+class GroupRunner final : public Runner {
+ public:
+  struct Member {
+    StepExecutor& executor;
+    comm::Communicator& group;
+  };
+  explicit GroupRunner(const std::vector<Member>& members);  // by rank
+  void launch(const StepPlan& plan) override;
+  StepResult wait(uint64_t step) override;
+
+ private:
+  const int first_;  // the number of the first rank here
+  std::vector<std::unique_ptr<HostRunner>> ranks_;
+};
+
+}  // namespace skiff::engine

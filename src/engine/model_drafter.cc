@@ -1,0 +1,350 @@
+#include "engine/model_drafter.h"
+
+#include <algorithm>
+
+namespace skiff::engine {
+namespace {
+
+sched::Limits pass_limits(const sched::Limits& limits) {
+  return {.max_seqs = limits.max_seqs,
+          .max_rows = limits.max_rows + ModelDrafter::more_rows(limits),
+          .max_context = limits.max_context,
+          .max_logit_rows = limits.max_seqs};
+}
+
+StepBounds bounds_of(const ModelSpec& spec, const ModelDrafter::Options& options) {
+  const sched::Limits limits = pass_limits(options.limits);
+  return {.spec = spec,
+          .act = options.act,
+          .max_rows = limits.max_rows,
+          .max_logit_rows = limits.max_logit_rows,
+          .max_seqs = limits.max_seqs,
+          .max_context = limits.max_context,
+          .formats = options.formats};
+}
+
+size_t arena_bytes(const ModelSpec& spec, const ModelDrafter::Options& options, const Ops& ops) {
+  const sched::Limits limits = pass_limits(options.limits);
+  return model::Decoder::arena_bytes(spec, options.act, limits.max_rows, limits.max_logit_rows,
+                                     ops);
+}
+
+size_t hidden_bytes(const ModelSpec& spec, DType act, int rows) {
+  return spec.joins ? byte_size(act, int64_t{rows} * spec.hidden) : 0;
+}
+
+// All columns of a greedy draw are zeros.
+constexpr size_t kGreedyBytes = 4 * sizeof(int32_t) + 2 * sizeof(int64_t);
+
+SampleBatch greedy_draws(const Buffer& memory, int64_t rows, Ops& ops) {
+  std::vector<int32_t> zeros(memory.size() / sizeof(int32_t), 0);
+  const auto n = std::ssize(zeros);
+  ops.copy(memory.view(DType::kI32, {n}), host_tensor(zeros.data(), DType::kI32, {n}));
+  ops.wait(ops.mark());
+  size_t at = 0;
+  const auto column = [&](DType dtype) {
+    const Tensor out = memory.view(dtype, {rows}, at);
+    at += byte_size(dtype, rows);
+    return out;
+  };
+  const Tensor seed = column(DType::kI64), draw = column(DType::kI64);
+  return {.temperature = column(DType::kF32),
+          .top_p = column(DType::kF32),
+          .min_p = column(DType::kF32),
+          .top_k = column(DType::kI32),
+          .seed = seed,
+          .draw = draw};
+}
+
+}  // namespace
+
+ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
+                           std::span<const KvLayer> kv, const Options& options)
+    : spec_(model.spec),
+      ops_(ops),
+      kv_(kv),
+      act_(options.act),
+      tokens_(options.tokens),
+      max_rows_(pass_limits(options.limits).max_rows),
+      max_context_(std::min(options.limits.max_context, model.spec.max_context)),
+      arena_(Buffer(ops.device(), arena_bytes(model.spec, options, ops))),
+      decoder_(model.spec, model.weights, ops, mesh, options.act),
+      builder_(pass_limits(options.limits), kv.front().page_size, {}, ops),
+      greedy_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * kGreedyBytes),
+      ids_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * sizeof(Token)),
+      joined_(ops.device(), hidden_bytes(model.spec, act_, max_rows_)),
+      carried_(ops.device(), hidden_bytes(model.spec, act_, options.limits.max_seqs)),
+      kept_(ops.device(), hidden_bytes(model.spec, act_, options.limits.max_seqs * kLag)),
+      greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)) {
+  SKIFF_CHECK(tokens_ >= 1, "{} drafts", tokens_);
+  ops.reserve(bounds_of(spec_, options));
+}
+
+size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options, int block_size,
+                                  const Ops& ops) {
+  const sched::Limits limits = pass_limits(options.limits);
+  const auto seqs = static_cast<size_t>(limits.max_seqs);
+  return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
+         BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
+         seqs * (kGreedyBytes + sizeof(Token)) +
+         hidden_bytes(spec, options.act, limits.max_rows + limits.max_seqs * (1 + kLag));
+}
+
+void ModelDrafter::open(const OpenSlot& slot) {
+  const auto i = static_cast<size_t>(slot.slot);
+  if (slots_.size() <= i) slots_.resize(i + 1);
+  slots_[i].reset();
+  if (!slot.pooling) slots_[i] = Text{.tokens = slot.history};
+}
+
+// Returns the text of the span's sequence with what it has gained, or null if nothing is drafted
+// for it.
+ModelDrafter::Text* ModelDrafter::continued(const Span& span, const std::vector<Token>& gained) {
+  const auto slot = static_cast<size_t>(span.slot);
+  if (slot >= slots_.size() || !slots_[slot]) return nullptr;
+  Text& text = *slots_[slot];
+  const auto known = static_cast<int>(text.tokens.size()), end = span.begin + span.count;
+  if (text.computed < 0) text.computed = text.seen = span.begin;  // from the cache
+  const bool others = span.sample ? known != end - span.draft : known <= end;
+  if (others || (spec_.joins && text.seen != span.begin)) {
+    slots_[slot].reset();
+    return nullptr;
+  }
+  text.tokens.insert(text.tokens.end(), gained.begin(), gained.end());
+  if (span.sample) text.unchecked = span.draft > 0 ? 0 : text.unchecked + 1;
+  for (const Token draft : text.ahead) {
+    if (spec_.joins) break;
+    const auto at = static_cast<size_t>(text.computed);
+    if (at >= text.tokens.size() || text.tokens[at] != draft) break;
+    ++text.computed;
+  }
+  text.ahead.clear();
+  return &text;
+}
+
+int ModelDrafter::end_of_pages(const StepPlan& plan, size_t i) const {
+  const int pages = plan.page_start[i + 1] - plan.page_start[i];
+  return static_cast<int>(std::min<int64_t>(int64_t{pages} * kv_.front().page_size, max_context_));
+}
+
+void ModelDrafter::Pass::add(const StepPlan& step, size_t i, int begin,
+                             std::span<const Token> tokens, bool sample) {
+  const Span& span = step.spans[i];
+  plan.spans.push_back({.seq = span.seq,
+                        .slot = span.slot,
+                        .begin = begin,
+                        .count = static_cast<int>(tokens.size()),
+                        .sample = sample});
+  plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+  plan.pages.insert(plan.pages.end(), step.pages.begin() + step.page_start[i],
+                    step.pages.begin() + step.page_start[i + 1]);
+  plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+  of.push_back(i);
+}
+
+ModelDrafter::Place ModelDrafter::place_of(const StepPlan& plan, size_t i, int row,
+                                           const Text& text, int gained) const {
+  const Span& span = plan.spans[i];
+  const int right = span.sample ? span.count - span.draft + gained - 1 : span.count;
+  const bool patient = text.unchecked <= kPatience || text.unchecked % kPatience == 0;
+  return {.plan = plan,
+          .span = i,
+          .row = row,
+          .end = std::min(span.begin + right, end_of_pages(plan, i)),
+          .wanted = plan.drafts && span.sample && patient};
+}
+
+// Whether the step has completed a block that the drafter has not.
+bool ModelDrafter::ends_block(const Place& at, const Text& text) const {
+  const auto page = static_cast<int>(kv_.front().page_size);
+  return at.end / page > text.computed / page;
+}
+
+// Adds the rows from text.computed to `end`, or as many as the pass has room for. A module takes
+// each with the token behind it, and its hidden row is `row` or follows that.
+void ModelDrafter::add_rows(const Place& at, Text& text, int end, int row, Pass& pass) const {
+  const int begin = text.computed, first = begin + (spec_.joins ? 1 : 0);
+  end = std::min(end, begin + max_rows_ - static_cast<int>(pass.plan.tokens.size()));
+  if (begin >= end) return;
+  const auto tokens =
+      std::span(text.tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(end - begin));
+  const auto known = std::ssize(text.tokens);
+  pass.add(at.plan, at.span, begin, tokens, at.wanted && first + std::ssize(tokens) == known);
+  text.computed = end;
+  if (!spec_.joins) return;
+  for (int i = 0; i < end - begin; ++i) pass.rows.push_back(row + i);
+}
+
+// Adds rows behind which nothing is drafted. A pass that is full is computed at once.
+void ModelDrafter::fill_rows(const Place& at, Text& text, int end, int row, Tensor hidden,
+                             Pass& pass) {
+  while (text.computed < end) {
+    const int begin = text.computed;
+    add_rows(at, text, end, row, pass);
+    row += text.computed - begin;
+    if (text.computed < end) fill(pass, hidden);
+  }
+}
+
+// A model takes the tokens that it has not seen. The last one is computed again where a draft was
+// it: its logits are wanted.
+void ModelDrafter::follow(const Place& at, Text& text, Passes& passes) {
+  const auto known = static_cast<int>(text.tokens.size());
+  const int last = std::min(known, end_of_pages(at.plan, at.span));
+  if (at.wanted) {
+    if (last - text.computed > kLag) fill_rows(at, text, last - 1, 0, {}, passes.filled);
+    text.computed = std::min(text.computed, known - 1);
+    add_rows(at, text, last, 0, passes.drafted);
+  } else if (ends_block(at, text)) {
+    fill_rows(at, text, at.end, 0, {}, passes.filled);
+  }
+}
+
+// A module takes each row that the step has computed: drafts wrote what they guessed from hidden
+// rows of the module's own.
+void ModelDrafter::follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes) {
+  const int begin = at.plan.spans[at.span].begin;
+  if (!at.wanted && at.end - text.computed <= kLag) {
+    keep(at, text, hidden);
+    if (at.end - text.computed == kLag || ends_block(at, text)) catch_up(at, text, passes.kept);
+    return;
+  }
+  catch_up(at, text, passes.kept);
+  if (!at.wanted || at.end - begin > kLag)
+    add_rows(at, text, at.wanted ? at.end - 1 : at.end, at.row, passes.filled);
+  if (at.wanted) add_rows(at, text, at.end, at.row + text.computed - begin, passes.drafted);
+  text.seen = text.computed;
+}
+
+Tensor ModelDrafter::kept_rows() const {
+  if (kept_.size() == 0) return {};
+  const auto rows = static_cast<int64_t>(kept_.size() / byte_size(act_, spec_.hidden));
+  return kept_.view(act_, {rows, spec_.hidden});
+}
+
+// Keeps the hidden rows of the span for the next catch_up().
+void ModelDrafter::keep(const Place& at, Text& text, Tensor hidden) {
+  const Span& span = at.plan.spans[at.span];
+  const int count = at.end - span.begin;
+  if (count <= 0) return;
+  const int64_t to = int64_t{span.slot} * kLag + (span.begin - text.computed);
+  ops_.copy(kept_rows().row_range(to, count), hidden.row_range(at.row, count));
+  text.seen = at.end;
+}
+
+void ModelDrafter::catch_up(const Place& at, Text& text, Pass& pass) {
+  const int row = at.plan.spans[at.span].slot * kLag;
+  fill_rows(at, text, text.seen, row, kept_rows(), pass);
+}
+
+void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result) {
+  for (const OpenSlot& slot : plan.opened) open(slot);
+  Passes passes;
+  int row = 0;
+  for (size_t i = 0; i < plan.spans.size(); row += plan.spans[i++].count) {
+    Text* text = continued(plan.spans[i], result.tokens[i]);
+    if (text == nullptr) continue;
+    if (!plan.drafts) text->unchecked = 0;
+    const Place at = place_of(plan, i, row, *text, static_cast<int>(result.tokens[i].size()));
+    if (spec_.joins)
+      follow_as_module(at, *text, hidden, passes);
+    else
+      follow(at, *text, passes);
+  }
+  fill(passes.kept, kept_rows());
+  fill(passes.filled, hidden);
+  draft(plan, std::move(passes.drafted), hidden, result);
+}
+
+// Drafts behind the rows of `pass`, then behind each draft.
+void ModelDrafter::draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result) {
+  for (int depth = 0; depth < tokens_ && !pass.of.empty(); ++depth) {
+    const std::vector<Token> drafts = compute(pass, hidden);
+    for (size_t s = 0, d = 0; s < pass.of.size(); ++s)
+      if (pass.plan.spans[s].sample) result.drafts[pass.of[s]].push_back(drafts[d++]);
+    if (depth + 1 == tokens_) break;
+    pass = next_pass(plan, pass, drafts);
+    hidden = carried_.size() > 0 ? carried_.view(act_, {std::ssize(drafts), spec_.hidden}) : hidden;
+  }
+}
+
+// Returns a pass over the last draft of each sequence, where there is a page for it.
+ModelDrafter::Pass ModelDrafter::next_pass(const StepPlan& plan, const Pass& last,
+                                           const std::vector<Token>& drafts) {
+  Pass pass;
+  int32_t d = 0;
+  for (size_t s = 0; s < last.of.size(); ++s) {
+    const Span& span = last.plan.spans[s];
+    if (!span.sample) continue;
+    const int at = span.begin + span.count;
+    const std::span<const Token> token(&drafts[static_cast<size_t>(d)], 1);
+    if (at < end_of_pages(plan, last.of[s])) {
+      pass.add(plan, last.of[s], at, token, /*sample=*/true);
+      if (spec_.joins) pass.rows.push_back(d);
+      slots_[static_cast<size_t>(span.slot)]->ahead.push_back(token[0]);
+    }
+    ++d;
+  }
+  return pass;
+}
+
+// Brings the hidden row of each row of the pass into one tensor.
+Tensor ModelDrafter::join_rows(const Pass& pass, Tensor hidden) {
+  if (!spec_.joins) return {};
+  const auto n = std::ssize(pass.rows);
+  const Tensor rows = lists_.take(DType::kI32, {n}), out = joined_.view(act_, {n, spec_.hidden});
+  std::ranges::copy(pass.rows, rows.as<int32_t>());
+  ops_.gather_rows(out, hidden, rows);
+  return out;
+}
+
+// Begins a pass; returns its joined rows.
+Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
+  lists_.reset();
+  const Tensor joined = join_rows(pass, hidden);
+  builder_.build(pass.plan, nullptr, frame_);
+  ops_.begin_step(frame_.batch, frame_.arrivals);
+  arena_.reset();
+  return joined;
+}
+
+// Its lists are used again by the next pass.
+void ModelDrafter::end_pass() {
+  const uint64_t mark = ops_.mark();
+  builder_.done_with(mark);
+  ops_.wait(mark);
+}
+
+// Computes a pass of which only keys and values are wanted, and clears it.
+void ModelDrafter::fill(Pass& pass, Tensor hidden) {
+  if (pass.of.empty()) return;
+  const Tensor joined = build(pass, hidden);
+  decoder_.fill(frame_.batch, kv_, arena_, joined);
+  end_pass();
+  pass = {};
+}
+
+// Returns the most likely token behind each span that samples.
+std::vector<Token> ModelDrafter::compute(const Pass& pass, Tensor hidden) {
+  const Tensor joined = build(pass, hidden);
+  const model::Forward out = decoder_.forward(frame_.batch, kv_, arena_, joined);
+  const int64_t n = out.logits.rows();
+  const Tensor ids = ids_memory_.view(DType::kI32, {n}), drafts = lists_.take(DType::kI32, {n});
+  if (n > 0) {
+    const auto of = [n](Tensor column) { return column.row_range(0, n); };
+    ops_.sample(ids, out.logits,
+                {.temperature = of(greedy_.temperature),
+                 .top_p = of(greedy_.top_p),
+                 .min_p = of(greedy_.min_p),
+                 .top_k = of(greedy_.top_k),
+                 .seed = of(greedy_.seed),
+                 .draw = of(greedy_.draw)});
+    if (spec_.joins)
+      ops_.gather_rows(carried_.view(act_, {n, spec_.hidden}), out.hidden, frame_.batch.out_rows);
+    ops_.copy(drafts, ids);
+  }
+  end_pass();
+  return {drafts.as<Token>(), drafts.as<Token>() + n};
+}
+
+}  // namespace skiff::engine

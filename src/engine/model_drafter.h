@@ -1,0 +1,127 @@
+// engine/model_drafter.h -- drafts of the tokens that follow, from a model that is computed beside
+// the one that they are for.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "engine/batch_builder.h"
+#include "model/decoder.h"
+#include "model/loader.h"
+#include "ops/pinned_arena.h"
+
+namespace skiff::engine {
+
+// The drafter is a smaller model with the same vocabulary (Leviathan et al. 2023, "Fast Inference
+// from Transformers via Speculative Decoding") or a module that continues from the hidden rows of
+// the model that is served (ModelSpec::joins; DeepSeek-AI 2024, "DeepSeek-V3", 2.2), the same one
+// for every further draft. Drafts are its most likely tokens.
+//
+// Its keys and values are further layers of the blocks that the plan names, at the same positions,
+// so they are shared, preempted and moved with those of the model. They are written for the rows
+// that a step has computed and for drafts; what wrong drafts left is overwritten. A sequence has no
+// drafts behind the end of its last block or of the context that the drafter supports. Where the
+// scheduler has not checked the drafts of a sequence for kPatience draws, tokens are drafted for it
+// at every kPatience-th draw only, so that a full batch hardly pays for them.
+//
+// Where nothing is drafted for a sequence (also: StepPlan::drafts is false), the drafter lags
+// behind it and catches up in one pass, in which the last layer ends with keys and values: when
+// tokens are drafted again, and at the end of each block, so that a block which others may find is
+// complete in both models. A module needs the hidden rows of the tokens that it lags behind; there
+// is memory for kLag of each slot, and it catches up when that is full. Rows of a prompt are
+// computed at once where they are more.
+//
+// Owned and driven by the thread that drives `ops`. All memory is taken by the constructor, but for
+// the texts of sequences and page-locked memory for lists.
+class ModelDrafter {
+ public:
+  struct Options {
+    DType act = DType::kF32;
+    std::vector<WeightFormat> formats;  // the quantized formats among weights
+    sched::Limits limits;               // of the steps behind which tokens are drafted
+    int tokens = 1;                     // drafts of a sequence, at least 1
+  };
+  // All must outlive the drafter; `kv` are the drafter's own layers.
+  ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
+               std::span<const KvLayer> kv, const Options& options);
+  // Returns the bytes that a drafter allocates where `ops` computes, besides weights and `kv`.
+  static size_t memory_bytes(const ModelSpec& spec, const Options& options, int block_size,
+                             const Ops& ops);
+
+  static constexpr int kPatience = 8, kLag = 16;
+  // Returns by how many rows a pass of the drafter may exceed the steps behind which it drafts: one
+  // for each sequence, the token that it has drawn.
+  static int more_rows(const sched::Limits& limits) { return limits.max_seqs; }
+
+  // Starts a slot, or starts it again.
+  void open(const OpenSlot& slot);
+  // Reads on in the texts of the plan's sequences and fills result.drafts. `hidden` has the rows of
+  // the step behind the last norm. Sequences whose slots were not opened get no drafts.
+  void draft(const StepPlan& plan, Tensor hidden, StepResult& result);
+
+ private:
+  struct Text {
+    std::vector<Token> tokens;
+    int computed = -1;  // leading positions with right keys and values; -1: not known yet
+    int seen = -1;      // a module: the end of the rows behind those whose hidden rows are kept
+    std::vector<Token> ahead;  // a model: drafts whose keys and values follow those
+    int unchecked = 0;         // draws in a row without drafts behind them
+  };
+  // One forward pass. Its spans are in the order of `of`; those that sample give a draft each.
+  struct Pass {
+    StepPlan plan{.page_start = {0}};
+    std::vector<size_t> of;     // the span of the step that each span continues
+    std::vector<int32_t> rows;  // with a module: the hidden row of each row
+    void add(const StepPlan& step, size_t i, int begin, std::span<const Token> tokens, bool sample);
+  };
+  Text* continued(const Span& span, const std::vector<Token>& gained);
+  // Where a span of the step stands.
+  struct Place {
+    const StepPlan& plan;
+    size_t span = 0;
+    int row = 0;          // its first row
+    int end = 0;          // the end of the positions whose right rows the step has computed
+    bool wanted = false;  // tokens are drafted for its sequence
+  };
+  // The passes behind one step, in this order.
+  struct Passes {
+    Pass kept;    // rows that a module lagged behind
+    Pass filled;  // rows of sequences for which nothing is drafted
+    Pass drafted;
+  };
+  int end_of_pages(const StepPlan& plan, size_t i) const;
+  Place place_of(const StepPlan& plan, size_t i, int row, const Text& text, int gained) const;
+  bool ends_block(const Place& at, const Text& text) const;
+  void follow(const Place& at, Text& text, Passes& passes);
+  void follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes);
+  void keep(const Place& at, Text& text, Tensor hidden);
+  void catch_up(const Place& at, Text& text, Pass& pass);
+  void add_rows(const Place& at, Text& text, int end, int row, Pass& pass) const;
+  void fill_rows(const Place& at, Text& text, int end, int row, Tensor hidden, Pass& pass);
+  void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
+  Tensor kept_rows() const;
+  void fill(Pass& pass, Tensor hidden);
+  std::vector<Token> compute(const Pass& pass, Tensor hidden);
+  Tensor build(const Pass& pass, Tensor hidden);
+  void end_pass();
+  Tensor join_rows(const Pass& pass, Tensor hidden);
+  Pass next_pass(const StepPlan& plan, const Pass& last, const std::vector<Token>& drafts);
+
+  const ModelSpec& spec_;
+  Ops& ops_;
+  std::span<const KvLayer> kv_;
+  const DType act_;
+  const int tokens_, max_rows_, max_context_;
+  Arena arena_;
+  model::Decoder decoder_;
+  BatchBuilder builder_;
+  StepFrame frame_;
+  Buffer greedy_memory_, ids_memory_, joined_, carried_;
+  Buffer kept_;         // [max_seqs * kLag, hidden] act: the rows that modules lag behind, by slot
+  SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
+  PinnedArena lists_;
+  std::vector<std::optional<Text>> slots_;
+};
+
+}  // namespace skiff::engine

@@ -1,0 +1,189 @@
+// Tokens that a model drafts. Tokens, log-probabilities and ends are bit for bit those without
+// drafts, whatever the drafter; and a model that drafts for itself is always right, so its keys and
+// values are where they belong.
+#include "engine/model_drafter.h"
+
+#include <gmock/gmock.h>
+
+#include "engine/schedules_testing.h"
+
+namespace skiff::engine {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr const char* kOneLayer = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 16, "vocab_size": 97,
+  "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "num_key_value_heads": 1, "max_position_embeddings": 40, "torch_dtype": "float32"})";
+
+model::LoadedModel dummy(const std::string& dir, uint64_t seed, Ops& ops) {
+  return model::load_model(dir, model::read_model_config(dir),
+                           {.precision = uniform_precision(DType::kF32),
+                            .format = model::LoadFormat::kDummy,
+                            .dummy_seed = seed},
+                           ops);
+}
+
+// What each request says alone is the same with a drafter and every number of drafts.
+void check_texts(Model& model, const model::LoadedModel& drafter, int cases, Totals& totals) {
+  for (int seed = 0; seed < cases; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const store::TempDir storage;
+    const auto requests = random_requests(rng, model.weights.spec.vocab);
+    const Texts alone = texts_alone(model, requests, rng, storage);
+    engine::Setup setup = random_setup(rng);
+    setup.drafter = &drafter;
+    setup.draft_tokens = 1 + seed % 5;
+    setup.pauses = seed % 4;
+    const int lives = setup.file_records > 0 ? 2 : 1;
+    for (int life = 0; life < lives; ++life) {
+      Listener listener;
+      run(model, setup, shuffled_commands(requests, 0, rng), rng, nullptr, storage, listener,
+          totals);
+      ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
+    }
+  }
+}
+
+TEST(ModelDrafter, NeverChangesAText) {
+  DummyFolder folder("drafted"), small("drafter", kOneLayer);
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  const model::LoadedModel drafter = dummy(small.path(), 9, *model.ops);
+  Totals totals;
+  check_texts(model, drafter, 60, totals);
+  print("another model", totals, 0);
+  EXPECT_GT(totals.drafted, 0);
+  EXPECT_LT(totals.kept, totals.drafted / 2) << "another model's drafts are mostly wrong";
+  EXPECT_GT(totals.preemptions, 0u);
+  EXPECT_GT(totals.cached, 0u);
+}
+
+// Prefix hits, preemptions, cut prompts, lower tiers, rejected drafts and steps behind which
+// nothing is drafted leave no hole in the drafter's keys and values: each draft of a greedy
+// sequence is right.
+TEST(ModelDrafter, DraftsOfTheModelItselfAreAlwaysRight) {
+  DummyFolder folder("self_drafted");
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  const model::LoadedModel drafter = dummy(folder.path(), 5, *model.ops);
+  Totals totals;
+  long most = 0;
+  for (int seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const store::TempDir storage;
+    auto requests = random_requests(rng, model.weights.spec.vocab);
+    for (NewSequence& s : requests) {
+      s.params = {.temperature = 0};
+      s.stop.tokens = {};
+    }
+    const Texts alone = texts_alone(model, requests, rng, storage);
+    engine::Setup setup = random_setup(rng);
+    setup.faults = 0;
+    setup.damage = false;
+    setup.drafter = &drafter;
+    setup.draft_tokens = 1 + seed % 5;
+    setup.pauses = seed % 4;
+    Listener listener;
+    Totals one;
+    run(model, setup, shuffled_commands(requests, 0, rng), rng, nullptr, storage, listener, one);
+    ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
+    ASSERT_EQ(one.kept, one.drafted);
+    most = std::max(most, one.drafted);
+    totals.kept += one.kept;
+    totals.drafted += one.drafted;
+    totals.cached += one.cached;
+    totals.preemptions += one.preemptions;
+    totals.from_host += one.from_host;
+    totals.from_file += one.from_file;
+  }
+  print("the model itself", totals, 0);
+  EXPECT_GT(most, 30);
+  // Whether a tier pays is measured, so how much comes from each is not the same in every run.
+  EXPECT_GT(totals.from_host + totals.from_file, 0u);
+  EXPECT_GT(totals.preemptions, 0u);
+  EXPECT_GT(totals.cached, 0u);
+}
+
+// One sequence in blocks of 4, step by step.
+class Stepwise : public testing::Test {
+ protected:
+  static constexpr int kBlock = 4;
+  Stepwise()
+      : folder_("stepwise"),
+        model_(folder_.path(), model::LoadFormat::kDummy, DType::kF32, make_reference_ops()),
+        own_(dummy(folder_.path(), 5, *model_.ops)) {}
+
+  // Runs steps over `prompt` with two blocks; the drafter supports `context` positions.
+  StepResult prompt_step(std::vector<Token> prompt, int blocks, int tokens, int context = 256) {
+    own_.spec.max_context = context;
+    const sched::Limits limits{
+        .max_seqs = 2, .max_rows = 32, .max_context = 64, .max_logit_rows = 16};
+    ModelSpec cached = model_.weights.spec;
+    cached.layers.insert(cached.layers.end(), own_.spec.layers.begin(), own_.spec.layers.end());
+    model::KvCache kv(cached, 16, kBlock, model_.kv, Device{});
+    comm::Mesh mesh = comm::make_solo_mesh();
+    ModelDrafter drafter(own_, *model_.ops, mesh,
+                         kv.layers().subspan(model_.weights.spec.layers.size()),
+                         {.limits = limits, .tokens = tokens});
+    StepExecutor executor(model_.weights, *model_.ops, mesh, kv.layers(),
+                          {.limits = limits, .drafter = &drafter});
+    StepPlan plan{.tokens = prompt, .page_start = {0, blocks}};
+    const int count = static_cast<int>(prompt.size());
+    plan.spans = {{.count = count, .sample = true}};
+    for (int b = 0; b < blocks; ++b) plan.pages.push_back(3 + b);
+    plan.opened = {{.params = {.temperature = 0}, .history = prompt, .prompt_len = count}};
+    return executor.run(plan);
+  }
+
+  DummyFolder folder_;
+  Model model_;
+  model::LoadedModel own_;
+};
+
+TEST_F(Stepwise, DraftsEndWithTheLastBlock) {
+  const std::vector<Token> prompt{3, 1, 4, 1, 5};
+  const StepResult all = prompt_step(prompt, 3, 5);
+  ASSERT_EQ(all.drafts.at(0).size(), 5u);
+  // The token that was drawn is at position 5, drafts at 6, 7, ...; a draft needs the one before it
+  // in a block.
+  EXPECT_THAT(prompt_step(prompt, 2, 5).drafts.at(0),
+              testing::ElementsAreArray(all.drafts[0].begin(), all.drafts[0].begin() + 3));
+  EXPECT_THAT(prompt_step({3, 1, 4, 1}, 1, 5).drafts.at(0), IsEmpty()) << "no block for the draw";
+}
+
+// Decodes whose drafts nobody checks.
+TEST_F(Stepwise, UncheckedDraftsAreMadeSeldom) {
+  const sched::Limits limits{.max_seqs = 1, .max_rows = 8, .max_context = 200, .max_logit_rows = 4};
+  model::KvCache kv(own_.spec, 50, kBlock, model_.kv, Device{});
+  comm::Mesh mesh = comm::make_solo_mesh();
+  ModelDrafter drafter(own_, *model_.ops, mesh, kv.layers(), {.limits = limits, .tokens = 2});
+  int drafted = 0;
+  const auto draw = [&](int at, int drafts) {
+    StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(1 + drafts), 5),
+                  .page_start = {0, 50}};
+    plan.spans = {{.begin = at, .count = 1 + drafts, .draft = drafts, .sample = true}};
+    for (BlockId page = 0; page < 50; ++page) plan.pages.push_back(page);
+    if (at == 0) plan.opened = {{.history = {5}, .prompt_len = 1}};
+    StepResult result;
+    result.tokens = {{6}};
+    result.drafts.resize(1);
+    drafter.draft(plan, {}, result);
+    drafted += !result.drafts[0].empty();
+    return result.drafts[0];
+  };
+  for (int at = 0; at < 64; ++at) draw(at, 0);
+  EXPECT_EQ(drafted, ModelDrafter::kPatience + 7);
+  EXPECT_THAT(draw(64, 1), testing::SizeIs(2)) << "one was checked";
+  EXPECT_THAT(draw(65, 0), testing::SizeIs(2));
+}
+
+TEST_F(Stepwise, DraftsEndWhereTheDraftersContextDoes) {
+  const std::vector<Token> prompt{3, 1, 4, 1, 5};
+  EXPECT_EQ(prompt_step(prompt, 3, 5, 7).drafts.at(0).size(), 2u);
+  EXPECT_THAT(prompt_step(prompt, 3, 5, 5).drafts.at(0), IsEmpty());
+}
+
+}  // namespace
+}  // namespace skiff::engine

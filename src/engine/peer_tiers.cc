@@ -1,0 +1,114 @@
+#include "engine/peer_tiers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/load_error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "engine/tier_thread.h"
+#include "peer/remote_source.h"
+#include "peer/stream.h"
+
+namespace skiff::engine {
+namespace {
+
+// Starts reads at the client.
+class ClientIo final : public TierIo {
+ public:
+  explicit ClientIo(std::shared_ptr<peer::BlockClient> client) : client_(std::move(client)) {}
+  void start(kv::TierJob job) override { client_->start(std::move(job)); }
+
+ private:
+  const std::shared_ptr<peer::BlockClient> client_;
+};
+
+}  // namespace
+
+PeerTiers::PeerTiers(const Resolved& resolved, LowerTiers& lower, Queue<Command>& inbox, bool quiet)
+    : settings_(resolved.cache.peers), facts_(lower.facts), quiet_(quiet), inbox_(inbox) {
+  if (settings_.role == peer::Role::kPrefill) open_shelf(resolved, lower);
+  if (settings_.role == peer::Role::kDecode) open_client(resolved, lower);
+}
+
+PeerTiers::~PeerTiers() { stop(); }
+
+// A step saves as many blocks as it can compute, so that they are there when the prompt is.
+void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
+  shelf_ = std::make_shared<peer::Shelf>(lower.host.block_bytes(), resolved.cache.shelf_blocks,
+                                         random_seed());
+  lower.config.stores_found = true;
+  lower.config.saves_per_step =
+      std::max(lower.config.saves_per_step, resolved.limits.max_rows / resolved.cache.block_size);
+  const int source = static_cast<int>(lower.sources.size());
+  lower.sources.push_back(std::make_unique<peer::ShelfSource>(shelf_));
+  io_ = std::make_unique<TierThread>(
+      [shelf = shelf_](const kv::TierJob& job, std::span<std::byte> block) {
+        shelf->fill(job.record, block);
+        return true;
+      },
+      [&lower](int host_block) { return lower.host.block(host_block); }, inbox_,
+      TierThread::Patience{}, source);
+}
+
+void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
+  peer::Settings settings = settings_;
+  for (peer::Address& address : settings.prefills) {
+    auto numeric = peer::resolved(address);
+    if (!numeric) fail_load("--prefill-peers: {}", numeric.error().what);
+    if (settings.key.empty() && !peer::is_loopback(numeric->host))
+      fail_load("--prefill-peers: {} is not this machine: give both sides --pd-comm-key-file",
+                address.host);
+    address = *numeric;
+  }
+  client_ = std::make_shared<peer::BlockClient>(peer::BlockClient::Config{
+      .settings = settings,
+      .facts = facts_,
+      .block_size = resolved.cache.block_size,
+      .block_bytes = lower.host.block_bytes(),
+      .host = [&lower](int host_block) { return lower.host.block(host_block); },
+      .answer = [this](const TierDone& done) { inbox_.push(done); }});
+  lower.config.always_pays = true;
+  lower.sources.push_back(std::make_unique<peer::RemoteSource>(
+      client_, resolved.cache.block_size, !settings.prefills.empty(), random_seed()));
+  io_ = std::make_unique<ClientIo>(client_);
+}
+
+void PeerTiers::listen(std::function<void(NewSequence)> submit) {
+  if (!shelf_) return;
+  server_ = std::make_unique<peer::BlockServer>(
+      peer::BlockServer::Config{.settings = settings_,
+                                .facts = facts_,
+                                .compute = std::move(submit),
+                                .cancel = [this](SeqId id) { inbox_.push(Cancel{id}); }},
+      shelf_);
+  if (!quiet_)
+    spdlog::info("prefill: blocks are handed out on {} port {}", settings_.listen.host,
+                 server_->port());
+}
+
+void PeerTiers::take_own(std::vector<Event>& events) {
+  if (!server_) return;
+  std::erase_if(events, [this](const Event& event) {
+    if (event.seq < peer::BlockServer::kFirstSeq) return false;
+    const bool computed = event.finish == Finish::kLength || event.finish == Finish::kStop;
+    if (event.finish != Finish::kNone) server_->ended(event.seq, computed);
+    return true;
+  });
+}
+
+peer::Stats PeerTiers::stats() const {
+  if (server_) {
+    peer::Stats stats = server_->stats();
+    stats.port = server_->port();
+    return stats;
+  }
+  return client_ ? client_->stats() : peer::Stats{};
+}
+
+void PeerTiers::stop() {
+  if (server_) server_->stop();
+  io_.reset();
+}
+
+}  // namespace skiff::engine

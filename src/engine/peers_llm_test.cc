@@ -1,0 +1,339 @@
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+#include "base/load_error.h"
+#include "base/random.h"
+#include "engine/llm.h"
+#include "engine/model_testing.h"
+#include "engine/random_case_testing.h"
+#include "peer/cutting_proxy_testing.h"
+
+namespace skiff::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An engine, and what it has said.
+class Instance {
+ public:
+  explicit Instance(const EngineConfig& config)
+      : llm_(Llm::start(config, [this](const std::vector<Event>& events) { hear(events); })) {}
+  ~Instance() { llm_->stop(/*drain=*/false); }
+  Llm* operator->() { return llm_.get(); }
+  int port() const { return llm_->stats().peers.port; }
+
+  Heard result(NewSequence sequence) {
+    const SeqId id = sequence.id;
+    llm_->submit(std::move(sequence));
+    return await(id);
+  }
+  Heard await(SeqId id) {
+    std::unique_lock lock(mutex_);
+    const bool ended = changed_.wait_for(
+        lock, 60s, [&] { return listener_.knows(id) && listener_.of(id).finish != Finish::kNone; });
+    EXPECT_TRUE(ended) << "sequence " << id;
+    return listener_.of(id);
+  }
+  // Polls the numbers until `right` accepts them.
+  template <class Right>
+  bool comes_to(Right right) {
+    for (int i = 0; i < 3000; ++i) {
+      if (right(llm_->stats())) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+
+ private:
+  void hear(const std::vector<Event>& events) {
+    std::lock_guard lock(mutex_);
+    listener_.hear(events);
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Listener listener_;
+  std::unique_ptr<Llm> llm_;
+};
+
+class PeersLlmTest : public testing::Test {
+ protected:
+  PeersLlmTest() : folder_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    mixed_.model = folder_.path();
+    mixed_.load_format = model::LoadFormat::kDummy;
+    mixed_.threads = 1;
+    mixed_.block_size = 8;
+    mixed_.max_num_batched_tokens = 64;  // prompts take several steps
+    mixed_.max_num_seqs = 8;
+    mixed_.quiet = true;
+    mixed_.peers.buffer_gb = 0.01;
+    mixed_.peers.wait_seconds = 60;  // no test waits for it unless it says so
+  }
+  EngineConfig prefill() const {
+    EngineConfig config = mixed_;
+    config.peers.role = peer::Role::kPrefill;
+    return config;
+  }
+  EngineConfig decode(std::initializer_list<int> ports) const {
+    EngineConfig config = mixed_;
+    config.peers.role = peer::Role::kDecode;
+    for (const int port : ports) config.peers.prefills.push_back({"127.0.0.1", port});
+    return config;
+  }
+  // Requests that differ in all that decides about tokens.
+  static NewSequence request(SeqId id, int prompt = 150) {
+    NewSequence s;
+    s.id = id;
+    for (int i = 0; i < prompt; ++i) s.prompt.push_back((i * 7 + static_cast<int>(id)) % 97);
+    s.stop.max_tokens = 20;
+    s.params.temperature = id % 2 == 0 ? 0 : 1.3f;
+    s.params.seed = id * 17;
+    s.params.logprobs = id % 3 == 0 ? 3 : kNoLogprobs;
+    s.params.repetition = id % 5 == 0 ? 1.2f : 1;
+    return s;
+  }
+  static void expect_equal(const Heard& a, const Heard& b) {
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.logprobs, b.logprobs);
+    EXPECT_EQ(a.finish, b.finish);
+  }
+
+  DummyFolder folder_;
+  EngineConfig mixed_;
+};
+
+TEST_F(PeersLlmTest, TokensAreThoseOfAMixedInstance) {
+  Instance whole(mixed_), p(prefill());
+  Instance d(decode({p.port()}));
+  for (SeqId id = 1; id <= 12; ++id) {
+    const int prompt = 1 + static_cast<int>(id * 19);
+    const Heard right = whole.result(request(id, prompt)), heard = d.result(request(id, prompt));
+    expect_equal(heard, right);
+    EXPECT_EQ(heard.cached, (prompt - 1) / 8 * 8) << "what whole blocks hold came from the other";
+  }
+  EXPECT_EQ(d->stats().peers.prompts, 12u);
+  EXPECT_EQ(d->stats().tiers.failures, 0u);
+  EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+  EXPECT_TRUE(
+      d.comes_to([](const EngineStats& s) { return s.peers.blocks > 0 && s.peers.leases == 0; }));
+}
+
+// The other side is asked by somebody else; the decode side waits for blocks as they are computed.
+TEST_F(PeersLlmTest, AnOriginNamesWhoHasTheBlocks) {
+  Instance whole(mixed_), p(prefill()), d(decode({}));
+  for (SeqId id = 1; id <= 6; ++id) {
+    NewSequence wanted = request(id), first = request(id);
+    wanted.origin = KvOrigin{.host = "127.0.0.1", .port = p.port()};
+    first.stop.max_tokens = 1;
+    if (id % 2 == 0) p.result(first);
+    d->submit(wanted);
+    if (id % 2 == 1) {
+      ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 1; }));
+      p->submit(first);
+    }
+    const Heard heard = d.await(id);
+    expect_equal(heard, whole.result(request(id)));
+    EXPECT_EQ(heard.cached, 144);
+    ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+  }
+  EXPECT_EQ(p->stats().peers.prompts, 0u);
+}
+
+// Sequences with one prompt share its computation, and what is here already is not asked for.
+TEST_F(PeersLlmTest, AsksOnceForWhatSeveralWant) {
+  Instance p(prefill());
+  Instance d(decode({p.port()}));
+  for (SeqId id = 1; id <= 4; ++id) {
+    NewSequence s = request(1);
+    s.id = id;
+    s.params.seed = id;
+    d->submit(std::move(s));
+  }
+  for (SeqId id = 1; id <= 4; ++id) EXPECT_EQ(d.await(id).cached, 144);
+  EXPECT_EQ(d->stats().peers.prompts, 1u);
+  EXPECT_EQ(d->stats().peers.blocks, 18u);
+}
+
+// A block that left the shelf but not the pool comes back to the shelf with the next request.
+TEST_F(PeersLlmTest, TheShelfMayBeSmallerThanThePool) {
+  Instance whole(mixed_);
+  std::vector<Heard> right;
+  for (SeqId id = 1; id <= 6; ++id) right.push_back(whole.result(request(id)));
+  EngineConfig small = prefill();
+  {
+    Instance p(prefill());
+    Instance d(decode({p.port()}));
+    d.result(request(1));
+    const peer::Stats stats = d->stats().peers;
+    const uint64_t block_bytes = stats.bytes / stats.blocks;
+    small.peers.buffer_gb = 40.5 * static_cast<double>(block_bytes) / (1 << 30);
+  }
+  Instance p(small);
+  for (int round = 0; round < 2; ++round) {
+    Instance d(decode({p.port()}));  // with nothing cached
+    for (SeqId id = 1; id <= 6; ++id) {
+      const Heard heard = d.result(request(id));
+      expect_equal(heard, right[id - 1]);
+      EXPECT_EQ(heard.cached, 144) << "round " << round << " sequence " << id;
+    }
+  }
+}
+
+TEST_F(PeersLlmTest, ADeadPrefillServerCostsComputingOnly) {
+  Instance whole(mixed_);
+  auto p = std::make_unique<Instance>(prefill());
+  Instance d(decode({p->port()}));
+  expect_equal(d.result(request(1)), whole.result(request(1)));
+  p.reset();
+  for (SeqId id = 2; id <= 4; ++id) expect_equal(d.result(request(id)), whole.result(request(id)));
+  const auto gone = static_cast<int>(peer::Loss::kGone);
+  EXPECT_TRUE(d.comes_to(
+      [=](const EngineStats& s) { return s.peers.recomputed[gone] == uint64_t{3} * 144; }));
+  NewSequence elsewhere = request(5);
+  elsewhere.origin = KvOrigin{.host = "192.0.2.1", .port = 9};
+  expect_equal(d.result(elsewhere), whole.result(request(5)));
+}
+
+// What is cut, changed or held up on its way is computed here, and the tokens are the same. The
+// bytes are those from the prefill side: the greeting, the welcome and blocks.
+TEST_F(PeersLlmTest, HarmOnTheWayChangesNoToken) {
+  using peer::CuttingProxy;
+  Instance whole(mixed_), p(prefill());
+  const Heard right = whole.result(request(1));
+  size_t harmed = 0, all = 0;
+  for (const auto harm : {CuttingProxy::Harm::kCut, CuttingProxy::Harm::kFlip}) {
+    for (size_t after = 0; after < 60000; after = after * 5 / 4 + 7) {
+      CuttingProxy proxy(p.port(), harm, after);
+      EngineConfig config = decode({proxy.port()});
+      if (harm == CuttingProxy::Harm::kFlip) config.peers.wait_seconds = 0.3;
+      Instance d(config);
+      expect_equal(d.result(request(1)), right);
+      harmed += proxy.harmed();
+      ++all;
+    }
+    ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+  }
+  EXPECT_GT(harmed, all / 2);
+}
+
+TEST_F(PeersLlmTest, ASilentServerIsWaitedForOnlySoLong) {
+  using peer::CuttingProxy;
+  Instance whole(mixed_), p(prefill());
+  const Heard right = whole.result(request(1)), right_again = whole.result(request(2));
+  for (const size_t after : {0, 50, 150, 5000}) {
+    CuttingProxy proxy(p.port(), CuttingProxy::Harm::kStall, after);
+    EngineConfig config = decode({proxy.port()});
+    config.peers.wait_seconds = 0.2;
+    Instance d(config);
+    expect_equal(d.result(request(1)), right);
+    EXPECT_TRUE(proxy.harmed());
+    uint64_t late = 0;
+    for (const auto loss : {peer::Loss::kLate, peer::Loss::kGone})
+      late += d->stats().peers.recomputed[static_cast<int>(loss)];
+    EXPECT_GT(late, 0u) << after;
+    // Who did not answer in time is in doubt, and the next prompt does not wait.
+    const auto waits = static_cast<int>(peer::Loss::kLate);
+    const uint64_t before = d->stats().peers.recomputed[waits];
+    expect_equal(d.result(request(2)), right_again);
+    EXPECT_EQ(d->stats().peers.recomputed[waits], before) << after;
+  }
+}
+
+// Nobody computes the prompt, so the sequence waits until its client leaves; the lease ends then.
+TEST_F(PeersLlmTest, ACancelEndsTheLease) {
+  Instance p(prefill()), d(decode({}));
+  NewSequence wanted = request(1);
+  wanted.origin = KvOrigin{.host = "127.0.0.1", .port = p.port()};
+  d->submit(wanted);
+  ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 1; }));
+  EXPECT_EQ(d->stats().running, 0);
+  d->cancel(1);
+  EXPECT_EQ(d.await(1).finish, Finish::kCancelled);
+  EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+}
+
+// The other side goes away while it is asked for blocks that it has not.
+TEST_F(PeersLlmTest, APrefillServerMayGoWhileBlocksAreAwaited) {
+  Instance whole(mixed_), d(decode({}));
+  auto p = std::make_unique<Instance>(prefill());
+  NewSequence wanted = request(1);
+  wanted.origin = KvOrigin{.host = "127.0.0.1", .port = p->port()};
+  d->submit(wanted);
+  ASSERT_TRUE(p->comes_to([](const EngineStats& s) { return s.peers.leases == 1; }));
+  p.reset();
+  expect_equal(d.await(1), whole.result(request(1)));
+}
+
+TEST_F(PeersLlmTest, InstancesThatDifferRefuseEachOther) {
+  Instance whole(mixed_), p(prefill());
+  const auto refused = static_cast<int>(peer::Loss::kRefused);
+  const auto meets = [&](const char* what, const std::function<void(EngineConfig&)>& change) {
+    EngineConfig config = decode({p.port()});
+    change(config);
+    Instance d(config);
+    d.result(request(1));
+    EXPECT_TRUE(d.comes_to([&](const EngineStats& s) { return s.peers.recomputed[refused] > 0; }))
+        << what;
+    EXPECT_EQ(d->stats().peers.blocks, 0u) << what;
+  };
+  meets("other weights", [](EngineConfig& c) { c.seed = 9; });
+  meets("another block size", [](EngineConfig& c) { c.block_size = 16; });
+  meets("another type", [](EngineConfig& c) { c.dtype = DType::kBF16; });
+  meets("another version", [](EngineConfig& c) { c.version = "x"; });
+  meets("a key", [](EngineConfig& c) { c.peers.key = "k"; });
+}
+
+TEST_F(PeersLlmTest, StrangersAreKeptOut) {
+  EngineConfig open = prefill();
+  open.peers.listen.host = "0.0.0.0";
+  const auto refusal = [](const EngineConfig& config) -> std::string {
+    try {
+      Llm::start(config, [](const std::vector<Event>&) {});
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(open).find("--pd-comm-key-file"), std::string::npos);
+  open.peers.key = "k";
+  EXPECT_EQ(refusal(open), "");
+  EngineConfig far = decode({});
+  far.peers.prefills.push_back({"192.0.2.1", 9});
+  EXPECT_NE(refusal(far).find("--pd-comm-key-file"), std::string::npos);
+  far.prefix_caching = false;
+  EXPECT_NE(refusal(far).find("--enable-prefix-caching"), std::string::npos);
+}
+
+// Many requests at a time through two prefill servers with little room, some of which are left.
+TEST_F(PeersLlmTest, RandomScheduleKeepsTokens) {
+  EngineConfig tight = mixed_;
+  tight.num_blocks_override = 70;
+  Instance whole(tight);
+  mixed_.num_blocks_override = 70;
+  Instance p(prefill()), q(prefill());
+  Instance d(decode({p.port(), q.port()}));
+  uint64_t state = 5;
+  std::vector<std::pair<SeqId, int>> kept;
+  for (SeqId id = 1; id <= 40; ++id) {
+    const int prompt = 1 + static_cast<int>(splitmix64(state) % 220);
+    d->submit(request(id, prompt));
+    if (splitmix64(state) % 5 == 0)
+      d->cancel(id);
+    else
+      kept.emplace_back(id, prompt);
+  }
+  for (const auto& [id, prompt] : kept)
+    expect_equal(d.await(id), whole.result(request(id, prompt)));
+  for (Instance* one : {&p, &q})
+    EXPECT_TRUE(one->comes_to([](const EngineStats& s) {
+      return s.peers.leases == 0 && s.running == 0 && s.waiting == 0;
+    }));
+  EXPECT_GT(p->stats().peers.blocks, 0u);
+  EXPECT_GT(q->stats().peers.blocks, 0u);
+}
+
+}  // namespace
+}  // namespace skiff::engine

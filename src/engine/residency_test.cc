@@ -1,0 +1,367 @@
+#include "engine/residency.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "engine/llm.h"
+#include "engine/model_testing.h"
+#include "store/temp_dir_testing.h"
+
+namespace skiff::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr Parts kWeights{.weights = true}, kKv{.kv = true}, kAll{.weights = true, .kv = true};
+
+size_t resident_bytes() {
+  long pages = 0, resident = 0;
+  std::FILE* in = std::fopen("/proc/self/statm", "r");
+  const int read = in ? std::fscanf(in, "%ld %ld", &pages, &resident) : 0;
+  if (in) std::fclose(in);
+  return read == 2 ? static_cast<size_t>(resident * sysconf(_SC_PAGESIZE)) : 0;
+}
+
+NewSequence prompt(SeqId id) {
+  NewSequence sequence;
+  sequence.id = id;
+  for (int i = 0; i < 40; ++i) sequence.prompt.push_back((3 + 5 * i) % 90);
+  sequence.stop.max_tokens = 16;
+  sequence.params.temperature = 0;
+  return sequence;
+}
+
+// Waits for the ends of sequences.
+class Ends {
+ public:
+  Llm::Sink sink() {
+    return [this](std::vector<Event> events) {
+      const std::lock_guard lock(mutex_);
+      for (Event& event : events) {
+        Event& all = heard_[event.seq];
+        all.tokens.insert(all.tokens.end(), event.tokens.begin(), event.tokens.end());
+        all.cached += event.cached;
+        all.finish = event.finish;
+        all.why = event.why;
+      }
+      changed_.notify_all();
+    };
+  }
+  Event wait(SeqId id) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return heard_[id].finish != Finish::kNone; });
+    return heard_[id];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<SeqId, Event> heard_;
+};
+
+// A copy of a small checkpoint, with room for other weights.
+class ResidencyTest : public testing::Test {
+ protected:
+  ResidencyTest() {
+    from_ = std::string(SKIFF_SOURCE_DIR) + "/tests/golden/qwen3";
+    config_.model = from_;
+    config_.threads = 1;
+    config_.block_size = 8;
+    config_.quiet = true;
+    config_.num_blocks_override = 64;
+  }
+  void start() { llm_ = Llm::start(config_, ends_.sink()); }
+  Residency& residency() { return *llm_->residency(); }
+
+  // What the model says after prompt().
+  Event answer() {
+    llm_->submit(prompt(++last_));
+    return ends_.wait(last_);
+  }
+  EngineConfig config_without_file() const {
+    EngineConfig config = config_;
+    config.storage_path.clear();
+    config.storage_gb = config.swap_space_gb = 0;
+    return config;
+  }
+  // A folder with the same configuration whose embeddings are those of `from_`, negated.
+  std::string negated(const std::string& name) {
+    const std::string to = copied(name);
+    const Checkpoint old(from_);
+    const StoredTensor& embed = *old.find("model.embed_tokens.weight");
+    const size_t width =
+        embed.bytes.size() / static_cast<size_t>(embed.entry->shape[0] * embed.entry->shape[1]);
+    std::fstream file(to + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    for (uint64_t at = embed.entry->begin + width - 1; at < embed.entry->end; at += width) {
+      file.seekg(static_cast<std::streamoff>(at));
+      const int sign = file.get() ^ 0x80;
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(static_cast<char>(sign));
+    }
+    return to;
+  }
+  std::string copied(const std::string& name) {
+    const std::string to = dir_.path() + "/" + name;
+    fs::create_directories(to);
+    for (const char* file : {"config.json", "model.safetensors"})
+      fs::copy_file(from_ + "/" + file, to + "/" + file, fs::copy_options::overwrite_existing);
+    return to;
+  }
+
+  store::TempDir dir_;
+  std::string from_;
+  EngineConfig config_;
+  Ends ends_;
+  std::unique_ptr<Llm> llm_;
+  SeqId last_ = 0;
+};
+
+TEST_F(ResidencyTest, ManyCyclesChangeNoToken) {
+  const std::string demo = std::string(SKIFF_SOURCE_DIR) + "/models/demo";
+  for (const char* device : {"reference", "cpu"}) {
+    config_.device = device;
+    if (config_.device == "cpu" && fs::exists(demo + "/model.safetensors")) config_.model = demo;
+    start();
+    const Event before = answer();
+    ASSERT_EQ(before.tokens.size(), 16u);
+    const int cycles = config_.device == "cpu" ? 100 : 3;
+    for (int i = 0; i < cycles; ++i) {
+      const Parts parts = i % 3 == 0 ? kAll : i % 3 == 1 ? kWeights : kKv;
+      ASSERT_TRUE(residency().give_back(parts));
+      EXPECT_EQ(residency().absent(), parts);
+      const Status back = residency().take_back(parts);
+      ASSERT_TRUE(back) << back.error().what;
+      EXPECT_FALSE(residency().absent().any());
+      const Event after = answer();
+      ASSERT_EQ(after.tokens, before.tokens) << "cycle " << i;
+      ASSERT_EQ(after.cached, 0) << "the prefix cache is empty";
+    }
+    EXPECT_GT(answer().cached, 0) << "and fills again";
+  }
+}
+
+TEST_F(ResidencyTest, MemoryLeavesTheProcessAndComesBack) {
+  constexpr char kWide[] = R"({
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "vocab_size": 97,
+    "intermediate_size": 2048, "num_hidden_layers": 6, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "max_position_embeddings": 256, "torch_dtype": "float32"})";
+  const DummyFolder folder("residency_memory", kWide);
+  config_.model = folder.path();
+  config_.load_format = model::LoadFormat::kDummy;
+  start();
+  const Event before = answer();
+  const size_t awake = resident_bytes();
+  const auto given = residency().give_back(kAll);
+  ASSERT_TRUE(given);
+  EXPECT_GT((*given).weights, size_t{90} << 20) << "6 layers of 4.2 million weights, float32";
+  EXPECT_GT((*given).kv, size_t{1} << 20);
+  EXPECT_LT(resident_bytes() + (size_t{90} << 20), awake);
+  const auto more = residency().give_back(kAll);
+  EXPECT_TRUE(more && (*more).weights == 0 && (*more).kv == 0) << "nothing is left to give";
+  ASSERT_TRUE(residency().take_back(kAll));
+  EXPECT_EQ(answer().tokens, before.tokens);
+  EXPECT_GT(resident_bytes() + (size_t{30} << 20), awake);
+  const auto refused = residency().update({.folder = folder.path()});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("dummy weights"));
+}
+
+TEST_F(ResidencyTest, NoSequenceRunsWhileAPartIsAbsent) {
+  start();
+  ASSERT_TRUE(residency().give_back(kAll));
+  ASSERT_TRUE(residency().take_back(kWeights));
+  EXPECT_EQ(residency().absent(), kKv);
+  const Event refused = answer();
+  EXPECT_EQ(refused.finish, Finish::kExhausted);
+  EXPECT_THAT(refused.why, HasSubstr("not in memory"));
+  ASSERT_TRUE(residency().take_back(kKv));
+  EXPECT_EQ(answer().finish, Finish::kLength);
+}
+
+TEST_F(ResidencyTest, WorkWaitsForWhatRuns) {
+  start();
+  NewSequence sequence;
+  sequence.id = 1000;
+  sequence.prompt = {1, 2, 3};
+  sequence.stop.max_tokens = 20;
+  llm_->submit(sequence);
+  ASSERT_TRUE(residency().give_back(kAll));
+  EXPECT_EQ(ends_.wait(1000).tokens.size(), 20u);
+  llm_->stop(/*drain=*/true);
+  const Status late = residency().take_back(kAll);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::kCancelled);
+}
+
+// What a server of these weights alone answers.
+class FreshAnswer {
+ public:
+  FreshAnswer(EngineConfig config, const std::string& folder) {
+    config.model = folder;
+    llm_ = Llm::start(config, ends_.sink());
+  }
+  std::vector<Token> tokens(NewSequence sequence) {
+    llm_->submit(std::move(sequence));
+    return ends_.wait(1).tokens;
+  }
+
+ private:
+  Ends ends_;
+  std::unique_ptr<Llm> llm_;
+};
+
+TEST_F(ResidencyTest, UpdatedWeightsAnswerAsInAServerOfTheirOwn) {
+  config_.storage_path = dir_.path() + "/cache";
+  fs::create_directories(config_.storage_path);
+  config_.storage_gb = 0.01;
+  config_.swap_space_gb = 0.01;
+  const std::string other = negated("other");
+  const auto theirs = FreshAnswer(config_without_file(), other).tokens(prompt(1));
+  start();
+  const Event mine = answer();
+  ASSERT_NE(mine.tokens, theirs);
+  for (const bool asleep : {false, true}) {
+    if (asleep) {
+      ASSERT_TRUE(residency().give_back(kAll));
+    }
+    const auto updated = residency().update({.folder = other, .version = "two", .digest = true});
+    ASSERT_TRUE(updated) << updated.error().what;
+    EXPECT_EQ((*updated).version, "two");
+    EXPECT_EQ((*updated).digest->tensors.size(), 35u);
+    EXPECT_EQ((*updated).digest->total, weights_digest(other).total);
+    EXPECT_NE((*updated).digest->total, weights_digest(from_).total);
+    if (asleep) {
+      EXPECT_EQ(residency().absent(), kKv);
+      ASSERT_TRUE(residency().take_back(kKv));
+    }
+    const Event after = answer();
+    EXPECT_EQ(after.tokens, theirs);
+    EXPECT_EQ(after.cached, 0) << "no block of the old weights is found";
+    // A sleep keeps the version.
+    ASSERT_TRUE(residency().give_back(kAll));
+    ASSERT_TRUE(residency().take_back(kAll));
+    EXPECT_EQ(answer().tokens, theirs);
+    ASSERT_TRUE(residency().update({.folder = from_, .version = "one"}));
+    const Event again = answer();
+    EXPECT_EQ(again.tokens, mine.tokens);
+    EXPECT_EQ(again.cached, 0);
+  }
+  EXPECT_EQ(residency().state().updates, 4u);
+  EXPECT_EQ(residency().state().version, "one");
+}
+
+TEST_F(ResidencyTest, WeightsThatDoNotFitChangeNothing) {
+  start();
+  const Event before = answer();
+  const auto refused = [&](const WeightsUpdate& update) {
+    const auto done = residency().update(update);
+    EXPECT_FALSE(done);
+    EXPECT_EQ(answer().tokens, before.tokens);
+    return done ? Error{} : done.error();
+  };
+  EXPECT_THAT(refused({.folder = dir_.path() + "/none"}).what, HasSubstr("no folder"));
+  const std::string wide = copied("wide");
+  std::string config;
+  std::getline(std::ifstream(from_ + "/config.json"), config, '\0');
+  config.replace(config.find("\"intermediate_size\": 56"), 23, "\"intermediate_size\": 64");
+  std::ofstream(wide + "/config.json") << config;
+  const Error other = refused({.folder = wide});
+  EXPECT_EQ(other.field, "path");
+  EXPECT_THAT(other.what, HasSubstr("\"intermediate_size\" is 56 in this server's config.json and "
+                                    "64 in that of the new weights"));
+  const std::string cut = copied("cut");
+  fs::resize_file(cut + "/model.safetensors", fs::file_size(cut + "/model.safetensors") - 4);
+  EXPECT_THAT(refused({.folder = cut}).what, HasSubstr("model.safetensors"));
+  const Error sum = refused({.folder = copied("same"), .expected = "1234"});
+  EXPECT_EQ(sum.field, "checksum");
+  EXPECT_THAT(sum.what, HasSubstr(weights_digest(from_).total));
+  EXPECT_EQ(residency().state().updates, 0u);
+  const std::string renamed = copied("renamed");
+  std::fstream file(renamed + "/model.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  std::string head(20000, '\0');
+  file.read(head.data(), std::ssize(head));
+  file.clear();
+  file.seekp(static_cast<std::streamoff>(head.find("layers.1.mlp.up_proj")));
+  file << "layers.7";
+  file.close();
+  const Error names = refused({.folder = renamed});
+  EXPECT_EQ(names.field, "path");
+  EXPECT_THAT(names.what, HasSubstr("layers.1.mlp.up_proj"));
+}
+
+// A value that is not finite is found while weights are read and quantized, in the last layer,
+// when most of them have been read.
+TEST_F(ResidencyTest, AFailureInTheMiddleKeepsTheOldVersion) {
+  config_.quantization = "wint8";
+  const std::string broken = copied("broken");
+  const Checkpoint old(from_);
+  const TensorEntry& last = *old.find("model.layers.2.mlp.down_proj.weight")->entry;
+  std::fstream file(broken + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(last.end - 4));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  file.write(reinterpret_cast<const char*>(&nan), 4);
+  file.close();
+  start();
+  const Event before = answer();
+  const auto awake = residency().update({.folder = broken});
+  ASSERT_FALSE(awake);
+  EXPECT_THAT(awake.error().what, HasSubstr("model.layers.2.mlp.down_proj.weight"));
+  EXPECT_FALSE(residency().absent().any());
+  EXPECT_EQ(answer().tokens, before.tokens);
+  ASSERT_TRUE(residency().give_back(kAll));
+  ASSERT_FALSE(residency().update({.folder = broken}));
+  EXPECT_EQ(residency().absent(), kAll) << "what was absent stays absent";
+  ASSERT_TRUE(residency().take_back(kAll));
+  EXPECT_EQ(answer().tokens, before.tokens);
+  EXPECT_EQ(residency().state().folder, from_);
+}
+
+// The way of FastDeploy's /clear_load_weight and /update_model_weight: the same folder has other
+// files when it is read again.
+TEST_F(ResidencyTest, AFolderThatChangedWhileWeightsWereAbsentIsNoticed) {
+  const std::string other = negated("other"), here = copied("here");
+  const auto theirs = FreshAnswer(config_, other).tokens(prompt(1));
+  config_.model = here;
+  start();
+  ASSERT_NE(answer().tokens, theirs);
+  ASSERT_TRUE(residency().give_back(kWeights));
+  fs::rename(other + "/model.safetensors", here + "/model.safetensors");
+  ASSERT_TRUE(residency().take_back(kWeights));
+  const Event after = answer();
+  EXPECT_EQ(after.tokens, theirs);
+  EXPECT_EQ(after.cached, 0);
+  // What is missing leaves the weights absent until it is there again.
+  ASSERT_TRUE(residency().give_back(kWeights));
+  fs::rename(here + "/model.safetensors", here + "/away");
+  const Status missing = residency().take_back(kWeights);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(residency().absent(), kWeights);
+  EXPECT_EQ(answer().finish, Finish::kExhausted);
+  fs::rename(here + "/away", here + "/model.safetensors");
+  ASSERT_TRUE(residency().take_back(kWeights));
+  EXPECT_EQ(answer().tokens, theirs);
+}
+
+TEST(Residency, ADeviceIsRefusedInOneLine) {
+  Resolved resolved;
+  EXPECT_TRUE(Residency::supported(resolved));
+  resolved.device = {ComputeDevice::kCuda, 1};
+  const Status status = Residency::supported(resolved);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kUnsupported);
+  EXPECT_THAT(status.error().what, HasSubstr("cuda:1"));
+}
+
+}  // namespace
+}  // namespace skiff::engine

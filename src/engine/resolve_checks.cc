@@ -1,0 +1,169 @@
+#include "engine/resolve_checks.h"
+
+#include <algorithm>
+
+#include "arch/shard.h"
+#include "base/load_error.h"
+#include "base/log.h"
+#include "draft/methods.h"
+#include "tensor/device_memory.h"
+
+namespace skiff::engine {
+namespace {
+
+constexpr int kMaxSeqs = 1 << 14;
+constexpr int kMaxReplicas = 128;  // an index of a CUDA device has as many values
+constexpr int kMaxRanks = 64;
+
+void check_tiers(const EngineConfig& config) {
+  constexpr double kMaxGb = 1 << 20;
+  const auto check = [&](const char* flag, double gb) {
+    if (!(gb >= 0 && gb <= kMaxGb))
+      fail_load("{} is {}; it must be from 0 to {} GB", flag, gb, kMaxGb);
+  };
+  check("--swap-space", config.swap_space_gb);
+  check("--kvcache-storage-size", config.storage_gb);
+  const bool file = !config.storage_path.empty();
+  if (config.peers.role != peer::Role::kMixed && !config.prefix_caching)
+    fail_load("--splitwise-role needs --enable-prefix-caching: blocks are found by their names");
+  if ((file || config.swap_space_gb > 0) && !config.prefix_caching)
+    fail_load("{} keeps cached prefixes and needs --enable-prefix-caching",
+              file ? "--kvcache-storage-backend" : "--swap-space");
+}
+
+void warn_of_experts(const EngineConfig& config, const ModelSpec& spec) {
+  const bool mixture = std::ranges::any_of(
+      spec.layers, [](const Layer& layer) { return std::holds_alternative<Moe>(layer.ffn); });
+  if (!mixture)
+    spdlog::warn("--enable-expert-parallel changes nothing: {} has no experts", spec.arch);
+  else if (config.tensor_parallel == 1)
+    spdlog::warn(
+        "--enable-expert-parallel changes nothing with one rank, which has all experts; "
+        "--tensor-parallel-size says among how many they are shared");
+}
+
+// Names the flag with which a mixture could be shared out among `ranks`, if only experts are in the
+// way.
+std::string way_out(ModelSpec spec, int ranks) {
+  deal_experts_whole(spec);
+  if (!deals_experts_whole(spec) || !shard(spec, 0, ranks)) return "";
+  return "; with --enable-expert-parallel ranks have experts whole, and this size fits, too";
+}
+
+}  // namespace
+
+void need_range(const char* flag, int value, int low, int high) {
+  if (value < low || value > high)
+    fail_load("{} is {}; it must be from {} to {}", flag, value, low, high);
+}
+
+void check_ranges(const EngineConfig& config) {
+  need_range("--max-num-seqs", config.max_num_seqs, 0, kMaxSeqs);
+  if (!(config.policy.step_seconds >= 0))
+    fail_load("--step-time is {} ms; it must be at least 0", config.policy.step_seconds * 1e3);
+  need_range("--block-size", config.block_size, 1, 4096);
+  need_range("--threads", config.threads, 0, 1024);
+  need_range("--num-gpu-blocks-override", config.num_blocks_override, 0, 1 << 24);
+  if (config.steps_in_flight != 1 && config.steps_in_flight != 2)
+    fail_load("steps in flight are {}; they must be 1 or 2", config.steps_in_flight);
+  if (!(config.memory_utilization > 0 && config.memory_utilization <= 1))
+    fail_load("--gpu-memory-utilization is {}; it must be above 0 and at most 1",
+              config.memory_utilization);
+  if (config.dtype && config.dtype != DType::kF32 && config.dtype != DType::kBF16)
+    fail_load("--dtype is {}; it must be float32 or bfloat16", name(*config.dtype));
+  need_range("--data-parallel-size", config.replicas, 1, kMaxReplicas);
+  check_tiers(config);
+}
+
+void check_replicas(const EngineConfig& config, const ComputeDevice& device) {
+  if (config.replicas > 1 && config.peers.role != peer::Role::kMixed)
+    fail_load(
+        "--data-parallel-size {} with --splitwise-role: a server that only prefills or decodes is "
+        "one engine; start one for each replica",
+        config.replicas);
+  if (config.replicas == 1 || device.kind != ComputeDevice::kCuda) return;
+  if (config.device.find(':') != std::string::npos)
+    fail_load(
+        "--device {} names one device, but --data-parallel-size {} needs one for each replica: "
+        "give --device cuda, and the devices in CUDA_VISIBLE_DEVICES",
+        config.device, config.replicas);
+  if (config.replicas > num_cuda_devices())
+    fail_load(
+        "--data-parallel-size is {}, but there are {} CUDA devices, and each replica needs one of "
+        "its own: give --data-parallel-size {}",
+        config.replicas, num_cuda_devices(), std::max(1, num_cuda_devices()));
+}
+
+void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device) {
+  const int ranks = config.tensor_parallel;
+  need_range("--tensor-parallel-size", ranks, 1, kMaxRanks);
+  if (config.expert_parallel) warn_of_experts(config, spec);
+  if (ranks == 1) return;
+  if (device.kind == ComputeDevice::kCuda)
+    fail_load(
+        "--tensor-parallel-size {}{} on cuda is not there yet: leave {} out, or use --device cpu",
+        ranks, config.expert_parallel ? " --enable-expert-parallel" : "",
+        config.expert_parallel ? "both" : "it");
+  if (const auto part = shard(spec, 0, ranks); !part)
+    fail_load("--tensor-parallel-size {}: {}{}", ranks, part.error().what, way_out(spec, ranks));
+}
+
+void check_nodes(const EngineConfig& config) {
+  const int nodes = config.nodes.nodes, ranks = config.tensor_parallel;
+  if (nodes == 1) return;
+  if (ranks % nodes != 0)
+    fail_load(
+        "--tensor-parallel-size is {} and there are {} nodes: it counts the ranks on all nodes and "
+        "must be a multiple of {}",
+        ranks, nodes, nodes);
+  if (config.replicas > 1)
+    fail_load(
+        "--data-parallel-size {} with one model over {} nodes is not there yet: give "
+        "--data-parallel-size 1, or a multiple of {} for whole replicas on each node",
+        config.replicas, nodes, nodes);
+  const auto refuse = [&](const char* what) {
+    fail_load(
+        "{} with one model over {} nodes is not there yet: a block must lie whole on one node; "
+        "leave it out",
+        what, nodes);
+  };
+  if (!config.storage_path.empty()) refuse("--kvcache-storage-backend");
+  if (config.peers.role != peer::Role::kMixed) refuse("--splitwise-role");
+}
+
+void check_speculation(const EngineConfig& config, const model::ModelConfig& model) {
+  if (!config.speculation) return;
+  if (model.pooling)
+    fail_load(
+        "--speculative-config drafts tokens, but the model is pooled and generates none; leave it "
+        "out, or load the model with --runner generate");
+  const draft::Settings& draft = *config.speculation;
+  if (draft::find_method(draft.method) == nullptr && !draft::has_weights(draft.method))
+    fail_load("--speculative-config: there is no method \"{}\"", draft.method);
+  need_range("num_speculative_tokens", draft.tokens, 1, draft::kMaxTokens);
+  need_range("max_ngram_size", draft.max_ngram, 1, draft::kMaxNgram);
+  need_range("min_ngram_size", draft.min_ngram, 1, draft.max_ngram);
+  need_range("suffix_decoding_max_tree_depth", draft.max_depth, 1, 1 << 20);
+  if (!(draft.max_factor > 0 && draft.max_factor <= 1e6))
+    fail_load("suffix_decoding_max_spec_factor is {}; it must be above 0 and at most 1000000",
+              draft.max_factor);
+}
+
+void check_drafter(const std::string& method, int ranks) {
+  if (draft::has_weights(method) && ranks > 1)
+    fail_load(
+        "--speculative-config: method {} is not there with --tensor-parallel-size {} yet; take "
+        "ngram or suffix, or --tensor-parallel-size 1",
+        method, ranks);
+}
+
+void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization) {
+  const std::string& method = quantization.method;
+  if (schemes.any() && !method.empty() && method != "fp8")
+    fail_load(
+        "--quantization: the checkpoint is quantized already ({}), and values are rounded twice "
+        "only where it is fp8; leave the flag out",
+        quantization.about);
+}
+
+}  // namespace skiff::engine

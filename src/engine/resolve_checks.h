@@ -1,0 +1,43 @@
+// engine/resolve_checks.h -- the parts of resolve() that refuse options. Every function throws
+// LoadError, whose message names the flag and its value, or does nothing.
+#pragma once
+#include <string>
+
+#include "engine/config.h"
+#include "engine/resolved.h"
+
+namespace skiff::engine {
+
+// Refuses a value that is not from `low` to `high`, both included.
+void need_range(const char* flag, int value, int low, int high);
+
+// Refuses values out of range, and options that do not go together, as far as neither model nor
+// machine matter.
+void check_ranges(const EngineConfig& config);
+
+// Refuses more replicas than there are devices, replicas on a device that was named by its number,
+// and replicas of a server that only prefills or decodes.
+void check_replicas(const EngineConfig& config, const ComputeDevice& device);
+
+// Refuses nodes that do not divide the ranks, or that would have to share out what one process
+// keeps whole: replicas, the cache's file, blocks for other instances.
+void check_nodes(const EngineConfig& config);
+
+// Refuses a number of ranks among which the model cannot be cut, and more than one rank on CUDA
+// devices: the devices that a group may have are those of one process so far.
+void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device);
+
+// Refuses drafts for a model that is pooled, a method that does not exist, and settings of a method
+// that are out of range.
+void check_speculation(const EngineConfig& config, const model::ModelConfig& model);
+
+// Refuses a method with weights of its own where it has not run yet: on CUDA devices, and with more
+// than one rank.
+void check_drafter(const std::string& method, int ranks);
+
+// Refuses to quantize what is quantized already, so that values are not rounded twice. Allowed are
+// 8-bit floats with scales, as DeepSeek-V3 was published: there is no checkpoint of more bits to
+// start from.
+void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization);
+
+}  // namespace skiff::engine
