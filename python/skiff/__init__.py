@@ -10,12 +10,14 @@ from ._library import (BusyError, ClosedError, ForkedError, InvalidError, LoadEr
                        library)
 from .async_llm import AsyncLLM
 from .llm import LLM
-from .outputs import (CompletionOutput, CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput,
-                      Logprob, RequestMetrics, RequestOutput)
+from .outputs import (ClassificationOutput, ClassificationRequestOutput, CompletionOutput,
+                      CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput, Logprob,
+                      RequestMetrics, RequestOutput)
 from .sampling_params import GuidedDecodingParams, SamplingParams, StructuredOutputsParams
 
 __all__ = [
-    "AsyncLLM", "BusyError", "ClosedError", "CompletionOutput", "CompletionOutputs", "EmbeddingOutput",
+    "AsyncLLM", "BusyError", "ClassificationOutput", "ClassificationRequestOutput", "ClosedError",
+    "CompletionOutput", "CompletionOutputs", "EmbeddingOutput",
     "EmbeddingRequestOutput", "ForkedError",
     "GuidedDecodingParams", "InvalidError", "LLM", "LoadError", "Logprob", "RequestMetrics",
     "RequestOutput", "SamplingParams", "SkiffError", "StructuredOutputsParams", "version",

@@ -5,8 +5,9 @@ import copy
 from typing import Optional
 
 from ._library import SkiffError
-from .outputs import (CompletionOutput, CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput,
-                      Logprob, RequestMetrics, RequestOutput)
+from .outputs import (ClassificationOutput, ClassificationRequestOutput, CompletionOutput,
+                      CompletionOutputs, EmbeddingOutput, EmbeddingRequestOutput, Logprob,
+                      RequestMetrics, RequestOutput)
 
 
 def _position(one: dict) -> dict[int, Logprob]:
@@ -30,7 +31,7 @@ class Gathered:
     def __init__(self, request_id: str, prompt: Optional[str], n: int):
         self.output = RequestOutput(
             request_id, prompt, outputs=CompletionOutputs(CompletionOutput(i) for i in range(n)))
-        self.embedding: Optional[list[float]] = None
+        self.vector: Optional[list[float]] = None  # an embedding, or the scores of classes
 
     def add(self, event: dict) -> None:
         request = self.output
@@ -41,7 +42,7 @@ class Gathered:
             out.token_ids += event["token_ids"]
             self._add_text(out, event)
             self._add_logprobs(out, event)
-        self.embedding = event.get("embedding")
+        self.vector = event.get("embedding", event.get("probs"))
         out.send_idx += 1
         if "finish_reason" in event:
             self._end(out, event)
@@ -101,8 +102,18 @@ class Gathered:
     def embedded(self) -> EmbeddingRequestOutput:
         """The output of a request that embeds, when it has ended."""
         out = self.output
-        if self.embedding is None:
-            raise SkiffError(out.error_msg or "the engine gave no embedding", code=out.error_code or
-                             "internal")
-        return EmbeddingRequestOutput(out.request_id, EmbeddingOutput(self.embedding),
+        return EmbeddingRequestOutput(out.request_id, EmbeddingOutput(self._pooled("embedding")),
                                       out.prompt_token_ids, metrics=out.metrics)
+
+    def classified(self) -> ClassificationRequestOutput:
+        """The output of a request that classifies, when it has ended."""
+        out = self.output
+        return ClassificationRequestOutput(out.request_id,
+                                           ClassificationOutput(self._pooled("score")),
+                                           out.prompt_token_ids, metrics=out.metrics)
+
+    def _pooled(self, what: str) -> list[float]:
+        if self.vector is None:
+            raise SkiffError(self.output.error_msg or f"the engine gave no {what}",
+                             code=self.output.error_code or "internal")
+        return self.vector

@@ -66,8 +66,9 @@ def chat(messages: list, params: SamplingParams, **fields: Any) -> Request:
     return Request("chat", body, None, params.n)
 
 
-def embedding(prompt: Prompt, **fields: Any) -> Request:
-    """`fields` are members of the body; None stands for an absent one."""
+def pooled(kind: str, prompt: Prompt, **fields: Any) -> Request:
+    """`kind` is "embedding" or "classify"; `fields` are members of the body; None stands for an
+    absent one."""
     made = completion(prompt, SamplingParams())
     body = {name: value for name, value in fields.items() if value is not None}
-    return Request("embedding", {**body, "input": made.body["prompt"]}, made.prompt, 1)
+    return Request(kind, {**body, "input": made.body["prompt"]}, made.prompt, 1)

@@ -10,8 +10,8 @@ from ._engine import Engine, Queue
 from ._gather import Gathered
 from ._library import BusyError, ClosedError, SkiffError
 from ._options import engine_options
-from ._requests import Prompt, Request, chat, completion, embedding
-from .outputs import EmbeddingRequestOutput, RequestOutput
+from ._requests import Prompt, Request, chat, completion, pooled
+from .outputs import ClassificationRequestOutput, EmbeddingRequestOutput, RequestOutput
 from .sampling_params import SamplingParams, one_for_each
 
 _RETRY_SECONDS = 0.01  # between two attempts at a request for which there is no room
@@ -88,12 +88,21 @@ class AsyncLLM:
                     dimensions: Optional[int] = None,
                     normalize: Optional[bool] = None) -> EmbeddingRequestOutput:
         """See LLM.embed()."""
-        request = embedding(prompt, dimensions=dimensions, normalize=normalize)
+        request = pooled("embedding", prompt, dimensions=dimensions, normalize=normalize)
+        return (await self._last(request, request_id)).embedded()
+
+    async def classify(self, prompt: Prompt, request_id: Optional[str] = None, *,
+                       activation: Optional[bool] = None) -> ClassificationRequestOutput:
+        """See LLM.classify()."""
+        request = pooled("classify", prompt, activation=activation)
+        return (await self._last(request, request_id)).classified()
+
+    async def _last(self, request: Request, request_id: Optional[str]) -> Gathered:
         last = None
         async for last in self._grow(request, request_id):
             pass
         assert last is not None
-        return last.embedded()
+        return last
 
     async def abort(self, request_id: str) -> None:
         """Ends a request: its iteration gives what there is, with the finish reason abort. A name
@@ -141,7 +150,8 @@ class AsyncLLM:
 
     async def _submit(self, queue: Queue, request: Request) -> int:
         """Checks and tokenizes on another thread, because a long prompt takes milliseconds."""
-        body = {**request.body, "stream": True} if request.kind != "embedding" else request.body
+        streams = request.kind in ("completion", "chat")
+        body = {**request.body, "stream": True} if streams else request.body
         loop = asyncio.get_running_loop()
         while True:
             submitted = loop.run_in_executor(None, queue.submit, request.kind, body)

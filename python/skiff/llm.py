@@ -8,9 +8,9 @@ from ._gather import Gathered
 from ._library import BusyError
 from ._options import engine_options
 from ._progress import progress_bar
-from ._requests import (Prompt, Request, chat, completion, embedding, split_messages,
+from ._requests import (Prompt, Request, chat, completion, pooled, split_messages,
                         split_prompts)
-from .outputs import EmbeddingRequestOutput, RequestOutput
+from .outputs import ClassificationRequestOutput, EmbeddingRequestOutput, RequestOutput
 from .sampling_params import SamplingParams, one_for_each
 
 Params = Union[SamplingParams, "list[SamplingParams]", None]
@@ -93,8 +93,18 @@ class LLM:
         runner="pooling", and convert="embed" where it was made to generate."""
         fields = dict(dimensions=dimensions, normalize=normalize,
                       truncate_prompt_tokens=truncate_prompt_tokens)
-        requests = [embedding(prompt, **fields) for prompt in split_prompts(prompts)]
+        requests = [pooled("embedding", prompt, **fields) for prompt in split_prompts(prompts)]
         return [gathered.embedded() for gathered in self._all(requests, use_tqdm)]
+
+    def classify(self, prompts: Union[Prompt, "list[Prompt]"],
+                 use_tqdm: Union[bool, Callable[..., Any]] = True, *,
+                 activation: Optional[bool] = None,
+                 truncate_prompt_tokens: Optional[int] = None) -> list[ClassificationRequestOutput]:
+        """The scores of the classes of each prompt, as POST /v1/classify gives them. The model has
+        classes, and is loaded with runner="pooling"."""
+        fields = dict(activation=activation, truncate_prompt_tokens=truncate_prompt_tokens)
+        requests = [pooled("classify", prompt, **fields) for prompt in split_prompts(prompts)]
+        return [gathered.classified() for gathered in self._all(requests, use_tqdm)]
 
     def _run(self, requests: list[Request], use_tqdm: Any, stream: bool) -> Any:
         if stream:

@@ -84,3 +84,21 @@ class EmbeddingRequestOutput:
     prompt_token_ids: list[int]
     finished: bool = True
     metrics: RequestMetrics = dataclasses.field(default_factory=RequestMetrics)
+
+
+@dataclasses.dataclass
+class ClassificationOutput:
+    probs: list[float]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.probs)
+
+
+@dataclasses.dataclass
+class ClassificationRequestOutput:
+    request_id: str
+    outputs: ClassificationOutput
+    prompt_token_ids: list[int]
+    finished: bool = True
+    metrics: RequestMetrics = dataclasses.field(default_factory=RequestMetrics)

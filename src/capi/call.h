@@ -13,10 +13,12 @@
 
 namespace skiff::capi {
 
-// How the vector of a request that embeds becomes its embedding.
-struct Embedding {
-  int dimensions = 0;  // 0: all
-  bool normalize = true;
+// How the vector of a request that is pooled becomes its embedding, or the scores of its classes.
+struct Pooled {
+  bool classes = false;    // it has scores of classes, else an embedding
+  int dimensions = 0;      // the width of an embedding; 0: all
+  bool normalize = true;   // an embedding
+  bool activation = true;  // false: scores of classes stay as the head gives them
 };
 
 // Neither copied nor moved, because its ChatParts borrow from it.
@@ -32,13 +34,14 @@ struct Call {
   const openai::OpenAiCall asked;
   // What the ticket and the parts refer to. An event may be collected after the engine has gone.
   const std::shared_ptr<const service::ProtocolContext> context;
-  std::optional<Embedding> embedding;  // none: the prompt is continued
-  bool split = false;                  // replies come in parts: reasoning, content, calls
-  double arrived = 0;                  // Unix seconds
-  std::vector<Token> prompt;           // until its first event is written
-  service::Ticket ticket;              // counts until its last event is written
+  std::optional<Pooled> pooled;  // none: the prompt is continued
+  bool split = false;            // replies come in parts: reasoning, content, calls
+  double arrived = 0;            // Unix seconds
+  std::vector<Token> prompt;     // until its first event is written
+  service::Ticket ticket;        // counts until its last event is written
 
-  std::vector<openai::ChatParts> parts;  // of each sequence; for the thread that writes events
+  // One for each sequence; only the thread that writes events uses them.
+  std::vector<openai::ChatParts> parts;
 };
 
 }  // namespace skiff::capi

@@ -33,6 +33,9 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// The default of `skiff serve`'s --watchdog-timeout.
+constexpr std::chrono::seconds kLongestStep{300};
+
 Outcome closed() { return {.status = SKIFF_CLOSED, .what = "the engine has been stopped"}; }
 
 }  // namespace
@@ -93,10 +96,11 @@ std::shared_ptr<Loaded> Engine::make_loaded() {
 // to, is parked.
 void Engine::fail(const std::string& why) {
   spdlog::critical("the engine cannot go on: {}", why);
-  parked_ = true;
   const Outcome lost{.status = SKIFF_CLOSED, .what = "the engine cannot go on: " + why};
   set_state(lost);
   close_outboxes(lost);
+  ending_.give_up();
+  parked_ = true;  // from here on this object may be gone
   std::promise<void>().get_future().wait();
 }
 
@@ -144,22 +148,41 @@ void Engine::close_outboxes(const Outcome& why) {
     if (const auto outbox = weak.lock()) outbox->close(why);
 }
 
-void Engine::stop() {
+Outcome Engine::stop() {
   stopping_ = true;
   std::lock_guard joining(joining_);
   if (loader_.joinable()) loader_.join();
   std::shared_ptr<Loaded> loaded;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(stopped_, true)) return;
+    if (std::exchange(stopped_, true)) return {};
     if (state_.ok()) state_ = closed();
-    loaded = loaded_;
+    loaded = std::exchange(loaded_, nullptr);
   }
   close_outboxes(closed());
-  if (loaded && parked_) loaded->abandon();
-  if (loaded && !parked_) loaded->stop();
-  std::lock_guard lock(mutex_);
-  loaded_.reset();
+  if (!loaded) return {};
+  if (parked_) {
+    loaded->abandon();
+    return {};
+  }
+  return end(std::move(loaded));
+}
+
+// The device may be lost, or hang, while its thread is joined. That thread then uses the engine and
+// the model for as long as the process lives.
+Outcome Engine::end(std::shared_ptr<Loaded> loaded) {
+  const SignalsBlocked blocked;
+  const Ending::Met met =
+      ending_.run([self = weak_from_this().lock(), loaded = std::move(loaded)] { loaded->stop(); },
+                  kLongestStep);
+  if (met != Ending::Met::kTimeUp) return {};
+  Outcome hangs{.status = SKIFF_INTERNAL,
+                .what = fmt::format("the engine was stopped, but its step did not end within {} s: "
+                                    "the device hangs; end the process to free what it holds",
+                                    kLongestStep.count())};
+  spdlog::critical("{}", hangs.what);
+  set_state(hangs);
+  return hangs;
 }
 
 }  // namespace skiff::capi

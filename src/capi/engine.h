@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "capi/ending.h"
 #include "capi/loaded.h"
 #include "capi/notice.h"
 #include "capi/outbox.h"
@@ -16,7 +17,7 @@
 namespace skiff::capi {
 
 // Thread-safe.
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Checks the options and begins to load. `*engine` is set on success only.
   static Outcome open(std::string_view options, std::shared_ptr<Engine>* engine);
@@ -29,7 +30,9 @@ class Engine {
   Outcome loaded(std::shared_ptr<Loaded>* loaded) const;
   // An outbox that is closed when the engine stops.
   Outcome attach(const std::shared_ptr<Outbox>& outbox);
-  void stop();
+  // SKIFF_INTERNAL where the engine's thread does not end: the device hangs, and nothing has said
+  // so within the time that the longest step may take. What that thread uses stays.
+  Outcome stop();
 
  private:
   void load();
@@ -38,6 +41,7 @@ class Engine {
   Outcome state() const;
   void set_state(Outcome state);
   void close_outboxes(const Outcome& why);
+  Outcome end(std::shared_ptr<Loaded> loaded);
 
   const apps::Args args_;
   const Notice settled_;  // the model is loaded, or will never be
@@ -49,6 +53,7 @@ class Engine {
   std::vector<std::weak_ptr<Outbox>> outboxes_;
   bool stopped_ = false;
   std::mutex joining_;  // held by the one stop() that waits for the threads
+  Ending ending_;
   std::thread loader_;
 };
 

@@ -104,13 +104,14 @@ void write_fault(const char* message, JsonWriter& json) {
   json.key("code").string("internal").key("message").string(message).close_object();
 }
 
-void write_embedding(const Piece& piece, JsonWriter& json) {
-  const Embedding& form = *piece.call->embedding;
+void write_pooled(const Piece& piece, JsonWriter& json) {
+  const Pooled& form = *piece.call->pooled;
   const std::vector<float> vector =
-      service::embedding_of(piece.reply.pooled, form.dimensions, form.normalize);
+      form.classes ? service::class_scores(piece.reply.pooled, form.activation)
+                   : service::embedding_of(piece.reply.pooled, form.dimensions, form.normalize);
   if (!std::ranges::all_of(vector, [](float x) { return std::isfinite(x); }))
     return write_fault("the model gave a number that is not finite", json);
-  json.key("embedding");
+  json.key(form.classes ? "probs" : "embedding");
   pooling::write_floats(vector, json);
   write_end(piece, /*has_calls=*/false, json);
 }
@@ -137,10 +138,10 @@ void write_event(Piece& piece, const text::Tokenizer& tokenizer, JsonWriter& jso
     openai::write_token_ids(std::exchange(call.prompt, {}), json);
   }
   const bool failed = is_failure(reply.finish);
-  if (!call.embedding)
+  if (!call.pooled)
     write_generated(piece, tokenizer, json);
   else if (!failed)
-    write_embedding(piece, json);
+    write_pooled(piece, json);
   if (failed) write_failure(reply, json);
   json.key("last").json(piece.last ? "true" : "false").close_object();
   if (piece.last) call.ticket.release();

@@ -6,7 +6,7 @@
 namespace skiff::capi {
 namespace {
 
-constexpr size_t kBatchBytes = 4 << 20;  // of one take(), about
+constexpr size_t kBatchBytes = 4 << 20;  // bytes after which take() returns no further event
 
 bool is_failure(Finish finish) {
   return finish == Finish::kExhausted || finish == Finish::kCancelled;

@@ -160,8 +160,7 @@ int skiff_detokenize(skiff_engine* engine, const char* body, size_t size, char**
 int skiff_stop(skiff_engine* engine) {
   return guard([&]() -> Outcome {
     if (Outcome bad = check_handle(engine, "engine"); !bad.ok()) return bad;
-    engine->engine->stop();
-    return {};
+    return engine->engine->stop();
   });
 }
 

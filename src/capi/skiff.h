@@ -94,8 +94,9 @@ SKIFF_API int skiff_tokenize(skiff_engine* engine, const char* body, size_t size
 SKIFF_API int skiff_detokenize(skiff_engine* engine, const char* body, size_t size, char** json);
 
 /* Cancels all requests, ends all threads of the engine, and ends every wait with SKIFF_CLOSED. It
- * returns when the step under way is over, or, while the model loads, when the loading has noticed.
- * Idempotent. */
+ * returns when the step under way is over, or, while the model loads, when the loading has noticed;
+ * at once when the device is lost meanwhile. Where the device hangs and the step is not over within
+ * 300 s, it is SKIFF_INTERNAL, and what the step uses stays. Idempotent. */
 SKIFF_API int skiff_stop(skiff_engine* engine);
 /* Stops the engine and frees it. Queues of it stay valid, and closed. Null is ignored. */
 SKIFF_API void skiff_engine_free(skiff_engine* engine);
@@ -116,6 +117,7 @@ SKIFF_API int skiff_queue_fd(const skiff_queue* queue);
  *   "chat"        the body of POST /v1/chat/completions
  *   "embedding"   the body of POST /v1/embeddings with one input; the model is loaded with the
  *                 option runner "pooling"
+ *   "classify"    the body of POST /v1/classify with one input, for a model with classes
  * With "stream": true each event has what is new since the one before, else there is one event for
  * each of n sequences, when it has ended. `*id` is positive and unique within the queue. */
 SKIFF_API int skiff_submit(skiff_queue* queue, const char* kind, const char* body, size_t size,

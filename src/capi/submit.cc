@@ -75,11 +75,11 @@ Outcome check_call(const AnyCall& call, const service::ProtocolContext& protocol
 }
 
 Outcome start(const Submission& to, OpenAiCall call, service::Prepared prepared,
-              service::Ticket ticket, std::optional<Embedding> embedding = {}) {
+              service::Ticket ticket, std::optional<Pooled> pooled = {}) {
   service::Service& service = to.loaded.service();
   auto open =
       std::make_shared<Call>(to.id, std::move(call), to.loaded.protocol().shared_from_this());
-  open->embedding = embedding;
+  open->pooled = pooled;
   open->split = prepared.answer != nullptr;
   open->arrived = unix_time();
   open->prompt = prepared.prompt;
@@ -130,29 +130,23 @@ Outcome submit_chat(const Submission& to, std::string_view body) {
   return submit_generation(to, body, Endpoint::kChat);
 }
 
-// The body of POST /v1/embeddings with one input.
-Outcome submit_embedding(const Submission& to, std::string_view body) {
+// A body with one input that is pooled as `kind` says.
+Outcome submit_pooled(const Submission& to, std::string_view body, const pooling::RouteKind& kind,
+                      const service::PooledModel& model, bool classes) {
   service::ProtocolContext& protocol = to.loaded.protocol();
   service::Service& service = to.loaded.service();
   auto admitted = protocol.admission.admit();
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return outcome_of_refusal(*refused);
-  const service::PooledModel* model = service.pooled_model();
-  if (!model || model->task != service::PooledModel::kEmbed)
-    return {.status = SKIFF_UNSUPPORTED,
-            .what =
-                "this model gives no embeddings: load it with the options runner \"pooling\" "
-                "and convert \"embed\"",
-            .field = "kind"};
   auto parsed = parse_body(body);
   if (!parsed) return outcome_of(parsed.error());
   const JsonOwner<OrderedJson> json(std::move(*parsed));
-  auto call = pooling::parse_call(*json, pooling::embeddings_route());
+  auto call = pooling::parse_call(*json, kind);
   if (!call) return outcome_of(call.error(), "input");
   if (Outcome refused = check_call(*call, protocol); !refused.ok()) return refused;
-  if (const Status fits = service::check_dimensions(*model, call->dimensions); !fits)
+  if (const Status fits = service::check_dimensions(model, call->dimensions); !fits)
     return outcome_of(fits.error(), "input");
-  auto inputs = pooling::prompts_of(*call, *model, service);
+  auto inputs = pooling::prompts_of(*call, model, service);
   if (!inputs) return outcome_of(inputs.error(), "input");
   if (inputs->size() != 1)
     return invalid("input",
@@ -163,8 +157,33 @@ Outcome submit_embedding(const Submission& to, std::string_view body) {
     return outcome_of_refusal(*refused);
   return start(to, OpenAiCall{}, std::move(prepared->front()),
                std::move(std::get<service::Ticket>(admitted)),
-               Embedding{.dimensions = call->dimensions,
-                         .normalize = call->normalize.value_or(model->normalize)});
+               Pooled{.classes = classes,
+                      .dimensions = call->dimensions,
+                      .normalize = call->normalize.value_or(model.normalize),
+                      .activation = call->activation.value_or(model.activation)});
+}
+
+Outcome submit_embedding(const Submission& to, std::string_view body) {
+  const service::PooledModel* model = to.loaded.service().pooled_model();
+  if (!model || model->task != service::PooledModel::kEmbed)
+    return {.status = SKIFF_UNSUPPORTED,
+            .what =
+                "this model gives no embeddings: load it with the options runner \"pooling\" "
+                "and convert \"embed\"",
+            .field = "kind"};
+  return submit_pooled(to, body, pooling::embeddings_route(), *model, /*classes=*/false);
+}
+
+// A reward model's scores are those of classes without activation, unless the body asks for it.
+Outcome submit_classify(const Submission& to, std::string_view body) {
+  const service::PooledModel* model = to.loaded.service().pooled_model();
+  if (!model || model->task == service::PooledModel::kEmbed)
+    return {.status = SKIFF_UNSUPPORTED,
+            .what =
+                "this model has no classes: load one that has with the options runner \"pooling\" "
+                "and convert \"classify\"",
+            .field = "kind"};
+  return submit_pooled(to, body, pooling::classify_route(), *model, /*classes=*/true);
 }
 
 // A new kind of request is a line here.
@@ -173,7 +192,8 @@ struct Kind {
   Outcome (*submit)(const Submission& to, std::string_view body);
 };
 constexpr std::array kKinds = {Kind{"completion", submit_completion}, Kind{"chat", submit_chat},
-                               Kind{"embedding", submit_embedding}};
+                               Kind{"embedding", submit_embedding},
+                               Kind{"classify", submit_classify}};
 
 }  // namespace
 

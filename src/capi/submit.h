@@ -13,7 +13,7 @@ constexpr size_t kMaxBody = 64u << 20;  // bytes
 struct Submission {
   Loaded& loaded;
   std::shared_ptr<Outbox> outbox;
-  uint64_t id;  // of the request, unique in the outbox
+  uint64_t id;  // names the request; unique in the outbox
 };
 
 // Checks, templates and tokenizes on the caller's thread, then starts the request; its replies go

@@ -6,9 +6,9 @@
 namespace skiff::download {
 namespace {
 
-const std::string kMd5 = "900150983cd24fb0d6963f7d28e17f72";  // of "abc", RFC 1321
-const std::string kSha256 =
-    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";  // of "abc", FIPS 180-2
+// Digests of "abc", from RFC 1321 and FIPS 180-2.
+const std::string kMd5 = "900150983cd24fb0d6963f7d28e17f72";
+const std::string kSha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 TEST(FileList, NamesStayInTheirFolder) {
   for (const char* good : {"a", "a/b.c", ".gitattributes", "a..b", "..a", "\xe6\xa8\xa1.json"})

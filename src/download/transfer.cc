@@ -68,8 +68,8 @@ class Transfer {
   const TransferOptions& options_;
   PartFile part_;
   const std::function<void(uint64_t)>& moved_;
-  std::optional<uint64_t> size_;  // of the whole file, once it is known
-  std::string etag_;              // of the answer that the part is from; strong, or empty
+  std::optional<uint64_t> size_;  // the whole file's size, once it is known
+  std::string etag_;              // the strong ETag of the answer that the part came from, or empty
   bool whole_ = false;            // an answer has come to its end
 };
 

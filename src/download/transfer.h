@@ -14,7 +14,7 @@ struct TransferOptions {
   int retries = 5;            // after trouble of the network, each after a longer pause
   double first_pause = 0.5;   // seconds; doubles each time, to at most 30
   bool check_present = true;  // a file that is there in the right size is read and checked
-  uint64_t max_bytes = 0;     // of this file
+  uint64_t max_bytes = 0;     // the most that this file may have
 };
 
 enum class Outcome { kPresent, kFetched };

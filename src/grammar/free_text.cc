@@ -5,7 +5,7 @@
 namespace skiff::grammar {
 
 ExprId marked_text(std::string_view text, RuleSet& rules) {
-  constexpr int64_t kLookup = 8;  // of a special token
+  constexpr int64_t kLookup = 8;  // the work of looking a special token up
   std::string out;
   while (!text.empty()) {
     rules.exprs.fuel().burn(kLookup);

@@ -78,17 +78,18 @@ class GrammarReader {
     uint32_t min = 0, max = 0;
   };
   // `depth`: the groups around the place.
-  virtual void skip(int depth) = 0;            // what means nothing
-  virtual bool take_bar(int depth) = 0;        // to the next choice
-  virtual bool at_end(int depth) = 0;          // of a sequence, with nothing left to skip
-  virtual std::optional<Bounds> bounds() = 0;  // of a repetition, other than * + ?
+  virtual void skip(int depth) = 0;      // what means nothing
+  virtual bool take_bar(int depth) = 0;  // to the next choice
+  virtual bool at_end(int depth) = 0;    // whether a sequence ends here, with nothing left to skip
+  // Reads the bounds of a repetition that is not written as * + ?.
+  virtual std::optional<Bounds> bounds() = 0;
   virtual ExprId item(int depth) = 0;
 
   ExprId choice(int depth);
   // A choice in brackets, the first of which is taken.
   ExprId group(std::string_view close, int depth);
   ExprId use(const std::string& name);
-  // The expression of rule `start`, which must be there, like all that are used.
+  // Returns the expression of the rule `start`. It and every rule that is used must be defined.
   ExprId whole(const std::string& start);
   ExprSet& exprs() { return rules_.exprs; }
 

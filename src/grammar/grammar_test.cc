@@ -158,6 +158,27 @@ TEST(Grammar, BoundedStringsHaveExactMasks) {
   }
 }
 
+// Beside declared names, any other name may come: most tokens are plain characters of a string, and
+// the walk takes them without a look as soon as no declared name can be meant any more.
+TEST(Grammar, MasksOfNamesAreExact) {
+  const auto grammar = compile(
+      {.kind = ConstraintKind::kJsonSchema,
+       .text =
+           R"({"type":"object","properties":{"name":{"type":"null"},"nation":{"type":"null"}}})"},
+      byte_vocabulary({"na",       "nam",       "name",   "name\"",  "names",   "namesake",
+                       "nat",      "natio",     "nation", "nations", "nationë", "nation\xc3",
+                       "nation\"", "nationa\"", "b",      "ba",      "bar",     "bar\"",
+                       "ba\xc3",   "\xa9",      "\"n",    "\"nb",    "\"ba",    "\"bar",
+                       "bar\n",    "b\\"}));
+  ASSERT_TRUE(grammar);
+  const std::string text = R"({"name":null,"nationx":1,"bar":"nation","names":[]})";
+  Matcher matcher(*grammar);
+  for (size_t i = 0; i < text.size(); ++i) {
+    expect_exact_mask(matcher, text.substr(0, i));
+    ASSERT_TRUE(matcher.accept(static_cast<uint8_t>(text[i])));
+  }
+}
+
 // Whatever is drawn from the masks, the text can be completed and is never stuck.
 TEST(Grammar, RandomWalksAreNeverStuck) {
   const auto vocabulary = byte_vocabulary(words());

@@ -1,7 +1,6 @@
 #include "grammar/masks.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace skiff::grammar {
 namespace {
@@ -15,8 +14,14 @@ void set_bit(std::span<uint32_t> mask, int32_t token) {
 
 }  // namespace
 
+void Masks::Found::take(std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens) set_bit(mask, token);
+  count += tokens.size();
+  if (list && list->size() < most) list->insert(list->end(), tokens.begin(), tokens.end());
+}
+
 // Walks the descendants of `node`, which `config` has reached.
-void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::span<uint32_t> out,
+void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, Found& found,
                  std::vector<uint32_t>* escapes) {
   const TokenTrie::Node* nodes = trie.nodes.data();
   if (path_.size() <= static_cast<size_t>(trie.depth)) path_.resize(size_t(trie.depth) + 1);
@@ -31,10 +36,7 @@ void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::spa
       continue;
     }
     reach_ = std::max(reach_, at.depth);
-    for (uint32_t k = 0; k < at.num_tokens; ++k) set_bit(out, trie.tokens[at.first_token + k]);
-    if (found_ && at.num_tokens > 0)
-      found_->insert(found_->end(), trie.tokens.begin() + at.first_token,
-                     trie.tokens.begin() + at.first_token + at.num_tokens);
+    if (at.num_tokens > 0) found.take({trie.tokens.data() + at.first_token, at.num_tokens});
     if (at.size == 1) {
       ++i;
       continue;
@@ -45,9 +47,28 @@ void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::spa
       i += at.size;
       continue;
     }
+    if (at.plain && takes_plain(next)) {
+      found.take(trie.below(i));
+      i += at.size;
+      continue;
+    }
     path_[at.depth] = next;
     ++i;
   }
+}
+
+// Whether any plain characters may come next for ever, and nothing else is read meanwhile.
+bool Masks::takes_plain(ConfigId config) {
+  if (takes_plain_.size() <= config) takes_plain_.resize(config + 1, 0);
+  uint8_t& known = takes_plain_[config];
+  if (known == 0) {
+    const auto elements = machine_.elements(config);
+    Repeated body;
+    const bool takes =
+        elements.size() == 1 && plain_body(elements.front().state, &body) && body.max == kEndless;
+    known = takes ? 2 : 1;
+  }
+  return known == 2;
 }
 
 // Whether the state is the rest of a JSON string's characters: then a plain token is allowed if and
@@ -90,26 +111,16 @@ const Masks::Local& Masks::local(ExprId state) {
     bytes_ += sizeof(Local);
     return local_[state] = made;
   }
-  std::vector<uint32_t> words(vocabulary_.mask_words(), 0);
-  if (plain_state) {
-    const auto plain = vocabulary_.plain_mask(body.max);
-    std::copy(plain.begin(), plain.end(), words.begin());
-    made.trie = &vocabulary_.without_plain();
-  } else {
-    made.trie = &vocabulary_.trie();
-  }
+  scratch_.assign(vocabulary_.mask_words(), 0);
+  made.trie = plain_state ? &vocabulary_.without_plain() : &vocabulary_.trie();
+  if (plain_state) std::ranges::copy(vocabulary_.plain_mask(body.max), scratch_.begin());
   reach_ = 0;
-  walk(*made.trie, 0, machine_.alone(state), words, &made.escapes);
+  Found found{.mask = scratch_, .list = plain_state ? nullptr : &made.tokens, .most = kSparse + 1};
+  walk(*made.trie, 0, machine_.alone(state), found, &made.escapes);
   made.reach = reach_;
-  size_t count = 0;
-  for (const uint32_t word : words) count += static_cast<size_t>(std::popcount(word));
-  if (count > kSparse) {
-    made.words = std::move(words);
-  } else {
-    made.tokens.reserve(count);
-    for (size_t i = 0; i < words.size(); ++i)
-      for (uint32_t word = words[i]; word != 0; word &= word - 1)
-        made.tokens.push_back(static_cast<int32_t>(32 * i) + std::countr_zero(word));
+  if (plain_state || found.count > kSparse) {
+    made.words = scratch_;
+    made.tokens = {};
   }
   made.escapes.shrink_to_fit();
   bytes_ += sizeof(Local) + 4 * (made.words.size() + made.tokens.size() + made.escapes.size());
@@ -130,22 +141,22 @@ void Masks::add(const Local& local, StackId stack, std::span<uint32_t> out) {
   const ConfigId outside = machine_.returned(stack);
   if (outside == kDead || machine_.config(outside).count == 0) return;
   if (local.endless) return leave(own, outside, out);
-  for (const uint32_t node : own.escapes) walk(*own.trie, node, outside, out, nullptr);
+  Found found{.mask = out};
+  for (const uint32_t node : own.escapes) walk(*own.trie, node, outside, found, nullptr);
 }
 
 // Each character of a string of bounded length leads to another state, and the same tokens leave
 // all of them.
 void Masks::leave(const Local& endless, ConfigId outside, std::span<uint32_t> out) {
   const auto [entry, fresh] = leaving_.try_emplace({&endless, outside});
-  std::vector<int32_t>& found = entry->second;
+  std::vector<int32_t>& tokens = entry->second;
   if (!fresh) {
-    for (const int32_t token : found) set_bit(out, token);
+    for (const int32_t token : tokens) set_bit(out, token);
     return;
   }
-  found_ = &found;
-  for (const uint32_t node : endless.escapes) walk(*endless.trie, node, outside, out, nullptr);
-  found_ = nullptr;
-  bytes_ += sizeof(Local) + sizeof(int32_t) * found.capacity();
+  Found found{.mask = out, .list = &tokens, .most = vocabulary_.trie().tokens.size()};
+  for (const uint32_t node : endless.escapes) walk(*endless.trie, node, outside, found, nullptr);
+  bytes_ += sizeof(Local) + sizeof(int32_t) * tokens.capacity();
 }
 
 void Masks::fill(ConfigId config, std::span<uint32_t> out) {

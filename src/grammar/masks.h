@@ -33,8 +33,8 @@ class Masks {
 
  private:
   struct Local {
-    std::vector<int32_t> tokens;  // of a sparse mask
-    std::vector<uint32_t> words;  // of a dense one
+    std::vector<int32_t> tokens;  // the allowed tokens, where the mask is sparse
+    std::vector<uint32_t> words;  // a bit for each token, where the mask is dense
     const TokenTrie* trie = nullptr;
     uint16_t reach = 0;             // the depth of the deepest node that was reached
     std::vector<uint32_t> escapes;  // nodes of `trie` where the frame may end inside a token
@@ -48,9 +48,17 @@ class Masks {
     ExprId character = kNothing, tail = kEmpty;
     uint32_t min = 0, max = 0;
   };
+  // Where a walk leaves its tokens: in `mask`, and the first `most` in `list`, unless it is null.
+  struct Found {
+    std::span<uint32_t> mask;
+    std::vector<int32_t>* list = nullptr;
+    size_t most = 0, count = 0;
+    void take(std::span<const int32_t> tokens);
+  };
   const Local& local(ExprId state);
-  void walk(const TokenTrie& trie, uint32_t node, ConfigId config, std::span<uint32_t> out,
+  void walk(const TokenTrie& trie, uint32_t node, ConfigId config, Found& found,
             std::vector<uint32_t>* escapes);
+  bool takes_plain(ConfigId config);
   bool plain_body(ExprId state, Repeated* body) const;
   bool from_endless(const Repeated& body, Local& made);
   void add(const Local& local, StackId stack, std::span<uint32_t> out);
@@ -63,9 +71,10 @@ class Masks {
   std::unordered_map<ConfigId, std::vector<uint32_t>> whole_;
   // The tokens that leave a string of bounded length, whatever the bound.
   std::map<std::pair<const Local*, ConfigId>, std::vector<int32_t>> leaving_;
-  std::vector<int32_t>* found_ = nullptr;  // gets the tokens of a walk, if it is set
+  std::vector<uint8_t> takes_plain_;  // one for each configuration: 0 (unknown), or 1 + the answer
+  std::vector<uint32_t> scratch_;     // a mask
   std::vector<ConfigId> path_;
-  uint16_t reach_ = 0;  // of the last walk
+  uint16_t reach_ = 0;  // the deepest node of the last walk
   size_t bytes_ = 0;
 };
 

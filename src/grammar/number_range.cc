@@ -91,7 +91,8 @@ ExprId fraction_below(ExprSet& exprs, const Bound& bound) {
     if (bound.exclusive) return kNothing;
     return exprs.optional(exprs.concat({exprs.literal("."), exprs.literal("0"), zeros}));
   }
-  ExprId rest = bound.exclusive ? kNothing : zeros;  // after all digits of the bound
+  // What may follow once all digits of the bound have been written.
+  ExprId rest = bound.exclusive ? kNothing : zeros;
   for (size_t i = f.size(); i-- > 0;) {
     rest = exprs.alt({exprs.concat(digit(exprs, 0, f[i] - '0' - 1), any),
                       exprs.concat(digit(exprs, f[i] - '0', f[i] - '0'), rest)});
@@ -185,7 +186,7 @@ Decimal Decimal::parse(std::string_view text) {
   const size_t point = std::min(text.find('.'), text.size());
   std::string all(text.substr(0, point));
   all += text.substr(std::min(point + 1, text.size()));
-  const int64_t place = static_cast<int64_t>(point) + exponent;  // of the point in `all`
+  const int64_t place = static_cast<int64_t>(point) + exponent;  // where the point stands in `all`
   if (place > kMaxDigits || place < -kMaxDigits) refuse("the number {} is out of range", text);
   if (place < 0) all.insert(0, static_cast<size_t>(-place), '0');
   const auto split = static_cast<size_t>(std::max<int64_t>(place, 0));

@@ -11,9 +11,9 @@
 namespace skiff::grammar {
 namespace {
 
-constexpr int kMaxDepth = 128;                // of groups
-constexpr uint32_t kMaxCount = 1'000'000;     // of one repetition
-constexpr uint64_t kMaxProduct = 10'000'000;  // of counts within counts
+constexpr int kMaxDepth = 128;                // groups within groups
+constexpr uint32_t kMaxCount = 1'000'000;     // the most that one repetition counts to
+constexpr uint64_t kMaxProduct = 10'000'000;  // product of the counts of nested repetitions
 
 // The characters whose general category is in `classes`; \s and line breaks have flags of their
 // own.
@@ -326,7 +326,8 @@ class Parser {
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
-  uint64_t product_ = 1;  // of the counts around the deepest repetition inside the current atom
+  // The product of the counts around the deepest repetition in the current atom.
+  uint64_t product_ = 1;
 };
 
 }  // namespace

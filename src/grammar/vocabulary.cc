@@ -20,6 +20,18 @@ int plain_characters(std::string_view text) {
   return count;
 }
 
+void mark_plain(std::span<const uint32_t> plain, TokenTrie& trie) {
+  std::vector<uint32_t> others = {0};  // the number of tokens before this one that are not plain
+  others.reserve(trie.tokens.size() + 1);
+  for (const int32_t token : trie.tokens)
+    others.push_back(others.back() + !(plain[static_cast<size_t>(token) / 32] >> (token % 32) & 1));
+  for (uint32_t i = 0; i < trie.nodes.size(); ++i) {
+    const size_t end =
+        static_cast<size_t>(trie.below(i).data() - trie.tokens.data()) + trie.below(i).size();
+    trie.nodes[i].plain = others[end] == others[trie.nodes[i].first_token];
+  }
+}
+
 constexpr int kMarkZero = 0xF7;
 
 // A mark that says something; the same byte may be a token of its own, which no text needs.
@@ -68,12 +80,11 @@ TokenTrie TokenTrie::of(std::span<const std::pair<std::string_view, int32_t>> wo
     close(same + 1);
     for (size_t i = same; i < word.size(); ++i) {
       path.push_back(static_cast<uint32_t>(trie.nodes.size()));
-      trie.nodes.push_back(
-          {.depth = static_cast<uint16_t>(i + 1), .byte = static_cast<uint8_t>(word[i])});
+      trie.nodes.push_back({.first_token = static_cast<uint32_t>(trie.tokens.size()),
+                            .depth = static_cast<uint16_t>(i + 1),
+                            .byte = static_cast<uint8_t>(word[i])});
     }
-    Node& node = trie.nodes[path.back()];
-    if (node.num_tokens == 0) node.first_token = static_cast<uint32_t>(trie.tokens.size());
-    ++node.num_tokens;
+    ++trie.nodes[path.back()].num_tokens;
     trie.tokens.push_back(token);
     trie.depth = std::max(trie.depth, static_cast<int>(word.size()));
     last = word;
@@ -120,6 +131,7 @@ Vocabulary::Vocabulary(std::vector<std::string> pieces, int width, std::vector<i
       plain_masks_.push_back(plain_masks_.back());
     plain_masks_.back()[static_cast<size_t>(token) / 32] |= 1u << (token % 32);
   }
+  mark_plain(plain_masks_.back(), trie_);
 }
 
 std::shared_ptr<const Vocabulary> Vocabulary::of(const text::Tokenizer& tokenizer, int width,

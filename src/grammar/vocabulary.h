@@ -20,21 +20,29 @@ namespace skiff::grammar {
 struct TokenTrie {
   struct Node {
     uint32_t size = 1;         // itself and its descendants
-    uint32_t first_token = 0;  // in `tokens`
-    uint16_t num_tokens = 0;
-    uint16_t depth = 0;  // of the root: 0
+    uint32_t first_token = 0;  // in `tokens`; behind its own stand those of its descendants
+    uint16_t num_tokens = 0;   // its own
+    uint16_t depth = 0;        // the distance from the root, which has 0
     uint8_t byte = 0;
+    bool plain = false;  // it and its descendants have plain tokens only (Vocabulary)
   };
   std::vector<Node> nodes;
   std::vector<int32_t> tokens;
+  // The tokens of a node's descendants.
+  std::span<const int32_t> below(uint32_t node) const {
+    const uint32_t begin = nodes[node].first_token + nodes[node].num_tokens;
+    const uint32_t next = node + nodes[node].size;
+    const size_t end = next < nodes.size() ? nodes[next].first_token : tokens.size();
+    return {tokens.data() + begin, end - begin};
+  }
   int depth = 0;  // the most bytes of a token
 
   // `words` are sorted by their bytes.
   static TokenTrie of(std::span<const std::pair<std::string_view, int32_t>> words);
 };
 
-// The byte that begins and ends a mark. Between them stand the bytes 0xF7 to 0xFE, and UTF-8 has
-// none of all these, so that no text contains a mark and no mark a text.
+// The byte that begins and ends a mark, which otherwise has the bytes 0xF7 to 0xFE. UTF-8 has none
+// of these bytes, so no text contains a mark and no mark contains text.
 inline constexpr uint8_t kMarkByte = 0xFF;
 
 // What a special token stands for: the token alone makes it, however a text is spelled. Constraints

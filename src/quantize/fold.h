@@ -18,7 +18,7 @@ struct FoldConsumer {
 };
 
 struct FoldProblem {
-  std::vector<FoldConsumer> consumers;  // of one `in`
+  std::vector<FoldConsumer> consumers;  // all read the same `in`
   std::optional<InputFormat> input;     // how activations are rounded
   // The class of each channel; channels of one class must have one factor. Empty: all may differ.
   std::vector<int32_t> classes;

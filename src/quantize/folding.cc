@@ -8,7 +8,7 @@
 namespace skiff::quantize {
 namespace {
 
-constexpr int64_t kTokens = 512;        // of a sample on which factors are tried
+constexpr int64_t kTokens = 512;        // the length of a sample on which factors are tried
 constexpr int64_t kExpertTokens = 128;  // the same for each of many experts
 
 // A value as a tensor of that dtype keeps it.

@@ -9,8 +9,8 @@ namespace skiff::quantize {
 
 // What was changed besides the weights of linears that are rounded.
 struct Folded {
-  std::vector<bool> plains;     // of LayerMap::plains: norms and routers
-  std::vector<bool> units;      // weights or biases
+  std::vector<bool> plains;  // for each of LayerMap::plains (norms and routers) whether it changed
+  std::vector<bool> units;   // weights or biases
   int64_t kept = 0, tried = 0;  // searches that found factors, and all of them
 };
 

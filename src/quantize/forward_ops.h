@@ -73,6 +73,17 @@ class ForwardOps : public Ops {
                   const KvLayer& kv) override {
     base_.gqa_attend(out, q, spec, batch, kv);
   }
+  void heads_linear(Tensor out, Tensor x, const Linear& w) override {
+    base_.heads_linear(out, x, w);
+  }
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override {
+    base_.mla_store(q, kv, norm, spec, batch, cache);
+  }
+  void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
+                  const RaggedBatch& batch, const KvLayer& cache) override {
+    base_.mla_attend(out, q_latent, q_rope, spec, batch, cache);
+  }
   void gated_act(Tensor out, Tensor gate_up, Act act) override {
     base_.gated_act(out, gate_up, act);
   }

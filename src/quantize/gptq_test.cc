@@ -209,7 +209,7 @@ TEST(InverseFactor, MultipliedGivesTheInverse) {
       if (i > j) {
         EXPECT_EQ(u->row(i)[j], 0);
       }
-      double sum = 0;  // of (m + 0.5) * U^T U
+      double sum = 0;  // an element of (m + 0.5) * U^T U
       for (int64_t k = 0; k < kSize; ++k) {
         double inv = 0;
         for (int64_t l = 0; l < kSize; ++l) inv += u->row(l)[k] * u->row(l)[j];

@@ -1,5 +1,5 @@
-// quantize/job.h -- a whole model from one folder to another, layer by layer: at no time are more
-// than one layer's weights in memory, and what calibration keeps of its data.
+// quantize/job.h -- quantizes a whole model from one folder into another, layer by layer: memory
+// holds the weights of one layer at a time, and what calibration keeps of its data.
 #pragma once
 #include <filesystem>
 
@@ -32,7 +32,7 @@ struct Report {
   int64_t units = 0, plain = 0;  // matrices that were rounded, and that were not
   int64_t few_tokens = 0, unfactored = 0;
   int64_t folds = 0, folds_tried = 0;
-  double error = 0, nearest = 0;  // of outputs on the calibration data
+  double error = 0, nearest = 0;  // the error of outputs on the calibration data
   uint64_t bytes_before = 0, bytes_after = 0;
   std::optional<Quality> quality;
 };

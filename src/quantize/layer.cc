@@ -46,9 +46,9 @@ LayerValues read_layer(const LayerMap& map) {
 // What the decoder is given, and the memory behind it.
 struct LayerRunner::Prepared {
   model::ModelWeights weights;
-  std::vector<std::vector<Buffer>> owners;  // of each linear
+  std::vector<std::vector<Buffer>> owners;  // one entry for each linear layer
   std::vector<Buffer> plain_owners;
-  std::vector<std::vector<float>> biases;  // of each linear
+  std::vector<std::vector<float>> biases;  // one entry for each linear layer
   std::vector<std::vector<Linear>> experts;
   std::vector<Linear*> linears;
   std::vector<float> ones;

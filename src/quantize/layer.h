@@ -15,7 +15,7 @@ namespace skiff::quantize {
 // The values of a layer, which methods change: factors are folded in, weights rounded.
 struct LayerValues {
   std::vector<Matrix> units;               // as LayerMap::units
-  std::vector<std::vector<float>> biases;  // of each unit; empty where it has none
+  std::vector<std::vector<float>> biases;  // one for each unit; empty where it has none
   std::vector<std::vector<float>> plains;  // as LayerMap::plains
 };
 // Throws a LoadError that names the tensor where a value is not finite.
@@ -53,7 +53,7 @@ class LayerRunner {
   const LayerMap& map_;
   const LayerValues& values_;
   Ops& base_;
-  ModelSpec spec_;  // of this layer alone
+  ModelSpec spec_;  // describes this layer alone
   std::vector<std::optional<InputFormat>> inputs_;
   std::unique_ptr<Prepared> prepared_;
 };

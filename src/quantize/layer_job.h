@@ -5,7 +5,7 @@
 namespace skiff::quantize {
 
 struct LayerOutcome {
-  std::vector<std::optional<Rounded>> rounded;  // of each unit; none: it stays plain
+  std::vector<std::optional<Rounded>> rounded;  // one for each unit; none: it stays plain
   Folded folded;
   int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
   int64_t unfactored = 0;         // units whose moments could not be factored, the same

@@ -30,7 +30,7 @@ struct QuantizedModel {
   WeightFormat format;                // what was asked for
   std::optional<DType> kv;            // static scales of the cache: kI8 or kF8E4M3
   double damping = 0;                 // GPTQ's; 0: another method
-  std::string version;                // of this program
+  std::string version;                // this program's version
 };
 
 struct Layout {

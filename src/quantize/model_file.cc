@@ -90,6 +90,12 @@ ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_mo
         "{}: the model is quantized already ({}: {}); rounding it again would lose twice, so start "
         "from its 16-bit checkpoint",
         dir, config_.quantization.method, config_.quantization.about);
+  for (const Layer& layer : spec().layers)
+    if (!std::holds_alternative<Gqa>(layer.mixer))
+      fail_load(
+          "{}: latent attention (MLA) is not quantized into files yet; load the model with "
+          "--quantization instead",
+          dir);
   checkpoint_.emplace(dir);
   slots_ = model::slots_of(spec());
   const model::Family* family = model::find_family(spec().arch);
@@ -133,7 +139,7 @@ LayerMap ModelFile::layer(int index) const {
 void ModelFile::add_linear(LayerMap& map, const model::Slot& slot,
                            const model::Source& source) const {
   LinearSlot linear{.slot = slot, .pieces = {}};
-  std::vector<size_t> first_unit;  // of each module
+  std::vector<size_t> first_unit;  // where each module's units begin
   for (const model::StoredModule& module : source.modules) {
     first_unit.push_back(map.units.size());
     const StoredTensor* tensor = module.of(model::Role::kWeight);

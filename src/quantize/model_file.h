@@ -17,7 +17,7 @@ struct Unit {
   std::string name;  // as a module, without ".weight"; experts of a stack get one each
   int64_t out = 0, in = 0;
   const StoredTensor* tensor = nullptr;
-  int64_t first_row = 0;  // of the tensor, seen as rows of `in` values
+  int64_t first_row = 0;  // the first row in the tensor, seen as rows of `in` values
   bool stacked = false;
   const StoredTensor* bias = nullptr;
 };

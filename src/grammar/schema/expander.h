@@ -42,6 +42,7 @@ class Expander {
   void check_disjoint(Node schema, Node branches, const Shapes& siblings);
   uint32_t count(Node schema, Node value, std::string_view keyword) const;
   Decimal number(Node schema, Node value, std::string_view keyword) const;
+  Bound exclusive_bound(Node schema, Node value) const;
   void check_schema(Node schema, Node value, std::string_view keyword) const;
   void check_schemas(Node schema, Node value, std::string_view keyword) const;
 
@@ -79,7 +80,7 @@ class Expander {
   Emptiness is_empty_;
   std::map<Node, Shapes> known_;
   std::set<Node> open_;
-  std::string_view keyword_;  // the one that is being read
+  std::string_view keyword_;  // the schema's keyword that is being read
 };
 
 }  // namespace skiff::grammar

@@ -8,10 +8,18 @@
 namespace skiff::grammar {
 namespace {
 
-constexpr uint32_t kMaxMinimum = 100'000;  // of characters and elements that a text must have
+// The most characters or elements that a schema may demand.
+constexpr uint32_t kMaxMinimum = 100'000;
 
 bool allows_everything(Node schema) {
   return schema->is_boolean() ? schema->get<bool>() : schema->is_object() && schema->empty();
+}
+
+// Leaves the numbers of `shape` that lie in the range, too.
+void narrow(Shape& shape, const NumberRange& range) {
+  Shape other;
+  other.range = range;
+  if (auto both = intersection(shape, other)) shape = std::move(*both);
 }
 
 }  // namespace
@@ -135,31 +143,25 @@ void Expander::constant(Node, Node value, Shape& shape) {
 }
 
 void Expander::minimum(Node schema, Node value, Shape& shape) {
-  Shape other;
-  other.range.low = Bound{number(schema, value, keyword_), false};
-  if (auto both = intersection(shape, other)) shape = std::move(*both);
+  narrow(shape, {.low = Bound{number(schema, value, keyword_), false}});
 }
 
 void Expander::maximum(Node schema, Node value, Shape& shape) {
-  Shape other;
-  other.range.high = Bound{number(schema, value, keyword_), false};
-  if (auto both = intersection(shape, other)) shape = std::move(*both);
+  narrow(shape, {.high = Bound{number(schema, value, keyword_), false}});
+}
+
+Bound Expander::exclusive_bound(Node schema, Node value) const {
+  if (value->is_boolean())
+    fail(schema, keyword_, "as a boolean is draft 4's; give the bound itself");
+  return {number(schema, value, keyword_), true};
 }
 
 void Expander::exclusive_minimum(Node schema, Node value, Shape& shape) {
-  if (value->is_boolean())
-    fail(schema, keyword_, "as a boolean is draft 4's; give the bound itself");
-  Shape other;
-  other.range.low = Bound{number(schema, value, keyword_), true};
-  if (auto both = intersection(shape, other)) shape = std::move(*both);
+  narrow(shape, {.low = exclusive_bound(schema, value)});
 }
 
 void Expander::exclusive_maximum(Node schema, Node value, Shape& shape) {
-  if (value->is_boolean())
-    fail(schema, keyword_, "as a boolean is draft 4's; give the bound itself");
-  Shape other;
-  other.range.high = Bound{number(schema, value, keyword_), true};
-  if (auto both = intersection(shape, other)) shape = std::move(*both);
+  narrow(shape, {.high = exclusive_bound(schema, value)});
 }
 
 void Expander::multiple_of(Node schema, Node value, Shape& shape) {

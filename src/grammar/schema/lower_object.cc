@@ -8,7 +8,7 @@ namespace skiff::grammar {
 namespace {
 
 constexpr uint32_t kMaxCounted = 64;  // members that are counted one by one
-constexpr size_t kMaxPatterns = 6;    // of patternProperties, whose overlaps are looked at
+constexpr size_t kMaxPatterns = 6;    // patternProperties of an object; each pair may overlap
 
 }  // namespace
 
