@@ -50,14 +50,17 @@ service::Metrics make_metrics() {
   return service::Metrics("m", {{"block_size", "64"}, {"num_gpu_blocks", "7"}});
 }
 
-const char* const kGauges[] = {
-    "num_requests_running", "num_requests_waiting", "num_waiting_tokens",
-    "num_events_queued",    "gpu_cache_usage_perc", "batch_size",
-    "max_batch_size",       "available_batch_size", "available_gpu_block_num",
-    "free_gpu_block_num",   "max_gpu_block_num",    "available_gpu_resource",
-    "cache_config_info",    "hit_req_rate",         "hit_token_rate",
-    "cpu_hit_token_rate",   "gpu_hit_token_rate",   "first_token_latency",
-    "infer_latency"};
+const char* const kGauges[] = {"num_requests_running",    "num_requests_waiting",
+                               "num_waiting_tokens",      "num_events_queued",
+                               "gpu_cache_usage_perc",    "batch_size",
+                               "max_batch_size",          "available_batch_size",
+                               "available_gpu_block_num", "free_gpu_block_num",
+                               "max_gpu_block_num",       "available_gpu_resource",
+                               "cache_config_info",       "hit_req_rate",
+                               "hit_token_rate",          "cpu_hit_token_rate",
+                               "gpu_hit_token_rate",      "first_token_latency",
+                               "infer_latency",           "pd_leases",
+                               "pd_connections"};
 const char* const kCounters[] = {"requests_number",
                                  "requests_number_total",
                                  "request_success_total",
@@ -74,6 +77,11 @@ const char* const kCounters[] = {"requests_number",
                                  "constraint_masks_total",
                                  "constraint_mask_seconds_total",
                                  "reasoning_tokens_total",
+                                 "pd_transferred_blocks_total",
+                                 "pd_transferred_bytes_total",
+                                 "pd_transfer_seconds_total",
+                                 "pd_prompts_total",
+                                 "pd_recomputed_tokens_total",
                                  "request_log_dropped_total",
                                  "trace_spans_dropped_total",
                                  "trace_spans_sent_total",
@@ -149,6 +157,8 @@ std::map<std::string, std::string> expected_types() {
   for (const char* name : kCounters) all[std::string("fastdeploy:") + name] = "counter";
   for (const char* name : kHistograms) all[std::string("fastdeploy:") + name] = "histogram";
   for (const auto& [name, type] : kForVllm) all["vllm:" + name] = type;
+  for (const char* name : {"request_duration", "time_to_first_token", "time_per_output_token"})
+    all[fmt::format("gen_ai_server_{}_seconds", name)] = "histogram";
   return all;
 }
 
@@ -193,6 +203,37 @@ TEST(MetricsTest, LabelsTellWhoAndHow) {
     EXPECT_THAT(text, HasSubstr(fmt::format("reason=\"{}\"}} 0\n", reason)));
 }
 
+// With replicas, what one alone may claim is not labelled as its.
+TEST(MetricsTest, ReplicasAreToldApart) {
+  service::Metrics metrics = make_metrics();
+  service::Metrics::Now now;
+  now.replicas = {
+      {.running = 3, .blocks_total = 10, .blocks_free = 5, .steps = 7, .generation_tokens = 40},
+      {.running = 1, .waiting = 2, .blocks_total = 10, .blocks_free = 10, .steps = 8}};
+  now.engine = {.running = 4, .waiting = 2, .blocks_total = 20, .blocks_free = 15, .steps = 15};
+  const std::string text = metrics.text(now);
+  const auto value = [&](const std::string& name, const std::string& more) {
+    return value_of(text, name + "{model_name=\"m\"" + more + "}");
+  };
+  const std::string first = ",engine=\"0\"", second = ",engine=\"1\"";
+  EXPECT_EQ(value("fastdeploy:num_requests_running", ""), 4);
+  EXPECT_EQ(value("fastdeploy:engine_num_requests_running", first), 3);
+  EXPECT_EQ(value("fastdeploy:engine_num_requests_waiting", second), 2);
+  EXPECT_EQ(value("fastdeploy:engine_steps_total", second), 8);
+  EXPECT_EQ(value("vllm:num_requests_running", first), 3);
+  EXPECT_EQ(value("vllm:num_requests_running", second), 1);
+  EXPECT_EQ(value("vllm:kv_cache_usage_perc", first), 0.5);
+  EXPECT_EQ(value("vllm:gpu_cache_usage_perc", second), 0);
+  EXPECT_EQ(value("vllm:generation_tokens_total", first), 40);
+  EXPECT_THAT(text, testing::Not(HasSubstr("vllm:num_requests_running{model_name=\"m\"} ")));
+  EXPECT_EQ(value("vllm:request_params_n_count", ""), 0) << "those of requests are of all replicas";
+  const auto types = types_in(text);
+  EXPECT_EQ(types.at("vllm:num_requests_running"), "gauge");
+  EXPECT_EQ(types.at("fastdeploy:engine_steps_total"), "counter");
+  now.replicas.pop_back();
+  EXPECT_THAT(metrics.text(now), testing::Not(HasSubstr("fastdeploy:engine_")));
+}
+
 TEST(MetricsTest, EachRefusalCountsForItsReason) {
   service::Metrics metrics = make_metrics();
   for (int i = 0; i < service::kRefusals; ++i)
@@ -230,6 +271,31 @@ TEST(MetricsTest, MasksEndpointsAndReasoningAreCounted) {
   EXPECT_EQ(value("request_log_dropped_total", model), 1);
   EXPECT_EQ(value("trace_spans_dropped_total", model), 2);
   EXPECT_EQ(value("trace_spans_sent_total", model), 3);
+}
+
+TEST(MetricsTest, DraftsAreThereWhereTokensAreDrafted) {
+  service::Metrics::Now now;
+  EXPECT_THAT(make_metrics().text(now), testing::Not(testing::HasSubstr("spec_decode")));
+  service::Metrics metrics("m", {}, /*drafts=*/3);
+  now.engine.drafts.count(3, 2);
+  now.engine.drafts.count(1, 0);
+  metrics.text(now);
+  const std::string text = metrics.text(now);  // counts are added once
+  const auto value = [&](const std::string& name, const std::string& more = "") {
+    return value_of(text, name + "{model_name=\"m\"" + more + "}");
+  };
+  EXPECT_EQ(value("fastdeploy:spec_decode_num_drafts_total"), 2);
+  EXPECT_EQ(value("fastdeploy:spec_decode_num_draft_tokens_total"), 4);
+  EXPECT_EQ(value("fastdeploy:spec_decode_num_accepted_tokens_total"), 2);
+  EXPECT_EQ(value("fastdeploy:spec_decode_num_emitted_tokens_total"), 4);
+  EXPECT_EQ(value("fastdeploy:spec_decode_draft_acceptance_rate"), 0.5);
+  EXPECT_NEAR(value("fastdeploy:spec_decode_efficiency"), 4. / 6, 1e-6);
+  EXPECT_EQ(value("fastdeploy:spec_decode_mean_accepted_length"), 2);
+  EXPECT_EQ(value("fastdeploy:spec_decode_num_accepted_tokens_per_pos_total", ",position=\"1\""),
+            1);
+  EXPECT_EQ(value("fastdeploy:spec_decode_draft_single_head_acceptance_rate_0"), 0.5);
+  EXPECT_THAT(text, testing::HasSubstr("vllm:spec_decode_num_accepted_tokens_per_pos_total"));
+  EXPECT_THAT(text, testing::HasSubstr("vllm:spec_decode_num_drafts_total"));
 }
 
 // Counts of the engine are added once, however often they are scraped.
@@ -357,7 +423,7 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
   std::vector<std::string> queries;
   find_queries(dashboard, queries);
   EXPECT_GE(queries.size(), 25u);
-  service::Metrics metrics = make_metrics();
+  service::Metrics metrics("m", {{"block_size", "64"}}, /*drafts=*/5);
   metrics.asked("/v1/completions");  // endpoints are there once somebody has called one
   const auto types = types_in(metrics.text({}));
   std::set<std::string> series;

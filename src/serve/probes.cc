@@ -50,6 +50,7 @@ std::vector<http::Route> probe_routes(ServerContext& context) {
   return {
       {"GET", "/live", answer(live), http::Access::kOpen},
       {"GET", "/health", answer(health), http::Access::kOpen},
+      {"GET", "/ready", answer(health), http::Access::kOpen},
       {"GET", "/v2/health/live", answer(live), http::Access::kOpen},
       {"GET", "/v2/health/ready", answer(health), http::Access::kOpen},
       {"GET", "/ping", answer(health), http::Access::kOpen},
@@ -73,6 +74,7 @@ std::vector<http::Route> boot_routes(std::function<std::string()> progress) {
   return {
       {"GET", "/live", alive, http::Access::kOpen},
       {"GET", "/health", loading, http::Access::kOpen},
+      {"GET", "/ready", loading, http::Access::kOpen},
       {"GET", "/v2/health/live", alive, http::Access::kOpen},
       {"GET", "/v2/health/ready", loading, http::Access::kOpen},
       {"GET", "/ping", loading, http::Access::kOpen},

@@ -9,7 +9,8 @@
 
 namespace skiff::serve {
 
-// /live, /health, /ping, /metrics, /version, and Triton's /v2/health/live and /v2/health/ready
+// /live, /health, /ready, /ping, /metrics, /version, and Triton's /v2/health/live and
+// /v2/health/ready
 std::vector<http::Route> probe_routes(ServerContext& context);
 // The same probes before there is a service; `progress` says how far loading has come.
 std::vector<http::Route> boot_routes(std::function<std::string()> progress);

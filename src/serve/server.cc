@@ -54,7 +54,7 @@ ollama::ModelCard card_of(const ServerConfig& config) {
 }
 
 std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys& keys,
-                                    bool controlled) {
+                                    bool controlled, service::Upkeep* upkeep) {
   std::vector<http::Route> routes;
   service::ProtocolContext& protocol = *context.protocol;
   for (auto& part :
@@ -65,7 +65,8 @@ std::vector<http::Route> all_routes(ServerContext& context, const http::ApiKeys&
         probe_routes(context)})
     routes.insert(routes.end(), part.begin(), part.end());
   if (controlled)
-    for (http::Route& route : control::control_routes(protocol)) routes.push_back(std::move(route));
+    for (http::Route& route : control::control_routes(protocol, upkeep))
+      routes.push_back(std::move(route));
   for (http::Route& route : info_routes(context, routes)) routes.push_back(std::move(route));
   if (context.config.web_page) routes.push_back(page::page_route());
   // These come last: their "/" is for those clients that no other route has a page for.
@@ -172,7 +173,7 @@ http::Guard Server::Impl::guard(bool loading) {
   };
 }
 
-// The refusals that need no parsing of the request's body.
+// Returns a refusal where none of the request's body has to be parsed for it.
 std::optional<http::HttpResponse> Server::Impl::refuse(const http::HttpRequest& request) {
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
@@ -240,12 +241,12 @@ uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
-void Server::open(service::Service& service, OrderedJson config_info) {
+void Server::open(service::Service& service, OrderedJson config_info, service::Upkeep* upkeep) {
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
-  http::RouteTable table(all_routes(*context, impl_->keys, impl_->admin_keys.any()),
+  http::RouteTable table(all_routes(*context, impl_->keys, impl_->admin_keys.any(), upkeep),
                          impl_->guard(/*loading=*/false));
   auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);

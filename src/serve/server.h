@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "serve/server_config.h"
 #include "serve/service/service.h"
+#include "serve/service/upkeep.h"
 
 namespace skiff::serve {
 
@@ -30,8 +31,10 @@ class Server {
   // Progress of loading, which /health shows until open(). Any thread.
   void set_loaded(double part);  // 0 .. 1
   // Serves all routes from now on. Called once. `service` must outlive the server. `config_info`,
-  // unless null, replaces the one of the constructor.
-  void open(service::Service& service, OrderedJson config_info = nullptr);
+  // unless null, replaces the one of the constructor. `upkeep` is what the operator's endpoints use
+  // to give the model's memory back; null: they are refused. It must outlive the server, too.
+  void open(service::Service& service, OrderedJson config_info = nullptr,
+            service::Upkeep* upkeep = nullptr);
   // Replaces the keys and reads the TLS files again; if either fails, nothing changes. A server
   // that has keys of a kind refuses an empty list of them, which would open it to everybody. One
   // that was started without admin keys gets no control endpoints. Any thread.

@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "serve/control/abort_body.h"
+#include "serve/control/answers.h"
+#include "serve/control/upkeep_routes.h"
 #include "serve/http/api_error.h"
 #include "serve/openai/body.h"
 
@@ -13,26 +15,6 @@ using http::HttpResponse;
 using service::Service;
 
 using Control = HttpResponse (*)(Service&, const HttpRequest&);
-
-// FastDeploy's answer to a control request.
-HttpResponse success(const HttpRequest& request, Json result) {
-  return http::json_response({{"request_id", request.request_id},
-                              {"status", "success"},
-                              {"error_message", nullptr},
-                              {"result", std::move(result)}});
-}
-
-Json aborted_json(const std::vector<service::Aborted>& aborted) {
-  Json list = Json::array();
-  for (const service::Aborted& one : aborted)
-    list.push_back({{"req_id", one.id}, {"generated_tokens", one.generated}});
-  return list;
-}
-
-void log_control(const HttpRequest& request, size_t aborted) {
-  spdlog::info("control: {} {}, {} requests ended, id={}", request.method, request.path, aborted,
-               escaped(request.request_id));
-}
 
 HttpResponse pause(Service& service, const HttpRequest& request) {
   const auto aborted = service.pause();
@@ -50,17 +32,13 @@ HttpResponse is_paused(Service& service, const HttpRequest&) {
   return http::json_response({{"is_paused", service.paused()}});
 }
 
-HttpResponse is_sleeping(Service&, const HttpRequest&) {
-  return http::json_response({{"is_sleeping", false}});
-}
-
 HttpResponse forget_prefixes(Service& service, const HttpRequest& request) {
   service.forget_prefixes();
   log_control(request, 0);
   return success(request, Json::object());
 }
 
-// The requests that a body names, ended; or why it names none.
+// Ends the requests that a body names and returns them, or returns why the body names none.
 std::variant<std::vector<service::Aborted>, HttpResponse> abort_named(Service& service,
                                                                       const HttpRequest& request,
                                                                       const char* list) {
@@ -107,6 +85,14 @@ HttpResponse scheduler(Service& service, const HttpRequest& request) {
       {{"code", 0}, {"msg", "scheduler reset"}, {"aborted", aborted_json(aborted)}});
 }
 
+// Only what gave memory back may take requests again.
+HttpResponse asleep(const Service& service) {
+  const Status health = service.health();
+  return http::error_response(
+      http::api_error(409, fmt::format("{}; wake it with POST /v1/wakeup",
+                                       health ? "the server sleeps" : health.error().what)));
+}
+
 struct Entry {
   const char* method;
   const char* path;
@@ -125,7 +111,6 @@ constexpr Entry kControls[] = {
     {"POST", "/pause", pause},
     {"POST", "/resume", resume},
     {"GET", "/is_paused", is_paused},
-    {"GET", "/is_sleeping", is_sleeping},
     {"POST", "/inference/v1/abort_requests", abort_request_ids},
     {"POST", "/abort_requests", abort_request_ids},
     {"POST", "/reset_prefix_cache", forget_prefixes},
@@ -137,22 +122,9 @@ struct Absent {
   const char* why;
 };
 
-constexpr char kWeights[] =
-    "weights are loaded at the start and stay; to serve other weights, start another server and "
-    "stop this one";
-constexpr char kMemory[] =
-    "memory for weights and for the KV cache is taken at the start and not given back; /v1/pause "
-    "stops work without freeing it";
 constexpr char kExperts[] = "experts are not spread over several devices, so there is no balance";
 
 constexpr Absent kAbsent[] = {
-    {"GET", "/clear_load_weight", kWeights},
-    {"GET", "/update_model_weight", kWeights},
-    {"POST", "/v1/update_weights", kWeights},
-    {"POST", "/v1/sleep", kMemory},
-    {"POST", "/v1/wakeup", kMemory},
-    {"POST", "/sleep", kMemory},
-    {"POST", "/wake_up", kMemory},
     {"POST", "/rearrange_experts", kExperts},
     {"POST", "/get_per_expert_tokens_stats", kExperts},
     {"POST", "/check_redundant", kExperts},
@@ -160,7 +132,8 @@ constexpr Absent kAbsent[] = {
 
 }  // namespace
 
-std::vector<http::Route> control_routes(service::ProtocolContext& context) {
+std::vector<http::Route> control_routes(service::ProtocolContext& context,
+                                        service::Upkeep* upkeep) {
   std::vector<http::Route> routes;
   const auto add = [&](const char* method, const char* path, http::HttpHandler handler) {
     routes.push_back({.method = method,
@@ -170,9 +143,14 @@ std::vector<http::Route> control_routes(service::ProtocolContext& context) {
   };
   for (const Entry& entry : kControls)
     add(entry.method, entry.path,
-        [&service = context.service, control = entry.control](HttpRequest request, auto reply) {
+        [&service = context.service, upkeep, control = entry.control](HttpRequest request,
+                                                                      auto reply) {
+          if (control == resume && upkeep && upkeep->keeps_paused())
+            return reply->send(asleep(service));
           reply->send(control(service, request));
+          if (control == pause && upkeep) upkeep->restate();
         });
+  for (http::Route& route : upkeep_routes(upkeep)) routes.push_back(std::move(route));
   for (const Absent& absent : kAbsent)
     add(absent.method, absent.path, [why = absent.why](const HttpRequest& request, auto reply) {
       reply->send(

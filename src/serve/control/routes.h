@@ -6,10 +6,11 @@
 
 #include "serve/http/route_table.h"
 #include "serve/service/protocol_context.h"
+#include "serve/service/upkeep.h"
 
 namespace skiff::control {
 
-// All of them are Access::kAdmin. `context` outlives the routes.
-std::vector<http::Route> control_routes(service::ProtocolContext& context);
+// All of them are Access::kAdmin. `context` and `upkeep`, which may be null, outlive the routes.
+std::vector<http::Route> control_routes(service::ProtocolContext& context, service::Upkeep* upkeep);
 
 }  // namespace skiff::control

@@ -23,9 +23,10 @@ struct CallCore {
       : config(std::move(given)), shared(std::move(backend)) {}
   const GrpcConfig config;
   Shared shared;
-  Queue<std::function<void()>> work;      // for the workers
-  Queue<std::function<void()>> large;     // for the one thread that reads large messages
-  std::atomic<int64_t> message_bytes{0};  // of messages that wait for a worker or are with one
+  Queue<std::function<void()>> work;   // for the workers
+  Queue<std::function<void()>> large;  // for the one thread that reads large messages
+  // The size of all messages that wait for a worker or are with one.
+  std::atomic<int64_t> message_bytes{0};
 };
 
 // Every call is served as a stream of messages, which is what a call of one message is on the wire,

@@ -98,7 +98,7 @@ void Inference::message(std::string bytes) {
   begin(*protocol, std::move(facts), request.object);
 }
 
-// Ends a request that never became one of PaddleNLP's protocol.
+// Refuses a call that could not be read as a request of PaddleNLP's protocol.
 void Inference::refuse(const RequestFacts& facts, StatusCode code, const std::string& why) {
   if (streams_)
     exchange_.send(stream_error(facts.model, facts.id, why));
@@ -127,7 +127,8 @@ void Inference::begin(service::ProtocolContext& protocol, RequestFacts facts,
   paddle::Carrier carrier{.request_id = facts.id.empty() ? http::sane_request_id("") : facts.id,
                           .cache_salt = {},
                           .last_only = !streams_};
-  carrier.route = "/inference.GRPCInferenceService";
+  carrier.route = streams_ ? "/inference.GRPCInferenceService/ModelStreamInfer"
+                           : "/inference.GRPCInferenceService/ModelInfer";
   if (!protocol.config.policy.shared_cache)
     carrier.cache_salt = shared_.backend.keys.cache_salt(exchange_.head());
   auto prepared =

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kIn = "IN", kOut = "OUT", kBytes = "BYTES";
 constexpr size_t kMaxName = 256;
-constexpr uint64_t kTypeString = 13;  // of Triton's DataType
+constexpr uint64_t kTypeString = 13;  // TYPE_STRING of Triton's DataType
 
 std::string shown(std::string_view text) { return escaped(text, 64); }
 

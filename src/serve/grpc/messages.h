@@ -35,7 +35,8 @@ InferRequest read_infer_request(std::string_view message);
 // What a ModelInferResponse holds.
 struct InferAnswer {
   std::string_view model, id;
-  std::optional<std::string_view> object;  // of OUT, as JSON; nothing: the answer has no output
+  // What OUT holds, as JSON; nothing: the answer has no output.
+  std::optional<std::string_view> object;
   bool typed = false;
   std::optional<bool> final;  // the parameter triton_final_response
 };

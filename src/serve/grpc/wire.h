@@ -24,8 +24,8 @@ class WireReader {
   bool good() const { return good_; }
   int field() const { return field_; }
   WireType type() const { return type_; }
-  uint64_t number() const { return number_; }        // of the types but kBytes
-  std::string_view bytes() const { return bytes_; }  // of kBytes
+  uint64_t number() const { return number_; }        // the value of every type but kBytes
+  std::string_view bytes() const { return bytes_; }  // the value of type kBytes
   bool is(int field, WireType type) const { return field_ == field && type_ == type; }
 
  private:

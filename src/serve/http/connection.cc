@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <random>
 
 #include "base/log.h"
+#include "base/seconds.h"
+#include "serve/http/handler_call.h"
 
 namespace skiff::http {
 namespace {
@@ -24,56 +25,8 @@ constexpr size_t kMaxDiscard = 64u << 20;
 constexpr double kLingerSeconds = 3;
 // Interval of check_reply(), in seconds.
 constexpr double kCheckSeconds = 1;
-// Bytes of body that a request of a method without content may have.
-constexpr size_t kMaxIdleBody = 4u << 10;
-
-// The handler's handle. The end of the last one answers 500 if the handler has not answered.
-class ReplyHandle : public HttpReply {
- public:
-  explicit ReplyHandle(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
-  ~ReplyHandle() override { exchange_->abandon(); }
-  void send(HttpResponse response) override { exchange_->send(std::move(response)); }
-  void begin_stream(HttpResponse head) override { exchange_->begin_stream(std::move(head)); }
-  bool write(std::string part) override { return exchange_->write(std::move(part)); }
-  void end_stream() override { exchange_->end_stream(); }
-  void on_close(std::function<void()> closed) override { exchange_->on_close(std::move(closed)); }
-  void on_worker(std::function<void()> job) override { exchange_->on_worker(std::move(job)); }
-
- private:
-  const std::shared_ptr<HttpExchange> exchange_;
-};
-
-// Calls the handler, on an I/O thread or a worker; whatever it throws ends this request alone.
-void answer(const HttpHooks& hooks, const std::shared_ptr<HttpExchange>& exchange) noexcept try {
-  auto request = exchange->unpark();
-  if (!request) return;  // the client left while the request waited for a worker
-  const auto reply = std::make_shared<ReplyHandle>(exchange);
-  try {
-    hooks.handler(std::move(*request), reply);
-  } catch (const std::exception& e) {
-    spdlog::error("a request handler threw: {}", escaped(e.what()));
-    reply->send(hooks.failure(500, "internal error"));
-  }
-} catch (...) {
-  exchange->give_up();
-}
-
-std::string_view view(const boost::beast::flat_buffer& buffer) {
-  return {static_cast<const char*>(buffer.data().data()), buffer.size()};
-}
 
 }  // namespace
-
-std::string sane_request_id(std::string_view given) {
-  const auto sane = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_' || c == '.' || c == ':' || c == '/' || c == '=' || c == '+';
-  };
-  if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), sane))
-    return std::string(given);
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{:016x}{:016x}", random(), random());
-}
 
 // Wraps a handler for Asio, which calls it on the strand while it keeps this connection alive. If
 // memory runs out or a hook throws, only this connection ends.
@@ -108,6 +61,7 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket sock
       deadline_(stream_.executor()),
       write_deadline_(stream_.executor()),
       fresh_(kReadSize),
+      reader_(core_->config, core_->body_bytes),
       record_{.method = "-", .target = "-", .request_id = "-", .client = client_},
       head_began_(Clock::now()) {}
 
@@ -158,8 +112,7 @@ void HttpConnection::handshake() {
 // Bytes that were read ahead are parsed before the socket is read again.
 void HttpConnection::next_request() {
   core_->connections.set_idle(this);
-  head_.emplace(core_->config.max_header, core_->config.max_fields);
-  request_ = {};
+  reader_.begin();
   record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
   state_ = State::kIdle;
   complete_ = false;
@@ -185,16 +138,16 @@ void HttpConnection::on_read(ErrorCode error, size_t bytes) {
     return discard();
   }
   if (error) return shut();
-  in_.commit(net::buffer_copy(in_.prepare(bytes), net::buffer(fresh_.data(), bytes)));
+  reader_.append(net::buffer(fresh_.data(), bytes));
   if (state_ == State::kBusy) {
-    if (in_.size() < kMaxAhead) read();
+    if (reader_.ahead() < kMaxAhead) read();
     return;
   }
   feed();
 }
 
 void HttpConnection::feed() {
-  if (state_ == State::kIdle && in_.size() > 0) {
+  if (state_ == State::kIdle && reader_.ahead() > 0) {
     state_ = State::kHeader;
     head_began_ = Clock::now();
     arm(core_->config.header_seconds);
@@ -207,71 +160,65 @@ void HttpConnection::feed() {
 
 // False if the head was refused. Complete heads move the state to kBody.
 bool HttpConnection::take_head() {
-  if (!head_->look(view(in_))) {
-    name_request();
-    fail(head_->refusal().status, head_->refusal().why);
+  const auto took = reader_.take_head();
+  if (took == RequestReader::Took::kMore) return true;
+  const bool named = name_request();
+  if (took == RequestReader::Took::kRefused) {
+    fail(reader_.refusal());
     return false;
   }
-  if (head_->size() == 0) return true;
-  in_.consume(head_->size());
-  const bool named = name_request();
   if (!core_->connections.set_busy(this)) {
     shut();
     return false;
   }
   if (!named)
     fail(400, "the path of the request is not valid");
-  else if (kind_ == ConnectionKind::kProbe && lane() != HttpLane::kIo)
+  else if (kind_ == ConnectionKind::kProbe && lane_of(*core_, reader_.request()) != HttpLane::kIo)
     fail(503, "every connection that the server may have is in use; try again later");
   else
     return judge_head();
   return false;
 }
 
-// Copies what is known of the head, for the log even if the head is refused. False if the target is
-// not valid.
+// Completes what is known of the head, for the log even if the head is refused. False if the target
+// is not valid.
 bool HttpConnection::name_request() {
-  request_ = std::move(head_->request());
-  const std::string& target = head_->target();
+  HttpRequest& request = reader_.request();
+  const std::string& target = reader_.target();
   if (target.empty()) return false;
-  request_.request_id = sane_request_id(request_.header("x-request-id"));
-  record_.method = request_.method;
+  request.request_id = sane_request_id(request.header("x-request-id"));
+  request.client = client_;
+  record_.method = request.method;
   record_.target = target.substr(0, target.find('?'));
-  record_.request_id = request_.request_id;
-  record_.serial = request_.serial = ++core_->requests;
-  return split_target(target, &request_);
+  record_.request_id = request.request_id;
+  record_.serial = request.serial = ++core_->requests;
+  return split_target(target, &request);
 }
 
 bool HttpConnection::judge_head() {
   state_ = State::kBody;
-  body_began_ = Clock::now();
-  if (auto refused = refuse_fields(request_, head_->minor())) {
-    fail(refused->status, refused->why);
-    return false;
+  switch (reader_.begin_body()) {
+    case RequestReader::Took::kRefused:
+      fail(reader_.refusal());
+      return false;
+    case RequestReader::Took::kAll:
+      return true;
+    case RequestReader::Took::kMore:
+      break;
   }
-  body_.emplace(request_, body_limit());
-  if (body_->done()) return true;
   set_open(true);
   if (core_->draining) {  // begin_drain() may have run before this head arrived
     fail(503, "the server is shutting down");
     return false;
   }
   if (core_->hooks.early)
-    if (auto refused = core_->hooks.early(request_)) {
+    if (auto refused = core_->hooks.early(reader_.request())) {
       fail(std::move(*refused));
       return false;
     }
-  arm(body_allowance());
-  const bool asked = head_->minor() == 1 && !request_.header("expect").empty();
-  if (body_->refusal().status == 0 && asked) say_continue();
+  arm(reader_.body_allowance());
+  if (reader_.awaits_continue()) say_continue();
   return true;
-}
-
-// GET, HEAD and the like have no content by definition; some clients send a little all the same.
-size_t HttpConnection::body_limit() const {
-  const bool has_content =
-      request_.method == "POST" || request_.method == "PUT" || request_.method == "PATCH";
-  return has_content ? core_->config.max_body : std::min(core_->config.max_body, kMaxIdleBody);
 }
 
 void HttpConnection::say_continue() {
@@ -287,35 +234,15 @@ void HttpConnection::say_continue() {
 
 // True once the body is complete; otherwise it was refused, or another read is under way.
 bool HttpConnection::take_body() {
-  in_.consume(body_->take(view(in_)));
-  if (body_->refusal().status != 0)
-    fail(body_->refusal().status, body_->refusal().why);
-  else if (!count_body())
-    fail(503, "the server holds as many request bodies as it may; try again later");
-  else if (body_->done())
-    return true;
-  else
-    read();
-  return false;
-}
-
-// Counts the memory of the body: its capacity, which exceeds its size while it grows. False if all
-// bodies together exceed the limit.
-bool HttpConnection::count_body() {
-  if (body_->body().empty()) return true;
-  if (!counted_) counted_ = std::make_shared<BodyCount>(core_->body_bytes);
-  return counted_->set(body_->body().capacity()) <= core_->config.max_bodies;
-}
-
-HttpLane HttpConnection::lane() const {
-  const HttpLane lane = core_->hooks.lane ? core_->hooks.lane(request_) : HttpLane::kWork;
-  const bool large = request_.body.size() >= core_->config.large_body;
-  return lane == HttpLane::kWork && large ? HttpLane::kLarge : lane;
+  const auto took = reader_.take_body();
+  if (took == RequestReader::Took::kRefused) fail(reader_.refusal());
+  if (took == RequestReader::Took::kMore) read();
+  return took == RequestReader::Took::kAll;
 }
 
 void HttpConnection::dispatch() {
-  request_.body = std::move(body_->body());
-  request_.counted = std::move(counted_);
+  reader_.finish();
+  HttpRequest& request = reader_.request();
   state_ = State::kBusy;
   self_ = shared_from_this();
   set_open(true);
@@ -323,33 +250,21 @@ void HttpConnection::dispatch() {
   exchange_ = std::make_shared<HttpExchange>(
       core_, weak_from_this(),
       ReplyFraming{
-          .head = request_.method == "HEAD",
-          .chunked = head_->minor() == 1,
-          .keep_alive = kind_ == ConnectionKind::kOrdinary && keeps_alive(request_, head_->minor()),
-          .request_id = request_.request_id,
-          .extra = extra_headers()});
-  auto refused = core_->hooks.refuse ? core_->hooks.refuse(request_) : std::nullopt;
-  const HttpLane to = lane();
-  exchange_->park(std::move(request_));
+          .head = request.method == "HEAD",
+          .chunked = reader_.minor() == 1,
+          .keep_alive = kind_ == ConnectionKind::kOrdinary && keeps_alive(request, reader_.minor()),
+          .request_id = request.request_id,
+          .extra = headers_of(core_->hooks, request)});
+  auto refused = core_->hooks.refuse ? core_->hooks.refuse(request) : std::nullopt;
+  const HttpLane lane = lane_of(*core_, request);
+  exchange_->park(std::move(request));
   if (refused) {
     exchange_->unpark();
     exchange_->send(std::move(*refused));
   } else {
-    call_handler(to);
+    call_handler(core_, exchange_, lane);
   }
-  if (in_.size() < kMaxAhead) read();
-}
-
-void HttpConnection::call_handler(HttpLane lane) {
-  auto work = [core = core_, exchange = exchange_] { answer(core->hooks, exchange); };
-  if (lane == HttpLane::kIo)
-    work();
-  else
-    net::post(core_->threads_of(lane), std::move(work));
-}
-
-HttpHeaders HttpConnection::extra_headers() const {
-  return core_->hooks.headers ? core_->hooks.headers(request_) : HttpHeaders{};
+  if (reader_.ahead() < kMaxAhead) read();
 }
 
 void HttpConnection::flush() {
@@ -361,11 +276,7 @@ void HttpConnection::flush() {
   }
   record_.sent += out_.size();
   writing_ = true;
-  write_deadline_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(core_->config.write_seconds)));
-  write_deadline_.async_wait(guarded([this](ErrorCode error) {
-    if (!error) shut();
-  }));
+  write_deadline_.set(core_->config.write_seconds, guarded([this] { shut(); }));
   stream_.write(net::buffer(out_), guarded([this](ErrorCode error, size_t) { on_written(error); }));
 }
 
@@ -397,6 +308,8 @@ void HttpConnection::record(const HttpExchange& exchange, bool complete) {
   core_->hooks.record(record_);
 }
 
+void HttpConnection::fail(const HttpRefusal& refusal) { fail(refusal.status, refusal.why); }
+
 void HttpConnection::fail(int status, const std::string& why) {
   fail(core_->hooks.failure(status, why));
 }
@@ -406,17 +319,18 @@ void HttpConnection::fail(HttpResponse response) {
   if (exchange_ || state_ == State::kClosed) return;
   state_ = State::kLinger;
   core_->connections.set_idle(this);
-  body_.reset();
-  counted_.reset();
+  reader_.drop_body();
   arm(kCheckSeconds);
-  if (request_.request_id.empty()) {
-    request_.request_id = sane_request_id("");
-    record_.request_id = request_.request_id;
+  HttpRequest& request = reader_.request();
+  if (request.request_id.empty()) {
+    request.request_id = sane_request_id("");
+    record_.request_id = request.request_id;
   }
-  exchange_ = std::make_shared<HttpExchange>(core_, weak_from_this(),
-                                             ReplyFraming{.head = request_.method == "HEAD",
-                                                          .request_id = request_.request_id,
-                                                          .extra = extra_headers()});
+  exchange_ =
+      std::make_shared<HttpExchange>(core_, weak_from_this(),
+                                     ReplyFraming{.head = request.method == "HEAD",
+                                                  .request_id = request.request_id,
+                                                  .extra = headers_of(core_->hooks, request)});
   exchange_->send(std::move(response));
 }
 
@@ -425,7 +339,7 @@ void HttpConnection::linger() {
   state_ = State::kLinger;
   core_->connections.set_idle(this);
   arm(kLingerSeconds);
-  in_.consume(in_.size());
+  reader_.drop_ahead();
   stream_.finish(guarded([this](ErrorCode) {
     if (state_ == State::kClosed) return;
     stream_.end();
@@ -458,23 +372,7 @@ void HttpConnection::shut() {
 }
 
 void HttpConnection::arm(double seconds) {
-  deadline_.expires_after(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
-  deadline_.async_wait(guarded([this, armed = ++armed_](ErrorCode error) {
-    if (!error && armed == armed_) on_deadline();
-  }));
-}
-
-double HttpConnection::seconds_since(Clock::time_point begin) const {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Seconds until the deadline that the minimum body rate implies for the bytes received so far.
-double HttpConnection::body_allowance() const {
-  const HttpConfig& config = core_->config;
-  const double earned =
-      config.body_grace + static_cast<double>(body_->wire()) / std::max(config.body_rate, 1e-3);
-  return std::min(config.body_seconds, earned) - seconds_since(body_began_);
+  deadline_.set(seconds, guarded([this] { on_deadline(); }));
 }
 
 // Closes the connection if its client has left or its reply cannot be completed. The read under way
@@ -487,7 +385,7 @@ void HttpConnection::check_reply() {
 
 void HttpConnection::on_deadline() {
   if (exchange_) return check_reply();
-  if (state_ == State::kBody && body_allowance() > 0) return arm(body_allowance());
+  if (state_ == State::kBody && reader_.body_allowance() > 0) return arm(reader_.body_allowance());
   if (state_ == State::kHeader || state_ == State::kBody)
     return fail(408, "the request did not arrive in time");
   if (state_ == State::kIdle) return linger();

@@ -1,20 +1,16 @@
-// serve/http/connection.h -- one client connection: it reads requests, keeps deadlines, and has
+// serve/http/connection.h -- one client connection: it takes requests, keeps deadlines, and has
 // one reply at a time. Private to the HTTP server.
 #pragma once
-#include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "serve/http/body.h"
-#include "serve/http/body_count.h"
 #include "serve/http/core.h"
+#include "serve/http/deadline.h"
 #include "serve/http/exchange.h"
 #include "serve/http/head.h"
+#include "serve/http/request_reader.h"
 #include "serve/http/server.h"
 #include "serve/http/stream.h"
 
@@ -49,16 +45,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool judge_head();
   bool take_body();
   void say_continue();
-  bool count_body();
-  size_t body_limit() const;
   bool name_request();
   void dispatch();
-  void call_handler(HttpLane lane);
-  HttpLane lane() const;
   void set_open(bool open);
+  void fail(const HttpRefusal& refusal);
   void fail(int status, const std::string& why);
   void fail(HttpResponse response);
-  HttpHeaders extra_headers() const;
   void on_written(boost::system::error_code error);
   void reply_done();
   void record(const HttpExchange& exchange, bool complete);
@@ -67,33 +59,26 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void discard();
   void shut();
   void arm(double seconds);
-  double body_allowance() const;
   void check_reply();
   void on_deadline();
-  double seconds_since(Clock::time_point begin) const;
 
   const std::shared_ptr<HttpCore> core_;
   HttpStream stream_;
   const std::string client_;
   const ConnectionKind kind_;
-  net::steady_timer deadline_, write_deadline_;
-  std::vector<char> fresh_;  // target of a read under way; in_ is consumed meanwhile when
-                             // requests are pipelined
-  boost::beast::flat_buffer in_;
-  std::string out_;  // bytes that are being written
-  std::optional<HeadReader> head_;
-  std::optional<BodyReader> body_;
-  std::shared_ptr<BodyCount> counted_;  // counts body_ in core_->body_bytes
-  HttpRequest request_;                 // complete but for its body once the head has been read
-  HttpRecord record_;                   // the log entry of the request
+  Deadline deadline_, write_deadline_;
+  std::vector<char> fresh_;  // target of a read under way; what reader_ has is consumed meanwhile
+                             // when requests are pipelined
+  RequestReader reader_;
+  std::string out_;    // bytes that are being written
+  HttpRecord record_;  // the log entry of the request
   std::shared_ptr<HttpExchange> exchange_;
   std::shared_ptr<HttpConnection> self_;  // set while busy, when no read may keep this alive
   State state_ = State::kIdle;
   bool reading_ = false, writing_ = false, complete_ = false;
-  bool open_ = false;   // counted in core_->open_requests
-  uint64_t armed_ = 0;  // generation of deadline_: a timer that was set again is ignored
+  bool open_ = false;  // counted in core_->open_requests
   size_t discarded_ = 0;
-  Clock::time_point head_began_, body_began_;
+  Clock::time_point head_began_;
 };
 
 }  // namespace skiff::http

@@ -92,6 +92,15 @@ void HttpExchange::end_stream() noexcept try {
   give_up();
 }
 
+void HttpExchange::when_sent(std::function<void()> sent) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    on_sent_ = std::move(sent);
+  }
+  wake();
+}
+
 void HttpExchange::on_close(std::function<void()> closed) {
   {
     std::lock_guard lock(mutex_);
@@ -139,20 +148,28 @@ void HttpExchange::wake() {
 }
 
 std::string HttpExchange::take(bool* complete) {
-  std::lock_guard lock(mutex_);
-  woken_ = false;
-  *complete = ended_;
-  return std::exchange(unsent_, {});
+  std::function<void()> sent;
+  std::string taken;
+  {
+    std::lock_guard lock(mutex_);
+    woken_ = false;
+    *complete = ended_;
+    taken = std::exchange(unsent_, {});
+    if (taken.empty()) sent = std::exchange(on_sent_, nullptr);
+  }
+  if (sent) sent();
+  return taken;
 }
 
 void HttpExchange::close(bool complete) {
-  std::function<void()> closed;
-  std::optional<HttpRequest> parked;  // freed without the mutex
+  std::function<void()> closed, sent;
+  std::optional<HttpRequest> parked;  // these three are freed without the mutex
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
     unsent_ = {};
     closed = std::exchange(on_close_, nullptr);
+    sent = std::exchange(on_sent_, nullptr);
     parked = std::exchange(parked_, std::nullopt);
   }
   core_->held.release(held_);

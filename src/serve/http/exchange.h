@@ -38,6 +38,7 @@ class HttpExchange {
   void begin_stream(HttpResponse head) noexcept;
   bool write(std::string part) noexcept;
   void end_stream() noexcept;
+  void when_sent(std::function<void()> sent);
   void on_close(std::function<void()> closed);
   void abandon() noexcept;  // the handler dropped its last reference
 
@@ -51,7 +52,7 @@ class HttpExchange {
   bool given_up() const { return given_up_; }
   void on_worker(std::function<void()> job) { core_->work(std::move(job)); }
 
-  // Called by the connection, on its strand.
+  // Called by the connection, on its strand, when all that it took before has been written.
   std::string take(bool* complete);
   void close(bool complete);
   bool keep_alive() const { return keep_alive_; }
@@ -73,7 +74,7 @@ class HttpExchange {
   std::atomic<uint64_t> held_{0};  // ticket of core_->held
   std::string unsent_;             // guarded by mutex_, as are the rest
   bool began_ = false, ended_ = false, closed_ = false, woken_ = false;
-  std::function<void()> on_close_;
+  std::function<void()> on_close_, on_sent_;
   std::optional<HttpRequest> parked_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <random>
 
 namespace skiff::http {
 namespace {
@@ -61,6 +62,17 @@ std::string_view HttpRequest::header(std::string_view lower_case_name) const {
   for (const auto& [name, value] : headers)
     if (name == lower_case_name) return value;
   return {};
+}
+
+std::string sane_request_id(std::string_view given) {
+  const auto sane = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '_' || c == '.' || c == ':' || c == '/' || c == '=' || c == '+';
+  };
+  if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), sane))
+    return std::string(given);
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}{:016x}", random(), random());
 }
 
 std::string lower_case(std::string_view text) {

@@ -2,9 +2,11 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <chrono>
 #include <thread>
+#include <tuple>
 
 #include "base/load_error.h"
 #include "base/log.h"
@@ -91,14 +93,15 @@ struct HttpServer::Impl {
 void HttpServer::Impl::listen() {
   const HttpConfig& config = core->config;
   const auto endpoint = resolve(core->io, config);
-  ErrorCode error;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
-  if (error)
+  try {
+    acceptor.open(endpoint.protocol());
+    acceptor.set_option(net::socket_base::reuse_address(true));
+    acceptor.bind(endpoint);
+    acceptor.listen(net::socket_base::max_listen_connections);
+  } catch (const boost::system::system_error& e) {
     fail_load("cannot listen on {} port {}: {}; choose another with --port", config.host,
-              config.port, error.message());
+              config.port, e.code().message());
+  }
   port = acceptor.local_endpoint().port();
 }
 
@@ -177,7 +180,8 @@ HttpServer::HttpServer(HttpConfig config, HttpHooks hooks)
   impl_->listen();
 }
 
-HttpServer::~HttpServer() { stop(); }
+// Where a thread cannot be joined, the exception ends the process.
+HttpServer::~HttpServer() { stop(); }  // NOLINT(bugprone-exception-escape)
 
 uint16_t HttpServer::port() const { return impl_->port; }
 
@@ -209,7 +213,7 @@ void HttpServer::Impl::stop_accepting() {
   core->draining = true;
   net::post(acceptor.get_executor(), [this] {
     ErrorCode ignored;
-    acceptor.close(ignored);
+    std::ignore = acceptor.close(ignored);
     retry.cancel();
   });
 }

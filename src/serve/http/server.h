@@ -25,6 +25,7 @@ struct HttpRequest {
   std::string body;
   std::string request_id;  // x-request-id of the client if it is valid, else a random one
   uint64_t serial = 0;     // number of this request since start, from 1; HttpRecord has the same
+  std::string client;      // ADDRESS:PORT of the peer
   // While this lives, `body` counts among the bodies in memory (HttpConfig::max_bodies). Keep it as
   // long as the body.
   std::shared_ptr<const void> counted;
@@ -57,6 +58,10 @@ class HttpReply {
   // disconnected because more than HttpConfig::max_unsent bytes wait for it.
   virtual bool write(std::string part) = 0;
   virtual void end_stream() = 0;
+  // Calls `sent` once, on an I/O thread, when the kernel has taken all that was written so far; not
+  // at all if the client leaves first (see on_close). A later call replaces an earlier one. So
+  // whoever passes on a long body holds little of it in memory.
+  virtual void when_sent(std::function<void()> sent) = 0;
   // `closed` is called once if the client leaves before the reply is complete, at once if it has
   // left already. It runs on an I/O thread and must be quick.
   virtual void on_close(std::function<void()> closed) = 0;

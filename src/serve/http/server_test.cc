@@ -161,6 +161,8 @@ TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
   busy.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
   TestClient first = server.client(), second = server.client();
   EXPECT_EQ(second.call("GET", "/").status, 200);
+  // The server notes the end of a reply after the client has it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been idle longer
   first.send_raw("GET / HT");                     // a part of a head is not a request
   TestClient third = server.client();
@@ -236,7 +238,7 @@ TEST_P(HttpServerTest, AClosingClientIsNoticedWhileItsReplyRuns) {
   std::mutex mutex;
   std::shared_ptr<HttpReply> held;
   std::atomic<int> closed{0};
-  Echo server(local(), [&](HttpRequest, std::shared_ptr<HttpReply> reply) {
+  Echo server(local(), [&](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
     reply->begin_stream(plain(200, "x"));
     reply->on_close([&] { ++closed; });
     std::lock_guard lock(mutex);
@@ -261,7 +263,7 @@ TEST_P(HttpServerTest, PipelinedBytesDoNotHideALeaver) {
   std::mutex mutex;
   std::shared_ptr<HttpReply> held;
   std::atomic<bool> began{false}, closed{false};
-  Echo server(local(), [&](HttpRequest, std::shared_ptr<HttpReply> reply) {
+  Echo server(local(), [&](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
     reply->on_close([&] { closed = true; });
     std::lock_guard lock(mutex);
     held = std::move(reply);
@@ -288,7 +290,7 @@ TEST_P(HttpServerTest, AThrowOnAnIoThreadEndsOneConnection) {
     if (armed && request.path == path) throw std::bad_alloc();
   };
   HttpServer server(local(), {.handler =
-                                  [&](HttpRequest request, auto reply) {
+                                  [&](const HttpRequest& request, auto reply) {
                                     bomb(request, "/handler");
                                     reply->on_close([] { throw std::bad_alloc(); });
                                     if (request.path == "/hold") {
@@ -344,7 +346,7 @@ TEST_P(HttpServerTest, AReaderThatStopsReadingIsDropped) {  // item 42: slow rea
   HttpConfig config = local();
   config.max_unsent = 1 << 20;
   std::atomic<bool> dropped{false};
-  Echo server(config, [&](HttpRequest, std::shared_ptr<HttpReply> reply) {
+  Echo server(config, [&](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
     reply->begin_stream(plain(200, ""));
     // The kernel's buffers take a small part of it.
     for (int i = 0; i < 1000 && !dropped; ++i) dropped = !reply->write(std::string(100000, 'x'));
@@ -418,6 +420,45 @@ TEST_P(HttpServerTest, AnUploadThatBeginsAfterTheEndIsTold) {
   upload.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000000\r\n\r\n" +
                   std::string(100000, 'x'));
   EXPECT_EQ(upload.response().status, 503);
+}
+
+// A stream whose parts are written when the ones before have been taken.
+struct PacedStream : std::enable_shared_from_this<PacedStream> {
+  PacedStream(std::shared_ptr<HttpReply> to, int parts) : reply(std::move(to)), left(parts) {}
+  void next() {
+    if (left-- == 0) return reply->end_stream();
+    reply->write(std::string(1 << 20, 'x'));
+    reply->when_sent([self = shared_from_this()] { self->next(); });
+  }
+  const std::shared_ptr<HttpReply> reply;
+  int left;
+};
+
+TEST_P(HttpServerTest, APacedStreamExceedsWhatMayBeUnsent) {
+  constexpr int kParts = 24;
+  HttpConfig config = local();
+  config.max_unsent = 3 << 19;  // one part fits, two do not
+  std::weak_ptr<PacedStream> last;
+  std::mutex mutex;
+  Echo server(config, [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    EXPECT_EQ(request.client.substr(0, 10), "127.0.0.1:");
+    const auto stream = std::make_shared<PacedStream>(reply, kParts);
+    {
+      std::lock_guard lock(mutex);
+      last = stream;
+    }
+    reply->begin_stream(plain(200, ""));
+    stream->next();
+  });
+  EXPECT_EQ(server.client().call("GET", "/").body.size(), size_t{kParts} << 20);
+  TestClient leaves = server.client();  // what waits for it is dropped
+  leaves.send("GET", "/");
+  leaves.head();
+  leaves.hang_up();
+  EXPECT_TRUE(eventually([&] {
+    std::lock_guard lock(mutex);
+    return last.expired() && server.server.open_requests() == 0;
+  }));
 }
 
 TEST_P(HttpServerTest, StoppingWithOpenConnectionsEnds) {

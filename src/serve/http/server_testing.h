@@ -37,7 +37,7 @@ inline void make_certificate(const std::string& certificate, const std::string& 
   X509* x509 = X509_new();
   X509_set_version(x509, 2);
   ASN1_INTEGER_set(X509_get_serialNumber(x509), 1);
-  X509_gmtime_adj(X509_getm_notBefore(x509), -86400 * 10);
+  X509_gmtime_adj(X509_getm_notBefore(x509), -86400L * 10);
   X509_gmtime_adj(X509_getm_notAfter(x509), 86400L * days);
   X509_set_pubkey(x509, pair);
   X509_NAME_add_entry_by_txt(X509_get_subject_name(x509), "CN", MBSTRING_ASC,
@@ -72,7 +72,7 @@ inline HttpResponse plain(int status, const std::string& text) {
 }
 
 // Answers "METHOD path query body"; /slow does so after 100 ms, /drop never does.
-inline void echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+inline void echo(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   if (request.path == "/drop") return;
   if (request.path == "/throw") throw std::runtime_error("secret");
   if (request.path == "/slow") std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -87,7 +87,7 @@ inline void echo(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 }
 
 struct Echo {
-  explicit Echo(HttpConfig config = local_http_config(), HttpHandler handler = echo)
+  explicit Echo(const HttpConfig& config = local_http_config(), HttpHandler handler = echo)
       : over(config.tls_key.empty() ? TestClient::Over::kTcp : TestClient::Over::kTls),
         server(config, {.handler = std::move(handler), .failure = plain}) {
     server.start();

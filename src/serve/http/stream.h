@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 
 #include <memory>
+#include <tuple>
 #include <utility>
 
 namespace skiff::http {
@@ -65,7 +66,7 @@ class HttpStream {
   // Shuts down the sending side of the socket.
   void end() {
     boost::system::error_code ignored;
-    socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
+    std::ignore = socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
   }
   // Reads raw bytes, TLS or not, that are to be dropped after finish().
   template <class Done>
@@ -74,7 +75,7 @@ class HttpStream {
   }
   void close() {
     boost::system::error_code ignored;
-    socket_.close(ignored);
+    std::ignore = socket_.close(ignored);
   }
   // Whether the peer has closed or reset the connection. Bytes that it sent before may still be
   // unread.

@@ -119,7 +119,8 @@ std::string log_line(const Entry& entry, const std::string& trace_id) {
   json.open_object();
   json.key("time").string(time_text(entry.arrived));
   json.key("request_id").string(entry.request_id);
-  json.key("method").string(entry.method).key("route").string(entry.route);
+  write_text(json, "method", entry.method);
+  json.key("route").string(entry.route);
   json.key("status");
   if (entry.record)
     json.integer(entry.record->status);

@@ -13,7 +13,7 @@ namespace skiff::journal {
 struct Entry {
   std::string method, route, request_id;
   std::chrono::system_clock::time_point arrived;
-  std::optional<service::RequestSummary> summary;  // of all prompts; nothing: none was started
+  std::optional<service::RequestSummary> summary;  // sums up all prompts; nothing: none was started
   std::optional<http::HttpRecord> record;          // nothing: the reply is not complete, or no HTTP
 
   // Joins the summary of one more prompt: counts add up, times are those of the whole.

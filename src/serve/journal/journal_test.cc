@@ -142,11 +142,29 @@ TEST(JournalTest, ALogIsOpenedAgain) {
   EXPECT_THROW(Journal({.traces_endpoint = "collector:4318"}), LoadError);
 }
 
+// As for the remote calls of the gRPC port.
+TEST(JournalTest, ARequestThatDidNotComeByHttpHasALine) {
+  const LogFolder folder;
+  Journal journal({.log_file = folder.file()});
+  RequestSummary summary = summary_of(0);
+  journal.started(*summary.tag);
+  journal.ended(std::move(summary));
+  journal.stop();
+  const auto lines = folder.lines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["request_id"], "chatcmpl-abc");
+  EXPECT_EQ(lines[0]["route"], "/v1/chat/completions");
+  EXPECT_EQ(lines[0]["total_ms"], 200);
+  for (const char* none : {"method", "status", "aborted_by"}) EXPECT_EQ(lines[0][none], nullptr);
+}
+
 TEST(SpanTest, HasTheNamesOfTheConventions) {
   Entry entry;
   entry.route = "/v1/chat/completions";
   entry.arrived = std::chrono::system_clock::time_point(std::chrono::seconds(10));
-  entry.add(summary_of(1));
+  RequestSummary summary = summary_of(1);
+  summary.frequency = 0.5, summary.presence = -0.25, summary.seed = ~uint64_t{0};
+  entry.add(std::move(summary));
   entry.record = record_of(1, 200);
   const Json traces = Json::parse(traces_json(
       {span_json(entry, {.trace_id = "t", .span_id = "s", .parent_id = "p"})}, "svc", "1"));
@@ -163,6 +181,10 @@ TEST(SpanTest, HasTheNamesOfTheConventions) {
   EXPECT_EQ(values["gen_ai.operation.name"]["stringValue"], "chat");
   EXPECT_EQ(values["gen_ai.usage.input_tokens"]["intValue"], "5");
   EXPECT_EQ(values["gen_ai.usage.output_tokens"]["intValue"], "3");
+  EXPECT_EQ(values["gen_ai.request.frequency_penalty"]["doubleValue"], 0.5);
+  EXPECT_EQ(values["gen_ai.request.presence_penalty"]["doubleValue"], -0.25);
+  EXPECT_EQ(values["skiff.request.repetition_penalty"]["doubleValue"], 1);
+  EXPECT_EQ(values["gen_ai.request.seed"]["intValue"], "-1") << "OTLP has no unsigned numbers";
   EXPECT_EQ(values["gen_ai.response.finish_reasons"]["arrayValue"]["values"][0]["stringValue"],
             "stop");
   entry.record = record_of(1, 503);

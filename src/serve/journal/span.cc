@@ -14,8 +14,9 @@ constexpr char kOperation[] = "gen_ai.operation.name", kProvider[] = "gen_ai.pro
                kRequestModel[] = "gen_ai.request.model", kChoices[] = "gen_ai.request.choice.count",
                kStream[] = "gen_ai.request.stream", kMaxTokens[] = "gen_ai.request.max_tokens",
                kTemperature[] = "gen_ai.request.temperature", kTopP[] = "gen_ai.request.top_p",
-               kTopK[] = "gen_ai.request.top_k", kResponseId[] = "gen_ai.response.id",
-               kResponseModel[] = "gen_ai.response.model",
+               kTopK[] = "gen_ai.request.top_k", kFrequency[] = "gen_ai.request.frequency_penalty",
+               kPresence[] = "gen_ai.request.presence_penalty", kSeed[] = "gen_ai.request.seed",
+               kResponseId[] = "gen_ai.response.id", kResponseModel[] = "gen_ai.response.model",
                kFinishes[] = "gen_ai.response.finish_reasons",
                kFirstChunk[] = "gen_ai.response.time_to_first_chunk",
                kInput[] = "gen_ai.usage.input_tokens", kOutput[] = "gen_ai.usage.output_tokens",
@@ -29,7 +30,8 @@ constexpr char kRequestId[] = "gen_ai.request.id", kQueued[] = "gen_ai.latency.t
                kLatency[] = "gen_ai.latency.e2e";
 // Names of our own.
 constexpr char kConstraint[] = "skiff.constraint", kMaskTime[] = "skiff.constraint.mask_time",
-               kCalls[] = "skiff.tool_calls", kBroken[] = "skiff.tool_call_parse_failures";
+               kRepetition[] = "skiff.request.repetition_penalty", kCalls[] = "skiff.tool_calls",
+               kBroken[] = "skiff.tool_call_parse_failures";
 
 // Writes the list of attributes.
 class Attributes {
@@ -93,6 +95,9 @@ void write_attributes(const Entry& entry, const std::string& error, JsonWriter& 
   out.integer(kChoices, summary.n).boolean(kStream, summary.tag->streamed);
   out.integer(kMaxTokens, summary.max_tokens).number(kTemperature, summary.temperature);
   out.number(kTopP, summary.top_p).integer(kTopK, summary.top_k);
+  out.number(kFrequency, summary.frequency).number(kPresence, summary.presence);
+  out.number(kRepetition, summary.repetition);
+  out.integer(kSeed, static_cast<int64_t>(summary.seed));
   std::vector<const char*> finishes;
   finishes.reserve(summary.finishes.size());
   for (const Finish finish : summary.finishes) finishes.push_back(finish_name(finish));
@@ -107,7 +112,8 @@ void write_attributes(const Entry& entry, const std::string& error, JsonWriter& 
     out.text(kConstraint, summary.constraint).number(kMaskTime, summary.mask_seconds);
   if (summary.calls + summary.broken_calls > 0)
     out.integer(kCalls, summary.calls).integer(kBroken, summary.broken_calls);
-  out.text(kRoute, entry.route).text(kMethod, entry.method);
+  out.text(kRoute, entry.route);
+  if (!entry.method.empty()) out.text(kMethod, entry.method);
   if (entry.record && entry.record->status > 0) out.integer(kStatus, entry.record->status);
   if (!error.empty()) out.text(kErrorType, error);
   out.close();

@@ -145,7 +145,7 @@ class Translator {
   }
 
   OrderedJson chat_ = OrderedJson::array();
-  std::vector<std::string> call_ids_;  // of the latest message with calls
+  std::vector<std::string> call_ids_;  // those of the latest message with calls
 };
 
 Result<OrderedJson> chat_messages(const OrderedJson& body) {

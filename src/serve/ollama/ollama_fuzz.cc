@@ -1,4 +1,5 @@
-// Any JSON as the body of a chat or a prompt is translated or refused, without a crash.
+// Any JSON as the body of a chat, a prompt or texts to embed is read or refused, without a crash.
+#include "serve/ollama/embed.h"
 #include "serve/ollama/to_chat.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -11,6 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto chat = ollama::to_chat(*body, endpoint);
     SKIFF_CHECK(!chat || (*chat).contains("messages"));
     SKIFF_CHECK(chat || !chat.error().field.empty());
+  }
+  for (const auto* kind : {&ollama::embed_kind(), &ollama::embedding_kind()}) {
+    const auto call = pooling::parse_call(*body, *kind);
+    SKIFF_CHECK(!call || !call->inputs.empty());
   }
   return 0;
 }

@@ -7,10 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "serve/ollama/embed.h"
 #include "serve/ollama/to_chat.h"
 #include "serve/ollama/writer.h"
 #include "serve/openai/body.h"
 #include "serve/openai/failures.h"
+#include "serve/pooling/exchange.h"
 
 namespace skiff::ollama {
 namespace {
@@ -144,13 +146,11 @@ struct Absent {
 };
 
 constexpr char kOneModel[] = "this server has the model that it was started with";
-constexpr char kNoVectors[] = "this server makes no embeddings";
 constexpr Absent kAbsent[] = {
-    {"POST", "/api/pull", kOneModel},        {"POST", "/api/push", kOneModel},
-    {"POST", "/api/create", kOneModel},      {"POST", "/api/copy", kOneModel},
-    {"DELETE", "/api/delete", kOneModel},    {"GET", "/api/blobs/*", kOneModel},
-    {"POST", "/api/blobs/*", kOneModel},     {"POST", "/api/embed", kNoVectors},
-    {"POST", "/api/embeddings", kNoVectors},
+    {"POST", "/api/pull", kOneModel},     {"POST", "/api/push", kOneModel},
+    {"POST", "/api/create", kOneModel},   {"POST", "/api/copy", kOneModel},
+    {"DELETE", "/api/delete", kOneModel}, {"GET", "/api/blobs/*", kOneModel},
+    {"POST", "/api/blobs/*", kOneModel},
 };
 
 }  // namespace
@@ -169,6 +169,8 @@ std::vector<http::Route> ollama_routes(service::ProtocolContext& context, const 
   std::vector<http::Route> routes = {
       generation("/api/chat", Endpoint::kChat, chats, shared, keys),
       generation("/api/generate", Endpoint::kGenerate, prompts, shared, keys),
+      pooling::route_of("/api/embed", embed_kind(), context, keys),
+      pooling::route_of("/api/embeddings", embedding_kind(), context, keys),
       get("/api/tags", tags),
       get("/api/ps", running),
       get("/api/version", version),

@@ -14,9 +14,9 @@ namespace skiff::ollama {
 // What the API tells of the served model.
 struct ModelCard {
   std::string architecture;  // "qwen3"
-  std::string dtype;         // of the arithmetic: "bfloat16"
-  std::string quantization;  // of the weights; empty: none
-  std::string version;       // of this server
+  std::string dtype;         // the type of the arithmetic: "bfloat16"
+  std::string quantization;  // how the weights are quantized; empty: not at all
+  std::string version;       // this server's version
   bool calls = false,
        thinks = false;  // its tool calls, and its reasoning, can be told from the rest
 };

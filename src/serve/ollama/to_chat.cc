@@ -98,7 +98,7 @@ class History {
   }
 
   OrderedJson chat_ = OrderedJson::array();
-  std::vector<Open> open_;  // of the latest message with calls: those without a result
+  std::vector<Open> open_;  // calls of the latest message with calls that have no result yet
   int calls_ = 0;
 };
 

@@ -60,8 +60,9 @@ class Writer : public turn::TurnWriter {
   // A line that is no object would be an error to the clients.
   std::string keep_alive() override { return {}; }
 
+  void note_first_token() override { first_ = Clock::now(); }
+
   std::string piece(const service::Reply& reply) override {
-    note_first();
     Said said;
     for (const AnswerEvent& event : reply.parts) add(event, said);
     if (reply.finish == Finish::kNone) return said.empty() ? "" : line(said, nullptr);
@@ -82,11 +83,7 @@ class Writer : public turn::TurnWriter {
   }
 
  private:
-  void note_first() {
-    if (first_ == Clock::time_point{}) first_ = Clock::now();
-  }
-
-  // Calls are told when they are complete.
+  // Tool calls are written when they are complete, because the protocol has no parts of a call.
   void add(const AnswerEvent& event, Said& said) {
     switch (event.part) {
       case Part::kReasoning:
@@ -124,8 +121,6 @@ class Writer : public turn::TurnWriter {
     return text += '\n';
   }
 
-  // A whole answer does not tell when its first token came: the reading of the prompt then counts
-  // as part of the writing.
   void write_end(const service::Reply& end, JsonWriter& json) const {
     const auto now = Clock::now();
     const auto first = first_ == Clock::time_point{} ? begun_ : first_;

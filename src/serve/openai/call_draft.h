@@ -25,8 +25,8 @@ struct CallDraft {
   bool raw_chat = false;  // disable_chat_template
   std::vector<std::vector<Token>> prompt_token_ids;
 
-  bool no_whitespace = false;      // of the JSON of a constraint
-  std::string whitespace_pattern;  // the same
+  bool no_whitespace = false;      // a constraint's JSON has no whitespace
+  std::string whitespace_pattern;  // a constraint's JSON has whitespace of this form
 
   int top_logprobs = kNoLogprobs;
   bool has_stream_options = false;

@@ -27,6 +27,7 @@ std::vector<Field> output_fields();      // where a reply ends and what it conta
 std::vector<Field> input_fields();       // how the prompt is built, besides messages and prompt
 std::vector<Field> tool_fields();        // tools and reasoning
 std::vector<Field> constraint_fields();  // the form of a reply
+std::vector<Field> splitting_fields();   // prefill and decode on different servers
 std::vector<Field> other_fields();       // fields without effect, and fields that are refused
 
 // Null if this endpoint has no field of that name.

@@ -311,6 +311,8 @@ service::Usage Generation::usage() const {
     sum.cached += usage.cached;
     sum.completion += usage.completion;
     sum.reasoning += usage.reasoning;
+    sum.accepted += usage.accepted;
+    sum.rejected += usage.rejected;
   }
   if (call_.discard_output) sum.completion = 0;
   return sum;

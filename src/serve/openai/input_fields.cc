@@ -24,6 +24,32 @@ MaybeProblem read_documents(const OrderedJson& value, CallDraft& draft) {
   return std::nullopt;
 }
 
+// OpenAI's predicted outputs: {"type": "content", "content": TEXT}, where TEXT may be a list of
+// text parts.
+MaybeProblem read_prediction(const OrderedJson& value, CallDraft& draft) {
+  constexpr const char* kForm = R"(must be {"type": "content", "content": TEXT})";
+  if (!value.is_object() || value.value("type", OrderedJson()) != "content" ||
+      !value.contains("content"))
+    return Problem{fmt::format("{}, but is {}", kForm, described(value))};
+  const OrderedJson& content = value["content"];
+  std::string text;
+  if (!content.is_array()) {
+    if (!content.is_string())
+      return Problem{fmt::format("{}, but its content is {}", kForm, described(content))};
+    text = content.get<std::string>();
+  } else {
+    for (const OrderedJson& part : content) {
+      if (!part.is_object() || part.value("type", OrderedJson()) != "text" ||
+          !part.value("text", OrderedJson()).is_string())
+        return Problem{fmt::format(
+            "has content that holds {}; only parts of type \"text\" are known", described(part))};
+      text += part["text"].get<std::string>();
+    }
+  }
+  draft.call.request.reference = std::move(text);
+  return std::nullopt;
+}
+
 void set_truncation(CallDraft& draft, int64_t most) {
   draft.call.request.truncate_prompt = static_cast<int>(most);
 }
@@ -44,6 +70,7 @@ std::vector<Field> input_fields() {
       {"prompt_token_ids", kBoth, read_prompt_token_ids},
       {"completion_token_ids", kBoth, token_ids_field(SET(draft.call.request.begun))},
       {"truncate_prompt_tokens", kBoth, read_truncation},
+      {"prediction", kBoth, read_prediction},
       {"cache_salt", kBoth, read_cache_salt},
       {"cache_prompt", kBoth, boolean_field(SET(draft.call.request.cache.share))},
       {"add_special_tokens", kCompletions, boolean_field(SET(draft.call.request.add_special))},

@@ -15,7 +15,6 @@ FieldReader without_effect(bool (OrderedJson::*is_kind)() const noexcept, Kind k
 
 FieldReader ignored_string() { return without_effect(&OrderedJson::is_string, "a string"); }
 FieldReader ignored_boolean() { return without_effect(&OrderedJson::is_boolean, "true or false"); }
-FieldReader ignored_object() { return without_effect(&OrderedJson::is_object, "an object"); }
 
 // `what` names the missing feature. The value false is accepted.
 FieldReader not_yet(const char* what) {
@@ -75,7 +74,6 @@ std::vector<Field> other_fields() {
       {"prompt_cache_key", kBoth, ignored_string()},
       {"prompt_cache_retention", kBoth, ignored_string()},
       {"verbosity", kChat, ignored_string()},
-      {"prediction", kChat, ignored_object()},
       {"modalities", kChat, read_modalities},
       {"collect_metrics", kBoth, ignored_boolean()},
       {"trace_context", kBoth, without_effect(&OrderedJson::is_structured, "an object")},
@@ -103,8 +101,6 @@ std::vector<Field> other_fields() {
       {"media_io_kwargs", kBoth, not_yet("images and video")},
       {"prompt_embeds", kBoth, not_yet("prompts as embeddings")},
       {"suffix", kCompletions, not_yet("filling in the middle")},
-      {"disaggregate_info", kBoth, not_yet("prefill and decode on different servers")},
-      {"kv_transfer_params", kBoth, not_yet("prefill and decode on different servers")},
       {"allowed_token_ids", kBoth, not_yet("sampling from a list of tokens")},
       {"logits_processors", kBoth, not_yet("processors of the client's own")},
   };

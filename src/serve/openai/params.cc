@@ -13,8 +13,8 @@ using FieldTable = std::unordered_map<std::string_view, Field>;
 
 FieldTable table_of(Scope scope) {
   FieldTable table;
-  for (const auto& make :
-       {sampling_fields, output_fields, input_fields, tool_fields, constraint_fields, other_fields})
+  for (const auto& make : {sampling_fields, output_fields, input_fields, tool_fields,
+                           constraint_fields, splitting_fields, other_fields})
     for (Field& field : make())
       if (field.scope == Scope::kBoth || field.scope == scope) table.emplace(field.name, field);
   return table;

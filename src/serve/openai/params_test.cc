@@ -165,8 +165,7 @@ TEST(OpenAiParams, AVocabularyOfBiases) {
 TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
   for (const char* name :
        {"response_max_tokens", "mm_hashes", "prompt_embeds", "functions", "function_call", "audio",
-        "kv_transfer_params", "disaggregate_info", "temp_scaled_logprobs",
-        "top_p_normalized_logprobs", "include_draft_logprobs"}) {
+        "temp_scaled_logprobs", "top_p_normalized_logprobs", "include_draft_logprobs"}) {
     EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "null")), "none") << name;
     const auto refused = parse(Endpoint::kChat, entry(name, "true"));
     ASSERT_FALSE(refused) << name;
@@ -227,6 +226,21 @@ TEST(OpenAiParams, TwoConstraintsAndMisspeltOnesAreRefused) {
   EXPECT_EQ(refused(entry("extra_body", "{}")).field, "extra_body");
   EXPECT_EQ(refused(entry("response_format", R"({"type":"json_schema"})")).field,
             "response_format");
+}
+
+TEST(OpenAiParams, APredictionIsTextOrParts) {
+  const auto reference = [](const std::string& content) {
+    return chat(R"("prediction":{"type":"content","content":)" + content + "}").request.reference;
+  };
+  EXPECT_EQ(reference(R"("a b")"), "a b");
+  EXPECT_EQ(reference(R"([{"type":"text","text":"a"},{"type":"text","text":"b"}])"), "ab");
+  EXPECT_EQ(complete(R"("prediction":{"type":"content","content":"c"})").request.reference, "c");
+  for (const char* wrong :
+       {"1", R"("a")", "{}", R"({"type":"content"})", R"({"type":"text","content":"a"})",
+        R"({"type":"content","content":3})", R"({"type":"content","content":["a"]})",
+        R"({"type":"content","content":[{"type":"text"}]})",
+        R"({"type":"content","content":[{"type":"image_url","text":"a"}]})"})
+    EXPECT_EQ(refused_field(Endpoint::kChat, entry("prediction", wrong)), "prediction") << wrong;
 }
 
 // Unknown fields are kept by name, so that they can be reported.

@@ -35,7 +35,10 @@ Json usage_json(const service::Usage& usage) {
           {"completion_tokens", usage.completion},
           {"total_tokens", usage.prompt + usage.completion},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning},
+            {"accepted_prediction_tokens", usage.accepted},
+            {"rejected_prediction_tokens", usage.rejected}}}};
 }
 
 void append(service::Reply& whole, service::Reply piece) {

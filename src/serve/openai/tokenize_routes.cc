@@ -173,7 +173,8 @@ http::HttpResponse detokenize(const service::ProtocolContext& context, const Ord
 std::vector<http::Route> tokenize_routes(service::ProtocolContext& context) {
   const auto answer =
       [&context](http::HttpResponse (*make)(const service::ProtocolContext&, const OrderedJson&)) {
-        return [&context, make](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+        return [&context, make](const http::HttpRequest& request,
+                                const std::shared_ptr<http::HttpReply>& reply) {
           const auto body = read_body(request);
           const auto* json = std::get_if<JsonOwner<OrderedJson>>(&body);
           reply->send(json ? make(context, **json)

@@ -7,7 +7,7 @@ class Run {
     this.controller = new AbortController();
     this.started = performance.now();
     this.tokens = 0;
-    this.before = node.stats?.tokens ?? 0;  // of the answer that is continued
+    this.before = node.stats?.tokens ?? 0;  // tokens of the answer that is continued
   }
 
   stop() { this.controller.abort(); }

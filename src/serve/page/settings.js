@@ -14,7 +14,7 @@ const NUMBERS = [
 const TEXTS = ['system', 'stops', 'thinking', 'schema', 'tools'];
 const SETTINGS = [...NUMBERS.map((field) => field.key), ...TEXTS];
 
-let serverDefaults = {};  // of /config-info
+let serverDefaults = {};  // what /config-info says
 
 function readSettings(value) {
   return Object.fromEntries(SETTINGS.filter((key) => typeof value?.[key] === 'string').map((key) => [key, value[key]]));

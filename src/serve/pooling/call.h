@@ -1,6 +1,7 @@
 // serve/pooling/call.h -- the body of a request to embed, score or rerank texts, as a value that
 // all routes of this room share.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct PoolingCall {
   std::optional<bool> add_special;  // default: for texts, not for conversations
   text::Conversation conversation;  // the options of `messages`
   std::vector<std::string> unknown_fields;
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
 };
 
 // A field of a body; the value is not null.

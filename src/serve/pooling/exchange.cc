@@ -86,7 +86,7 @@ void Exchange::refuse(const http::ApiError& error) {
     if (std::exchange(done_, true)) return;
     ticket_.release();
   }
-  reply_->send(http::error_response(error));
+  reply_->send(kind_.refusal(error));
 }
 
 void Exchange::cut_off() {
@@ -177,13 +177,10 @@ std::optional<http::ApiError> check_size(const std::vector<service::Prepared>& p
   return error;
 }
 
-}  // namespace
-
+// Admits and parses the request, starts its prompts, and answers once all are pooled.
 void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const RouteKind& kind,
             const http::HttpRequest& request, std::shared_ptr<http::HttpReply> reply) {
-  const auto refuse = [&](const http::ApiError& error) {
-    reply->send(http::error_response(error));
-  };
+  const auto refuse = [&](const http::ApiError& error) { reply->send(kind.refusal(error)); };
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return refuse(openai::admission_error(*refused));
@@ -212,13 +209,31 @@ void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const 
   std::string id =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
   const service::SharedTag tag = openai::tag_of(
-      request, {.id = id,
-                .operation = request.path.ends_with("embeddings") ? "embeddings" : "score",
-                .model = openai::model_of(context, call->model)});
+      request,
+      {.id = id,
+       .operation = request.path.find("embed") != std::string::npos ? "embeddings" : "score",
+       .model = openai::model_of(context, call->model)});
   for (service::Prepared& prompt : *prompts) prompt.tag = tag;
   std::make_shared<Exchange>(context, kind, std::move(*call), std::move(id), std::move(reply),
                              std::move(std::get<service::Ticket>(admitted)))
       ->start(std::move(*prompts));
+}
+
+}  // namespace
+
+http::Route route_of(const char* path, const RouteKind& kind, service::ProtocolContext& context,
+                     const http::ApiKeys& keys) {
+  return {.method = "POST",
+          .path = path,
+          .handler =
+              [&](const http::HttpRequest& request, std::shared_ptr<http::HttpReply> reply) {
+                answer(context, keys, kind, request, std::move(reply));
+              },
+          .refuse_when_full = [&]() -> std::optional<http::HttpResponse> {
+            const auto refused = context.admission.refuse_when_full();
+            if (!refused) return std::nullopt;
+            return kind.refusal(openai::admission_error(*refused));
+          }};
 }
 
 }  // namespace skiff::pooling

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/http/api_error.h"
 #include "serve/pooling/call.h"
 #include "serve/service/pooled_batch.h"
 #include "serve/service/pooled_model.h"
@@ -32,6 +33,7 @@ struct RouteKind {
   std::string (*refuse)(const service::PooledModel& model);
   void (*write)(const PoolingCall& call, const Answer& answer, const service::PooledModel& model,
                 const Envelope& envelope, std::string& out);
+  http::HttpResponse (*refusal)(const http::ApiError& error) = http::error_response;
 };
 
 const RouteKind& embeddings_route();

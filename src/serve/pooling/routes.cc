@@ -1,6 +1,5 @@
 #include "serve/pooling/routes.h"
 
-#include "serve/openai/body.h"
 #include "serve/pooling/exchange.h"
 
 namespace skiff::pooling {
@@ -24,19 +23,7 @@ std::vector<http::Route> pooling_routes(service::ProtocolContext& context,
                                         const http::ApiKeys& keys) {
   std::vector<http::Route> routes;
   for (const PathOf& entry : kPaths)
-    routes.push_back(
-        {.method = "POST",
-         .path = entry.path,
-         .handler =
-             [&context, &keys, kind = entry.kind](const http::HttpRequest& request,
-                                                  std::shared_ptr<http::HttpReply> reply) {
-               answer(context, keys, kind(), request, std::move(reply));
-             },
-         .refuse_when_full = [&context]() -> std::optional<http::HttpResponse> {
-           const auto refused = context.admission.refuse_when_full();
-           if (!refused) return std::nullopt;
-           return http::error_response(openai::admission_error(*refused));
-         }});
+    routes.push_back(route_of(entry.path, entry.kind(), context, keys));
   return routes;
 }
 

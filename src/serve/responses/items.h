@@ -12,8 +12,8 @@ struct Item {
   enum class Kind { kReasoning, kMessage, kCall };
   Kind kind = Kind::kMessage;
   std::string id;
-  std::string text;           // of the part, or the arguments
-  std::string call_id, name;  // of a call
+  std::string text;           // the text of the part, or the arguments
+  std::string call_id, name;  // name a call
   bool complete = true;
 };
 

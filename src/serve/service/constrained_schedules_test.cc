@@ -58,14 +58,15 @@ std::vector<NewSequence> constrained_requests(ConstraintCompiler& compiler, std:
   return requests;
 }
 
-engine::Setup setup_of(std::mt19937_64& rng, bool drafts) {
+engine::Setup setup_of(std::mt19937_64& rng) {
   engine::Setup setup;
   setup.block_size = 4;
   setup.num_blocks = 28;  // a request alone needs up to 26
   setup.limits.max_seqs = 4;
   setup.limits.max_rows = 24;
   setup.limits.max_logit_rows = 16;
-  setup.depth = drafts ? 1 : 2;
+  setup.depth = 1 + rng() % 2;
+  setup.guesses = {.most = 5, .right = 1 + static_cast<int>(rng() % 4)};
   setup.own_thread = rng() % 2;
   setup.share = rng() % 2;
   return setup;
@@ -98,7 +99,7 @@ TEST(ConstrainedSchedules, TokensAreThoseOfTheRequestAlone) {
     const engine::Texts alone = engine::texts_alone(model, requests, rng, storage);
     const bool drafts = seed % 2 == 0;
     engine::Listener listener;
-    engine::run(model, setup_of(rng, drafts), engine::shuffled_commands(requests, 0.25, rng), rng,
+    engine::run(model, setup_of(rng), engine::shuffled_commands(requests, 0.25, rng), rng,
                 drafts ? &alone : nullptr, storage, listener, totals);
     for (const NewSequence& request : requests) {
       const engine::Heard& want = alone.at(request.id);

@@ -7,10 +7,15 @@
 namespace skiff::service {
 namespace {
 
-// What the followers of one constraint tell it.
-struct Progress {
-  std::atomic<bool> failed{false};
+// The masks that were made for one request, and the time that they took. Its choices, each of which
+// has a copy of the constraint, count together.
+struct MaskCount {
   std::atomic<uint64_t> masks{0}, nanoseconds{0};
+};
+struct Progress {
+  explicit Progress(std::shared_ptr<MaskCount> count) : count(std::move(count)) {}
+  const std::shared_ptr<MaskCount> count;
+  std::atomic<bool> failed{false};
 };
 
 class MatcherFollower : public TokenFollower {
@@ -29,8 +34,8 @@ class MatcherFollower : public TokenFollower {
     const auto begin = std::chrono::steady_clock::now();
     fill_mask(mask);
     const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begin;
-    progress_->nanoseconds += static_cast<uint64_t>(taken.count());
-    ++progress_->masks;
+    progress_->count->nanoseconds += static_cast<uint64_t>(taken.count());
+    ++progress_->count->masks;
   }
 
  private:
@@ -51,8 +56,9 @@ class MatcherFollower : public TokenFollower {
 
 class GrammarConstraint : public MeasuredConstraint {
  public:
-  explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar)
-      : grammar_(std::move(grammar)) {}
+  explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar,
+                             std::shared_ptr<MaskCount> count = std::make_shared<MaskCount>())
+      : grammar_(std::move(grammar)), progress_(std::make_shared<Progress>(std::move(count))) {}
   std::string source() const override { return constraint_source(grammar_->constraint()); }
   std::unique_ptr<TokenFollower> follow() const override {
     return std::make_unique<MatcherFollower>(grammar_, progress_);
@@ -60,13 +66,17 @@ class GrammarConstraint : public MeasuredConstraint {
   size_t mask_words() const override { return grammar_->vocabulary().mask_words(); }
   bool failed() const override { return progress_->failed; }
   Work take_work() const override {
-    return {.seconds = 1e-9 * static_cast<double>(progress_->nanoseconds.exchange(0)),
-            .masks = progress_->masks.exchange(0)};
+    MaskCount& count = *progress_->count;
+    return {.seconds = 1e-9 * static_cast<double>(count.nanoseconds.exchange(0)),
+            .masks = count.masks.exchange(0)};
+  }
+  std::shared_ptr<const TokenConstraint> for_choice() const override {
+    return std::make_shared<GrammarConstraint>(grammar_, progress_->count);
   }
 
  private:
   std::shared_ptr<const grammar::Grammar> grammar_;
-  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::shared_ptr<Progress> progress_;
 };
 
 bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Grammar>>>& result) {
@@ -74,6 +84,12 @@ bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Gra
 }
 
 }  // namespace
+
+std::shared_ptr<const TokenConstraint> for_choice(
+    const std::shared_ptr<const TokenConstraint>& constraint) {
+  const auto* measured = dynamic_cast<const MeasuredConstraint*>(constraint.get());
+  return measured ? measured->for_choice() : constraint;
+}
 
 const char* label_of(grammar::ConstraintKind kind) {
   using enum grammar::ConstraintKind;

@@ -21,9 +21,15 @@ class MeasuredConstraint : public TokenConstraint {
     double seconds = 0;
     uint64_t masks = 0;
   };
-  // The work since the last call. Requests that share the constraint share its work. Any thread.
+  // The work since the last call, with that of all copies for_choice(). Any thread.
   virtual Work take_work() const = 0;
+  // The same constraint for one of several answers: failed() is that of this answer alone.
+  virtual std::shared_ptr<const TokenConstraint> for_choice() const = 0;
 };
+
+// for_choice() of a constraint that is measured; any other constraint, and null, as it is.
+std::shared_ptr<const TokenConstraint> for_choice(
+    const std::shared_ptr<const TokenConstraint>& constraint);
 
 // The name of a kind in metrics and logs: "json_schema".
 const char* label_of(grammar::ConstraintKind kind);
@@ -34,7 +40,7 @@ class ConstraintCompiler {
  public:
   struct Options {
     bool space = true;              // whitespace between the tokens of JSON
-    size_t max_bytes = 256u << 20;  // of what is kept, as far as it can be let go
+    size_t max_bytes = 256u << 20;  // bounds what is kept, as far as it can be let go
     int max_waiting = 8;            // callers that compile or wait for another; more are refused
   };
   ConstraintCompiler(std::shared_ptr<const grammar::Vocabulary> vocabulary, const Options& options)

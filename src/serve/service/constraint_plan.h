@@ -12,7 +12,7 @@ namespace skiff::service {
 
 struct ConstraintPlan {
   grammar::Constraint constraint;
-  std::string field;          // of the request, which asked for it
+  std::string field;          // the field of the request that asked for it
   bool calls_are_it = false;  // constraint.text is the structural tag of the calls
 };
 

@@ -12,6 +12,7 @@
 #include "serve/service/request_observer.h"
 #include "serve/service/service.h"
 #include "serve/service/service_config.h"
+#include "serve/service/upkeep.h"
 
 namespace skiff::service {
 
@@ -41,6 +42,9 @@ class EngineService : public Service {
   std::vector<Aborted> pause() override;
   void resume() override;
   bool paused() const override;
+  // How requests are kept out while memory is given back or weights are replaced. Lives as long as
+  // the service.
+  Upkeep::Door door();
   void forget_prefixes() override;
   const text::Tokenizer& tokenizer() const override;
   int max_model_len() const override;

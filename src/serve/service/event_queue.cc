@@ -16,6 +16,8 @@ void merge(Event& to, Event& from) {
   append(to.tokens, from.tokens);
   append(to.logprobs, from.logprobs);
   append(to.prompt_logprobs, from.prompt_logprobs);
+  to.drafted += from.drafted;
+  to.kept += from.kept;
   if (from.finish != Finish::kNone) {
     to.finish = from.finish;
     to.why = std::move(from.why);

@@ -10,7 +10,7 @@
 
 namespace skiff::service {
 
-// One producer, the step loop, which must never wait, and one consumer. If the consumer falls
+// The producers are step loops, which must never wait; there is one consumer. If the consumer falls
 // behind, the events of a sequence are merged into one that has all tokens in order: a late reader
 // gets larger pieces, and the queue holds at most `merge_above` events plus one for each sequence
 // under way. Thread-safe.

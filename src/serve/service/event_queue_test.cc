@@ -59,6 +59,8 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
       event.admitted = step == 0;
       event.cached = step == 0 ? s : 0;
       event.logprobs = {{.chosen = {step, -1.f}}, {.chosen = {step + s, -2.f}}};
+      event.drafted = 3;
+      event.kept = step % 2;
       if (step == 0) event.prompt_logprobs = {{.chosen = {s, -3.f}}};
       if (step + 1 == kSteps) event.finish = Finish::kLength, event.why = "over";
       events.push_back(std::move(event));
@@ -83,6 +85,8 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
     EXPECT_EQ(event.prompt_logprobs.size(), 1u);
     EXPECT_EQ(event.finish, Finish::kLength);
     EXPECT_EQ(event.why, "over");
+    EXPECT_EQ(event.drafted, 3 * kSteps);
+    EXPECT_EQ(event.kept, kSteps / 2);
   }
 }
 

@@ -28,6 +28,10 @@ constexpr const char* kSame[] = {"num_requests_running",
                                  "request_params_n",
                                  "request_prefill_kv_computed_tokens",
                                  "num_preemptions_total",
+                                 "spec_decode_num_drafts_total",
+                                 "spec_decode_num_draft_tokens_total",
+                                 "spec_decode_num_accepted_tokens_total",
+                                 "spec_decode_num_accepted_tokens_per_pos_total",
                                  "prefix_cache_queries_total",
                                  "prefix_cache_hits_total",
                                  "gpu_cache_usage_perc",
@@ -41,9 +45,15 @@ constexpr const char* kBareCounters[] = {"requests_number",
                                          "send_cache_failed_num"};
 
 Names all_aliases() {
-  Names names{{"fastdeploy:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"},
-              {"fastdeploy:time_per_output_token_seconds", "vllm:inter_token_latency_seconds"},
-              {"fastdeploy:step_rows", "vllm:iteration_tokens_total"}};
+  Names names{
+      {"fastdeploy:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"},
+      {"fastdeploy:time_per_output_token_seconds", "vllm:inter_token_latency_seconds"},
+      {"fastdeploy:step_rows", "vllm:iteration_tokens_total"},
+      // OpenTelemetry's gen_ai.server.*, as its rules for Prometheus write them.
+      {"fastdeploy:e2e_request_latency_seconds", "gen_ai_server_request_duration_seconds"},
+      {"fastdeploy:time_to_first_token_seconds", "gen_ai_server_time_to_first_token_seconds"},
+      {"fastdeploy:request_time_per_output_token_seconds",
+       "gen_ai_server_time_per_output_token_seconds"}};
   for (const char* same : kSame)
     names.emplace(std::string("fastdeploy:") + same, std::string("vllm:") + same);
   for (const char* bare : kBareCounters)

@@ -15,8 +15,8 @@ const std::vector<double>& token_bounds();
 const std::vector<double>& latency_bounds();
 const std::vector<double>& count_bounds();
 
-// Names that vLLM's dashboards use, and FastDeploy's counters with "_total", which Python's
-// Prometheus client appends to their names.
+// Names that vLLM's dashboards use, those of OpenTelemetry's conventions for generative AI, and
+// FastDeploy's counters with "_total", which Python's Prometheus client appends to their names.
 std::vector<std::string> aliases_of(const std::string& name);
 
 // Values of the labels finished_reason and reason.

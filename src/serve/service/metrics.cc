@@ -1,21 +1,23 @@
 #include "serve/service/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "serve/service/cache_metrics.h"
 #include "serve/service/constraint_compiler.h"
+#include "serve/service/draft_metrics.h"
 #include "serve/service/metric_names.h"
+#include "serve/service/metric_registry.h"
+#include "serve/service/peer_metrics.h"
 #include "serve/service/process_metrics.h"
+#include "serve/service/replica_metrics.h"
+#include "serve/service/step_metrics.h"
 
 namespace skiff::service {
 namespace {
@@ -24,110 +26,31 @@ using Bounds = std::vector<double>;
 using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
-
-// Raises the counter to a value that another component counts.
-void raise(Counter& counter, double value) {
-  if (const double more = value - counter.Value(); more > 0) counter.Increment(more);
-}
-void raise(Counter& counter, uint64_t value) { raise(counter, static_cast<double>(value)); }
-
-// A histogram that mirrors one that another component keeps.
-struct Follower {
-  Histogram& histogram;
-  std::vector<uint64_t> counts = {};
-  double sum = 0;
-
-  template <size_t N>
-  void follow(const engine::Tally<N>& tally) {
-    std::vector<double> more;
-    counts.resize(tally.counts().size());
-    for (size_t i = 0; i < counts.size(); ++i) {
-      more.push_back(static_cast<double>(tally.counts()[i] - counts[i]));
-      counts[i] = tally.counts()[i];
-    }
-    histogram.ObserveMultiple(more, tally.sum() - std::exchange(sum, tally.sum()));
-  }
-};
-
-template <size_t N>
-Bounds bounds_of(const std::array<double, N>& bounds) {
-  return {bounds.begin(), bounds.end()};
-}
-
-// 0 where nothing has been counted yet.
-double part(double of, double all) { return all > 0 ? of / all : 0; }
+using prometheus::Labels;
 
 }  // namespace
 
 struct Metrics::Impl {
-  Impl(const std::string& model, std::map<std::string, std::string> cache_info)
-      : labels{{"model_name", model}} {
-    prometheus::Labels more(cache_info.begin(), cache_info.end());
-    gauge("cache_config_info", "How the KV cache is set up, in its labels; always 1", more).Set(1);
+  Impl(const std::string& model, std::map<std::string, std::string> cache_info) : registry(model) {
+    registry
+        .gauge("cache_config_info", "How the KV cache is set up, in its labels; always 1",
+               {cache_info.begin(), cache_info.end()})
+        .Set(1);
   }
 
-  Counter& counter(const std::string& name, const std::string& help, prometheus::Labels more = {}) {
-    more.insert(labels.begin(), labels.end());
-    auto& family =
-        prometheus::BuildCounter().Name("fastdeploy:" + name).Help(help).Register(registry);
-    return family.Add(more);
+  Counter& counter(const std::string& name, const std::string& help, const Labels& more = {}) {
+    return registry.counter(name, help, more);
   }
-  Gauge& gauge(const std::string& name, const std::string& help, prometheus::Labels more = {}) {
-    more.insert(labels.begin(), labels.end());
-    auto& family =
-        prometheus::BuildGauge().Name("fastdeploy:" + name).Help(help).Register(registry);
-    return family.Add(more);
-  }
-  Histogram& histogram(const std::string& name, const std::string& help, const Bounds& bounds,
-                       prometheus::Labels more = {}) {
-    more.insert(labels.begin(), labels.end());
-    auto& family =
-        prometheus::BuildHistogram().Name("fastdeploy:" + name).Help(help).Register(registry);
-    return family.Add(more, bounds);
-  }
-  Gauge& process(const std::string& name, const std::string& help) {
-    return prometheus::BuildGauge().Name("process_" + name).Help(help).Register(registry).Add({});
-  }
-  Follower phase(const char* name) {
-    return {histogram("step_duration_seconds", "Time of the engine's thread in each part of a step",
-                      bounds_of(engine::kStepSeconds), {{"phase", name}})};
+  Histogram& histogram(const std::string& name, const std::string& help, const Bounds& bounds) {
+    return registry.histogram(name, help, bounds);
   }
 
-  void set_engine(const engine::EngineStats& stats, int max_sequences);
-  void set_cache(const engine::EngineStats& stats);
-  void set_process();
-
-  prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
-  prometheus::Labels labels;
+  MetricRegistry registry;
   std::mutex text_mutex;  // serializes text(), which computes differences
 
   Counter& received = counter("requests_number", "Requests received");
   Counter& prompt = counter("prompt_tokens_total", "Prompt tokens of admitted sequences");
   Counter& generated = counter("generation_tokens_total", "Tokens generated");
-  Counter& cache_queries =
-      counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache");
-  Counter& cache_hits =
-      counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache");
-  Counter& prefix_tokens =
-      counter("prefix_cache_token_num", "Prompt tokens found in the prefix cache");
-  Counter& device_tokens = counter("prefix_gpu_cache_token_num",
-                                   "Prompt tokens found in the pool itself, of those found");
-  Counter& host_tokens =
-      counter("prefix_cpu_cache_token_num", "Prompt tokens brought back from host memory");
-  Counter& file_tokens =
-      counter("prefix_ssd_cache_token_num", "Prompt tokens brought back from the cache's file");
-  Counter& tier_failures = counter("prefix_cache_tier_failures_total",
-                                   "Blocks that the cache's file could not give or take");
-  Counter& tier_skips = counter("prefix_cache_tier_skipped_total",
-                                "Blocks not kept or fetched for want of a free slot");
-  Counter& tier_recomputed =
-      counter("prefix_cache_tier_recomputed_total",
-              "Times that cached blocks were computed again because that is cheaper");
-  Counter& send_failures =
-      counter("send_cache_failed_num", "Caches that could not be sent to another server; none are");
-  Counter& preempted =
-      counter("num_preemptions_total", "Sequences that lost their memory and started again");
-  Counter& steps = counter("steps_total", "Steps completed");
   Counter& calls = counter("tool_calls_total", "Tool calls found in replies");
   Counter& broken_calls = counter("tool_call_parse_failures_total",
                                   "What began like a tool call in a reply and was none");
@@ -193,9 +116,6 @@ struct Metrics::Impl {
                                    "From admission to the last token", latency_bounds());
   Histogram& prompt_sizes =
       histogram("request_prompt_tokens", "Prompt tokens of a request", count_bounds());
-  Histogram& computed =
-      histogram("request_prefill_kv_computed_tokens",
-                "Prompt tokens that were not found in the prefix cache", count_bounds());
   Histogram& reply_sizes =
       histogram("request_generation_tokens", "Tokens generated by a sequence", count_bounds());
   Histogram& longest_replies = histogram("request_max_num_generation_tokens",
@@ -203,52 +123,25 @@ struct Metrics::Impl {
   Histogram& limits =
       histogram("request_params_max_tokens", "max_tokens of a request", count_bounds());
   Histogram& choices = histogram("request_params_n", "n of a request", count_bounds());
-  Follower plan = phase("plan"), launch = phase("launch"), wait = phase("wait"),
-           commit = phase("commit");
-  Follower rows{histogram("step_rows", "Tokens computed in a step", bounds_of(engine::kStepRows))};
-
-  Gauge& running = gauge("num_requests_running", "Sequences in the batch");
-  Gauge& waiting = gauge("num_requests_waiting", "Sequences waiting for a place");
   Gauge& waiting_tokens =
-      gauge("num_waiting_tokens", "Prompt tokens of sequences that never had a place yet");
+      registry.gauge("num_waiting_tokens", "Prompt tokens of sequences that never had a place yet");
   Gauge& queued_events =
-      gauge("num_events_queued", "Events of the engine that are not turned into text yet");
-  Gauge& batch = gauge("batch_size", "Sequences in the batch");
-  Gauge& batch_max = gauge("max_batch_size", "Sequences that fit the batch");
-  Gauge& batch_free = gauge("available_batch_size", "Free places in the batch");
-  Gauge& usage = gauge("gpu_cache_usage_perc", "KV cache in use; 1 is all of it");
-  Gauge& blocks_free =
-      gauge("available_gpu_block_num", "KV blocks free or held only by the prefix cache");
-  Gauge& blocks_unused = gauge("free_gpu_block_num", "KV blocks that hold nothing");
-  Gauge& blocks_total = gauge("max_gpu_block_num", "KV blocks");
-  Gauge& resource =
-      gauge("available_gpu_resource", "available_gpu_block_num over max_gpu_block_num");
-  Gauge& hit_requests =
-      gauge("hit_req_rate", "Sequences that found any of their prompt in the prefix cache");
-  Gauge& hit_rate =
-      gauge("hit_token_rate", "Prompt tokens found in the prefix cache, of all since start");
-  Gauge& device_rate = gauge("gpu_hit_token_rate", "Those found in the pool, of all since start");
-  Gauge& host_rate =
-      gauge("cpu_hit_token_rate", "Those brought back from host memory, of all since start");
-  Gauge& last_ttft = gauge("first_token_latency", "Latest time to first token, s");
-  Gauge& last_latency = gauge("infer_latency", "Latest request latency, s");
-  std::atomic<uint64_t> admitted{0}, admitted_hits{0};
+      registry.gauge("num_events_queued", "Events of the engine that are not turned into text yet");
+  Gauge& last_ttft = registry.gauge("first_token_latency", "Latest time to first token, s");
+  Gauge& last_latency = registry.gauge("infer_latency", "Latest request latency, s");
 
-  Gauge& resident = process("resident_memory_bytes", "Memory of this process in RAM");
-  Gauge& virtual_memory = process("virtual_memory_bytes", "Addresses that this process has");
-  Gauge& open_fds = process("open_fds", "File descriptors open");
-  Gauge& max_fds = process("max_fds", "File descriptors that may be open");
-  Gauge& threads = process("threads", "Threads of this process");
-  Gauge& start_time = process("start_time_seconds", "When this process started, Unix time");
-  Counter& cpu = prometheus::BuildCounter()
-                     .Name("process_cpu_seconds_total")
-                     .Help("CPU time of all threads")
-                     .Register(registry)
-                     .Add({});
+  CacheMetrics cache{registry};
+  StepMetrics steps{registry};
+  PeerMetrics peers{registry};
+  ProcessMetrics process{registry};
+  std::optional<DraftMetrics> drafts;  // none where no tokens are drafted
 };
 
-Metrics::Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info)
-    : impl_(std::make_unique<Impl>(model_name, std::move(cache_info))) {}
+Metrics::Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info,
+                 int drafts)
+    : impl_(std::make_unique<Impl>(model_name, std::move(cache_info))) {
+  if (drafts > 0) impl_->drafts.emplace(impl_->registry, drafts);
+}
 Metrics::~Metrics() = default;
 
 void Metrics::request_received(int prompt_tokens, int max_tokens, int n) {
@@ -259,14 +152,9 @@ void Metrics::request_received(int prompt_tokens, int max_tokens, int n) {
 }
 
 void Metrics::sequence_admitted(double queued_seconds, int prompt_tokens, int cached_tokens) {
-  ++impl_->admitted;
-  impl_->admitted_hits += cached_tokens > 0;
   impl_->queue.Observe(queued_seconds);
-  impl_->computed.Observe(prompt_tokens - cached_tokens);
   impl_->prompt.Increment(prompt_tokens);
-  impl_->cache_queries.Increment(prompt_tokens);
-  impl_->cache_hits.Increment(cached_tokens);
-  impl_->prefix_tokens.Increment(cached_tokens);
+  impl_->cache.admitted(prompt_tokens, cached_tokens);
 }
 
 void Metrics::first_token(double since_arrival, double since_admission) {
@@ -313,9 +201,9 @@ void Metrics::tool_calls(int read, int broken) {
 }
 
 void Metrics::asked(const std::string& route) {
-  impl_
-      ->counter("requests_by_route_total", "Requests that reached the engine, by endpoint",
-                {{"route", route}})
+  impl_->registry
+      .counter("requests_by_route_total", "Requests that reached the engine, by endpoint",
+               {{"route", route}})
       .Increment();
 }
 
@@ -330,65 +218,33 @@ void Metrics::constrained(const std::string& kind, double mask_seconds, uint64_t
 
 void Metrics::reasoned(int tokens) { impl_->reasoning.Increment(tokens); }
 
-void Metrics::Impl::set_engine(const engine::EngineStats& stats, int max_sequences) {
-  running.Set(stats.running);
-  waiting.Set(stats.waiting);
-  batch.Set(stats.running);
-  batch_max.Set(max_sequences);
-  batch_free.Set(max_sequences - stats.running);
-  raise(preempted, stats.preemptions);
-  raise(steps, stats.steps);
-  plan.follow(stats.tally.plan);
-  launch.follow(stats.tally.launch);
-  wait.follow(stats.tally.wait);
-  commit.follow(stats.tally.commit);
-  rows.follow(stats.tally.rows);
-}
-
-void Metrics::Impl::set_cache(const engine::EngineStats& stats) {
-  usage.Set(part(stats.blocks_total - stats.blocks_free, stats.blocks_total));
-  blocks_free.Set(stats.blocks_free);
-  blocks_unused.Set(stats.blocks_unused);
-  blocks_total.Set(stats.blocks_total);
-  resource.Set(part(stats.blocks_free, stats.blocks_total));
-  raise(host_tokens, stats.tiers.host_tokens);
-  raise(file_tokens, stats.tiers.file_tokens);
-  raise(device_tokens, cache_hits.Value() - host_tokens.Value() - file_tokens.Value());
-  raise(tier_failures, stats.tiers.failures);
-  raise(tier_skips, stats.tiers.skipped);
-  raise(tier_recomputed, stats.tiers.recomputed);
-  const double asked = cache_queries.Value();
-  hit_rate.Set(part(cache_hits.Value(), asked));
-  device_rate.Set(part(device_tokens.Value(), asked));
-  host_rate.Set(part(host_tokens.Value(), asked));
-  hit_requests.Set(part(static_cast<double>(admitted_hits), static_cast<double>(admitted)));
-}
-
-void Metrics::Impl::set_process() {
-  const ProcessUse use = process_use();
-  resident.Set(use.resident_bytes);
-  virtual_memory.Set(use.virtual_bytes);
-  open_fds.Set(use.open_fds);
-  max_fds.Set(use.max_fds);
-  threads.Set(use.threads);
-  start_time.Set(use.start_seconds);
-  raise(cpu, use.cpu_seconds);
-}
-
 namespace {
 
-// Adds the metrics under their aliases. vLLM labels each of its engines; here there is one.
-void add_aliases(std::vector<prometheus::MetricFamily>& families) {
+// Adds the metrics under their aliases. vLLM labels each of its engines: what is said of a single
+// one is labelled so; what several replicas have together is not.
+void add_aliases(std::vector<prometheus::MetricFamily>& families, bool single) {
   const size_t own = families.size();
   for (size_t i = 0; i < own; ++i)
     for (const std::string& alias : aliases_of(families[i].name)) {
       prometheus::MetricFamily family = families[i];
       family.name = alias;
-      if (alias.starts_with("vllm:"))
+      if (single && alias.starts_with("vllm:"))
         for (prometheus::ClientMetric& metric : family.metric)
           metric.label.push_back({"engine", "0"});
       families.push_back(std::move(family));
     }
+}
+
+// Adds the metrics of each replica, which replace families of the same name.
+void add_replicas(std::vector<prometheus::MetricFamily>& families,
+                  std::vector<prometheus::MetricFamily> of_replicas) {
+  for (prometheus::MetricFamily& family : of_replicas) {
+    const auto same = std::ranges::find(families, family.name, &prometheus::MetricFamily::name);
+    if (same != families.end())
+      *same = std::move(family);
+    else
+      families.push_back(std::move(family));
+  }
 }
 
 }  // namespace
@@ -396,16 +252,20 @@ void add_aliases(std::vector<prometheus::MetricFamily>& families) {
 std::string Metrics::text(const Now& now) {
   Impl& m = *impl_;
   std::lock_guard lock(m.text_mutex);
-  m.set_engine(now.engine, now.max_sequences);
-  m.set_cache(now.engine);
-  m.set_process();
+  m.steps.follow(now.engine, now.max_sequences);
+  m.cache.follow(now.engine);
+  m.peers.follow(now.engine.peers);
+  m.process.follow(process_use());
+  if (m.drafts) m.drafts->follow(now.engine);
   m.waiting_tokens.Set(static_cast<double>(now.waiting_tokens));
   m.queued_events.Set(static_cast<double>(now.queued_events));
   raise(m.log_dropped, now.observer.log_dropped);
   raise(m.spans_dropped, now.observer.spans_dropped);
   raise(m.spans_sent, now.observer.spans_sent);
-  auto families = m.registry.Collect();
-  add_aliases(families);
+  auto families = m.registry.collect();
+  const bool single = now.replicas.size() < 2;
+  add_aliases(families, single);
+  if (!single) add_replicas(families, replica_families(m.registry.model_name(), now.replicas));
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, families);
   return std::move(out).str();

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "message/request.h"
 #include "serve/service/engine_port.h"
@@ -15,8 +16,10 @@ namespace skiff::service {
 // Thread-safe. Seconds are differences of a steady clock.
 class Metrics {
  public:
-  // `cache_info` has the labels of cache_config_info.
-  Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info);
+  // `cache_info` has the labels of cache_config_info; `drafts` is ServiceConfig::drafts, which is
+  // at most DraftStats::kDepths.
+  Metrics(const std::string& model_name, std::map<std::string, std::string> cache_info,
+          int drafts = 0);
   ~Metrics();
 
   void request_received(int prompt_tokens, int max_tokens, int n);
@@ -43,6 +46,7 @@ class Metrics {
   // The state at the time of a scrape.
   struct Now {
     engine::EngineStats engine;
+    std::vector<engine::EngineStats> replicas;  // what `engine` is the sum of; may be empty for one
     int max_sequences = 0;
     int64_t waiting_tokens = 0;  // prompt tokens of sequences that wait for a place in the batch
     int64_t queued_events = 0;   // events between engine and output thread

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "message/request.h"
+#include "message/token_constraint.h"
 #include "serve/service/service.h"
 #include "text/detokenizer.h"
 
@@ -25,6 +26,8 @@ struct OpenSequence {
   bool bounded = false;
   bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
+  // Its own, which tells if it failed; null: there is none.
+  std::shared_ptr<const TokenConstraint> constraint = nullptr;
   bool ended = false;
   bool waiting = true;  // for its first place in the batch; guarded by the table's mutex
   ServiceClock::time_point admitted{}, first_token{}, last_token{};

@@ -132,7 +132,7 @@ void resolve_eos(const Request& request, const PrepareContext& context, Prepared
   prepared.eos = std::move(added);
 }
 
-// Everything but the prompt; max_tokens is not resolved yet.
+// Makes all of a prepared request but its prompt; max_tokens is not resolved yet.
 Prepared common_part(const Request& request, const PrepareContext& context) {
   Prepared prepared;
   prepared.params = request.params;
@@ -145,6 +145,7 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   prepared.n = request.n;
   prepared.priority = request.priority;
   prepared.cache = request.cache;
+  prepared.origin = request.origin;
   prepared.timeout_seconds = request.timeout_seconds;
   return prepared;
 }
@@ -240,13 +241,37 @@ Result<std::vector<Prepared>> prepare_pooled(Request common, std::vector<PromptI
   return all;
 }
 
+// What the half of a request that this server does asks of it.
+std::optional<Error> check_half(const Request& request, const PrepareContext& context) {
+  const ServiceConfig& config = context.config;
+  if (config.prefill_only && !request.origin)
+    return Error{
+        Code::kUnsupported,
+        "This server computes prompts for others (--splitwise-role prefill): a request "
+        "needs disaggregate_info or kv_transfer_params, which a router adds. Send this one "
+        "to the router, or to a server of the role decode or mixed.",
+        "disaggregate_info"};
+  if (config.decode_only && request.origin && request.origin->port == 0)
+    return invalid("kv_transfer_params",
+                   "do_remote_decode is for a server of the role prefill; this one needs "
+                   "do_remote_prefill, remote_host and remote_port");
+  if (!config.prefill_only && !config.decode_only && request.origin)
+    return Error{Code::kUnsupported,
+                 "This server does both halves of a request itself (--splitwise-role mixed): leave "
+                 "disaggregate_info and kv_transfer_params out.",
+                 "disaggregate_info"};
+  return std::nullopt;
+}
+
 Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
                                                const PrepareContext& context) {
   if (auto error = check_kind(common, context)) return *error;
   if (common.pool) return prepare_pooled(std::move(common), std::move(prompts), context);
+  if (auto error = check_half(common, context)) return *error;
   if (auto error = check_common(common, context)) return *error;
   if (auto error = add_bad_words(common, context)) return *error;
-  const Prepared shared = common_part(common, context);
+  Prepared shared = common_part(common, context);
+  if (auto error = add_reference(common, context, shared)) return *error;
   std::vector<Prepared> all;
   all.reserve(prompts.size());
   for (PromptInput& input : prompts) {
@@ -261,6 +286,7 @@ Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<Promp
     if (room < 1) return too_long(context, fmt::format("{}", prepared.prompt.size()));
     prepared.stop.max_tokens =
         shared.stop.max_tokens == 0 ? room : std::min(shared.stop.max_tokens, room);
+    if (context.config.prefill_only) prepared.stop.max_tokens = 1;
   }
   if (auto error = check_reply(all, common.streamed, context)) return *error;
   return all;

@@ -184,4 +184,24 @@ std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool stream
                              of_prompts ? "" : ", or for a stream"));
 }
 
+std::optional<Error> add_reference(const Request& request, const PrepareContext& context,
+                                   Prepared& prepared) {
+  if (request.reference.empty() || context.config.drafts == 0) return std::nullopt;
+  const auto most = static_cast<size_t>(context.config.max_model_len);
+  const auto too_long = [&](const std::string& have) {
+    return invalid("prediction",
+                   fmt::format("the prediction has {} tokens, more than the context of {} tokens; "
+                               "send the part that the reply repeats",
+                               have, most));
+  };
+  // As for prompts: text that is far too long is not tokenized.
+  const size_t at_least = request.reference.size() / (4 * context.longest_piece);
+  if (at_least > most) return too_long(fmt::format("more than {}", at_least));
+  std::vector<Token> tokens =
+      context.tokenizer.encode(request.reference, {.add_special = false, .parse_special = false});
+  if (tokens.size() > most) return too_long(fmt::format("{}", tokens.size()));
+  prepared.reference = std::move(tokens);
+  return std::nullopt;
+}
+
 }  // namespace skiff::service

@@ -19,6 +19,11 @@ std::optional<Error> check_common(const Request& request, const PrepareContext& 
 // Resolves request.bad_words into request.params.
 std::optional<Error> add_bad_words(Request& request, const PrepareContext& context);
 
+// Reads request.reference, the text of the field "prediction", which may have as many tokens as the
+// context.
+std::optional<Error> add_reference(const Request& request, const PrepareContext& context,
+                                   Prepared& prepared);
+
 // Bounds the size of a reply. A reply that is not streamed is held until it is complete, and
 // log-probabilities make it large: hundreds of bytes for each token. `calls` are the prompts of one
 // call, at least one.

@@ -48,6 +48,23 @@ TEST_F(Prepare, TruncationKeepsTheEnd) {
   EXPECT_EQ(prompt_of(request), "y");
 }
 
+TEST_F(Prepare, AReferenceIsReadWhereTokensAreDrafted) {
+  Request request = of("ab");
+  request.reference = "x<s>";
+  EXPECT_TRUE(prepare(request)->reference.empty()) << "nothing is drafted";
+  config_.drafts = 5;
+  EXPECT_THAT(prepare(request)->reference.all(), testing::ElementsAre('x', '<', 's', '>'));
+  request.reference = std::string(512, 'x');
+  EXPECT_EQ(prepare(request)->reference.size(), 512u);
+  for (const size_t size : {513u, 1u << 20}) {
+    request.reference = std::string(size, 'x');
+    const auto refused = prepare(request);
+    ASSERT_FALSE(refused) << size;
+    EXPECT_EQ(refused.error().field, "prediction");
+    EXPECT_THAT(refused.error().what, testing::HasSubstr("more than the context of 512 tokens"));
+  }
+}
+
 TEST_F(Prepare, ABegunReplyFollowsThePrompt) {
   Request request = of("ab");
   request.begun = {'c', 'd'};

@@ -64,4 +64,14 @@ ProcessUse process_use() {
   return use;
 }
 
+void ProcessMetrics::follow(const ProcessUse& use) {
+  resident_.Set(use.resident_bytes);
+  virtual_memory_.Set(use.virtual_bytes);
+  open_fds_.Set(use.open_fds);
+  max_fds_.Set(use.max_fds);
+  threads_.Set(use.threads);
+  start_time_.Set(use.start_seconds);
+  raise(cpu_, use.cpu_seconds);
+}
+
 }  // namespace skiff::service

@@ -1,7 +1,7 @@
 // serve/service/process_metrics.h -- the resources that this process uses, for the metrics that
 // Prometheus' own clients have.
 #pragma once
-#include <cstdint>
+#include "serve/service/metric_registry.h"
 
 namespace skiff::service {
 
@@ -14,5 +14,27 @@ struct ProcessUse {
   double max_fds = 0;
 };
 ProcessUse process_use();
+
+// For one thread at a time.
+class ProcessMetrics {
+ public:
+  explicit ProcessMetrics(MetricRegistry& registry) : registry_(registry) {}
+  void follow(const ProcessUse& use);
+
+ private:
+  MetricRegistry& registry_;
+  prometheus::Gauge& resident_ =
+      registry_.process_gauge("resident_memory_bytes", "Memory of this process in RAM");
+  prometheus::Gauge& virtual_memory_ =
+      registry_.process_gauge("virtual_memory_bytes", "Addresses that this process has");
+  prometheus::Gauge& open_fds_ = registry_.process_gauge("open_fds", "File descriptors open");
+  prometheus::Gauge& max_fds_ =
+      registry_.process_gauge("max_fds", "File descriptors that may be open");
+  prometheus::Gauge& threads_ = registry_.process_gauge("threads", "Threads of this process");
+  prometheus::Gauge& start_time_ =
+      registry_.process_gauge("start_time_seconds", "When this process started, Unix time");
+  prometheus::Counter& cpu_ =
+      registry_.process_counter("cpu_seconds_total", "CPU time of all threads");
+};
 
 }  // namespace skiff::service

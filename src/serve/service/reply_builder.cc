@@ -15,11 +15,6 @@ bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
          sequence.text->between_characters();
 }
 
-bool left_its_constraint(const Prepared& prepared) {
-  const auto failed = [](const auto& constraint) { return constraint && constraint->failed(); };
-  return failed(prepared.params.constraint) || failed(prepared.answer_constraint);
-}
-
 }  // namespace
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
@@ -35,13 +30,16 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
   reply.finish = event.finish;
   reply.why = std::move(event.why);
   reply.pooled = std::move(event.pooled);
-  if (reply.finish != Finish::kNone && left_its_constraint(request.prepared)) {
+  const bool unfollowed = sequence.constraint && sequence.constraint->failed();
+  if (reply.finish != Finish::kNone && unfollowed) {
     event.finish = reply.finish = Finish::kExhausted;
     reply.why = "the reply could not follow its constraint to the end";
   }
   if (reply.finish == Finish::kExhausted) metrics_.refused(reply.refusal);
   const int reasoned = sequence.answer ? sequence.answer->reasoning_tokens() : 0;
   append_tokens(request, sequence, event, reply);
+  request.usage.accepted += event.kept;
+  request.usage.rejected += event.drafted - event.kept;
   if (sequence.answer) request.usage.reasoning += sequence.answer->reasoning_tokens() - reasoned;
   if (!request.prompt.empty())
     sequence.output.insert(sequence.output.end(), reply.tokens.begin(), reply.tokens.end());
@@ -75,10 +73,10 @@ void ReplyBuilder::append_token(OpenSequence& sequence, Token token, Reply& repl
 }
 
 // Later tokens are dropped, and the engine, which does not know, is asked to cancel the sequence.
-void ReplyBuilder::cut_after(OpenSequence& sequence, const Event& event, size_t count,
-                             Reply& reply) {
+void ReplyBuilder::cut_after(OpenSequence& sequence, Event& event, size_t count, Reply& reply) {
   if (event.finish == Finish::kNone || count < reply.tokens.size()) engine_.cancel(sequence.id);
   reply.tokens.resize(count);
+  event.kept = std::min(event.kept, static_cast<int>(count));
   if (reply.logprobs.size() > count) reply.logprobs.resize(count);
 }
 

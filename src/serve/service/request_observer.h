@@ -22,7 +22,9 @@ struct RequestSummary {
   int n = 1, max_tokens = 0;
   float temperature = 1, top_p = 1;
   int top_k = 0;
-  std::vector<Finish> finishes;    // of sequences that ended; kCancelled: the client left
+  float frequency = 0, presence = 0, repetition = 1;  // penalties
+  uint64_t seed = 0;               // of the first sequence; number i has seed + i
+  std::vector<Finish> finishes;    // how each sequence ended; kCancelled: the client left
   std::optional<Refusal> refusal;  // why it was given up, if it was
   std::string constraint;          // the kind of constraint; empty: none
   double mask_seconds = 0;         // the time that its masks took, over all sequences

@@ -11,7 +11,7 @@ namespace skiff::service {
 RequestTable::Added RequestTable::add(const std::shared_ptr<OpenRequest>& request) {
   std::lock_guard lock(mutex_);
   if (stopped_) return Added::kNo;
-  if (paused_) return Added::kPaused;
+  if (!paused_.empty()) return Added::kPaused;
   requests_.emplace(request->id, request);
   ledger_.opened(request->arrived);
   for (size_t i = 0; i < request->sequences.size(); ++i) {
@@ -159,14 +159,24 @@ std::vector<RequestTable::Removed> RequestTable::remove_named(bool all, AbortNam
   return removed;
 }
 
-void RequestTable::set_paused(bool paused) {
+void RequestTable::set_paused(std::string why) {
   std::lock_guard lock(mutex_);
-  paused_ = paused;
+  paused_ = std::move(why);
 }
 
 bool RequestTable::paused() const {
   std::lock_guard lock(mutex_);
+  return !paused_.empty();
+}
+
+std::string RequestTable::pause_reason() const {
+  std::lock_guard lock(mutex_);
   return paused_;
+}
+
+bool RequestTable::empty() const {
+  std::lock_guard lock(mutex_);
+  return requests_.empty();
 }
 
 std::optional<std::vector<RequestId>> RequestTable::stop() {

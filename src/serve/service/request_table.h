@@ -48,15 +48,15 @@ class RequestTable {
   // The sequence that an event is about. Nothing if it has ended or was cancelled: its events may
   // still arrive. Takes note of a sequence that has been admitted to the batch.
   std::optional<SequenceRef> find(const Event& event);
-  // Removes the sequence if it has ended, with the last one its request. False if the request was
-  // cancelled meanwhile.
+  // Removes the sequence if it has ended, and the request with its last sequence. False if the
+  // request was cancelled meanwhile.
   bool remove_ended(const SequenceRef& sequence);
   // Gives the sequence another id; events of the old one are then about nothing. False if the
   // request was cancelled meanwhile.
   bool rename(const SequenceRef& sequence, SeqId id);
   bool contains(RequestId id) const;
   Removed remove(RequestId id);
-  // The request with the earliest deadline, if that has passed.
+  // Removes and returns the request with the earliest deadline, if that has passed.
   std::optional<Expired> remove_expired(Time now);
   // kNever if no request has a deadline.
   Time next_deadline() const;
@@ -64,13 +64,16 @@ class RequestTable {
   // Those that the names mean; all with `all`.
   std::vector<Removed> remove_named(bool all, AbortNames names);
 
-  void set_paused(bool paused);
+  // Nothing is added from now on, for this reason; empty: requests are taken again.
+  void set_paused(std::string why);
   bool paused() const;
+  std::string pause_reason() const;
+  bool empty() const;
   // From now on nothing is added. The requests in the table; nothing if it was stopped before.
   std::optional<std::vector<RequestId>> stop();
   bool stopped() const;
 
-  // Why these prompts may not join those that wait; see Service::overloaded().
+  // Returns why these prompts may not join those that wait; see Service::overloaded().
   std::optional<Overload> overload(std::span<const Prepared> prompts);
   bool queue_full() const;
   int retry_seconds();
@@ -89,7 +92,8 @@ class RequestTable {
   std::unordered_map<SeqId, SequenceRef> sequences_;
   std::set<std::pair<Time, RequestId>> deadlines_;
   AdmissionLedger ledger_;
-  bool stopped_ = false, paused_ = false;
+  bool stopped_ = false;
+  std::string paused_;  // the reason; empty: it is not
 };
 
 }  // namespace skiff::service

@@ -43,6 +43,7 @@ struct Request {
   bool template_special = false;          // the same for a conversation, whose template has BOS
   bool message_special = false;           // messages of users and tools may spell special tokens
   std::vector<Token> begun;               // the beginning of a reply, appended to the prompt
+  std::string reference;                  // a text that the reply may repeat: it helps to draft
   int truncate_prompt = 0;  // number of tokens at the end to keep; -1: as many as leave room for
                             // max_tokens; 0: a prompt that is too long is refused
   std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
@@ -54,11 +55,12 @@ struct Request {
   // With split_reasoning: when the reply has reasoned for this many tokens, the mark that ends the
   // reasoning is put in; -1: it may reason as long as it likes.
   int reasoning_budget = -1;
-  bool streamed = false;       // pieces are sent as they arrive, so none accumulate
-  int n = 1;                   // sequences; number i draws with seed + i
-  int priority = 0;            // lower values first
-  CacheSharing cache;          // use of the prefix cache
-  double timeout_seconds = 0;  // end to end, at most what the service allows; 0: that
+  bool streamed = false;           // pieces are sent as they arrive, so none accumulate
+  int n = 1;                       // sequences; number i draws with seed + i
+  int priority = 0;                // lower values first
+  CacheSharing cache;              // use of the prefix cache
+  std::optional<KvOrigin> origin;  // see NewSequence
+  double timeout_seconds = 0;      // end to end, at most what the service allows; 0: that
   // The prompt is pooled instead of continued: the reply is one vector. Only if the service has a
   // pooled_model(), which then serves nothing else.
   bool pool = false;
@@ -84,6 +86,8 @@ struct Usage {
   int prompt = 0, cached = 0;  // tokens
   int completion = 0;          // tokens that all n sequences have generated so far
   int reasoning = 0;           // those of them inside the reasoning
+  int accepted = 0;            // those of them that were drafted (draft/)
+  int rejected = 0;            // drafts that were checked and are not in the reply
 };
 
 // A piece of one of the n sequences. Pieces of one sequence arrive in order.
@@ -111,6 +115,7 @@ class MeasuredConstraint;  // serve/service/constraint_compiler.h
 // A request that has been checked, templated and tokenized, ready to run.
 struct Prepared {
   std::vector<Token> prompt;
+  SharedList<Token> reference;
   SamplingParams params;  // seed and bad_words resolved
   StopRule stop;          // max_tokens and EOS resolved
   text::StopStrings stop_strings;
@@ -124,6 +129,7 @@ struct Prepared {
   std::shared_ptr<const TokenConstraint> answer_constraint;
   int n = 1, priority = 0;
   CacheSharing cache;
+  std::optional<KvOrigin> origin;  // see NewSequence
   double timeout_seconds = 0;
   Pooling pooling;
   // The kind of params.constraint, empty without one, and the work of its masks.

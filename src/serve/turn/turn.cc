@@ -72,6 +72,7 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
     if (reply.finish == Finish::kExhausted || reply.finish == Finish::kCancelled)
       return fail(openai::why_ended(*context_, reply));
     const bool last = reply.finish != Finish::kNone;
+    if (!reply.tokens.empty() && !std::exchange(begun_, true)) writer_->note_first_token();
     if (streams_) {
       open();
       write(writer_->piece(reply));
@@ -133,11 +134,11 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
   service::Ticket ticket_;
   service::Reply whole_;
   std::optional<service::RequestId> request_;
-  bool split_ = false, opened_ = false, done_ = false;
+  bool split_ = false, begun_ = false, opened_ = false, done_ = false;
   Clock::time_point last_write_;
 };
 
-// The chat that a body stands for, checked as a chat completion is.
+// Reads a body as the chat completion that it stands for, with the same checks.
 Result<openai::OpenAiCall> read_call(const TurnProtocol& protocol, const OrderedJson& body,
                                      const service::SamplingDefaults& defaults) {
   if (!body.is_object()) return Error{Code::kInvalid, "the body must be a JSON object"};

@@ -34,6 +34,7 @@ class TurnWriter {
   virtual ~TurnWriter() = default;
   // Each returns text for the stream: whole events.
   virtual std::string open() = 0;
+  virtual void note_first_token() {}  // called once, before any piece and before whole()
   virtual std::string piece(const service::Reply& reply) = 0;  // with `finish`: the end as well
   virtual std::string failure(const http::ApiError& error) = 0;
   virtual std::string keep_alive() { return ": keep-alive\n\n"; }

@@ -1,0 +1,38 @@
+// serve/service/peer_metrics.h -- the metrics of blocks that other instances have, where prefill
+// and decode are apart. Private to Metrics.
+#pragma once
+#include <array>
+
+#include "peer/settings.h"
+#include "serve/service/metric_registry.h"
+
+namespace skiff::service {
+
+// For one thread at a time.
+class PeerMetrics {
+ public:
+  explicit PeerMetrics(MetricRegistry& registry);
+  void follow(const peer::Stats& stats);
+
+ private:
+  MetricRegistry& registry_;
+  prometheus::Counter& blocks_ =
+      registry_.counter("pd_transferred_blocks_total",
+                        "KV blocks sent to decode servers, or fetched from prefill ones");
+  prometheus::Counter& bytes_ =
+      registry_.counter("pd_transferred_bytes_total", "Bytes of these blocks");
+  prometheus::Counter& seconds_ = registry_.counter(
+      "pd_transfer_seconds_total", "decode: time from the first byte of each block to its last");
+  prometheus::Counter& prompts_ =
+      registry_.counter("pd_prompts_total", "Prompts that a prefill server was asked to compute");
+  prometheus::Gauge& leases_ =
+      registry_.gauge("pd_leases", "Prompts whose blocks are kept for a decode server");
+  prometheus::Gauge& connections_ =
+      registry_.gauge("pd_connections", "Connections between the two halves");
+  prometheus::Counter& send_failures_ = registry_.counter(
+      "send_cache_failed_num",
+      "Always 0: pd_recomputed_tokens_total counts what was not fetched from another server");
+  std::array<prometheus::Counter*, peer::kLosses> recomputed_;
+};
+
+}  // namespace skiff::service
