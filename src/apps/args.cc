@@ -108,8 +108,15 @@ std::string_view command_name(Commands command) {
       return "constrain";
     case kQuantize:
       return "quantize";
+    case kStart:
+    case kStartServe:
+      return "start";
+    case kStop:
+      return "stop";
     case kLibrary:
       return "libskiff";
+    case kRoute:
+      return "route";
     case kDownload:
       return "download";
     default:
@@ -176,6 +183,17 @@ const Flag& Args::flag(std::string_view name) const {
   const Flag* found = find_flag(name, command_);
   SKIFF_CHECK(found && found->name == name, "no flag {} in the table", name);
   return *found;
+}
+
+std::vector<std::string> Args::words(Commands command) const {
+  std::vector<std::string> words;
+  for (const auto& [name, values] : values_)
+    if (const Flag* found = find_flag(name, command); found && (found->commands & command) != 0)
+      for (const std::string& value : values) words.push_back(fmt::format("--{}={}", name, value));
+  if (positional_.empty()) return words;
+  words.push_back("--");
+  words.insert(words.end(), positional_.begin(), positional_.end());
+  return words;
 }
 
 std::string Args::text(std::string_view name) const {

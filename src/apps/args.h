@@ -28,7 +28,11 @@ enum Commands : unsigned {
   kConstrain = 64,
   kQuantize = 128,
   kDownload = 256,
+  kStart = 1024,
+  kStop = 2048,
+  kStartServe = kStart | kServe,                  // the flags of `skiff start`
   kLibrary = 512,                                 // no command: the options of libskiff.so
+  kRoute = 4096,                                  // needs no model
   kServices = kServe | kLibrary,                  // what answers requests of others
   kRuns = kServices | kPredict | kChat | kBench,  // commands that load weights
   kSizes = kRuns | kInspect,                      // commands that plan memory
@@ -75,6 +79,9 @@ class Args {
   const std::vector<std::string>& positional() const { return positional_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool given(std::string_view name) const { return values_.contains(std::string(name)); }
+
+  // The same as words again: what was given of the flags that `command` has, and positional values.
+  std::vector<std::string> words(Commands command) const;
 
   // Returns the given value or the table's fallback. CHECKs that the table has the flag.
   bool on(std::string_view name) const;

@@ -15,8 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr Commands kEvery[] = {kServe,    kPredict, kChat,      kBench,
-                               kTokenize, kInspect, kConstrain, kDownload};
+constexpr Commands kEvery[] = {kServe,   kPredict,   kChat,     kBench, kTokenize,
+                               kInspect, kConstrain, kDownload, kRoute};
 
 Args parse(Commands command, std::vector<std::string> words) { return Args(command, words); }
 
@@ -168,8 +168,8 @@ TEST(Args, AcceptsEveryForm) {
                                                                  {"--max_model_len=4096"}})
     EXPECT_EQ(parse(kServe, words).integer("max-model-len"), 4096);
   EXPECT_EQ(parse(kPredict, {"--max_length", "7"}).integer("max-tokens"), 7);
-  EXPECT_THAT(parse(kServe, {"-tp", "2"}).warnings(),
-              ElementsAre(HasSubstr("--tensor-parallel-size")));
+  EXPECT_EQ(parse(kServe, {"-tp", "2"}).integer("tensor-parallel-size"), 2);
+  EXPECT_THAT(parse(kServe, {"--enable_eplb"}).warnings(), ElementsAre(HasSubstr("--enable-eplb")));
 }
 
 TEST(Args, Switches) {
@@ -223,11 +223,12 @@ TEST(Args, UnknownFlagsGetASuggestion) {
 }
 
 TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
-  const Args args = parse(kServe, {"--router", "a", "--router", "b", "--model-impl=auto",
+  const Args args = parse(kServe, {"--eplb-config", "a", "--eplb-config", "b", "--model-impl=auto",
                                    "--temperature", "1", "--port", "1"});
-  EXPECT_THAT(args.warnings(),
-              ElementsAre(HasSubstr("--router is known"), HasSubstr("--model-impl has no meaning"),
-                          HasSubstr("--temperature does not apply to skiff serve")));
+  EXPECT_THAT(
+      args.warnings(),
+      ElementsAre(HasSubstr("--eplb-config is known"), HasSubstr("--model-impl has no meaning"),
+                  HasSubstr("--temperature does not apply to skiff serve")));
   EXPECT_THAT(parse(kServe, {"--port", "1"}).warnings(), IsEmpty());
 }
 

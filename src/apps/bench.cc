@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <utility>
 
 #include "apps/bandwidth.h"
 #include "apps/bench.h"
 #include "apps/commands.h"
+#include "apps/parallel_flags.h"
 #include "arch/cost.h"
 #include "base/load_error.h"
+#include "base/log.h"
 #include "base/queue.h"
 #include "base/seconds.h"
 #include "engine/resolve.h"
@@ -19,6 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kMostRows = 8192;  // the most that a server computes in a step by default
 constexpr int kDefaultSeqs = 8;
 
 // Returns the bytes that a step of `rows` decodes reads: the weights, and the keys and values of
@@ -61,10 +65,15 @@ class Bench {
     const int seqs = config.max_num_seqs > 0 ? config.max_num_seqs : kDefaultSeqs;
     config.max_num_seqs = std::max(seqs, batch_);
     if (config.max_model_len == 0) config.max_model_len = input_ + output_ + 1;
+    // The context is as short as a request, but prompts of several share a step, as in a server.
+    const int64_t prompts = std::min<int64_t>(int64_t{batch_} * input_, kMostRows);
+    if (config.max_num_batched_tokens == 0 && prompts > config.max_model_len)
+      config.max_num_batched_tokens = std::max(static_cast<int>(prompts), config.max_num_seqs);
     config.prefix_caching = false;  // so that every prompt is computed
     // None counts as long.
     if (config.policy.long_prompt == 0) config.policy.long_prompt = input_ + 1;
     bandwidth_ = memory_bandwidth(config);
+    if (config.speculation) forced_ = config.speculation->forced_rate;
     llm_ = engine::Llm::start(config, [this](std::vector<Event> e) { events_.push(std::move(e)); });
   }
 
@@ -135,14 +144,34 @@ class Bench {
     fmt::print("time to first    {:.2f} ms, {:.2f} ms for all {} of {} tokens: {:.0f} tokens/s\n",
                timed.first_token * 1e3, timed.all_first * 1e3, batch_, input_,
                static_cast<double>(batch_) * input_ / timed.all_first);
-    fmt::print("decode           {:.3f} ms a step of {}: {:.1f} tokens/s\n", 1e3 / steps, batch_,
-               per_second);
+    fmt::print("decode           {:.3f} ms a {} of {}: {:.1f} tokens/s\n", 1e3 / steps,
+               llm_->resolved().speculation ? "token" : "step", batch_, per_second);
+    // Steps that check drafts give more tokens than they have sequences.
+    if (llm_->resolved().speculation) {
+      report_drafts(before, after);
+      return report_host(before, after);
+    }
     fmt::print(
         "read bandwidth   {:.1f} GB/s measured; {:.1f} MB of weights, keys and values a step\n",
         bandwidth_ / 1e9, moved / 1e6);
     fmt::print("of the limit     {:.1f}% of the read bandwidth ({:.1f} GB/s of {:.1f})\n",
                100 * steps * moved / bandwidth_, steps * moved / 1e9, bandwidth_ / 1e9);
     report_host(before, after);
+  }
+
+  // Prints what drafts did between two moments.
+  static void report_drafts(const engine::EngineStats& before, const engine::EngineStats& after) {
+    const auto between = [&](uint64_t sched::DraftStats::*count) {
+      return static_cast<double>(after.drafts.*count - before.drafts.*count);
+    };
+    const double checks = between(&sched::DraftStats::checks);
+    const double drafted = between(&sched::DraftStats::drafted);
+    const double kept = between(&sched::DraftStats::kept);
+    fmt::print(
+        "drafts           {} steps for {} tokens; {:.0f} drafts checked, {:.0f} kept ({:.1f}%): "
+        "{:.2f} tokens a draw that had drafts\n",
+        after.steps - before.steps, after.generation_tokens - before.generation_tokens, drafted,
+        kept, drafted > 0 ? 100 * kept / drafted : 0, checks > 0 ? 1 + kept / checks : 1);
   }
 
   // Sums over the steps between two moments: steps with decodes only, and the others.
@@ -165,16 +194,19 @@ class Bench {
   void throughput(size_t count) {
     const auto all = prompts(count);
     const Outcome alone = run({all.front()});
+    const engine::EngineStats before = llm_->stats();
     const Outcome timed = run(all);
     report_check(alone, timed);
     const double out = static_cast<double>(count) * output_,
                  in = static_cast<double>(count) * input_;
     fmt::print("requests         {} of {} + {} tokens, at most {} at a time: {:.2f} s\n", count,
-               input_, output_, llm_->resolved().limits.max_seqs, timed.seconds);
+               input_, output_, llm_->resolved().limits.max_seqs * llm_->resolved().replicas,
+               timed.seconds);
     fmt::print(
         "throughput       {:.2f} requests/s, {:.1f} output tokens/s, {:.1f} tokens/s in all\n",
         static_cast<double>(count) / timed.seconds, out / timed.seconds,
         (in + out) / timed.seconds);
+    if (llm_->resolved().speculation) report_drafts(before, llm_->stats());
   }
 
  private:
@@ -184,6 +216,11 @@ class Bench {
     const double same = alike(first.tokens, again.tokens);
     for (const auto& tokens : again.tokens)
       check(std::ssize(tokens) == output_, "a reply has not as many tokens as were asked for");
+    if (forced_) {
+      fmt::print("not checked      benchmark_mode keeps {:.0f}% of the drafts, whatever they are\n",
+                 100 * *forced_);
+      return;
+    }
     check(same == 1 || !llm_->batch_invariant(), "a request asked again gave other tokens");
     size_t starts = 0;
     for (size_t i = 0; i < first.tokens.size(); ++i)
@@ -198,6 +235,7 @@ class Bench {
   }
 
   int input_, output_, batch_;
+  std::optional<double> forced_;  // draft::Settings::forced_rate
   double bandwidth_ = 0;
   SeqId next_id_ = 1;
   std::mt19937 rng_{1};
@@ -210,6 +248,10 @@ class Bench {
 int run_bench(const Args& args) {
   const auto& words = args.positional();
   const std::string what = words.empty() ? "" : words.front();
+  if (what != "throughput" && replicas_of(args) > 1)
+    throw UsageError(fmt::format(
+        "skiff bench {} measures one engine; --data-parallel-size {} is for skiff bench throughput",
+        what, replicas_of(args)));
   if (what == "serve") return bench_serve(args);
   if (what == "simulate") return bench_simulate(args);
   if (what == "steps") return bench_steps(args);
@@ -218,12 +260,29 @@ int run_bench(const Args& args) {
         "skiff bench measures latency, throughput, steps, serve or simulate, as in skiff "
         "bench latency models/demo; not \"{}\"",
         what));
-  const std::string folder = model_folder(args, 1);
-  Bench bench(args, engine_config(args, folder));
-  if (what == "latency")
-    bench.latency();
-  else
-    bench.throughput(static_cast<size_t>(args.integer("num-prompts")));
+  engine::EngineConfig config = engine_config(args, model_folder(args, 1));
+  if (config.speculation && config.speculation->forced_rate)
+    spdlog::warn(
+        "benchmark_mode: drafts are kept at random, so the texts are wrong and the speed is that "
+        "of "
+        "drafts of this quality, if there were such");
+  const auto measure = [&] {
+    Bench bench(args, config);
+    if (what == "latency")
+      bench.latency();
+    else
+      bench.throughput(static_cast<size_t>(args.integer("num-prompts")));
+  };
+  if (args.on("baseline")) {
+    if (!config.speculation)
+      throw UsageError("--baseline measures without drafts first; it needs --speculative-config");
+    const auto drafts = std::exchange(config.speculation, std::nullopt);
+    fmt::print("without drafts\n");
+    measure();
+    config.speculation = drafts;
+    fmt::print("with drafts\n");
+  }
+  measure();
   return 0;
 }
 

@@ -5,7 +5,7 @@
 #include "apps/bench.h"
 #include "apps/step_table.h"
 #include "base/load_error.h"
-#include "engine/rank.h"
+#include "engine/rank_group.h"
 #include "engine/resolve.h"
 #include "engine/step_timer.h"
 
@@ -56,9 +56,11 @@ class Steps {
       throw UsageError(fmt::format("--context {} leaves no room in a context of {} tokens",
                                    settings.context, config.max_model_len));
     resolved_ = engine::resolve(config, model_);
-    rank_.emplace(resolved_, model_, mesh_, log_);
-    rank_->make_executor(none_).warm_up(rank_->memory().blocks);
-    timer_.emplace(rank_->executor(), resolved_.limits, room(), settings.context);
+    ranks_.emplace(resolved_, model_, log_);
+    ranks_->make_executors(none_);
+    ranks_->warm_up();
+    runner_ = ranks_->make_runner();
+    timer_.emplace(*runner_, resolved_.limits, room(), settings.context);
   }
 
   std::vector<TimedRows> measure(const StepKind& kind) {
@@ -75,7 +77,7 @@ class Steps {
 
  private:
   engine::StepTimer::Room room() const {
-    return {.block_size = resolved_.cache.block_size, .blocks = rank_->memory().blocks};
+    return {.block_size = resolved_.cache.block_size, .blocks = ranks_->first().memory().blocks};
   }
   engine::StepShape shape_of(const StepKind& kind, int rows) const {
     const int decodes = !kind.decodes ? 0 : kind.prompt ? settings_.beside : rows;
@@ -86,9 +88,9 @@ class Steps {
   model::ModelConfig model_;
   engine::Resolved resolved_;
   engine::StartLog log_;
-  comm::Mesh mesh_ = comm::make_solo_mesh();
   model::HostBlocks none_;
-  std::optional<engine::Rank> rank_;
+  std::optional<engine::RankGroup> ranks_;
+  std::unique_ptr<engine::Runner> runner_;
   std::optional<engine::StepTimer> timer_;
 };
 

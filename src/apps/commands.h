@@ -20,6 +20,9 @@ int run_tokenize(const Args& args);
 int run_inspect(const Args& args);
 int run_constrain(const Args& args);
 int run_quantize(const Args& args);
+int run_route(const Args& args);
+int run_start(const Args& args);     // has the flags of serve, too
+int run_stop(const Args& args);      // first positional: seconds, as PaddleNLP's stop_server
 int run_download(const Args& args);  // first positional: the model's name on the mirror
 
 // Functions that several commands share.

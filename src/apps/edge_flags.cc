@@ -126,7 +126,6 @@ void apply_edge_flags(const Args& args, serve::ServerConfig* config) {
   config->cors_credentials = args.on("allow-credentials");
   config->allowed_hosts = listed(args, "allowed-hosts");
   config->access_log = args.text("access-log") == "on" && !args.on("disable-access-log");
-  config->web_page = args.on("webui");
   apply_limits(args, &config->http);
 }
 

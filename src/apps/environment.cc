@@ -33,7 +33,6 @@ constexpr Variable kBesidePorts[] = {
     {"INTER_PROC_PORT", "INTER_QUEUE_PORT", nullptr},
     {"MODEL_DIR", nullptr, nullptr},
     {"MP_NUM", nullptr, nullptr},
-    {"MP_NNODE", nullptr, nullptr},
     {"BLOCK_BS", nullptr, nullptr},
     {"BLOCK_RATIO", nullptr, nullptr},
     {"ENC_DEC_BLOCK_NUM", nullptr, nullptr},

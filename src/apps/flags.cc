@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "apps/args.h"
+#include "apps/flag_rows.h"
 
 namespace skiff::apps {
 namespace {
@@ -22,7 +23,7 @@ constexpr Flag kModel[] = {
     {"dtype", kChoice, kSizes, "auto", "Type of the arithmetic and of the weights in memory. auto: bfloat16 for a bfloat16 or float16 checkpoint, else float32.", 0, 0, "auto|float32|bfloat16"},
     {"device", kText, kSizes, "auto", "auto (a CUDA device where there is one, else the CPU), cpu, cuda, cuda:N, or reference, the slow backend that the others are tested against."},
     {"load-format", kChoice, kRuns, "auto", "dummy: random weights of the right shapes from config.json alone, for benchmarks.", 0, 0, "auto|dummy"},
-    {"quantization", kText, kSizes, "", "Quantize the weights of linear layers while loading (docs/quantization.md): wint8 (weight_only_int8), wint4 (weight_only_int4; experts in 4 bits, the other layers of such a model in 8), int4, block_wise_fp8, a8w8, or FastDeploy's mix_quant as JSON."},
+    {"quantization", kText, kSizes, "", "Quantize the weights of linear layers while loading (docs/quantization.md): wint8 (weight_only_int8), wint4 (weight_only_int4; experts in 4 bits, the other layers of such a model in 8), int4, block_wise_fp8 (a8w8_fp8), a8w8_fp8_wint4 (experts in 4 bits beside it), a8w8, or FastDeploy's mix_quant as JSON."},
     {"quantization-config", kText, kSizes, "", "The same for each kind of layer, as JSON: {\"experts\": \"wint4\", \"dense\": \"wint8\", \"attention\": \"none\", \"head\": \"wint8\"}; changes what --quantization says."},
     {"runner", kChoice, kSizes, "auto", "generate: a model that continues text. pooling: one that makes a vector of it, for /v1/embeddings, /v1/score, /v1/rerank, /v1/classify and /v1/reward. auto: pooling where the checkpoint has no language head, or has a modules.json of sentence-transformers.", 0, 0, "auto|generate|pooling"},
     {"convert", kChoice, kSizes, "auto", "What a model that is pooled gives. embed: the row behind its last norm, whatever it was trained for. classify: the scores of its classes or, without such a head, of the tokens \"no\" and \"yes\", as Qwen3-Reranker. reward: the scores as they are. auto: classify for ...ForSequenceClassification, else embed. none: only what the checkpoint itself was made for. All but auto and none choose --runner pooling.", 0, 0, "auto|none|embed|classify|reward"},
@@ -33,6 +34,9 @@ constexpr Flag kModel[] = {
     {"fuse-single-row", kSwitch, kSizes, "true", "CUDA: while one sequence runs, fuse the operations between two attentions into one kernel. Its blocks wait for each other, so turn it off if other processes run kernels on the same GPU; under CUDA MPS it is off automatically. Models with experts never use it."},
     {"batch-invariant", kSwitch, kSizes, "false", "CUDA: the same request gives the same tokens, bit for bit, whatever else is in the batch and however its prompt is cut or found in the cache. Slower (docs/performance.md); needs a device of compute capability 9.0, and turns --fuse-single-row off. The CPU backend always computes so."},
     {"threads", kInt, kRuns | kQuantize, "0", "Threads of the CPU backend; 0: one per core that this process may use.", 0, 4096},
+    {"tensor-parallel-size", kInt, kSizes, "1", "Ranks that the model is cut among, each with its part of the weights and of the KV cache: on the CPU threads of this process, which share --threads and the memory, or of the processes of --ips; on CUDA only 1 so far (docs/scale.md).", 1, 64, "", "tp"},
+    {"enable-expert-parallel", kSwitch, kSizes, "false", "Each rank of --tensor-parallel-size has some of a mixture's routed experts whole, instead of a slice of each one's width, which then need not divide (docs/scale.md). Without experts, or with one rank, it changes nothing and warns; refused with --data-parallel-size above 1.", 0, 0, "", "ep"},
+    {"data-parallel-size", kInt, kSizes, "1", "Replicas of the model in this process, behind one port (docs/data_parallel.md): each has its own scheduler and KV blocks, and --max-num-seqs and what follows it are said of each. CUDA: one device for each, in order. The CPU: they share the weights and divide --threads.", 1, 128, "", "dp"},
     {"chat-template", kText, kTexts, "", "A chat template, or a file with one, that replaces the model's own."},
     {"seed", kInt, kRuns | kQuantize, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given. quantize: which texts are held out, and what the model writes without --data.", 0, 9.2e18},
 };
@@ -41,10 +45,6 @@ constexpr Flag kMemory[] = {
     {"max-model-len", kInt, kSizes, "0", "Most tokens of a prompt and its output together; 0: what the model supports, at most 32768.", 0, kMaxCount},
     {"max-num-seqs", kInt, kSizes, "", "Most sequences in one step. Default: 8 on the CPU; on a CUDA device as many as its memory holds 2,048 tokens of each for, from 8 to 256; chat: 1; bench latency, bench throughput: 8, or --batch-size if that is more.", 1, 65536},
     {"max-num-batched-tokens", kInt, kSizes, "0", "Most rows (tokens) in one step; longer prompts are split into chunks. 0: up to 8192.", 0, kMaxCount},
-    {"max-num-partial-prefills", kInt, kRuns, "0", "Most prompts that may be partly computed at a time; 0: no limit.", 0, kMaxCount},
-    {"max-long-partial-prefills", kInt, kRuns, "1", "Most long prompts among them; 0: no limit. Short prompts go before long ones, within bounds.", 0, kMaxCount},
-    {"long-prefill-token-threshold", kInt, kRuns, "0", "Tokens above which a prompt is long; 0: what takes more than sixteen steps of --step-time, or, where no step time is aimed at, 4 % of the context; at least 512.", 0, kMaxCount},
-    {"step-time", kFloat, kRuns, "0", "Milliseconds that a step with prompts should take: a shorter one lets running requests decode more often, a longer one computes prompts at a better rate. 0: the least at which prompts run at nearly the best rate measured at start-up, within bounds; longer for a prompt that is alone, and while very many wait. predict, bench latency, bench throughput: no limit unless given.", 0, 1e6},
     {"block-size", kInt, kSizes, "64", "Tokens in one KV block.", 1, 4096},
     {"kv-cache-dtype", kText, kSizes, "auto", "How the KV cache is stored: auto (as --dtype), float32, bfloat16, int8, fp8 (e4m3) or int4 (docs/quantization.md). FastDeploy's and vLLM's names for these are known, too."},
     {"kv-cache-scales", kChoice, kSizes, "auto", "Scales of an int8 or fp8 KV cache. auto: those that were calibrated with the checkpoint, if it has any; else, and with token, one for each token and KV head.", 0, 0, "auto|token"},
@@ -62,15 +62,43 @@ constexpr Flag kMemory[] = {
     {"enable-overlap-schedule", kSwitch, kSizes, "true", "Plan the next step while this one computes."},
 };
 
+constexpr Flag kSpeculation[] = {
+    {"speculative-config", kText, kSizes, "", "Speculative decoding (docs/speculation.md), as JSON: method (ngram, suffix, inference_with_reference, draft_model or mtp), model (the folder of what drafts), num_speculative_tokens, max_ngram_size, min_ngram_size, suffix_decoding_max_tree_depth, suffix_decoding_max_spec_factor, verify_strategy; vLLM's prompt_lookup_max and prompt_lookup_min are known, too. Text and log-probabilities are the same with it and without."},
+    {"speculative-method", kText, kSizes, "", "The same as its key method."},
+    {"speculative-num-tokens", kInt, kSizes, "5", "The same as its key num_speculative_tokens: the most drafts of one sequence in one step; with method mtp 1 unless it is given. How many are checked follows from how many were kept and from what a step costs.", 1, 16, "", "num-speculative-tokens"},
+    {"speculative-max-ngram-size", kInt, kSizes, "5", "The same as its key max_ngram_size: the most tokens that are looked up.", 1, 32},
+    {"speculative-min-ngram-size", kInt, kSizes, "2", "The same as its key min_ngram_size: the fewest tokens that are looked up.", 1, 32},
+    {"speculative-verify-strategy", kText, kSizes, "target_match", "The same as its key verify_strategy. target_match: a draft is kept if it is the token that the request's own draw gives."},
+};
+
+constexpr Flag kSplitting[] = {
+    {"splitwise-role", kChoice, kSizes, "mixed", "serve: what this server does of the two halves of a request (docs/disaggregation.md). prefill: computes prompts and hands their KV blocks out at --pd-comm-port. decode: fetches them there, computes what does not come, and generates. mixed: both halves, alone.", 0, 0, "mixed|prefill|decode"},
+    {"pd-comm-port", kInt, kServe, "2334", "prefill: port at which blocks are handed out; 0: any free port, which is logged.", 0, 65535},
+    {"pd-comm-host", kText, kServe, "127.0.0.1", "prefill: numeric address of that port. One that other machines reach needs --pd-comm-key-file."},
+    {"pd-comm-key-file", kText, kServe, "", "A file whose first line is a secret that prefill and decode servers share. Without one they talk on this machine only."},
+    {"pd-buffer-size", kFloat, kServe, "4", "prefill: host memory for blocks that may be fetched, in GB (2^30 bytes).", 0, 1 << 20},
+    {"pd-lease", kFloat, kServe, "30", "prefill: seconds for which blocks are kept for a decode server that has gone silent.", 0.1, 86400},
+    {"prefill-peers", kText, kServe, "", "decode: HOST:PORT of a prefill server's --pd-comm-port, which is asked to compute the prompts of requests that name none; may be repeated. Of several the one with the fewest prompts is asked.", 0, 0, "", "", Standing::kApplied, true},
+    {"innode-prefill-ports", kText, kServe, "", "decode: the same for prefill servers on this machine: their ports, separated by commas."},
+    {"pd-wait", kFloat, kServe, "20", "decode: longest time without a block, in seconds, before the rest of a prompt is computed here; at most a quarter of --watchdog-timeout.", 0.01, 86400},
+};
+
 constexpr Flag kServer[] = {
-    {"host", kText, kServe, "0.0.0.0", "Address to listen on."},
+    {"host", kText, kServe | kRoute, "0.0.0.0", "Address to listen on."},
     {"port", kInt, kServe, "8000", "Port to listen on; 0: any free one. $SERVICE_HTTP_PORT, if set, replaces the default.", 0, 65535},
     {"grpc-port", kInt, kServe, "", "Port of the gRPC service (KServe v2 as Triton and PaddleNLP's server speak it; docs/api.md), with the host, keys, TLS files and limits of the main port; 0: any free one. Default: $SERVICE_GRPC_PORT, if set, else none.", 0, 65535},
     {"metrics-port", kInt, kServe, "", "Metrics are on the main port; only the same number is accepted.", 0, 65535},
+    {"ips", kText, kServe, "", "Addresses of all nodes in order, with commas, the same on each. With --data-parallel-size 1 --tensor-parallel-size counts the ranks on all of them, the first node serves, and the others compute for it (docs/scale.md); else --data-parallel-size counts the replicas on all of them, and each node runs its share behind its own port (docs/data_parallel.md). mpirun, LWS_GROUP_SIZE and PaddleNLP's POD_IPS are understood, too."},
+    {"node-rank", kInt, kServe, "", "This node's place in --ips, from 0, where its own addresses do not tell: several nodes on one machine, or addresses that are translated.", 0, 1023},
+    {"engine-worker-queue-port", kText, kSizes, "8002", "serve: port at the first address of --ips at which the nodes that share one model come together; 0 on the first node: any free port, which is logged. Elsewhere it has no effect."},
+    {"node-key-file", kText, kServe, "", "A file whose first line is a secret that the nodes of one model share. Without one whoever reaches that port may join."},
+    {"dist-timeout", kFloat, kServe, "600", "Longest time, in seconds, until all nodes of one model have come together.", 0.1, 604800},
+    {"ports", kText, kServe, "", "Refused: FastDeploy's multi_api_server has a port for each replica; here --port serves all of --data-parallel-size (docs/data_parallel.md)."},
+    {"num-servers", kText, kServe, "", "Refused, as --ports."},
+    {"metrics-ports", kText, kServe, "", "Refused, as --ports."},
     {"workers", kInt, kServe, "2", "Threads that parse requests and tokenize.", 1, 1024},
     {"max-concurrency", kInt, kServe, "512", "Most requests at a time; more are answered 429.", 1, 1e6},
     {"scheduling-policy", kChoice, kServices, "fcfs", "fcfs: requests are served in the order of arrival, and a priority other than 0 is refused. priority: a request's field priority counts, lower first; use it only if clients can be trusted with it.", 0, 0, "fcfs|priority"},
-    {"priority-ageing", kInt, kServices, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
     {"max-waiting-tokens", kInt, kServe, "1000000", "Most prompt tokens that may wait for admission to the batch; further requests are answered 429. A request that finds the queue empty may always wait. 0: no limit.", 0, 1e12},
     {"max-waiting-time", kInt, kServices, "-1", "Seconds that a request may wait for admission; then it is answered 429. -1: no limit.", -1, 604800},
     {"request-timeout", kFloat, kServices, "0", "Seconds that a request may take from end to end; then it is answered 504. A request's field timeout may ask for less. 0: no limit.", 0, 604800},
@@ -84,37 +112,46 @@ constexpr Flag kServer[] = {
     {"enable-auto-tool-choice", kSwitch, kServices, "true", "Calls that the model makes of its own accord are reported as such; =false: they stay part of the content."},
     {"max-dec-len", kInt, kServe, "0", "PaddleNLP's protocol: most tokens of a reply, and as many as a request gets that does not say; 0: what the context leaves.", 0, kMaxCount},
     {"disable-streaming", kSwitch, kServe, "false", "PaddleNLP's protocol: streams have nothing but their last object, which holds the whole reply. Default: $DISABLE_STREAMING, if set."},
-    {"timeout-graceful-shutdown", kInt, kServe, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
+    {"timeout-graceful-shutdown", kInt, kServe | kRoute, "60", "Seconds that running requests get after SIGTERM; requests that still run then end with an error. A second signal ends the process within 1.2 s.", 0, 86400, "", "shutdown-timeout"},
     {"refuse-unknown-fields", kSwitch, kServices, "false", "Answer 400 to a request with unknown fields instead of ignoring them."},
     {"webui", kSwitch, kServe, "true", "Browsers get a page at / to chat with the model and to see the server's load; --no-webui: they get what other clients get there."},
-    {"log-level", kChoice, kRuns, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
-    {"log-format", kChoice, kRuns, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
-    {"access-log", kChoice, kServe, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
-    {"disable-access-log", kSwitch, kServe, "false", "The same as --access-log off."},
+    {"log-level", kChoice, kRuns | kRoute, "info", "Least severe messages that are logged to stderr.", 0, 0, "trace|debug|info|warning|error"},
+    {"log-format", kChoice, kRuns | kRoute, "text", "json: each line of the log is an object with time, level and message.", 0, 0, "text|json"},
+    {"access-log", kChoice, kServe | kRoute, "on", "Log one line for each request: client, method, path, status, bytes, duration, request id. It never contains text of users.", 0, 0, "on|off"},
+    {"disable-access-log", kSwitch, kServe | kRoute, "false", "The same as --access-log off."},
     {"request-log", kText, kServe, "", "A file to which one JSON line is appended for each request (docs/operations.md): id, route, status, token counts, times, what constrained it. It holds no text. Opened again at SIGHUP."},
     {"otlp-traces-endpoint", kText, kServe, "", "Where spans of requests are sent, by OTLP over HTTP as JSON: http://collector:4318/v1/traces. They hold no text. Headers are read from $OTEL_EXPORTER_OTLP_HEADERS, the name of the service from $OTEL_SERVICE_NAME. Default: none are sent."},
+    {"dynamic-load-weight", kSwitch, kServe, "false", "An operator may give the memory of weights and KV cache back, take it again, and replace the weights, while the server lives (docs/operations.md: /v1/sleep, /v1/wakeup, /v1/update_weights). On the CPU so far. Needs --admin-key or --admin-key-file."},
+};
+
+constexpr Flag kBackground[] = {
+    {"pid-file", kText, kStart | kStop, "", "File that names the server's process. Default: log/skiff-PORT.pid."},
+    {"log-file", kText, kStart, "", "File that the server's log is appended to. Default: log/skiff-PORT.log."},
+    {"start-timeout", kFloat, kStart, "1800", "Seconds to wait until the server is ready; it goes on then, but the command fails.", 0, 1e6},
+    {"port", kInt, kStop, "8000", "The server's port, which is part of the file's name. $SERVICE_HTTP_PORT, if set, replaces the default.", 0, 65535},
+    {"timeout", kFloat, kStop, "300", "Seconds in which replies may be finished; what is left is cut off, and 15 seconds later the process is killed.", 0, 1e6},
 };
 
 constexpr Flag kSecurity[] = {
-    {"api-key", kText, kServe, "", "A key that clients must send (Authorization: Bearer KEY, or x-api-key: KEY); may be repeated, and any of them is accepted. Default: the comma-separated list in $FD_API_KEY, if set. Other users of this machine can read command lines: prefer --api-key-file.", 0, 0, "", "", Standing::kApplied, true},
-    {"api-key-file", kText, kServe, "", "A file with one key per line and # for comments. It is read again at SIGHUP."},
-    {"admin-key", kText, kServe, "", "A key of the operator's: it opens the control endpoints (docs/operations.md: pause, abort requests, ...) and nothing else. May be repeated. Default: there are no control endpoints. Prefer --admin-key-file, as for --api-key.", 0, 0, "", "", Standing::kApplied, true},
-    {"admin-key-file", kText, kServe, "", "A file with such keys, one per line and # for comments. It is read again at SIGHUP."},
+    {"api-key", kText, kServe | kRoute, "", "A key that clients must send (Authorization: Bearer KEY, or x-api-key: KEY); may be repeated, and any of them is accepted. Default: the comma-separated list in $FD_API_KEY, if set. Other users of this machine can read command lines: prefer --api-key-file.", 0, 0, "", "", Standing::kApplied, true},
+    {"api-key-file", kText, kServe | kRoute, "", "A file with one key per line and # for comments. It is read again at SIGHUP."},
+    {"admin-key", kText, kServe | kRoute, "", "A key of the operator's: it opens the control endpoints (docs/operations.md: pause, abort requests, ...) and nothing else. May be repeated. Default: there are no control endpoints. Prefer --admin-key-file, as for --api-key.", 0, 0, "", "", Standing::kApplied, true},
+    {"admin-key-file", kText, kServe | kRoute, "", "A file with such keys, one per line and # for comments. It is read again at SIGHUP."},
     {"share-cache-between-keys", kSwitch, kServe, "false", "Several API keys share the prefix cache. The time to the first token then reveals to one key's owner how another's prompts begin. Default: each of several keys has its own part."},
     {"trust-request-chat-template", kSwitch, kServe, "false", "Requests may bring a chat template of their own (field chat_template). A template is a program, which the server runs within limits on time and memory. Default: such requests are refused."},
-    {"ssl-certfile", kText, kServe, "", "PEM file with the certificate and its chain: HTTPS instead of HTTP. Read again at SIGHUP."},
-    {"ssl-keyfile", kText, kServe, "", "PEM file with the certificate's private key, without a password. Read again at SIGHUP."},
-    {"allowed-origins", kText, kServe, "", "Origins whose web pages may call the server (CORS): https://chat.example.org, or * for all. May be repeated, or a JSON list as in [\"*\"]. Default: only the server's own origin; requests from other pages are answered 403.", 0, 0, "", "", Standing::kApplied, true},
-    {"allowed-methods", kText, kServe, "*", "Methods that such pages may use; repeated or a JSON list.", 0, 0, "", "", Standing::kApplied, true},
-    {"allowed-headers", kText, kServe, "*", "Headers that such pages may send; repeated or a JSON list.", 0, 0, "", "", Standing::kApplied, true},
-    {"allow-credentials", kSwitch, kServe, "false", "Such pages may send credentials such as cookies; not with --allowed-origins *."},
-    {"allowed-hosts", kText, kServe, "", "Names by which clients may call the server (the Host header), * for any; repeated or a JSON list. Default: any; with a loopback --host only the loopback names, so that web pages cannot reach the server by DNS rebinding.", 0, 0, "", "", Standing::kApplied, true},
-    {"max-body-size", kInt, kServe, "16777216", "Largest request body, in bytes; a larger one is answered 413.", 1024, 1 << 30},
-    {"max-header-size", kInt, kServe, "16384", "Largest request line and headers together, in bytes; larger ones are answered 431.", 1024, 1 << 20},
-    {"max-connections", kInt, kServe, "4096", "Most connections at a time. When all are in use, a new one replaces the one that has been idle longest.", 1, 1e6},
-    {"header-timeout", kFloat, kServe, "30", "Seconds that a request's headers, or a TLS handshake, may take.", 0.1, 86400},
-    {"body-timeout", kFloat, kServe, "120", "Seconds that a request's body may take. After 10 s it must also average 1 KiB/s.", 0.1, 86400},
-    {"timeout-keep-alive", kFloat, kServe, "180", "Seconds that an idle connection is kept open. Clients keep theirs for up to 120 s, so a smaller value makes them reuse closed connections.", 1, 86400, "", "keep-alive-timeout"},
+    {"ssl-certfile", kText, kServe | kRoute, "", "PEM file with the certificate and its chain: HTTPS instead of HTTP. Read again at SIGHUP."},
+    {"ssl-keyfile", kText, kServe | kRoute, "", "PEM file with the certificate's private key, without a password. Read again at SIGHUP."},
+    {"allowed-origins", kText, kServe | kRoute, "", "Origins whose web pages may call the server (CORS): https://chat.example.org, or * for all. May be repeated, or a JSON list as in [\"*\"]. Default: only the server's own origin; requests from other pages are answered 403.", 0, 0, "", "", Standing::kApplied, true},
+    {"allowed-methods", kText, kServe | kRoute, "*", "Methods that such pages may use; repeated or a JSON list.", 0, 0, "", "", Standing::kApplied, true},
+    {"allowed-headers", kText, kServe | kRoute, "*", "Headers that such pages may send; repeated or a JSON list.", 0, 0, "", "", Standing::kApplied, true},
+    {"allow-credentials", kSwitch, kServe | kRoute, "false", "Such pages may send credentials such as cookies; not with --allowed-origins *."},
+    {"allowed-hosts", kText, kServe | kRoute, "", "Names by which clients may call the server (the Host header), * for any; repeated or a JSON list. Default: any; with a loopback --host only the loopback names, so that web pages cannot reach the server by DNS rebinding.", 0, 0, "", "", Standing::kApplied, true},
+    {"max-body-size", kInt, kServe | kRoute, "16777216", "Largest request body, in bytes; a larger one is answered 413.", 1024, 1 << 30},
+    {"max-header-size", kInt, kServe | kRoute, "16384", "Largest request line and headers together, in bytes; larger ones are answered 431.", 1024, 1 << 20},
+    {"max-connections", kInt, kServe | kRoute, "4096", "Most connections at a time. When all are in use, a new one replaces the one that has been idle longest.", 1, 1e6},
+    {"header-timeout", kFloat, kServe | kRoute, "30", "Seconds that a request's headers, or a TLS handshake, may take.", 0.1, 86400},
+    {"body-timeout", kFloat, kServe | kRoute, "120", "Seconds that a request's body may take. After 10 s it must also average 1 KiB/s.", 0.1, 86400},
+    {"timeout-keep-alive", kFloat, kServe | kRoute, "180", "Seconds that an idle connection is kept open. Clients keep theirs for up to 120 s, so a smaller value makes them reuse closed connections.", 1, 86400, "", "keep-alive-timeout"},
 };
 
 constexpr Flag kGenerate[] = {
@@ -188,6 +225,7 @@ constexpr Flag kBenchmarks[] = {
     {"output-len", kInt, kBench, "64", "Generated tokens of each request.", 1, kMaxCount},
     {"batch-size", kInt, kBench, "1", "latency: number of requests that run together.", 1, 16384},
     {"num-prompts", kInt, kBench, "16", "throughput, serve, simulate: number of requests; with --trace: at most this many.", 1, 1e6},
+    {"baseline", kSwitch, kBench, "false", "latency, throughput: measure without --speculative-config first, then with it."},
     {"rows", kText, kBench, "1,2,4,8,16..256:16,320..2048:64,3072,4096,8192", "steps: the numbers of rows to measure, as a list of numbers and of ranges such as 64..2048:64.", 0, 0},
     {"context", kInt, kBench, "1000", "steps: tokens before each row that decodes.", 1, kMaxCount},
     {"beside", kInt, kBench, "32", "steps: sequences that decode beside a prompt in the mixed steps.", 0, 16384},
@@ -234,24 +272,43 @@ constexpr Flag kQuantizing[] = {
     {"shard-size", kFloat, kQuantize, "5", "Largest size of one safetensors file, in GB.", 1e-6, 1 << 20},
 };
 
+constexpr Flag kRouting[] = {
+    {"router", kText, kServe, "", "HOST:PORT of a router (skiff route, or FastDeploy's) with which the server registers every 5 s (docs/routing.md)."},
+    {"router-key-file", kText, kServe, "", "A file whose first line is the router's --admin-key. Read again at each registration."},
+    {"router-advertise", kText, kServe, "", "The address by which the router reaches this server. Default: --host, or where that stands for all addresses, the one from which this machine reaches the router."},
+    {"port", kInt, kRoute, "9000", "Port to listen on; 0: any free one.", 0, 65535},
+    {"backends", kText, kRoute, "", "Servers to pass requests on to, http://HOST:PORT, separated by commas; may be repeated. More may register (POST /register).", 0, 0, "", "", Standing::kApplied, true},
+    {"policy", kText, kRoute, "prefix", "Which server gets a request: prefix (one that has seen the prompt's beginning, unless it has too much to do), or one of FastDeploy's: cache_aware, random, round_robin, power_of_two, process_tokens, request_num, fd_metrics_score."},
+    {"splitwise", kSwitch, kRoute, "false", "Pairs of servers instead of whole ones: each request goes to a prefill and a decode server at once (docs/routing.md). They register; --backends and --policy have no effect on them."},
+    {"prefill-policy", kText, kRoute, "process_tokens", "--splitwise: which prefill server gets a request; as --policy."},
+    {"decode-policy", kText, kRoute, "request_num", "--splitwise: which decode server gets it."},
+    {"backend-key-file", kText, kRoute, "", "A file whose first line is the API key that the router sends to servers in place of its clients' keys. Default: clients' keys are passed on."},
+    {"open-registration", kSwitch, kRoute, "false", "Without --admin-key: everybody who reaches the port may register a server, and so read requests. Default: nobody may, unless --host is a loopback address."},
+    {"max-concurrency", kInt, kRoute, "4096", "Most requests at a time; more are answered 429.", 1, 1e6},
+    {"max-retries", kInt, kRoute, "2", "Other servers that a request is sent to when one takes no connection or answers 503.", 0, 100},
+    {"connect-timeout", kFloat, kRoute, "2", "Seconds in which a server must take a connection.", 0.01, 3600},
+    {"request-timeout-secs", kFloat, kRoute, "1800", "Seconds that a request may take from end to end; 0: no limit.", 0, 604800},
+    {"stall-timeout-secs", kFloat, kRoute, "30", "Seconds of silence after which the answer of a server that is down is given up; 0: never.", 0, 604800},
+    {"health-check-interval-secs", kFloat, kRoute, "5", "Seconds between two probes of a server's /health.", 0.01, 86400},
+    {"health-check-timeout-secs", kFloat, kRoute, "5", "Seconds that such a probe may take.", 0.01, 3600},
+    {"health-failure-threshold", kInt, kRoute, "3", "Probes that must fail in a row until a server gets no more requests; refused connections count, too.", 1, 1000},
+    {"health-success-threshold", kInt, kRoute, "2", "Probes that must succeed in a row until it gets them again.", 1, 1000},
+    {"hit-ratio-weight", kFloat, kRoute, "1", "cache_aware: weight of the part of a prompt that is not cached.", 0, 1e6},
+    {"load-balance-weight", kFloat, kRoute, "0.05", "cache_aware: weight of the requests under way beside the most of any server.", 0, 1e6},
+    {"balance-abs-threshold", kInt, kRoute, "1", "cache_aware: where requests under way differ by more than this and --balance-rel-threshold, the fewest prompt tokens decide.", 0, 1e6},
+    {"balance-rel-threshold", kFloat, kRoute, "0.2", "cache_aware: the same as a part of the most requests of any server.", 0, 1},
+    {"max-imbalance", kFloat, kRoute, "1.5", "prefix: a server may have this many times the mean load, and four requests more, before prompts whose beginning it has seen go elsewhere.", 1, 1e6},
+    {"max-prefix-blocks", kInt, kRoute, "65536", "Blocks of 256 bytes of prompts that are remembered of each server; about 100 bytes of memory each.", 1, 1 << 24},
+    {"drain-delay", kFloat, kRoute, "0", "Seconds after SIGTERM in which /ready answers 503 and requests are still taken, so that load balancers notice.", 0, 3600},
+};
+
 // Flags of FastDeploy whose features are not implemented yet.
 constexpr unsigned kAll = kSizes;
 constexpr Standing kNotYet = Standing::kLater;
 constexpr Flag kLaterFlags[] = {
-    {"tensor-parallel-size", kInt, kAll, "1", "Tensor parallelism.", 1, 1024, "", "tp", kNotYet},
-    {"data-parallel-size", kInt, kAll, "1", "Data parallelism.", 1, 1024, "", "", kNotYet},
     {"local-data-parallel-id", kInt, kAll, "0", "Rank among data-parallel engines.", 0, 1024, "", "", kNotYet},
-    {"enable-expert-parallel", kSwitch, kAll, "false", "Experts spread over ranks.", 0, 0, "", "", kNotYet},
     {"enable-eplb", kSwitch, kAll, "false", "Balance experts with copies.", 0, 0, "", "", kNotYet},
     {"eplb-config", kText, kAll, "", "Settings of expert balancing (JSON).", 0, 0, "", "", kNotYet},
-    {"ips", kText, kAll, "", "Addresses of the nodes.", 0, 0, "", "", kNotYet},
-    {"splitwise-role", kChoice, kAll, "mixed", "Prefill/decode disaggregation.", 0, 0, "mixed|prefill|decode", "", kNotYet},
-    {"innode-prefill-ports", kText, kAll, "", "Prefill engines of this node.", 0, 0, "", "", kNotYet},
-    {"cache-transfer-protocol", kText, kAll, "ipc,rdma", "Transport of the KV cache between instances.", 0, 0, "", "", kNotYet},
-    {"rdma-comm-ports", kText, kAll, "", "RDMA ports.", 0, 0, "", "", kNotYet},
-    {"pd-comm-port", kText, kAll, "", "Disaggregation port.", 0, 0, "", "", kNotYet},
-    {"router", kText, kAll, "", "Router to register with.", 0, 0, "", "", kNotYet},
-    {"speculative-config", kText, kAll, "", "Speculative decoding (JSON).", 0, 0, "", "", kNotYet},
     {"logprobs-mode", kChoice, kServe, "raw_logprobs", "Which log-probabilities are returned.", 0, 0, "raw_logprobs|processed_logprobs|raw_logits|processed_logits", "", kNotYet},
     {"logits-processors", kText, kServe, "", "Logits processors by name.", 0, 0, "", "", kNotYet, true},
     {"enable-early-stop", kSwitch, kServe, "false", "Stop replies that repeat themselves.", 0, 0, "", "", kNotYet},
@@ -265,7 +322,6 @@ constexpr Flag kLaterFlags[] = {
     {"disable-chunked-mm-input", kSwitch, kServe, "false", "Do not split media between chunks.", 0, 0, "", "", kNotYet},
     {"enable-mm-output", kSwitch, kServe, "false", "Media in replies.", 0, 0, "", "", kNotYet},
     {"lm-head-fp32", kSwitch, kAll, "false", "Compute the output layer in float32.", 0, 0, "", "", kNotYet},
-    {"dynamic-load-weight", kSwitch, kServe, "false", "Load new weights while serving.", 0, 0, "", "", kNotYet},
     {"load-strategy", kText, kServe, "normal", "How new weights are loaded.", 0, 0, "", "", kNotYet},
     {"rsync-config", kText, kServe, "", "Transfer of weights from other machines (JSON).", 0, 0, "", "", kNotYet},
     {"plas-attention-config", kText, kAll, "", "Sparse attention (JSON).", 0, 0, "", "", kNotYet},
@@ -280,65 +336,32 @@ constexpr Flag kLaterFlags[] = {
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
 
-// Flags of FastDeploy that Skiff will never need: how its processes find each other, and its older
-// modes.
-constexpr Standing kNone = Standing::kMeaningless;
-constexpr Flag kMeaninglessFlags[] = {
-    {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
-    {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
-    {"trace-enable", kSwitch, kServe, "false", "Spans are sent if --otlp-traces-endpoint is given.", 0, 0, "", "", kNone},
-    {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
-    {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},
-    {"use-warmup", kInt, kAll, "0", "Nothing is compiled at run time.", 0, 1, "", "", kNone},
-    {"prealloc-dec-block-slot-num-threshold", kInt, kAll, "12", "Blocks are allocated on demand.", 0, kMaxCount, "", "", kNone},
-    {"enable-output-caching", kSwitch, kAll, "true", "Generated tokens are always cached.", 0, 0, "", "", kNone},
-    {"enable-mm", kSwitch, kServe, "false", "Deprecated.", 0, 0, "", "", kNone},
-    {"tool-parser-plugin", kText, kServe, "", "Python plugins.", 0, 0, "", "", kNone},
-    {"tokenizer-base-url", kText, kServe, "", "The tokenizer is built in.", 0, 0, "", "", kNone},
-    {"engine-worker-queue-port", kText, kAll, "", "Process plumbing.", 0, 0, "", "", kNone},
-    {"cache-queue-port", kText, kAll, "", "Process plumbing.", 0, 0, "", "", kNone},
-    {"skip-port-check", kSwitch, kAll, "false", "Process plumbing.", 0, 0, "", "", kNone},
-    {"timeout", kInt, kServe, "0", "Process plumbing.", 0, kMaxCount, "", "", kNone},
-    {"disable-custom-all-reduce", kSwitch, kAll, "false", "CUDA plumbing.", 0, 0, "", "", kNone},
-    {"enable-custom-all-reduce", kSwitch, kAll, "true", "CUDA plumbing.", 0, 0, "", "", kNone},
-    {"use-internode-ll-two-stage", kSwitch, kAll, "false", "DeepEP plumbing.", 0, 0, "", "", kNone},
-    {"disable-sequence-parallel-moe", kSwitch, kAll, "false", "MoE plumbing.", 0, 0, "", "", kNone},
-    {"shutdown-comm-group-if-worker-idle", kSwitch, kAll, "false", "Process plumbing.", 0, 0, "", "", kNone},
-    {"scheduler-password", kText, kServe, "", "Redis plumbing.", 0, 0, "", "", kNone},
-    {"scheduler-db", kInt, kServe, "0", "Redis plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-max-size", kInt, kServe, "-1", "Request scheduler plumbing.", -1, kMaxCount, "", "", kNone},
-    {"scheduler-ttl", kInt, kServe, "900", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-min-load-score", kInt, kServe, "3", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-load-shards-num", kInt, kServe, "1", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-sync-period", kInt, kServe, "5", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-expire-period", kInt, kServe, "3000", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-release-load-expire-period", kInt, kServe, "600", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-reader-parallel", kInt, kServe, "4", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-writer-parallel", kInt, kServe, "4", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-reader-batch-size", kInt, kServe, "200", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-    {"scheduler-writer-batch-size", kInt, kServe, "200", "Request scheduler plumbing.", 0, kMaxCount, "", "", kNone},
-};
-
-constexpr FlagGroup kGroups[] = {
-    {"Model", kModel},
-    {"Memory and scheduling", kMemory},
-    {"Server", kServer},
-    {"Security and limits", kSecurity},
-    {"Prompts and generation", kGenerate},
-    {"Tokens", kTokens},
-    {"Structured output", kConstraints},
-    {"Quantizing", kQuantizing},
-    {"Within another process (python.md)", kInProcess},
-    {"Download", kDownloads},
-    {"Benchmarks", kBenchmarks},
-    {"Known, not implemented yet (one warning)", kLaterFlags},
-    {"Known, without effect in Skiff (one warning)", kMeaninglessFlags},
-};
-
 // clang-format on
 
 }  // namespace
 
-std::span<const FlagGroup> flag_groups() { return kGroups; }
+std::span<const FlagGroup> flag_groups() {
+  static const FlagGroup kGroups[] = {
+      {"Model", kModel},
+      {"Memory and scheduling", kMemory},
+      {"What the scheduler prefers", scheduler_rows()},
+      {"Speculative decoding", kSpeculation},
+      {"Server", kServer},
+      {"Prefill and decode apart", kSplitting},
+      {"In the background", kBackground},
+      {"Security and limits", kSecurity},
+      {"Routing", kRouting},
+      {"Prompts and generation", kGenerate},
+      {"Tokens", kTokens},
+      {"Structured output", kConstraints},
+      {"Quantizing", kQuantizing},
+      {"Within another process (python.md)", kInProcess},
+      {"Download", kDownloads},
+      {"Benchmarks", kBenchmarks},
+      {"Known, not implemented yet (one warning)", kLaterFlags},
+      {"Known, without effect in Skiff (one warning)", rows_without_effect()},
+  };
+  return kGroups;
+}
 
 }  // namespace skiff::apps

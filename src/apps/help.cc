@@ -13,6 +13,10 @@ struct About {
 constexpr About kAbout[] = {
     {kServe, "MODEL [flags]", "Serve a model over an OpenAI-compatible HTTP API.",
      "skiff serve models/demo --port 8000 --max-num-seqs 16"},
+    {kRoute, "[flags]",
+     "Pass requests on to several servers, to each those prompts whose beginning it has seen "
+     "(docs/routing.md).",
+     "skiff route --backends http://10.0.0.1:8000,http://10.0.0.2:8000 --port 9000"},
     {kPredict, "MODEL (--prompt TEXT | --prompt-token-ids IDS | --data-file F) [flags]",
      "Generate for some prompts and print JSON lines {\"src\",\"tgt\",\"output\",\"token_ids\","
      "\"finish_reason\"}.",
@@ -43,6 +47,13 @@ constexpr About kAbout[] = {
      "Copy a model's folder from a mirror. What broke off is taken up again, what has a checksum "
      "is checked, and a file gets its name only when it is complete.",
      "skiff download org/model --mirror https://mirror.example.org --output models/model"},
+    {kStart, "MODEL [flags of skiff serve] [flags]",
+     "Start a server in the background, with its log and its process in log/, and wait until it is "
+     "ready.",
+     "skiff start models/demo --port 8000"},
+    {kStop, "[SECONDS] [flags]",
+     "End a server that skiff start has started: replies are finished, and cut off after SECONDS.",
+     "skiff stop --port 8000"},
     {kInspect, "MODEL [flags]", "Print architecture, sizes and the memory plan. Loads no weights.",
      "skiff inspect models/demo --max-model-len 4096"},
 };

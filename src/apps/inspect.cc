@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "apps/commands.h"
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "engine/backend.h"
+#include "engine/rank.h"
 #include "engine/resolve.h"
 #include "model/memory_plan.h"
 #include "model/slots.h"
@@ -20,6 +22,12 @@ struct Describe {
                        m.heads, m.kv_heads, m.head_dim, m.rope.theta,
                        m.rope.interleaved ? " interleaved" : "", m.qk_norm ? ", q/k norm" : "",
                        m.window ? fmt::format(", window {}", m.window) : "");
+  }
+  std::string operator()(const Mla& m) const {
+    return fmt::format("latent attention {} heads of {} + {} and {}, kv rank {}{}, rope theta {}{}",
+                       m.heads, m.nope_dim, m.rope_dim, m.v_dim, m.kv_rank,
+                       m.q_rank ? fmt::format(", q rank {}", m.q_rank) : "", m.rope.theta,
+                       m.rope.interleaved ? " interleaved" : "");
   }
   std::string operator()(const Dense& f) const { return fmt::format("dense width {}", f.width); }
   std::string operator()(const Moe& f) const {
@@ -65,9 +73,10 @@ struct FormatNeed {
   bool computable = true;
 };
 
-// What the model needs in the formats of `schemes` for `tokens` tokens of cache.
+// What a rank of the model needs in the formats of `schemes` for `tokens` tokens of cache.
 FormatNeed need_of(engine::Resolved resolved, const model::SchemeChoice& schemes,
-                   const ModelSpec& spec, const Ops& ops, int tokens) {
+                   const ModelSpec& whole, const Ops& ops, int tokens) {
+  const ModelSpec spec = *shard(whole, 0, resolved.ranks);
   resolved.schemes = schemes;
   const auto everywhere = make_reference_ops();
   const bool computable =
@@ -90,8 +99,9 @@ void print_formats(const engine::EngineConfig& config, const engine::Resolved& r
   constexpr double kGiB = 1 << 30;
   const int tokens = spec.max_context > 0 ? std::min(kTokens, spec.max_context) : kTokens;
   const size_t available = engine::memory_request(resolved, spec, ops).available;
-  fmt::print("\nWith {}room for {} tokens of cache\n",
-             resolved.stored.empty() ? "--quantization, and " : "", tokens);
+  fmt::print("\nWith {}room for {} tokens of cache{}\n",
+             resolved.stored.empty() ? "--quantization, and " : "", tokens,
+             resolved.ranks > 1 ? fmt::format(", each of {} ranks", resolved.ranks) : "");
   fmt::print("  {:<16}{:>12}{:>12}\n", "format", "weights", "in all");
   const auto row = [&](std::string_view name, const model::SchemeChoice& schemes,
                        const ModelSpec& spec) {
@@ -103,7 +113,11 @@ void print_formats(const engine::EngineConfig& config, const engine::Resolved& r
                static_cast<double>(need.weights) / kGiB, static_cast<double>(need.total) / kGiB,
                note);
   };
-  if (!resolved.stored.empty()) return row("as stored", {}, spec);
+  if (!resolved.stored.empty()) {
+    row("as stored", {}, spec);
+    if (resolved.schemes.any()) row("as asked", resolved.schemes, spec);
+    return;
+  }
   row(name(resolved.precision.act), {}, spec);
   for (const model::Scheme& scheme : model::schemes()) {
     engine::EngineConfig other = config;  // shared experts may be apart in this scheme
@@ -117,7 +131,7 @@ void print_formats(const engine::EngineConfig& config, const engine::Resolved& r
 void print_stored(const engine::Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
   if (resolved.stored.empty()) return;
   const std::vector<model::Kept> kept = model::kept_slots(
-      model::slots_of(spec), resolved.precision, resolved.schemes, resolved.stored,
+      model::slots_of(spec, resolved.ranks), resolved.precision, resolved.schemes, resolved.stored,
       [&](const WeightFormat& format) { return ops.multiplies(format); });
   for (const WeightFormat& format : model::quantized_formats(kept))
     fmt::print("multiplied as    {}: {} weights\n", describe(format),
@@ -151,18 +165,22 @@ int run_inspect(const Args& args) {
   for (Token id : model.generation.eos) ends += fmt::format("{}{}", ends.empty() ? "" : ", ", id);
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
-  const engine::Resolved resolved = engine::resolve(config, model);
+  const engine::Resolved all = engine::resolve(config, model);
+  const engine::Resolved resolved = engine::settings_of_rank(all, model, {.size = all.ranks});
+  const ModelSpec local = *shard(spec, 0, all.ranks);
   const auto ops = engine::make_ops(resolved);
-  print_stored(resolved, spec, *ops);
+  print_stored(resolved, local, *ops);
   print_formats(config, resolved, spec, *ops);
   fmt::print(
-      "\nMemory plan for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs {}, "
+      "\nMemory plan{} for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs {}, "
       "--max-num-batched-tokens {}\n",
+      all.ranks > 1 ? fmt::format(" of each of {} ranks", all.ranks) : "",
       name(resolved.precision.act), describe(resolved.precision.kv), resolved.limits.max_context,
       resolved.limits.max_seqs, resolved.limits.max_rows);
   if (resolved.schemes.any()) fmt::print("  quantized: {}\n", resolved.schemes.describe());
   std::fflush(stdout);
-  fmt::print("{}", model::plan_memory(spec, engine::memory_request(resolved, spec, *ops)).table());
+  fmt::print("{}",
+             model::plan_memory(local, engine::memory_request(resolved, local, *ops)).table());
   return 0;
 }
 

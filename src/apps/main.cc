@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {kServe, run_serve},         {kPredict, run_predict},   {kChat, run_chat},
     {kBench, run_bench},         {kTokenize, run_tokenize}, {kInspect, run_inspect},
     {kConstrain, run_constrain}, {kQuantize, run_quantize}, {kDownload, run_download},
+    {kRoute, run_route},         {kStart, run_start},       {kStop, run_stop},
 };
 
 // What the command line says overrides the environment.
@@ -45,16 +46,25 @@ void log_environment(const EnvironmentFlags& environment) {
         environment.ignored);
 }
 
+// `skiff stop` must find the server's port and needs no more.
+EnvironmentFlags environment_for(Commands command) {
+  if ((command & (kServe | kStart | kStop)) == 0) return {};
+  EnvironmentFlags all = serve_environment(std::getenv);
+  if (command != kStop) return all;
+  std::erase_if(all.words, [](const std::string& word) { return !word.starts_with("--port="); });
+  return {.words = std::move(all.words), .notes = {}, .ignored = {}};
+}
+
 int run(const Command& command, const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word == "--help" || word == "-h") {
       fmt::print("{}", command_help(command.id));
       return 0;
     }
-  const EnvironmentFlags environment =
-      command.id == kServe ? serve_environment(std::getenv) : EnvironmentFlags{};
-  const Args args(command.id, joined(environment, words));
-  if (command.id & kRuns)
+  const EnvironmentFlags environment = environment_for(command.id);
+  const Commands has = command.id == kStart ? kStartServe : command.id;
+  const Args args(has, joined(environment, words));
+  if (command.id & (kRuns | kRoute))
     init_log(args.text("log-level"),
              args.text("log-format") == "json" ? LogFormat::kJson : LogFormat::kText);
   else

@@ -243,6 +243,8 @@ int run_predict(const Args& args) {
 
   if (args.given("dump-logits")) {
     if (items.size() != 1) throw UsageError("--dump-logits takes exactly one prompt");
+    if (config.tensor_parallel > 1)
+      throw UsageError("--dump-logits computes on one rank; leave --tensor-parallel-size out");
     dump_logits(args, config, model, items[0].tokens);
   }
 

@@ -8,8 +8,46 @@
 #include <optional>
 #include <string_view>
 
+#include "apps/flag_rows.h"
+
 namespace skiff::apps {
 namespace {
+
+constexpr double kMaxCount = 1 << 30;
+using enum Kind;
+
+// A number of the policy is a row here and a line in read_policy(). Each flag is one line, however
+// long.
+// clang-format off
+
+constexpr Flag kFlags[] = {
+    {"max-num-partial-prefills", kInt, kRuns, "0", "Most prompts that may be partly computed at a time; 0: no limit.", 0, kMaxCount},
+    {"max-long-partial-prefills", kInt, kRuns, "1", "Most long prompts among them; 0: no limit. Short prompts go before long ones, within bounds.", 0, kMaxCount},
+    {"long-prefill-token-threshold", kInt, kRuns, "0", "Tokens above which a prompt is long; 0: what takes more than sixteen steps of --step-time, or, where no step time is aimed at, 4 % of the context; at least 512.", 0, kMaxCount},
+    {"step-time", kFloat, kRuns, "0", "Milliseconds that a step with prompts should take: a shorter one lets running requests decode more often, a longer one computes prompts at a better rate. 0: the least at which prompts run at nearly the best rate measured at start-up, within bounds; longer for a prompt that is alone, to finish a prompt, and while others wait. predict, bench latency, bench throughput: no limit unless given.", 0, 1e6},
+    {"priority-ageing", kInt, kServices, "1000", "With --scheduling-policy priority: how many later requests may overtake a request for each unit of priority between them. 0: priorities have no effect.", 0, 1e9},
+};
+
+// clang-format on
+
+void read_policy(const Args& args, engine::EngineConfig& config) {
+  const auto number = [&](const char* flag) { return static_cast<int>(args.integer(flag)); };
+  auto& policy = config.policy;
+  if (args.command() & kServices) policy.ageing = number("priority-ageing");
+  policy.max_partial = number("max-num-partial-prefills");
+  policy.max_long_partial = number("max-long-partial-prefills");
+  policy.long_prompt = number("long-prefill-token-threshold");
+  // Nobody waits for a single token of what these commands compute.
+  const bool offline =
+      (args.command() & (kPredict | kBench | kLibrary)) != 0 && !args.given("step-time");
+  policy.step_seconds =
+      offline ? std::numeric_limits<double>::infinity() : args.number("step-time") / 1e3;
+  if (policy.max_partial > 0 && policy.max_long_partial > policy.max_partial)
+    throw UsageError(
+        fmt::format("--max-long-partial-prefills {} is more than --max-num-partial-prefills {}, "
+                    "of which they are a part; it must be in [1, {}]",
+                    policy.max_long_partial, policy.max_partial, policy.max_partial));
+}
 
 constexpr const char* kV1 = "ENABLE_V1_KVCACHE_SCHEDULER";
 constexpr const char* kReserve = "FD_RESERVE_OUTPUT_BLOCK_NUM_FOR_DECODE_WHEN_SCHEDULE_NEW_PREFILL";
@@ -41,26 +79,9 @@ void read_reserve(const Environment& environment, engine::EngineConfig& config) 
                                  policy.reserve));
 }
 
-void read_policy(const Args& args, engine::EngineConfig& config) {
-  const auto number = [&](const char* flag) { return static_cast<int>(args.integer(flag)); };
-  auto& policy = config.policy;
-  if (args.command() & kServices) policy.ageing = number("priority-ageing");
-  policy.max_partial = number("max-num-partial-prefills");
-  policy.max_long_partial = number("max-long-partial-prefills");
-  policy.long_prompt = number("long-prefill-token-threshold");
-  // Nobody waits for a single token of what these commands compute.
-  const bool offline =
-      (args.command() & (kPredict | kBench | kLibrary)) != 0 && !args.given("step-time");
-  policy.step_seconds =
-      offline ? std::numeric_limits<double>::infinity() : args.number("step-time") / 1e3;
-  if (policy.max_partial > 0 && policy.max_long_partial > policy.max_partial)
-    throw UsageError(
-        fmt::format("--max-long-partial-prefills {} is more than --max-num-partial-prefills {}, "
-                    "of which they are a part; it must be in [1, {}]",
-                    policy.max_long_partial, policy.max_partial, policy.max_partial));
-}
-
 }  // namespace
+
+std::span<const Flag> scheduler_rows() { return kFlags; }
 
 std::vector<std::string> apply_scheduler_flags(const Args& args, const Environment& environment,
                                                engine::EngineConfig& config) {

@@ -1,5 +1,5 @@
-// apps/scheduler_flags.h -- reads the flags of the scheduler's policy, and maps the flags and
-// environment variables of FastDeploy's older scheduler (V0) to it.
+// apps/scheduler_flags.h -- has and reads the flags of the scheduler's policy, and maps the flags
+// and environment variables of FastDeploy's older scheduler (V0) to it.
 #pragma once
 #include <functional>
 #include <string>

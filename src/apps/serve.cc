@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -10,15 +11,23 @@
 #include "apps/edge_flags.h"
 #include "apps/heap_trim.h"
 #include "apps/journal_flags.h"
+#include "apps/node_flags.h"
+#include "apps/notify.h"
 #include "apps/open_files.h"
 #include "apps/pooled_model.h"
+#include "apps/router_flags.h"
 #include "apps/scheduler_flags.h"
+#include "apps/serve_node.h"
 #include "apps/service_flags.h"
 #include "apps/signal_guard.h"
 #include "apps/signals.h"
+#include "apps/splitting_flags.h"
 #include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "comm/communicator.h"
+#include "engine/residency.h"
+#include "engine/resolve.h"
 #include "engine/resolved.h"
 #include "serve/http/host_list.h"
 #include "serve/server.h"
@@ -43,6 +52,7 @@ serve::ServerConfig server_config(const Args& args, const std::string& folder) {
   config.policy.shared_cache = args.on("share-cache-between-keys");
   config.reasoning_content = args.text("reasoning-field") != "reasoning";
   config.reasoning = args.text("reasoning-field") != "reasoning_content";
+  config.web_page = args.on("webui");
   apply_edge_flags(args, &config);
   return config;
 }
@@ -54,7 +64,7 @@ std::string url(const Args& args, uint16_t port) {
   return fmt::format("{}://{}:{}", args.given("ssl-certfile") ? "https" : "http", host, port);
 }
 
-// A route of the model, and a body for it.
+// Returns the route and the body of a request that the model can answer, to show as an example.
 std::pair<const char*, const char*> example_of(const service::PooledModel* model) {
   using Task = service::PooledModel::Task;
   if (model == nullptr)
@@ -78,6 +88,7 @@ void say_ready(const Args& args, uint16_t port, bool wants_key, const std::strin
       model, at, args.on("webui") ? "Open it in a browser, or try it here" : "Try it", at, route,
       wants_key ? "-H \"Authorization: Bearer $KEY\" " : "", body);
   std::fflush(stdout);
+  notify(notify_socket(), fmt::format("READY=1\nSTATUS=Serving {} on {}", model, at));
 }
 
 void warn_about_ports(const Args& args, bool wants_key) {
@@ -133,6 +144,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm,
           {"runner", llm.model().pooling ? "pooling" : "generate"},
           {"device", engine::name(engine.device)},
           {"dtype", name(engine.precision.act)},
+          {"data_parallel_size", engine.replicas},
           {"max_model_len", engine.limits.max_context},
           {"max_num_seqs", engine.limits.max_seqs},
           {"max_num_batched_tokens", engine.limits.max_rows},
@@ -175,6 +187,7 @@ bool drain(const Args& args, serve::Server& server, SignalGuard& guard) {
   const auto seconds = static_cast<double>(args.integer("timeout-graceful-shutdown"));
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
+  notify(notify_socket(), "STOPPING=1\nSTATUS=finishing replies");
   const bool clean = server.drain(seconds);
   if (!clean) guard.end_within(kMaxStopping);
   return clean;
@@ -193,13 +206,53 @@ void fit_open_files(http::HttpConfig* http) {
   http->max_connections = fit;
 }
 
+// Said before weights are loaded.
+void need_residency(const engine::Resolved& resolved) {
+  const Status good = engine::Residency::supported(resolved);
+  if (!good) fail_load("--dynamic-load-weight: {}", good.error().what);
+}
+
+// What can be told before the model is loaded.
+void check_upkeep(const Args& args) {
+  if (!args.on("dynamic-load-weight")) return;
+  if (!args.given("admin-key") && !args.given("admin-key-file"))
+    throw UsageError(
+        "--dynamic-load-weight needs --admin-key or --admin-key-file: its endpoints are the "
+        "operator's");
+  engine::Resolved resolved;
+  resolved.device = engine::device_named(args.text("device"));
+  resolved.ranks = static_cast<int>(args.integer("tensor-parallel-size"));
+  resolved.replicas = static_cast<int>(args.integer("data-parallel-size"));
+  need_residency(resolved);
+}
+
+// Another node that fails while this one starts ends it, too.
+std::unique_ptr<engine::Llm> started(const engine::EngineConfig& config,
+                                     const std::shared_ptr<service::EventQueue>& events) {
+  try {
+    return engine::Llm::start(
+        config, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
+  } catch (const comm::GroupEnded& ended) {
+    config.failed(ended.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 int run_serve(const Args& args) {
   bound_heaps();
   catch_signals_while_starting();
   check_admission_flags(args);
+  NodePlan plan = node_plan(args);
+  const peer::Settings peers = splitting_settings(args);
+  check_upkeep(args);
   const std::string folder = model_folder(args);
+  if (plan.nodes.nodes > 1) {
+    const std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
+    plan.nodes.facts = drawing_facts(args, *tokenizer);
+    if (plan.nodes.node > 0) return run_node(args, folder, std::move(plan.nodes), tokenizer);
+  }
   serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
   const std::shared_ptr<journal::Journal> journal = make_journal(args);
@@ -222,13 +275,16 @@ int run_serve(const Args& args) {
 
   auto events = std::make_shared<service::EventQueue>();
   engine::EngineConfig engine = engine_config(args, folder);
-  engine.progress = loading_progress(args, *server);
+  engine.replicas = plan.replicas;
+  engine.nodes = plan.nodes;
+  engine.progress = notifying(loading_progress(args, *server));
   engine.failed = failure_hook(*server);
   const double limit = args.number("watchdog-timeout");
   // A disk that hangs must not look like an engine that does.
   if (limit > 0) engine.storage_wait = std::min(engine.storage_wait, limit / 4);
-  const auto llm = engine::Llm::start(
-      engine, [events](std::vector<Event> batch) { events->push(std::move(batch)); });
+  engine.peers = peers;
+  if (limit > 0) engine.peers.wait_seconds = std::min(engine.peers.wait_seconds, limit / 4);
+  const auto llm = started(engine, events);
   service::LlmPort port(*llm);
   service::EngineService service(
       service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
@@ -237,13 +293,22 @@ int run_serve(const Args& args) {
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
-  server->open(service, config_info(args, *llm, formats));
+  std::optional<service::Upkeep> upkeep;
+  if (args.on("dynamic-load-weight")) {
+    need_residency(llm->resolved());
+    upkeep.emplace(*llm->residency(), service.door());
+  }
+  server->open(service, config_info(args, *llm, formats), upkeep ? &*upkeep : nullptr);
   say_ready(args, server->port(), wants_key, model_names(args, folder).front(),
             service.pooled_model());
+  std::optional<route::Announcer> announcer;
+  if (auto settings = router_settings(args, server->port(), llm->stats().peers.port))
+    announcer.emplace(std::move(*settings));
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
   serve_until_signal(args, *server, journal.get(), *guard);
+  announcer.reset();
   const bool clean = drain(args, *server, *guard);
   server->stop();
   service.stop();

@@ -60,11 +60,15 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
   config.max_logprobs = static_cast<int>(args.integer("max-logprobs"));
   if (!args.on("enable-logprob")) config.max_logprobs = 0;
   config.max_reply_logprobs = args.integer("max-reply-logprobs");
-  config.max_num_seqs = llm.resolved().limits.max_seqs;
+  config.max_num_seqs = llm.resolved().limits.max_seqs * llm.resolved().replicas;
+  if (llm.resolved().speculation) config.drafts = llm.resolved().speculation->tokens;
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
                       .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),
                       .request_seconds = args.number("request-timeout")};
+  const peer::Role role = llm.resolved().cache.peers.role;
+  config.prefill_only = role == peer::Role::kPrefill;
+  config.decode_only = role == peer::Role::kDecode;
   config.constraints = args.text("guided-decoding-backend") != "off";
   config.constraint_space = !args.on("guided-decoding-disable-any-whitespace");
   config.constrain_reasoning = args.on("guided-decoding-in-reasoning");

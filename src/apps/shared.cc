@@ -4,10 +4,14 @@
 #include <optional>
 
 #include "apps/commands.h"
+#include "apps/draft_tokens.h"
 #include "apps/graph_flags.h"
+#include "apps/parallel_flags.h"
 #include "apps/scheduler_flags.h"
+#include "apps/speculative_flags.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "draft/methods.h"
 #include "gguf/gguf.h"
 #include "model/kv_cache_dtype.h"
 
@@ -32,6 +36,9 @@ std::optional<DType> kv_dtype_named(const std::string& word) {
 void read_tiers(const Args& args, engine::EngineConfig& config) {
   config.swap_space_gb = args.number("swap-space");
   config.version = SKIFF_VERSION;
+  if (args.command() != kServe && args.text("splitwise-role") != "mixed")
+    throw UsageError(fmt::format("--splitwise-role {} is for skiff serve; leave it out here",
+                                 args.text("splitwise-role")));
   const std::string backend = args.text("kvcache-storage-backend");
   config.storage_path = args.text("kvcache-storage-path");
   config.storage_gb = args.number("kvcache-storage-size");
@@ -88,6 +95,7 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   config.model = folder;
   config.config_name = args.text("model-config-name");
   config.device = args.text("device");
+  config.replicas = replicas_of(args);
   config.dtype = dtype_named(args.text("dtype"));
   config.quantization = args.text("quantization");
   config.quantization_config = args.text("quantization-config");
@@ -108,7 +116,14 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   for (const std::string& warning : apply_scheduler_flags(args, environment, config))
     spdlog::warn("{}", warning);
+  config.tensor_parallel = static_cast<int>(args.integer("tensor-parallel-size"));
+  if (args.command() != kServe && args.given("engine-worker-queue-port"))
+    spdlog::warn("--engine-worker-queue-port has no effect: skiff serve alone spans nodes");
+  config.expert_parallel = args.on("enable-expert-parallel");
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
+  read_speculation(args, config);
+  if (config.speculation && config.speculation->method == draft::kDraftModel)
+    check_draft_tokens(tokenizer_folder(args, folder), config.speculation->model);
   if (!(args.command() & kRuns)) return config;
   config.load_format =
       args.text("load-format") == "dummy" ? model::LoadFormat::kDummy : model::LoadFormat::kAuto;

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <thread>
 
 #include "apps/thread_stacks.h"
@@ -36,10 +38,12 @@ void set_stalled(serve::Server& server, bool stalled) {
 
 engine::Watchdog::Hooks stall_hooks(const engine::Llm& llm, serve::Server& server, double limit) {
   prepare_thread_stacks();
-  return {.pulse =
+  return {.pulses =
               [&llm] {
-                const engine::EngineStats stats = llm.stats();
-                return engine::Pulse{stats.steps, stats.seconds_since_progress};
+                std::vector<engine::Pulse> pulses;
+                for (const engine::EngineStats& stats : llm.stats_of_each())
+                  pulses.push_back({stats.steps, stats.seconds_since_progress});
+                return pulses;
               },
           .stalled = [&server](bool stalled) { set_stalled(server, stalled); },
           .report = report,
@@ -52,7 +56,10 @@ engine::Watchdog::Hooks stall_hooks(const engine::Llm& llm, serve::Server& serve
 }
 
 std::function<void(const std::string&)> failure_hook(serve::Server& server) {
-  return [&server](const std::string& why) {
+  // Several threads may learn of one failure, and each waits for the end that the first brings.
+  const auto told = std::make_shared<std::atomic<bool>>(false);
+  return [&server, told](const std::string& why) {
+    while (told->exchange(true)) std::this_thread::sleep_for(std::chrono::seconds(1));
     std::signal(SIGALRM, [](int) { _exit(kExitFailed); });
     alarm(kMaxReportSeconds);
     server.set_stalled(true);

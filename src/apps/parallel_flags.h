@@ -1,0 +1,12 @@
+// apps/parallel_flags.h -- reads the flags that say how many replicas of a model there are, and
+// refuses what cannot be had with them yet.
+#pragma once
+#include "apps/args.h"
+
+namespace skiff::apps {
+
+// Returns --data-parallel-size. Throws UsageError where another flag asks for what replicas cannot
+// do: shared experts, tensor parallelism within each, or a port for each.
+int replicas_of(const Args& args);
+
+}  // namespace skiff::apps

@@ -1,0 +1,259 @@
+#include "apps/speculative_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/json.h"
+#include "draft/methods.h"
+
+namespace skiff::apps {
+namespace {
+
+constexpr const char* kFlag = "--speculative-config";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UsageError(fmt::format("{}: {}", kFlag, what));
+}
+
+int integer_of(const std::string& key, const Json& value, int low, int high) {
+  if (!value.is_number_integer() || value < low || value > high)
+    refuse(
+        fmt::format("{} is {}; it must be a number from {} to {}", key, value.dump(), low, high));
+  return value.get<int>();
+}
+
+// A key with the only value that it can have here.
+auto only(Json value, const char* why) {
+  return [value = std::move(value), why](const std::string& key, const Json& given,
+                                         draft::Settings&) {
+    if (given != value)
+      refuse(fmt::format("{} is {}; it can only be {}: {}", key, given.dump(), value.dump(), why));
+  };
+}
+
+// A key of a rule or a method that is not there.
+auto not_yet(const char* of) {
+  return [of](const std::string& key, const Json&, draft::Settings&) {
+    refuse(fmt::format("{} belongs to {}, which is not supported yet; leave it out", key, of));
+  };
+}
+
+void read_tokens(const std::string& key, const Json& value, draft::Settings& to) {
+  to.tokens = integer_of(key, value, 1, draft::kMaxTokens);
+}
+void read_most(const std::string& key, const Json& value, draft::Settings& to) {
+  to.max_ngram = integer_of(key, value, 1, draft::kMaxNgram);
+}
+void read_least(const std::string& key, const Json& value, draft::Settings& to) {
+  to.min_ngram = integer_of(key, value, 1, draft::kMaxNgram);
+}
+void read_depth(const std::string& key, const Json& value, draft::Settings& to) {
+  to.max_depth = integer_of(key, value, 1, 1 << 20);
+}
+void read_factor(const std::string& key, const Json& value, draft::Settings& to) {
+  if (!value.is_number() || !(value > 0) || !(value <= 1e6))
+    refuse(fmt::format("{} is {}; it must be a number above 0 and at most 1000000", key,
+                       value.dump()));
+  to.max_factor = value.get<double>();
+}
+
+void read_model(const std::string& key, const Json& value, draft::Settings& to) {
+  if (!value.is_string() || value.get<std::string>().empty())
+    refuse(fmt::format("{} is {}; it must be a folder", key, value.dump()));
+  to.model = value.get<std::string>();
+}
+
+// The module runs once for each draft. Read after num_speculative_tokens.
+void read_steps(const std::string& key, const Json& value, draft::Settings& to) {
+  const int steps = integer_of(key, value, 1, draft::kMaxTokens);
+  if (steps != to.tokens)
+    refuse(fmt::format(
+        "{} is {} and num_speculative_tokens {}; the module runs once for each draft, so they must "
+        "be equal: leave {} out",
+        key, steps, to.tokens, key));
+}
+
+void read_strategy(const std::string& key, const Json& value, draft::Settings&) {
+  if (value == "target_match") return;
+  if (value == "topp" || value == "greedy")
+    refuse(
+        fmt::format("{} \"{}\" is not supported: it draws from another distribution than the "
+                    "model's; leave it out, or use \"target_match\", which never changes the text",
+                    key, value.get<std::string>()));
+  refuse(fmt::format("{} is {}; it can only be \"target_match\"", key, value.dump()));
+}
+
+// What they mean together is read by forced_rate().
+void check_mode(const std::string& key, const Json& value, draft::Settings&) {
+  if (!value.is_boolean())
+    refuse(fmt::format("{} is {}; it must be true or false", key, value.dump()));
+}
+void check_rate(const std::string& key, const Json& value, draft::Settings&) {
+  if (!value.is_number() || !(value >= 0) || !(value <= 1))
+    refuse(fmt::format("{} is {}; it must be a number from 0 to 1", key, value.dump()));
+}
+void check_policy(const std::string& key, const Json& value, draft::Settings&) {
+  if (value != "normal" && value != "accept_all" && value != "reject_all")
+    refuse(fmt::format("{} is {}; it must be \"normal\", \"accept_all\" or \"reject_all\"", key,
+                       value.dump()));
+}
+
+// Returns the rate at which drafts are kept whatever the model says, if a benchmark asks for one.
+std::optional<double> forced_rate(const Json& json, bool benchmark) {
+  constexpr double kUsualRate = 0.8;
+  const std::string policy = json.value("accept_policy", "normal");
+  if (!json.value("benchmark_mode", false)) {
+    for (const char* key : {"accept_policy", "benchmark_acceptance_rate"})
+      if (json.contains(key) && json[key] != "normal")
+        refuse(
+            fmt::format("{} is {}, which has no effect without \"benchmark_mode\": true of skiff "
+                        "bench; leave it out",
+                        key, json[key].dump()));
+    return std::nullopt;
+  }
+  if (!benchmark)
+    refuse(
+        "benchmark_mode is true, which keeps drafts whatever the model says, so that texts are "
+        "wrong; only skiff bench has it: leave it out");
+  if (policy != "normal" && json.contains("benchmark_acceptance_rate"))
+    refuse(
+        fmt::format("accept_policy {} and benchmark_acceptance_rate both say what is kept; give "
+                    "one of them",
+                    policy));
+  if (policy != "normal") return policy == "accept_all" ? 1 : 0;
+  return json.value("benchmark_acceptance_rate", kUsualRate);
+}
+
+struct Key {
+  std::string_view name;
+  std::string_view same_as;  // the key that it is another name of, or its own
+  std::string_view method;   // the methods that it is for, see has_use(); empty: any
+  std::function<void(const std::string& key, const Json& value, draft::Settings& to)> read;
+};
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all{
+      {"num_speculative_tokens", "", "", read_tokens},
+      {"max_ngram_size", "", "ngram", read_most},
+      {"min_ngram_size", "", "ngram", read_least},
+      {"prompt_lookup_max", "max_ngram_size", "ngram", read_most},
+      {"prompt_lookup_min", "min_ngram_size", "ngram", read_least},
+      {"suffix_decoding_max_tree_depth", "", "suffix", read_depth},
+      {"suffix_decoding_max_spec_factor", "", "suffix", read_factor},
+      {"suffix_decoding_max_cached_requests", "", "suffix",
+       only(0, "answers to others are not searched, since timing would tell of them")},
+      {"suffix_decoding_min_token_prob", "", "suffix",
+       only(0, "how many drafts are checked follows from how many were kept")},
+      {"verify_strategy", "", "", read_strategy},
+      {"verify_window", "", "", not_yet("verify_strategy topp")},
+      {"max_candidate_len", "", "", not_yet("verify_strategy topp")},
+      {"benchmark_mode", "", "", check_mode},
+      {"benchmark_acceptance_rate", "", "", check_rate},
+      {"accept_policy", "", "", check_policy},
+      {"model", "", "weights", read_model},
+      {"quantization", "", "weights",
+       only(nullptr, "a drafter computes with the weights that its folder has")},
+      {"num_model_steps", "", "mtp", read_steps},
+      {"mtp_strategy", "", "mtp", only("default", "the module makes all drafts")},
+      {"num_gpu_block_expand_ratio", "", "mtp",
+       only(1, "the module's keys and values are in the same blocks")},
+  };
+  return all;
+}
+
+// Whether a key for `methods` means something with `method`.
+bool has_use(std::string_view methods, std::string_view method) {
+  if (methods.empty() || methods == method) return true;
+  if (methods == "weights") return draft::has_weights(method);
+  return methods == "ngram" && method == "inference_with_reference";
+}
+
+std::string known_methods() {
+  std::string names;
+  for (const draft::Method& method : draft::methods()) names += std::string(method.name) + ", ";
+  return fmt::format("{}{}, {}", names, draft::kDraftModel, draft::kMtp);
+}
+
+std::string method_of(const Json& json) {
+  if (!json.contains("method"))
+    refuse(fmt::format("\"method\" is missing; it is one of {}", known_methods()));
+  const Json& value = json["method"];
+  if (!value.is_string()) refuse(fmt::format("method is {}; it must be a string", value.dump()));
+  std::string method = value.get<std::string>();
+  if (method == "ngram_match") method = "ngram";
+  if (draft::find_method(method) != nullptr || draft::has_weights(method)) return method;
+  for (const char* later : {"eagle", "eagle3", "medusa", "hydra", "naive"})
+    if (method == later)
+      refuse(fmt::format("method {} is not supported yet; there are {}", method, known_methods()));
+  refuse(fmt::format("method is \"{}\"; it must be one of {}", method, known_methods()));
+}
+
+const Key& key_named(const std::string& name) {
+  const auto found = std::ranges::find(keys(), name, &Key::name);
+  if (found != keys().end()) return *found;
+  std::string known = "method";
+  for (const Key& key : keys()) known += fmt::format(", {}", key.name);
+  refuse(fmt::format("there is no key \"{}\"; the keys are {}", name, known));
+}
+
+Json json_of(const Args& args) {
+  Json json = Json::object();
+  if (const std::string text = args.text("speculative-config"); !text.empty()) {
+    json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) refuse(fmt::format("{} is not a JSON object", text));
+  }
+  const auto put = [&](const char* flag, const char* key, const Json& value) {
+    if (json.contains(key))
+      throw UsageError(
+          fmt::format("--{} and \"{}\" of {} are the same; give one of them", flag, key, kFlag));
+    json[key] = value;
+  };
+  for (const auto& [flag, key] : {std::pair{"speculative-method", "method"},
+                                  std::pair{"speculative-verify-strategy", "verify_strategy"}})
+    if (args.given(flag)) put(flag, key, args.text(flag));
+  for (const auto& [flag, key] : {std::pair{"speculative-num-tokens", "num_speculative_tokens"},
+                                  std::pair{"speculative-max-ngram-size", "max_ngram_size"},
+                                  std::pair{"speculative-min-ngram-size", "min_ngram_size"}})
+    if (args.given(flag)) put(flag, key, args.integer(flag));
+  return json;
+}
+
+}  // namespace
+
+void read_speculation(const Args& args, engine::EngineConfig& config) {
+  const Json json = json_of(args);
+  if (json.empty() && !args.given("speculative-config")) return;
+  draft::Settings settings{.method = method_of(json)};
+  if (settings.method == draft::kMtp) settings.tokens = 1;  // what modules are trained for
+  std::map<std::string_view, std::string> seen;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "method") continue;
+    const Key& key = key_named(name);
+    if (!has_use(key.method, settings.method))
+      refuse(fmt::format("{} has no effect with method {}; leave it out", name, settings.method));
+    const auto [before, is_new] = seen.emplace(key.same_as.empty() ? key.name : key.same_as, name);
+    if (!is_new)
+      refuse(fmt::format("{} and {} are the same; give one of them", before->second, name));
+    if (name != "num_model_steps") key.read(name, value, settings);
+  }
+  if (json.contains("num_model_steps"))
+    read_steps("num_model_steps", json["num_model_steps"], settings);
+  settings.forced_rate = forced_rate(json, args.command() == kBench);
+  if (settings.method == draft::kDraftModel && settings.model.empty())
+    refuse(
+        "method draft_model needs \"model\", the folder of a smaller model with the same tokens");
+  if (!seen.contains("min_ngram_size"))
+    settings.min_ngram = std::min(settings.min_ngram, settings.max_ngram);
+  if (!seen.contains("max_ngram_size"))
+    settings.max_ngram = std::max(settings.min_ngram, settings.max_ngram);
+  if (settings.min_ngram > settings.max_ngram)
+    refuse(fmt::format("{} is {}, more than {}, which is {}; it must be from 1 to {}",
+                       seen.at("min_ngram_size"), settings.min_ngram, seen.at("max_ngram_size"),
+                       settings.max_ngram, settings.max_ngram));
+  config.speculation = settings;
+}
+
+}  // namespace skiff::apps

@@ -1,0 +1,208 @@
+#include "apps/speculative_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "apps/draft_tokens.h"
+#include "base/json.h"
+#include "base/load_error.h"
+
+namespace skiff::apps {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::optional<draft::Settings> settings_of(const std::vector<std::string>& words) {
+  engine::EngineConfig config;
+  read_speculation(Args(kServe, words), config);
+  return config.speculation;
+}
+
+std::string refusal(const std::string& json, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--speculative-config", json});
+  try {
+    settings_of(more);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SpeculativeFlags, NothingIsDraftedUnlessAsked) { EXPECT_EQ(settings_of({}), std::nullopt); }
+
+TEST(SpeculativeFlags, NamesOfFastDeployAndOfVllm) {
+  const draft::Settings want{.method = "ngram", .tokens = 3, .min_ngram = 3, .max_ngram = 4};
+  EXPECT_EQ(settings_of({"--speculative-config",
+                         R"({"method": "ngram", "num_speculative_tokens": 3, "max_ngram_size": 4,
+                             "min_ngram_size": 3, "verify_strategy": "target_match",
+                             "benchmark_mode": false, "accept_policy": "normal"})"}),
+            want);
+  EXPECT_EQ(settings_of({"--speculative-config",
+                         R"({"method": "ngram", "num_speculative_tokens": 3,
+                             "prompt_lookup_max": 4, "prompt_lookup_min": 3})"}),
+            want);
+  EXPECT_EQ(settings_of({"--speculative-method", "ngram_match", "--num-speculative-tokens", "3",
+                         "--speculative-max-ngram-size", "4", "--speculative-min-ngram-size", "3"}),
+            want);
+}
+
+TEST(SpeculativeFlags, OneBoundOfTheNgramsMovesTheOther) {
+  EXPECT_EQ(settings_of({"--speculative-config", R"({"method": "ngram", "max_ngram_size": 1})"})
+                ->min_ngram,
+            1);
+  EXPECT_EQ(settings_of({"--speculative-config", R"({"method": "ngram", "min_ngram_size": 9})"})
+                ->max_ngram,
+            9);
+}
+
+TEST(SpeculativeFlags, Suffix) {
+  const auto settings = settings_of({"--speculative-config",
+                                     R"({"method": "suffix", "suffix_decoding_max_tree_depth": 24,
+           "suffix_decoding_max_spec_factor": 1.5, "suffix_decoding_max_cached_requests": 0})"});
+  EXPECT_EQ(settings->max_depth, 24);
+  EXPECT_EQ(settings->max_factor, 1.5);
+}
+
+TEST(SpeculativeFlags, WhatIsNotThereIsRefusedByName) {
+  for (const char* method : {"eagle", "eagle3", "medusa", "naive"})
+    EXPECT_THAT(refusal(std::string(R"({"method": ")") + method + R"("})"),
+                AllOf(HasSubstr(method), HasSubstr("ngram, suffix")));
+  EXPECT_THAT(refusal(R"({"method": "ngrams"})"), HasSubstr("\"ngrams\"; it must be one of ngram"));
+  const auto with = [](const std::string& key) {
+    return refusal(R"({"method": "ngram", )" + key + "}");
+  };
+  for (const char* rule : {"topp", "greedy"})
+    EXPECT_THAT(with(std::string(R"("verify_strategy": ")") + rule + "\""),
+                AllOf(HasSubstr(rule), HasSubstr("target_match")));
+  EXPECT_THAT(with(R"("verify_window": 2)"), HasSubstr("verify_window belongs to"));
+  EXPECT_THAT(with(R"("max_candidate_len": 5)"), HasSubstr("max_candidate_len"));
+  EXPECT_THAT(with(R"("model": "x")"), HasSubstr("model has no effect with method ngram"));
+  EXPECT_THAT(with(R"("num_model_steps": 1)"), HasSubstr("num_model_steps has no effect"));
+  EXPECT_THAT(with(R"("k": 3)"), AllOf(HasSubstr("no key \"k\""), HasSubstr("max_ngram_size")));
+}
+
+TEST(SpeculativeFlags, VerdictsAreForcedInBenchmarksOnly) {
+  const auto rate = [](const std::string& keys) {
+    engine::EngineConfig config;
+    const std::vector<std::string> words{"--speculative-config",
+                                         R"({"method": "mtp")" + keys + "}"};
+    read_speculation(Args(kBench, words), config);
+    return config.speculation->forced_rate;
+  };
+  EXPECT_EQ(rate(""), std::nullopt);
+  EXPECT_EQ(rate(R"(, "benchmark_mode": false, "accept_policy": "normal")"), std::nullopt);
+  EXPECT_EQ(rate(R"(, "benchmark_mode": true)"), 0.8);
+  EXPECT_EQ(rate(R"(, "benchmark_mode": true, "benchmark_acceptance_rate": 0.5)"), 0.5);
+  EXPECT_EQ(rate(R"(, "benchmark_mode": true, "accept_policy": "accept_all")"), 1);
+  EXPECT_EQ(rate(R"(, "benchmark_mode": true, "accept_policy": "reject_all")"), 0);
+  const auto with = [](const std::string& key) {
+    return refusal(R"({"method": "ngram", )" + key + "}");
+  };
+  EXPECT_THAT(with(R"("benchmark_mode": true)"), HasSubstr("only skiff bench has it"));
+  EXPECT_THAT(with(R"("benchmark_mode": 1)"), HasSubstr("must be true or false"));
+  EXPECT_THAT(with(R"("accept_policy": "accept_all")"),
+              AllOf(HasSubstr("accept_policy"), HasSubstr("benchmark_mode")));
+  EXPECT_THAT(with(R"("accept_policy": "some")"), HasSubstr("reject_all"));
+  EXPECT_THAT(with(R"("benchmark_acceptance_rate": 0.5)"), HasSubstr("without \"benchmark_mode\""));
+  EXPECT_THAT(with(R"("benchmark_acceptance_rate": 1.5)"), HasSubstr("from 0 to 1"));
+  EXPECT_THROW(
+      rate(
+          R"(, "benchmark_mode": true, "accept_policy": "accept_all", "benchmark_acceptance_rate": 1)"),
+      UsageError);
+}
+
+TEST(SpeculativeFlags, Mtp) {
+  const auto of = [](const std::string& json) {
+    return settings_of({"--speculative-config", json});
+  };
+  const draft::Settings want{.method = "mtp", .tokens = 1};
+  EXPECT_EQ(of(R"({"method": "mtp"})"), want);
+  EXPECT_EQ(of(R"({"method": "mtp", "num_model_steps": 1, "mtp_strategy": "default",
+                   "num_gpu_block_expand_ratio": 1, "quantization": null})"),
+            want);
+  EXPECT_EQ(of(R"({"method": "mtp", "num_model_steps": 3, "num_speculative_tokens": 3,
+                   "model": "m/mtp"})"),
+            (draft::Settings{.method = "mtp", .tokens = 3, .model = "m/mtp"}));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "num_model_steps": 1, "num_speculative_tokens": 2})"),
+              HasSubstr("num_model_steps is 1 and num_speculative_tokens 2"));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "mtp_strategy": "with_ngram"})"),
+              HasSubstr("can only be \"default\""));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "quantization": "wint8"})"),
+              HasSubstr("can only be null"));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "model": 3})"), HasSubstr("must be a folder"));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "max_ngram_size": 3})"), HasSubstr("no effect"));
+}
+
+TEST(SpeculativeFlags, DraftModel) {
+  EXPECT_EQ(settings_of({"--speculative-config", R"({"method": "draft_model", "model": "small"})"}),
+            (draft::Settings{.method = "draft_model", .tokens = 5, .model = "small"}));
+  EXPECT_THAT(refusal(R"({"method": "draft_model"})"), HasSubstr("needs \"model\""));
+  EXPECT_THAT(refusal(R"({"method": "draft_model", "model": "m", "num_model_steps": 5})"),
+              HasSubstr("no effect with method draft_model"));
+}
+
+// A tokenizer in a folder, as its list of tokens with special ones in front.
+class DraftTokens : public testing::Test {
+ protected:
+  std::string folder(const std::string& name, const std::vector<std::string>& words) {
+    const auto path = std::filesystem::path(testing::TempDir()) / ("skiff_tokens_" + name);
+    std::filesystem::create_directories(path);
+    Json vocab = Json::object();
+    for (size_t i = 0; i < words.size(); ++i) vocab[words[i]] = i;
+    const Json json{{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+    std::ofstream(path / "tokenizer.json") << json.dump();
+    return path.string();
+  }
+  static std::string refused(const std::string& served, const std::string& drafter) {
+    try {
+      check_draft_tokens(served, drafter);
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(DraftTokens, OtherTokensAreRefused) {
+  const std::string served = folder("served", {"a", "b", "c"});
+  EXPECT_EQ(refused(served, folder("same", {"a", "b", "c"})), "accepted");
+  EXPECT_THAT(refused(served, folder("more", {"a", "b", "c", "d"})),
+              HasSubstr("has 4 tokens, that of the served model 3"));
+  EXPECT_THAT(refused(served, folder("other", {"a", "x", "c"})),
+              AllOf(HasSubstr("token 1 is \"x\""), HasSubstr("\"b\" in the served model")));
+  EXPECT_EQ(refused(served, "/nowhere"), "accepted") << "a folder may have no tokenizer";
+}
+
+TEST(SpeculativeFlags, WrongValuesAreRefusedWithTheirBounds) {
+  EXPECT_THAT(refusal("[]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal("{"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("\"method\" is missing"));
+  EXPECT_THAT(refusal(R"({"method": 3})"), HasSubstr("must be a string"));
+  for (const char* wrong : {"0", "17", "2.5", "\"3\"", "99999999999999"})
+    EXPECT_THAT(
+        refusal(std::string(R"({"method": "ngram", "num_speculative_tokens": )") + wrong + "}"),
+        HasSubstr("num_speculative_tokens is " + std::string(wrong) +
+                  "; it must be a number from 1 to 16"));
+  EXPECT_THAT(refusal(R"({"method": "ngram", "max_ngram_size": 2, "min_ngram_size": 3})"),
+              HasSubstr("min_ngram_size is 3, more than max_ngram_size"));
+  EXPECT_THAT(refusal(R"({"method": "suffix", "suffix_decoding_max_spec_factor": 0})"),
+              HasSubstr("above 0"));
+}
+
+TEST(SpeculativeFlags, WhatContradictsItselfIsRefused) {
+  EXPECT_THAT(refusal(R"({"method": "suffix", "max_ngram_size": 2})"),
+              HasSubstr("no effect with method suffix"));
+  EXPECT_THAT(refusal(R"({"method": "ngram", "suffix_decoding_max_tree_depth": 2})"),
+              HasSubstr("no effect with method ngram"));
+  EXPECT_THAT(refusal(R"({"method": "ngram", "max_ngram_size": 2, "prompt_lookup_max": 2})"),
+              HasSubstr("are the same; give one of them"));
+  EXPECT_THAT(refusal(R"({"method": "ngram"})", {"--speculative-method", "ngram"}),
+              HasSubstr("--speculative-method and \"method\""));
+}
+
+}  // namespace
+}  // namespace skiff::apps
