@@ -1,5 +1,6 @@
-// Times masks and compilation: bench_masks TOKENIZER FILE, where each line of the file is
-// {"schema": ..., "good": [texts], "bad": [texts]}. First every text is judged; a wrong judgement
+// Times masks and compilation: bench_masks TOKENIZER FILE [WIDTH], where each line of the file is
+// {"schema": ..., "good": [texts], "bad": [texts]} and WIDTH is that of the logits (default: the
+// vocabulary's size, rounded up to 128). First every text is judged; a wrong judgement
 // ends the program. Then each schema is compiled anew and its good texts are followed token by
 // token, as a server would for one request after another.
 #include <fmt/format.h>
@@ -78,12 +79,13 @@ void print(const char* what, std::vector<double> values) {
       at(0.999), values.back());
 }
 
-int run(const char* folder, const char* path) {
+int run(const char* folder, const char* path, int width) {
   const auto loaded = text::load_tokenizer(folder);
   SKIFF_CHECK(static_cast<bool>(loaded), "{}", loaded.error().what);
   const text::Tokenizer& tokenizer = **loaded;
   const auto begin = Clock::now();
-  const auto vocabulary = Vocabulary::of(tokenizer, (tokenizer.vocab_size() + 127) / 128 * 128, {});
+  if (width == 0) width = (tokenizer.vocab_size() + 127) / 128 * 128;
+  const auto vocabulary = Vocabulary::of(tokenizer, width, {});
   fmt::print("vocabulary: {} logits, {} and {} nodes, made in {:.0f} ms\n", vocabulary->width(),
              vocabulary->trie().nodes.size(), vocabulary->without_plain().nodes.size(),
              micros(Clock::now() - begin) / 1000);
@@ -113,7 +115,8 @@ int run(const char* folder, const char* path) {
 }  // namespace skiff::grammar
 
 int main(int argc, char** argv) {
-  if (argc == 3) return skiff::grammar::run(argv[1], argv[2]);
-  fmt::print(stderr, "usage: bench_masks TOKENIZER FILE\n");
+  if (argc == 3 || argc == 4)
+    return skiff::grammar::run(argv[1], argv[2], argc == 4 ? std::stoi(argv[3]) : 0);
+  fmt::print(stderr, "usage: bench_masks TOKENIZER FILE [WIDTH]\n");
   return 2;
 }

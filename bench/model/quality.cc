@@ -105,7 +105,7 @@ Run run(const std::string& folder, const std::vector<Text>& texts, DType dtype,
 
 struct Quality {
   double kl = 0, kl_999 = 0;             // mean, and 99.9 % of tokens are below
-  double agreement = 0;                  // of the most likely token
+  double agreement = 0;                  // how often the most likely token is the same
   double log_perplexity = 0, error = 0;  // difference of means, and its paired standard error
   double accuracy = 0;                   // texts all of whose tokens are the most likely ones
 };

@@ -39,25 +39,62 @@ void use(const T& value) {
   asm volatile("" : : "r"(&value) : "memory");
 }
 
-// Reads four places at a time and prefetches, because one stream does not fill the memory channels.
+// Memory that is read in some places at a time, and what is asked for ahead of its use. One stream
+// does not fill the memory channels of every machine; on a virtual one, several may cost more walks
+// through page tables than they gain. So both are tried.
+constexpr size_t kAhead = 512;
+template <size_t kStreams>
+struct Streams {
+  const char* data;
+  size_t bytes;  // of each stream
+};
+
+template <size_t kStreams>
+void read_words(const Streams<kStreams>& s) {
+  uint64_t sum[8] = {};
+  for (size_t i = 0; i + 64 <= s.bytes; i += 64)
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      const char* p = s.data + stream * s.bytes + i;
+      __builtin_prefetch(p + kAhead);
+      uint64_t line[8];
+      std::memcpy(line, p, sizeof line);
+      for (size_t j = 0; j < 8; ++j) sum[j] ^= line[j];
+    }
+  use(sum);
+}
+
+// The same with fewer instructions, which a processor that also serves other threads may lack.
+template <size_t kStreams>
+__attribute__((target("avx512f"))) void read_vectors(const Streams<kStreams>& s) {
+  __m512i sum[kStreams];
+  for (auto& x : sum) x = _mm512_setzero_si512();
+  for (size_t i = 0; i + 64 <= s.bytes; i += 64)
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      const char* p = s.data + stream * s.bytes + i;
+      _mm_prefetch(p + kAhead, _MM_HINT_T0);
+      sum[stream] = _mm512_xor_si512(sum[stream], _mm512_loadu_si512(p));
+    }
+  use(sum);
+}
+
+template <size_t kStreams>
+double read_seconds(const char* memory, size_t bytes, int threads) {
+  const size_t share = bytes / static_cast<size_t>(threads);
+  const auto read =
+      cpu::best_isa() >= cpu::Isa::kAvx512 ? read_vectors<kStreams> : read_words<kStreams>;
+  return best_seconds(threads, [&](int t) {
+    read({memory + static_cast<size_t>(t) * share, share / kStreams});
+  });
+}
+
 double read_bandwidth(int threads) {
   constexpr size_t kBytes = size_t{1} << 30, kHugePage = size_t{2} << 20;
-  constexpr size_t kStreams = 4, kAhead = 256;
   void* memory = std::aligned_alloc(kHugePage, kBytes);
   madvise(memory, kBytes, MADV_HUGEPAGE);
   std::memset(memory, 1, kBytes);
-  const auto* data = static_cast<const uint64_t*>(memory);
-  const size_t share = kBytes / 8 / static_cast<size_t>(threads), part = share / kStreams;
-  const double seconds = best_seconds(threads, [&](int t) {
-    uint64_t sum[8] = {};
-    for (size_t i = 0; i + 8 <= part; i += 8)
-      for (size_t stream = 0; stream < kStreams; ++stream) {
-        const uint64_t* p = data + static_cast<size_t>(t) * share + stream * part + i;
-        __builtin_prefetch(p + kAhead);
-        for (size_t j = 0; j < 8; ++j) sum[j] ^= p[j];
-      }
-    use(sum);
-  });
+  const auto* data = static_cast<const char*>(memory);
+  const double seconds =
+      std::min(read_seconds<1>(data, kBytes, threads), read_seconds<4>(data, kBytes, threads));
   std::free(memory);
   return static_cast<double>(kBytes) / seconds;
 }
@@ -81,6 +118,18 @@ __attribute__((target("avx2,fma"))) void fma_avx2(int64_t rounds) {
   asm volatile("" : "+x"(x), "+x"(y));
   for (int64_t i = 0; i < rounds; ++i)
     for (auto& s : sum) s = _mm256_fmadd_ps(s, x, y);
+  use(sum);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) void dot_avx512bf16(int64_t rounds) {
+  constexpr int kChains = 16;
+  __m512 sum[kChains];
+  for (auto& s : sum) s = _mm512_set1_ps(1);
+  __m512i pairs = _mm512_set1_epi32(0x3f803f80);
+  asm volatile("" : "+v"(pairs));
+  const auto x = reinterpret_cast<__m512bh>(pairs);
+  for (int64_t i = 0; i < rounds; ++i)
+    for (auto& s : sum) s = _mm512_dpbf16_ps(s, x, x);
   use(sum);
 }
 
@@ -132,6 +181,7 @@ Limits measure_limits(int threads) {
   else if (isa == cpu::Isa::kAvx2)
     out.f32_flops = rate(threads, 12 * 8 * 2, fma_avx2);
   out.bf16_flops = out.f32_flops;
+  if (isa == cpu::Isa::kAvx512Bf16) out.bf16_flops = rate(threads, 16 * 16 * 2 * 2, dot_avx512bf16);
   if (isa == cpu::Isa::kAmx) out.bf16_flops = rate(threads, 4 * 16 * 16 * 32 * 2, dot_amx);
   return out;
 }

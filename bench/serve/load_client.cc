@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -54,6 +56,19 @@ struct Stream {
   int rounds_left = 0;
   char tail[5] = {};  // the last bytes of the read before
   bool checked = false;
+  std::string last;  // the last bytes of the reply, at most kLast: its usage is among them
+  static constexpr size_t kLast = 1024;
+
+  void keep(const char* begin, const char* end) {
+    last.append(end - std::min<ptrdiff_t>(end - begin, kLast), end);
+    if (last.size() > kLast) last.erase(0, last.size() - kLast);
+  }
+  // The tokens that the usage of the reply names; 0 where it has none.
+  uint64_t tokens() const {
+    constexpr std::string_view kKey = "\"completion_tokens\":";
+    const size_t at = last.rfind(kKey);
+    return at == std::string::npos ? 0 : std::strtoull(&last[at + kKey.size()], nullptr, 10);
+  }
 };
 
 struct Health {
@@ -150,10 +165,12 @@ class Run {
     for (const char* p = begin; (p = static_cast<const char*>(std::memchr(p, '\n', end - p))); ++p)
       report_.events += p[-1] == '\n';
     std::memcpy(stream.tail, end - kTail, kTail);
+    stream.keep(begin, end);
     if (std::memcmp(stream.tail, "0\r\n\r\n", kTail) == 0) next(stream);
   }
 
   void next(Stream& stream) {
+    report_.tokens += stream.tokens();
     if (--stream.rounds_left == 0) return finish(stream, /*failed=*/false);
     stream.checked = false;
     send_all(stream.fd, request_);

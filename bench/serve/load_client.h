@@ -19,6 +19,7 @@ struct StreamReport {
   double seconds = 0;     // from the first request sent to the last byte received
   double client_cpu = 0;  // seconds
   uint64_t events = 0;    // events of all streams, including "[DONE]"
+  uint64_t tokens = 0;    // by the usage of each reply
   uint64_t bytes = 0;
   uint64_t failures = 0;  // connections that broke, or did not answer 200
   double health_p50 = 0, health_p99 = 0, health_max = 0;  // seconds

@@ -12,6 +12,7 @@ namespace skiff::cuda::bench {
 namespace {
 
 constexpr double kReadLimit = 4.5e12;
+constexpr int64_t kNever = int64_t{1} << 40;
 constexpr Device kDevice = {Device::kCuda, 0};
 
 struct Named {
@@ -119,7 +120,7 @@ void make_weight(Weight& w, const WeightFormat& f, int64_t experts, int64_t out,
     fill(p.bias, seed + 2, 4);
   }
   check(cudaDeviceSynchronize(), "filling");
-  w.prepared = prepare_quantized(p, f, kDevice, &w.memory, stream);
+  w.prepared = prepare_quantized(p, f, kDevice, &w.memory, stream, true);
 }
 
 struct Plain {
@@ -217,6 +218,7 @@ __global__ void check_quantized(Check c) {
 struct Context {
   cudaStream_t stream;
   DenseProducts& dense;
+  DenseProducts& streams;  // weights are never unpacked for the library
   int checks = 0, failures = 0;
 };
 
@@ -453,34 +455,43 @@ void time_shape(Context& c, const Named& f, const Shape& s, const std::vector<in
     const int64_t columns = gated ? s.out / 2 : s.out;
     const Tensor x = random(DType::kBF16, {rows, s.in}, 7),
                  out = make(DType::kBF16, {rows, columns});
+    // Without its gate where that is a kernel of its own.
+    const Tensor both = gated ? make(DType::kBF16, {rows, s.out}) : out;
     const int used = rows > 512 ? 2 : copies;
-    const double us = graph_us(
-                          [&] {
-                            for (int i = 0; i < used; ++i) {
-                              const Linear& one = all[static_cast<size_t>(i)];
-                              if (gated)
-                                c.dense.gated_product(out, x, one, Act::kSilu, c.stream);
-                              else
-                                c.dense.product(out, x, one, c.stream);
-                            }
-                          },
-                          c.stream) /
-                      used;
-    const double read = static_cast<double>(bytes), flops = 2.0 * rows * s.out * s.in;
-    std::printf("%-14s %6ldx%-6ld%s rows %5d %8.1f us %6.0f GB/s (%3.0f %%) %6.1f TFLOP/s\n",
-                f.name, static_cast<long>(s.out), static_cast<long>(s.in), gated ? " gated" : "",
-                rows, us, read / us / 1e3, 100 * read / us * 1e6 / kReadLimit, flops / us / 1e6);
+    const bool may_unpack = f.format.input && rows >= 48;
+    for (DenseProducts* products : {&c.dense, may_unpack ? &c.streams : nullptr}) {
+      if (!products) continue;
+      products->tune(both, x, all[0], c.stream);
+      products->settle();
+      const auto product = [&](const Linear& w) {
+        if (gated && products->gated_product(out, x, w, Act::kSilu, c.stream)) return;
+        products->product(both, x, w, c.stream);
+      };
+      const double us = graph_us(
+                            [&] {
+                              for (int i = 0; i < used; ++i) product(all[static_cast<size_t>(i)]);
+                            },
+                            c.stream) /
+                        used;
+      const double read = static_cast<double>(bytes), flops = 2.0 * rows * s.out * s.in;
+      std::printf("%-14s %6ldx%-6ld%s rows %5d %8.1f us %6.0f GB/s (%3.0f %%) %6.1f TFLOP/s%s\n",
+                  f.name, static_cast<long>(s.out), static_cast<long>(s.in), gated ? " gated" : "",
+                  rows, us, read / us / 1e3, 100 * read / us * 1e6 / kReadLimit, flops / us / 1e6,
+                  products == &c.streams ? ", streamed" : "");
+    }
     cudaFree(x.data), cudaFree(out.data);
+    if (gated) cudaFree(both.data);
   }
 }
 
 int run(int argc, char** argv) {
   cudaStream_t stream;
   check(cudaStreamCreate(&stream), "starting");
-  const size_t bytes = DenseProducts::scratch_bytes(1024, 8192);
+  const size_t bytes = DenseProducts::scratch_bytes(8192, 8192);  // as in service
   Buffer scratch(kDevice, bytes);
   DenseProducts dense(scratch.data(), bytes);
-  Context c = {stream, dense};
+  DenseProducts streams(scratch.data(), bytes, {.unpacks_from = kNever, .library_from = kNever});
+  Context c = {stream, dense, streams};
   rules(c);
   correctness(c);
   Buffer other_scratch(kDevice, bytes);
@@ -495,7 +506,9 @@ int run(int argc, char** argv) {
   const std::vector<Named>& all = formats();
   for (const Named& f : {all[0], all[1], all[2], all[10], rounded})
     time_shape(c, f, {8192, 8192}, {1, 8, 16, 32, 64, 128, 256, 4096}, false);
+  time_shape(c, rounded, {8192, 8192}, {384, 512, 768, 1024, 2048}, false);
   time_shape(c, rounded, {7168, 16384}, {128, 4096}, false);
+  time_shape(c, all[2], {8192, 8192}, {1, 128, 4096}, false);  // once more: clocks change
   for (const Named& f : {all[0], all[2], rounded}) {
     time_shape(c, f, {6144, 4096}, {1, 16, 128}, false);
     time_shape(c, f, {4096, 4096}, {1, 16, 128}, false);
