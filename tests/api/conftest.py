@@ -2,48 +2,18 @@
 import json
 import os
 import pathlib
-import re
 import signal
-import subprocess
-import threading
 import time
 import urllib.request
 
 import openai
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-START_SECONDS = 120
+from edge import ROOT, Edge, demo_model, long_demo, metric_of
 
 
-class Server:
-    """A `skiff serve` process on a free port. `log` grows while it runs."""
-
-    def __init__(self, model, *flags):
-        binary = os.environ.get("SKIFF_BIN", str(ROOT / "build/cpu/skiff"))
-        self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--host", "127.0.0.1", "--port", "0", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.log = []
-        self.port = None
-        self.ready = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
-        if not self.ready.wait(START_SECONDS) or self.port is None:
-            self.process.kill()
-            raise AssertionError("the server did not start:\n" + "".join(self.log))
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.log.append(line)
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-            if found and self.port is None:
-                self.port = int(found.group(1))
-                self.ready.set()
-        self.ready.set()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
+class Server(Edge):
+    """A `skiff serve` process on a free port, and the official client of it."""
 
     def client(self, **options):
         return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0,
@@ -54,10 +24,7 @@ class Server:
             return response.read().decode()
 
     def metric(self, name):
-        """The sum over labels of a metric, 0 if it is not there yet."""
-        lines = [line for line in self.get("/metrics").splitlines()
-                 if re.match(re.escape(name) + r"[{ ]", line)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+        return metric_of(self.get("/metrics"), name)
 
     def load(self):
         """Sequences that run or wait."""
@@ -72,30 +39,10 @@ class Server:
             time.sleep(0.001)
         return None
 
-    def eventually(self, holds, seconds=10):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if holds():
-                return True
-            time.sleep(0.05)
-        return False
-
     def terminate(self, seconds=60):
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
-def demo_model():
-    model = ROOT / "models/demo"
-    if not (model / "model.safetensors").exists():
-        pytest.skip("models/demo is not there")
-    return model
 
 
 @pytest.fixture(scope="session")
@@ -107,9 +54,17 @@ def server():
 
 
 @pytest.fixture(scope="session")
+def long_server():
+    """The demo model with room for answers that outlast any test."""
+    running = Server(long_demo(), "--served-model-name", "demo")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
 def narrow_server():
-    """One that takes a single request at a time."""
-    running = Server(demo_model(), "--max-concurrency", "1")
+    """One that takes a single request at a time, which may outlast any test."""
+    running = Server(long_demo(), "--served-model-name", "demo", "--max-concurrency", "1")
     yield running
     running.close()
 
@@ -130,8 +85,8 @@ def start_server():
 
 @pytest.fixture
 def own_server():
-    """One that a test may stop."""
-    running = Server(demo_model())
+    """One that a test may stop, with room for answers that outlast any test."""
+    running = Server(long_demo(), "--served-model-name", "demo")
     yield running
     running.close()
 

@@ -1,5 +1,5 @@
-"""What the edge tests share: a server whose port is known before its model is loaded, raw sockets,
-certificates made on the spot."""
+"""What tests of whole programs share: waiting, metrics, a server whose port is known before its model
+is loaded, raw sockets, certificates made on the spot."""
 import atexit
 import functools
 import json
@@ -17,7 +17,36 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIFF = os.environ.get("SKIFF_BIN", str(ROOT / "build/cpu/skiff"))
 START_SECONDS = 120
+
+
+def eventually(holds, seconds=20):
+    """Whether `holds()` within this time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def metric_of(text, name):
+    """The sum over labels of a metric in the text of /metrics, 0 if it is not there."""
+    lines = [line for line in text.splitlines() if re.match(re.escape(name) + r"[{ ]", line)]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def reset(connection, waited_on=False):
+    """Ends a connection with RST. One that a thread waits on is shut down first: it would stay open for
+    as long as the thread waits."""
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        if waited_on:
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()
+    except OSError:
+        pass
 
 
 def demo_model():
@@ -28,34 +57,38 @@ def demo_model():
 
 
 @functools.cache
-def long_demo():
-    """The demo model with room for 65,536 tokens: an answer that outlasts any test, however fast
-    the machine is."""
-    source, folder = demo_model(), pathlib.Path(tempfile.mkdtemp(prefix="skiff-long-demo-"))
+def changed_demo(**changes):
+    """The demo model with other values in its config.json."""
+    source, folder = demo_model(), pathlib.Path(tempfile.mkdtemp(prefix="skiff-changed-demo-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for file in source.iterdir():
         (folder / file.name).symlink_to(file)
     config = json.loads((source / "config.json").read_text())
     (folder / "config.json").unlink()
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 65536}))
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
     return folder
+
+
+def long_demo():
+    """The demo model with room for 65,536 tokens: an answer that outlasts any test, however fast
+    the machine is."""
+    return changed_demo(max_position_embeddings=65536)
 
 
 class Edge:
     """`skiff serve` of any model, over HTTP or HTTPS. `log` grows while it runs."""
 
     def __init__(self, model, *flags, env=None, wait="ready"):
-        binary = os.environ.get("SKIFF_BIN", str(ROOT / "build/cpu/skiff"))
         self.secure = "--ssl-certfile" in flags
         self.process = subprocess.Popen(
-            [binary, "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
+            [SKIFF, "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, **(env or {})})
-        self.log, self.port = [], None
+        self.log, self.port, self.serves = [], None, False
         self.bound, self.ready = threading.Event(), threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
-        event = self.ready if wait == "ready" else self.bound
-        if not event.wait(START_SECONDS) or self.port is None:
+        (self.ready if wait == "ready" else self.bound).wait(START_SECONDS)
+        if self.port is None or wait == "ready" and not self.serves:
             self.close()
             raise AssertionError("the server did not start:\n" + "".join(self.log))
 
@@ -66,6 +99,7 @@ class Edge:
                 self.port = int(found.group(1))
                 self.bound.set()
             if line.startswith("Serving "):
+                self.serves = True
                 self.ready.set()
         self.bound.set()
         self.ready.set()
@@ -100,16 +134,10 @@ class Edge:
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b""))
 
-    def eventually(self, holds, seconds=20):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if holds():
-                return True
-            time.sleep(0.05)
-        return False
+    eventually = staticmethod(eventually)
 
     def logged(self, text, seconds=20):
-        return self.eventually(lambda: any(text in line for line in list(self.log)), seconds)
+        return eventually(lambda: any(text in line for line in list(self.log)), seconds)
 
     def close(self):
         if self.process.poll() is None:

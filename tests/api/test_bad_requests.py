@@ -80,8 +80,8 @@ chat("guided_json", {"type": 5}, UNSUPPORTED)
 chat("guided_json", {"not": {"type": "null"}}, UNSUPPORTED)
 NOT_YET = ["response_max_tokens", "mm_hashes",
            "functions", "function_call", "audio", "temp_scaled_logprobs",
-           "top_p_normalized_logprobs", "include_draft_logprobs", "disaggregate_info",
-           "kv_transfer_params", "allowed_token_ids", "logits_processors"]
+           "top_p_normalized_logprobs", "include_draft_logprobs",
+           "allowed_token_ids", "logits_processors"]
 for name in NOT_YET:
     chat(name, True, UNSUPPORTED)
 for name in ("prompt_embeds", "suffix"):  # 32, 44

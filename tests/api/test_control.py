@@ -140,8 +140,7 @@ def test_forgotten_prefixes(controlled):
 
 
 def test_what_is_not_there_says_why(controlled):
-    for method, path in (("GET", "/clear_load_weight"), ("GET", "/update_model_weight"),
-                         ("POST", "/v1/update_weights"), ("POST", "/v1/sleep"),
+    for method, path in (("POST", "/v1/update_weights"), ("POST", "/v1/sleep"),
                          ("POST", "/v1/wakeup"), ("POST", "/rearrange_experts")):
         status, answer = control(controlled, method, path, {} if method == "POST" else None)
         assert status == 501 and answer["error"]["message"].startswith(path + ": "), path

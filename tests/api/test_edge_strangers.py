@@ -10,19 +10,15 @@ import time
 
 import pytest
 
-from edge import ROOT, Edge, Response, demo_model
+from edge import SKIFF, Edge, Response, demo_model, long_demo
 
 JSON = {"Content-Type": "application/json"}
 PROMPT = {"prompt": "a", "max_tokens": 1}
 
 
-def binary():
-    return os.environ.get("SKIFF_BIN", str(ROOT / "build/cpu/skiff"))
-
-
 def refused(*words, env=None, seconds=30):
     """The one line of a start that is refused."""
-    done = subprocess.run([binary(), *map(str, words)], env={**os.environ, **(env or {})},
+    done = subprocess.run([SKIFF, *map(str, words)], env={**os.environ, **(env or {})},
                           capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 1, done.stderr
     return done.stderr.strip().splitlines()[-1]
@@ -57,7 +53,7 @@ def test_silent_connections_make_room(small):
             begin = time.monotonic()
             assert small.request("GET", "/live").status == 200
             assert small.request("GET", "/v1/models", {"x-api-key": "owner"}).status == 200
-            assert time.monotonic() - begin < 2
+            assert time.monotonic() - begin < 10  # a third of --header-timeout
     finally:
         for one in crowd:
             one.close()
@@ -111,9 +107,9 @@ def test_the_second_sigterm_ends_a_server_that_hangs(tmp_path):
         keys.unlink()
         os.mkfifo(keys)  # reading it again waits for a writer
         server.process.send_signal(signal.SIGHUP)
-        time.sleep(0.5)
+        time.sleep(1)
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
+        time.sleep(0.5)
         begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 3
@@ -123,7 +119,7 @@ def test_the_second_sigterm_ends_a_server_that_hangs(tmp_path):
 
 
 def test_two_sigterms_still_tell_the_clients():
-    server = Edge(demo_model())
+    server = Edge(long_demo())
     try:
         with server.connect() as stream:
             body = json.dumps({"prompt": "a", "max_tokens": 100000, "ignore_eos": True, "n": 16,
@@ -154,6 +150,7 @@ def test_sigterm_during_an_upload_is_answered():
             upload.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                            b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
                            + b" " * 100000)
+            assert server.request("GET", "/live").status == 200  # the upload was accepted before
             time.sleep(0.3)
             server.process.send_signal(signal.SIGTERM)
             answer = Response.read(upload)
@@ -167,7 +164,7 @@ def test_sigterm_during_an_upload_is_answered():
 def test_the_open_file_limit_is_checked_at_the_start():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     program = ["bash", "-c", 'ulimit -n "$0"; exec "$@"']
-    command = [binary(), "serve", str(demo_model()), "--host", "127.0.0.1", "--port", "0"]
+    command = [SKIFF, "serve", str(demo_model()), "--host", "127.0.0.1", "--port", "0"]
     low = subprocess.run([*program, "40", *command], capture_output=True, text=True, timeout=30)
     assert low.returncode == 1 and "ulimit -n" in low.stderr.strip().splitlines()[-1]
     server = subprocess.Popen([*program, "64", *command], stdout=subprocess.PIPE,

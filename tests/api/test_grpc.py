@@ -242,10 +242,10 @@ def test_health_and_a_graceful_end(start):
     assert call(server.grpc, CHECK, b"\x0a\x1einference.GRPCInferenceService") == b"\x08\x01"
     assert refusal(server.grpc, CHECK, b"\x0a\x01x")[0] is grpc.StatusCode.NOT_FOUND
     answers = Answers(server.grpc)
-    answers.ask(ask(min_dec_len=6000, max_dec_len=6000), request_id="a")
+    answers.ask(ask(min_dec_len=3000, max_dec_len=3000), request_id="a")
     assert answers.next()[2] is None
     with grpc.insecure_channel(server.grpc) as channel:
-        health = channel.unary_stream(WATCH)(b"", timeout=60)
+        health = channel.unary_stream(WATCH)(b"", timeout=120)
         assert next(health) == b"\x08\x01"
         server.process.send_signal(signal.SIGTERM)
         assert next(health) == b"\x08\x02"
@@ -260,7 +260,7 @@ def test_health_and_a_graceful_end(start):
             elif out[0]["is_end"]:
                 last = out[0]
         assert "shutting down" in late["late"]["error_msg"]
-        assert last["tokens_all_num"] == 6000
+        assert last["tokens_all_num"] == 3000
     assert server.process.wait(60) == 0
 
 
@@ -326,3 +326,24 @@ def test_the_proto_file_is_true():
         if line.endswith("}"):
             stack.pop()
     assert checked > 60
+
+
+def test_calls_have_lines_in_the_request_log(start, tmp_path):
+    log = tmp_path / "requests.jsonl"
+    server = start("--max-model-len", 65536, "--request-log", log, model=long_demo())
+    assert call(server.grpc, INFER, raw_request(ask(req_id="whole")).SerializeToString())
+    answers = Answers(server.grpc)
+    answers.ask(ask(**ENDLESS, req_id="left"))
+    assert answers.next()[1]
+    answers.client.stop_stream(cancel_requests=True)
+
+    def lines():
+        return {line["id"]: line for line in map(json.loads, log.read_text().splitlines())}
+    assert server.eventually(lambda: {"whole", "left"} <= lines().keys())
+    whole, left = lines()["whole"], lines()["left"]
+    assert whole["route"] == INFER and whole["finish"] in (["stop"], ["length"])
+    assert whole["completion_tokens"] > 0 and 0 <= whole["ttft_ms"] <= whole["total_ms"]
+    assert whole["aborted_by"] is None and whole["status"] is whole["method"] is None
+    assert left["route"].endswith("/ModelStreamInfer")
+    assert left["aborted_by"] == "client" and left["finish"] == ["abort"]
+    assert ASK not in log.read_text()

@@ -4,7 +4,7 @@ import json
 import threading
 
 import pytest
-from edge import Edge, long_demo
+from edge import Edge, long_demo, metric_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -122,7 +122,8 @@ def test_a_client_that_leaves(watched):
 
 def test_spans_continue_the_callers_trace(watched):
     reply = post(watched, "/v1/chat/completions",
-                 {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 3, "temperature": 0},
+                 {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 3, "temperature": 0,
+                  "frequency_penalty": 0.5, "presence_penalty": -0.25, "repetition_penalty": 2, "seed": 42},
                  traceparent=f"00-{TRACE}-{SPAN}-01", **{"X-Request-Id": "traced"})
     assert reply.status == 200
     usage = json.loads(reply.body)["usage"]
@@ -134,6 +135,9 @@ def test_spans_continue_the_callers_trace(watched):
     assert values["gen_ai.usage.input_tokens"] == str(usage["prompt_tokens"])
     assert values["gen_ai.usage.output_tokens"] == str(usage["completion_tokens"])
     assert values["gen_ai.request.temperature"] == 0
+    assert values["gen_ai.request.frequency_penalty"] == 0.5
+    assert values["gen_ai.request.presence_penalty"] == -0.25
+    assert values["skiff.request.repetition_penalty"] == 2 and values["gen_ai.request.seed"] == "42"
     assert values["http.response.status_code"] == "200"
     assert line_of(watched, "traced")["trace_id"] == TRACE
     resource = {a["key"]: a["value"]["stringValue"] for a in watched.collector.resources[0]["attributes"]}
@@ -153,9 +157,7 @@ def test_a_caller_that_records_nothing_gets_no_span(watched):
 
 def test_a_collector_that_refuses_costs_no_request(watched):
     def metric(name):
-        text = watched.request("GET", "/metrics").body.decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
-                   if line.startswith(f"fastdeploy:{name}{{"))
+        return metric_of(watched.request("GET", "/metrics").body.decode(), f"fastdeploy:{name}")
     assert watched.eventually(lambda: metric("trace_spans_sent_total") > 0)
     watched.collector.status = 503
     before = metric("trace_spans_dropped_total")

@@ -1,10 +1,11 @@
 """Ollama's API through its own client."""
 import json
-import urllib.error
-import urllib.request
 
 import ollama
 import pytest
+
+from conftest import Server
+from tiny_models import write_model
 
 CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 WEATHER = [{"role": "user", "content": "What's the weather like in Boston?"}]
@@ -94,3 +95,41 @@ def test_errors(client, server):
         with pytest.raises(ollama.ResponseError) as error:
             absent()
         assert error.value.status_code == 501
+
+
+def test_durations_of_a_whole_answer(client):
+    reply = client.chat("demo", CAPITAL, options=GREEDY)
+    assert 0 < reply.prompt_eval_duration < reply.total_duration
+    assert reply.eval_duration < reply.total_duration
+
+
+def test_a_model_that_generates_makes_no_embeddings(client):
+    with pytest.raises(ollama.ResponseError) as error:
+        client.embed("demo", "x")
+    assert error.value.status_code == 400 and "--runner pooling" in error.value.error
+
+
+def test_embeddings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ollama") / "tiny"
+    write_model(folder)
+    server = Server(folder, "--device", "cpu", "--threads", "1", "--runner", "pooling", "--convert", "embed")
+    try:
+        check_embeddings(ollama.Client(host=server.url))
+    finally:
+        server.close()
+
+
+def check_embeddings(client):
+    both = client.embed("tiny:latest", ["yes", "no"])
+    assert len(both.embeddings) == 2 and both.prompt_eval_count == 4 and both.total_duration > 0
+    assert sum(x * x for x in both.embeddings[0]) == pytest.approx(1, abs=1e-5)
+    assert client.embed("tiny", "yes").embeddings[0] == both.embeddings[0] != both.embeddings[1]
+    older = client.embeddings("tiny", "yes").embedding
+    assert list(older) == pytest.approx(list(both.embeddings[0]), abs=1e-6)
+    assert len(client.embed("tiny", "yes" * 2000).embeddings) == 1, "cut to the context"
+    for wrong, status, what in ((lambda: client.embed("tiny", "yes" * 2000, truncate=False), 400, "512"),
+                                (lambda: client.embed("other", "x"), 404, "other"),
+                                (lambda: client.embed("tiny", []), 400, "input")):
+        with pytest.raises(ollama.ResponseError) as error:
+            wrong()
+        assert error.value.status_code == status and what in error.value.error

@@ -1,11 +1,11 @@
 """The web page in a real browser: the program's own page and headers, with scripted answers where the demo model
 has none of the kind. Every test ends with a look at what the browser complained about."""
 import json
-import time
 import urllib.request
 
 import pytest
 
+from edge import eventually
 from page_browser import Browser, browser_program
 from page_stub import Refusal, Stub, calls, page_of, text
 
@@ -50,13 +50,6 @@ def open_page(browser, stub):
         strangers = {asked for asked in page.requests() if not asked.startswith((url, "data:", "blob:"))}
         assert strangers == set()
         page.close()
-
-
-def eventually(holds, seconds=20):
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
 
 
 def ask(page, question, answer=None):

@@ -8,11 +8,11 @@ import pytest
 
 MODEL = "demo"
 SHORT = {"model": MODEL, "prompt": "The capital of", "temperature": 0, "max_tokens": 4}
-# Sixteen times the context of 2048: runs longer than any test here, whatever the machine.
+# Sixteen times the context of 65,536: runs longer than any test here, whatever the machine.
 ENDLESS = {"model": MODEL, "prompt": "1, 2, 3,", "temperature": 1, "n": 16,
            "extra_body": {"ignore_eos": True}}
 # The engine stops within a step, a few milliseconds here; the bound is for a busy machine.
-SOON = 1.0
+SOON = 5.0
 
 
 class Traffic:
@@ -110,24 +110,25 @@ def test_a_timeout_frees_the_place(narrow_server, holder):
     start = time.monotonic()
     with pytest.raises(openai.APITimeoutError):
         impatient.completions.create(**ENDLESS)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
     assert narrow_server.seconds_until(lambda: narrow_server.load() == 0) < SOON
 
 
-def test_a_timeout_is_tried_again(narrow_server, holder):
-    before = narrow_server.metric("fastdeploy:requests_number")
-    with pytest.raises(openai.APITimeoutError):
-        holder.with_options(timeout=0.3, max_retries=1).completions.create(**ENDLESS)
-    assert narrow_server.eventually(lambda: narrow_server.load() == 0)
-    assert narrow_server.metric("fastdeploy:requests_number") - before == 2
+def test_a_timeout_is_tried_again(long_server):
+    """The second try finds room even if the first is not gone yet."""
+    before = long_server.metric("fastdeploy:requests_number")
+    with long_server.client() as client, pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.3, max_retries=1).completions.create(**ENDLESS)
+    assert long_server.eventually(lambda: long_server.load() == 0)
+    assert long_server.metric("fastdeploy:requests_number") - before == 2
 
 
 def test_a_read_timeout_does_not_cut_a_stream_that_flows(narrow_server, holder):
-    patient = holder.with_options(timeout=httpx.Timeout(60, read=1.0))
+    patient = holder.with_options(timeout=httpx.Timeout(60, read=2.0))
     start = time.monotonic()
     stream = patient.completions.create(**ENDLESS, stream=True)
     for _ in stream:
-        if time.monotonic() - start > 1.5:
+        if time.monotonic() - start > 3:
             break
     stream.close()
     assert narrow_server.eventually(lambda: narrow_server.load() == 0)

@@ -2,10 +2,13 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/api"))
+import edge  # noqa: E402  the tests of the API have it
 
 
 class Skiff:
@@ -40,6 +43,12 @@ def skiff():
 @pytest.fixture(scope="session")
 def demo():
     return ROOT / "models/demo"
+
+
+@pytest.fixture(scope="session")
+def long_demo():
+    """The demo model with room for answers that outlast any test."""
+    return edge.long_demo()
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import time
 import pytest
 
 GREEDY = ("--temperature", "0")
-# Keeps talking for a few seconds.
-TALKATIVE = (*GREEDY, "--min-tokens", "1900")
+# Keeps talking for longer than any test, with the model long_demo.
+TALKATIVE = (*GREEDY, "--min-tokens", "60000")
 CAPITAL = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
 PROMPT = r"> $"
@@ -87,8 +87,8 @@ class Terminal:
 def terminal(skiff, demo, tmp_path):
     opened = []
 
-    def start(*flags, **options):
-        chat = Terminal(skiff.binary, demo, tmp_path, *(flags or GREEDY), **options)
+    def start(*flags, model=demo, **options):
+        chat = Terminal(skiff.binary, model, tmp_path, *(flags or GREEDY), **options)
         opened.append(chat)
         chat.until(PROMPT)
         return chat
@@ -210,8 +210,8 @@ def test_a_simple_terminal_gets_no_escape_codes(terminal):
     assert "\x1b" not in chat.screen
 
 
-def test_ctrl_c_stops_only_the_answer(terminal):
-    chat = terminal(*TALKATIVE)
+def test_ctrl_c_stops_only_the_answer(terminal, long_demo):
+    chat = terminal(*TALKATIVE, model=long_demo)
     chat.type("Count to five.\r")
     chat.until(r"1, 2, 3")
     chat.type("\x03")
@@ -308,8 +308,8 @@ def test_the_context_overflows_aloud(terminal):
 
 
 @pytest.mark.parametrize("answering", [False, True])
-def test_sigterm_leaves_cleanly(terminal, answering):
-    chat = terminal(*TALKATIVE)
+def test_sigterm_leaves_cleanly(terminal, long_demo, answering):
+    chat = terminal(*TALKATIVE, model=long_demo)
     if answering:
         chat.type("Count to five.\r")
         chat.until("1, 2, 3")

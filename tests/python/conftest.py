@@ -1,6 +1,7 @@
 """The package of this checkout over the libskiff.so that lies beside $SKIFF_BIN."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -23,7 +24,9 @@ def llm():
 
 
 def start_script(text, **options):
-    """A Python process of its own that runs `text`, with the package."""
+    """A Python process of its own that runs `text`, with the package. It hears SIGINT even where
+    the tests run in a shell's background, which ignores it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SKIFF_LIBRARY": str(BUILD)}
     return subprocess.Popen([sys.executable, "-u", "-c", text], text=True, env=environment,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)

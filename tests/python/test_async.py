@@ -98,8 +98,14 @@ def test_requests_wait_for_room():
 
 def test_closing_ends_iterations():
     async def scenario(model):
-        reading = asyncio.create_task(last_of(model.generate("Once", ENDLESS)))
-        await asyncio.sleep(0.05)
+        begun = asyncio.Event()
+
+        async def read():
+            async for _ in model.generate("Once", ENDLESS):
+                begun.set()
+
+        reading = asyncio.create_task(read())
+        await begun.wait()
         await model.close()
         with pytest.raises(skiff.ClosedError):
             await reading
