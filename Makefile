@@ -47,6 +47,7 @@ check: deps-test
 	@test -f $(BUILD)/compile_commands.json || cmake --preset $(PRESET) -DSKIFF_TESTS=ON >/dev/null
 	@python3 tools/check_rooms.py
 	@python3 tools/check_names.py
+	@python3 tools/mutants.py --match
 	@tools/check_format.sh
 	@python3 tools/check_tidy.py --build $(BUILD) --seconds 30
 

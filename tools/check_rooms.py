@@ -4,7 +4,8 @@ includes what only tests use.
 
 The rooms and what they may see are the skiff_room(...) lines of src/CMakeLists.txt: the build and
 this check read the same text. A room may include from its DEPS, its tests from its TEST_DEPS too;
-what a dependency sees in its turn does not count, so each line names all that its room uses.
+what a dependency sees in its turn does not count, so each line names all that its room uses. The table
+of rooms in ARCHITECTURE.md must say the same.
 """
 import pathlib
 import re
@@ -45,9 +46,23 @@ def is_for_tests(path):
     return path.stem.endswith(("_test", "_fuzz", "_testing")) or path.parent.name == "suite"
 
 
+def table_problems(rooms):
+    """Where the table of rooms in ARCHITECTURE.md differs from the skiff_room lines, but for `base`."""
+    rows = re.findall(r"^\| `([\w/]+)/` \| .* \| ([^|]*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+    above, problems = [], [f"ARCHITECTURE.md: no row for room {room}" for room in sorted(set(rooms) - {r for r, _ in rows})]
+    for room, sees in rows:
+        every = re.fullmatch(r"all of the above(?: but (.*))?", sees)
+        named = set(above) - set((every[1] or "").split()) if every else set(sees.replace("–", "").split())
+        has = rooms[room]["DEPS"] if room in rooms else set()
+        if named - {"base"} != has - {"base"}:
+            problems.append(f"ARCHITECTURE.md: room {room} sees {' '.join(sorted(has - {'base'}))}")
+        above.append(room)
+    return problems
+
+
 def main():
     rooms = read_rooms()
-    problems = []
+    problems = table_problems(rooms)
     for path in sorted(p for p in SRC.rglob("*") if p.suffix in {".h", ".cc", ".cu", ".cuh"}):
         room = room_of(path, rooms)
         where = path.relative_to(ROOT)

@@ -21,7 +21,7 @@ def comments(path):
     lines = path.read_text().splitlines()
     for number, line in enumerate(lines, 1):
         match = LINE.match(line)
-        if not match:
+        if not match or (match["code"] or "").replace('\\"', "").count('"') % 2:  # "//" within a string
             open_column = None
             continue
         column, code = line.index("//"), (match["code"] or "").strip()

@@ -3,6 +3,7 @@
 
   tools/mutants.py                 every mutant of tools/mutants.json
   tools/mutants.py fingerprint     those whose name has this in it; --list prints all names
+  tools/mutants.py --match         only whether each has its text exactly once; builds nothing (part of make check)
 
 A mutant is {name, file, old, new, target, filter}: in `file` the text `old`, which must be there exactly
 once, becomes `new`; the test program `target` is built and run with `filter`, and has to fail. Before
@@ -66,6 +67,22 @@ def test(target, names):
     return "passes" if done.returncode == 0 else "fails"
 
 
+def mismatch(mutant):
+    """Why a mutant does not fit the working tree; empty: it does."""
+    path = ROOT / mutant["file"]
+    count = path.read_text().count(mutant["old"]) if path.exists() else 0
+    return "" if count == 1 else f"stale: {mutant['file']} has its text {count} times and not once"
+
+
+def match(mutants):
+    """Prints the mutants that do not fit; the exit code."""
+    stale = [(mutant["name"], why) for mutant in mutants if (why := mismatch(mutant))]
+    for name, why in stale:
+        print(f"{name:45} {why}")
+    print(f"mutants: {len(mutants)} matched, {len(stale)} stale")
+    return 1 if stale else 0
+
+
 def apply(mutant):
     """The file's text before, or None where the mutant no longer fits."""
     path = COPY / mutant["file"]
@@ -101,6 +118,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", default="", help="part of the names of those that run")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--match", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     mutants = json.loads((ROOT / "tools/mutants.json").read_text())
@@ -109,6 +127,8 @@ def main():
         for mutant in chosen:
             print(f"{mutant['name']}  ({mutant['file']}; {mutant['target']} {mutant['filter']})")
         return 0
+    if options.match:
+        return match(chosen)
     copy_tree()
     clean, bad = {}, 0
     for mutant in chosen:
