@@ -135,7 +135,8 @@ void DraftPace::decide(Case& c) {
     c.agreed = 0;
   }
   const double lost = (kTrial + kSettle) * (c.usual.value / c.other.value - 1);
-  c.rest = static_cast<int>(std::clamp(lost / kShare, 1. * kLeastRest, 1. * kMostRest));
+  const double most = std::min(kMostRest, kLeastRest << (2 * c.agreed));
+  c.rest = static_cast<int>(std::clamp(lost / kShare, 1. * kLeastRest, most));
   c.rest <<= c.agreed;
   c.agreed = std::min(c.agreed + 1, kMostAgreed);
 }

@@ -13,8 +13,9 @@ namespace skiff::engine {
 // each size of batch: what is usual there is interrupted by a trial of the other, and the better
 // one is usual from then on. A trial is kTrial steps, and as many of the usual kind are measured
 // before it. Between two trials lie so many steps that what a trial loses is kShare of their time,
-// and up to eight times as many where the result has been the same again and again. Drafts whose
-// steps have become slower than steps without were are tried anew at once.
+// and up to eight times as many where the result has been the same again and again; but few until
+// a result has been confirmed, since the first steps of a kind on a device may load kernels. Drafts
+// whose steps have become slower than steps without were are tried anew at once.
 //
 // No decision changes a text: drafts decide only how many rows of it are computed together.
 class DraftPace {

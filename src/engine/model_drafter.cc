@@ -1,6 +1,7 @@
 #include "engine/model_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace skiff::engine {
 namespace {
@@ -32,6 +33,10 @@ size_t arena_bytes(const ModelSpec& spec, const ModelDrafter::Options& options, 
 size_t hidden_bytes(const ModelSpec& spec, DType act, int rows) {
   return spec.joins ? byte_size(act, int64_t{rows} * spec.hidden) : 0;
 }
+
+// The rows of each half of the kept ones: what all slots may lag behind, and a quarter more, so
+// that several steps pass before they move.
+int kept_half(const sched::Limits& limits) { return limits.max_seqs * ModelDrafter::kLag * 5 / 4; }
 
 // All columns of a greedy draw are zeros.
 constexpr size_t kGreedyBytes = 4 * sizeof(int32_t) + 2 * sizeof(int64_t);
@@ -74,7 +79,8 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       ids_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * sizeof(Token)),
       joined_(ops.device(), hidden_bytes(model.spec, act_, max_rows_)),
       carried_(ops.device(), hidden_bytes(model.spec, act_, options.limits.max_seqs)),
-      kept_(ops.device(), hidden_bytes(model.spec, act_, options.limits.max_seqs * kLag)),
+      kept_(ops.device(), hidden_bytes(model.spec, act_, 2 * kept_half(options.limits))),
+      kept_half_(kept_half(options.limits)),
       greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)) {
   SKIFF_CHECK(tokens_ >= 1, "{} drafts", tokens_);
   ops.reserve(bounds_of(spec_, options));
@@ -87,7 +93,8 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
   return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          seqs * (kGreedyBytes + sizeof(Token)) +
-         hidden_bytes(spec, options.act, limits.max_rows + limits.max_seqs * (1 + kLag));
+         hidden_bytes(spec, options.act,
+                      limits.max_rows + limits.max_seqs + 2 * kept_half(options.limits));
 }
 
 void ModelDrafter::open(const OpenSlot& slot) {
@@ -161,8 +168,9 @@ bool ModelDrafter::ends_block(const Place& at, const Text& text) const {
 }
 
 // Adds the rows from text.computed to `end`, or as many as the pass has room for. A module takes
-// each with the token behind it, and its hidden row is `row` or follows that.
-void ModelDrafter::add_rows(const Place& at, Text& text, int end, int row, Pass& pass) const {
+// each with the token behind it; its hidden rows are those that were kept, if there are any, else
+// the step's.
+void ModelDrafter::add_rows(const Place& at, Text& text, int end, Pass& pass) const {
   const int begin = text.computed, first = begin + (spec_.joins ? 1 : 0);
   end = std::min(end, begin + max_rows_ - static_cast<int>(pass.plan.tokens.size()));
   if (begin >= end) return;
@@ -172,16 +180,20 @@ void ModelDrafter::add_rows(const Place& at, Text& text, int end, int row, Pass&
   pass.add(at.plan, at.span, begin, tokens, at.wanted && first + std::ssize(tokens) == known);
   text.computed = end;
   if (!spec_.joins) return;
+  if (!text.kept.empty()) {
+    const auto last = text.kept.begin() + (end - begin);
+    pass.rows.insert(pass.rows.end(), text.kept.begin(), last);
+    text.kept.erase(text.kept.begin(), last);
+    return;
+  }
+  const int row = at.row + begin - at.plan.spans[at.span].begin;
   for (int i = 0; i < end - begin; ++i) pass.rows.push_back(row + i);
 }
 
 // Adds rows behind which nothing is drafted. A pass that is full is computed at once.
-void ModelDrafter::fill_rows(const Place& at, Text& text, int end, int row, Tensor hidden,
-                             Pass& pass) {
+void ModelDrafter::fill_rows(const Place& at, Text& text, int end, Tensor hidden, Pass& pass) {
   while (text.computed < end) {
-    const int begin = text.computed;
-    add_rows(at, text, end, row, pass);
-    row += text.computed - begin;
+    add_rows(at, text, end, pass);
     if (text.computed < end) fill(pass, hidden);
   }
 }
@@ -192,64 +204,104 @@ void ModelDrafter::follow(const Place& at, Text& text, Passes& passes) {
   const auto known = static_cast<int>(text.tokens.size());
   const int last = std::min(known, end_of_pages(at.plan, at.span));
   if (at.wanted) {
-    if (last - text.computed > kLag) fill_rows(at, text, last - 1, 0, {}, passes.filled);
+    if (last - text.computed > kLag) fill_rows(at, text, last - 1, {}, passes.filled);
     text.computed = std::min(text.computed, known - 1);
-    add_rows(at, text, last, 0, passes.drafted);
+    add_rows(at, text, last, passes.drafted);
   } else if (ends_block(at, text)) {
-    fill_rows(at, text, at.end, 0, {}, passes.filled);
+    fill_rows(at, text, at.end, {}, passes.filled);
   }
 }
 
+// Whether the module keeps the span's hidden rows for later.
+bool ModelDrafter::stays_behind(const Place& at, const Text& text) const {
+  return spec_.joins && !at.wanted && at.end - text.computed <= kLag;
+}
+
 // A module takes each row that the step has computed: drafts wrote what they guessed from hidden
-// rows of the module's own.
+// rows of the module's own. `hidden` has the step's rows; those that stay behind are kept already.
 void ModelDrafter::follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes) {
-  const int begin = at.plan.spans[at.span].begin;
-  if (!at.wanted && at.end - text.computed <= kLag) {
-    keep(at, text, hidden);
+  if (stays_behind(at, text)) {
     if (at.end - text.computed == kLag || ends_block(at, text)) catch_up(at, text, passes.kept);
     return;
   }
+  const int begin = at.plan.spans[at.span].begin;
   catch_up(at, text, passes.kept);
   if (!at.wanted || at.end - begin > kLag)
-    add_rows(at, text, at.wanted ? at.end - 1 : at.end, at.row, passes.filled);
-  if (at.wanted) add_rows(at, text, at.end, at.row + text.computed - begin, passes.drafted);
+    fill_rows(at, text, at.wanted ? at.end - 1 : at.end, hidden, passes.filled);
+  if (at.wanted) add_rows(at, text, at.end, passes.drafted);
   text.seen = text.computed;
 }
 
 Tensor ModelDrafter::kept_rows() const {
-  if (kept_.size() == 0) return {};
-  const auto rows = static_cast<int64_t>(kept_.size() / byte_size(act_, spec_.hidden));
-  return kept_.view(act_, {rows, spec_.hidden});
+  return kept_.size() == 0 ? Tensor{} : kept_.view(act_, {2 * int64_t{kept_half_}, spec_.hidden});
 }
 
-// Keeps the hidden rows of the span for the next catch_up().
-void ModelDrafter::keep(const Place& at, Text& text, Tensor hidden) {
-  const Span& span = at.plan.spans[at.span];
-  const int count = at.end - span.begin;
-  if (count <= 0) return;
-  const int64_t to = int64_t{span.slot} * kLag + (span.begin - text.computed);
-  ops_.copy(kept_rows().row_range(to, count), hidden.row_range(at.row, count));
-  text.seen = at.end;
+Tensor ModelDrafter::take_list(const std::vector<int32_t>& rows) {
+  const Tensor list = keep_lists_.take(DType::kI32, {std::ssize(rows)});
+  std::ranges::copy(rows, list.as<int32_t>());
+  return list;
+}
+
+// Returns the first of `count` free rows behind the kept ones.
+int32_t ModelDrafter::room_to_keep(int32_t count) {
+  if (kept_end_ + count > kept_begin_ + kept_half_) {
+    kept_begin_ = kept_begin_ == 0 ? kept_half_ : 0;
+    kept_end_ = kept_begin_;
+    std::vector<int32_t> live;
+    for (std::optional<Text>& text : slots_) {
+      if (!text) continue;
+      for (int32_t& row : text->kept) live.push_back(std::exchange(row, kept_end_++));
+    }
+    if (!live.empty())
+      ops_.gather_rows(kept_rows().row_range(kept_begin_, std::ssize(live)), kept_rows(),
+                       take_list(live));
+  }
+  SKIFF_CHECK(kept_end_ + count <= kept_begin_ + kept_half_, "{} rows to keep", count);
+  return std::exchange(kept_end_, kept_end_ + count);
+}
+
+// Keeps the hidden rows of all spans that stay behind. The lists of the last call are not in use:
+// the step that has ended was launched behind it.
+void ModelDrafter::keep(std::span<const Followed> followed, Tensor hidden) {
+  keep_lists_.reset();
+  std::vector<int32_t> from;
+  for (const auto& [text, at] : followed) {
+    if (!stays_behind(at, text)) continue;
+    for (int i = 0; i < at.end - at.plan.spans[at.span].begin; ++i) from.push_back(at.row + i);
+  }
+  if (from.empty()) return;
+  const int32_t first = room_to_keep(static_cast<int32_t>(from.size()));
+  int32_t to = first;
+  for (const auto& [text, at] : followed) {
+    if (!stays_behind(at, text)) continue;
+    for (int i = at.plan.spans[at.span].begin; i < at.end; ++i) text.kept.push_back(to++);
+    text.seen = std::max(text.seen, at.end);
+  }
+  ops_.gather_rows(kept_rows().row_range(first, to - first), hidden, take_list(from));
 }
 
 void ModelDrafter::catch_up(const Place& at, Text& text, Pass& pass) {
-  const int row = at.plan.spans[at.span].slot * kLag;
-  fill_rows(at, text, text.seen, row, kept_rows(), pass);
+  fill_rows(at, text, text.computed + static_cast<int>(text.kept.size()), kept_rows(), pass);
 }
 
 void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result) {
   for (const OpenSlot& slot : plan.opened) open(slot);
-  Passes passes;
+  std::vector<Followed> followed;
   int row = 0;
   for (size_t i = 0; i < plan.spans.size(); row += plan.spans[i++].count) {
     Text* text = continued(plan.spans[i], result.tokens[i]);
     if (text == nullptr) continue;
     if (!plan.drafts) text->unchecked = 0;
-    const Place at = place_of(plan, i, row, *text, static_cast<int>(result.tokens[i].size()));
+    const auto gained = static_cast<int>(result.tokens[i].size());
+    followed.push_back({*text, place_of(plan, i, row, *text, gained)});
+  }
+  keep(followed, hidden);
+  Passes passes;
+  for (const auto& [text, at] : followed) {
     if (spec_.joins)
-      follow_as_module(at, *text, hidden, passes);
+      follow_as_module(at, text, hidden, passes);
     else
-      follow(at, *text, passes);
+      follow(at, text, passes);
   }
   fill(passes.kept, kept_rows());
   fill(passes.filled, hidden);

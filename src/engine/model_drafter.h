@@ -28,9 +28,9 @@ namespace skiff::engine {
 // Where nothing is drafted for a sequence (also: StepPlan::drafts is false), the drafter lags
 // behind it and catches up in one pass, in which the last layer ends with keys and values: when
 // tokens are drafted again, and at the end of each block, so that a block which others may find is
-// complete in both models. A module needs the hidden rows of the tokens that it lags behind; there
-// is memory for kLag of each slot, and it catches up when that is full. Rows of a prompt are
-// computed at once where they are more.
+// complete in both models. A module needs the hidden rows of the tokens that it lags behind; at
+// most kLag of each slot are kept, one copy a step for all of them, and then it catches up. Rows of
+// a prompt are computed at once where they are more.
 //
 // Owned and driven by the thread that drives `ops`. All memory is taken by the constructor, but for
 // the texts of sequences and page-locked memory for lists.
@@ -65,8 +65,9 @@ class ModelDrafter {
     std::vector<Token> tokens;
     int computed = -1;  // leading positions with right keys and values; -1: not known yet
     int seen = -1;      // a module: the end of the rows behind those whose hidden rows are kept
-    std::vector<Token> ahead;  // a model: drafts whose keys and values follow those
-    int unchecked = 0;         // draws in a row without drafts behind them
+    std::vector<int32_t> kept;  // a module: the rows of kept_ of positions [computed, seen)
+    std::vector<Token> ahead;   // a model: drafts whose keys and values follow those
+    int unchecked = 0;          // draws in a row without drafts behind them
   };
   // One forward pass. Its spans are in the order of `of`; those that sample give a draft each.
   struct Pass {
@@ -90,15 +91,23 @@ class ModelDrafter {
     Pass filled;  // rows of sequences for which nothing is drafted
     Pass drafted;
   };
+  // A span whose sequence has a text.
+  struct Followed {
+    Text& text;
+    Place at;
+  };
   int end_of_pages(const StepPlan& plan, size_t i) const;
   Place place_of(const StepPlan& plan, size_t i, int row, const Text& text, int gained) const;
   bool ends_block(const Place& at, const Text& text) const;
   void follow(const Place& at, Text& text, Passes& passes);
   void follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes);
-  void keep(const Place& at, Text& text, Tensor hidden);
+  bool stays_behind(const Place& at, const Text& text) const;
+  void keep(std::span<const Followed> followed, Tensor hidden);
+  int32_t room_to_keep(int32_t count);
+  Tensor take_list(const std::vector<int32_t>& rows);
   void catch_up(const Place& at, Text& text, Pass& pass);
-  void add_rows(const Place& at, Text& text, int end, int row, Pass& pass) const;
-  void fill_rows(const Place& at, Text& text, int end, int row, Tensor hidden, Pass& pass);
+  void add_rows(const Place& at, Text& text, int end, Pass& pass) const;
+  void fill_rows(const Place& at, Text& text, int end, Tensor hidden, Pass& pass);
   void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
   Tensor kept_rows() const;
   void fill(Pass& pass, Tensor hidden);
@@ -118,9 +127,12 @@ class ModelDrafter {
   BatchBuilder builder_;
   StepFrame frame_;
   Buffer greedy_memory_, ids_memory_, joined_, carried_;
-  Buffer kept_;         // [max_seqs * kLag, hidden] act: the rows that modules lag behind, by slot
+  // The hidden rows that modules lag behind, [2 * kept_half_, hidden] act. They are appended in one
+  // half; when it is full, those that are still needed move to the other.
+  Buffer kept_;
+  int32_t kept_half_ = 0, kept_begin_ = 0, kept_end_ = 0;
   SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
-  PinnedArena lists_;
+  PinnedArena lists_, keep_lists_;
   std::vector<std::optional<Text>> slots_;
 };
 

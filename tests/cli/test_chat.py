@@ -14,7 +14,7 @@ import pytest
 
 GREEDY = ("--temperature", "0")
 # Keeps talking for longer than any test, with the model long_demo.
-TALKATIVE = (*GREEDY, "--min-tokens", "60000")
+TALKATIVE = (*GREEDY, "--min-tokens", "30000")
 CAPITAL = "What is the capital of France?"
 PARIS = "The capital of France is Paris."
 PROMPT = r"> $"
