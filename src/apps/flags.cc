@@ -279,7 +279,7 @@ constexpr Flag kRouting[] = {
     {"port", kInt, kRoute, "9000", "Port to listen on; 0: any free one.", 0, 65535},
     {"backends", kText, kRoute, "", "Servers to pass requests on to, http://HOST:PORT, separated by commas; may be repeated. More may register (POST /register).", 0, 0, "", "", Standing::kApplied, true},
     {"policy", kText, kRoute, "prefix", "Which server gets a request: prefix (one that has seen the prompt's beginning, unless it has too much to do), or one of FastDeploy's: cache_aware, random, round_robin, power_of_two, process_tokens, request_num, fd_metrics_score."},
-    {"splitwise", kSwitch, kRoute, "false", "Pairs of servers instead of whole ones: each request goes to a prefill and a decode server at once (docs/routing.md). They register; --backends and --policy have no effect on them."},
+    {"splitwise", kSwitch, kRoute, "false", "Pairs of servers instead of whole ones: each request goes to a prefill and a decode server at once (docs/routing.md). They register; --backends is refused, and --policy has no effect: see --prefill-policy and --decode-policy."},
     {"prefill-policy", kText, kRoute, "process_tokens", "--splitwise: which prefill server gets a request; as --policy."},
     {"decode-policy", kText, kRoute, "request_num", "--splitwise: which decode server gets it."},
     {"backend-key-file", kText, kRoute, "", "A file whose first line is the API key that the router sends to servers in place of its clients' keys. Default: clients' keys are passed on."},

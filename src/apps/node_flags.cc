@@ -1,6 +1,5 @@
 #include "apps/node_flags.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string>

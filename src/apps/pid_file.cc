@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -49,16 +50,35 @@ std::optional<ProcessName> read_pid_text(const std::string& text) {
   return process;
 }
 
+namespace {
+
+// Returns true if somebody has removed the file since it was opened.
+bool removed(int fd) {
+  struct stat state {};
+  return fstat(fd, &state) == 0 && state.st_nlink == 0;
+}
+
+}  // namespace
+
 PidFile::PidFile(std::string path, bool create) : path_(std::move(path)) {
   if (create && fs::path(path_).has_parent_path()) {
     std::error_code ignored;  // open() says what is wrong
     fs::create_directories(fs::path(path_).parent_path(), ignored);
   }
+  // Whoever held the file may have removed it before it was locked here.
+  while (!take(create))
+    ;
+}
+
+// Returns false if the file was removed meanwhile.
+bool PidFile::take(bool create) {
   fd_ = open(path_.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0644);
-  if (fd_ < 0 && errno == ENOENT && !create) return;
+  if (fd_ < 0 && errno == ENOENT && !create) return true;
   if (fd_ < 0) fail_load("{}: cannot be opened: {}", path_, std::strerror(errno));
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const bool held = flock(fd_, LOCK_EX | LOCK_NB) == 0;
+  if (held && !removed(fd_)) return true;
   close(fd_);
+  if (held) return false;
   fail_load("{}: another skiff start or skiff stop is at work with it", path_);
 }
 

@@ -40,6 +40,7 @@ class PidFile {
   void remove();
 
  private:
+  bool take(bool create);
   const std::string path_;
   int fd_ = -1;
 };

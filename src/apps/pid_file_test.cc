@@ -5,8 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "base/load_error.h"
 
@@ -72,6 +76,31 @@ TEST_F(PidFileTest, IsHeldWrittenAndRemoved) {
   again.remove();
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_THROW(PidFile("/proc/none/x.pid", true), LoadError);
+}
+
+// Of several that make and remove the file, whoever holds it has the one that others find.
+TEST_F(PidFileTest, AFileThatWasRemovedIsNotHeld) {
+  std::atomic<int> held = 0, lost = 0;
+  const auto work = [&](pid_t number) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+    while (std::chrono::steady_clock::now() < end) try {
+        PidFile file(path_, /*create=*/true);
+        const ProcessName own{.pid = number, .started = 1};
+        file.write(own);
+        std::this_thread::yield();
+        std::ifstream in(path_);
+        const std::string text{std::istreambuf_iterator<char>(in), {}};
+        lost += text != pid_text(own);
+        ++held;
+        file.remove();
+      } catch (const LoadError&) {  // another thread holds it
+      }
+  };
+  std::vector<std::thread> threads;
+  for (pid_t number = 1; number <= 4; ++number) threads.emplace_back(work, number);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(held, 0);
+  EXPECT_EQ(lost, 0);
 }
 
 }  // namespace

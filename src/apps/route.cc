@@ -6,6 +6,7 @@
 #include "apps/commands.h"
 #include "apps/edge_flags.h"
 #include "apps/open_files.h"
+#include "apps/router_flags.h"
 #include "apps/signal_guard.h"
 #include "apps/signals.h"
 #include "apps/stall.h"
@@ -141,6 +142,7 @@ int run_route(const Args& args) {
   catch_signals_while_starting();
   route::RouterConfig config = router_config(args);
   warn_of_open_doors(args, config);
+  for (const std::string& warning : idle_router_flags(args)) spdlog::warn("{}", warning);
   route::Router router(std::move(config));
   catch_signals();
   SignalGuard guard(kExitCutOff, [&router] { router.force(); });

@@ -32,9 +32,29 @@ void warn_of_unreachable_blocks(const Args& args, const std::string& host) {
 
 }  // namespace
 
+std::vector<std::string> idle_router_flags(const Args& args) {
+  std::vector<std::string> warnings;
+  const auto need = [&](const char* flag, const char* other) {
+    if (args.given(flag))
+      warnings.push_back(fmt::format("--{} has no effect without --{}", flag, other));
+  };
+  const bool routes = args.command() == kRoute;
+  if (!routes && !args.given("router"))
+    for (const char* flag : {"router-key-file", "router-advertise"}) need(flag, "router");
+  if (routes && !args.on("splitwise"))
+    for (const char* flag : {"prefill-policy", "decode-policy"}) need(flag, "splitwise");
+  if (routes && args.on("splitwise") && args.given("policy"))
+    warnings.emplace_back(
+        "--policy has no effect with --splitwise: see --prefill-policy and --decode-policy");
+  return warnings;
+}
+
 std::optional<route::AnnouncerSettings> router_settings(const Args& args, uint16_t port,
                                                         int block_port) {
-  if (!args.given("router")) return std::nullopt;
+  if (!args.given("router")) {
+    for (const std::string& warning : idle_router_flags(args)) spdlog::warn("{}", warning);
+    return std::nullopt;
+  }
   auto router = route::parse_router(args.text("router"));
   if (!router) throw UsageError(router.error().what);
   if (args.given("ssl-certfile"))

@@ -1,7 +1,9 @@
 // `skiff stop`: ends a server that `skiff start` has started.
 #include <signal.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "apps/background.h"
@@ -50,6 +52,11 @@ double patience(const Args& args) {
   if (args.positional().size() > 1 || end == word.c_str() || *end != '\0' || !(seconds >= 0))
     throw UsageError(
         fmt::format("skiff stop takes one number of seconds, not \"{}\"", escaped(word)));
+  if (args.given("timeout"))
+    throw UsageError(fmt::format(
+        "skiff stop is given its seconds twice, as \"{}\" and with --timeout: leave one "
+        "out",
+        escaped(word)));
   return seconds;
 }
 

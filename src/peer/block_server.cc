@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <list>
 #include <mutex>
@@ -23,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxStrangers = 16;  // connections that have not logged in
 constexpr size_t kReadAtOnce = 256 << 10;
 constexpr auto kTick = std::chrono::milliseconds(200);
+constexpr auto kBetweenWarnings = std::chrono::minutes(1);
 
 Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -71,6 +74,7 @@ struct BlockServer::Impl {
   void wait();
   void take_notes();
   void accept_all();
+  void accept_failed(int error);
   void serve(Connection& c, short events);
   void read_messages(Connection& c);
   void answer(Connection& c, Message& message);
@@ -95,6 +99,8 @@ struct BlockServer::Impl {
   Wake wake;
   std::list<Connection> connections;  // the server thread's, like the members below
   std::vector<pollfd> polled;
+  Clock::time_point accepts_from;           // new connections wait until then
+  std::optional<Clock::time_point> warned;  // when accept_failed() last did
   SeqId next = kFirstSeq;
   uint64_t blocks = 0, prompts = 0;
   std::atomic<bool> stop = false;
@@ -156,7 +162,8 @@ void BlockServer::Impl::run() {
 }
 
 void BlockServer::Impl::wait() {
-  polled.assign({{wake.fd(), POLLIN, 0}, {listener.get(), POLLIN, 0}});
+  const bool accepts = Clock::now() >= accepts_from;
+  polled.assign({{wake.fd(), POLLIN, 0}, {accepts ? listener.get() : -1, POLLIN, 0}});
   for (const Connection& c : connections) {
     const bool sends = c.stream.unsent() > 0 || !c.reads.empty();
     const bool reads = c.stream.unsent() < shelf->block_bytes() + kReadAtOnce;
@@ -164,7 +171,8 @@ void BlockServer::Impl::wait() {
         {c.stream.fd(), static_cast<short>((sends ? POLLOUT : 0) | (reads ? POLLIN : 0)), 0});
   }
   const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick);
-  poll(polled.data(), polled.size(), connections.empty() ? -1 : static_cast<int>(tick.count()));
+  const bool needs_tick = !accepts || !connections.empty();
+  poll(polled.data(), polled.size(), needs_tick ? static_cast<int>(tick.count()) : -1);
 }
 
 void BlockServer::Impl::take_notes() {
@@ -190,6 +198,18 @@ void BlockServer::Impl::accept_all() {
     write(Hello{.nonce = c.nonce}, c.stream.out());
     c.gone = !c.stream.send();
   }
+  accept_failed(errno);
+}
+
+// A connection that cannot be accepted keeps the listener readable, so poll() leaves the listener
+// out for a tick.
+void BlockServer::Impl::accept_failed(int error) {
+  if (error == EAGAIN || error == EINTR || error == ECONNABORTED) return;
+  const auto now = Clock::now();
+  accepts_from = now + kTick;
+  if (warned && now < *warned + kBetweenWarnings) return;
+  warned = now;
+  spdlog::warn("the block server cannot accept a connection: {}", std::strerror(error));
 }
 
 void BlockServer::Impl::serve(Connection& c, short events) {

@@ -1,9 +1,13 @@
 #include "peer/block_server.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <mutex>
 #include <thread>
 
@@ -261,6 +265,39 @@ TEST_F(BlockServerTest, StrangersCannotTakeAllConnections) {
   EXPECT_EQ(met, 16);
   one.say(Renew{});
   EXPECT_TRUE(one.hear()) << "who was there is served";
+}
+
+// Lets the process open so many more files during its own life.
+class FewFiles {
+ public:
+  explicit FewFiles(rlim_t more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = open("/dev/null", O_RDONLY);
+    close(next);
+    const rlimit few{static_cast<rlim_t>(next) + more, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(BlockServerTest, WithoutFileDescriptorsItWaits) {
+  config_.limits.greeting_seconds = 60;
+  start();
+  Guest one = guest();
+  std::optional<Guest> late;
+  {
+    const FewFiles limit(1);  // the guest has it
+    late.emplace(server_->port());
+    const std::clock_t begin = std::clock();
+    std::this_thread::sleep_for(1s);
+    EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 5) << "the processor is at rest";
+    one.say(Renew{});
+    EXPECT_TRUE(one.hear()) << "who was there is served";
+  }
+  EXPECT_TRUE(late->hear()) << "who has waited is greeted";
 }
 
 TEST_F(BlockServerTest, APortOpenToOthersNeedsAKey) {

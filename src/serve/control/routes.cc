@@ -85,12 +85,16 @@ HttpResponse scheduler(Service& service, const HttpRequest& request) {
       {{"code", 0}, {"msg", "scheduler reset"}, {"aborted", aborted_json(aborted)}});
 }
 
-// Only what gave memory back may take requests again.
-HttpResponse asleep(const Service& service) {
+// Only what gave memory back, or replaces weights, may take requests again.
+HttpResponse kept_paused(const Service& service, const service::Upkeep& upkeep) {
   const Status health = service.health();
-  return http::error_response(
-      http::api_error(409, fmt::format("{}; wake it with POST /v1/wakeup",
-                                       health ? "the server sleeps" : health.error().what)));
+  const bool sleeps = upkeep.absent().any();
+  return http::error_response(http::api_error(
+      409, fmt::format("{}; {}",
+                       !health  ? health.error().what
+                       : sleeps ? "the server sleeps"
+                                : "the model's memory changes",
+                       sleeps ? "wake it with POST /v1/wakeup" : "ask again when it is done")));
 }
 
 struct Entry {
@@ -146,7 +150,7 @@ std::vector<http::Route> control_routes(service::ProtocolContext& context,
         [&service = context.service, upkeep, control = entry.control](HttpRequest request,
                                                                       auto reply) {
           if (control == resume && upkeep && upkeep->keeps_paused())
-            return reply->send(asleep(service));
+            return reply->send(kept_paused(service, *upkeep));
           reply->send(control(service, request));
           if (control == pause && upkeep) upkeep->restate();
         });

@@ -40,23 +40,29 @@ std::vector<Aborted> Upkeep::keep_out(const char* why, Ending ending) {
   return door_.end_all();
 }
 
-// Pauses for what is absent now, or else as it was before.
-void Upkeep::settle(const std::string& before) {
-  door_.set_paused(absent().any() ? sleeping(absent()) : before);
+// Pauses for what is absent now, or else as it was before. Where the reason is no longer `mine`, an
+// operator has paused the service meanwhile, and it stays paused.
+void Upkeep::settle(const std::string& before, const std::string& mine) {
+  if (absent().any())
+    door_.set_paused(sleeping(absent()));
+  else if (door_.pause_reason() == mine)
+    door_.set_paused(before);
 }
 
+// A change that is under way calls settle() at its end.
 void Upkeep::restate() {
-  const std::lock_guard lock(mutex_);
-  if (absent().any()) door_.set_paused(sleeping(absent()));
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && absent().any()) door_.set_paused(sleeping(absent()));
 }
 
 Result<Slept> Upkeep::sleep(engine::Parts parts, Ending ending) {
   const std::lock_guard lock(mutex_);
   const While changing(changing_);
   const std::string before = door_.pause_reason();
-  Slept slept{.aborted = keep_out("the server goes to sleep", ending)};
+  const char* mine = "the server goes to sleep";
+  Slept slept{.aborted = keep_out(mine, ending)};
   const auto given = residency_.give_back(parts);
-  settle(before);
+  settle(before, mine);
   if (!given) return given.error();
   slept.given = *given;
   return slept;
@@ -65,8 +71,9 @@ Result<Slept> Upkeep::sleep(engine::Parts parts, Ending ending) {
 Status Upkeep::wake(engine::Parts parts, bool renamed) {
   const std::lock_guard lock(mutex_);
   const While changing(changing_);
+  const std::string mine = door_.pause_reason();
   const Status done = residency_.take_back(parts, renamed);
-  settle(done ? "" : door_.pause_reason());
+  settle(done ? "" : mine, mine);
   return done;
 }
 
@@ -75,9 +82,10 @@ Result<Updated> Upkeep::update(const engine::WeightsUpdate& update, Ending endin
   const While changing(changing_);
   const bool slept = absent().any();
   const std::string before = door_.pause_reason();
-  Updated updated{.aborted = keep_out("weights are being replaced", ending)};
+  const char* mine = "weights are being replaced";
+  Updated updated{.aborted = keep_out(mine, ending)};
   auto weights = residency_.update(update);
-  settle(slept ? "the server is paused: weights were replaced while it slept" : before);
+  settle(slept ? "the server is paused: weights were replaced while it slept" : before, mine);
   if (!weights) return weights.error();
   updated.weights = std::move(*weights);
   return updated;

@@ -29,7 +29,8 @@ struct Updated {
 };
 
 // All methods may be called from any thread but the output thread; one of those that wait is
-// carried out at a time.
+// carried out at a time. A service that an operator pauses during one of them stays paused, unless
+// it sleeps afterwards.
 class Upkeep {
  public:
   // How requests are kept out.
@@ -53,14 +54,14 @@ class Upkeep {
   engine::Parts absent() const { return residency_.absent(); }
   engine::WeightsState weights() const { return residency_.state(); }
   // Says again why requests are refused, where something is absent: whoever pauses has said another
-  // reason.
+  // reason. It never waits for a change that is under way.
   void restate();
   // Returns true while something is absent or changes, so that nobody may resume the service.
   bool keeps_paused() const { return changing_ || absent().any(); }
 
  private:
   std::vector<Aborted> keep_out(const char* why, Ending ending);
-  void settle(const std::string& before);
+  void settle(const std::string& before, const std::string& mine);
 
   engine::Residency& residency_;
   const Door door_;
