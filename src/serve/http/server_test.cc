@@ -162,7 +162,7 @@ TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
   TestClient first = server.client(), second = server.client();
   EXPECT_EQ(second.call("GET", "/").status, 200);
   // The server notes the end of a reply after the client has it.
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
   EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been idle longer
   first.send_raw("GET / HT");                     // a part of a head is not a request
   TestClient third = server.client();
