@@ -1,6 +1,11 @@
 # One target per folder of src/. A room names the rooms that it may see; tools/check_rooms.py
 # reads the same lines and checks every #include against them.
 
+# Absolute paths are in a header of their own, so that only its includers differ from one checkout to another and a
+# compiler cache serves all others.
+set(SKIFF_GENERATED ${CMAKE_BINARY_DIR}/generated)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/skiff_test_paths.h.in ${SKIFF_GENERATED}/skiff_test_paths.h)
+
 # skiff_room(NAME DEPS room... LIBS target...)
 # Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA or WITHOUT_GRPC has only
 # those files where that is not built, and all but absent.cc where it is.
@@ -60,8 +65,7 @@ function(skiff_room name)
     if(NOT name STREQUAL "ops")
       target_compile_options(${target}_test PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
-    target_compile_definitions(${target}_test PRIVATE
-      SKIFF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" SKIFF_SHARED_DIR="${SKIFF_SHARED_DIR}")
+    target_include_directories(${target}_test PRIVATE ${SKIFF_GENERATED})
     add_test(NAME ${target} COMMAND ${target}_test)
   endif()
 endfunction()
@@ -85,7 +89,7 @@ function(skiff_fuzzers)
     else()
       target_link_libraries(${name} PRIVATE ${room})
     endif()
-    target_compile_definitions(${name} PRIVATE SKIFF_SHARED_DIR="${SKIFF_SHARED_DIR}")
+    target_include_directories(${name} PRIVATE ${SKIFF_GENERATED})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
     add_dependencies(fuzzers ${name})

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <skiff_test_paths.h>
 
 #include <atomic>
 #include <map>

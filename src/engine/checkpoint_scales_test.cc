@@ -1,6 +1,7 @@
 // What a checkpoint's own formats and scales make of the user's options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include "base/load_error.h"
 #include "engine/backend.h"

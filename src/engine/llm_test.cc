@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 #include <sys/resource.h>
 
 #include <atomic>

@@ -1,5 +1,7 @@
 // engine/model_testing.h -- for tests: small models to run schedules on.
 #pragma once
+#include <skiff_test_paths.h>
+
 #include <filesystem>
 #include <fstream>
 #include <memory>

@@ -3,6 +3,7 @@
 #include "model/mtp.h"
 
 #include <gmock/gmock.h>
+#include <skiff_test_paths.h>
 
 #include "engine/backend.h"
 #include "engine/resolve.h"

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include "model/memory_plan.h"
 #include "model/model_testing.h"

@@ -1,6 +1,8 @@
 // model/golden_cases_testing.h -- for tests: the checkpoints of tests/golden and what they must
 // answer.
 #pragma once
+#include <skiff_test_paths.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

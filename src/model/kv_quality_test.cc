@@ -1,6 +1,7 @@
 // What quantized caches cost in quality: teacher-forced beside a cache of bfloat16, with everything
 // else in float32.
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 // for bit, in the memory that the plan says, and the model computes the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include <cmath>
 #include <filesystem>

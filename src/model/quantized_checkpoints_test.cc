@@ -10,6 +10,7 @@
 // 2^-4 / sqrt(3) each, at most four times that in all logits together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include <cmath>
 #include <filesystem>

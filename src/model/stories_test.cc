@@ -1,5 +1,6 @@
 // stories260K against llama2.c's greedy stories and logits.
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include <algorithm>
 #include <filesystem>

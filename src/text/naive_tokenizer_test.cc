@@ -4,6 +4,7 @@
 #include "text/naive_tokenizer_testing.h"
 
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 #include <zlib.h>
 
 #include <random>

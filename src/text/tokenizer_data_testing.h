@@ -2,6 +2,7 @@
 // the project, and the results that tests/text expects from them.
 #pragma once
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 #include <zlib.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Compares the tokenizers of real models with the reference implementations on about three hundred
 // hard strings (tests/text, written by tools/text/make_vectors.py).
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 
 #include <chrono>
 #include <iostream>

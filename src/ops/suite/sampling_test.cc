@@ -1,4 +1,6 @@
 // sample, logprobs.
+#include <skiff_test_paths.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>

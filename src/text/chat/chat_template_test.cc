@@ -1,6 +1,7 @@
 #include "text/chat/chat_template.h"
 
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 #include <stdlib.h>
 #include <time.h>
 

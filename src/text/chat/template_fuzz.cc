@@ -2,6 +2,8 @@
 // the language that are inserted, exchanged or repeated. The templates are those of the reference
 // data where it lies beside the source, else the built-in ones.
 //   tools/fuzz.sh 1200 template_fuzz
+#include <skiff_test_paths.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>

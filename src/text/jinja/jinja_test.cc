@@ -1,6 +1,7 @@
 // Compares the language with outputs of Python's jinja2 (tools/text/render_templates.py), and tests
 // the bounds of a rendering.
 #include <gtest/gtest.h>
+#include <skiff_test_paths.h>
 #include <stdlib.h>
 #include <time.h>
 #include <zlib.h>
