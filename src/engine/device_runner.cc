@@ -6,7 +6,7 @@
 
 namespace skiff::engine {
 
-HostRunner::HostRunner(StepExecutor& executor, Rank rank)
+HostRunner::HostRunner(StepExecutor& executor, RankOfThread rank)
     : rank_(std::move(rank)), thread_([this, &executor] {
         const std::string name =
             rank_.index == 0 ? "device" : "device " + std::to_string(rank_.index);

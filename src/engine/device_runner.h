@@ -1,14 +1,13 @@
 // engine/device_runner.h -- the two implementations of Runner over a StepExecutor.
 #pragma once
 #include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <variant>
 
 #include "base/queue.h"
-#include "engine/runner.h"
+#include "engine/rank_runner.h"
 #include "engine/step_executor.h"
 
 namespace skiff::engine {
@@ -18,18 +17,13 @@ namespace skiff::engine {
 // launch() and wait() are called by one thread. If a step throws, for example because memory runs
 // out, its wait() throws the same exception. It leaves the executor in the middle of a step, so no
 // later step is computed: their wait() throws the exception, too.
-class HostRunner final : public Runner {
+class HostRunner final : public RankRunner {
  public:
-  // Which rank of a group the executor is, and what to call, on the thread, with the reason of the
-  // first step that throws.
-  struct Rank {
-    int index = 0;
-    std::function<void(const std::string& why)> failed;
-  };
   explicit HostRunner(StepExecutor& executor) : HostRunner(executor, {}) {}
-  HostRunner(StepExecutor& executor, Rank rank);
+  HostRunner(StepExecutor& executor, RankOfThread rank);
   ~HostRunner() override;  // computes the launched steps, then ends the thread
   void launch(const StepPlan& plan) override { plans_.push(plan); }
+  void expect(uint64_t /*step*/) override {}  // a step is collected as soon as it is computed
   StepResult wait(uint64_t step) override;
 
  private:
@@ -38,7 +32,7 @@ class HostRunner final : public Runner {
   Result run(StepExecutor& executor, const StepPlan& plan);
   void fail(const std::string& why) const;
 
-  const Rank rank_;
+  const RankOfThread rank_;
   Queue<Result> results_;
   std::exception_ptr failed_;  // what the first step that failed threw; the thread's own
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Random schedules on a CUDA device that is batch-invariant: each request's tokens and
+// Random schedules on CUDA devices that are batch-invariant, one or two: each request's tokens and
 // log-probabilities must be bit for bit those that it gets alone, however its prompt is cut,
 // whichever requests share the step, whatever is preempted, found in the cache or padded, and
 // whatever is drafted.
@@ -13,7 +13,7 @@ constexpr Lengths kLengths = {.requests = 10, .shared = 300, .own = 300, .output
 constexpr int kContext = 640;
 
 constexpr const char* kDense = R"({
-  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1003, "head_dim": 128,
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1004, "head_dim": 128,
   "intermediate_size": 3336, "num_hidden_layers": 2, "num_attention_heads": 6,
   "num_key_value_heads": 2, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
 
@@ -24,10 +24,10 @@ constexpr const char* kMixture = R"({
   "moe_layer_interval": 1, "moe_norm_min": 1e-12, "moe_num_experts": 16,
   "moe_num_shared_experts": 2, "num_attention_heads": 4, "num_hidden_layers": 3,
   "num_key_value_heads": 1, "rms_norm_eps": 1e-05, "rope_theta": 5000.0, "use_bias": false,
-  "tie_word_embeddings": false, "vocab_size": 1003, "torch_dtype": "bfloat16"})";
+  "tie_word_embeddings": false, "vocab_size": 1004, "torch_dtype": "bfloat16"})";
 
 constexpr const char* kDrafter = R"({
-  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1003, "head_dim": 128,
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1004, "head_dim": 128,
   "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 2,
   "num_key_value_heads": 1, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
 
@@ -75,19 +75,36 @@ Setup random_device_setup(std::mt19937_64& rng) {
   return s;
 }
 
-// Each set of requests runs in several schedules.
-void check_device_schedules(const char* name, const char* config, int sets) {
-  constexpr int kSchedules = 4;
-  std::unique_ptr<Ops> ops;
-  try {
+// The model on so many devices. Throws LoadError where there are fewer.
+std::unique_ptr<Model> model_on_devices(const std::string& folder, int ranks) {
+  const auto rank = [&](int index) {
     // A recording is bound to the memory of one executor, and each schedule has its own.
-    ops = make_cuda_ops({.graphs = false, .batch_invariant = true});
-  } catch (const LoadError& e) {
-    GTEST_SKIP() << "no batch-invariant device: " << e.what();
-  }
+    return std::make_unique<Model>(
+        folder, model::LoadFormat::kDummy, DType::kBF16,
+        make_cuda_ops({.device = index, .graphs = false, .batch_invariant = true}), std::nullopt,
+        model::RankOf{.rank = index, .size = ranks});
+  };
+  auto first = rank(0);
+  for (int index = 1; index < ranks; ++index) first->others.push_back(rank(index));
+  if (ranks == 1) return first;
+  first->group = std::make_unique<devices::DeviceGroup>(0, ranks);
+  first->group->begin_service();
+  return first;
+}
+
+// Each set of requests runs in several schedules.
+void check_device_schedules(const char* name, const char* config, int sets, int ranks = 1) {
+  constexpr int kSchedules = 4;
   const DummyFolder folder(name, config);
-  Model model(folder.path(), model::LoadFormat::kDummy, DType::kBF16, std::move(ops));
-  const model::LoadedModel drafter = drafter_on(*model.ops);
+  std::unique_ptr<Model> on_devices;
+  try {
+    on_devices = model_on_devices(folder.path(), ranks);
+  } catch (const LoadError& e) {
+    GTEST_SKIP() << "no " << ranks << " batch-invariant devices: " << e.what();
+  }
+  Model& model = *on_devices;
+  std::optional<model::LoadedModel> drafter;
+  if (ranks == 1) drafter = drafter_on(*model.ops);
   Totals totals, drafted;
   std::set<Token> said;
   for (int seed = 0; seed < sets; ++seed) {
@@ -99,8 +116,8 @@ void check_device_schedules(const char* name, const char* config, int sets) {
     for (int schedule = 0; schedule < kSchedules; ++schedule) {
       SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
       Setup setup = random_device_setup(rng);
-      const bool has_drafter = schedule == 0, drafts = !has_drafter && rng() % 2;
-      if (has_drafter) setup.drafter = &drafter;
+      const bool has_drafter = drafter && schedule == 0, drafts = !has_drafter && rng() % 2;
+      if (has_drafter) setup.drafter = &*drafter;
       setup.draft_tokens = pick_of(rng, 1, 3);
       Listener listener;
       run(model, setup, shuffled_commands(requests, 0, rng), rng, drafts ? &alone : nullptr,
@@ -115,8 +132,10 @@ void check_device_schedules(const char* name, const char* config, int sets) {
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
-  print("with a model that drafts", drafted, 0);
-  EXPECT_GT(drafted.drafted, 0);
+  if (drafter) {
+    print("with a model that drafts", drafted, 0);
+    EXPECT_GT(drafted.drafted, 0);
+  }
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
 }
 
@@ -124,6 +143,14 @@ TEST(DeviceSchedules, Dense) { check_device_schedules("device_schedules_dense", 
 
 TEST(DeviceSchedules, Mixture) {
   check_device_schedules("device_schedules_mixture", kMixture, 125);
+}
+
+TEST(DeviceSchedules, DenseOnTwoDevices) {
+  check_device_schedules("device_schedules_dense_2", kDense, 60, 2);
+}
+
+TEST(DeviceSchedules, MixtureOnTwoDevices) {
+  check_device_schedules("device_schedules_mixture_2", kMixture, 60, 2);
 }
 
 }  // namespace

@@ -6,7 +6,18 @@
 #include <string>
 #include <utility>
 
+#include "engine/device_runner.h"
+
 namespace skiff::engine {
+
+namespace {
+
+std::unique_ptr<RankRunner> make_rank_runner(StepExecutor& executor, RankOfThread rank) {
+  if (executor.device() == Device{}) return std::make_unique<HostRunner>(executor, std::move(rank));
+  return std::make_unique<DeviceThread>(std::make_unique<DeviceRunner>(executor), std::move(rank));
+}
+
+}  // namespace
 
 GroupRunner::GroupRunner(const std::vector<Member>& members)
     : first_(members.front().group.rank()) {
@@ -15,8 +26,7 @@ GroupRunner::GroupRunner(const std::vector<Member>& members)
     const auto failed = [&group](const std::string& why) {
       group.abort(fmt::format("rank {}: {}", group.rank(), why));
     };
-    ranks_.push_back(std::make_unique<HostRunner>(
-        member.executor, HostRunner::Rank{.index = group.rank(), .failed = failed}));
+    ranks_.push_back(make_rank_runner(member.executor, {.index = group.rank(), .failed = failed}));
   }
 }
 
@@ -27,6 +37,7 @@ void GroupRunner::launch(const StepPlan& plan) {
 // Where a rank has failed, its own error is thrown; the other ranks throw GroupEnded, because the
 // failed one has ended the group. All ranks are waited for, so that none computes after the throw.
 StepResult GroupRunner::wait(uint64_t step) {
+  for (const auto& rank : ranks_) rank->expect(step);
   std::optional<StepResult> first;
   std::string own, followed;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "engine/device_runner.h"
-#include "engine/runner.h"
+#include "engine/rank_runner.h"
+#include "engine/step_executor.h"
 
 namespace skiff::engine {
 
-// For ranks whose executors compute on the calling thread. All ranks get the same plans and sample
+// All ranks get the same plans and sample
 // from the same gathered logits, so every rank knows each token; the result is that of the first
 // one here. If a rank throws, the group ends, and wait() throws a std::runtime_error with the rank
 // and its reason, then and from then on.
@@ -26,7 +26,7 @@ class GroupRunner final : public Runner {
 
  private:
   const int first_;  // the number of the first rank here
-  std::vector<std::unique_ptr<HostRunner>> ranks_;
+  std::vector<std::unique_ptr<RankRunner>> ranks_;
 };
 
 }  // namespace skiff::engine

@@ -39,6 +39,7 @@ Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
   SKIFF_CHECK_EQ(all.ranks, size);
   Resolved own = all;
   const int here = all.ranks_here(), place = rank - all.first_rank();
+  if (own.device.kind == ComputeDevice::kCuda) own.device.index += static_cast<int8_t>(place);
   own.threads = std::max(1, all.threads * (place + 1) / here - all.threads * place / here);
   if (size > 1 && !all.stored.empty())
     own.stored = model::stored_forms(all.model.folder, model, part);

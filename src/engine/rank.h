@@ -13,8 +13,9 @@
 
 namespace skiff::engine {
 
-// Returns the settings of one rank of the group that `all` are for: its threads, of which each has
-// at least one, and the forms of its part of the weights.
+// Returns the settings of one rank of the group that `all` are for: its device where each has one
+// of its own, its threads, of which each has at least one, and the forms of its part of the
+// weights.
 Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
                           const model::RankOf& part);
 

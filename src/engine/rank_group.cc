@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <optional>
 #include <thread>
 
+#include "base/load_error.h"
 #include "engine/device_runner.h"
 #include "engine/group_runner.h"
 #include "engine/plan_sender.h"
@@ -40,12 +42,18 @@ void throw_first(const std::vector<std::exception_ptr>& thrown) {
       if (one && only_followed(one) == followed) std::rethrow_exception(one);
 }
 
+std::optional<devices::DeviceGroup> devices_of(const Resolved& resolved) {
+  if (resolved.device.kind != ComputeDevice::kCuda || resolved.ranks == 1) return std::nullopt;
+  return std::optional<devices::DeviceGroup>(std::in_place, resolved.device.index, resolved.ranks);
+}
+
 }  // namespace
 
 RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, StartLog& log,
                      const RankGroup* twin, const Lost& lost)
     : nodes_(join_nodes(resolved, model, lost)),
-      meshes_(nodes_ ? nodes_->make_meshes() : comm::make_thread_meshes(resolved.ranks)),
+      devices_(devices_of(resolved)),
+      meshes_(make_meshes(resolved.ranks)),
       ranks_(meshes_.size()) {
   std::vector<StartLog> logs(meshes_.size(), StartLog{.quiet = true});
   on_all([&](size_t rank) {
@@ -53,6 +61,11 @@ RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, 
         std::make_unique<Rank>(resolved, model, meshes_[rank], rank == 0 ? log : logs[rank],
                                twin ? twin->ranks_[rank].get() : nullptr);
   });
+}
+
+std::vector<comm::Mesh> RankGroup::make_meshes(int ranks) {
+  if (nodes_) return nodes_->make_meshes();
+  return devices_ ? devices_->make_meshes() : comm::make_thread_meshes(ranks);
 }
 
 // The calling thread is the first rank's.
@@ -76,11 +89,28 @@ void RankGroup::on_all(const std::function<void(size_t rank)>& work) {
 
 void RankGroup::make_executors(model::HostBlocks& host) {
   for (int rank = 0; rank < size(); ++rank) host_parts_.push_back(host.part(rank, size()));
-  on_all([&](size_t rank) { ranks_[rank]->make_executor(host_parts_[rank]); });
+  on_all([&](size_t rank) {
+    ranks_[rank]->ops().bind_thread();
+    ranks_[rank]->make_executor(host_parts_[rank]);
+  });
 }
 
 void RankGroup::warm_up() {
-  on_all([&](size_t rank) { ranks_[rank]->executor().warm_up(ranks_[rank]->memory().blocks); });
+  const auto warm = [&](void (StepExecutor::*how)(int blocks)) {
+    on_all([&](size_t rank) {
+      ranks_[rank]->ops().bind_thread();
+      (ranks_[rank]->executor().*how)(ranks_[rank]->memory().blocks);
+    });
+  };
+  warm(&StepExecutor::tune);
+  const std::vector<std::byte> tuning = first().ops().tuning();
+  for (size_t rank = 1; rank < ranks_.size(); ++rank)
+    if (!ranks_[rank]->ops().adopt_tuning(tuning))
+      throw LoadError(
+          fmt::format("rank {} cannot use the algorithms of rank {}: their devices differ",
+                      ranks_[rank]->group().rank(), first().group().rank()));
+  warm(&StepExecutor::record);
+  if (devices_) devices_->begin_service();
 }
 
 std::unique_ptr<Runner> RankGroup::make_runner() {

@@ -1,12 +1,14 @@
 // engine/rank_group.h -- the ranks that compute one model together, as far as they are here: one,
-// or several as threads of this process, each with its own Ops and its part of weights, keys and
-// values. There is one scheduler and one step loop for all, on node 0: every rank gets the same
-// plans.
+// or several as threads of this process, each with its own Ops (on CUDA a device of its own) and
+// its part of weights, keys and values. There is one scheduler and one step loop for all, on node
+// 0: every rank gets the same plans.
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "comm/devices/group.h"
 #include "engine/node_group.h"
 #include "engine/rank.h"
 #include "engine/runner.h"
@@ -27,7 +29,9 @@ class RankGroup {
   // Completes the construction, as Rank::make_executor() does. A block of `host` has the parts of
   // all ranks, one after the other; it owns the memory.
   void make_executors(model::HostBlocks& host);
-  // Calls StepExecutor::warm_up() of all ranks.
+  // Warms up all ranks (StepExecutor::tune and record): what the first one measures, the others
+  // adopt, so that all multiply with the same algorithms. On CUDA no rank may allocate device
+  // memory in a step from then on.
   void warm_up();
   // Makes a runner that computes each plan on all ranks, where this is node 0, else on those here,
   // and returns the result of the first. One at a time; the group must outlive it. Requires
@@ -46,7 +50,10 @@ class RankGroup {
  private:
   void on_all(const std::function<void(size_t rank)>& work);
 
+  std::vector<comm::Mesh> make_meshes(int ranks);
+
   std::unique_ptr<comm::Nodes> nodes_;
+  std::optional<devices::DeviceGroup> devices_;  // where several ranks have a device each
   std::vector<comm::Mesh> meshes_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<model::HostBlocks> host_parts_;  // by rank

@@ -256,7 +256,8 @@ TEST_F(RankGroupTest, SizesThatDoNotDivideAreRefused) {
   EXPECT_THAT(refusal(), HasSubstr("--tensor-parallel-size is 65; it must be from 1 to 64"));
   config_.tensor_parallel = 2;
   config_.device = "cuda";
-  EXPECT_THAT(refusal(), HasSubstr("--tensor-parallel-size 2 on cuda is not there yet"));
+  config_.device = "cuda:100";
+  EXPECT_THAT(refusal(), HasSubstr("CUDA devices from cuda:100 on, and each rank needs one"));
 }
 
 // A value that only rank 1 reads cannot be quantized: the group ends with what rank 1 says.

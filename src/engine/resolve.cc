@@ -298,7 +298,8 @@ Resolved replica_of(const Resolved& resolved, int index) {
   Resolved one = resolved;
   const int count = resolved.replicas;
   if (count == 1) return one;
-  if (one.device.kind == ComputeDevice::kCuda) one.device.index = static_cast<int8_t>(index);
+  if (one.device.kind == ComputeDevice::kCuda)
+    one.device.index = static_cast<int8_t>(index * resolved.ranks);
   one.threads = std::max(1, resolved.threads / count + (index < resolved.threads % count ? 1 : 0));
   if (!one.cache.storage_path.empty() && index > 0)
     one.cache.storage_path += fmt::format("/replica-{}", index);

@@ -5,6 +5,7 @@
 #include "arch/shard.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "comm/devices/group.h"
 #include "draft/methods.h"
 #include "tensor/device_memory.h"
 
@@ -50,6 +51,24 @@ std::string way_out(ModelSpec spec, int ranks) {
   return "; with --enable-expert-parallel ranks have experts whole, and this size fits, too";
 }
 
+// Every rank has a CUDA device of its own.
+void check_cuda_ranks(const EngineConfig& config, const ComputeDevice& device) {
+  const int ranks = config.tensor_parallel, there = num_cuda_devices() - device.index;
+  if (config.nodes.nodes > 1)
+    fail_load(
+        "one model over {} nodes on cuda is not there yet: leave --ips out, or use --device cpu",
+        config.nodes.nodes);
+  if (ranks > devices::DeviceGroup::kMaxSize)
+    fail_load("--tensor-parallel-size is {}; on cuda it is at most {}", ranks,
+              devices::DeviceGroup::kMaxSize);
+  if (ranks > there)
+    fail_load(
+        "--tensor-parallel-size is {}, but there are {} CUDA devices{}, and each rank needs one of "
+        "its own: give --tensor-parallel-size {}, or --device cpu",
+        ranks, there, device.index > 0 ? fmt::format(" from cuda:{} on", device.index) : "",
+        std::max(1, there));
+}
+
 }  // namespace
 
 void need_range(const char* flag, int value, int low, int high) {
@@ -82,16 +101,18 @@ void check_replicas(const EngineConfig& config, const ComputeDevice& device) {
         "one engine; start one for each replica",
         config.replicas);
   if (config.replicas == 1 || device.kind != ComputeDevice::kCuda) return;
+  const int ranks = config.tensor_parallel, there = num_cuda_devices();
   if (config.device.find(':') != std::string::npos)
     fail_load(
         "--device {} names one device, but --data-parallel-size {} needs one for each replica: "
         "give --device cuda, and the devices in CUDA_VISIBLE_DEVICES",
         config.device, config.replicas);
-  if (config.replicas > num_cuda_devices())
+  if (config.replicas * ranks > there)
     fail_load(
-        "--data-parallel-size is {}, but there are {} CUDA devices, and each replica needs one of "
+        "--data-parallel-size is {}, but there are {} CUDA devices, and each replica needs {} of "
         "its own: give --data-parallel-size {}",
-        config.replicas, num_cuda_devices(), std::max(1, num_cuda_devices()));
+        config.replicas, there, ranks == 1 ? "one" : std::to_string(ranks),
+        std::max(1, there / ranks));
 }
 
 void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device) {
@@ -99,13 +120,9 @@ void check_ranks(const EngineConfig& config, const ModelSpec& spec, const Comput
   need_range("--tensor-parallel-size", ranks, 1, kMaxRanks);
   if (config.expert_parallel) warn_of_experts(config, spec);
   if (ranks == 1) return;
-  if (device.kind == ComputeDevice::kCuda)
-    fail_load(
-        "--tensor-parallel-size {}{} on cuda is not there yet: leave {} out, or use --device cpu",
-        ranks, config.expert_parallel ? " --enable-expert-parallel" : "",
-        config.expert_parallel ? "both" : "it");
   if (const auto part = shard(spec, 0, ranks); !part)
     fail_load("--tensor-parallel-size {}: {}{}", ranks, part.error().what, way_out(spec, ranks));
+  if (device.kind == ComputeDevice::kCuda) check_cuda_ranks(config, device);
 }
 
 void check_nodes(const EngineConfig& config) {

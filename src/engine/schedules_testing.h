@@ -9,6 +9,7 @@
 #include <set>
 
 #include "arch/shard.h"
+#include "comm/devices/group.h"
 #include "engine/device_runner.h"
 #include "engine/drafting_runner.h"
 #include "engine/fake_tier_io_testing.h"
@@ -45,7 +46,8 @@ struct Model {
   KvFormat kv;
   std::unique_ptr<Ops> ops;
   model::LoadedModel weights;
-  std::vector<std::unique_ptr<Model>> others;  // the ranks behind this one
+  std::vector<std::unique_ptr<Model>> others;   // the ranks behind this one
+  std::unique_ptr<devices::DeviceGroup> group;  // where the ranks have a device each
 };
 
 inline constexpr Device kOther{Device::kCuda, 0};  // a device that computes asynchronously
@@ -229,11 +231,13 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
                        std::move(sources));
   sched::Scheduler scheduler(setup.limits, cache);
-  std::vector<comm::Mesh> meshes = comm::make_thread_meshes(ranks);
+  std::vector<comm::Mesh> meshes =
+      model.group ? model.group->make_meshes() : comm::make_thread_meshes(ranks);
   std::deque<RankOfRun> parts;
   std::vector<GroupRunner::Member> members;
   for (int i = 0; i < ranks; ++i) {
     comm::Mesh& mesh = meshes[static_cast<size_t>(i)];
+    model.rank(static_cast<size_t>(i)).ops->bind_thread();
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }

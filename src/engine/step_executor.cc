@@ -44,6 +44,15 @@ sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limit
 // tuned at its own size.
 constexpr int kMinTuned = 64;
 
+// The positions that a sequence may have in so many blocks.
+int64_t room_of(const sched::Limits& limits, int blocks, int page) {
+  return std::min<int64_t>(limits.max_context, int64_t{blocks} * page);
+}
+
+int most_rows(const sched::Limits& limits, int64_t room) {
+  return static_cast<int>(std::min<int64_t>(limits.max_rows, room * limits.max_seqs));
+}
+
 // Returns a plan of `rows` rows for rehearsal, `length` rows per sequence, the last `drafts` of
 // which are drafts. All sequences use the same blocks, whose contents do not matter.
 StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
@@ -97,11 +106,24 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
          static_cast<size_t>(limits.max_seqs) * sizeof(Token);
 }
 
-void StepExecutor::warm_up(int blocks) {
+// Calls f(plan) for every step that is recorded.
+template <class F>
+void StepExecutor::for_each_captured(F f) const {
+  const int page = kv_.front().page_size;
+  const auto& [sizes, drafts] = builder_.captures();
+  for (const int size : sizes) {
+    f(blank_step(size, 1, page));
+    for (int draft = 1; draft <= drafts; ++draft)
+      if (builder_.captured_seqs(size, 1 + draft) == size)
+        f(blank_step(size * (1 + draft), 1 + draft, page, draft));
+  }
+}
+
+void StepExecutor::tune(int blocks) {
   if (ops_.device() == Device{}) return;
   const int page = kv_.front().page_size;
-  const int64_t room = std::min<int64_t>(limits_.max_context, int64_t{blocks} * page);
-  const auto most = static_cast<int>(std::min<int64_t>(limits_.max_rows, room * limits_.max_seqs));
+  const int64_t room = room_of(limits_, blocks, page);
+  const int most = most_rows(limits_, room);
   const auto rehearse_rows = [&](int rows) {
     rehearse(blank_step(rows, static_cast<int>(std::min<int64_t>(rows, room)), page));
   };
@@ -111,16 +133,23 @@ void StepExecutor::warm_up(int blocks) {
   const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
   for (int size = 2 * kMinTuned; size < 2 * seqs; size *= 2)
     rehearse(blank_step(std::min(size, seqs), 1, page));
-  const auto& [sizes, drafts] = builder_.captures();
-  for (const int size : sizes) {
-    record(blank_step(size, 1, page));
-    for (int draft = 1; draft <= drafts; ++draft)
-      if (builder_.captured_seqs(size, 1 + draft) == size)
-        record(blank_step(size * (1 + draft), 1 + draft, page, draft));
-  }
+  for_each_captured([&](const StepPlan& plan) {
+    if (std::ssize(plan.tokens) <= kMinTuned) rehearse(plan);
+  });
+  ops_.wait(ops_.mark());
+}
+
+void StepExecutor::record(int blocks) {
+  if (ops_.device() == Device{}) return;
+  for_each_captured([&](const StepPlan& plan) { record(plan); });
   ops_.wait(ops_.mark());
   if (!limits_.generates) return;
-  if (drafter_ != nullptr) rehearse_drafts(blank_step(most, std::min<int64_t>(most, room), page));
+  if (drafter_ != nullptr) {
+    const int page = kv_.front().page_size;
+    const int64_t room = room_of(limits_, blocks, page);
+    const int most = most_rows(limits_, room);
+    rehearse_drafts(blank_step(most, std::min<int64_t>(most, room), page));
+  }
   for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
 }
 
@@ -137,7 +166,6 @@ void StepExecutor::rehearse_drafts(StepPlan plan) {
 }
 
 void StepExecutor::record(const StepPlan& plan) {
-  if (std::ssize(plan.tokens) <= kMinTuned) rehearse(plan);
   StepFrame& frame = flights_.front().frame;
   for (int i = 0; i < 2; ++i) {  // the second iteration is recorded
     builder_.build(plan, nullptr, frame);

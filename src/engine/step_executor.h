@@ -37,10 +37,12 @@ class StepExecutor {
   // model's layers come first, then those of a drafter.
   StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
                std::span<const KvLayer> kv, Options options);
-  // For start-up, before the first step and while no block holds anything: tunes the operations,
-  // records the steps that are replayed, and runs every kernel that may be needed later once.
-  // Overwrites the first `blocks` blocks.
-  void warm_up(int blocks);
+  // For start-up, before the first step and while no block holds anything. Both overwrite the first
+  // `blocks` blocks. tune() chooses the algorithms of operations by measuring them; record(),
+  // called next, records the steps that are replayed, and runs every kernel that may be needed
+  // later once.
+  void tune(int blocks);
+  void record(int blocks);
   // Launches a step. Waits only if the host must know what an earlier step has drawn, or which
   // drafts were kept before others are checked. At most two steps may be in flight.
   void launch(const StepPlan& plan);
@@ -50,6 +52,7 @@ class StepExecutor {
     launch(plan);
     return collect();
   }
+  Device device() const { return ops_.device(); }
   // The calling thread drives the executor from now on.
   void bind_thread() { ops_.bind_thread(); }
   // Returns the bytes that an executor allocates besides the arena where `ops` computes; for a
@@ -77,6 +80,8 @@ class StepExecutor {
   void rehearse_draws(int rows);
   void rehearse_drafts(StepPlan plan);
   void record(const StepPlan& plan);
+  template <class F>
+  void for_each_captured(F f) const;
   void copy_blocks(const StepPlan& plan, Flight& flight);
   void compute(const StepPlan& plan, Flight& flight);
   model::Forward forward(const StepFrame& frame);

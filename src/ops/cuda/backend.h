@@ -22,6 +22,9 @@ class CudaOps final : public Ops {
   std::string_view name() const override { return "cuda"; }
   std::string arithmetic() const override;
   void bind_thread() override;
+  // The stream, after the gathered operations have been started on it: for a collective of this
+  // rank.
+  cudaStream_t queue() { return stream(); }
   // Scratch on the device is allocated by the constructor and counts as memory in use; the plans of
   // latent attention are reserved where a model has it.
   size_t scratch_bytes(const StepBounds& bounds) const override;

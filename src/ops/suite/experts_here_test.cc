@@ -127,7 +127,6 @@ void expect_places(const Routing& got, const Routing& whole, const Router& route
 
 // All ranks choose alike, and each lists the copies of its own experts.
 TEST_P(OpSuite, RouteToExpertsHere) {
-  if (ops->device() != Device{}) GTEST_SKIP() << "ranks are on hosts so far";
   for (const Problem& p : problems()) {
     SCOPED_TRACE(text_of(p));
     ExpertsHere layer(*ops, p);
@@ -143,10 +142,12 @@ TEST_P(OpSuite, RouteToExpertsHere) {
   }
 }
 
-// What a rank computes is, bit for bit, what all experts together give if the weights of those that
-// are elsewhere are zero.
+// What a rank computes is what all experts together give if the weights of those that are elsewhere
+// are zero: bit for bit where rows are independent of each other. Elsewhere the order of additions
+// follows from the number of copies, so that gate, up, what lies between the products, and a copy's
+// result may each be rounded the other way: four steps of `act` for values of which the largest
+// here are below 8.
 TEST_P(OpSuite, ExpertsHereAddTheirPart) {
-  if (ops->device() != Device{}) GTEST_SKIP() << "ranks are on hosts so far";
   for (const Problem& p : problems()) {
     SCOPED_TRACE(text_of(p));
     ExpertsHere problem(*ops, p);
@@ -161,14 +162,16 @@ TEST_P(OpSuite, ExpertsHereAddTheirPart) {
           if (mine.expert.row<int32_t>(t)[k] < 0) all.weight.row<float>(t)[k] = 0;
       const Tensor want = whole(all, 0, p.tokens, arena);
       const Tensor got = problem.layer(router)(mine, 0, p.tokens, arena);
+      const double tolerance = ops->batch_invariant() ? 0 : 4 * 8 * round_off(p.act);
       for (int64_t t = 0; t < p.tokens; ++t)
-        for (int64_t i = 0; i < p.hidden; ++i) ASSERT_EQ(at(got, t, i), at(want, t, i)) << t;
+        for (int64_t i = 0; i < p.hidden; ++i)
+          ASSERT_NEAR(at(got, t, i), at(want, t, i), tolerance) << t;
     }
   }
 }
 
 TEST_P(OpSuite, ExpertsHereLeaveRowsIndependent) {
-  if (ops->device() != Device{}) GTEST_SKIP() << "ranks are on hosts so far";
+  if (!ops->batch_invariant()) GTEST_SKIP() << "rows depend on the number of rows";
   for (const Problem& p : problems()) {
     SCOPED_TRACE(text_of(p));
     ExpertsHere problem(*ops, p);

@@ -1,29 +1,15 @@
 #include "ops/cuda/hopper/tensor_map.h"
 
-#include <cuda_runtime.h>
-
 #include "base/check.h"
-#include "ops/cuda/check.h"
+#include "ops/cuda/driver.h"
 
 namespace skiff::cuda {
 namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function is looked up at run time, so that nothing links to the driver.
-Encode look_up() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = {};
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                         cudaEnableDefault, &found),
-        "looking up cuTensorMapEncodeTiled");
-  if (found != cudaDriverEntryPointSuccess)
-    throw DeviceError("the CUDA driver has no cuTensorMapEncodeTiled; update it to 12.0 or later");
-  return reinterpret_cast<Encode>(function);
-}
-
 Encode encoder() {
-  static const Encode encode = look_up();
+  static const auto encode = driver_function<Encode>("cuTensorMapEncodeTiled", 12000);
   return encode;
 }
 

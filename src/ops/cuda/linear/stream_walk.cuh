@@ -51,14 +51,15 @@ struct ClaimQueue {
   }
 };
 
-// The rows of job i, where there is no queue.
+// The rows of job i, where there is no queue. A copy whose expert is on another rank is multiplied
+// by the first one here; its result is not used.
 template <int N>
 __device__ Job job_of(const StreamArgs& a, int i) {
   if (a.jobs.jobs) return a.jobs.jobs[i];
   if (a.jobs.expert) {
     const int behind = a.jobs.capacity - i;
     const bool known = behind <= a.jobs.known;
-    return {known ? a.jobs.experts - behind : a.jobs.expert[i], i, 1, 0};
+    return {known ? a.jobs.experts - behind : max(0, a.jobs.expert[i]), i, 1, 0};
   }
   return {0, i * N, min(N, a.rows - i * N), 0};
 }

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
   __shared__ int32_t expert[kTogetherCopies];
   __shared__ unsigned tokens_of[kMaxExperts];
   __shared__ int32_t first_of[kMaxExperts];
-  const int all = c.top_k + c.always, experts = c.experts + c.always, copies = c.tokens * all;
+  const int all = c.top_k + c.always, experts = c.here + c.always, copies = c.tokens * all;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
   TopK<kSlots> top_k(c);
@@ -143,10 +143,9 @@ void sort(const Routing& routing, int experts, cudaStream_t stream) {
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream) {
-  SKIFF_CHECK(router.experts >= 1 && router.always >= 0 && router.total() <= kMaxExperts,
-              "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
-  SKIFF_CHECK(router.here() == router.experts, "{} of {} experts are on other ranks",
-              router.experts - router.here(), router.experts);
+  SKIFF_CHECK(
+      router.here() >= 1 && router.always >= 0 && router.experts + router.always <= kMaxExperts,
+      "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
   SKIFF_CHECK(router.top_k >= 1 && router.top_k <= router.experts, "top_k {} of {} experts",
               router.top_k, router.experts);
   SKIFF_CHECK_EQ(logits.cols(), router.experts);
@@ -162,6 +161,8 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
                        .experts = router.experts,
                        .top_k = router.top_k,
                        .always = router.always,
+                       .before = router.before,
+                       .here = router.here(),
                        .renorm = router.renorm,
                        .live = live,
                        .sigmoid = router.score == Router::kSigmoid,

@@ -11,6 +11,7 @@ struct RouteArgs {
   const float *logits, *bias;
   int64_t logits_stride;
   int tokens, experts, top_k, always;
+  int before, here;  // weights of experts [before, before + here) are on this rank
   bool renorm;
   const int32_t* live;
   bool sigmoid;             // scores, instead of a softmax
@@ -54,17 +55,22 @@ class TopK {
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
       if (place_[i] < 0) continue;
-      expert[place_[i]] = expert_of(i);
+      expert[place_[i]] = here(expert_of(i));
       weight[place_[i]] = p_[i] / divisor * c_.factor;
     }
     for (int k = c_.top_k + lane_; k < all; k += 32) {
-      expert[k] = c_.experts + k - c_.top_k;
+      expert[k] = c_.here + k - c_.top_k;
       weight[k] = 1;
     }
   }
 
  private:
   __device__ int expert_of(int i) const { return lane_ + 32 * i; }
+  // The place of an expert in the stacks of weights; -1: it is on another rank.
+  __device__ int here(int expert) const {
+    const int place = expert - c_.before;
+    return place >= 0 && place < c_.here ? place : -1;
+  }
   __device__ bool is(int i) const { return expert_of(i) < c_.experts; }
 
   __device__ void find_probabilities(const float* logits) {

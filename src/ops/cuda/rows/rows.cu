@@ -2,10 +2,10 @@
 
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/align.h"
+#include "ops/cuda/block.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/rows/kernels.h"
 #include "ops/cuda/vector.cuh"
-#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -97,17 +97,6 @@ __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
     for (int i = 0; i < N; ++i) up[i] *= kGelu ? gelu(gate[i]) : silu_for<T>(gate[i]);
     store<N>(row_of<T>(out, r) + c, up);
   });
-}
-
-// The sum over a block, the same in every thread and from run to run.
-__device__ float block_sum(float x) {
-  __shared__ float partial[32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  x = warp_sum(x);
-  if (lane == 0) partial[warp] = x;
-  __syncthreads();
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  return warp_sum(lane < warps ? partial[lane] : 0);
 }
 
 // One block for each row, which it keeps in shared memory while it computes the norm.

@@ -1,0 +1,16 @@
+// What stands in for a group of devices where CUDA is not built.
+#include "base/load_error.h"
+#include "comm/devices/group.h"
+
+namespace skiff::devices {
+
+struct DeviceGroup::Shared {};
+
+DeviceGroup::DeviceGroup(int /*first_device*/, int /*size*/) {
+  fail_load("this skiff was built without CUDA; build it with cmake --preset cuda");
+}
+DeviceGroup::~DeviceGroup() = default;
+std::vector<comm::Mesh> DeviceGroup::make_meshes() { return {}; }
+void DeviceGroup::begin_service() {}
+
+}  // namespace skiff::devices

@@ -1,0 +1,178 @@
+// comm/devices/exchange.cuh -- sending to, and receiving from, the mailboxes of exchange.h.
+#pragma once
+#include <type_traits>
+
+#include "comm/devices/exchange.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/vector.cuh"
+
+namespace skiff::devices {
+
+// A kernel that waits longer than this for another rank ends its process: the other one's host no
+// longer launches what it must.
+constexpr uint64_t kPatienceNs = uint64_t{60} * 1000 * 1000 * 1000;
+
+// N neighbouring elements as words: 16 bytes, or one element.
+template <class T, int N>
+using Words = std::conditional_t<sizeof(T) * N == 16, uint4,
+                                 std::conditional_t<sizeof(T) * N == 4, uint32_t, uint16_t>>;
+
+// What a sender writes in place of a word that would seem not to be there.
+template <class T>
+__device__ __forceinline__ uint32_t sendable(uint32_t word) {
+  if constexpr (sizeof(T) == 2) return word & ~__vcmpeq2(word, kEmpty);
+  return word == kEmpty ? 0x80000000u : word;
+}
+template <class T>
+__device__ __forceinline__ uint16_t sendable(uint16_t word) {
+  return word == kEmpty >> 16 ? 0 : word;
+}
+template <class T>
+__device__ __forceinline__ uint4 sendable(uint4 w) {
+  return {sendable<T>(w.x), sendable<T>(w.y), sendable<T>(w.z), sendable<T>(w.w)};
+}
+
+// Whether all elements are there.
+template <class T>
+__device__ __forceinline__ bool is_there(uint32_t word) {
+  if constexpr (sizeof(T) == 2) return __vcmpeq2(word, kEmpty) == 0;
+  return word != kEmpty;
+}
+template <class T>
+__device__ __forceinline__ bool is_there(uint16_t word) {
+  return word != kEmpty >> 16;
+}
+template <class T>
+__device__ __forceinline__ bool is_there(const uint4& w) {
+  return is_there<T>(w.x) && is_there<T>(w.y) && is_there<T>(w.z) && is_there<T>(w.w);
+}
+
+__device__ __forceinline__ void send(void* to, const uint4& w) {
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y),
+               "r"(w.z), "r"(w.w)
+               : "memory");
+}
+__device__ __forceinline__ void send(void* to, uint32_t w) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(w) : "memory");
+}
+__device__ __forceinline__ void send(void* to, uint16_t w) {
+  asm volatile("st.relaxed.sys.global.u16 [%0], %1;" ::"l"(to), "h"(w) : "memory");
+}
+
+__device__ __forceinline__ void receive(const void* from, uint4& w) {
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+               : "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void receive(const void* from, uint32_t& w) {
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(w) : "l"(from) : "memory");
+}
+__device__ __forceinline__ void receive(const void* from, uint16_t& w) {
+  asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=h"(w) : "l"(from) : "memory");
+}
+
+__device__ __forceinline__ uint64_t nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Returns true where the group has ended. `since` is 0 before the first call.
+__device__ __noinline__ inline bool gives_up(const Exchange& exchange, uint64_t& since) {
+  const uint64_t now = nanoseconds();
+  if (since == 0) since = now;
+  if (*const_cast<volatile const int32_t*>(&exchange.signal->stop) != 0) return true;
+  if (now - since > kPatienceNs) __trap();
+  return false;
+}
+
+// One call of a collective, as one of its threads sees it.
+class Turn {
+ public:
+  // Waits for the kernels before this one and lets the next one start, which may load its weights
+  // while this one waits for other ranks. `bytes` are sent to every rank.
+  __device__ Turn(const Exchange& exchange, uint64_t bytes) : exchange_(exchange), bytes_(bytes) {
+    cuda::wait_for_previous();
+    cuda::let_next_start();
+    uint4 state;
+    receive(exchange.state, state);
+    generation_ = state.x;
+    last_ = (generation_ + kGenerations - 1) % kGenerations;
+    last_used_ = last_ == 0 ? state.y : last_ == 1 ? state.z : state.w;
+  }
+
+  // Sends words to byte `at` of every other rank's slot.
+  template <class W>
+  __device__ __forceinline__ void send_all(uint64_t at, const W& words) const {
+    for (int to = 0; to < exchange_.size; ++to)
+      if (to != exchange_.rank) send(slot(to, generation_, exchange_.rank) + at, words);
+  }
+
+  // Called once by all threads, when they have sent: empties this thread's share of what the
+  // collective before has read, and the last block to come here makes the next generation current,
+  // which no block of this kernel reads any more. Then come the waits.
+  __device__ void turn_over() const {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      ExchangeState& state = *exchange_.state;
+      if (gridDim.x == 1 || atomicAdd(&state.blocks, 1u) + 1 == gridDim.x) {
+        state.used[generation_] = static_cast<uint32_t>(bytes_);
+        state.generation = (generation_ + 1) % kGenerations;
+        state.blocks = 0;
+      }
+    }
+    const uint64_t thread = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    const uint64_t step = uint64_t{gridDim.x} * blockDim.x * 16;
+    const uint4 empty = {kEmpty, kEmpty, kEmpty, kEmpty};
+    for (int from = 0; from < exchange_.size; ++from) {
+      if (from == exchange_.rank) continue;
+      std::byte* at = slot(exchange_.rank, last_, from);
+      for (uint64_t b = thread * 16; b < last_used_; b += step)
+        *reinterpret_cast<uint4*>(at + b) = empty;
+    }
+  }
+
+  // words[r] = what rank r sent to byte `at`, once it is there; own words stay as they are.
+  template <class T, class W>
+  __device__ __forceinline__ void receive_all(uint64_t at, W (&words)[kMaxDevices]) const {
+#pragma unroll
+    for (int from = 0; from < kMaxDevices; ++from)
+      if (is_other(from)) receive(slot(exchange_.rank, generation_, from) + at, words[from]);
+#pragma unroll
+    for (int from = 0; from < kMaxDevices; ++from)
+      if (is_other(from)) await<T>(slot(exchange_.rank, generation_, from) + at, words[from]);
+  }
+
+ private:
+  __device__ __forceinline__ bool is_other(int rank) const {
+    return rank < exchange_.size && rank != exchange_.rank;
+  }
+  __device__ __forceinline__ std::byte* slot(int of, uint32_t generation, int from) const {
+    return exchange_.box[of] +
+           (uint64_t{generation} * exchange_.size + static_cast<uint64_t>(from)) * kSlotBytes;
+  }
+  template <class T, class W>
+  __device__ __forceinline__ void await(const std::byte* at, W& words) const {
+    uint64_t since = 0;
+    for (uint32_t polls = 1; !is_there<T>(words); ++polls) {
+      if (polls % 4096 == 0 && gives_up(exchange_, since)) return;
+      receive(at, words);
+    }
+  }
+
+  const Exchange& exchange_;
+  const uint64_t bytes_;
+  uint32_t generation_ = 0, last_ = 0, last_used_ = 0;
+};
+
+// As many blocks as can surely be resident at the same time: a block waits for the block of the
+// same number on every other device.
+inline unsigned resident_blocks(int64_t wanted) {
+  constexpr int kPerMultiprocessor = 2;
+  const int64_t most =
+      int64_t{kPerMultiprocessor} * cuda::attribute(cudaDevAttrMultiProcessorCount);
+  return static_cast<unsigned>(wanted < most ? wanted : most);
+}
+
+}  // namespace skiff::devices

@@ -1,0 +1,76 @@
+// comm/devices/exchange.h -- what the kernels of a group of devices share, and their launches.
+//
+// Each rank has a mailbox: memory on its device that all ranks write. A collective sends its data
+// to the mailboxes of the others and reads what they have sent from its own, so a number crosses
+// the link once, and nobody reads over it. There are no flags: a mailbox that has been read holds
+// kEmpty in every place, senders never send that pattern, and a receiver polls each element until
+// it is another one (the "Lamport" protocol of TensorRT-LLM and FlashInfer). Three generations of
+// slots take turns. A collective reads one of them and empties that of the collective before; the
+// third is empty already, for a rank that is one collective ahead. None can be two ahead, because a
+// collective ends only when all ranks have sent.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/cuda/rows/kernels.h"
+
+namespace skiff::devices {
+
+constexpr int kMaxDevices = 8;
+constexpr int kGenerations = 3;
+// Bytes that a rank can send to another one at a time; more is sent piece by piece.
+constexpr size_t kSlotBytes = size_t{8} << 20;
+
+// The pattern of two bf16, or one f32, that are not there yet: -0 twice, and a number next to -0.
+// Senders write +0 and -0 in their place.
+constexpr uint32_t kEmpty = 0x80008000u;
+
+// Which generation is next, and how many bytes of each slot of a generation were written. In the
+// memory of a rank's own device, because a recorded launch has the same arguments at every replay.
+// The first 16 bytes are read at once.
+struct alignas(16) ExchangeState {
+  uint32_t generation = 0;
+  uint32_t used[kGenerations] = {};
+  uint32_t blocks = 0;  // that have read it in the collective under way
+};
+
+// What the host tells waiting kernels, and what they tell the host. In page-locked host memory.
+struct ExchangeSignal {
+  int32_t stop = 0;  // 1: the group has ended, and kernels leave with results that have no meaning
+};
+
+// One rank's view of the group; an argument of its kernels.
+struct Exchange {
+  std::byte* box[kMaxDevices] = {};  // mailboxes by rank: slots [kGenerations][size] of kSlotBytes
+  ExchangeState* state = nullptr;
+  const ExchangeSignal* signal = nullptr;
+  int rank = 0, size = 1;
+};
+
+// residual += sum of delta over ranks; out = residual / rms(residual) * weight. All [rows, cols],
+// with rows * cols elements of delta in at most kSlotBytes. out and delta both bf16 or both f32,
+// residual f32.
+struct ReduceAddNorm {
+  cuda::Matrix out, residual, delta;
+  const float* weight = nullptr;
+  float eps = 0;
+  int rows = 0, cols = 0;
+};
+void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
+                           cudaStream_t stream);
+
+// x [rows, cols], f32 or bf16, becomes its sum over ranks.
+void start_all_reduce(const Exchange& exchange, cuda::Matrix x, int rows, int cols,
+                      cudaStream_t stream);
+
+// out [rows, size * cols] f32: the columns of every rank's x [rows, cols], by rank.
+void start_all_gather(const Exchange& exchange, cuda::Matrix out, cuda::Matrix x, int rows,
+                      int cols, cudaStream_t stream);
+
+// For start-up: makes all of a mailbox empty, and writes a pattern of one's own to every other one.
+void start_emptying(std::byte* box, size_t bytes, cudaStream_t stream);
+void start_greeting(const Exchange& exchange, uint32_t word, cudaStream_t stream);
+
+}  // namespace skiff::devices

@@ -1,0 +1,37 @@
+// comm/devices/group.h -- ranks that each compute on a CUDA device of their own, in one process.
+// What they add up crosses the link between devices once, in kernels of the ranks' own streams, so
+// that no host waits for another (comm/devices/exchange.h).
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace skiff::devices {
+
+// Collectives take f32 and bf16 of any shape and stride; all_gather takes f32. An Ops is that of
+// make_cuda_ops() for the rank's device. Sums are the same bits for every number of rows, on every
+// rank, and whether a step is replayed or not.
+//
+// Until begin_service() the hosts of all ranks meet before each collective and wait until it is
+// done, unless it is being recorded: so no device waits for another while its rank loads kernels,
+// allocates or tunes. From then on a rank must not do such things in a step.
+class DeviceGroup {
+ public:
+  // Ranks 0, 1, ... are on devices first_device, first_device + 1, ...; at most kMaxSize of them.
+  // Takes 24 MiB times `size` on each device. Throws LoadError where devices cannot reach each
+  // other's memory, or where a pattern does not arrive.
+  static constexpr int kMaxSize = 8;
+  DeviceGroup(int first_device, int size);
+  ~DeviceGroup();  // after the meshes
+
+  std::vector<comm::Mesh> make_meshes();
+  void begin_service();
+
+  struct Shared;
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace skiff::devices

@@ -1,0 +1,61 @@
+#include "engine/rank_runner.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace skiff::engine {
+
+DeviceThread::DeviceThread(std::unique_ptr<Runner> runner, RankOfThread rank)
+    : runner_(std::move(runner)), rank_(std::move(rank)), thread_([this] { run(); }) {}
+
+DeviceThread::~DeviceThread() {
+  commands_.close();
+  thread_.join();
+}
+
+// Does work(), unless an earlier one has failed.
+template <class F>
+void DeviceThread::attempt(F work) {
+  if (failed_) return;
+  const auto note = [&](const char* why) {
+    failed_ = std::current_exception();
+    rank_.failed(why);
+  };
+  try {
+    work();
+  } catch (const std::exception& error) {
+    note(error.what());
+  } catch (...) {
+    note("unknown");
+  }
+}
+
+void DeviceThread::run() {
+  pthread_setname_np(pthread_self(), ("device " + std::to_string(rank_.index)).c_str());
+  attempt([&] { runner_->bind_thread(); });
+  while (const auto command = commands_.pop()) {
+    if (const auto* plan = std::get_if<StepPlan>(&*command)) {
+      attempt([&] { runner_->launch(*plan); });
+      continue;
+    }
+    std::optional<StepResult> result;
+    attempt([&] { result = runner_->wait(std::get<uint64_t>(*command)); });
+    if (result)
+      results_.push(std::move(*result));
+    else
+      results_.push(failed_);
+  }
+}
+
+StepResult DeviceThread::wait(uint64_t step) {
+  std::optional<Result> popped = results_.pop();
+  SKIFF_CHECK(popped, "step {} was not expected", step);
+  if (const auto* thrown = std::get_if<std::exception_ptr>(&*popped))
+    std::rethrow_exception(*thrown);
+  return std::move(std::get<StepResult>(*popped));
+}
+
+}  // namespace skiff::engine

@@ -1,0 +1,56 @@
+// engine/rank_runner.h -- a Runner on a thread of its own, for one of several ranks.
+#pragma once
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "base/queue.h"
+#include "engine/runner.h"
+
+namespace skiff::engine {
+
+// Which rank of a group a thread computes for, and what to call, on the thread, with the reason of
+// the first step that throws.
+struct RankOfThread {
+  int index = 0;
+  std::function<void(const std::string& why)> failed;
+};
+
+// A Runner of a group: wait() for a step is announced to all ranks first, so that they work on it
+// at the same time.
+class RankRunner : public Runner {
+ public:
+  virtual void expect(uint64_t step) = 0;
+};
+
+// For a rank on a device, which computes asynchronously: a thread launches and collects steps in
+// the order of the calls, so that one step is planned while another is computed, and the ranks
+// launch side by side. launch(), expect() and wait() are called by one thread; wait() needs an
+// expect(). What a step throws, its wait() throws, and so do all later ones.
+class DeviceThread final : public RankRunner {
+ public:
+  DeviceThread(std::unique_ptr<Runner> runner, RankOfThread rank);
+  ~DeviceThread() override;  // does what was asked for, then ends the thread
+  void launch(const StepPlan& plan) override { commands_.push(plan); }
+  void expect(uint64_t step) override { commands_.push(step); }
+  StepResult wait(uint64_t step) override;
+
+ private:
+  using Result = std::variant<StepResult, std::exception_ptr>;
+  void run();
+  template <class F>
+  void attempt(F work);
+
+  const std::unique_ptr<Runner> runner_;
+  const RankOfThread rank_;
+  Queue<std::variant<StepPlan, uint64_t>> commands_;
+  Queue<Result> results_;
+  std::exception_ptr failed_;  // the thread's own
+  std::thread thread_;
+};
+
+}  // namespace skiff::engine
