@@ -21,7 +21,7 @@ std::chrono::nanoseconds duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// One GET under way.
+// Owns itself while its GET is under way.
 struct Get : std::enable_shared_from_this<Get> {
   using Done = std::function<void(std::optional<std::string>, const std::string&)>;
   Get(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}
