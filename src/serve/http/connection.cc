@@ -295,6 +295,9 @@ void HttpConnection::reply_done() {
   exchange_.reset();
   out_ = {};  // an idle connection keeps no buffer
   const auto self = std::exchange(self_, nullptr);
+  // The connection is idle before its request ceases to be open, so that whoever sees no open
+  // request sees idle connections.
+  core_->connections.set_idle(this);
   if (state_ == State::kBusy) set_open(false);
   if (!keep) return linger();
   next_request();
