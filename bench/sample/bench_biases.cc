@@ -53,8 +53,8 @@ std::unique_ptr<Sampler> make_sampler(Ops& ops, Biases kind, int rows, int vocab
 }
 
 std::vector<DrawRow> all_rows(int rows) {
-  std::vector<DrawRow> out;
-  for (int r = 0; r < rows; ++r) out.push_back({.slot = r});
+  std::vector<DrawRow> out(static_cast<size_t>(rows));
+  for (int r = 0; r < rows; ++r) out[static_cast<size_t>(r)].slot = r;
   return out;
 }
 
@@ -142,8 +142,8 @@ void measure(Ops& ops, int64_t hidden, float heat) {
 }  // namespace skiff::sample
 
 int main(int argc, char** argv) {
-  using namespace skiff;
-  const std::unique_ptr<Ops> ops = make_cpu_ops(1);
+  namespace sample = skiff::sample;
+  const std::unique_ptr<skiff::Ops> ops = skiff::make_cpu_ops(1);
   sample::check(*ops);
   fmt::print("{} rows of {} tokens, float32, one thread\n", sample::kRows, sample::kVocab);
   std::vector<int64_t> sizes;
