@@ -7,10 +7,10 @@
 
 namespace skiff::apps {
 
-// Returns the flags of the scheduler's policy (scheduler_flags.cc).
+// What the scheduler prefers (scheduler_flags.cc).
 std::span<const Flag> scheduler_rows();
 
-// Returns FastDeploy's flags without effect here (flags_without_effect.cc).
+// FastDeploy's flags without effect here (flags_without_effect.cc).
 std::span<const Flag> rows_without_effect();
 
 }  // namespace skiff::apps

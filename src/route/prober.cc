@@ -21,7 +21,7 @@ std::chrono::nanoseconds duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// Owns itself while its GET is under way.
+// One GET under way.
 struct Get : std::enable_shared_from_this<Get> {
   using Done = std::function<void(std::optional<std::string>, const std::string&)>;
   Get(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}

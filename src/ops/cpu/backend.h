@@ -21,7 +21,7 @@ namespace skiff::cpu {
 struct Operand {
   const void* data = nullptr;
   int64_t stride = 0;  // elements
-  // The members below are used for quantized weights only.
+  // Only for quantized weights.
   bool narrow = false;            // bf16; else f32
   int64_t step = 1;               // inputs of a span are a multiple of this
   const float* values = nullptr;  // for each row its scales, or the sums of its groups
