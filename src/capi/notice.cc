@@ -16,7 +16,8 @@ Notice::Notice() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 
 Notice::~Notice() { close(fd_); }
 
-// Neither can fail but where it changes nothing: the counter is at its end, or at 0.
+// set() fails only if the counter is at its maximum, and clear() only if it is 0; then there is
+// nothing to change.
 void Notice::set() const {
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = write(fd_, &one, sizeof(one));

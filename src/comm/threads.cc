@@ -1,5 +1,5 @@
-// A group of threads of one process. Each rank shows the others its tensor and reads theirs, so
-// nothing is copied that is not summed or gathered.
+// This file implements groups of threads of one process. Each rank shows the others its tensor and
+// reads theirs, so nothing is copied that is not summed or gathered.
 #include <algorithm>
 #include <utility>
 

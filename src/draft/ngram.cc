@@ -35,7 +35,7 @@ class Ngram final : public Drafter {
   }
 
  private:
-  std::vector<NgramTable> tables_;  // from the longest n-grams
+  std::vector<NgramTable> tables_;  // those of the longest n-grams first
   int read_ = 0;                    // tokens that have been read
   int source_ = 0;  // what stands behind that many tokens is drafted next; 0: nothing is
 };

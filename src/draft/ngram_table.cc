@@ -7,7 +7,7 @@
 namespace skiff::draft {
 namespace {
 
-constexpr size_t kFirstLevel = 512;  // entries
+constexpr size_t kFirstLevel = 512;  // entries of a table's first level
 
 }  // namespace
 

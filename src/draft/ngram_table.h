@@ -34,7 +34,7 @@ class NgramTable {
   static std::span<const int32_t> bucket(const Level& level, uint64_t hash);
 
   int n_;
-  std::vector<Level> levels_;  // from the oldest
+  std::vector<Level> levels_;  // the oldest first
 };
 
 }  // namespace skiff::draft

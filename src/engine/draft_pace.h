@@ -66,7 +66,7 @@ class DraftPace {
   bool weighs_;
   std::map<int, Case> cases_;  // by size of batch, see size_class()
   int steady_ = 0;             // steps in a row behind the same decision
-  bool last_ = true;           // that decision
+  bool last_ = true;           // what the last step decided
 };
 
 }  // namespace skiff::engine

@@ -17,7 +17,7 @@ class Errands {
   // engine with a command.
   std::future<void> add(std::function<void()> work);
   bool any() const { return count_ > 0; }
-  // Does all the work. Only the engine's thread calls it, at rest.
+  // Does all the work. Only the engine's thread calls it, when nothing runs or waits.
   void carry_out();
   // Drops all work, now and later, because the engine has ended.
   void close();

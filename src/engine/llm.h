@@ -60,7 +60,7 @@ class Llm {
   virtual EngineStats stats() const = 0;
   // Returns a snapshot for each replica; one where there is only one.
   virtual std::vector<EngineStats> stats_of_each() const { return {stats()}; }
-  // For giving memory back while the engine lives; null where that is not possible.
+  // Returns what gives memory back while the engine lives; null where that is not possible.
   virtual Residency* residency() { return nullptr; }  // engine/residency.h
   // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent; not from the
   // sink. What is submitted after it is refused, on the thread of submit().

@@ -111,7 +111,7 @@ ModelDrafter::Text* ModelDrafter::continued(const Span& span, const std::vector<
   if (slot >= slots_.size() || !slots_[slot]) return nullptr;
   Text& text = *slots_[slot];
   const auto known = static_cast<int>(text.tokens.size()), end = span.begin + span.count;
-  if (text.computed < 0) text.computed = text.seen = span.begin;  // from the cache
+  if (text.computed < 0) text.computed = text.seen = span.begin;  // the prefix came from the cache
   const bool others = span.sample ? known != end - span.draft : known <= end;
   if (others || (spec_.joins && text.seen != span.begin)) {
     slots_[slot].reset();

@@ -39,7 +39,7 @@ class ModelDrafter {
   struct Options {
     DType act = DType::kF32;
     std::vector<WeightFormat> formats;  // the quantized formats among weights
-    sched::Limits limits;               // of the steps behind which tokens are drafted
+    sched::Limits limits;               // those of the steps behind which tokens are drafted
     int tokens = 1;                     // drafts of a sequence, at least 1
   };
   // All must outlive the drafter; `kv` are the drafter's own layers.

@@ -15,7 +15,7 @@ namespace {
 void report(const model::MemoryPlan& plan, int ranks) {
   spdlog::info("memory plan{}\n{}", ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
                plan.table());
-  // FastDeploy's wording, because scripts look for this line.
+  // The wording is FastDeploy's, because scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
 }
 

@@ -204,7 +204,7 @@ TEST_F(ResidencyTest, WorkWaitsForWhatRuns) {
   EXPECT_EQ(late.error().code, Code::kCancelled);
 }
 
-// What a server of these weights alone answers.
+// Starts an engine that has never had other weights than these, and asks it.
 class FreshAnswer {
  public:
   FreshAnswer(EngineConfig config, const std::string& folder) {

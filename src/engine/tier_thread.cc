@@ -24,8 +24,8 @@ Clock::duration duration_of(double seconds) {
 
 }  // namespace
 
-// Shared by both threads and the object, so that the object can be destroyed while the worker hangs
-// in a call.
+// The state is shared by both threads and the object, so that the object can be destroyed while the
+// worker hangs in a call.
 struct TierThread::State {
   struct Asked {
     kv::TierJob job;

@@ -17,7 +17,7 @@ namespace skiff::grammar {
 // Bounds on the work and memory of one constraint, in counted units (fuel.h), not in time.
 struct Limits {
   size_t max_text = 256u << 10;          // bytes of the constraint
-  int64_t compile_fuel = 2'000'000;      // to make the rules and a first mask
+  int64_t compile_fuel = 2'000'000;      // for making the rules and a first mask
   int64_t step_fuel = 1'000'000;         // for one token with its mask
   size_t max_memory = size_t{64} << 20;  // bytes of states and masks; beyond, they are made anew
 };
@@ -28,7 +28,7 @@ class Grammar {
  public:
   ~Grammar();
   const Vocabulary& vocabulary() const { return *vocabulary_; }
-  const Constraint& constraint() const;  // that it was compiled from
+  const Constraint& constraint() const;  // what it was compiled from
   size_t bytes_used() const;
 
  private:

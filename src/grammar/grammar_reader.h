@@ -79,7 +79,7 @@ class GrammarReader {
   };
   // `depth`: the groups around the place.
   virtual void skip(int depth) = 0;      // what means nothing
-  virtual bool take_bar(int depth) = 0;  // to the next choice
+  virtual bool take_bar(int depth) = 0;  // moves to the next choice
   virtual bool at_end(int depth) = 0;    // whether a sequence ends here, with nothing left to skip
   // Reads the bounds of a repetition that is not written as * + ?.
   virtual std::optional<Bounds> bounds() = 0;

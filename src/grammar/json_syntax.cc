@@ -7,8 +7,8 @@
 namespace skiff::grammar {
 namespace {
 
-// Nothing, one space, or a newline and at most 20 blanks: room for any style of indentation, but
-// not for endless blanks.
+// Accepts nothing, one space, or a newline and at most 20 blanks: any style of indentation, but no
+// endless blanks.
 ExprId usual_space(ExprSet& exprs) {
   constexpr uint32_t kMaxBlanks = 20;
   const ExprId blank = exprs.alt({exprs.literal(" "), exprs.literal("\t")});

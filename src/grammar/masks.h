@@ -48,7 +48,8 @@ class Masks {
     ExprId character = kNothing, tail = kEmpty;
     uint32_t min = 0, max = 0;
   };
-  // Where a walk leaves its tokens: in `mask`, and the first `most` in `list`, unless it is null.
+  // Takes the tokens that a walk finds: into `mask`, and the first `most` also into `list`, unless
+  // it is null.
   struct Found {
     std::span<uint32_t> mask;
     std::vector<int32_t>* list = nullptr;

@@ -125,7 +125,8 @@ Bound mirrored(Bound bound) {
   return bound;
 }
 
-// The integer at or beyond a bound that is >= 0; none where the bound cannot be met.
+// ceiling() returns the least integer that meets a lower bound >= 0, floor_of() the greatest that
+// meets an upper one, or nothing where no integer >= 0 does.
 std::string ceiling(const Bound& bound) {
   return bound.value.fraction.empty() && !bound.exclusive ? bound.value.whole
                                                           : successor(bound.value.whole);

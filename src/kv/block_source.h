@@ -17,9 +17,9 @@ struct Expected {
   uint64_t owner = 0;                // the sequence
   std::span<const BlockKey> keys;    // the blocks, in order
   std::span<const Token> prompt;     // all tokens of the sequence
-  const CacheSharing& sharing;       // of the sequence
+  const CacheSharing& sharing;       // that of the sequence
   const KvOrigin* origin = nullptr;  // see NewSequence; null: there is none
-  int priority = 0;                  // of the sequence
+  int priority = 0;                  // that of the sequence
 };
 
 // The index of one source: which blocks it holds, which it should be given, and how long a fetch

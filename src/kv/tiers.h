@@ -21,7 +21,7 @@ struct TierConfig {
   // to the sources and comes from them.
   bool spill = true;
   int saves_per_step = 16;  // the most blocks that a step copies only because sources want them
-  std::string fingerprint;  // see block_key.h
+  std::string fingerprint;  // names the model and how it is computed (block_key.h)
   // Blocks are brought back even where computing them is measured to be cheaper.
   bool always_pays = false;
   // A block of the device that a sequence finds is stored again in the sources that lack it.
@@ -46,7 +46,7 @@ struct TierStats {
   uint64_t host_tokens = 0, file_tokens = 0;  // tokens served from host memory, and from sources
   uint64_t saves = 0, loads = 0;              // blocks copied from and to the device
   uint64_t reads = 0, writes = 0;             // blocks fetched from sources and stored in them
-  uint64_t failures = 0;                      // that failed or came late; they are misses
+  uint64_t failures = 0;                      // jobs that failed or came late; they are misses
   uint64_t skipped = 0;     // blocks not kept or fetched for want of a free host block
   uint64_t recomputed = 0;  // times that cached blocks were recomputed because that was cheaper
 

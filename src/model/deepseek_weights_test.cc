@@ -180,7 +180,7 @@ TEST_F(DeepseekWeights, KeysAndValuesAreCutApart) {
     }
 }
 
-// However few rows are read at a time.
+// The weights are the same however few rows are read at a time.
 TEST_F(DeepseekWeights, AreCutAlikeInPieces) {
   const TestModel model("DeepseekV3ForCausalLM", config(Json::object()));
   model.write("model.safetensors", testing::safetensors_bytes(file(false)));

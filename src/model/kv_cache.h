@@ -61,7 +61,7 @@ class HostBlocks {
   Tensor view_of(int host) const;
 
   int num_blocks_ = 0;
-  size_t block_bytes_ = 0, stride_ = 0;  // of a block, and from one to the next
+  size_t block_bytes_ = 0, stride_ = 0;  // a block's bytes, and those from one to the next
   std::byte* first_ = nullptr;
   Buffer storage_;  // empty where another object owns the memory
 };

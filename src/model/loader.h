@@ -28,15 +28,15 @@ struct LoadOptions {
   Progress progress;                     // bytes; may be empty
   int threads = 0;                       // threads that read; 0: one per core, at most 8
   size_t chunk_bytes = size_t{8} << 20;  // bytes that each thread reads at a time
-  RankOf part = {};                      // whose part of the weights is loaded
+  RankOf part = {};                      // the rank whose part of the weights is loaded
 };
 
 struct LoadedModel {
-  ModelSpec spec;  // of this rank's part of the model
+  ModelSpec spec;  // describes this rank's part of the model
   ModelWeights weights;
   std::vector<Buffer> buffers;  // own the weights' bytes
   size_t bytes = 0;             // bytes of all buffers
-  // Of each layer, where precision.kv asks for fixed scales; in kv_memory.
+  // There is one for each layer where precision.kv asks for fixed scales; they lie in kv_memory.
   std::vector<FixedKvScales> kv_scales = {};
   Buffer kv_memory = {};
 };

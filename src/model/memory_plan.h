@@ -18,7 +18,7 @@ struct MemoryRequest {
   Precision precision;
   SchemeChoice schemes = {};            // how weights are quantized
   std::vector<StoredForm> stored = {};  // the forms of all slots in a quantized checkpoint
-  int ranks = 1;                        // of which the planned one has its part of the weights
+  int ranks = 1;                        // the plan is that of one, with its part of the weights
   int block_size = 64;
   int max_rows = 8192;  // rows of one step
   int max_logit_rows = 256;

@@ -68,7 +68,7 @@ Quantization read(const Fields& fields, std::string_view fallback = {}) {
   return made;
 }
 
-// A file beside config.json must not say otherwise in the keys that decide what numbers mean.
+// Throws if a file beside config.json contradicts it in a key that decides what numbers mean.
 void check_agreement(const Fields& config, const Fields& file) {
   for (const std::string_view key :
        {"bits", "group_size", "desc_act", "sym", "version", "zero_point", "checkpoint_format"}) {

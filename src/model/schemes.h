@@ -54,7 +54,7 @@ class SchemeChoice {
   bool operator==(const SchemeChoice&) const = default;
 
  private:
-  std::array<const Scheme*, kNumLayerKinds> of_{};  // from schemes()
+  std::array<const Scheme*, kNumLayerKinds> of_{};  // rows of schemes()
 };
 
 // Returns what --quantization and --quantization-config ask for; either may be empty. A name counts

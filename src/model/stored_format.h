@@ -129,7 +129,7 @@ struct ModuleTensors {
   std::array<const StoredTensor*, kNumRoles> tensors{};
 
   std::string missing;                       // if no format fits: the name of a missing tensor
-  const StoredTensor* unreadable = nullptr;  // or a weight with a dtype that no format reads
+  const StoredTensor* unreadable = nullptr;  // a weight with a dtype that no format reads, or null
 
   const StoredTensor* of(Role role) const { return tensors[static_cast<size_t>(role)]; }
   WeightFormat weight_format() const;

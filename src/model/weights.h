@@ -24,7 +24,7 @@ struct Weights<Mla> {
   // then in any case what the cache holds.
   Linear latent;
   Norm q_norm;  // empty without Mla::q_rank
-  Linear q;     // from that vector, or from the input
+  Linear q;     // projects that vector, or the input
   Norm kv_norm;
   Linear absorb;  // a stack: a head's nope_dim elements of q to kv_rank
   Linear value;   // a stack: a head's kv_rank elements to v_dim

@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 constexpr std::string_view kFirstSide = "node 0", kOtherSide = "another node";
 constexpr const char* kNumber = "the number of the node";
 constexpr auto kGreeting = 5s;        // for what a guest has to say
-constexpr size_t kMostGuests = 64;    // that have connected and said nothing yet
+constexpr size_t kMostGuests = 64;    // guests that have connected and said nothing yet
 constexpr auto kPause = 100ms;        // before node 0 is tried again
 constexpr int kLongestPoll = 60'000;  // ms
 
@@ -76,7 +76,7 @@ struct Guest {
 // A node that waits for the others to come.
 struct Waiting {
   std::optional<peer::Stream> stream;
-  peer::Digest proof{};  // of node 0, which its Welcome has
+  peer::Digest proof{};  // what the Welcome of node 0 has
   std::string name;
 };
 

@@ -107,8 +107,8 @@ class Ops {
   // and adopts nothing, if `tuning` comes from another build, library or kind of device.
   virtual bool adopt_tuning(std::span<const std::byte> tuning) { return tuning.empty(); }
 
-  // Whether a weight can be kept in `format` for linear(), experts() and the other operations that
-  // multiply by weights. Plain f32 and bf16 always can.
+  // Returns whether a weight can be kept in `format` for linear(), experts() and the other
+  // operations that multiply by weights. Plain f32 and bf16 always can.
   virtual bool multiplies(const WeightFormat& format) const = 0;
   // For load time. Fills the elements and scales of `q`, [out, in] and kPlain, with the values of
   // `plain`, f32, f16 or bf16 [out, in], rounded by `rule`, which must fit q.format. Rows that do

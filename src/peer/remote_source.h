@@ -46,7 +46,7 @@ class RemoteSource final : public kv::BlockSource {
   const bool asks_;
   int last_ = 0;  // number of the newest lease
   std::unordered_map<int, Lease> leases_;
-  std::unordered_map<uint64_t, int> owners_;  // to their leases
+  std::unordered_map<uint64_t, int> owners_;  // the lease of each owner
   std::unordered_map<kv::BlockKey, int, kv::BlockKeyHash> by_key_;
 };
 

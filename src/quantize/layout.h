@@ -19,7 +19,7 @@ struct NewTensor {
   std::vector<std::byte> data;
 };
 
-// What a configuration says about the weights.
+// These are what the configuration file of a quantized model says about its weights.
 struct ModuleFormat {
   std::string name;
   WeightFormat format;

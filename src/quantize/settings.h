@@ -26,7 +26,8 @@ struct Target {
   Method method = Method::kNearest;
   WeightFormat format;  // symmetric; block_in 1 stands for the group size
   std::string_view layout;
-  bool may_have_zeros = false, has_zeros = false;  // with --symmetric false, and by default
+  // Whether groups have zero points with --symmetric false, and whether they have them by default.
+  bool may_have_zeros = false, has_zeros = false;
 
   bool grouped() const { return format.block_in == 1; }
   bool calibrated() const { return method != Method::kNearest; }

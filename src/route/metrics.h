@@ -32,8 +32,8 @@ struct Metrics {
   uint64_t broken = 0;  // answers that broke off after they had begun
   uint64_t registrations = 0, refused_registrations = 0;
   int64_t cached_tokens = 0, prompt_tokens = 0;  // estimates: of prompts, and what was cached
-  Histogram dispatch;    // from the whole request to its first byte on the way to a backend
-  Histogram first_byte;  // from there to the head of the answer
+  Histogram dispatch;    // seconds from the whole request to its first byte on the way to a backend
+  Histogram first_byte;  // seconds from there to the head of the answer
   // Returns all metrics in Prometheus' text format; `open` is the number of open requests.
   std::string text(const Registry& registry, size_t open) const;
 };

@@ -59,7 +59,7 @@ struct PendingLogprobs {
 // What a draw is told of its rows.
 struct DrawColumns {
   SampleBatch sample;
-  Penalties penalties;  // of the rows whose slots have some
+  Penalties penalties;  // those of the rows whose slots have some
 };
 
 // A draw that has been started.
@@ -77,7 +77,7 @@ class Sampler {
  public:
   struct Limits {
     int vocab = 0, max_slots = 0;
-    int max_rows = 0;     // of a draw; at least max_slots, which is also the default
+    int max_rows = 0;     // rows of a draw; at least max_slots, which is also the default
     int max_context = 0;  // tokens of a sequence; 0: no bound
   };
   Sampler(const Limits& limits, Ops& ops);

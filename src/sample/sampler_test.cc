@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 constexpr int kVocab = 53;
 
-// Logits that depend on the sequence's name and all its tokens, as a model's would.
+// Returns logits that depend on the sequence's name and all its tokens, as a model's would.
 std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
   uint64_t key = name;
   for (const Token t : history) key = key * 31 + static_cast<uint64_t>(t) + 7;

@@ -13,7 +13,7 @@ namespace skiff::sample {
 // Driven by the thread that drives `ops`.
 class Staging {
  public:
-  static constexpr size_t kTurnBytes = size_t{3} << 20;  // that one turn sends without a wait
+  static constexpr size_t kTurnBytes = size_t{3} << 20;  // what one turn sends without a wait
   static constexpr size_t kBytes = 4 * kTurnBytes;       // bounds what is held
 
   explicit Staging(Ops& ops) : ops_(ops) {}
@@ -26,7 +26,7 @@ class Staging {
  private:
   Ops& ops_;
   std::array<PinnedArena, 3> turns_;
-  size_t turn_ = 0, used_ = 0;  // and the bytes of this turn that are in use
+  size_t turn_ = 0, used_ = 0;  // this turn, and its bytes that are in use
 };
 
 }  // namespace skiff::sample

@@ -22,9 +22,9 @@ struct Policy {
   // aim (sched/step_aim.h), and long ones share it with the others.
   StepCost cost;
   double step_seconds = 0;  // the aim; 0: found from `cost`; infinity: none
-  // Where there is no aim: what long prompts may cost in one step, in units of a row at position 0,
-  // so that steps stay short for sequences that decode and for short prompts that arrive meanwhile.
-  // 0: any number.
+  // Limits what long prompts cost in one step where there is no aim, so that steps stay short for
+  // sequences that decode and for short prompts that arrive meanwhile. In units of a row at
+  // position 0; 0 stands for no limit.
   int long_chunk = 1024;
   // The context at which a row costs twice as much as at position 0: the FLOPs of a row in the
   // weights over those in attention per token of context. 0: attention costs nothing.

@@ -29,7 +29,7 @@ struct Sequence {
 
   std::vector<Token> tokens;  // prompt and output as far as the host knows them
   std::vector<Token> drafts;  // drafts of the tokens that follow `tokens`
-  Acceptance acceptance;      // of these
+  Acceptance acceptance;      // how often its drafts were accepted
   kv::BlockTable table;
   int slot = -1;           // -1 while waiting
   int planned = 0;         // positions that steps planned so far compute

@@ -35,7 +35,7 @@ struct ServeReport {
   int reopened = 0;   // requests sent again because the server had closed the kept-alive connection
   int unmetered = 0;  // replies without usage: each piece of text counts as one output token
   std::string first_error;  // the first error among the failed requests
-  double seconds = 0;       // from the first request to the end of the last
+  double seconds = 0;       // seconds from the first request to the end of the last
   double prompt = 0, cached = 0, completion = 0;
   Percentiles ttft, tpot, itl, e2e;
 };

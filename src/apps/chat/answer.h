@@ -14,8 +14,8 @@ struct ChatAnswer {
   int signal = 0;                 // the signal that stopped it
   std::string why;                // with Finish::kExhausted
   service::Usage usage;
-  double first_seconds = 0;      // from the request to the first token
-  double streaming_seconds = 0;  // from the first token to the last
+  double first_seconds = 0;      // seconds from the request to the first token
+  double streaming_seconds = 0;  // seconds from the first token to the last
 
   double tokens_per_second() const;  // excludes the first token; 0 if there is only one
 };

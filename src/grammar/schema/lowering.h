@@ -48,7 +48,7 @@ class SchemaLowering {
       bool required;
     };
     std::vector<Member> declared;
-    ExprId others = kNothing;  // one member that is not declared
+    ExprId others = kNothing;  // matches one member that is not declared
     uint32_t num_required = 0;
   };
   std::optional<Members> members(const Shape& shape);

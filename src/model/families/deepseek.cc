@@ -14,7 +14,7 @@ double growth(double factor, double mscale) {
 
 struct ScaledRope {
   Rope rope;
-  double growth = 1;  // of queries and keys each
+  double growth = 1;  // the factor of queries, and that of keys
 };
 
 constexpr double kMaxMscale = 1e3;

@@ -12,7 +12,7 @@ std::vector<int64_t> scales_of_groups(const ModuleShape& module, const StoredFor
 // An Unpacking::scales for scales [groups, out].
 void group_scales(const StoredModule& module, const BlockRows& rows, float* to);
 
-// The rules for the three tensors and a bias.
+// Returns the rules for the three tensors of a packed weight and for a bias.
 std::vector<TensorRule> packed_word_rules(std::vector<int64_t> (*weight)(const ModuleShape& module,
                                                                          const StoredFormat& f));
 

@@ -17,7 +17,7 @@ class DeviceError : public std::runtime_error {
 // OutOfDeviceMemory (tensor/device_memory.h) where the device is out of memory.
 void check(cudaError_t error, const char* doing);
 
-// An attribute of the current device.
+// Returns an attribute of the current device.
 int attribute(cudaDeviceAttr which);
 
 }  // namespace skiff::cuda

@@ -140,7 +140,7 @@ TEST_P(OpSuite, MaskLogits) {
   }
 }
 
-// Lists of slots, and what they say.
+// Holds the tensor of the slots' lists of seen tokens, and the counts that the lists must give.
 class Lists {
  public:
   using Counts = std::map<int32_t, int32_t>;

@@ -31,7 +31,7 @@ constexpr double kF32Round = 0x1p-24;
 constexpr double kBf16Round = 0x1p-8;
 inline double round_off(DType t) { return t == DType::kBF16 ? kBf16Round : kF32Round; }
 
-// Deterministic everywhere, unlike the distributions of <random>.
+// Gives the same numbers with every standard library, unlike the distributions of <random>.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : seed_(seed) {}

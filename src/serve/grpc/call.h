@@ -60,7 +60,7 @@ class Call : public ::grpc::ServerGenericBidiReactor,
   void pump();
 
   CallCore& core_;
-  std::shared_ptr<Call> self_;  // from open() to OnDone()
+  std::shared_ptr<Call> self_;  // keeps the call alive from open() to OnDone()
   const Method* method_ = nullptr;
   http::HttpRequest head_;
   http::HttpRecord record_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <tuple>
 
 #include "base/log.h"
 #include "base/seconds.h"
@@ -44,11 +45,11 @@ auto HttpConnection::guarded(Work work) {
 void HttpConnection::broken(const char* why) noexcept {
   try {
     spdlog::error("a connection was closed: {}", escaped(why));
-  } catch (...) {  // logging may need memory, too
+  } catch (...) {  // NOLINT(bugprone-empty-catch): logging may need memory, too
   }
   try {
     shut();
-  } catch (...) {  // the first statements of shut() do not throw
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the first statements of shut() do not throw
   }
 }
 
@@ -73,7 +74,7 @@ HttpConnection::~HttpConnection() {
 void HttpConnection::start() {
   net::dispatch(executor(), guarded([this] {
                   ErrorCode ignored;
-                  stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
+                  std::ignore = stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
                   if (stream_.secure())
                     handshake();
                   else
@@ -295,6 +296,9 @@ void HttpConnection::reply_done() {
   exchange_.reset();
   out_ = {};  // an idle connection keeps no buffer
   const auto self = std::exchange(self_, nullptr);
+  // The connection is idle before its request ceases to be open, so that whoever sees no open
+  // request sees idle connections.
+  core_->connections.set_idle(this);
   if (state_ == State::kBusy) set_open(false);
   if (!keep) return linger();
   next_request();

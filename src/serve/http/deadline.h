@@ -34,7 +34,7 @@ class Deadline {
 
  private:
   net::steady_timer timer_;
-  uint64_t number_ = 0;  // of the last set(): a timer that had expired by then is ignored
+  uint64_t number_ = 0;  // number of the last set(): a timer that had expired by then is ignored
 };
 
 }  // namespace skiff::http

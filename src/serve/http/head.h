@@ -51,10 +51,10 @@ class HeadReader {
 // Checks method and headers of a complete head. `minor` is the x of HTTP/1.x: 0 or 1.
 std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor);
 
-// Whether a body follows. Requires that refuse_fields() has refused nothing.
+// Returns whether a body follows. Requires that refuse_fields() has refused nothing.
 bool announces_body(const HttpRequest& request);
 
-// Whether the connection stays open for another request after this one.
+// Returns whether the connection stays open for another request after this one.
 bool keeps_alive(const HttpRequest& request, int minor);
 
 // Splits a target into path, query and authority; false if the target is not valid.

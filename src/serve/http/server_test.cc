@@ -157,17 +157,23 @@ TEST_P(HttpServerTest, TheLongestSilentConnectionMakesRoom) {
   HttpConfig config = local();
   config.max_connections = 3;
   Echo server(config);
+  // The server notes the end of a reply after the client has it; then the connection is idle.
+  const auto only_busy_is_open = [&] {
+    return eventually([&] { return server.server.open_requests() == 1; });
+  };
   TestClient busy = server.client();
   busy.send_raw("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
+  ASSERT_TRUE(only_busy_is_open());
   TestClient first = server.client(), second = server.client();
   EXPECT_EQ(second.call("GET", "/").status, 200);
-  // The server notes the end of a reply after the client has it.
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
-  EXPECT_EQ(first.call("GET", "/").status, 200);  // now `second` has been idle longer
-  first.send_raw("GET / HT");                     // a part of a head is not a request
+  ASSERT_TRUE(only_busy_is_open());
+  EXPECT_EQ(first.call("GET", "/").status, 200);
+  ASSERT_TRUE(only_busy_is_open());  // now `second` has been idle longer
+  first.send_raw("GET / HT");        // a part of a head is not a request
   TestClient third = server.client();
   EXPECT_EQ(third.call("GET", "/").status, 200);
   EXPECT_FALSE(second.fill());
+  ASSERT_TRUE(only_busy_is_open());
   EXPECT_EQ(server.client().call("GET", "/").status, 200);
   EXPECT_FALSE(first.fill());
   busy.send_raw("x");

@@ -18,7 +18,7 @@ class Outlet {
  public:
   struct Options {
     const char* thread = "outlet";  // its name, at most 15 characters
-    size_t max_texts = 8192;        // that wait
+    size_t max_texts = 8192;        // texts that wait at most
     size_t max_batch = 512;
     std::chrono::milliseconds gather{0};   // the first text of a batch waits so long for others
     std::chrono::milliseconds last{2000};  // after stop() no batch is begun later than this

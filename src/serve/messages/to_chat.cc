@@ -216,7 +216,7 @@ std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& cha
   return std::nullopt;
 }
 
-// Fields that become another one, or none; all others go along.
+// These fields become another one, or none; all others are passed on as they are.
 constexpr std::string_view kOwn[] = {"messages",       "system",   "tools",        "tool_choice",
                                      "stop_sequences", "metadata", "service_tier", "output_config",
                                      "mcp_servers",    "container"};

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The beginning of every JSON object of one generation.
+// Returns the text with which every JSON object of one generation begins.
 std::string envelope_head(const std::string& id, const char* object, int64_t created,
                           const std::string& model) {
   std::string head = R"({"id":)";

@@ -22,7 +22,7 @@ void write_item(const Item& item, bool begun, JsonWriter& json);
 // Writes its one part, {"type": "output_text" or "reasoning_text", ...}.
 void write_part(const Item& item, JsonWriter& json);
 
-// Names items: their kind, the number in the output, and the response.
+// Returns the name of an item, made of its kind, its number in the output and the response.
 std::string item_id(Item::Kind kind, size_t number, const std::string& response);
 
 }  // namespace skiff::responses

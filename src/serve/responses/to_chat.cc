@@ -14,7 +14,7 @@ namespace {
 using openai::described;
 using turn::invalid, turn::member, turn::type_of, turn::unsupported;
 
-// A string, or the text of a list of parts.
+// Returns a string as it is, or joins the text of a list of parts.
 Result<std::string> text_of(const OrderedJson& value, const std::string& place) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array())

@@ -33,10 +33,11 @@ class AdmissionLedger {
   }
   bool is_full() const { return !has_room(1); }
 
-  // A request arrived; a request ended, for any reason.
+  // opened() counts a request that has arrived, closed() one that has ended for any reason.
   void opened(Time now);
   void closed(Time now);
-  // A sequence began to wait; it entered the batch; it was dropped while it waited.
+  // waits() counts a sequence that begins to wait, admitted() one that enters the batch, and
+  // gave_up() one that is dropped while it waits.
   void waits(Time now, int64_t tokens);
   void admitted(Time now, int64_t tokens);
   void gave_up(Time now, int64_t tokens);

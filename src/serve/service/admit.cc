@@ -31,7 +31,7 @@ AdmissionRefusal AdmissionControl::too_many() {
 std::optional<AdmissionRefusal> AdmissionControl::refuse_when_paused() {
   constexpr int kRetrySeconds = 5;
   if (!service_.paused()) return std::nullopt;
-  const Status health = service_.health();  // which says why, unless it was resumed just now
+  const Status health = service_.health();  // says why, unless it was resumed just now
   service_.refused(Refusal::kPaused);
   return AdmissionRefusal{Kind::kPaused, health ? "the server is paused" : health.error().what,
                           kRetrySeconds};

@@ -50,7 +50,7 @@ Result<std::optional<OrderedJson>> calls_of(const Request& request, const Answer
   return std::optional(std::move(*tag));
 }
 
-// The name of the tool whose schema a JSON pointer leads into, and the pointer in the schema.
+// Names the tool whose schema a JSON pointer leads into, and says where in that schema it ends.
 struct ToolPlace {
   std::string function, pointer;
 };

@@ -182,7 +182,8 @@ RequestId EngineService::start(Prepared prepared, Sink sink) {
     std::vector<SeqId> ids;
     for (const NewSequence& sequence : sequences) ids.push_back(sequence.id);
     impl_->core.engine.submit_together(std::move(sequences));
-    // Whoever has ended the request since it was added may have been ahead of the engine.
+    // If the request was ended since it was added, its sequences may have been cancelled before the
+    // engine knew them, so they are cancelled again.
     if (!impl_->core.table.contains(id))
       for (const SeqId sequence : ids) impl_->core.engine.cancel(sequence);
   } catch (...) {

@@ -24,7 +24,8 @@ class MetricRegistry {
                            prometheus::Labels more = {});
   prometheus::Histogram& histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, prometheus::Labels more = {});
-  // Metrics of the process, whose names begin with "process_" and which have no label.
+  // These register metrics of the process, whose names begin with "process_" and which have no
+  // label.
   prometheus::Counter& process_counter(const std::string& name, const std::string& help);
   prometheus::Gauge& process_gauge(const std::string& name, const std::string& help);
 

@@ -26,7 +26,7 @@ struct OpenSequence {
   bool bounded = false;
   bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
-  // Its own, which tells if it failed; null: there is none.
+  // The sequence's own constraint, which says whether it failed; null if there is none.
   std::shared_ptr<const TokenConstraint> constraint = nullptr;
   bool ended = false;
   bool waiting = true;  // for its first place in the batch; guarded by the table's mutex

@@ -23,7 +23,7 @@ struct RequestSummary {
   float temperature = 1, top_p = 1;
   int top_k = 0;
   float frequency = 0, presence = 0, repetition = 1;  // penalties
-  uint64_t seed = 0;               // of the first sequence; number i has seed + i
+  uint64_t seed = 0;               // that of the first sequence; number i has seed + i
   std::vector<Finish> finishes;    // how each sequence ended; kCancelled: the client left
   std::optional<Refusal> refusal;  // why it was given up, if it was
   std::string constraint;          // the kind of constraint; empty: none

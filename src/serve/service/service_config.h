@@ -19,7 +19,7 @@ struct ServiceConfig {
   int vocab_size = 0;      // size of the model's logits; 0: the tokenizer's
   std::vector<Token> eos;  // any of these ends a reply
   int max_logprobs = 20;   // most log-probabilities per position; -1: any number
-  int max_num_seqs = 0;    // of the engine, or of all its replicas, for the metrics
+  int max_num_seqs = 0;    // sum over all replicas, for the metrics
   // The most drafts of a sequence in one step; 0: no tokens are drafted, and the reference of a
   // request has no effect.
   int drafts = 0;

@@ -32,7 +32,7 @@ struct ServiceCore {
   const std::shared_ptr<RequestObserver> observer;  // may be null
   Metrics metrics;
   RequestTable table;
-  std::atomic<uint64_t> next_id{1};  // of requests and sequences, which share their names
+  std::atomic<uint64_t> next_id{1};  // requests and sequences share one numbering
 };
 
 }  // namespace skiff::service

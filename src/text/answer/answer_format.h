@@ -46,7 +46,7 @@ struct ReasoningFormat {
   std::string_view content = {}, content_end = {};
 };
 
-// What an answer is read with. Null: not separated.
+// Names the formats with which an answer is read. A part whose format is null stays in the content.
 struct AnswerFormats {
   const ReasoningFormat* reasoning = nullptr;
   const CallFormat* calls = nullptr;

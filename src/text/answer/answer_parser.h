@@ -39,9 +39,9 @@ class AnswerParser : private CallSink {
   // The answer has its only call: what the model writes from here on is dropped.
   bool ended() const { return state_ == State::kEnded; }
   bool in_reasoning() const { return state_ == State::kReasoning; }
-  // Tokens that were pushed while the answer was, and remained, inside the reasoning.
+  // Counts the tokens that were pushed while the answer was, and remained, inside the reasoning.
   int reasoning_tokens() const { return reasoning_tokens_; }
-  // Calls that were begun and not broken.
+  // Counts the calls that were begun and not broken.
   int calls() const { return calls_; }
   int broken() const { return broken_; }
 

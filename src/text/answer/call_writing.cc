@@ -232,7 +232,7 @@ class TagWriter {
     return sequence_of({text_format(writing_.begin), std::move(list), text_format(writing_.end)});
   }
 
-  // The marks at which a reader begins to look for calls.
+  // Returns the marks at which a reader begins to look for calls.
   OrderedJson triggers() const {
     OrderedJson out = OrderedJson::array();
     if (!format_.section.empty()) out.push_back(format_.section);

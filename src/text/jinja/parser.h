@@ -46,7 +46,7 @@ class Parser {
   Target target_tuple(bool allow_attribute);
   ExprPtr filter_chain();
 
-  // Expressions (parse_expression.cc).
+  // These parse expressions; parse_expression.cc implements them.
   ExprPtr expression(bool conditional = true);
   enum class TupleEnd { kTag, kParenthesis, kRecursive };
   ExprPtr expression_or_tuple(bool conditional, TupleEnd end = TupleEnd::kTag);

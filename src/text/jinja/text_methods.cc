@@ -157,7 +157,7 @@ Value remove_affix(const TextSelf& self, const Args& args) {
   return self.result(std::string(text));
 }
 
-template <int left_share>  // of the padding, in halves
+template <int left_share>  // the share of the padding, in halves
 Value justified(const TextSelf& self, const Args& args) {
   const Bound bound("justify", args, {"width", "fillchar"});
   const std::string fill = bound.text(1, " ");

@@ -76,7 +76,7 @@ class Attention {
   std::byte *parts_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;
-  size_t oldest_ = 0;                   // which plan makes room next
+  size_t oldest_ = 0;                   // the plan that makes room next
   int buffer_ = 0;                      // the half of pinned_ that this step uses
   std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
 };

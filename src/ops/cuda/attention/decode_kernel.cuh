@@ -39,7 +39,7 @@ __device__ void attend_tiles(const DecodeArgs& d, Shared<S>& shared) {
     begin_run(d, run, s);
     const int seen = first_seen(run.share, d.args.window);
     int t0 = (run.share.first_tile + run.first) * kTile + part_of_warp<S>().quarter * 16;
-    int pieces = 0;  // that have ended
+    int pieces = 0;  // pieces that have ended
     for (int tile = 0; tile < run.tiles; ++tile, t0 += kTile) {
       barrier_wait(shared_address(&shared.full[stage]), phase);
       if (t0 < run.share.kv_len && t0 + 16 > seen) {

@@ -192,7 +192,7 @@ requires(S::kQuantized) __device__
   const int byte = element * kElementBits<S::kElement> / 8;
   const ScaleReader<S> scale(d.args.cache, d.args.cache.v_scale, shared.scales.stage[stage].v,
                              run.head);
-  // Positions first, first + 1, first + 8, first + 9.
+  // The words are of positions first, first + 1, first + 8 and first + 9.
   uint32_t word[4][kLaneBytes / 4];
   PairScale by[2];
 #pragma unroll

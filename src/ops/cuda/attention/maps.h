@@ -9,9 +9,9 @@ namespace skiff::cuda {
 struct CacheMaps {
   CUtensorMap k, v;
 };
-// Boxes of 128 bytes of one head, or of all if it has fewer, at min(page_size, 64) positions of one
-// page, in rows that are swizzled. The cache is bf16 or quantized, head_dim a multiple of 64, with
-// `pages` pages.
+// Makes tensor maps of boxes: 128 bytes of one head, or all if it has fewer, at min(page_size, 64)
+// positions of one page, in swizzled rows. The cache is bf16 or quantized, head_dim a multiple of
+// 64, with `pages` pages.
 CacheMaps cache_maps(const CacheArgs& cache, int64_t pages);
 
 }  // namespace skiff::cuda

@@ -48,8 +48,8 @@ __device__ __forceinline__ uint32_t mul_pair(uint32_t a, uint32_t b) {
   return y;
 }
 
-// What multiplies both numbers of a pair: scales, and in kU4 128 more than the zero points, which
-// is what the pairs of nibbles lack.
+// Holds the scales of both numbers of a pair and, in kU4, 128 more than their zero points, because
+// pairs of nibbles are converted to 128 more than they are.
 struct PairScale {
   uint32_t scale, zero;
 };

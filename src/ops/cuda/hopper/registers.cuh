@@ -3,7 +3,7 @@
 
 namespace skiff::cuda {
 
-// The registers of each thread of a warpgroup. PTX ISA, "setmaxnreg".
+// These set how many registers each thread of the warpgroup has. PTX ISA, "setmaxnreg".
 template <int kRegisters>
 __device__ __forceinline__ void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -39,7 +39,7 @@ struct ClaimQueue {
   static constexpr int kSlots = 4;
 
   uint64_t full[kSlots], empty[kSlots];
-  int tile[kSlots];  // of all jobs; the number of tiles or more: there are no more
+  int tile[kSlots];  // counted over all jobs; the number of tiles or more: there are no more
   Job job[kSlots];
 
   // `readers`: how many threads arrive at `empty` when a slot has been read.

@@ -16,12 +16,12 @@ namespace skiff::cuda {
 constexpr int kAtomRows = 8, kAtomCols = 64;
 constexpr int kAtomElements = kAtomRows * kAtomCols, kAtomBytes = 2 * kAtomElements;
 
-// The matrices that can be packed without padding, gated or not.
+// Returns whether a matrix can be packed without padding, gated or not.
 constexpr bool fits_tiles(int64_t rows, int64_t in) {
   return rows % (2 * kAtomRows) == 0 && in % kAtomCols == 0;
 }
 
-// Where element (row, col) of a matrix lies, in elements from the beginning of the matrix.
+// Returns where element (row, col) of a matrix lies, in elements from the matrix's beginning.
 constexpr int64_t tile_index(int64_t row, int64_t col, int64_t rows) {
   const int64_t atom = col / kAtomCols * (rows / kAtomRows) + row / kAtomRows;
   const int64_t r = row % kAtomRows, chunk = col % kAtomCols / 8;

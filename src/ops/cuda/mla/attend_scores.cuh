@@ -207,7 +207,8 @@ __device__ __forceinline__ void multiply_keys(float (&s)[kLatentTile / 2],
   settle(s);
 }
 
-// The last position that a thread's rows see, and that all rows of the item see.
+// Sets limit[i] to the last position that the thread's row i sees, and returns the last position
+// that all rows of the item see.
 __device__ inline int find_limits(const LatentPlanArgs& p, const LatentItem& item, int part,
                                   int (&limit)[2]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;

@@ -10,7 +10,7 @@ namespace skiff::cuda::latent {
 
 constexpr int kRank = 512, kRope = 64, kHalf = kRank / 2;  // a values warpgroup has half the rank
 constexpr int kPanels = (kRank + kRope) / 64, kHalfPanels = kHalf / 64;
-constexpr int kHeldPanels = 5, kSharedPanels = kPanels - kHeldPanels;  // of queries
+constexpr int kHeldPanels = 5, kSharedPanels = kPanels - kHeldPanels;  // panels of queries
 constexpr int kPanelBytes = kLatentTile * 128;  // 64 columns of a tile, in the 128-byte swizzle
 // A tile is copied in two halves: its left columns, and its right ones with the rotated keys.
 constexpr int kLeftStages = 2, kRightStages = 3;
@@ -63,7 +63,7 @@ struct Shared {
   RightHalf right[kRightStages];
   uint8_t q[kSharedPanels][kPanelBytes];  // the queries that are not in registers
   float keep[kRightStages][kLatentRows];  // factors that rescale earlier sums
-  float top[kTurns][kLatentRows], sum[kTurns][kLatentRows];  // of runs
+  float top[kTurns][kLatentRows], sum[kTurns][kLatentRows];  // each run's maximum and sum
   Run runs[kTurns];
   Cursor cursor[2];
   uint64_t left_full[kLeftStages], right_full[kRightStages];  // a half has been copied

@@ -35,7 +35,7 @@ struct LatentItem {
   int32_t kv_len;               // context of the last one's row
   int32_t tiles, base;          // tiles of the context, and of all earlier items
   int32_t stored;               // positions [0, stored) were stored by earlier steps
-  int32_t first_group, groups;  // that share its tiles
+  int32_t first_group, groups;  // the groups that share its tiles
   int32_t unused[3];
 };
 

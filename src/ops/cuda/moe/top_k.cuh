@@ -31,7 +31,7 @@ __device__ inline float score_of(unsigned rank) {
   return __uint_as_float((rank & 0x80000000u) ? rank & 0x7fffffffu : ~rank);
 }
 
-// The work of a warp for a token; lane l holds kSlots experts: l, l + 32, ...
+// Finds the experts of a token by one warp, whose lane l holds kSlots experts: l, l + 32, ...
 template <int kSlots>
 class TopK {
  public:

@@ -212,7 +212,7 @@ class AtomMultiplier {
     return of;
   }
 
-  // The operands of a step: registers 0 and 2 have the lane's first row, 1 and 3 its second one.
+  // Makes the operands of a step: registers 0 and 2 hold the lane's first row, 1 and 3 its second.
   __device__ void operands_of(uint32_t (&to)[4], const uint4 (&words)[2],
                               const OfRows<uint32_t>& zero, int step) const {
 #pragma unroll

@@ -81,7 +81,7 @@ struct AtomShape {
 };
 AtomShape atom_shape(const AtomFormat& format, int64_t rows, int64_t in);
 
-// Where element (row, column) of an atom lies: a byte of the atom, and a bit of that byte.
+// Says where element (row, column) of an atom lies: in which byte, and from which of its bits on.
 struct AtomPlace {
   int byte = 0, bit = 0;
 };

@@ -13,7 +13,7 @@ namespace skiff::cuda::float8 {
 
 using namespace streamed;
 
-constexpr int kColumns = 128;  // of a chunk: a row of it has 128 bytes
+constexpr int kColumns = 128;  // columns of a chunk: a row of it has 128 bytes
 constexpr int kFloat8Threads = kConsumers + 128;
 // Where many rows need many sums, the warpgroup that loads gives its registers to the others.
 constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
@@ -44,7 +44,7 @@ struct Float8Ring {
 
 template <int N, bool kGated>
 struct Float8Weights {
-  const CUtensorMap& map;  // of pairs of elements
+  const CUtensorMap& map;  // has pairs of elements
   const StreamArgs& a;
 
   __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,
@@ -105,7 +105,7 @@ class Float8Multiplier {
 #pragma unroll
     for (float& v : sum) v = 0;
     for (int c = s.begin; c < s.end; ++c) {
-      const float scale[2] = {__ldg(first + c), __ldg(second + c)};  // of the lane's two rows
+      const float scale[2] = {__ldg(first + c), __ldg(second + c)};  // those of the lane's two rows
       float part[N / 2];
       multiply(part, turn);
       promote(sum, part, scale, turn.stage);

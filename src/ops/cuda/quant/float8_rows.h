@@ -11,7 +11,7 @@
 
 namespace skiff::cuda {
 
-// The sizes of such a weight, whose columns are a multiple of 128.
+// Describes the sizes of such a weight, whose columns are a multiple of 128.
 struct Float8Rows {
   static constexpr int kBlock = 128;
   int64_t out = 0, in = 0;
@@ -21,7 +21,7 @@ struct Float8Rows {
   int64_t scale_rows() const { return (out + kBlock - 1) / kBlock; }
 };
 
-// Whether a weight of this format and shape is kept so.
+// Returns whether a weight of this format and shape is kept row by row.
 bool keeps_float8_rows(const WeightFormat& format, int64_t experts, int64_t out, int64_t in);
 
 // Bytes of the Buffer that prepare_float8_rows() makes.

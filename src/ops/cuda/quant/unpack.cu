@@ -17,7 +17,7 @@ struct Unpack {
   uint8_t* to;
   float* scales;
   int64_t columns, scale_stride;
-  int atoms_of_chunk;  // that are unpacked
+  int atoms_of_chunk;  // atoms of it that are unpacked
 };
 
 // Each warp brings some atoms of a chunk into rows, through shared memory.

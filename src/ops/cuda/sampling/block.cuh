@@ -108,7 +108,8 @@ __device__ __forceinline__ uint32_t add_if(bool in, uint32_t& word, uint32_t n) 
   return before;
 }
 
-// A logit and its token as one number, which orders by logit and then puts the lower token first.
+// Returns a logit and its token as one number, by which the higher logit is greater, and of equal
+// logits that of the lower token.
 __device__ __forceinline__ uint64_t ranked(float x, int id) {
   return uint64_t{key(x)} << 32 | (0xffffffffu - static_cast<uint32_t>(id));
 }

@@ -113,7 +113,7 @@ __device__ void merge(Shared& s, bool counted, F step) {
   cluster_sync();
 }
 
-// The search for bins, run by all threads; the constructor has barriers.
+// Searches for bins. All threads construct it, because the constructor has barriers.
 class Search {
  public:
   __device__ Search(Shared& shared, bool counted, Ahead start) : s_(shared) {
