@@ -56,9 +56,9 @@ class Bench {
         ops_(make_cpu_ops(threads)),
         judge_(make_reference_ops()),
         plain_(make(plain_owner_, DType::kBF16, {kOut, kIn})) {
-    fmt::print("{} threads, {}: read {:.1f} GB/s, bf16 {:.2f} TFLOP/s\n", threads_,
-               cpu::kernels_for(cpu::best_isa()).name, limits_.read_bytes / 1e9,
-               limits_.bf16_flops / 1e12);
+    fmt::print("{} threads, {}: read {:.1f} GB/s, bf16 {:.2f} TFLOP/s, int8 {:.2f} TOP/s\n",
+               threads_, cpu::kernels_for(cpu::best_isa()).name, limits_.read_bytes / 1e9,
+               limits_.bf16_flops / 1e12, limits_.int8_ops / 1e12);
     fill(plain_, 0.05f);
   }
 
@@ -121,11 +121,13 @@ class Bench {
     auto bytes = static_cast<double>(byte_size(w.format.dtype, kOut * kIn));
     if (w.scale) bytes += static_cast<double>(byte_size(w.scale.dtype, plain.scale.elements()));
     const double flops = 2.0 * kOut * kIn * static_cast<double>(n);
+    const bool integers = w.format.input && w.format.input->dtype == DType::kI8;
+    const double limit = integers ? limits_.int8_ops : limits_.bf16_flops;
     fmt::print(
         "{:<15} {:>4} rows {:>10.1f} us {:>6.1f} GB/s {:>4.0f} % of the read limit {:>6.3f} "
-        "TFLOP/s {:>4.0f} % of bf16\n",
+        "TFLOP/s {:>4.0f} % of {}\n",
         name, n, seconds * 1e6, bytes / seconds / 1e9, 100 * bytes / seconds / limits_.read_bytes,
-        flops / seconds / 1e12, 100 * flops / seconds / limits_.bf16_flops);
+        flops / seconds / 1e12, 100 * flops / seconds / limit, integers ? "int8" : "bf16");
     std::fflush(stdout);
   }
 

@@ -6,13 +6,14 @@
 #pragma GCC diagnostic pop
 #include <string.h>
 
-#include "ops/cpu/isa/kernels.h"
+#include "ops/cpu/isa/bands.h"
 
 namespace skiff::cpu {
 namespace {
 
 // A line of a bf16 panel holds two inputs of each output side by side: in the halves of a word. A
-// reader turns a line of codes into kLines such lines.
+// reader turns a line of codes into kLines such lines. A row that streams codes asks for those that
+// lie kAhead bytes further on.
 
 inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(indices); }
 
@@ -21,7 +22,7 @@ inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(
 // made unsigned first.
 template <bool kSigned>
 struct Integers {
-  static constexpr int kLines = 2;
+  static constexpr int kLines = 2, kAhead = 512;
   static constexpr float kMagic = 0x1p23f;
   __m512i magic = _mm512_castps_si512(_mm512_set1_ps(kMagic));
   __m512 offset = _mm512_set1_ps(kMagic + (kSigned ? 128 : 0));
@@ -49,7 +50,7 @@ struct Integers {
 // Codes of e4m3, each in both bytes of a 16-bit lane. The exponent is rebiased by 120; the eight
 // subnormal sizes, m * 2^-9, come from a table.
 struct E4m3 {
-  static constexpr int kLines = 2;
+  static constexpr int kLines = 2, kAhead = 512;
   __m512i small =
       in_each_quarter(_mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
   __m512i low = in_each_quarter(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
@@ -99,7 +100,7 @@ constexpr Table kE2m1 = {{0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080
 
 // The nibbles of each half word are the inputs 0, 2, 4, 6 or 1, 3, 5, 7.
 struct Nibbles {
-  static constexpr int kLines = 4;
+  static constexpr int kLines = 4, kAhead = 2048;
   __m512i values;
   explicit Nibbles(const Table& table) : values(_mm512_load_si512(table.value)) {}
   void read(__m512i (&to)[kLines], __m512i u) const {
@@ -134,71 +135,57 @@ inline __m512bh pair_of(const uint16_t* p) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(both));
 }
 
-constexpr int64_t kAhead = 8;  // lines of a panel that are asked for ahead of their use
-
-// The sums of R rows times P panels, which are independent of each other. Few panels at a time are
-// few streams through memory, whose lines do not compete for the same sets of a cache.
-template <int R, int P>
-struct Sums {
+// One sum of R rows times P panels of a band, which reads one stream of lines, in the steps of
+// scaled_rows().
+template <int R, int P, class Reader>
+void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
+                  const Reader& reader) {
+  const LinePlace place = place_of(first, g.panels, g.panel_words);
+  const uint32_t* b = g.b + place.first + s.line * place.step;
+  const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
+  const int64_t lda = g.lda;
   __m512 sum[R][P];
-
-  Sums() {
-    for (auto& row : sum)
-      for (__m512& s : row) s = _mm512_setzero_ps();
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) sum[r][p] = _mm512_setzero_ps();
   }
-
-  // Adds lines [from, to); `ahead` words after each, the next ones are asked for.
-  template <class Reader>
-  void add(const CodeRows& g, const uint16_t* a, const uint32_t* b, int64_t from, int64_t to,
-           int64_t ahead, const Reader& reader) {
-    a += from * 2 * Reader::kLines;
-    b += from * kPanel;
-    for (int64_t line = from; line < to; ++line, a += 2 * Reader::kLines, b += kPanel)
-      for (int p = 0; p < P; ++p) {
-        const uint32_t* at = b + p * g.panel_words;
-        _mm_prefetch(reinterpret_cast<const char*>(at + ahead), _MM_HINT_T0);
-        __m512i w[Reader::kLines];
-        reader.read(w, _mm512_loadu_si512(at));
-        for (int i = 0; i < Reader::kLines; ++i)
-          for (int r = 0; r < R; ++r)
-            sum[r][p] = _mm512_dpbf16_ps(sum[r][p], pair_of(a + r * g.lda + 2 * i),
-                                         reinterpret_cast<__m512bh>(w[i]));
-      }
-  }
-
-  // Multiplies by the scales of `s` and adds to the result, in the steps of scaled_rows().
-  void close(const CodeRows& g, int first, const CodeSum& s, bool opens) const {
-    for (int r = 0; r < R; ++r) {
-      const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
-      const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
-      for (int p = 0; p < P; ++p) {
-        const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
-        __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
-        v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
-                      : _mm512_mul_ps(v, row);
-        float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
-        _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+  for (int64_t i = 0; i < s.lines; ++i, a += int64_t{2} * Reader::kLines, b += place.step) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const uint32_t* line = b + int64_t{p} * kPanel;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + Reader::kAhead, _MM_HINT_T0);
+      __m512i w[Reader::kLines];
+      reader.read(w, _mm512_loadu_si512(line));
+#pragma GCC unroll 4
+      for (int n = 0; n < Reader::kLines; ++n) {
+        const auto codes = reinterpret_cast<__m512bh>(w[n]);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          sum[r][p] = _mm512_dpbf16_ps(sum[r][p], pair_of(a + r * lda + int64_t{2} * n), codes);
       }
     }
   }
-};
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
+    const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
+      __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
+      v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
+                    : _mm512_mul_ps(v, row);
+      float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
+      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+    }
+  }
+}
 
 template <int R, int P, class Reader>
 void few_rows_panels(const CodeRows& g, int first, const Reader& reader) {
-  const uint32_t* b = g.b + first * g.panel_words;
-  const int64_t panel_lines = g.panel_words / kPanel;
-  for (int64_t i = 0; i < g.count; ++i) {
-    const CodeSum& s = g.sums[i];
-    const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
-    // What follows a panel's last line is the first one of the panel that takes its place.
-    int64_t last = panel_lines - kAhead - s.line;
-    last = last < 0 ? 0 : last < s.lines ? last : s.lines;
-    Sums<R, P> sums;
-    const uint32_t* lines = b + s.line * kPanel;
-    sums.add(g, a, lines, 0, last, kAhead * kPanel, reader);
-    sums.add(g, a, lines, last, s.lines, kAhead * kPanel + (P - 1) * g.panel_words, reader);
-    sums.close(g, first, s, g.first && i == 0);
-  }
+  for (int64_t i = 0; i < g.count; ++i)
+    few_rows_sum<R, P>(g, first, g.sums[i], g.first && i == 0, reader);
 }
 
 template <int R, class Reader>
@@ -207,7 +194,7 @@ void few_rows_of(const CodeRows& g, const Reader& reader) {
     if constexpr (R > 1) few_rows_of<R - 1>(g, reader);
     return;
   }
-  constexpr int kPanels = R <= 4 ? 4 : 2;  // as many as registers hold sums of
+  constexpr int kPanels = R <= 4 ? kBand : 2;  // as many as registers hold sums of
   int p = 0;
   for (; p + kPanels <= g.panels; p += kPanels) few_rows_panels<R, kPanels>(g, p, reader);
   for (; p < g.panels; p += 2) few_rows_panels<R, 2>(g, p, reader);
@@ -215,13 +202,15 @@ void few_rows_of(const CodeRows& g, const Reader& reader) {
 
 }  // namespace
 
-void expand_avx512bf16(void* to, const uint32_t* from, int64_t lines, Codes codes) {
+void expand_avx512bf16(void* to, const CodeLines& from, Codes codes) {
   with_reader(codes, [&]<class Reader>(const Reader& reader) {
     auto* out = static_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < lines; ++i, from += kPanel) {
+    const uint32_t* words = from.first;
+    for (int64_t i = 0; i < from.count; ++i, words += from.step) {
       __m512i w[Reader::kLines];
-      reader.read(w, _mm512_loadu_si512(from));
-      for (int n = 0; n < Reader::kLines; ++n, out += 2 * kPanel) _mm512_storeu_si512(out, w[n]);
+      reader.read(w, _mm512_loadu_si512(words));
+      for (int n = 0; n < Reader::kLines; ++n, out += int64_t{2} * kPanel)
+        _mm512_storeu_si512(out, w[n]);
     }
   });
 }
