@@ -36,6 +36,7 @@ std::vector<IntegerPiece> integer_pieces(const CodeShape& shape) {
 
 std::vector<CodeSum> sums_of(const std::vector<IntegerPiece>& pieces) {
   std::vector<CodeSum> sums;
+  sums.reserve(pieces.size());
   for (const IntegerPiece& piece : pieces) sums.push_back(piece.sum);
   return sums;
 }

@@ -17,16 +17,13 @@ namespace {
 
 inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(indices); }
 
-// Integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger than the
-// byte; the difference is exact, and so is its upper half, which is bf16. Bytes of signed codes are
-// made unsigned first.
-template <bool kSigned>
-struct Integers {
+// Unsigned integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger
+// than the byte; the difference is exact, and so is its upper half, which is bf16.
+struct UnsignedBytes {
   static constexpr int kLines = 2, kAhead = 512;
   static constexpr float kMagic = 0x1p23f;
   __m512i magic = _mm512_castps_si512(_mm512_set1_ps(kMagic));
-  __m512 offset = _mm512_set1_ps(kMagic + (kSigned ? 128 : 0));
-  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512 offset = _mm512_set1_ps(kMagic);
   __m512i upper =
       in_each_quarter(_mm_setr_epi8(2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15, -1, -1));
   __m512i byte[4] = {
@@ -41,36 +38,74 @@ struct Integers {
     return _mm512_mask_shuffle_epi8(value(u, i + 1), 0x3333333333333333u, value(u, i), upper);
   }
   void read(__m512i (&to)[kLines], __m512i u) const {
-    if (kSigned) u = _mm512_xor_si512(u, top);
     to[0] = pair(u, 0);
     to[1] = pair(u, 2);
   }
 };
 
-// Codes of e4m3, each in both bytes of a 16-bit lane. The exponent is rebiased by 120; the eight
-// subnormal sizes, m * 2^-9, come from a table.
-struct E4m3 {
-  static constexpr int kLines = 2, kAhead = 512;
-  __m512i small =
-      in_each_quarter(_mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
-  __m512i low = in_each_quarter(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-  __m512i high =
-      in_each_quarter(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
-  __m512i size = _mm512_set1_epi16(0x07f0), bias = _mm512_set1_epi16(120 << 7);
-  __m512i exponent = _mm512_set1_epi16(0x7800);
-  __m512i sign = _mm512_set1_epi16(static_cast<int16_t>(0x8000));
+// An integer of at most 8 bits as bf16.
+constexpr unsigned bf16_of(int size) {
+  int exponent = 0;
+  while (size >> exponent > 1) ++exponent;
+  return size == 0 ? 0 : (127u + exponent) << 7 | ((size << 7 >> exponent) & 0x7f);
+}
+// The size of a code of e4m3, in its lower 7 bits, as bf16.
+constexpr unsigned bf16_of_e4m3(int code) {
+  const int exponent = code >> 3, mantissa = code & 7;
+  if (code == 0x7f) return 0x7fc0;  // not a number
+  if (exponent > 0) return (120u + exponent) << 7 | mantissa << 4;
+  return mantissa == 0 ? 0 : bf16_of(mantissa) - (9 << 7);  // multiples of 2^-9
+}
 
-  __m512i pair(__m512i twice) const {
-    constexpr int kOrAnd = 0xf8;  // a | (b & c)
-    const __m512i normal =
-        _mm512_add_epi16(_mm512_and_si512(_mm512_srli_epi16(twice, 4), size), bias);
-    const __mmask32 is_small = _mm512_testn_epi16_mask(twice, exponent);
-    const __m512i value = _mm512_mask_permutexvar_epi16(normal, is_small, twice, small);
-    return _mm512_ternarylogic_epi32(value, twice, sign, kOrAnd);
+// The lower and the upper bytes of 128 numbers.
+struct alignas(64) ByteTables {
+  uint8_t low[128], high[128];
+};
+template <unsigned (*Of)(int)>
+constexpr ByteTables byte_tables() {
+  ByteTables t = {};
+  for (int i = 0; i < 128; ++i) {
+    t.low[i] = static_cast<uint8_t>(Of(i));
+    t.high[i] = static_cast<uint8_t>(Of(i) >> 8);
   }
+  return t;
+}
+constexpr ByteTables kSizes = byte_tables<bf16_of>(), kE4m3Sizes = byte_tables<bf16_of_e4m3>();
+
+// The indices that join two lower bytes of each word, from the first on, with the upper ones.
+struct alignas(64) Join {
+  uint8_t from[64];
+};
+constexpr Join join_of(int first) {
+  Join join = {};
+  for (int i = 0; i < 64; ++i)
+    join.from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2 + i % 2 * 64);
+  return join;
+}
+constexpr Join kFirst = join_of(0), kSecond = join_of(2);
+
+// Codes of 8 bits with a sign: their size is looked up by the lower seven bits. That of an integer
+// is its magnitude, but for -128, whose lower byte is that of zero.
+template <bool kIntegers>
+struct SignedBytes {
+  static constexpr int kLines = 2, kAhead = 512;
+  static constexpr const ByteTables& kTables = kIntegers ? kSizes : kE4m3Sizes;
+  __m512i low[2] = {_mm512_load_si512(kTables.low), _mm512_load_si512(kTables.low + 64)};
+  __m512i high[2] = {_mm512_load_si512(kTables.high), _mm512_load_si512(kTables.high + 64)};
+  __m512i first = _mm512_load_si512(kFirst.from), second = _mm512_load_si512(kSecond.from);
+  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512i lowest = _mm512_set1_epi8(static_cast<char>(0xc3));  // -128 is 0xc300
+
   void read(__m512i (&to)[kLines], __m512i u) const {
-    to[0] = pair(_mm512_shuffle_epi8(u, low));
-    to[1] = pair(_mm512_shuffle_epi8(u, high));
+    constexpr int kOrAnd = 0xf8;  // a | (b & c)
+    const __m512i size = kIntegers ? _mm512_abs_epi8(u) : u;
+    const __m512i lower = _mm512_permutex2var_epi8(low[0], size, low[1]);
+    __m512i upper = _mm512_permutex2var_epi8(high[0], size, high[1]);
+    upper = _mm512_ternarylogic_epi32(upper, u, top, kOrAnd);
+    if constexpr (kIntegers)
+      upper = _mm512_mask_mov_epi8(upper, _mm512_cmpeq_epi8_mask(u, top), lowest);
+    to[0] = _mm512_permutex2var_epi8(lower, first, upper);
+    to[1] = _mm512_permutex2var_epi8(lower, second, upper);
   }
 };
 
@@ -79,16 +114,12 @@ struct E4m3 {
 struct alignas(64) Table {
   uint16_t value[32];
 };
-template <int kFirst>
+template <int kBelow>
 constexpr Table table_of_integers() {
   Table t = {};
   for (int i = 0; i < 32; ++i) {
-    const int code = i % 16, value = code - (code >= 8 ? kFirst : 0),
-              size = value < 0 ? -value : value;
-    int exponent = 0;
-    while (size >> exponent > 1) ++exponent;
-    const int bits = size == 0 ? 0 : (127 + exponent) << 7 | ((size << 7 >> exponent) & 0x7f);
-    t.value[i] = static_cast<uint16_t>(bits | (value < 0 ? 0x8000 : 0));
+    const int code = i % 16, value = code - (code >= 8 ? kBelow : 0);
+    t.value[i] = static_cast<uint16_t>(value < 0 ? 0x8000 | bf16_of(-value) : bf16_of(value));
   }
   return t;
 }
@@ -115,11 +146,11 @@ template <class Do>
 void with_reader(Codes codes, Do f) {
   switch (codes) {
     case Codes::kI8:
-      return f(Integers<true>{});
+      return f(SignedBytes<true>{});
     case Codes::kU8:
-      return f(Integers<false>{});
+      return f(UnsignedBytes{});
     case Codes::kF8E4M3:
-      return f(E4m3{});
+      return f(SignedBytes<false>{});
     case Codes::kI4:
       return f(Nibbles(kSignedNibbles));
     case Codes::kU4:

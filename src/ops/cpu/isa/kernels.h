@@ -13,6 +13,7 @@
 
 namespace skiff::cpu {
 
+// Each includes those before it. kAvx512Bf16 also has VBMI, which one processor with bf16 lacks.
 enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
 
 constexpr int kPanel = 16;    // output columns in one panel of a packed weight (panels.h)
