@@ -1,6 +1,6 @@
 // Times products with quantized weights on the cpu backend against the limits of the machine, after
 // checking each result against the reference backend.
-//   bench_quantized [threads]
+//   bench_quantized [threads [scheme]]
 // A single thread is timed in its own processor time, so that other jobs disturb it less.
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/processors.h"
@@ -144,6 +145,8 @@ class Bench {
 int main(int argc, char** argv) {
   using namespace skiff;
   bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_processors());
-  bench.bf16();
-  for (const model::Scheme& scheme : model::schemes()) bench.scheme(scheme);
+  const std::string_view only = argc > 2 ? argv[2] : "";
+  if (only.empty()) bench.bf16();
+  for (const model::Scheme& scheme : model::schemes())
+    if (only.empty() || scheme.name == only) bench.scheme(scheme);
 }

@@ -135,6 +135,16 @@ void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, T
   if (plain.zero) pack_scales(to.zero, plain.zero, shape);
 }
 
+void ask_for_scales(const Tensor& scales, const CodeShape& shape, int64_t expert, int64_t panel,
+                    int64_t panels) {
+  if (!scales || shape.shared()) return;
+  constexpr int64_t kLine = 64;
+  const int64_t cols = shape.scale_cols() * static_cast<int64_t>(bytes(scales.dtype));
+  const auto* data =
+      static_cast<const std::byte*>(scales.data) + (expert * shape.scale_rows() + panel) * cols;
+  for (int64_t i = 0; i < panels * cols; i += kLine) __builtin_prefetch(data + i, 0, 2);
+}
+
 void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,
                  const Kernels& kernels) {
   const int64_t cols = shape.scale_cols(), base = blocks.expert * shape.scale_rows() * cols;

@@ -61,6 +61,9 @@ void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, T
 struct CodeBlocks {
   int64_t expert = 0, panel = 0, group = 0, groups = 1;
 };
+// Asks the cache for the scales, or zero points, of some panels of an expert.
+void ask_for_scales(const Tensor& scales, const CodeShape& shape, int64_t expert, int64_t panel,
+                    int64_t panels);
 // Writes the scales, or zero points, of `blocks` as [groups][kPanel] f32.
 void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,
                  const Kernels& kernels);

@@ -314,6 +314,12 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
   const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
+    // Codes are read in one stream, whose end would otherwise wait for the scales of the next task.
+    if (const auto next = static_cast<size_t>(i + pool_.threads()); next < tasks.size()) {
+      const Task& n = tasks[next];
+      ask_for_scales(w.scale, shape, n.group->expert, n.panel, n.panels);
+      ask_for_scales(w.zero, shape, n.group->expert, n.panel, n.panels);
+    }
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
     float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(kCodeTaskFloats);
     float *part = c + kTaskFloats, *scales = part + kRowBlock * 2 * kPanel;
