@@ -1,6 +1,6 @@
 // Times products with quantized weights on the cpu backend against the limits of the machine, after
 // checking each result against the reference backend.
-//   bench_quantized [threads]
+//   bench_quantized [threads [scheme]]
 // A single thread is timed in its own processor time, so that other jobs disturb it less.
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/processors.h"
@@ -56,9 +57,9 @@ class Bench {
         ops_(make_cpu_ops(threads)),
         judge_(make_reference_ops()),
         plain_(make(plain_owner_, DType::kBF16, {kOut, kIn})) {
-    fmt::print("{} threads, {}: read {:.1f} GB/s, bf16 {:.2f} TFLOP/s\n", threads_,
-               cpu::kernels_for(cpu::best_isa()).name, limits_.read_bytes / 1e9,
-               limits_.bf16_flops / 1e12);
+    fmt::print("{} threads, {}: read {:.1f} GB/s, bf16 {:.2f} TFLOP/s, int8 {:.2f} TOP/s\n",
+               threads_, cpu::kernels_for(cpu::best_isa()).name, limits_.read_bytes / 1e9,
+               limits_.bf16_flops / 1e12, limits_.int8_ops / 1e12);
     fill(plain_, 0.05f);
   }
 
@@ -121,11 +122,13 @@ class Bench {
     auto bytes = static_cast<double>(byte_size(w.format.dtype, kOut * kIn));
     if (w.scale) bytes += static_cast<double>(byte_size(w.scale.dtype, plain.scale.elements()));
     const double flops = 2.0 * kOut * kIn * static_cast<double>(n);
+    const bool integers = w.format.input && w.format.input->dtype == DType::kI8;
+    const double limit = integers ? limits_.int8_ops : limits_.bf16_flops;
     fmt::print(
         "{:<15} {:>4} rows {:>10.1f} us {:>6.1f} GB/s {:>4.0f} % of the read limit {:>6.3f} "
-        "TFLOP/s {:>4.0f} % of bf16\n",
+        "TFLOP/s {:>4.0f} % of {}\n",
         name, n, seconds * 1e6, bytes / seconds / 1e9, 100 * bytes / seconds / limits_.read_bytes,
-        flops / seconds / 1e12, 100 * flops / seconds / limits_.bf16_flops);
+        flops / seconds / 1e12, 100 * flops / seconds / limit, integers ? "int8" : "bf16");
     std::fflush(stdout);
   }
 
@@ -142,6 +145,8 @@ class Bench {
 int main(int argc, char** argv) {
   using namespace skiff;
   bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_processors());
-  bench.bf16();
-  for (const model::Scheme& scheme : model::schemes()) bench.scheme(scheme);
+  const std::string_view only = argc > 2 ? argv[2] : "";
+  if (only.empty()) bench.bf16();
+  for (const model::Scheme& scheme : model::schemes())
+    if (only.empty() || scheme.name == only) bench.scheme(scheme);
 }

@@ -133,6 +133,17 @@ __attribute__((target("avx512f,avx512bf16"))) void dot_avx512bf16(int64_t rounds
   use(sum);
 }
 
+__attribute__((target("avx512f,avx512vnni"))) void dot_avx512vnni(int64_t rounds) {
+  constexpr int kChains = 16;
+  __m512i sum[kChains];
+  for (auto& s : sum) s = _mm512_setzero_si512();
+  __m512i x = _mm512_set1_epi8(1);
+  asm volatile("" : "+v"(x));
+  for (int64_t i = 0; i < rounds; ++i)
+    for (auto& s : sum) s = _mm512_dpbusd_epi32(s, x, x);
+  use(sum);
+}
+
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -180,7 +191,8 @@ Limits measure_limits(int threads) {
     out.f32_flops = rate(threads, 16 * 16 * 2, fma_avx512);
   else if (isa == cpu::Isa::kAvx2)
     out.f32_flops = rate(threads, 12 * 8 * 2, fma_avx2);
-  out.bf16_flops = out.f32_flops;
+  out.bf16_flops = out.int8_ops = out.f32_flops;
+  if (isa >= cpu::Isa::kAvx512Vnni) out.int8_ops = rate(threads, 16 * 16 * 4 * 2, dot_avx512vnni);
   if (isa == cpu::Isa::kAvx512Bf16) out.bf16_flops = rate(threads, 16 * 16 * 2 * 2, dot_avx512bf16);
   if (isa == cpu::Isa::kAmx) out.bf16_flops = rate(threads, 4 * 16 * 16 * 32 * 2, dot_amx);
   return out;

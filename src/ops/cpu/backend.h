@@ -22,9 +22,11 @@ struct Operand {
   const void* data = nullptr;
   int64_t stride = 0;  // elements
   // Only for quantized weights.
-  bool narrow = false;            // bf16; else f32
+  bool narrow = false;            // bf16; else f32, unless these are integers
+  bool integers = false;          // as Kernels::write_integers() writes them
+  int64_t width = 4;              // bytes of an element
   int64_t step = 1;               // inputs of a span are a multiple of this
-  const float* values = nullptr;  // for each row its scales, or the sums of its groups
+  const float* values = nullptr;  // for each row its scales, then the sums of its groups, if needed
   int64_t value_stride = 0;
 };
 
@@ -115,11 +117,19 @@ class CpuOps final : public HostOps {
                   const std::function<int64_t(int64_t)>* pick);
   // The form of the operand of a quantized weight, without its rows.
   Operand code_operand(const CodeShape& shape, DType act) const;
+  Operand integer_operand(const CodeShape& shape) const;
   Operand quantized_operand(const Tensor& x, DType act, std::span<const Group> groups,
                             const Linear& w, const std::function<int64_t(int64_t)>* pick);
   void round_input(float* x, float* scales, const CodeShape& shape, float fixed) const;
-  struct CodeRow;
+  // Where one row of an operand goes, and two rows of scratch, the first with its values.
+  struct CodeRow {
+    std::byte* row;
+    float* values;
+    float *x, *spare;
+  };
   void fill_row(CodeRow to, const Operand& a, const Linear& w, int64_t expert) const;
+  void fill_floats(const CodeRow& to, const Operand& a, const CodeShape& shape) const;
+  void fill_integers(const CodeRow& to, const Operand& a, const CodeShape& shape) const;
   // CHECKs that prepare() made `w`.
   void check_prepared(const Linear& w) const;
   DType operand_dtype(const PanelShape& shape) const;
@@ -137,12 +147,18 @@ class CpuOps final : public HostOps {
     int64_t panel;
     int panels;
   };
-  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels) const;
+  // Tasks have `narrowest` panels or that times a power of two, but for the last ones of a weight.
+  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest) const;
   struct CodeTask;
   void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                     const Finish& finish);
-  void (*few_rows(const Operand& a, int64_t rows) const)(const CodeRows&);
-  void few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) const;
+  // A kernel that multiplies up to `rows` rows at once; null where there is none.
+  struct RowsKernel {
+    void (*multiply)(const CodeRows&) = nullptr;
+    int64_t rows = 0;
+  };
+  RowsKernel rows_kernel(const Operand& a, int64_t rows) const;
+  void code_rows(const CodeTask& t, const RowsKernel& kernel) const;
   void many_code_rows(const CodeTask& t, int first) const;
   void load_code_scales(const CodeTask& t, int first, int count, int64_t group,
                         int64_t groups) const;

@@ -13,7 +13,7 @@ namespace skiff::cpu {
 namespace {
 
 // Where input i of a word lies, in bits from the lowest.
-unsigned place(int64_t i, int bits) {
+unsigned bit_of(int64_t i, int bits) {
   if (bits == 8) return static_cast<unsigned>(i) * 8;
   return static_cast<unsigned>(i / 2 + i % 2 * 4) * 4;
 }
@@ -77,7 +77,7 @@ CodeShape CodeShape::of(const Linear& w) {
   return {plain.experts, plain.out, plain.in, w.format};
 }
 
-int64_t CodeShape::panels() const { return round_up(out, 2 * kPanel) / kPanel; }
+int64_t CodeShape::panels() const { return round_up(out, int64_t{2} * kPanel) / kPanel; }
 
 int64_t CodeShape::group_size(int64_t group) const {
   return format.block_in == 0 ? in : std::min<int64_t>(format.block_in, in - group_begin(group));
@@ -88,6 +88,15 @@ int64_t CodeShape::line(int64_t group) const {
   const auto lines = [&](int64_t size) { return round_up(size, line_inputs()) / line_inputs(); };
   if (group < groups()) return group * lines(format.block_in);
   return (group - 1) * lines(format.block_in) + lines(group_size(group - 1));
+}
+
+bool CodeShape::integers() const {
+  return format.input && format.input->dtype == DType::kI8 && is_small_integer(format.dtype);
+}
+
+int CodeShape::offset() const {
+  if (!integers()) return 0;
+  return format.dtype == DType::kI8 ? 128 : format.dtype == DType::kI4 ? 8 : 0;
 }
 
 DType CodeShape::zero_dtype() const {
@@ -105,21 +114,35 @@ void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, T
   const int width = bits(shape.format.dtype);
   const auto* from = static_cast<const uint8_t*>(plain.weight.data);
   auto* words = static_cast<uint32_t*>(to.weight.data);
+  const auto top = static_cast<unsigned>(shape.offset());  // adding the top bit inverts it
   pool.parallel_for(shape.experts * shape.panels(), [&](int64_t task, int) {
-    const int64_t expert = task / shape.panels(), first = task % shape.panels() * kPanel;
-    uint32_t* panel = words + task * shape.panel_words();
-    std::fill_n(panel, shape.panel_words(), 0u);
+    const int64_t expert = task / shape.panels(), number = task % shape.panels();
+    const int64_t first = number * kPanel;
+    const LinePlace place = shape.place(number);
+    uint32_t* panel = words + expert * shape.panels() * shape.panel_words() + place.first;
+    for (int64_t line = 0; line < shape.line(shape.groups()); ++line)
+      std::fill_n(panel + line * place.step, kPanel, 0u);
     for (int64_t o = first; o < std::min<int64_t>(shape.out, first + kPanel); ++o)
       for (int64_t g = 0; g < shape.groups(); ++g) {
         const int64_t begin = (expert * shape.out + o) * shape.in + shape.group_begin(g);
-        uint32_t* word = panel + shape.line(g) * kPanel + (o - first);
+        uint32_t* word = panel + shape.line(g) * place.step + (o - first);
         for (int64_t i = 0; i < shape.group_size(g); ++i)
-          word[i / shape.line_inputs() * kPanel] |= code_at(from, width, begin + i)
-                                                    << place(i % shape.line_inputs(), width);
+          word[i / shape.line_inputs() * place.step] |= (code_at(from, width, begin + i) ^ top)
+                                                        << bit_of(i % shape.line_inputs(), width);
       }
   });
   pack_scales(to.scale, plain.scale, shape);
   if (plain.zero) pack_scales(to.zero, plain.zero, shape);
+}
+
+void ask_for_scales(const Tensor& scales, const CodeShape& shape, int64_t expert, int64_t panel,
+                    int64_t panels) {
+  if (!scales || shape.shared()) return;
+  constexpr int64_t kLine = 64;
+  const int64_t cols = shape.scale_cols() * static_cast<int64_t>(bytes(scales.dtype));
+  const auto* data =
+      static_cast<const std::byte*>(scales.data) + (expert * shape.scale_rows() + panel) * cols;
+  for (int64_t i = 0; i < panels * cols; i += kLine) __builtin_prefetch(data + i, 0, 2);
 }
 
 void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,

@@ -5,15 +5,21 @@
 //            groups of 16 lines, TDPBSSD read;
 //   4 bits:  inputs 8i to 8i + 7, the even ones in the low half, the odd ones in the high half, so
 //            that one shift brings a pair of neighbours to the bottom of both halves.
+// The lines of four panels, a band, take turns, so that a row that reads all of them reads memory
+// from front to back; the last band of a weight may have two panels.
+//
 // The inputs that share a scale, a group, begin on a line of their own; what is left of its last
 // line has code 0. A weight whose groups are shorter than a product's smallest step (kKStep where
 // operands are bf16) meets operands whose groups are spread to that step.
+//
+// Codes that meet activations of 8-bit integers are made unsigned: 128, or 8, is added to signed
+// ones.
 //
 // Scales and zero points lie behind the codes, [panels][groups][16] in the dtype of the format,
 // integer zero points as bf16, which holds them exactly; where outputs share them (block_out is not
 // 1) there is one row for each block of outputs instead. Experts follow each other part by part.
 #pragma once
-#include "ops/cpu/isa/kernels.h"
+#include "ops/cpu/isa/bands.h"
 #include "ops/cpu/threadpool.h"
 #include "weights/linear.h"
 
@@ -31,10 +37,16 @@ struct CodeShape {
   int64_t group_size(int64_t group) const;  // inputs; the last group may be shorter
   int64_t group_begin(int64_t group) const { return group * format.block_in; }
   int64_t line_inputs() const { return 32 / bits(format.dtype); }
+  // Where the lines of a panel lie, in words from the first one of its expert.
+  LinePlace place(int64_t panel) const { return place_of(panel, panels(), panel_words()); }
   // Lines before `group` within a panel; those of a whole panel for groups().
   int64_t line(int64_t group) const;
   int64_t panel_words() const { return line(groups()) * kPanel; }
   int64_t code_bytes() const { return experts * panels() * panel_words() * 4; }
+
+  // Whether both factors are integers, whose products are added up exactly.
+  bool integers() const;
+  int offset() const;  // what is added to codes
 
   DType zero_dtype() const;  // the type of prepared zero points
   bool shared() const { return format.block_out != 1; }
@@ -49,6 +61,9 @@ void pack_codes(const Linear& to, const Linear& plain, const CodeShape& shape, T
 struct CodeBlocks {
   int64_t expert = 0, panel = 0, group = 0, groups = 1;
 };
+// Asks the cache for the scales, or zero points, of some panels of an expert.
+void ask_for_scales(const Tensor& scales, const CodeShape& shape, int64_t expert, int64_t panel,
+                    int64_t panels);
 // Writes the scales, or zero points, of `blocks` as [groups][kPanel] f32.
 void load_scales(float* out, const Tensor& scales, const CodeShape& shape, const CodeBlocks& blocks,
                  const Kernels& kernels);

@@ -11,13 +11,16 @@ namespace {
 
 // Bits of CPUID leaf 7 (Intel SDM vol. 2A, CPUID), which GCC 12's __builtin_cpu_supports lacks.
 struct Leaf7 {
-  bool amx_bf16 = false, amx_tile = false, avx512_bf16 = false;
+  bool amx_bf16 = false, amx_tile = false, avx512_bf16 = false, avx512_vnni = false,
+       avx512_vbmi = false;
 };
 
 Leaf7 leaf7() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   Leaf7 out;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return out;
+  out.avx512_vbmi = c >> 1 & 1;
+  out.avx512_vnni = c >> 11 & 1;
   out.amx_bf16 = d >> 22 & 1;
   out.amx_tile = d >> 24 & 1;
   if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) out.avx512_bf16 = a >> 5 & 1;
@@ -36,7 +39,8 @@ Isa detect() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!avx512) return Isa::kAvx2;
   const Leaf7 more = leaf7();
-  if (!more.avx512_bf16) return Isa::kAvx512;
+  if (!more.avx512_vnni) return Isa::kAvx512;
+  if (!more.avx512_bf16 || !more.avx512_vbmi) return Isa::kAvx512Vnni;
   const bool amx = more.amx_bf16 && more.amx_tile && permit_amx();
   return amx ? Isa::kAmx : Isa::kAvx512Bf16;
 }
@@ -61,6 +65,11 @@ Kernels kernels_for(Isa isa) {
   Kernels k = kKernelsAvx512;
   k.isa = isa;
   if (isa == Isa::kAvx512) return k;
+  k.name = "avx512vnni";
+  k.int_rows = int_rows_avx512vnni;
+  k.write_integers = write_integers_avx512vnni;
+  k.int_bytes = 1;
+  if (isa == Isa::kAvx512Vnni) return k;
   k.bf16_operand = true;
   k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
   k.expand_bf16 = expand_avx512bf16;

@@ -14,7 +14,8 @@ constexpr int64_t kRowsToRepack = 32;  // from this number of rows on, rows are 
 }  // namespace
 
 // Row blocks that read the same panels follow each other.
-std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels) const {
+std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels,
+                                           int narrowest) const {
   std::vector<Task> tasks;
   for (int width = kWidestTask;; width /= 2) {
     tasks.clear();
@@ -23,7 +24,8 @@ std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_
         for (int64_t r = 0; r < group.rows; r += kRowBlock)
           tasks.push_back({&group, group.row + r, std::min(kRowBlock, group.rows - r), p,
                            static_cast<int>(std::min<int64_t>(width, panels - p))});
-    if (width <= 2 || static_cast<int64_t>(tasks.size()) >= kTasksPerThread * pool_.threads())
+    if (width <= narrowest ||
+        static_cast<int64_t>(tasks.size()) >= kTasksPerThread * pool_.threads())
       return tasks;
   }
 }
@@ -66,7 +68,7 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
   void (*gemm)(const GemmBlock&) =
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels());
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), 2);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     const int64_t cols = t.panels * kPanel, first = t.panel * kPanel;

@@ -68,7 +68,8 @@ bool nests(const WeightFormat& format) {
          kGroup % format.block_in == 0;
 }
 
-// Rounds a row of activations, which becomes codes, and stores their scales.
+// Rounds a row of activations, which becomes codes, and stores their scales. Where one of them is
+// no number, the scale is none, and no result of the row is.
 void CpuOps::round_input(float* x, float* scales, const CodeShape& shape, float fixed) const {
   const InputFormat& format = *shape.format.input;
   const bool integers = format.dtype == DType::kI8;
@@ -76,12 +77,14 @@ void CpuOps::round_input(float* x, float* scales, const CodeShape& shape, float 
   const int64_t size = groups ? InputFormat::kGroup : shape.in;
   for (int64_t i = 0; i < shape.in; i += size) {
     const int64_t n = std::min(size, shape.in - i);
+    const float most = kernels_.max_abs(x + i, n);
     float scale = fixed;
-    if (format.scales != InputFormat::kStatic) {
-      float most = groups ? InputFormat::kLeastMax : 0;
-      for (int64_t j = i; j < i + n; ++j) most = std::max(most, std::abs(x[j]));
+    if (std::isnan(most))
+      scale = most;
+    else if (format.scales == InputFormat::kGroups)
+      scale = std::max(most, InputFormat::kLeastMax) / (integers ? 127.0f : 448.0f);
+    else if (format.scales == InputFormat::kToken)
       scale = most == 0 ? 1 : most / (integers ? 127.0f : 448.0f);
-    }
     if (integers)
       kernels_.round_integers(x + i, scale, -128, 127, Ties::kEven, n);
     else
@@ -89,13 +92,6 @@ void CpuOps::round_input(float* x, float* scales, const CodeShape& shape, float 
     scales[i / size] = scale;
   }
 }
-
-// Where one row of an operand goes, and two rows of scratch, the first with its values.
-struct CpuOps::CodeRow {
-  std::byte* row;
-  float* values;
-  float *x, *spare;
-};
 
 // Writes a row of the operand `a`: in the order of the weight's columns, rounded, and with its
 // groups spread; and beside it the row's scales, or the sums of its groups where codes have a zero
@@ -109,14 +105,17 @@ void CpuOps::fill_row(CodeRow to, const Operand& a, const Linear& w, int64_t exp
   }
   if (shape.format.input)
     round_input(to.x, to.values, shape, w.input_scale ? w.input_scale.as<float>()[expert] : 0);
+  return a.integers ? fill_integers(to, a, shape) : fill_floats(to, a, shape);
+}
+
+void CpuOps::fill_floats(const CodeRow& to, const Operand& a, const CodeShape& shape) const {
   const DType dtype = a.narrow ? DType::kBF16 : DType::kF32;
-  const auto width = static_cast<int64_t>(bytes(dtype));
   for (int64_t g = 0; g < shape.groups(); ++g) {
     const int64_t size = shape.group_size(g), padded = round_up(size, a.step);
     const float* from = to.x + shape.group_begin(g);
-    std::byte* group = to.row + spread_begin(shape, g, a.step) * width;
+    std::byte* group = to.row + spread_begin(shape, g, a.step) * a.width;
     copy_row(kernels_, group, dtype, from, DType::kF32, size);
-    std::fill(group + size * width, group + padded * width, std::byte{0});
+    std::fill(group + size * a.width, group + padded * a.width, std::byte{0});
     if (!shape.format.zero) continue;
     double sum = 0;
     for (int64_t i = 0; i < size; ++i) sum += from[i];
@@ -125,10 +124,12 @@ void CpuOps::fill_row(CodeRow to, const Operand& a, const Linear& w, int64_t exp
 }
 
 Operand CpuOps::code_operand(const CodeShape& shape, DType act) const {
+  if (shape.integers()) return integer_operand(shape);
   const bool narrow = kernels_.bf16_operand && (act == DType::kBF16 || shape.format.input);
   const int64_t step = narrow ? kKStep : shape.line_inputs();
   return {.stride = spread_inputs(shape, step) + kRowPadding,
           .narrow = narrow,
+          .width = narrow ? 2 : 4,
           .step = step,
           .value_stride = shape.format.zero ? shape.groups() : input_groups(shape)};
 }
@@ -145,7 +146,7 @@ Operand CpuOps::quantized_operand(const Tensor& x, DType act, std::span<const Gr
     return a;
   }
   const int64_t rows = groups.back().row + groups.back().rows;
-  auto* data = operand_.take<std::byte>(rows * a.stride * (a.narrow ? 2 : 4));
+  auto* data = operand_.take<std::byte>(rows * a.stride * a.width);
   float* values = row_values_.take<float>(rows * a.value_stride);
   a.data = data;
   a.values = values;
@@ -154,7 +155,7 @@ Operand CpuOps::quantized_operand(const Tensor& x, DType act, std::span<const Gr
       float* row = thread_scratch_[static_cast<size_t>(thread)].take<float>(2 * shape.in);
       for (int64_t r = group.row + begin; r < group.row + end; ++r) {
         copy_row(kernels_, row, DType::kF32, row_data(x, pick ? (*pick)(r) : r), x.dtype, shape.in);
-        fill_row({.row = data + r * a.stride * (a.narrow ? 2 : 4),
+        fill_row({.row = data + r * a.stride * a.width,
                   .values = values + r * a.value_stride,
                   .x = row,
                   .spare = row + shape.in},
@@ -177,24 +178,27 @@ struct CpuOps::CodeTask {
   // minima, and values of codes.
   float *c, *part, *scales, *minima, *values;
 
-  int64_t width() const { return a.narrow ? 2 : 4; }  // bytes of an element of the operand
-  const uint32_t* words(int first) const {
+  const uint32_t* words() const {
     return static_cast<const uint32_t*>(w.weight.data) +
-           (expert * shape.panels() + panel + first) * shape.panel_words();
+           expert * shape.panels() * shape.panel_words();
+  }
+  CodeLines lines(const Span& span, int first) const {
+    const LinePlace place = shape.place(panel + first);
+    return {words() + place.first + span.line * place.step, place.step, span.lines};
   }
   const void* inputs(const Span& span) const {
-    return static_cast<const std::byte*>(a.data) + (row * a.stride + span.begin) * width();
+    return static_cast<const std::byte*>(a.data) + (row * a.stride + span.begin) * a.width;
   }
 };
 
 // Sums one span of a pair of panels: their values are expanded in the cache and multiplied there.
 void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count) const {
-  const int64_t filled = span.lines * t.shape.line_inputs() * kPanel * t.width();
-  const int64_t panel_bytes = span.length * kPanel * t.width();
+  const int64_t filled = span.lines * t.shape.line_inputs() * kPanel * t.a.width;
+  const int64_t panel_bytes = span.length * kPanel * t.a.width;
   const auto expand = t.a.narrow ? kernels_.expand_bf16 : kernels_.expand_f32;
   for (int p = 0; p < count; ++p) {
     std::byte* to = reinterpret_cast<std::byte*>(t.values) + p * panel_bytes;
-    expand(to, t.words(first + p) + span.line * kPanel, span.lines, codes_of(t.shape.format.dtype));
+    expand(to, t.lines(span, first + p), codes_of(t.shape.format.dtype));
     std::fill(to + filled, to + panel_bytes, std::byte{0});
   }
   const auto gemm = t.a.narrow ? kernels_.gemm_bf16 : kernels_.gemm_f32;
@@ -210,11 +214,13 @@ void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count
         .add = !span.opens});
 }
 
-// The kernel for so few rows; null where there is none. Twice as many rows as it takes with bf16
-// operands read the panels twice, the second time from the cache.
-void (*CpuOps::few_rows(const Operand& a, int64_t rows) const)(const CodeRows&) {
-  if (rows > (a.narrow ? 2 * kFewRowsBf16 : kFewRows)) return nullptr;
-  return a.narrow ? kernels_.few_rows_bf16 : kernels_.few_rows_f32;
+// Twice as many rows as a kernel takes with bf16 operands read the panels twice, the second time
+// from the cache.
+CpuOps::RowsKernel CpuOps::rows_kernel(const Operand& a, int64_t rows) const {
+  if (a.integers) return {kernels_.int_rows, rows};
+  if (rows > (a.narrow ? 2 * kFewRowsBf16 : kFewRows)) return {};
+  if (a.narrow) return {kernels_.few_rows_bf16, kFewRowsBf16};
+  return {kernels_.few_rows_f32, kFewRows};
 }
 
 // Loads the scales and minima of `groups` groups of some panels of a task.
@@ -231,9 +237,9 @@ void CpuOps::load_code_scales(const CodeTask& t, int first, int count, int64_t g
   for (int64_t j = 0; j < count * groups * kPanel; ++j) t.minima[j] *= t.scales[j];
 }
 
-// A few rows meet codes in registers. The sums are taken in turns, as many as there is room for
-// scales of.
-void CpuOps::few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) const {
+// Rows meet codes in registers. The sums are taken in turns, as many as there is room for scales
+// of.
+void CpuOps::code_rows(const CodeTask& t, const RowsKernel& kernel) const {
   const WeightFormat& format = t.shape.format;
   const auto size = static_cast<int64_t>(t.sums.size());
   for (int64_t i = 0, next = 0; i < size; i = next) {
@@ -242,10 +248,11 @@ void CpuOps::few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) cons
     const int64_t groups = sums[next - i - 1].group + 1 - sums->group;
     load_code_scales(t, 0, t.panels, sums->group, groups);
     CodeRows rows = {.lda = t.a.stride,
-                     .b = t.words(0),
+                     .b = t.words() + t.panel * t.shape.panel_words(),
                      .panel_words = t.shape.panel_words(),
                      .panels = t.panels,
                      .codes = codes_of(format.dtype),
+                     .offset = t.shape.offset(),
                      .sums = sums,
                      .count = next - i,
                      .scale = t.scales,
@@ -255,12 +262,11 @@ void CpuOps::few_code_rows(const CodeTask& t, void (*few)(const CodeRows&)) cons
                      .first = i == 0};
     for (int64_t r = 0; r < t.rows; r += rows.rows) {
       const int64_t row = t.row + r;
-      rows.a = static_cast<const std::byte*>(t.a.data) + row * t.a.stride * t.width();
-      rows.rows =
-          static_cast<int>(std::min<int64_t>(t.rows - r, t.a.narrow ? kFewRowsBf16 : kFewRows));
+      rows.a = static_cast<const std::byte*>(t.a.data) + row * t.a.stride * t.a.width;
+      rows.rows = static_cast<int>(std::min(t.rows - r, kernel.rows));
       if (format.zero || format.input) rows.values = t.a.values + row * t.a.value_stride;
       rows.c = t.c + r * t.panels * kPanel;
-      few(rows);
+      kernel.multiply(rows);
     }
   }
 }
@@ -302,11 +308,18 @@ void CpuOps::close_sum(const CodeTask& t, const Span& span, int first, int count
 void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                           const Finish& finish) {
   const CodeShape shape = CodeShape::of(w);
-  const std::vector<Span> spans = spans_of(shape, a.step);
-  const std::vector<CodeSum> sums = sums_of(shape, spans);
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels());
+  const std::vector<Span> spans = a.integers ? std::vector<Span>() : spans_of(shape, a.step);
+  const std::vector<CodeSum> sums =
+      a.integers ? sums_of(integer_pieces(shape)) : sums_of(shape, spans);
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
+    // Codes are read in one stream, whose end would otherwise wait for the scales of the next task.
+    if (const auto next = static_cast<size_t>(i + pool_.threads()); next < tasks.size()) {
+      const Task& n = tasks[next];
+      ask_for_scales(w.scale, shape, n.group->expert, n.panel, n.panels);
+      ask_for_scales(w.zero, shape, n.group->expert, n.panel, n.panels);
+    }
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
     float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(kCodeTaskFloats);
     float *part = c + kTaskFloats, *scales = part + kRowBlock * 2 * kPanel;
@@ -325,8 +338,8 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
                            scales,
                            scales + kCodeScales,
                            scales + 2 * kCodeScales};
-    if (const auto few = few_rows(a, t.rows))
-      few_code_rows(task, few);
+    if (const RowsKernel kernel = rows_kernel(a, t.rows); kernel.multiply)
+      code_rows(task, kernel);
     else
       for (int p = 0; p < t.panels; p += 2) many_code_rows(task, p);
     const int64_t real = std::min(cols, shape.out - first);

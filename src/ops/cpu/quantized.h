@@ -23,6 +23,14 @@ std::vector<Span> spans_of(const CodeShape& shape, int64_t step);
 // The sums that they make.
 std::vector<CodeSum> sums_of(const CodeShape& shape, const std::vector<Span>& spans);
 
+// Consecutive columns of a product of integers that make one sum.
+struct IntegerPiece {
+  int64_t column = 0, size = 0;
+  CodeSum sum;
+};
+std::vector<IntegerPiece> integer_pieces(const CodeShape& shape);
+std::vector<CodeSum> sums_of(const std::vector<IntegerPiece>& pieces);
+
 // The operand's inputs: `in`, or more where groups are spread or a row is filled up to a step.
 int64_t spread_inputs(const CodeShape& shape, int64_t step);
 // Where a group begins in the operand.

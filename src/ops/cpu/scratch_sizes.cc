@@ -33,7 +33,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
   const auto thread = [&](int64_t floats) { raise(sizes.of_thread, floats * kFloat); };
   const auto quantized = [&](int64_t n, int64_t in, const WeightFormat& format) {
     const Operand a = code_operand({.in = in, .format = format}, bounds.act);
-    raise(sizes.operand, n * a.stride * (a.narrow ? 2 : 4));
+    raise(sizes.operand, n * a.stride * a.width);
     raise(sizes.row_values, n * a.value_stride * kFloat);
     thread(2 * in);
   };

@@ -39,7 +39,8 @@ bool is_taken(const CudaOptions& options) {
 }  // namespace
 
 std::vector<Backend> backends() {
-  constexpr const char* kIsaNames[] = {"baseline", "avx2", "avx512", "avx512bf16", "amx"};
+  constexpr const char* kIsaNames[] = {"baseline",   "avx2",       "avx512",
+                                       "avx512vnni", "avx512bf16", "amx"};
   std::vector<Backend> out = {{"reference", [] { return make_reference_ops(); }},
                               {"cpu_threads_3", [] { return make_cpu_ops(3); }}};
   for (const cpu::Isa isa : cpu::available_isas()) {

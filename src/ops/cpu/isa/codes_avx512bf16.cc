@@ -6,26 +6,24 @@
 #pragma GCC diagnostic pop
 #include <string.h>
 
-#include "ops/cpu/isa/kernels.h"
+#include "ops/cpu/isa/bands.h"
 
 namespace skiff::cpu {
 namespace {
 
 // A line of a bf16 panel holds two inputs of each output side by side: in the halves of a word. A
-// reader turns a line of codes into kLines such lines.
+// reader turns a line of codes into kLines such lines. A row that streams codes asks for those that
+// lie kAhead bytes further on.
 
 inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(indices); }
 
-// Integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger than the
-// byte; the difference is exact, and so is its upper half, which is bf16. Bytes of signed codes are
-// made unsigned first.
-template <bool kSigned>
-struct Integers {
-  static constexpr int kLines = 2;
+// Unsigned integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger
+// than the byte; the difference is exact, and so is its upper half, which is bf16.
+struct UnsignedBytes {
+  static constexpr int kLines = 2, kAhead = 512;
   static constexpr float kMagic = 0x1p23f;
   __m512i magic = _mm512_castps_si512(_mm512_set1_ps(kMagic));
-  __m512 offset = _mm512_set1_ps(kMagic + (kSigned ? 128 : 0));
-  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512 offset = _mm512_set1_ps(kMagic);
   __m512i upper =
       in_each_quarter(_mm_setr_epi8(2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15, -1, -1));
   __m512i byte[4] = {
@@ -40,36 +38,74 @@ struct Integers {
     return _mm512_mask_shuffle_epi8(value(u, i + 1), 0x3333333333333333u, value(u, i), upper);
   }
   void read(__m512i (&to)[kLines], __m512i u) const {
-    if (kSigned) u = _mm512_xor_si512(u, top);
     to[0] = pair(u, 0);
     to[1] = pair(u, 2);
   }
 };
 
-// Codes of e4m3, each in both bytes of a 16-bit lane. The exponent is rebiased by 120; the eight
-// subnormal sizes, m * 2^-9, come from a table.
-struct E4m3 {
-  static constexpr int kLines = 2;
-  __m512i small =
-      in_each_quarter(_mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
-  __m512i low = in_each_quarter(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-  __m512i high =
-      in_each_quarter(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
-  __m512i size = _mm512_set1_epi16(0x07f0), bias = _mm512_set1_epi16(120 << 7);
-  __m512i exponent = _mm512_set1_epi16(0x7800);
-  __m512i sign = _mm512_set1_epi16(static_cast<int16_t>(0x8000));
+// An integer of at most 8 bits as bf16.
+constexpr unsigned bf16_of(int size) {
+  int exponent = 0;
+  while (size >> exponent > 1) ++exponent;
+  return size == 0 ? 0 : (127u + exponent) << 7 | ((size << 7 >> exponent) & 0x7f);
+}
+// The size of a code of e4m3, in its lower 7 bits, as bf16.
+constexpr unsigned bf16_of_e4m3(int code) {
+  const int exponent = code >> 3, mantissa = code & 7;
+  if (code == 0x7f) return 0x7fc0;  // not a number
+  if (exponent > 0) return (120u + exponent) << 7 | mantissa << 4;
+  return mantissa == 0 ? 0 : bf16_of(mantissa) - (9 << 7);  // multiples of 2^-9
+}
 
-  __m512i pair(__m512i twice) const {
-    constexpr int kOrAnd = 0xf8;  // a | (b & c)
-    const __m512i normal =
-        _mm512_add_epi16(_mm512_and_si512(_mm512_srli_epi16(twice, 4), size), bias);
-    const __mmask32 is_small = _mm512_testn_epi16_mask(twice, exponent);
-    const __m512i value = _mm512_mask_permutexvar_epi16(normal, is_small, twice, small);
-    return _mm512_ternarylogic_epi32(value, twice, sign, kOrAnd);
+// The lower and the upper bytes of 128 numbers.
+struct alignas(64) ByteTables {
+  uint8_t low[128], high[128];
+};
+template <unsigned (*Of)(int)>
+constexpr ByteTables byte_tables() {
+  ByteTables t = {};
+  for (int i = 0; i < 128; ++i) {
+    t.low[i] = static_cast<uint8_t>(Of(i));
+    t.high[i] = static_cast<uint8_t>(Of(i) >> 8);
   }
+  return t;
+}
+constexpr ByteTables kSizes = byte_tables<bf16_of>(), kE4m3Sizes = byte_tables<bf16_of_e4m3>();
+
+// The indices that join two lower bytes of each word, from the first on, with the upper ones.
+struct alignas(64) Join {
+  uint8_t from[64];
+};
+constexpr Join join_of(int first) {
+  Join join = {};
+  for (int i = 0; i < 64; ++i)
+    join.from[i] = static_cast<uint8_t>(i / 4 * 4 + first + i % 4 / 2 + i % 2 * 64);
+  return join;
+}
+constexpr Join kFirst = join_of(0), kSecond = join_of(2);
+
+// Codes of 8 bits with a sign: their size is looked up by the lower seven bits. That of an integer
+// is its magnitude, but for -128, whose lower byte is that of zero.
+template <bool kIntegers>
+struct SignedBytes {
+  static constexpr int kLines = 2, kAhead = 512;
+  static constexpr const ByteTables& kTables = kIntegers ? kSizes : kE4m3Sizes;
+  __m512i low[2] = {_mm512_load_si512(kTables.low), _mm512_load_si512(kTables.low + 64)};
+  __m512i high[2] = {_mm512_load_si512(kTables.high), _mm512_load_si512(kTables.high + 64)};
+  __m512i first = _mm512_load_si512(kFirst.from), second = _mm512_load_si512(kSecond.from);
+  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512i lowest = _mm512_set1_epi8(static_cast<char>(0xc3));  // -128 is 0xc300
+
   void read(__m512i (&to)[kLines], __m512i u) const {
-    to[0] = pair(_mm512_shuffle_epi8(u, low));
-    to[1] = pair(_mm512_shuffle_epi8(u, high));
+    constexpr int kOrAnd = 0xf8;  // a | (b & c)
+    const __m512i size = kIntegers ? _mm512_abs_epi8(u) : u;
+    const __m512i lower = _mm512_permutex2var_epi8(low[0], size, low[1]);
+    __m512i upper = _mm512_permutex2var_epi8(high[0], size, high[1]);
+    upper = _mm512_ternarylogic_epi32(upper, u, top, kOrAnd);
+    if constexpr (kIntegers)
+      upper = _mm512_mask_mov_epi8(upper, _mm512_cmpeq_epi8_mask(u, top), lowest);
+    to[0] = _mm512_permutex2var_epi8(lower, first, upper);
+    to[1] = _mm512_permutex2var_epi8(lower, second, upper);
   }
 };
 
@@ -78,16 +114,12 @@ struct E4m3 {
 struct alignas(64) Table {
   uint16_t value[32];
 };
-template <int kFirst>
+template <int kBelow>
 constexpr Table table_of_integers() {
   Table t = {};
   for (int i = 0; i < 32; ++i) {
-    const int code = i % 16, value = code - (code >= 8 ? kFirst : 0),
-              size = value < 0 ? -value : value;
-    int exponent = 0;
-    while (size >> exponent > 1) ++exponent;
-    const int bits = size == 0 ? 0 : (127 + exponent) << 7 | ((size << 7 >> exponent) & 0x7f);
-    t.value[i] = static_cast<uint16_t>(bits | (value < 0 ? 0x8000 : 0));
+    const int code = i % 16, value = code - (code >= 8 ? kBelow : 0);
+    t.value[i] = static_cast<uint16_t>(value < 0 ? 0x8000 | bf16_of(-value) : bf16_of(value));
   }
   return t;
 }
@@ -99,7 +131,7 @@ constexpr Table kE2m1 = {{0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080
 
 // The nibbles of each half word are the inputs 0, 2, 4, 6 or 1, 3, 5, 7.
 struct Nibbles {
-  static constexpr int kLines = 4;
+  static constexpr int kLines = 4, kAhead = 2048;
   __m512i values;
   explicit Nibbles(const Table& table) : values(_mm512_load_si512(table.value)) {}
   void read(__m512i (&to)[kLines], __m512i u) const {
@@ -114,11 +146,11 @@ template <class Do>
 void with_reader(Codes codes, Do f) {
   switch (codes) {
     case Codes::kI8:
-      return f(Integers<true>{});
+      return f(SignedBytes<true>{});
     case Codes::kU8:
-      return f(Integers<false>{});
+      return f(UnsignedBytes{});
     case Codes::kF8E4M3:
-      return f(E4m3{});
+      return f(SignedBytes<false>{});
     case Codes::kI4:
       return f(Nibbles(kSignedNibbles));
     case Codes::kU4:
@@ -134,71 +166,57 @@ inline __m512bh pair_of(const uint16_t* p) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(both));
 }
 
-constexpr int64_t kAhead = 8;  // lines of a panel that are asked for ahead of their use
-
-// The sums of R rows times P panels, which are independent of each other. Few panels at a time are
-// few streams through memory, whose lines do not compete for the same sets of a cache.
-template <int R, int P>
-struct Sums {
+// One sum of R rows times P panels of a band, which reads one stream of lines, in the steps of
+// scaled_rows().
+template <int R, int P, class Reader>
+void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
+                  const Reader& reader) {
+  const LinePlace place = place_of(first, g.panels, g.panel_words);
+  const uint32_t* b = g.b + place.first + s.line * place.step;
+  const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
+  const int64_t lda = g.lda;
   __m512 sum[R][P];
-
-  Sums() {
-    for (auto& row : sum)
-      for (__m512& s : row) s = _mm512_setzero_ps();
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) sum[r][p] = _mm512_setzero_ps();
   }
-
-  // Adds lines [from, to); `ahead` words after each, the next ones are asked for.
-  template <class Reader>
-  void add(const CodeRows& g, const uint16_t* a, const uint32_t* b, int64_t from, int64_t to,
-           int64_t ahead, const Reader& reader) {
-    a += from * 2 * Reader::kLines;
-    b += from * kPanel;
-    for (int64_t line = from; line < to; ++line, a += 2 * Reader::kLines, b += kPanel)
-      for (int p = 0; p < P; ++p) {
-        const uint32_t* at = b + p * g.panel_words;
-        _mm_prefetch(reinterpret_cast<const char*>(at + ahead), _MM_HINT_T0);
-        __m512i w[Reader::kLines];
-        reader.read(w, _mm512_loadu_si512(at));
-        for (int i = 0; i < Reader::kLines; ++i)
-          for (int r = 0; r < R; ++r)
-            sum[r][p] = _mm512_dpbf16_ps(sum[r][p], pair_of(a + r * g.lda + 2 * i),
-                                         reinterpret_cast<__m512bh>(w[i]));
-      }
-  }
-
-  // Multiplies by the scales of `s` and adds to the result, in the steps of scaled_rows().
-  void close(const CodeRows& g, int first, const CodeSum& s, bool opens) const {
-    for (int r = 0; r < R; ++r) {
-      const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
-      const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
-      for (int p = 0; p < P; ++p) {
-        const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
-        __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
-        v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
-                      : _mm512_mul_ps(v, row);
-        float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
-        _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+  for (int64_t i = 0; i < s.lines; ++i, a += int64_t{2} * Reader::kLines, b += place.step) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const uint32_t* line = b + int64_t{p} * kPanel;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + Reader::kAhead, _MM_HINT_T0);
+      __m512i w[Reader::kLines];
+      reader.read(w, _mm512_loadu_si512(line));
+#pragma GCC unroll 4
+      for (int n = 0; n < Reader::kLines; ++n) {
+        const auto codes = reinterpret_cast<__m512bh>(w[n]);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          sum[r][p] = _mm512_dpbf16_ps(sum[r][p], pair_of(a + r * lda + int64_t{2} * n), codes);
       }
     }
   }
-};
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
+    const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
+      __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
+      v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
+                    : _mm512_mul_ps(v, row);
+      float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
+      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+    }
+  }
+}
 
 template <int R, int P, class Reader>
 void few_rows_panels(const CodeRows& g, int first, const Reader& reader) {
-  const uint32_t* b = g.b + first * g.panel_words;
-  const int64_t panel_lines = g.panel_words / kPanel;
-  for (int64_t i = 0; i < g.count; ++i) {
-    const CodeSum& s = g.sums[i];
-    const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
-    // What follows a panel's last line is the first one of the panel that takes its place.
-    int64_t last = panel_lines - kAhead - s.line;
-    last = last < 0 ? 0 : last < s.lines ? last : s.lines;
-    Sums<R, P> sums;
-    const uint32_t* lines = b + s.line * kPanel;
-    sums.add(g, a, lines, 0, last, kAhead * kPanel, reader);
-    sums.add(g, a, lines, last, s.lines, kAhead * kPanel + (P - 1) * g.panel_words, reader);
-    sums.close(g, first, s, g.first && i == 0);
-  }
+  for (int64_t i = 0; i < g.count; ++i)
+    few_rows_sum<R, P>(g, first, g.sums[i], g.first && i == 0, reader);
 }
 
 template <int R, class Reader>
@@ -207,7 +225,7 @@ void few_rows_of(const CodeRows& g, const Reader& reader) {
     if constexpr (R > 1) few_rows_of<R - 1>(g, reader);
     return;
   }
-  constexpr int kPanels = R <= 4 ? 4 : 2;  // as many as registers hold sums of
+  constexpr int kPanels = R <= 4 ? kBand : 2;  // as many as registers hold sums of
   int p = 0;
   for (; p + kPanels <= g.panels; p += kPanels) few_rows_panels<R, kPanels>(g, p, reader);
   for (; p < g.panels; p += 2) few_rows_panels<R, 2>(g, p, reader);
@@ -215,13 +233,15 @@ void few_rows_of(const CodeRows& g, const Reader& reader) {
 
 }  // namespace
 
-void expand_avx512bf16(void* to, const uint32_t* from, int64_t lines, Codes codes) {
+void expand_avx512bf16(void* to, const CodeLines& from, Codes codes) {
   with_reader(codes, [&]<class Reader>(const Reader& reader) {
     auto* out = static_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < lines; ++i, from += kPanel) {
+    const uint32_t* words = from.first;
+    for (int64_t i = 0; i < from.count; ++i, words += from.step) {
       __m512i w[Reader::kLines];
-      reader.read(w, _mm512_loadu_si512(from));
-      for (int n = 0; n < Reader::kLines; ++n, out += 2 * kPanel) _mm512_storeu_si512(out, w[n]);
+      reader.read(w, _mm512_loadu_si512(words));
+      for (int n = 0; n < Reader::kLines; ++n, out += int64_t{2} * kPanel)
+        _mm512_storeu_si512(out, w[n]);
     }
   });
 }

@@ -1,7 +1,7 @@
 // ops/cpu/isa/codes_body.h -- quantized weights and activations, for any vector type. Include after
 // one vec_<isa>.h.
 #pragma once
-#include "ops/cpu/isa/kernels.h"
+#include "ops/cpu/isa/bands.h"
 
 namespace skiff::cpu {
 namespace {
@@ -9,12 +9,14 @@ namespace {
 // Calls field(source, left) for each input of a line; `left` shifts the input's bits to the top of
 // each output's word.
 template <int kBits, class Field>
-void expand_fields(float* to, const uint32_t* from, int64_t lines, Field field) {
+void expand_fields(float* to, const CodeLines& from, Field field) {
   constexpr int kInputs = 32 / kBits;
-  for (int64_t line = 0; line < lines; ++line, from += kPanel)
+  const uint32_t* words = from.first;
+  for (int64_t line = 0; line < from.count; ++line, words += from.step)
     for (int i = 0; i < kInputs; ++i, to += kPanel) {
       const int place = kBits == 4 ? i / 2 + i % 2 * 4 : i;  // code_panels.h
-      for (int j = 0; j < kPanel; j += kW) store(to + j, field(from + j, 32 - kBits * (place + 1)));
+      for (int j = 0; j < kPanel; j += kW)
+        store(to + j, field(words + j, 32 - kBits * (place + 1)));
     }
 }
 
@@ -39,9 +41,9 @@ void with_field(Codes codes, Do f) {
   }
 }
 
-void expand(void* out, const uint32_t* from, int64_t lines, Codes codes) {
+void expand(void* out, const CodeLines& from, Codes codes) {
   with_field(codes, [&]<int kBits>(auto field) {
-    expand_fields<kBits>(static_cast<float*>(out), from, lines, field);
+    expand_fields<kBits>(static_cast<float*>(out), from, field);
   });
 }
 
@@ -49,7 +51,8 @@ void expand(void* out, const uint32_t* from, int64_t lines, Codes codes) {
 template <int kBits, int R, class Field>
 void few_rows_sum(const CodeRows& g, const CodeSum& s, int pair, float* part, Field field) {
   constexpr int kInputs = 32 / kBits, kVecs = 2 * kPanel / kW;
-  const uint32_t* b = g.b + pair * g.panel_words + s.line * kPanel;
+  const LinePlace place = place_of(pair, g.panels, g.panel_words);
+  const uint32_t* b = g.b + place.first + s.line * place.step;
   const auto* a = static_cast<const float*>(g.a) + s.begin;
   // Vectors of columns are taken in turn, as many as registers hold sums of.
   constexpr int kTurn = kVecs < 4 ? kVecs : 4;
@@ -61,10 +64,8 @@ void few_rows_sum(const CodeRows& g, const CodeSum& s, int pair, float* part, Fi
       for (int i = 0; i < kInputs; ++i) {
         const int left = 32 - kBits * ((kBits == 4 ? i / 2 + i % 2 * 4 : i) + 1);
         F w[kTurn];
-        for (int v = 0; v < kTurn; ++v) {
-          const int64_t col = (v0 + v) * kW;
-          w[v] = field(b + col / kPanel * g.panel_words + line * kPanel + col % kPanel, left);
-        }
+        // The lines of a pair of panels lie side by side.
+        for (int v = 0; v < kTurn; ++v) w[v] = field(b + line * place.step + (v0 + v) * kW, left);
         for (int r = 0; r < R; ++r) {
           const F x = set1(a[r * g.lda + line * kInputs + i]);
           for (int v = 0; v < kTurn; ++v) sum[r][v] = fma(x, w[v], sum[r][v]);
@@ -135,6 +136,20 @@ void few_rows_of(const CodeRows& g, Field field) {
 
 void few_rows(const CodeRows& g) {
   with_field(g.codes, [&]<int kBits>(auto field) { few_rows_of<kBits, kFewRows>(g, field); });
+}
+
+// The bits of sizes are in the order of the sizes, infinities and what is no number above them.
+float max_abs(const float* x, int64_t n) {
+  int32_t most = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    int32_t size;
+    memcpy(&size, x + i, sizeof size);
+    size &= 0x7fffffff;
+    most = size > most ? size : most;
+  }
+  float out;
+  memcpy(&out, &most, sizeof out);
+  return out;
 }
 
 // Adding and subtracting 1.5 * 2^23 rounds what lies within 2^22 to integers, ties to even.

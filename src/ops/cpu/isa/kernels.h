@@ -13,9 +13,11 @@
 
 namespace skiff::cpu {
 
-enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+// Each includes those before it. kAvx512Bf16 also has VBMI, which one processor with bf16 lacks.
+enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx };
 
 constexpr int kPanel = 16;    // output columns in one panel of a packed weight (panels.h)
+constexpr int kBand = 4;      // panels of codes whose lines take turns in memory (code_panels.h)
 constexpr int kKStep = 32;    // bf16 panels are zero-padded to a multiple of this many inputs
 constexpr int kKvBlock = 64;  // context positions per step of the online softmax
 
@@ -37,6 +39,13 @@ struct GemmBlock {
 enum class Codes : uint8_t { kI8, kU8, kF8E4M3, kI4, kU4, kF4E2M1 };
 constexpr bool is_nibble(Codes codes) { return codes >= Codes::kI4; }
 
+// Lines of one panel.
+struct CodeLines {
+  const uint32_t* first = nullptr;
+  int64_t step = 0;  // words from one line to the next
+  int64_t count = 0;
+};
+
 // How floats are rounded to codes: ties to even, or away from zero.
 enum class Ties : uint8_t { kEven, kAway };
 
@@ -47,27 +56,31 @@ struct CodeSum {
   int64_t line = 0, lines = 0;  // within a panel
   int64_t group = 0;            // whose scales multiply the sum
   int64_t value = 0;            // the number of the row that belongs to it
+  int64_t inputs = 0;           // for integers, the number that is the sum of the row's inputs
 };
 
-// A few rows times codes, whose values exist in registers only: c[r][p*16 + j] is the total over
-// some sums, each multiplied and added as ScaledSum says. Inputs are added up in the order in which
-// a GEMM of their values adds them, so the bits are the same.
+// Rows times codes, whose values exist in registers only: c[r][p*16 + j] is the total over some
+// sums, each multiplied and added as ScaledSum says. Where activations are floats, rows are few,
+// and inputs are added up in the order in which a GEMM of their values adds them, so the bits are
+// the same; where they are integers, sums are exact.
 constexpr int kFewRows = 4, kFewRowsBf16 = 8;
 struct CodeRows {
-  const void* a = nullptr;  // [rows][lda] f32 or bf16
+  const void* a = nullptr;  // [rows][lda] f32, bf16, or what write_integers() wrote
   int64_t lda = 0;
-  int rows = 0;                 // at most kFewRows, or kFewRowsBf16
-  const uint32_t* b = nullptr;  // the first panel
-  int64_t panel_words = 0;      // from one panel to the next
-  int panels = 0;               // even
+  int rows = 0;                 // at most kFewRows, or kFewRowsBf16; any number for integers
+  const uint32_t* b = nullptr;  // the first band
+  int64_t panel_words = 0;      // of one panel
+  int panels = 0;               // whole bands; even
   Codes codes = Codes::kI8;
+  int offset = 0;  // for integers, what was added to codes to make them unsigned
   const CodeSum* sums = nullptr;
   int64_t count = 0;
   // [panels][groups][kPanel]; the first group is that of the first sum.
   const float* scale = nullptr;
   const float* minimum = nullptr;  // may be absent
   int64_t groups = 0;
-  // [rows][value_stride]; with minima a row's sums of its inputs, else its scales, or absent.
+  // [rows][value_stride]; with minima a row's sums of its inputs, else its scales, or absent; for
+  // integers both.
   const float* values = nullptr;
   int64_t value_stride = 0;
   float* c = nullptr;  // [rows][panels * kPanel]
@@ -134,14 +147,21 @@ struct Kernels {
   void (*gemm_f32)(const GemmBlock&);
   void (*gemm_bf16)(const GemmBlock&);
 
-  // Write the values of `lines` lines of codes as lines of a plain panel, of f32 or bf16; the
-  // latter is there where bf16_operand is set.
-  void (*expand_f32)(void* to, const uint32_t* from, int64_t lines, Codes codes);
-  void (*expand_bf16)(void* to, const uint32_t* from, int64_t lines, Codes codes);
+  // Write the values of lines of codes as lines of a plain panel, of f32 or bf16; the latter is
+  // there where bf16_operand is set.
+  void (*expand_f32)(void* to, const CodeLines& from, Codes codes);
+  void (*expand_bf16)(void* to, const CodeLines& from, Codes codes);
   void (*few_rows_f32)(const CodeRows&);
   // There where bf16_operand is set and the sums are those of gemm_bf16, else null.
   void (*few_rows_bf16)(const CodeRows&);
   void (*scaled_sum)(const ScaledSum&);
+  // Writes n integers within [-128, 127] as elements of int_bytes bytes in the order in which
+  // int_rows() reads them: whole lines of codes, filled up with zeros, and at most 16 elements
+  // more. Returns their sum. What is no number counts as zero.
+  int32_t (*write_integers)(void* to, const float* x, int64_t n, bool nibbles);
+  int int_bytes;
+  void (*int_rows)(const CodeRows&);
+  float (*max_abs)(const float* x, int64_t n);  // NaN if any of them is
   // x = x / scale, rounded and clipped to [low, high].
   void (*round_integers)(float* x, float scale, float low, float high, Ties ties, int64_t n);
   void (*round_e4m3)(float* x, float scale, int64_t n);  // the same for 8-bit floats
@@ -169,9 +189,12 @@ struct Kernels {
 extern const Kernels kKernelsBaseline;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
-// These differ from kKernelsAvx512 in what they do with bf16 alone.
+// What VNNI adds.
+void int_rows_avx512vnni(const CodeRows&);
+int32_t write_integers_avx512vnni(void* to, const float* x, int64_t n, bool nibbles);
+// What instructions for bf16 add or replace.
 void gemm_bf16_avx512bf16(const GemmBlock&);
-void expand_avx512bf16(void* to, const uint32_t* from, int64_t lines, Codes codes);
+void expand_avx512bf16(void* to, const CodeLines& from, Codes codes);
 void few_rows_avx512bf16(const CodeRows&);
 void gemm_bf16_amx(const GemmBlock&);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "ops/cpu/isa/codes_body.h"
 #include "ops/cpu/isa/gemm_body.h"
+#include "ops/cpu/isa/int_body.h"
 #include "ops/cpu/isa/rows_body.h"
 // attend_body.h uses both of the above.
 #include "ops/cpu/isa/attend_body.h"
@@ -20,6 +21,10 @@ constexpr Kernels table(Isa isa, const char* name) {
           .few_rows_f32 = few_rows,
           .few_rows_bf16 = nullptr,
           .scaled_sum = scaled_sum,
+          .write_integers = write_integers,
+          .int_bytes = 2,
+          .int_rows = int_rows,
+          .max_abs = max_abs,
           .round_integers = round_integers,
           .round_e4m3 = round_e4m3,
           .pack_panel = pack_panel,

@@ -12,6 +12,7 @@ constexpr int kTileRows = 6;
 constexpr int kTileRowsBf16 = 5;
 constexpr int kTileVecs = 2;
 using F = __m256;
+using I = __m256i;
 struct Pair {
   F even, odd;
 };
@@ -104,6 +105,22 @@ inline F e2m1_field(const uint32_t* p, int left) {
   const __m256i sign = _mm256_and_si256(u, _mm256_set1_epi32(static_cast<int>(0x80000000u)));
   return _mm256_or_ps(size, _mm256_castsi256_ps(sign));
 }
+
+// Words and their halves as integers, as in vec_avx512.h.
+inline I load_words(const uint32_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+inline I set1_int(int32_t x) { return _mm256_set1_epi32(x); }
+inline I set1_word(const int16_t* p) {
+  int32_t word;
+  memcpy(&word, p, sizeof word);
+  return set1_int(word);
+}
+inline I halves_of(I u, int right, int mask) {
+  return _mm256_and_si256(_mm256_srli_epi32(u, right), set1_int(mask));
+}
+inline I add_products(I sum, I a, I b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+inline F to_floats(I v) { return _mm256_cvtepi32_ps(v); }
 
 inline void transpose(F (&r)[kW]) {
   F a[kW], b[kW];

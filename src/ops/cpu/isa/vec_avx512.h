@@ -17,6 +17,7 @@ constexpr int kTileRows = 6;
 constexpr int kTileRowsBf16 = 5;
 constexpr int kTileVecs = 4;
 using F = __m512;
+using I = __m512i;
 struct Pair {
   F even, odd;
 };
@@ -111,6 +112,21 @@ inline F e2m1_field(const uint32_t* p, int left) {
       _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
   return _mm512_permutexvar_ps(_mm512_srli_epi32(u, 28), values);
 }
+
+// Words and their halves as integers.
+inline I load_words(const uint32_t* p) { return _mm512_loadu_si512(p); }
+inline I set1_int(int32_t x) { return _mm512_set1_epi32(x); }
+inline I set1_word(const int16_t* p) {
+  int32_t word;
+  memcpy(&word, p, sizeof word);
+  return set1_int(word);
+}
+inline I halves_of(I u, int right, int mask) {
+  return _mm512_and_si512(_mm512_srli_epi32(u, static_cast<unsigned>(right)), set1_int(mask));
+}
+// Adds the products of both halves.
+inline I add_products(I sum, I a, I b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
+inline F to_floats(I v) { return _mm512_cvtepi32_ps(v); }
 
 inline void transpose(F (&r)[kW]) {
   F a[kW], b[kW];

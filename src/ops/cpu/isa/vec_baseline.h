@@ -1,5 +1,7 @@
-// ops/cpu/isa/vec_baseline.h -- four floats, in the compiler's portable vector types.
+// ops/cpu/isa/vec_baseline.h -- four floats, in the compiler's portable vector types; products of
+// integers are an instruction of SSE2, which every x86-64 has.
 #pragma once
+#include <emmintrin.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -107,6 +109,24 @@ inline F e2m1_field(const uint32_t* p, int left) {
   const U u = shifted(p, left);
   return (F)((u >> 6 & 0x01c00000u) | (u & 0x80000000u)) * set1(0x1p126f);
 }
+
+// Words and their halves as integers, as in vec_avx512.h.
+inline I load_words(const uint32_t* p) {
+  I v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+inline I set1_int(int32_t x) { return I{x, x, x, x}; }
+inline I set1_word(const int16_t* p) {
+  int32_t word;
+  memcpy(&word, p, sizeof word);
+  return set1_int(word);
+}
+inline I halves_of(I u, int right, int mask) { return (I)((U)u >> right) & mask; }
+inline I add_products(I sum, I a, I b) {
+  return (I)((U)sum + (U)_mm_madd_epi16((__m128i)a, (__m128i)b));
+}
+inline F to_floats(I v) { return __builtin_convertvector(v, F); }
 
 inline void transpose(F (&r)[kW]) {
   const F a[kW] = {r[0], r[1], r[2], r[3]};
