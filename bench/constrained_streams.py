@@ -63,7 +63,8 @@ class Server:
 
     def ask(self, stream, tokens, constrained):
         body = {"messages": [{"role": "user", "content": f"Write a list, number {stream}."}], "max_tokens": tokens,
-                "temperature": 0.8, "seed": stream, "ignore_eos": True}
+                "temperature": 0.8, "seed": stream, "ignore_eos": True,
+                "chat_template_kwargs": {"enable_thinking": False}}
         if constrained:
             body["response_format"] = {"type": "json_schema",
                                        "json_schema": {"name": "list", "schema": schema_of(stream)}}
