@@ -376,7 +376,8 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
     }
   }
   if (spec.head != HeadKind::kVocab) finder.skip_head();
-  if (spec.head == HeadKind::kNone) finder.skip_head("score");
+  if (spec.head == HeadKind::kNone)
+    for (const std::string_view slot : {"score", "score_inner"}) finder.skip_head(slot);
   finder.finish(remarks);
   return sources;
 }
