@@ -148,6 +148,9 @@ struct ModelSpec {
   bool joins = false;
   HeadKind head = HeadKind::kVocab;
   int classes = 0;  // with kClasses
+  // With kClasses: the scores are of another row, relu(W x + b) of this width; 0: of the row
+  // itself.
+  int score_width = 0;
 
   // Returns how many numbers the head gives for a row.
   int head_rows() const {

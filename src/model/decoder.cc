@@ -23,7 +23,10 @@ Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, 
   Tensor last = arena.take(act_, {batch.out_rows.rows(), spec_.hidden});
   Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.head_rows()});
   ops_.gather_rows(last, x, batch.out_rows);
-  score(logits, last);
+  if (spec_.head == HeadKind::kClasses)
+    classify(logits, last, arena);
+  else
+    score(logits, last);
   return {.hidden = x, .logits = logits};
 }
 
@@ -64,9 +67,17 @@ void Decoder::layer(int layer, Stream& stream, const RaggedBatch& batch, const K
   stream.delta = ffn(layer, stream.x, arena);
 }
 
-// Each rank has a part of the vocabulary, and in the end all logits; classes are scored by all.
+// Every rank scores all classes.
+void Decoder::classify(Tensor scores, Tensor last, Arena& arena) {
+  if (!spec_.score_width) return ops_.linear(scores, last, weights_.head);
+  const Tensor inner = arena.take(DType::kF32, {last.rows(), spec_.score_width});
+  ops_.linear(inner, last, weights_.score_inner);
+  ops_.relu(inner);
+  ops_.linear(scores, inner, weights_.head);
+}
+
+// Each rank has a part of the vocabulary, and in the end all logits.
 void Decoder::score(Tensor logits, Tensor last) {
-  if (spec_.head == HeadKind::kClasses) return ops_.linear(logits, last, weights_.head);
   comm::Communicator& group = *mesh_.tp;
   const int64_t part = logits.cols() / group.size();
   const Tensor mine = logits.col_range(group.rank() * part, part);
@@ -234,6 +245,7 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
   };
   const OwnBytes own{spec, act, max_rows}, head{spec, act, max_logit_rows};
   size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.head_rows());
+  if (spec.score_width) block += floats(max_logit_rows, spec.score_width);
   if (spec.joins) block = std::max(block, own.columns(2 * int64_t{spec.hidden}));
   for (const Layer& layer : spec.layers) {
     block = std::max(block, std::visit(own, layer.mixer));

@@ -75,6 +75,7 @@ class Decoder {
   void join(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena);
   Tensor dense(const DenseWeights& w, int width, Act act, Tensor x, Arena& arena);
   void score(Tensor logits, Tensor last);
+  void classify(Tensor scores, Tensor last, Arena& arena);
   void settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm);
 
   const ModelSpec& spec_;

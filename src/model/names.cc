@@ -8,6 +8,8 @@ constexpr NameRule kTorch[] = {
     {"norm", "model.norm"},
     {"head", "lm_head"},
     {"score", "score"},
+    {"score_inner", "score.0"},
+    {"score", "score.2"},
     {"mixer_norm", "model.layers.{}.input_layernorm"},
     {"ffn_norm", "model.layers.{}.post_attention_layernorm"},
     {"q_norm", "model.layers.{}.self_attn.q_norm"},

@@ -102,7 +102,8 @@ void apply_flag(const std::string& text, int hidden, PoolingConfig& out) {
 }
 
 PoolTask task_of(const PoolingChoice& choice, const Architecture& architecture, bool declared) {
-  const bool classifies = architecture.kind == Architecture::kClassifier;
+  const bool rewards = architecture.kind == Architecture::kRewarder;
+  const bool classifies = rewards || architecture.kind == Architecture::kClassifier;
   if (choice.convert == "embed") return PoolTask::kEmbed;
   if (choice.convert == "classify") return PoolTask::kClassify;
   if (choice.convert == "reward") {
@@ -116,6 +117,7 @@ PoolTask task_of(const PoolingChoice& choice, const Architecture& architecture, 
     fail_load(
         "--convert none: {} has no way of pooling of its own; use --convert embed or classify",
         architecture.causal);
+  if (rewards) return PoolTask::kReward;
   return classifies ? PoolTask::kClassify : PoolTask::kEmbed;
 }
 
@@ -134,6 +136,13 @@ void choose_head(const Fields& config, const Architecture& architecture, Pooling
     pooling.judges_pairs = qwen3 && spec.classes == 1;
     return;
   }
+  // One number by the row's own width, whatever "num_labels" says: its class has no other form.
+  if (architecture.kind == Architecture::kRewarder) {
+    spec.head = HeadKind::kClasses;
+    spec.classes = 1;
+    spec.score_width = spec.hidden;
+    return;
+  }
   pooling.tokens = config.get<std::vector<std::string>>("classifier_from_token", {"no", "yes"});
   if (pooling.tokens.empty() || pooling.tokens.size() > 16)
     fail_load("{}: \"classifier_from_token\" has {} tokens; it must have 1 to 16", config.where(),
@@ -148,6 +157,8 @@ Architecture read_architecture(std::string_view name) {
   std::string_view stem;
   if (has_ending(name, "ForSequenceClassification", &stem))
     return {Architecture::kClassifier, std::string(stem) + "ForCausalLM"};
+  if (has_ending(name, "ForRewardModel", &stem))
+    return {Architecture::kRewarder, std::string(stem) + "ForCausalLM"};
   if (has_ending(name, "Model", &stem))
     return {Architecture::kBare, std::string(stem) + "ForCausalLM"};
   return {Architecture::kCausal, std::string(name)};

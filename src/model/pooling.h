@@ -43,7 +43,8 @@ struct PoolingChoice {
 // The name of an architecture as the class with a language head is called, and which class of it
 // the checkpoint was stored from.
 struct Architecture {
-  enum Class { kCausal, kClassifier, kBare } kind = kCausal;
+  // kRewarder: with a head of two layers (Qwen2.5-Math-RM).
+  enum Class { kCausal, kClassifier, kRewarder, kBare } kind = kCausal;
   std::string causal;  // "Qwen3ForCausalLM" for Qwen3ForSequenceClassification and Qwen3Model
 };
 Architecture read_architecture(std::string_view name);

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "model/model_testing.h"
+#include "model/single.h"
 #include "ops/reference/reference_ops.h"
 
 namespace skiff::model {
@@ -164,6 +167,101 @@ TEST(Pooling, AHeadOfClassesIsLoadedInFloat32) {
   const LoadedModel loaded = load(model);
   EXPECT_EQ(loaded.weights.head.weight.dtype, DType::kF32);
   EXPECT_EQ(loaded.weights.head.weight.rows(), 1);
+  load(model, {.convert = "embed"});  // leaves the head out
+}
+
+// The weights of a head of two layers, [16, 16] and [1, 16], with their biases.
+struct TwoLayers {
+  std::vector<float> inner, inner_bias, outer, outer_bias;
+
+  TwoLayers() {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (auto [values, count] : {std::pair(&inner, 256), std::pair(&inner_bias, 16),
+                                 std::pair(&outer, 16), std::pair(&outer_bias, 1)})
+      for (int i = 0; i < count; ++i) values->push_back(normal(random));
+  }
+  void add_to(std::vector<testing::FileTensor>& tensors) const {
+    tensors.push_back({"score.0.weight", "F32", {16, 16}, testing::f32_bytes(inner)});
+    tensors.push_back({"score.0.bias", "F32", {16}, testing::f32_bytes(inner_bias)});
+    tensors.push_back({"score.2.weight", "F32", {1, 16}, testing::f32_bytes(outer)});
+    tensors.push_back({"score.2.bias", "F32", {1}, testing::f32_bytes(outer_bias)});
+  }
+  double score(const float* row) const {
+    double sum = static_cast<double>(outer_bias[0]);
+    for (size_t i = 0; i < 16; ++i) {
+      auto x = static_cast<double>(inner_bias[i]);
+      for (size_t k = 0; k < 16; ++k)
+        x += static_cast<double>(inner[i * 16 + k]) * static_cast<double>(row[k]);
+      sum += std::max(x, 0.0) * static_cast<double>(outer[i]);
+    }
+    return sum;
+  }
+};
+
+std::vector<float> logits_of(const TestModel& model) {
+  const auto ops = make_reference_ops();
+  const LoadedModel loaded =
+      load_model(model.dir(), read(model),
+                 {.precision = uniform_precision(DType::kF32), .progress = {}}, *ops);
+  comm::Mesh mesh = comm::make_solo_mesh();
+  SingleSequence sequence(loaded, *ops, mesh, DType::kF32, 8, 8);
+  const Tensor logits = sequence.forward(std::vector<int32_t>{3, 1, 4, 1, 5});
+  return {logits.as<float>(), logits.as<float>() + logits.elements()};
+}
+
+// The rows are what a model with the identity for a head gives. A sum of 16 products of size one
+// and a sum of 16 of those, in float32: at most 64 roundings of numbers below 64.
+TEST(Pooling, AHeadOfTwoLayersScoresThroughRelu) {
+  std::vector<testing::FileTensor> rows = TestModel::llama_tensors(), scored = rows;
+  std::vector<float> identity(40 * 16, 0);
+  for (size_t i = 0; i < 16; ++i) identity[i * 16 + i] = 1;
+  for (testing::FileTensor& tensor : rows)
+    if (tensor.name == "lm_head.weight") tensor.data = testing::f32_bytes(identity);
+  std::erase_if(scored, [](const auto& t) { return t.name == "lm_head.weight"; });
+  const TwoLayers head;
+  head.add_to(scored);
+  const TestModel causal("LlamaForCausalLM"), rewarder("LlamaForRewardModel");
+  causal.write("model.safetensors", testing::safetensors_bytes(rows));
+  rewarder.write("model.safetensors", testing::safetensors_bytes(scored));
+  const std::vector<float> x = logits_of(causal), scores = logits_of(rewarder);
+  ASSERT_EQ(scores.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(scores[i], head.score(x.data() + i * 40), 64 * 64 * 0x1p-24) << i;
+    EXPECT_GT(std::abs(scores[i]), 0.01f);
+  }
+}
+
+TEST(Pooling, RewardModelsAreReadFromTheirConfig) {
+  const TestModel model("Qwen2ForRewardModel", {{"num_labels", 2}});
+  const ModelConfig config = read(model);
+  EXPECT_EQ(config.pooling->task, PoolTask::kReward);
+  EXPECT_FALSE(config.pooling->activation);
+  EXPECT_EQ(config.spec.head_rows(), 1);
+  EXPECT_EQ(config.spec.score_width, 16);
+  EXPECT_EQ(read(model, {.convert = "classify"}).pooling->task, PoolTask::kClassify);
+  EXPECT_EQ(read(model, {.convert = "embed"}).spec.head, HeadKind::kNone);
+  EXPECT_THAT(refusal(model, {.runner = "generate"}), HasSubstr("without a language head"));
+}
+
+TEST(Pooling, HeadsOfTwoLayersAreNotCutShort) {
+  std::vector<testing::FileTensor> tensors = TestModel::llama_tensors();
+  std::erase_if(tensors, [](const auto& t) { return t.name == "lm_head.weight"; });
+  TwoLayers().add_to(tensors);
+  const TestModel model("LlamaForRewardModel");
+  for (const std::string gone :
+       {"score.0.weight", "score.0.bias", "score.2.weight", "score.2.bias"}) {
+    std::vector<testing::FileTensor> fewer = tensors;
+    std::erase_if(fewer, [&](const auto& t) { return t.name == gone; });
+    model.write("model.safetensors", testing::safetensors_bytes(fewer));
+    try {
+      load(model);
+      ADD_FAILURE() << "loads without " << gone;
+    } catch (const LoadError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(gone.substr(0, gone.rfind('.'))));
+    }
+  }
+  model.write("model.safetensors", testing::safetensors_bytes(tensors));
   load(model, {.convert = "embed"});  // leaves the head out
 }
 

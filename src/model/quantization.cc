@@ -46,6 +46,11 @@ std::string method_of(const Fields& fields, std::string_view fallback) {
   if (!method.empty()) return method;
   if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
   if (is_fastdeploy(fields)) return "fastdeploy";
+  if (const auto type = fields.get<std::string>("quant_type", ""); !type.empty())
+    fail_load(
+        "{}: PaddleNLP's \"quant_type\" {} is not supported (integers whose scales are in "
+        "act_scales.json and weight_scales.json): use the bf16 checkpoint with --quantization",
+        fields.where(), escaped(type, 60));
   fail_load("{}: missing key \"quant_method\"", fields.where());
 }
 

@@ -1,7 +1,7 @@
 // Tiny checkpoints in every format (tools/quantized_checkpoints/make.py): the values of each weight
 // bit for bit, and the logits of the model.
 //
-// Tolerances of logits. The model has one layer; dot products have K <= 96 terms. As in
+// Tolerances of logits. Models have one or two layers; dot products have K <= 128 terms. As in
 // golden_test.cc, float32 arithmetic moves logits by at most 8 * sensitivity * sqrt(K) * 2^-24 when
 // weights are the same numbers. Where the format also rounds activations to eight bits, each is
 // changed by at most half a step of its scale: 2^-4 of its size as a float of 3 bits, or 1/254 of
@@ -99,7 +99,7 @@ TEST_P(QuantizedCheckpoint, LogitsAreThoseOfItsValues) {
   for (const StoredFormat& format : config.quantization.formats)
     rounds_activations = rounds_activations || format.values.input;
   const double unit =
-      rounds_activations ? 4 * 0x1p-4 / std::sqrt(3.0) : 8 * std::sqrt(96) * 0x1p-24;
+      rounds_activations ? 4 * 0x1p-4 / std::sqrt(3.0) : 8 * std::sqrt(128) * 0x1p-24;
   for (const auto& make : backends()) {
     const auto ops = make();
     const LoadedModel model =
@@ -166,9 +166,10 @@ class Mutation {
   std::vector<testing::FileTensor> tensors_;
 };
 
+// What a checkpoint may lack: ModelOpt folds factors of inputs into other layers where it can.
 bool is_note(const std::string& name) {
-  return name.ends_with(".g_idx") || name.ends_with(".weight_shape") ||
-         name.ends_with(".weight_format");
+  return name.ends_with(".g_idx") || name.ends_with(".pre_quant_scale") ||
+         name.ends_with(".weight_shape") || name.ends_with(".weight_format");
 }
 bool has_no_shape(const std::string& name) {
   return name.find(".quant_state.") != std::string::npos;
@@ -245,8 +246,23 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
       {"bnb_nf4", "/bnb_4bit_quant_storage", "bfloat16", "\"bnb_4bit_quant_storage\" is bfloat16"},
       {"bnb_nf4", "/load_in_8bit", true, "must be true"},
       {"bnb_int8", "/load_in_8bit", false, "must be true"},
-      {"fastdeploy_wint8", "/quantization", "wint2", "quantized to wint2 are not supported"},
-      {"fastdeploy_wint8", "/is_permuted", true, "\"is_permuted\" is not false"},
+      {"modelopt_awq", "/group_size", 64, "config.json asks for"},
+      {"modelopt_awq", "/group_size", 0, "\"group_size\" is 0"},
+      {"modelopt_awq", "/has_zero_point", true, "\"has_zero_point\" true"},
+      {"fastdeploy_wint8", "/quantization", "wint2", "wint2 with \"is_permuted\" false"},
+      {"fastdeploy_wint8", "/is_permuted", true, "config.json asks for"},
+      {"fastdeploy_wint4_tiles", "/quantization", "wint8", "config.json asks for"},
+      {"fastdeploy_wint4_tiles", "/quantization", "w4a8", "quantized to w4a8 are not supported"},
+      {"fastdeploy_wint4_tiles", "/is_permuted", false, "wint4 with \"is_permuted\" false"},
+      {"fastdeploy_mix_tiles", "/moe_quant_type", "wint8", "config.json asks for"},
+      {"fastdeploy_mix_tiles", "/moe_quant_type", "w4a8", "quantized to w4a8 are not supported"},
+      {"fastdeploy_wint2", "/dense_quant_type", "wint4", "config.json asks for"},
+      {"fastdeploy_wint2", "/moe_quant_config/moe_w4_quant_config/quant_end_layer", 1, "U8"},
+      {"fastdeploy_wint2", "/moe_quant_config/moe_w4_quant_config/quant_end_layer", -2,
+       "\"quant_end_layer\" is -2"},
+      {"fastdeploy_wint2", "/moe_quant_config/moe_w4_quant_config/quant_type", "w4a8", "w4a8"},
+      {"fastdeploy_wint2", "/moe_quant_config/moe_w2_quant_config/quant_group_size", 128,
+       "\"quant_group_size\" 64"},
       {"fastdeploy_wint8", "/is_quantized", false, "quant_weight"},
       {"ct_w4a16", "/config_groups/group_0/weights/num_bits", 3, "\"num_bits\" is 3"},
       {"ct_w4a16", "/config_groups/group_0/weights/symmetric", false, "weight_zero_point"},
@@ -265,12 +281,27 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
   }
 }
 
+TEST(QuantizedMutation, TablesOfScalesAreRefusedByName) {
+  Mutation mutation("awq");
+  mutation.quantization() = {{"quant_type", "a8w8"}, {"weight_quantize_algo", "a8w8"}};
+  EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr("PaddleNLP"), HasSubstr("weight_scales.json")));
+}
+
 TEST(QuantizedMutation, ScalesMustBeFiniteAndZeroOnlyForZeros) {
   const std::string name = "model.layers.0.mlp.down_proj.weight_scale_inv";
   for (const float bad : {0.0f, std::nanf(""), INFINITY}) {
     Mutation mutation("fp8_block");
     std::memcpy(mutation.tensor(name).data.data(), &bad, sizeof bad);
     EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr("the scale of block [0, 0]")));
+  }
+}
+
+TEST(QuantizedMutation, WordsOfTwoBitCodesAreChecked) {
+  for (const float bad : {1e9f, std::nanf("")}) {
+    Mutation mutation("fastdeploy_wint2");
+    const std::string name = "ernie.layers.1.mlp.experts.1.down_proj.code_zp";
+    std::memcpy(mutation.tensor(name).data.data(), &bad, sizeof bad);
+    EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr("the word of output 0")));
   }
 }
 

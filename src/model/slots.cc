@@ -255,6 +255,18 @@ Slot shared_slot(const Slot& stack) {
   return wide;
 }
 
+namespace {
+
+void add_scores(SlotList& list, const ModelSpec& spec) {
+  const int inner = spec.score_width;
+  if (inner)
+    list.linear<&ModelWeights::score_inner>("score_inner", {inner}, spec.hidden, true).wide = true;
+  list.linear<&ModelWeights::head>("score", {spec.classes}, inner ? inner : spec.hidden, inner > 0)
+      .wide = true;
+}
+
+}  // namespace
+
 std::vector<Slot> slots_of(const ModelSpec& spec, int ranks) {
   SlotList list(spec);
   if (spec.joins) {
@@ -268,8 +280,7 @@ std::vector<Slot> slots_of(const ModelSpec& spec, int ranks) {
   if (spec.head == HeadKind::kVocab && !spec.joins)
     list.linear<&ModelWeights::head>("head", {spec.vocab / ranks}, spec.hidden).layer_kind =
         LayerKind::kHead;
-  if (spec.head == HeadKind::kClasses)
-    list.linear<&ModelWeights::head>("score", {spec.classes}, spec.hidden).wide = true;
+  if (spec.head == HeadKind::kClasses) add_scores(list, spec);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
     list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);

@@ -176,13 +176,20 @@ class Finder {
     return source;
   }
 
+  // The name of a tensor that is missing; of several names that a slot may have, one of which the
+  // checkpoint has other tensors.
+  struct Missing {
+    std::string name;
+    bool partly = false;
+  };
+
   Source find_stored(const Slot& slot) {
-    std::string first_missing;
+    Missing missing;
     for (const NameRule& rule : rules_) {
       if (rule.slot != slot.name || rule.layout != layout_) continue;
-      if (auto source = match(rule, slot, &first_missing)) return *source;
+      if (auto source = match(rule, slot, &missing)) return *source;
     }
-    missing_.push_back(first_missing);
+    missing_.push_back(missing.name);
     return {};
   }
 
@@ -223,13 +230,15 @@ class Finder {
     return {&quantization_.plain()};
   }
 
-  std::optional<Source> match(const NameRule& rule, const Slot& slot, std::string* first_missing) {
+  std::optional<Source> match(const NameRule& rule, const Slot& slot, Missing* missing) {
     std::vector<ModuleTensors> found;
     const std::vector<std::string> names = modules(rule, slot, spec_.first_layer);
     for (const std::string& name : names) {
       found.push_back(find_module(checkpoint_, formats_of(slot, name), name, slot.bias));
       if (found.back().missing.empty()) continue;
-      if (first_missing->empty()) *first_missing = found.back().missing;
+      const bool partly = !find_tensors(checkpoint_, formats_of(slot, name), name).empty();
+      if (missing->name.empty() || (partly && !missing->partly))
+        *missing = {found.back().missing, partly};
       return std::nullopt;
     }
     Source source;
@@ -367,7 +376,8 @@ std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const N
     }
   }
   if (spec.head != HeadKind::kVocab) finder.skip_head();
-  if (spec.head == HeadKind::kNone) finder.skip_head("score");
+  if (spec.head == HeadKind::kNone)
+    for (const std::string_view slot : {"score", "score_inner"}) finder.skip_head(slot);
   finder.finish(remarks);
   return sources;
 }

@@ -23,11 +23,14 @@ enum class Role : uint8_t {
   kOrder,       // the group of each column
   kInputScale,  // one scale for all activations
   kScaleOfScales,
-  kCodes,       // the values of 4-bit codes
-  kScaleCodes,  // the values of codes of scales
-  kNote,        // a shape or a description, which must agree or has no effect
+  kCodes,        // the values of 4-bit codes
+  kScaleCodes,   // the values of codes of scales
+  kCodeScale,    // what codes are multiplied by before they are taken apart
+  kCodeOffset,   // what is added to them then
+  kInputFactor,  // what each input is multiplied by before it meets the weight
+  kNote,         // a shape or a description, which must agree or has no effect
 };
-constexpr size_t kNumRoles = 10;
+constexpr size_t kNumRoles = 13;
 
 // The values that one module of a checkpoint holds, independent of their format.
 struct ModuleShape {
@@ -101,6 +104,7 @@ struct StoredFormat {
   WeightFormat values;
   const Unpacking* unpacking = nullptr;  // nullptr: plain values
   int bits = 0;                          // the size of a packed element
+  int group = 0;                         // inputs that share a scale, where values are floats
   int zero_offset = 0;                   // added to stored zero points
   bool symmetric = false;                // all zero points must be in the middle
   bool tables = false;                   // embeddings may be stored so, too

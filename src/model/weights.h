@@ -60,6 +60,7 @@ struct ModelWeights {
   Tensor embed;  // [vocab, hidden], compute dtype
   Norm norm;
   Linear head;
+  Linear score_inner;  // before the head; empty without ModelSpec::score_width
   std::vector<LayerWeights> layers;
   // With ModelSpec::joins: norms of the embedding and of the hidden row, and the projection of
   // both, the embedding first. Embedding and head are views of the served model's.

@@ -215,6 +215,7 @@ class Ops {
                        const Linear& down, Act act, Arena& arena) = 0;
 
   virtual void add(Tensor out, Tensor x) = 0;  // out += x; act
+  virtual void relu(Tensor x) = 0;             // x = max(x, 0), NaN as it is; f32 or act
   virtual void gather_rows(Tensor out, Tensor x, Tensor rows) = 0;
 
   // Sampling. Logits are f32 [rows, vocab]. The tensors of changes, edits and penalties, and those

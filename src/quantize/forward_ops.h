@@ -98,6 +98,7 @@ class ForwardOps : public Ops {
     base_.experts(out, x, routing, gate_up, down, act, arena);
   }
   void add(Tensor out, Tensor x) override { base_.add(out, x); }
+  void relu(Tensor x) override { base_.relu(x); }
   void gather_rows(Tensor out, Tensor x, Tensor rows) override { base_.gather_rows(out, x, rows); }
   void store_edits(const EditPages& pages, const EditChanges& changes) override {
     base_.store_edits(pages, changes);

@@ -45,7 +45,14 @@ def build(kind, size):
     if kind == "moe":
         config = transformers.Qwen3MoeConfig(**sizes, **MIXTURE, moe_intermediate_size=sizes["hidden_size"])
         model = transformers.Qwen3MoeForCausalLM(config)
-    elif kind == "ernie":
+    elif kind == "ernie_moe":
+        config = transformers.Ernie4_5_MoeConfig(
+            **sizes | dict(num_hidden_layers=2), use_bias=False, tie_word_embeddings=False, moe_num_experts=4, moe_k=2,
+            moe_intermediate_size=64, moe_num_shared_experts=1, moe_layer_start_index=0)
+        model = transformers.Ernie4_5_MoeForCausalLM(config)
+    elif kind in ("ernie", "ernie_wide"):
+        if kind == "ernie_wide":
+            sizes["intermediate_size"] = 2 * sizes["hidden_size"]
         config = transformers.Ernie4_5Config(**sizes, head_dim=16, use_bias=False, tie_word_embeddings=False)
         model = transformers.Ernie4_5ForCausalLM(config)
     else:
@@ -195,37 +202,72 @@ def ct_case(kind, preset):
     return kind, write
 
 
-FUSED = {"self_attn.qkv_proj": ["q_proj", "k_proj", "v_proj"], "self_attn.o_proj": ["o_proj"],
-         "mlp.up_gate_proj": ["gate_proj", "up_proj"], "mlp.down_proj": ["down_proj"]}
-
-
-def fastdeploy_case(pack, quantization):
-    """In Paddle's names: projections that are computed together are one tensor."""
+def modelopt_awq_case(kind):
+    """Layers behind no norm have factors of their inputs beside them."""
     def write(model, folder):
-        tensors, values, digests = {}, {}, {}
+        rng = np.random.default_rng(SEED + 3)
+
+        def pack(name, w):
+            behind_norm = not name.endswith(("o_proj.weight", "down_proj.weight"))
+            return packing.modelopt_awq(w, factors=None if behind_norm else rng.uniform(0.5, 2, w.shape[1]))
+
+        plain_case(model, folder, pack, {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "group_size": 32,
+                                         "has_zero_point": False, "pre_quant_scale": True, "ignore": ["lm_head"]})
+    return kind, write
+
+
+FUSED = {"self_attn.qkv_proj": ["q_proj", "k_proj", "v_proj"], "self_attn.o_proj": ["o_proj"],
+         "up_gate_proj": ["gate_proj", "up_proj"], "down_proj": ["down_proj"]}
+
+
+def fused_modules(weights):
+    """The linear layers by Paddle's names, with the names of the weights that each joins."""
+    made = {}
+    for name in filter(linear, weights):
+        path, part = name[:-len(".weight")].rsplit(".", 1)
+        fused = next(f for f, parts in FUSED.items() if part in parts).split(".")[-1]
+        made.setdefault(f"{path}.{fused}".replace("model.", "ernie."), []).append(name)
+    return {module: sorted(names, key=lambda n: next(p.index(n.split(".")[-2]) for p in FUSED.values()
+                                                     if n.split(".")[-2] in p))
+            for module, names in made.items()}
+
+
+def paddle_plain(name, p):
+    """What is no linear layer: matrices that multiply are [in, out]."""
+    name = name.replace("model.", "ernie.").replace("mlp.gate.moe_statics", "mlp.moe_statics")
+    dtype = torch.float32 if ".mlp.gate." in name or "moe_statics" in name else torch.bfloat16
+    turned = name == "lm_head.weight" or name.endswith("mlp.gate.weight")
+    return name, (p.t() if turned else p).to(dtype).contiguous().clone()
+
+
+def fastdeploy_case(kind, pack, quantization):
+    """In Paddle's names: projections that are computed together are one tensor. `pack` gives the packing of a module."""
+    def write(model, folder):
         weights = stored_names(model)
-        for name, p in weights.items():
-            if not linear(name):
-                tensors[name.replace("model.", "ernie.")] = p.to(torch.bfloat16).contiguous().clone()
-        for layer in range(model.config.num_hidden_layers):
-            for fused, parts in FUSED.items():
-                block = fused.split(".")[0]
-                names = [f"model.layers.{layer}.{block}.{part}.weight" for part in parts]
-                w = np.concatenate([weights[n].to(torch.float64).numpy() for n in names])
-                packed, exact = pack(w)
-                module = f"ernie.layers.{layer}.{fused}"
-                tensors.update({f"{module}.{end}": t for end, t in packed.items()})
-                digests[f"{module}.quant_weight"] = fnv(exact)
-                cuts = np.cumsum([weights[n].shape[0] for n in names])[:-1]
-                values.update(zip(names, np.split(exact, cuts)))
-        tensors["lm_head.weight"] = tensors["lm_head.weight"].t().contiguous()
+        tensors = dict(paddle_plain(name, p) for name, p in weights.items() if not linear(name))
+        values, digests = {}, {}
+        for module, names in fused_modules(weights).items():
+            w = np.concatenate([weights[n].to(torch.float64).numpy() for n in names])
+            packed, exact = pack(module)(w)
+            tensors.update({f"{module}.{end}": t for end, t in packed.items()})
+            digests[f"{module}.quant_weight"] = fnv(exact)
+            cuts = np.cumsum([weights[n].shape[0] for n in names])[:-1]
+            values.update(zip(names, np.split(exact, cuts)))
         save_file(tensors, folder / "model.safetensors")
         config = config_json(model, quantization)
-        config["architectures"] = ["Ernie4_5_ForCausalLM"]
+        config["architectures"] = ["Ernie4_5_MoeForCausalLM" if kind == "ernie_moe" else "Ernie4_5_ForCausalLM"]
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         put(model, values)
         write_expected(folder, model, digests)
-    return "ernie", write
+    return kind, write
+
+
+def ernie_mixture(experts):
+    """Experts as `experts` says, by their layer; all else in eight bits."""
+    def pack(module):
+        layer = int(module.split(".")[2])
+        return experts[layer] if ".mlp.experts." in module else packing.fastdeploy_tiles(8)
+    return pack
 
 
 def ct_float(format_name, group):
@@ -284,12 +326,25 @@ CASES = {
     "ct_mxfp4": simple("dense", packing.mxfp4, ct_float("mxfp4-pack-quantized", 32)),
     "modelopt_nvfp4": simple("dense", lambda w: packing.nvfp4(w, False),
                              {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}),
+    "modelopt_awq": modelopt_awq_case("dense"),
     "bnb_nf4": simple("dense", lambda w: packing.bnb_nf4(w, False),
                       bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4")),
     "bnb_nf4_nested": simple("dense", lambda w: packing.bnb_nf4(w, True),
                              bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
     "bnb_int8": simple("dense", packing.bnb_int8, bnb(load_in_8bit=True)),
-    "fastdeploy_wint8": fastdeploy_case(packing.fastdeploy_int8, {"quantization": "wint8", "is_permuted": False}),
+    "fastdeploy_wint8": fastdeploy_case("ernie", lambda module: packing.fastdeploy_int8,
+                                        {"quantization": "wint8", "is_permuted": False}),
+    "fastdeploy_wint4_tiles": fastdeploy_case("ernie_wide", lambda module: packing.fastdeploy_tiles(4),
+                                              {"quantization": "wint4"}),
+    "fastdeploy_mix_tiles": fastdeploy_case(
+        "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4)] * 2),
+        {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "wint4", "is_quantized": True}),
+    "fastdeploy_wint2": fastdeploy_case(
+        "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4), packing.fastdeploy_ccq]),
+        {"quantization": "wint2", "dense_quant_type": "wint8", "moe_quant_type": "w4w2", "moe_quant_config": {
+            "moe_w4_quant_config": {"quant_type": "wint4", "quant_start_layer": 0, "quant_end_layer": 0},
+            "moe_w2_quant_config": {"quant_type": "wint2", "quant_granularity": "pp_acc", "quant_group_size": 64,
+                                    "quant_start_layer": 1, "quant_end_layer": 1}}}),
     "gguf_rope_freqs": gguf_case("dense", "Q8_0", {"factor": 8.0, "low_freq_factor": 1.0,
                                                    "high_freq_factor": 4.0,
                                                    "original_max_position_embeddings": 64}),

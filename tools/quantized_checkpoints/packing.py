@@ -8,6 +8,7 @@ import json
 import numpy as np
 import torch
 
+SEED_OF_CODES = 5
 PLACES = [0, 2, 4, 6, 1, 3, 5, 7]  # AWQ: which output each nibble of a word holds
 
 
@@ -152,6 +153,21 @@ def nvfp4(w, divides):
     return {"weight": codes, "weight_scale": stored, "weight_scale_2": torch.tensor(whole)}, values
 
 
+def modelopt_awq(w, group=32, factors=None):
+    """`factors` multiply inputs: weights are divided by them before they are rounded."""
+    inputs = np.ones(w.shape[1]) if factors is None else bf16(factors)
+    g = grouped(w / inputs, group)
+    scale = bf16(np.abs(g).max(2) / 7)
+    codes = np.clip(np.rint(g / scale[..., None]), -8, 7).astype(np.int64)
+    values = (codes * scale[..., None]).reshape(w.shape) * inputs
+    halves = codes.reshape(w.shape) & 15
+    tensors = {"weight": torch.from_numpy((halves[0::2] | halves[1::2] << 4).astype(np.uint8)),
+               "weight_scale": torch.from_numpy(scale).to(torch.bfloat16)}
+    if factors is not None:
+        tensors["pre_quant_scale"] = torch.from_numpy(inputs).to(torch.bfloat16)
+    return tensors, values
+
+
 def mxfp4(w):
     g = grouped(w, 32)
     power = np.floor(np.log2(np.abs(g).max(2))) - 2
@@ -195,6 +211,58 @@ def fastdeploy_int8(w):
     codes = np.clip(np.rint(w / scale[:, None]), -127, 127).astype(np.int8)
     return {"quant_weight": torch.from_numpy(codes.T.copy()),
             "weight_scale": torch.from_numpy(scale).to(torch.bfloat16)}, codes * scale[:, None]
+
+
+def in_tiles(codes, bits):
+    """Codes [out, in] in the order of Paddle's weight_quantize for tensor cores: within 16 (8 bits) or 32 inputs
+    the lanes of a fragment come together, and 64 inputs of 2 or 4 outputs follow each other."""
+    out, width = codes.shape
+    lanes, together = (2, 2) if bits == 8 else (4, 4)
+    mixed = codes.reshape(out, -1, lanes, 8).swapaxes(2, 3).reshape(out, width)
+    shifted = (mixed + 2 ** (bits - 1)).astype(np.uint8)
+    if bits == 4:
+        shifted = shifted[:, 0::2] | shifted[:, 1::2] << 4
+    size = 64 * bits // 8
+    tiles = shifted.reshape(out // together, together, width // 64, size).swapaxes(1, 2)
+    return torch.from_numpy(tiles.reshape(-1, width).view(np.int8).copy())
+
+
+def fastdeploy_tiles(bits):
+    top = 2 ** (bits - 1) - 1
+
+    def pack(w):
+        scale = bf16(np.abs(w).max(1) / top)
+        codes = np.clip(np.rint(w / scale[:, None]), -top, top).astype(np.int64)
+        return {"quant_weight": in_tiles(codes, bits),
+                "weight_scale": torch.from_numpy(scale).to(torch.bfloat16)}, codes * scale[:, None]
+    return pack
+
+
+def fastdeploy_ccq(w):
+    """Two bits an element by a convolutional code: of the 256 words of an output the one whose windows are nearest."""
+    out, width = w.shape
+    groups = grouped(w, 64)
+    amax = np.abs(groups).max(2)
+    whole = bf16(amax.max(1) / (15 * 24))
+    local = np.clip(np.ceil(amax / 24 / whole[:, None]), 1, 15).astype(np.uint8)
+    local[0, 0] = 0  # a group of zeros
+    scale = (local * whole[:, None]).repeat(64, 1)
+    rng = np.random.default_rng(SEED_OF_CODES)
+    code_scale = rng.uniform(120, 128, out).astype(np.float32)
+    code_zp = rng.uniform(0, 100, out).astype(np.float32)
+    words = np.floor(np.arange(256, dtype=np.float32) * code_scale[:, None] + code_zp[:, None]
+                     + np.float32(0.5)).astype(np.int64)
+    windows = (words[..., None] >> np.array([9, 6, 3, 0]) & 63) - 32  # [out, 256, 4]
+    wanted = (w / np.maximum(scale, 1e-30)).reshape(out, -1, 4)
+    wanted = np.where(np.abs(wanted) > 100, 0, wanted)
+    distance = ((wanted[:, :, None] - windows[:, None]) ** 2).sum(-1)
+    codes = distance.argmin(-1).astype(np.uint8)  # [out, in / 4]
+    values = np.take_along_axis(windows, codes[..., None].astype(np.int64), 1).reshape(out, width) * scale + 0.0
+    high = np.pad(local, ((0, 0), (0, local.shape[1] % 2)))
+    return {"quant_weight": torch.from_numpy(codes.T.copy()),
+            "weight_scale": torch.from_numpy((high[:, 0::2] << 4 | high[:, 1::2]).T.copy()),
+            "super_scales": torch.from_numpy(whole).to(torch.bfloat16),
+            "code_scale": torch.from_numpy(code_scale), "code_zp": torch.from_numpy(code_zp)}, values
 
 
 def bnb_int8(w):

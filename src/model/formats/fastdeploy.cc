@@ -1,8 +1,12 @@
 // FastDeploy's own description, by names such as "wint8": of weights that it has quantized offline,
-// .quant_weight and .weight_scale in Paddle's layout [in, out], or of what should be done to plain
-// ones while they are loaded.
+// in the order of tensor cores or, where "is_permuted" is false, in Paddle's layout [in, out]; or
+// of what should be done to plain ones while they are loaded.
+#include <algorithm>
+
 #include "base/log.h"
+#include "model/formats/ccq.h"
 #include "model/formats/eight_bits.h"
+#include "model/formats/paddle_tiles.h"
 
 namespace skiff::model {
 namespace {
@@ -21,6 +25,112 @@ std::vector<std::string> names_of(const Fields& fields) {
   return names;
 }
 
+// The names of what is stored for experts and for all else.
+struct Names {
+  std::string dense, experts;
+  explicit Names(const Fields& fields) {
+    const auto general = fields.get<std::string>("quantization", "");
+    const bool two_bits = general == "wint2";
+    dense = fields.get<std::string>("dense_quant_type", two_bits ? "wint8" : general);
+    experts = fields.get<std::string>("moe_quant_type", two_bits ? "w4w2" : general);
+  }
+};
+
+struct Stored {
+  std::string_view name;
+  StoredFormat (*format)();
+};
+constexpr Stored kInTiles[] = {{"wint8", paddle_tiles_8},
+                               {"weight_only_int8", paddle_tiles_8},
+                               {"wint4", paddle_tiles_4},
+                               {"weight_only_int4", paddle_tiles_4}};
+
+StoredFormat in_tiles(const Fields& fields, const std::string& name) {
+  const auto* found = std::ranges::find(kInTiles, name, &Stored::name);
+  if (found == std::end(kInTiles))
+    fail_load(
+        "{}: weights that FastDeploy has quantized to {} are not supported, only wint8, wint4 and "
+        "wint2 are: use the bf16 checkpoint with --quantization",
+        fields.where(), escaped(name, 60));
+  return found->format();
+}
+
+size_t add(Quantization& made, StoredFormat format) {
+  made.formats.push_back(std::move(format));
+  return made.formats.size() - 1;
+}
+
+constexpr std::string_view kExperts = ".mlp.experts.";
+
+void add_rule(Quantization& made, const Fields& fields, std::string part, size_t format) {
+  made.rules.push_back(
+      {NamePattern(PatternKind::kSubstring, std::move(part), fields.where()), {format}});
+}
+
+// Under "w4w2" experts have two bits behind the layers in which they have four.
+void add_experts_of_two_bits(Quantization& made, const Fields& fields) {
+  constexpr int kMaxLayers = 4096;
+  int last = 6;
+  std::string four = "wint4";
+  if (fields.has("moe_quant_config")) {
+    const Fields moe = fields.child("moe_quant_config");
+    if (moe.has("moe_w4_quant_config")) {
+      const Fields first = moe.child("moe_w4_quant_config");
+      four = first.get("quant_type", four);
+      last = first.get("quant_end_layer", last);
+    }
+    if (moe.has("moe_w2_quant_config")) {
+      const Fields rest = moe.child("moe_w2_quant_config");
+      const int group = rest.get("quant_group_size", 64);
+      if (rest.get<std::string>("quant_type", "wint2") != "wint2" || (group != 0 && group != 64))
+        fail_load("{}: only \"quant_type\" wint2 with \"quant_group_size\" 64 is supported",
+                  rest.where());
+    }
+  }
+  if (last < -1 || last >= kMaxLayers)
+    fail_load("{}: \"quant_end_layer\" is {}; there are at most {} layers", fields.where(), last,
+              kMaxLayers);
+  const size_t format = last < 0 ? 0 : add(made, in_tiles(fields, four));
+  for (int layer = 0; layer <= last; ++layer)
+    add_rule(made, fields, fmt::format(".layers.{}{}", layer, kExperts), format);
+  add_rule(made, fields, std::string(kExperts), add(made, ccq_format()));
+}
+
+// FastDeploy loads these as they are into the buffers of its kernels.
+Quantization read_tiles(const Fields& fields) {
+  const Names names(fields);
+  Quantization made;
+  if (names.experts == "w4w2" || names.experts == "wint2")
+    add_experts_of_two_bits(made, fields);
+  else if (names.experts != names.dense)
+    add_rule(made, fields, std::string(kExperts), add(made, in_tiles(fields, names.experts)));
+  made.about = made.formats.empty() ? "" : made.formats.back().name + "; ";
+  const size_t rest = add(made, in_tiles(fields, names.dense));
+  made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {rest}});
+  made.about += made.formats[rest].name;
+  return made;
+}
+
+Quantization read_plain_order(const Fields& fields) {
+  for (const std::string& name : names_of(fields))
+    if (name != "wint8" && name != "weight_only_int8")
+      fail_load(
+          "{}: {} with \"is_permuted\" false is not supported, only wint8 is: use the bf16 "
+          "checkpoint with --quantization",
+          fields.where(), escaped(name, 60));
+  StoredFormat format = eight_bit_format({.name = "FastDeploy wint8, a scale for each output",
+                                          .dtype = DType::kI8,
+                                          .scale_suffix = ".weight_scale",
+                                          .flat = true});
+  format.tensors[0].suffixes = {".quant_weight"};
+  format.tensors[1].suffixes.push_back(".quant_scale");
+  Quantization made;
+  made.about = format.name;
+  made.formats = {std::move(format)};
+  made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
+  return made;
+}
+
 }  // namespace
 
 bool is_fastdeploy(const Fields& fields) {
@@ -28,35 +138,14 @@ bool is_fastdeploy(const Fields& fields) {
 }
 
 Quantization read_fastdeploy(const Fields& fields) {
-  Quantization made;
-  const std::vector<std::string> names = names_of(fields);
-  if (!is_stored_quantized(fields)) {
-    spdlog::info(
-        "{} asks for {} at load, which Skiff does where the command line does: --quantization {}",
-        fields.where(), names.front(), names.front());
-    return made;
-  }
-  for (const std::string& name : names)
-    if (name != "wint8" && name != "weight_only_int8")
-      fail_load(
-          "{}: weights that FastDeploy has quantized to {} are not supported, only wint8 is: use "
-          "the bf16 checkpoint with --quantization",
-          fields.where(), escaped(name, 60));
-  if (fields.get("is_permuted", true))
-    fail_load(
-        "{}: \"is_permuted\" is not false, so weights are in the order of one GPU's kernels: use "
-        "the bf16 checkpoint with --quantization wint8",
-        fields.where());
-  StoredFormat format = eight_bit_format({.name = "FastDeploy wint8, a scale for each output",
-                                          .dtype = DType::kI8,
-                                          .scale_suffix = ".weight_scale",
-                                          .flat = true});
-  format.tensors[0].suffixes = {".quant_weight"};
-  format.tensors[1].suffixes.push_back(".quant_scale");
-  made.about = format.name;
-  made.formats = {std::move(format)};
-  made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
-  return made;
+  if (is_stored_quantized(fields))
+    return fields.get("is_permuted", true) ? read_tiles(fields) : read_plain_order(fields);
+  const std::string name = names_of(fields).front();
+  spdlog::info(
+      "{} asks for {} at load, which Skiff does where the command line does: "
+      "--quantization {}",
+      fields.where(), name, name);
+  return {};
 }
 
 }  // namespace skiff::model

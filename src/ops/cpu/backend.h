@@ -75,6 +75,7 @@ class CpuOps final : public HostOps {
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                const Linear& down, Act act, Arena& arena) override;
   void add(Tensor out, Tensor x) override;
+  void relu(Tensor x) override;
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
   void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits) override;

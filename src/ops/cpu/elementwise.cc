@@ -70,6 +70,19 @@ void CpuOps::add(Tensor out, Tensor x) {
   });
 }
 
+void CpuOps::relu(Tensor x) {
+  const int64_t n = x.cols();
+  parallel_rows(x.rows(), n, [&](int64_t begin, int64_t end, int thread) {
+    float* scratch = thread_scratch_[static_cast<size_t>(thread)].take<float>(n);
+    for (int64_t r = begin; r < end; ++r) {
+      float* row = x.dtype == DType::kF32 ? x.row<float>(r) : scratch;
+      if (row == scratch) copy_row(kernels_, row, DType::kF32, row_data(x, r), x.dtype, n);
+      for (int64_t i = 0; i < n; ++i) row[i] = row[i] < 0 ? 0 : row[i];
+      if (row == scratch) copy_row(kernels_, row_data(x, r), x.dtype, row, DType::kF32, n);
+    }
+  });
+}
+
 void CpuOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
   const int64_t n = out.cols();
   SKIFF_CHECK_EQ(residual.cols(), n);

@@ -461,6 +461,11 @@ void CudaOps::add(Tensor out, Tensor x) {
   done();
 }
 
+void CudaOps::relu(Tensor x) {
+  cuda::relu(x, stream());
+  done();
+}
+
 void CudaOps::store_edits(const EditPages& pages, const EditChanges& changes) {
   cuda::store_edits(pages, changes, stream());
   done();

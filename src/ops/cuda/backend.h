@@ -75,6 +75,7 @@ class CudaOps final : public Ops {
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                const Linear& down, Act act, Arena& arena) override;
   void add(Tensor out, Tensor x) override;
+  void relu(Tensor x) override;
   void gather_rows(Tensor out, Tensor x, Tensor rows) override;
 
   void store_edits(const EditPages& pages, const EditChanges& changes) override;

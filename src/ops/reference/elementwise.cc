@@ -24,6 +24,15 @@ void ReferenceOps::add(Tensor out, Tensor x) {
   }
 }
 
+void ReferenceOps::relu(Tensor x) {
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    std::vector<float> row = load_row(x, r);
+    for (float& value : row)
+      if (value < 0) value = 0;
+    store_row(x, r, row);
+  }
+}
+
 void ReferenceOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
   if (delta) add(residual, delta);
   for (int64_t r = 0; r < out.rows(); ++r) {

@@ -76,6 +76,35 @@ TEST_P(OpSuite, AddRoundsOnce) {
   }
 }
 
+// Exact, and NaN is no less than 0. A row alone has the same bits as in a batch, as there is no
+// sum.
+TEST_P(OpSuite, ReluKeepsWhatIsNotNegative) {
+  for (const DType type : kActs) {
+    for (const int rows : kRows) {
+      for (const int cols : kCols) {
+        Workspace ws(static_cast<uint64_t>(rows * 1000 + cols));
+        const Tensor x = ws.random(type, {rows, cols}), before = ws.output(type, {rows, cols});
+        convert(before, x);
+        ws.begin_op({x});
+        ops->relu(x);
+        ws.end_op();
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < cols; ++c)
+            ASSERT_EQ(at(x, r, c), std::max(at(before, r, c), 0.0)) << rows << " x " << cols;
+      }
+    }
+  }
+  Workspace ws(3);
+  const Tensor x = ws.floats({-0.0f, std::nanf(""), -INFINITY, INFINITY, 0x1p-149f, -0x1p-149f});
+  ops->relu(x.reshaped({1, 6}));
+  EXPECT_EQ(at(x, 0), 0);
+  EXPECT_TRUE(std::isnan(at(x, 1)));
+  EXPECT_EQ(at(x, 2), 0);
+  EXPECT_EQ(at(x, 3), INFINITY);
+  EXPECT_EQ(at(x, 4), 0x1p-149);
+  EXPECT_EQ(at(x, 5), 0);
+}
+
 void add_norm_case(Ops& ops, DType act, int rows, int cols, bool with_delta) {
   Workspace ws(static_cast<uint64_t>(rows * 1000 + cols));
   const Tensor residual = ws.random(DType::kF32, {rows, cols}, 3);

@@ -94,6 +94,9 @@ class InService final : public Ops {
   void add(Tensor out, Tensor x) override {
     run({.in = {out, x}, .out = {out}}, [&] { ops_->add(out, x); });
   }
+  void relu(Tensor x) override {
+    run({.in = {x}, .out = {x}}, [&] { ops_->relu(x); });
+  }
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override {
     run({.in = {residual, delta}, .out = {out, residual}},
         [&] { ops_->add_norm(out, residual, delta, norm); });

@@ -8,7 +8,7 @@ namespace {
 std::string refuse(const service::PooledModel& model) {
   if (model.task != service::PooledModel::kEmbed) return {};
   return "this server's model has no head that scores; it has /v1/embeddings. A reward model is "
-         "stored as ...ForSequenceClassification and served without --convert";
+         "stored as ...ForSequenceClassification or ...ForRewardModel and served without --convert";
 }
 
 void write(const PoolingCall&, const Answer& answer, const service::PooledModel&,

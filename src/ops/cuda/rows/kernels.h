@@ -23,6 +23,7 @@ void start_copy_rows(Matrix out, Matrix x, const int32_t* from, int rows, int co
 void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weight, float eps,
                     int rows, int cols, cudaStream_t stream);
 void start_add(Matrix out, Matrix x, int rows, int cols, cudaStream_t stream);
+void start_relu(Matrix x, int rows, int cols, cudaStream_t stream);
 void start_gated_act(Matrix out, Matrix gate_up, bool gelu, int rows, int width,
                      cudaStream_t stream);
 void start_load_tokens(int32_t* tokens, const int32_t* last, int n, cudaStream_t stream);

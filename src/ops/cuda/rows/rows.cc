@@ -58,6 +58,11 @@ void add(Tensor out, Tensor x, cudaStream_t stream) {
   start_add(matrix(out), matrix(x), rows_of(out), cols_of(out), stream);
 }
 
+void relu(Tensor x, cudaStream_t stream) {
+  if (x.rows() == 0) return;
+  start_relu(matrix(x), rows_of(x), cols_of(x), stream);
+}
+
 void gated_act(Tensor out, Tensor gate_up, Act act, cudaStream_t stream) {
   SKIFF_CHECK_EQ(2 * out.cols(), gate_up.cols());
   if (out.rows() == 0) return;

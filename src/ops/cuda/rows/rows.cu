@@ -77,6 +77,20 @@ __global__ void add_kernel(Matrix out, Matrix x, int cols) {
   });
 }
 
+// Heads of classes alone use it, on a few rows.
+template <class T>
+__global__ void relu_kernel(Matrix x, int cols) {
+  let_next_start();
+  wait_for_previous();
+  const int64_t r = blockIdx.x;
+  for_columns<1>(cols, [&](int64_t c) {
+    float v[1];
+    load<1>(v, row_of<const T>(x, r) + c);
+    if (v[0] < 0) v[0] = 0;
+    store<1>(row_of<T>(x, r) + c, v);
+  });
+}
+
 // The fast exponential is accurate enough for results in bf16.
 template <class T>
 __device__ __forceinline__ float silu_for(float x) {
@@ -185,6 +199,13 @@ void start_add(Matrix out, Matrix x, int rows, int cols, cudaStream_t stream) {
   with_type(out.type, [&]<class O>(O) {
     if constexpr (!std::is_same_v<O, __half>)
       launch(wide ? add_kernel<O, O, kVector> : add_kernel<O, O, 1>, how, out, x, cols);
+  });
+}
+
+void start_relu(Matrix x, int rows, int cols, cudaStream_t stream) {
+  const Launch how = rows_by_columns(rows, cols, 1, stream);
+  with_type(x.type, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, __half>) launch(relu_kernel<T>, how, x, cols);
   });
 }
 

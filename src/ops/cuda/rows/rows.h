@@ -11,6 +11,7 @@ namespace skiff::cuda {
 void copy_rows(Tensor out, Tensor x, Tensor ids, cudaStream_t stream);
 void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm, cudaStream_t stream);
 void add(Tensor out, Tensor x, cudaStream_t stream);
+void relu(Tensor x, cudaStream_t stream);
 void gated_act(Tensor out, Tensor gate_up, Act act, cudaStream_t stream);
 void load_tokens(Tensor tokens, Tensor last, cudaStream_t stream);
 void store_tokens(Tensor last, Tensor slots, Tensor tokens, cudaStream_t stream);
