@@ -118,7 +118,10 @@ KvFormat kv_of(const EngineConfig& config, const model::ModelConfig& model, DTyp
   if (const auto refused = model::refuse_kv_cache(model.spec, dtype))
     fail_load("--kv-cache-dtype: {}", refused->what);
   KvFormat format = kv_format(dtype);
-  format.fixed = !config.kv_token_scales && has_kv_scales(config, model, dtype);
+  const bool latents = std::ranges::any_of(model.spec.layers, [](const Layer& layer) {
+    return std::holds_alternative<Mla>(layer.mixer);
+  });
+  format.fixed = !config.kv_token_scales && !latents && has_kv_scales(config, model, dtype);
   return format;
 }
 

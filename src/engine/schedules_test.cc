@@ -62,6 +62,13 @@ TEST(Schedules, QuantizedCaches) {
   }
 }
 
+// The same over latents in 8 bits.
+TEST(Schedules, QuantizedLatents) {
+  const std::string dir = std::string(SKIFF_SOURCE_DIR) + "/tests/golden/deepseek_v3";
+  check_schedules(dir, model::LoadFormat::kAuto, DType::kF32, 25, DType::kF8E4M3);
+  check_schedules(dir, model::LoadFormat::kAuto, DType::kBF16, 25, DType::kF8E4M3);
+}
+
 TEST(Schedules, SmallCheckpoints) {
   const auto folders = small_models();
   if (folders.empty()) GTEST_SKIP() << "no checkpoints in tests/golden or models/demo";

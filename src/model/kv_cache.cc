@@ -5,10 +5,20 @@
 #include "arch/cost.h"
 #include "base/round_up.h"
 #include "ops/kv_quant.h"
+#include "ops/latent_row.h"
 #include "tensor/pages.h"
 
 namespace skiff::model {
 namespace {
+
+// The bytes of a token's row where `format` keeps latents in 8 bits, else none.
+std::optional<int> quantized_latent(const Layer& layer, const KvFormat& format) {
+  const auto* mla = std::get_if<Mla>(&layer.mixer);
+  if (mla == nullptr || !format.quantized()) return std::nullopt;
+  SKIFF_CHECK(format.dtype == DType::kF8E4M3 && !format.fixed, "a latent cache of {}",
+              describe(format));
+  return LatentRow{mla->kv_rank, mla->rope_dim}.bytes();
+}
 
 // Where the parts of a layer lie in a block, in bytes from the layer's beginning.
 struct LayerPlan {
@@ -17,11 +27,15 @@ struct LayerPlan {
 
   LayerPlan(const Layer& layer, int block_size, const KvFormat& format) {
     const KvShape shape = kv_shape(layer);
+    halves = static_cast<size_t>(shape.tensors);
+    if (const auto row = quantized_latent(layer, format)) {
+      half = round_up(static_cast<size_t>(block_size) * static_cast<size_t>(*row), kTensorAlign);
+      return;
+    }
     const int64_t heads = int64_t{block_size} * shape.kv_heads;
     half = round_up(byte_size(format.dtype, heads * shape.head_dim), kTensorAlign);
     scales =
         round_up(byte_size(DType::kBF16, heads * kv_scales(format, shape.head_dim)), kTensorAlign);
-    halves = static_cast<size_t>(shape.tensors);
   }
   size_t bytes() const { return halves * (half + scales); }
 };
@@ -41,6 +55,10 @@ Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_byte
 double kv_token_bytes(const ModelSpec& spec, const KvFormat& format) {
   double bits_of_token = 0;
   for (const Layer& layer : spec.layers) {
+    if (const auto row = quantized_latent(layer, format)) {
+      bits_of_token += 8.0 * *row;
+      continue;
+    }
     const KvShape shape = kv_shape(layer);
     const int head = shape.head_dim * bits(format.dtype) + 16 * kv_scales(format, shape.head_dim);
     bits_of_token += 1.0 * shape.tensors * shape.kv_heads * head;
@@ -72,7 +90,9 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
       pages.row_stride = stride * 8 / bits(dtype);
       return pages;
     };
+    const std::optional<int> row = quantized_latent(layer, format);
     const auto elements = [&](size_t offset) {
+      if (row) return view(offset, DType::kU8, block_size, 1, *row);
       return view(offset, format.dtype, block_size, shape.kv_heads, shape.head_dim);
     };
     KvLayer& made = layers_.emplace_back(KvLayer{.k = elements(at),
@@ -82,7 +102,6 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
                                                  .k_scale = {},
                                                  .v_scale = {}});
     if (plan.halves > 1) made.v = elements(at + plan.half);
-    SKIFF_CHECK(plan.halves > 1 || !format.quantized(), "a latent cache of {}", name(format.dtype));
     if (plan.scales > 0) {
       const int numbers = kv_scales(format, shape.head_dim);
       const auto scales = [&](size_t offset) {

@@ -17,9 +17,9 @@ double kv_token_bytes(const ModelSpec& spec, const KvFormat& format);
 
 // A block is one piece of memory, so that moving it is one copy: for each layer its keys and its
 // values, [page_size][kv_heads][head_dim], and in a quantized cache the scales of these keys and
-// values, [kv_heads][page_size][kv_scales()]. All four are views whose pages lie a whole block
-// apart; each page begins on a cache line. Fixed scales are those of `fixed`, for each layer, which
-// must outlive the cache; they are no part of a block.
+// values, [kv_heads][page_size][kv_scales()]; of latents the rows alone. All are views whose pages
+// lie a whole block apart; each page begins on a cache line. Fixed scales are those of `fixed`, for
+// each layer, which must outlive the cache; they are no part of a block.
 class KvCache {
  public:
   // Returns the bytes of one block over all layers, keys and values.

@@ -41,10 +41,11 @@ Result<std::optional<DType>> kv_cache_dtype_named(std::string_view word) {
 std::optional<Error> refuse_kv_cache(const ModelSpec& spec, DType dtype) {
   const bool floats = dtype == DType::kF32 || dtype == DType::kBF16;
   for (const Layer& layer : spec.layers)
-    if (!floats && std::holds_alternative<Mla>(layer.mixer))
+    if (!floats && dtype != DType::kF8E4M3 && std::holds_alternative<Mla>(layer.mixer))
       return Error{Code::kUnsupported,
-                   "the latent cache of this model (MLA) is kept in floats, 8 or 4 bits are not "
-                   "supported; leave the flag out, or choose auto or bfloat16"};
+                   fmt::format("the latent cache of this model (MLA) is kept in floats or as fp8, "
+                               "{} is not supported; choose auto, bfloat16 or fp8",
+                               dtype == DType::kU4 ? "int4" : name(dtype))};
   if (dtype != DType::kU4) return std::nullopt;
   for (const Layer& layer : spec.layers)
     if (const int dim = kv_shape(layer).head_dim; dim % 2 != 0)

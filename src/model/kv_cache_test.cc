@@ -98,6 +98,28 @@ TEST(KvCacheTest, LatentsHaveNoValuesApart) {
   }
 }
 
+// In 8 bits the scales are in the rows; DeepSeek's take 656 bytes.
+TEST(KvCacheTest, LatentsAreRowsIn8Bits) {
+  const KvFormat format = kv_format(DType::kF8E4M3);
+  ModelSpec latents;
+  latents.layers.assign(2,
+                        {.mixer = Mla{.heads = 4, .kv_rank = 512, .rope_dim = 64}, .ffn = Dense{}});
+  EXPECT_EQ(KvCache::bytes_per_block(latents, 64, format), size_t{2 * 64 * 656});
+  EXPECT_EQ(kv_token_bytes(latents, format), 2 * 656);
+  const KvCache cache(latents, 3, 64, format, Device{});
+  const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
+  for (size_t i = 0; i < 2; ++i) {
+    const KvLayer& made = cache.layers()[i];
+    EXPECT_FALSE(made.v || made.k_scale || made.v_scale);
+    EXPECT_EQ(made.format, format);
+    EXPECT_EQ(made.k.dtype, DType::kU8);
+    EXPECT_EQ(made.k.dim, (std::array<int64_t, 4>{3, 64, 1, 656}));
+    EXPECT_EQ(page_of(made.k, 2).data() - begin, static_cast<ptrdiff_t>((4 + i) * 64 * 656));
+  }
+  // A page of an odd number of rows is filled up to whole cache lines.
+  EXPECT_EQ(KvCache::bytes_per_block(latents, 5, format), size_t{2 * 3328});
+}
+
 class HostBlocksOf : public ::testing::TestWithParam<DType> {};
 
 TEST_P(HostBlocksOf, ABlockComesBackWhereItIsPutAndNowhereElse) {

@@ -78,7 +78,7 @@ std::string row(std::string_view what, size_t bytes, std::string_view note) {
       plan.host_slots > 0 ? ", or --swap-space or the KV cache storage" : "",
       plan.replicas > 1 ? ", or --data-parallel-size" : "",
       request.stored.empty() ? "--quantization or " : "",
-      refuse_kv_cache(spec, DType::kI8) ? "" : "--kv-cache-dtype int8, ",
+      refuse_kv_cache(spec, DType::kI8) ? "--kv-cache-dtype fp8, " : "--kv-cache-dtype int8, ",
       plan.on_host ? "" : "stop what else uses the device (nvidia-smi names it) ",
       about_widened(spec, request), plan.table());
 }

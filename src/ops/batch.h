@@ -34,8 +34,8 @@ struct Arrival {
 // One layer of paged cache. A page begins on a multiple of 16 bytes, and pages may lie further
 // apart than they are long: in a KvCache, a page's stride is a whole block with all layers.
 struct KvLayer {
-  Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32, bf16 or what `format` says;
-                // of latents (Mla) there is one tensor, k, and v is empty
+  Tensor k, v;  // [num_pages, page_size, kv_heads, head_dim], f32, bf16 or what `format` says; of
+                // latents (Mla) k alone, of floats or, where quantized, of u8 (ops/latent_row.h)
   int page_size = 0;
   // A quantized cache has the scales of each token beside its page: bf16 [num_pages, kv_heads,
   // page_size, kv_scales()], see ops/kv_quant.h. With fixed scales, bf16 [kv_heads].

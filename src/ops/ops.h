@@ -175,8 +175,8 @@ class Ops {
   // heads * spec.q_dim()], in place: rope on the last rope_dim elements of every head. kv f32
   // [rows, spec.cached_dim()], whose rows may be strided: RMS norm of the first kv_rank elements,
   // rope on the others; both go to the row's page, rounded once to the cache's dtype, and kv stays
-  // as it is. Padding rows of q may stay as they were. The cache is of floats: cache.k [num_pages,
-  // page_size, 1, cached_dim()], cache.v empty.
+  // as it is. Padding rows of q may stay as they were. cache.k is [num_pages, page_size, 1,
+  // cached_dim()] of floats, or u8 rows of ops/latent_row.h (made from the f32); cache.v empty.
   virtual void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
                          const RaggedBatch& batch, const KvLayer& cache) = 0;
 
@@ -184,7 +184,7 @@ class Ops {
   // each may be strided). Row r * heads + h at position p attends to positions [0, p], all heads to
   // the same cached rows c: scores are spec.scale * (q_latent . c[0, kv_rank) + q_rope . c[kv_rank,
   // cached_dim())), and out is the mean of c[0, kv_rank) with the weights of their softmax. Where
-  // q and cache are bf16, the weights may be rounded to bf16.
+  // q is bf16 and the cache is not f32, the weights may be rounded to bf16.
   virtual void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
                           const RaggedBatch& batch, const KvLayer& cache) = 0;
 

@@ -1,6 +1,7 @@
 // Measures latent attention on the device: mla_attend, heads_linear, mla_store. Every kernel is
 // first compared with the formula in double; its speed is measured only if no check failed.
 //   bench_mla [check | all]
+#include <cuda_fp8.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,13 +13,17 @@
 #include "ops/cuda/mla/heads.h"
 #include "ops/cuda/mla/latent_attention.h"
 #include "ops/cuda/mla/store.h"
+#include "ops/latent_row.h"
+#include "ops/read_bandwidth.h"
 
 namespace skiff::cuda::bench {
 namespace {
 
 constexpr int kRank = 512, kRope = 64, kCols = kRank + kRope, kPage = 64;
-// What an H200 reads and multiplies at most (docs/performance_cuda_attention.md).
-constexpr double kReadLimit = 4.3e12, kMatrixLimit = 790e12;
+// What an H200 multiplies at most (docs/performance_cuda_attention.md); what the device reads is
+// measured.
+constexpr double kMatrixLimit = 790e12;
+double read_limit = 0;
 
 struct Piece {
   int begin, rows;
@@ -81,16 +86,43 @@ __global__ void naive(const Vector* vectors, const __nv_bfloat16* q_latent,
   }
 }
 
+// A cached bf16 vector for each block, of 512 threads: becomes a row of ops/latent_row.h, and the
+// values that the row stands for.
+__global__ void quantize(__nv_bfloat16* vectors, uint8_t* rows, int row_bytes) {
+  __shared__ float sizes[kRank];
+  __nv_bfloat16* x = vectors + int64_t{blockIdx.x} * kCols;
+  uint8_t* row = rows + int64_t{blockIdx.x} * row_bytes;
+  const int d = static_cast<int>(threadIdx.x), group = d / kLatentGroup;
+  const float value = __bfloat162float(x[d]);
+  sizes[d] = fabsf(value);
+  __syncthreads();
+  float amax = 0;
+  for (int i = 0; i < kLatentGroup; ++i) amax = fmaxf(amax, sizes[group * kLatentGroup + i]);
+  int exponent;
+  const float mantissa = frexpf(amax / 448, &exponent);
+  const float scale = ldexpf(1, mantissa == 0.5f ? exponent - 1 : exponent);
+  __nv_fp8_e4m3 code(value / scale);
+  row[d] = code.__x;
+  x[d] = __float2bfloat16_rn(static_cast<float>(code) * scale);
+  if (d % kLatentGroup == 0) reinterpret_cast<float*>(row + kRank)[group] = scale;
+  if (d < kRope) reinterpret_cast<__nv_bfloat16*>(row + kRank + 16)[d] = x[kRank + d];
+}
+
 Tensor up(const std::vector<int32_t>& v, std::initializer_list<int64_t> shape) {
   const Tensor t = make(DType::kI32, shape);
   check(cudaMemcpy(t.data, v.data(), v.size() * 4, cudaMemcpyHostToDevice), "copying");
   return t;
 }
 
+enum class Cache { kBF16, kRows };
+constexpr Cache kCaches[] = {Cache::kBF16, Cache::kRows};
+const char* name_of(Cache cache) { return cache == Cache::kRows ? "fp8 rows" : "bf16"; }
+
 // A step over random caches, `layers` of them.
 struct World {
-  World(int heads, const std::vector<Piece>& pieces, int layers, int padding = 0)
+  World(Cache cache, int heads, const std::vector<Piece>& pieces, int layers, int padding = 0)
       : spec(spec_of(heads)) {
+    const int vector_bytes = cache == Cache::kRows ? LatentRow{kRank, kRope}.bytes() : 2 * kCols;
     std::mt19937 random(7);
     int total = 3;
     size_t width = 1;
@@ -117,7 +149,7 @@ struct World {
       kv_len.push_back(p.begin + p.rows);
       max_kv = std::max(max_kv, p.begin + p.rows);
       pairs += static_cast<double>(p.rows) * heads * (p.begin + (p.rows + 1) / 2.0);
-      bytes += (p.begin + p.rows) * kCols * 2.0;
+      bytes += 1.0 * (p.begin + p.rows) * vector_bytes;
     }
     const int rows = static_cast<int>(positions.size()) + padding;
     positions.resize(static_cast<size_t>(rows), 5);
@@ -137,6 +169,8 @@ struct World {
       kv.k.row_stride = int64_t{kPage} * kCols;
       kv.page_size = kPage;
       kv.format = {.dtype = DType::kBF16};
+      if (l == 0) values = static_cast<const __nv_bfloat16*>(kv.k.data);
+      if (cache == Cache::kRows) make_rows(kv, vector_bytes);
     }
     q = random_tensor(int64_t{rows} * heads, 192, 1);
     q_latent = random_tensor(int64_t{rows} * heads, kRank, 2);
@@ -151,6 +185,23 @@ struct World {
     owned.push_back(random(DType::kBF16, {rows, cols}, seed));
     return owned.back();
   }
+  // Only the first layer's values are kept.
+  void make_rows(KvLayer& kv, int row_bytes) {
+    const int64_t total = kv.k.dim[0], n = total * kPage;
+    const Tensor from = owned.back(), rows = make(DType::kU8, {n, row_bytes});
+    quantize<<<static_cast<unsigned>(n), kRank>>>(static_cast<__nv_bfloat16*>(from.data),
+                                                  static_cast<uint8_t*>(rows.data), row_bytes);
+    check(cudaDeviceSynchronize(), "quantizing");
+    if (from.data != values) {
+      cudaFree(from.data);
+      owned.pop_back();
+    }
+    owned.push_back(rows);
+    kv.k = rows;
+    kv.k.dim = {total, kPage, 1, row_bytes};
+    kv.k.row_stride = int64_t{kPage} * row_bytes;
+    kv.format = {.dtype = DType::kF8E4M3};
+  }
   Tensor q_rope() const { return q.col_range(128, kRope); }
 
   Mla spec;
@@ -158,6 +209,7 @@ struct World {
   std::vector<int32_t> row_start = {0}, kv_len;
   std::vector<Vector> vectors;
   std::vector<KvLayer> kvs;
+  const __nv_bfloat16* values = nullptr;  // those that the first layer holds
   std::vector<Tensor> owned;
   Tensor q, q_latent, out;
   int max_kv = 0;
@@ -212,8 +264,7 @@ void check_attend(Machine& m, const std::string& what, World& w, size_t most = 6
     check(cudaMemcpy(list, some.data(), n * sizeof(Vector), cudaMemcpyHostToDevice), "copying");
     naive<<<static_cast<unsigned>(n), 256>>>(
         list, static_cast<const __nv_bfloat16*>(w.q_latent.data),
-        static_cast<const __nv_bfloat16*>(w.q_rope().data),
-        static_cast<const __nv_bfloat16*>(w.kvs[0].k.data), w.batch.pages.as<int32_t>(),
+        static_cast<const __nv_bfloat16*>(w.q_rope().data), w.values, w.batch.pages.as<int32_t>(),
         w.batch.pages.row_stride, w.max_kv, static_cast<double>(w.spec.scale), scores, value,
         sizes);
     check(cudaDeviceSynchronize(), "running the naive kernel");
@@ -311,22 +362,30 @@ void check_all(Machine& m, const std::string& mode) {
   const std::vector<Piece> few = {{0, 2}, {100, 3}, {4000, 4}, {63, 1}, {62, 2}, {0, 1}};
   const std::vector<Piece> chunks = {{0, 1},   {0, 300},  {1000, 100}, {64, 64},
                                      {63, 70}, {2000, 1}, {0, 128},    {777, 1}};
-  for (const int heads : {1, 16, 20, 32, 64, 128}) {
-    for (const auto& [what, pieces] :
-         {std::pair{"decode", decode}, std::pair{"few rows", few}, std::pair{"chunks", chunks}}) {
-      World w(heads, pieces, 1, 3);
-      check_attend(m, fmt::format("{} {}", mode, what), w);
+  for (const Cache cache : kCaches) {
+    const std::string kind = fmt::format("{}, {}", mode, name_of(cache));
+    for (const int heads : {1, 16, 20, 32, 64, 128}) {
+      for (const auto& [what, pieces] :
+           {std::pair{"decode", decode}, std::pair{"few rows", few}, std::pair{"chunks", chunks}}) {
+        World w(cache, heads, pieces, 1, 3);
+        check_attend(m, fmt::format("{} {}", kind, what), w);
+      }
     }
+    World many(cache, 16, std::vector<Piece>(300, Piece{333, 1}), 1, 0);
+    check_attend(m, kind + " many", many);
+    World nothing(cache, 16, {{5, 0}}, 1, 2);
+    check_attend(m, kind + " nothing", nothing);
   }
-  World many(16, std::vector<Piece>(300, Piece{333, 1}), 1, 0);
-  check_attend(m, mode + " many", many);
-  World nothing(16, {{5, 0}}, 1, 2);
-  check_attend(m, mode + " nothing", nothing);
 }
 
+// Times one kind of cache, or, without `only`, both.
 void time_attend(Machine& m, const std::string& what, int heads, const std::vector<Piece>& pieces,
-                 int layers, int rounds = 1) {
-  World w(heads, pieces, layers);
+                 int layers, int rounds = 1, std::optional<Cache> only = std::nullopt) {
+  if (!only) {
+    for (const Cache cache : kCaches) time_attend(m, what, heads, pieces, layers, rounds, cache);
+    return;
+  }
+  World w(*only, heads, pieces, layers);
   m.begin_step(w);
   m.attend(w, w.kvs[0]);
   check(cudaStreamSynchronize(m.stream), "warming up");
@@ -339,10 +398,10 @@ void time_attend(Machine& m, const std::string& what, int heads, const std::vect
                     layers / rounds;
   const double flops = w.pairs * 2 * (kCols + kRank);
   fmt::print(
-      "{:<36} {:9.1f} us {:7.0f} GB/s {:5.1f} % of 4.3 TB/s {:7.1f} TFLOP/s {:5.1f} % of "
+      "{:<36} {:<8} {:9.1f} us {:7.0f} GB/s {:5.1f} % of {:.2f} TB/s {:7.1f} TFLOP/s {:5.1f} % of "
       "790\n",
-      what, us, w.bytes / us / 1e3, 1e8 * w.bytes / us / kReadLimit, flops / us / 1e6,
-      1e8 * flops / us / kMatrixLimit);
+      what, name_of(*only), us, w.bytes / us / 1e3, 1e8 * w.bytes / us / read_limit,
+      read_limit / 1e12, flops / us / 1e6, 1e8 * flops / us / kMatrixLimit);
 }
 
 void time_heads(int heads, int rows, int in, int features) {
@@ -381,8 +440,8 @@ void time_heads(int heads, int rows, int in, int features) {
   for (const Linear& w : ws) cudaFree(w.weight.data);
 }
 
-void time_store(Machine& m, int heads, int rows) {
-  World w(heads, {{1000, rows}}, 8);
+void time_store(Machine& m, Cache cache, int heads, int rows) {
+  World w(cache, heads, {{1000, rows}}, 8);
   const Tensor kv = random(DType::kF32, {rows, kCols}, 4), norm = random(DType::kF32, {kRank}, 5);
   const Tensor speeds = random(DType::kF32, {kRope / 2}, 6);
   const double us = graph_us(
@@ -394,7 +453,7 @@ void time_store(Machine& m, int heads, int rows) {
                         },
                         m.stream) /
                     8;
-  fmt::print("mla_store {:>5} rows, {} heads: {:8.1f} us\n", rows, heads, us);
+  fmt::print("mla_store {:>5} rows, {} heads, {}: {:8.1f} us\n", rows, heads, name_of(cache), us);
   for (const Tensor& t : {kv, norm, speeds}) cudaFree(t.data);
 }
 
@@ -421,7 +480,8 @@ void time_all(Machine& m) {
       time_heads(heads, rows, 512, 128);
     }
   }
-  for (const int rows : {1, 128, 8192}) time_store(m, 128, rows);
+  for (const Cache cache : kCaches)
+    for (const int rows : {1, 128, 8192}) time_store(m, cache, 128, rows);
 }
 
 }  // namespace
@@ -439,6 +499,8 @@ int main(int argc, char** argv) {
   }
   fmt::print("{} cases checked against the formula, {} failures\n", checks, failures);
   if (failures > 0) return 1;
-  if (argc < 2 || std::string(argv[1]) != "check") time_all(machine);
+  if (argc > 1 && std::string(argv[1]) == "check") return 0;
+  read_limit = skiff::device_read_bandwidth({skiff::Device::kCuda, 0});
+  time_all(machine);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rows.h"
 #include "ops/kv_quant.h"
+#include "ops/latent_row.h"
 
 namespace skiff::cpu {
 namespace {
@@ -95,7 +96,7 @@ void find_rows(const Context& c, int seq, const Tensor& cache, const Tensor& sca
                           byte_size(cache.dtype, pages[page] * cache.row_stride) + in_page * step +
                           into;
     const uint16_t* scale = nullptr;
-    if (c.kv.format.quantized())
+    if (c.kv.format.quantized() && scales.data != nullptr)
       scale = &kv_head(cache, scales, c.kv.format, pages[page], in_page, head).scales->bits;
     for (; j < count && in_page < c.kv.page_size; ++j, ++in_page, at += step) {
       out.row[j] = at;
@@ -107,6 +108,8 @@ void find_rows(const Context& c, int seq, const Tensor& cache, const Tensor& sca
 
 KvElement element_of(DType dtype) {
   switch (dtype) {
+    case DType::kU8:
+      return KvElement::kLatent;
     case DType::kF32:
       return KvElement::kF32;
     case DType::kBF16:
@@ -138,16 +141,20 @@ void load_kv(const Context& c, const RowBlock& b, const KvSpan& span, const KvSp
   find_rows(c, b.seq, values, c.kv.v_scale, span.head, span.first, span.keys, v);
   find_rows(c, b.seq, c.kv.k, c.kv.k_scale, next.head, next.first, next.keys, next_k);
   find_rows(c, b.seq, values, c.kv.v_scale, next.head, next.first, next.keys, next_v);
+  const AttendShape& shape = c.call.shape;
+  const LatentRow row = {.rank = shape.v_dim, .rope = c.call.rope};
   c.kernels.load_kv(w.kt, w.v, c.o_stride,
                     {.k = k.row,
                      .v = v.row,
                      .k_scale = k.scale,
                      .v_scale = v.scale,
-                     .group = c.kv.format.group,
+                     .group = c.kv.k.dtype == DType::kU8 ? kLatentGroup : c.kv.format.group,
                      .keys = span.keys,
-                     .dim = c.call.shape.dim,
-                     .v_dim = c.call.shape.v_dim,
+                     .dim = shape.dim,
+                     .v_dim = shape.v_dim,
                      .element = element_of(c.kv.k.dtype),
+                     .scales_at = row.scales_at(),
+                     .rope_at = row.rope_at(),
                      .next_k = next_k.row,
                      .next_v = next_v.row,
                      .ahead = next.keys});
@@ -335,10 +342,12 @@ void CpuOps::mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& s
                         const RaggedBatch& batch, const KvLayer& cache) {
   SKIFF_CHECK(q_latent.cols() == spec.kv_rank && q_rope.cols() == spec.rope_dim, "{} and {}",
               q_latent.cols(), q_rope.cols());
-  SKIFF_CHECK(!cache.format.quantized(), "a latent cache of {}", skiff::name(cache.k.dtype));
+  SKIFF_CHECK(cache.format.quantized() == (cache.k.dtype == DType::kU8), "a latent cache of {}",
+              skiff::name(cache.k.dtype));
   const HeadVectors queries[] = {rows_as_heads(q_latent, spec.heads),
                                  rows_as_heads(q_rope, spec.heads)};
-  attend({shape_of(spec), queries, rows_as_heads(out, spec.heads), cache.k}, batch, cache);
+  attend({shape_of(spec), queries, rows_as_heads(out, spec.heads), cache.k, spec.rope_dim}, batch,
+         cache);
 }
 
 }  // namespace skiff::cpu

@@ -5,6 +5,7 @@
 #include "ops/cpu/paging.h"
 #include "ops/cpu/rotate.h"
 #include "ops/cpu/rows.h"
+#include "ops/latent_row.h"
 
 namespace skiff::cpu {
 
@@ -59,7 +60,12 @@ void CpuOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
           rotate(scratch + rank, cos, sin, spec.rope);
           const int32_t position = batch.positions.as<int32_t>()[r];
           const int64_t at = cache_row(batch, cache, sequences[static_cast<size_t>(r)], position);
-          copy_row(kernels_, cache_data(cache.k, at), cache.k.dtype, scratch, DType::kF32, cached);
+          std::byte* to = cache_data(cache.k, at);
+          if (cache.format.quantized())
+            quantize_latent({spec.kv_rank, spec.rope_dim}, {scratch, static_cast<size_t>(cached)},
+                            to);
+          else
+            copy_row(kernels_, to, cache.k.dtype, scratch, DType::kF32, cached);
         }
       });
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/latent_row.h"
 #include "ops/reference/math.h"
 #include "ops/reference/paging.h"
 #include "ops/reference/reference_ops.h"
@@ -23,6 +24,21 @@ std::vector<double> mean_of(const std::vector<std::vector<float>>& cached,
   }
   for (double& x : out) x /= total;
   return out;
+}
+
+LatentRow row_of(const Mla& spec) { return {spec.kv_rank, spec.rope_dim}; }
+
+std::byte* quantized_row(const KvLayer& cache, const RaggedBatch& batch, int seq, int position) {
+  const int32_t page = batch.pages.row<int32_t>(seq)[position / cache.page_size];
+  return latent_row(cache.k, page, position % cache.page_size);
+}
+
+std::vector<float> cached_at(const KvLayer& cache, const Mla& spec, const RaggedBatch& batch,
+                             int seq, int position) {
+  if (!cache.format.quantized()) return load_row(cache_row(cache.k, batch, seq, position), 0);
+  std::vector<float> c(static_cast<size_t>(spec.cached_dim()));
+  dequantize_latent(row_of(spec), quantized_row(cache, batch, seq, position), c);
+  return c;
 }
 
 }  // namespace
@@ -49,7 +65,10 @@ void ReferenceOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& s
     std::vector<float> c = load_row(kv, row);
     rms_norm(std::span(c).first(static_cast<size_t>(spec.kv_rank)), norm);
     rotate(std::span(c).last(rope), spec.rope, speeds, position);
-    store_row(cache_row(cache.k, batch, seq, position), 0, c);
+    if (cache.format.quantized())
+      quantize_latent(row_of(spec), c, quantized_row(cache, batch, seq, position));
+    else
+      store_row(cache_row(cache.k, batch, seq, position), 0, c);
   });
 }
 
@@ -59,8 +78,7 @@ void ReferenceOps::mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const 
   for_each_row(batch, [&](int seq, int row, int position) {
     std::vector<std::vector<float>> cached;
     cached.reserve(static_cast<size_t>(position) + 1);
-    for (int p = 0; p <= position; ++p)
-      cached.push_back(load_row(cache_row(cache.k, batch, seq, p), 0));
+    for (int p = 0; p <= position; ++p) cached.push_back(cached_at(cache, spec, batch, seq, p));
     for (int h = 0; h < spec.heads; ++h) {
       const int64_t at = int64_t{row} * spec.heads + h;
       const std::vector<float> latent = load_row(q_latent, at), turned = load_row(q_rope, at);

@@ -10,8 +10,8 @@ namespace {
 
 // Prompts that go through mla_store and mla_attend, cut into steps of `chunk` rows, on pages of
 // their own. Returns the bytes of every row.
-RowBytes run_prompts(Ops& ops, const Mla& spec, DType act, const std::vector<int>& lengths,
-                     int chunk, uint64_t page_seed) {
+RowBytes run_prompts(Ops& ops, const Mla& spec, DType act, bool quantized,
+                     const std::vector<int>& lengths, int chunk, uint64_t page_seed) {
   Workspace data(7);
   const int64_t heads = spec.heads, q_cols = heads * spec.q_dim();
   const Norm norm{.weight = data.random(DType::kF32, {spec.kv_rank}), .eps = 1e-6f};
@@ -25,6 +25,7 @@ RowBytes run_prompts(Ops& ops, const Mla& spec, DType act, const std::vector<int
   }
   Workspace pages(page_seed);
   Paged paged(pages, cached(spec), act, 16, whole);
+  const KvLayer cache = quantized ? make_rows(pages, paged, spec) : latents(paged);
   std::vector<RowBytes> result(lengths.size());
   const int longest = *std::ranges::max_element(lengths);
   for (int begin = 0; begin < longest; begin += chunk) {
@@ -52,10 +53,9 @@ RowBytes run_prompts(Ops& ops, const Mla& spec, DType act, const std::vector<int
       return t.reshaped({rows * heads, t.cols() / heads});
     };
     ops.begin_step(now.batch, {});
-    ops.mla_store(q, kv, norm, spec, now.batch, latents(paged));
+    ops.mla_store(q, kv, norm, spec, now.batch, cache);
     ops.mla_attend(by_head(out), by_head(latent),
-                   by_head(q).col_range(spec.nope_dim, spec.rope_dim), spec, now.batch,
-                   latents(paged));
+                   by_head(q).col_range(spec.nope_dim, spec.rope_dim), spec, now.batch, cache);
     ops.wait(ops.mark());
     row = 0;
     for (size_t s = 0; s < lengths.size(); ++s)
@@ -70,13 +70,18 @@ TEST_P(OpSuite, MlaDoesNotDependOnCutsOrPages) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   const std::vector<int> lengths = {70, 1, 133, 16};
   for (const Mla& spec : {mla(4, 20, 8), mla(16, 64, 16, 32), mla(100, 32, 16)})
-    for (const DType act : {DType::kF32, DType::kBF16}) {
-      if (ops->name() == "reference" && spec.heads > 16) continue;
-      const RowBytes whole = run_prompts(*ops, spec, act, lengths, 1 << 20, 1);
-      for (const int chunk : {1, 7, 16, 64, 100})
-        EXPECT_TRUE(run_prompts(*ops, spec, act, lengths, chunk, 3) == whole)
-            << spec.heads << " heads, " << name(act) << ", steps of " << chunk;
-    }
+    for (const DType act : {DType::kF32, DType::kBF16})
+      for (const bool quantized : {false, true}) {
+        if (ops->name() == "reference" && spec.heads > 16) continue;
+        const auto run = [&](int chunk, uint64_t page_seed) {
+          return run_prompts(*ops, spec, act, quantized, lengths, chunk, page_seed);
+        };
+        const RowBytes whole = run(1 << 20, 1);
+        for (const int chunk : {1, 7, 16, 64, 100})
+          EXPECT_TRUE(run(chunk, 3) == whole)
+              << spec.heads << " heads, " << name(act) << (quantized ? " on rows" : "")
+              << ", steps of " << chunk;
+      }
 }
 
 // The absorbed form computes what a head of its own keys and values would: score = (q_nope . W_UK c

@@ -9,8 +9,6 @@ namespace {
 
 constexpr DType kBF16 = DType::kBF16;
 
-Mla deepseek(int heads) { return mla(heads, 512, 64, 128); }
-
 struct LatentQueries {
   Tensor latent, rope;
 };
@@ -88,28 +86,22 @@ class LatentShapes : public OpSuite {
   }
 };
 
-// One row each, at the edges of tiles (64 positions) and of pages, and of very different lengths.
-const std::vector<Piece> kDecode = {{0, 1},   {62, 1},  {63, 1},  {64, 1},   {130, 0},
-                                    {500, 1}, {127, 1}, {255, 1}, {1100, 1}, {0, 0}};
-const std::vector<Piece> kFewRows = {{0, 2}, {100, 3}, {700, 4}, {63, 1}, {62, 2}, {0, 1}};
-const std::vector<Piece> kChunks = {{0, 1}, {0, 90}, {400, 40}, {64, 64}, {63, 33}, {700, 1}};
-
 TEST_P(LatentShapes, DecodeOfEveryNumberOfHeads) {
   if (slow()) GTEST_SKIP() << "OpSuite.MlaAttend covers it";
   for (const int heads :
        device() ? std::vector<int>{1, 16, 20, 32, 64, 65, 127, 128} : std::vector<int>{20})
-    attend(heads, 64, kDecode);
+    attend(heads, 64, kLatentDecode);
 }
 
 TEST_P(LatentShapes, FewRowsShareTiles) {
   if (slow()) GTEST_SKIP() << "OpSuite.MlaAttend covers it";
   for (const int heads : device() ? std::vector<int>{1, 7, 16, 32, 64, 128} : std::vector<int>{7})
-    attend(heads, 64, kFewRows);
+    attend(heads, 64, kLatentFewRows);
 }
 
 TEST_P(LatentShapes, ChunksOfPrompts) {
   if (!device()) GTEST_SKIP() << "one kernel for all: OpSuite.MlaAttend covers it";
-  for (const int heads : {1, 16, 20, 128}) attend(heads, 64, kChunks);
+  for (const int heads : {1, 16, 20, 128}) attend(heads, 64, kLatentChunks);
 }
 
 TEST_P(LatentShapes, EveryPageSize) {

@@ -26,11 +26,29 @@ void scale_elements(float* out, const uint8_t* elements, float scale, int n) {
   store_n(out + i, round_bf16(Read(rest) * set1(scale)), n - i);
 }
 
+// As dequantize(), of a row of kLatent.
+void dequantize_latent(float* out, const KvRows& rows, const uint8_t* row, int begin, int n) {
+  const int end = begin + n < rows.v_dim ? begin + n : rows.v_dim;
+  int at = begin;
+  while (at < end) {
+    const int group_end = (at / rows.group + 1) * rows.group;
+    const int count = (group_end < end ? group_end : end) - at;
+    float scale;
+    memcpy(&scale, row + rows.scales_at + at / rows.group * 4, sizeof scale);
+    scale_elements<read_e4m3>(out + at - begin, row + at, scale, count);
+    at += count;
+  }
+  if (at == begin + n) return;
+  const auto* rope = reinterpret_cast<const uint16_t*>(row + rows.rope_at);
+  bf16_to_f32(out + at - begin, rope + at - rows.v_dim, begin + n - at);
+}
+
 // Values [begin, begin + n) of a quantized row as floats, n <= kChunk; `begin` is a multiple of
 // kChunk.
 void dequantize(float* out, const KvRows& rows, const void* row, const uint16_t* scales, int begin,
                 int n) {
   const auto* elements = static_cast<const uint8_t*>(row);
+  if (rows.element == KvElement::kLatent) return dequantize_latent(out, rows, elements, begin, n);
   if (rows.element == KvElement::kI8)
     return scale_elements<read_i8>(out, elements + begin, bf16_value(*scales), n);
   if (rows.element == KvElement::kE4M3)
@@ -101,6 +119,7 @@ inline void fetch(const void* const* next, int ahead, int j, int count, int64_t 
 int64_t row_bytes(const KvRows& rows, int dim) {
   if (rows.element == KvElement::kF32) return dim * 4;
   if (rows.element == KvElement::kBf16) return dim * 2;
+  if (rows.element == KvElement::kLatent) return rows.rope_at + (rows.dim - rows.v_dim) * 2;
   return rows.element == KvElement::kU4 ? dim / 2 : dim;
 }
 

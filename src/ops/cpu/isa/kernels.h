@@ -103,20 +103,24 @@ struct ScaledSum {
 };
 
 // The elements of a KV cache (ops/kv_quant.h).
-enum class KvElement : uint8_t { kF32, kBf16, kI8, kE4M3, kU4 };
+// kLatent is a row of ops/latent_row.h, for keys and values alike.
+enum class KvElement : uint8_t { kF32, kBf16, kI8, kE4M3, kU4, kLatent };
 
 // Up to kKvBlock consecutive context positions of one kv head.
 struct KvRows {
   const void* const* k = nullptr;  // [keys] pointers to [dim]
   const void* const* v = nullptr;  // [keys] pointers to [v_dim]
   // Where elements are quantized, [keys] pointers to bf16 scales: one, or, for kU4, one for each
-  // `group` elements, followed by its zero point. `group` divides 64.
+  // `group` elements, followed by its zero point. `group` divides 64. Rows of kLatent have their
+  // own scales, one for each `group` elements, and need none of these.
   const uint16_t* const* k_scale = nullptr;
   const uint16_t* const* v_scale = nullptr;
   int group = 0;
   int keys = 0;
   int dim = 0, v_dim = 0;
   KvElement element = KvElement::kF32;
+  int scales_at = 0, rope_at = 0;  // kLatent: bytes from a row to its scales, and to its elements
+                                   // from v_dim on, which are bf16
   const void* const* next_k = nullptr;  // [ahead] rows that will be loaded next
   const void* const* next_v = nullptr;
   int ahead = 0;

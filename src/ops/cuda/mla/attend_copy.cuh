@@ -1,7 +1,7 @@
-// ops/cuda/mla/attend_copy.cuh -- TMA loads of the latent attention kernel. Each values warpgroup
-// copies its own half of a tile (the right one also the rotated key) as soon as it has added the
-// tile that lay there before, so that no warp waits for loads alone. The state of that lies in
-// shared memory, because these warpgroups have no registers to spare.
+// ops/cuda/mla/attend_copy.cuh -- TMA loads of latent attention over a bf16 cache. Each values
+// warpgroup copies its own half of a tile (the right one also the rotated key) as soon as it has
+// added the tile that lay there before, so that no warp waits for loads alone. The state of that
+// lies in shared memory, because these warpgroups have no registers to spare.
 #pragma once
 #include "ops/cuda/mla/attend_shape.cuh"
 
@@ -40,9 +40,9 @@ __device__ inline void begin_loads(const LatentPlanArgs& p, Cursor& c) {
 __device__ inline bool is_old(const Cursor& c) { return (c.tile + 1) * kLatentTile <= c.stored; }
 
 // Copies a half (0: left) of the cursor's tile to a stage, and moves the cursor on.
-template <int kWhich>
+template <int kWhich, class Tiles>
 __device__ __forceinline__ void load_half(const LatentPlanArgs& p, const CUtensorMap& map,
-                                          Shared& shared, int stage) {
+                                          Shared<Tiles>& shared, int stage) {
   Cursor& c = shared.cursor[kWhich];
   const uint32_t to =
       kWhich == 0 ? shared_address(&shared.left[stage]) : shared_address(&shared.right[stage]);
@@ -68,13 +68,14 @@ __device__ __forceinline__ void load_half(const LatentPlanArgs& p, const CUtenso
 
 // Fills the stages of a half, run by one thread. Tiles that earlier steps stored are copied before
 // griddepcontrol.wait.
-template <int kWhich>
+template <int kWhich, class Tiles>
 __device__ inline void first_loads(const LatentPlanArgs& p, const CUtensorMap& map,
-                                   Shared& shared) {
+                                   Shared<Tiles>& shared) {
+  constexpr int kStages = kWhich == 0 ? kLeftStages : Tiles::kRightStages;
   Cursor& c = shared.cursor[kWhich];
   begin_loads(p, c);
   bool waited = false;
-  for (int stage = 0; stage < (kWhich == 0 ? kLeftStages : kRightStages) && c.at < c.end; ++stage) {
+  for (int stage = 0; stage < kStages && c.at < c.end; ++stage) {
     if (!waited && !is_old(c)) {
       wait_for_previous();
       waited = true;

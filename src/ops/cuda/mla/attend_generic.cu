@@ -4,10 +4,12 @@
 #include <cmath>
 
 #include "ops/cuda/attention/paging.cuh"
+#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/mla/attend_kernels.h"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
+#include "ops/latent_row.h"
 
 namespace skiff::cuda {
 namespace {
@@ -15,10 +17,34 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 
+// The elements of a cached vector, of floats or of a row of ops/latent_row.h.
 template <class C>
-__device__ float dot(const float* q, const C* k, int n) {
+struct Floats {
+  const C* at;
+  __device__ Floats(const LatentArgs&, const std::byte* vector)
+      : at(reinterpret_cast<const C*>(vector)) {}
+  __device__ float operator[](int d) const { return to_float(at[d]); }
+};
+struct Row {
+  const uint8_t* at;
+  int rank, scales_at, rope_at;
+  __device__ Row(const LatentArgs& p, const std::byte* vector)
+      : at(reinterpret_cast<const uint8_t*>(vector)),
+        rank(p.rank),
+        scales_at(p.cache.scales_at),
+        rope_at(p.cache.rope_at) {}
+  __device__ float operator[](int d) const {
+    if (d >= rank) return to_float(reinterpret_cast<const __nv_bfloat16*>(at + rope_at)[d - rank]);
+    const uint8_t* scale = at + scales_at + d / kLatentGroup * 4;
+    // A float that is a power of two is bf16 in its upper half.
+    return value_at<KvElement::kE4M3>(at, reinterpret_cast<const uint16_t*>(scale) + 1, d);
+  }
+};
+
+template <class C>
+__device__ float dot(const float* q, const C& k, int n) {
   float sum = 0;
-  for (int d = 0; d < n; ++d) sum += q[d] * to_float(k[d]);
+  for (int d = 0; d < n; ++d) sum += q[d] * k[d];
   return sum;
 }
 
@@ -47,15 +73,15 @@ __global__ void __launch_bounds__(kThreads) latent_generic_kernel(const LatentAr
   const int position = p.rows.positions[row], page_size = p.cache.page_size;
   const int32_t* pages = p.rows.pages + seq * p.rows.pages_stride;
   const auto cached = [&](int t) {
-    return static_cast<const C*>(p.cache.data) + pages[t / page_size] * p.cache.page_stride +
-           int64_t{t % page_size} * cols;
+    return p.cache.data + pages[t / page_size] * p.cache.page_bytes +
+           int64_t{t % page_size} * p.cache.vector_bytes;
   };
   float top = -INFINITY, sum = 0, values[kStripes] = {};
   for (int block = warp; block <= position / 32; block += kWarps) {
     const int t = block * 32 + lane;
     const bool seen = t <= position;
-    const C* mine = cached(seen ? t : 0);
-    const float score = seen ? dot(query, mine, cols) * p.scale : -INFINITY;
+    const std::byte* mine = cached(seen ? t : 0);
+    const float score = seen ? dot(query, C(p, mine), cols) * p.scale : -INFINITY;
     const float new_top = fmaxf(top, warp_max(score));
     const float weight = seen ? expf(score - new_top) : 0.0f, keep = expf(top - new_top);
     top = new_top;
@@ -64,12 +90,12 @@ __global__ void __launch_bounds__(kThreads) latent_generic_kernel(const LatentAr
     for (int i = 0; i < kStripes; ++i) values[i] *= keep;
     for (int j = 0; j < 32; ++j) {
       const float w = __shfl_sync(kAllLanes, weight, j);
-      const auto* v = reinterpret_cast<const C*>(
-          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine), j));
+      const C v(p, reinterpret_cast<const std::byte*>(
+                       __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(mine), j)));
       if (w == 0) continue;
 #pragma unroll
       for (int i = 0; i < kStripes; ++i) {
-        if (i * 32 + lane < p.rank) values[i] += w * to_float(v[i * 32 + lane]);
+        if (i * 32 + lane < p.rank) values[i] += w * v[i * 32 + lane];
       }
     }
   }
@@ -103,6 +129,18 @@ void start(const LatentArgs& p, const Launch& how) {
     launch(latent_generic_kernel<T, C, kMaxLatentRank / 32>, how, p);
 }
 
+template <class T>
+void start(const LatentArgs& p, const Launch& how) {
+  switch (p.cache.element) {
+    case LatentElement::kF32:
+      return start<T, Floats<float>>(p, how);
+    case LatentElement::kBF16:
+      return start<T, Floats<__nv_bfloat16>>(p, how);
+    case LatentElement::kRow:
+      return start<T, Row>(p, how);
+  }
+}
+
 }  // namespace
 
 void start_latent_generic(const LatentArgs& p, cudaStream_t stream) {
@@ -110,11 +148,7 @@ void start_latent_generic(const LatentArgs& p, cudaStream_t stream) {
       .grid = dim3(static_cast<unsigned>(p.rows.num_tokens), static_cast<unsigned>(p.heads)),
       .block = dim3(kThreads),
       .stream = stream};
-  if (p.bf16)
-    p.cache.bf16 ? start<__nv_bfloat16, __nv_bfloat16>(p, how)
-                 : start<__nv_bfloat16, float>(p, how);
-  else
-    p.cache.bf16 ? start<float, __nv_bfloat16>(p, how) : start<float, float>(p, how);
+  p.bf16 ? start<__nv_bfloat16>(p, how) : start<float>(p, how);
 }
 
 }  // namespace skiff::cuda

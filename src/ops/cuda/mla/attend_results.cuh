@@ -19,8 +19,9 @@ __device__ __forceinline__ int rows_of(const Run& run, int part) {
 }
 
 // Writes the sums of a run to `out`, or to this block's part.
+template <class Tiles>
 __device__ inline void end_run(const LatentPlanArgs& p, const Run& run, int half, int turn,
-                               Shared& shared, const float (&o)[kHalf / 2]) {
+                               Shared<Tiles>& shared, const float (&o)[kHalf / 2]) {
   const int part = part_of_item(p), rows = rows_of(run, part);
   const int thread = own_thread(), lane = thread % 32;
   const bool whole = run.tiles == run.item.tiles;

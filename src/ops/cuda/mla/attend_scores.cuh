@@ -143,8 +143,9 @@ struct Softmax {
 };
 
 // Writes a tile's weights for wgmma, and its factors; with the last tile of a run also its result.
+template <class Tiles>
 __device__ __forceinline__ void hand_over(const float (&s)[kLatentTile / 2], const Softmax& softmax,
-                                          Shared& shared, int stage, bool ends, int turn) {
+                                          Shared<Tiles>& shared, int stage, bool ends, int turn) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -166,7 +167,7 @@ __device__ __forceinline__ void hand_over(const float (&s)[kLatentTile / 2], con
   }
   fence_async();
   __syncwarp();
-  if (lane == 0) barrier_arrive(shared_address(&shared.p_full[stage]));
+  if (arrives<Tiles>()) barrier_arrive(shared_address(&shared.p_full[stage]));
 }
 
 // Adds queries * keys of some panels, from `panel` on; `keys` is the first of them.
@@ -187,11 +188,12 @@ __device__ __forceinline__ void multiply_panels(float (&s)[kLatentTile / 2],
   }
 }
 
-// s = queries * keys, of one tile; the right half comes first, of which more stages are ahead.
+// s = queries * keys, of one tile; the right half comes first, of which more stages may be ahead.
+template <class Tiles>
 __device__ __forceinline__ void multiply_keys(float (&s)[kLatentTile / 2],
-                                              const uint32_t (&q)[kSteps][4], Shared& shared,
+                                              const uint32_t (&q)[kSteps][4], Shared<Tiles>& shared,
                                               const Ring<kLeftStages>& left,
-                                              const Ring<kRightStages>& right) {
+                                              const Ring<Tiles::kRightStages>& right) {
   const uint64_t shared_q = wgmma_operand(shared_address(shared.q));
   barrier_wait(shared_address(&shared.right_full[right.stage]), right.phase);
   wgmma_fence();
@@ -221,14 +223,15 @@ __device__ inline int find_limits(const LatentPlanArgs& p, const LatentItem& ite
   return item.kv_len - 1 - (last_row - item.first / heads);
 }
 
-__device__ __forceinline__ void attend_scores(const LatentPlanArgs& p, Shared& shared) {
+template <class Tiles>
+__device__ __forceinline__ void attend_scores(const LatentPlanArgs& p, Shared<Tiles>& shared) {
   const int part = part_of_item(p);
   Walk walk(p);
   Run run;
   uint32_t q[kSteps][4];
   float s[kLatentTile / 2];
   Ring<kLeftStages> left;
-  Ring<kRightStages> right, added;  // `added` follows two tiles behind
+  Ring<Tiles::kRightStages> right, added;  // `added` follows two tiles behind
   int n = 0;
   for (int turn = 0; walk.next(run); turn = turn + 1 == kTurns ? 0 : turn + 1) {
     // Then no warpgroup still reads what earlier runs left in this turn's place.

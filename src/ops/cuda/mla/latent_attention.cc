@@ -39,15 +39,17 @@ LatentArgs args_of(const Tensor& out, const Tensor& q_latent, const Tensor& q_ro
           .scale = spec.scale};
 }
 
-// Whether the kernel that reads the cache by TMA takes the shapes. TMA requires each stride to be a
+// Whether the kernels for tensor cores take the shapes. A tensor map requires each stride to be a
 // multiple of the one before it.
 bool is_fast(const LatentArgs& a) {
+  const LatentCache& c = a.cache;
+  const int64_t page_step = c.element == LatentElement::kBF16 ? c.vector_bytes : 16;
   const bool aligned = is_aligned(a.q_latent, 2 * a.latent_stride) &&
                        is_aligned(a.q_rope, 2 * a.rope_stride) &&
-                       is_aligned(a.out, 2 * a.out_stride) && is_aligned(a.cache.data);
-  return a.bf16 && a.cache.bf16 && a.rank == 512 && a.rope == 64 && a.heads <= kMaxLatentHeads &&
-         a.cache.page_size % kLatentTile == 0 && a.cache.page_stride % (a.rank + a.rope) == 0 &&
-         aligned;
+                       is_aligned(a.out, 2 * a.out_stride) && is_aligned(c.data);
+  return a.bf16 && c.element != LatentElement::kF32 && a.rank == 512 && a.rope == 64 &&
+         a.heads <= kMaxLatentHeads && c.page_size % kLatentTile == 0 &&
+         c.page_bytes % page_step == 0 && aligned;
 }
 
 bool capturing(cudaStream_t stream) {
@@ -141,15 +143,19 @@ void LatentAttention::attend(const Tensor& out, const Tensor& q_latent, const Te
   if (!hopper_ || !is_fast(args)) return start_latent_generic(args, stream);
   const Planned& planned = planned_for(spec.heads, &batch, stream);
   const std::byte* plan = planned.device.data();
-  start_latent({.args = args,
-                .head = reinterpret_cast<const LatentHead*>(plan),
-                .shares = reinterpret_cast<const LatentShare*>(plan + layout_.shares()),
-                .cut = reinterpret_cast<const int32_t*>(plan + layout_.cut()),
-                .items = reinterpret_cast<const LatentItem*>(plan + layout_.items()),
-                .scale_log2 = spec.scale * 1.44269504088896f,
-                .blocks = blocks_,
-                .parts = scratch_},
-               latent_map(args.cache, cache.k.rows()), stream);
+  const LatentPlanArgs planned_args = {
+      .args = args,
+      .head = reinterpret_cast<const LatentHead*>(plan),
+      .shares = reinterpret_cast<const LatentShare*>(plan + layout_.shares()),
+      .cut = reinterpret_cast<const int32_t*>(plan + layout_.cut()),
+      .items = reinterpret_cast<const LatentItem*>(plan + layout_.items()),
+      .scale_log2 = spec.scale * 1.44269504088896f,
+      .blocks = blocks_,
+      .parts = scratch_};
+  if (args.cache.element == LatentElement::kRow)
+    start_latent_rows(planned_args, stream);
+  else
+    start_latent(planned_args, latent_map(args.cache, cache.k.rows()), stream);
 }
 
 void latent_attend_generic(const Tensor& out, const Tensor& q_latent, const Tensor& q_rope,

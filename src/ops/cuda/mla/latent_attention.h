@@ -14,9 +14,10 @@
 
 namespace skiff::cuda {
 
-// Ops::mla_attend. On Hopper one kernel takes any number of rows of bf16 queries and caches of rank
-// 512 and rope 64 (every published model) in pages of multiples of 64 positions; a generic kernel
-// takes the rest.
+// Ops::mla_attend. On Hopper a kernel for bf16 caches and one for caches of 8-bit rows take any
+// number of rows of bf16 queries of rank 512 and rope 64 (every published model) in pages of
+// multiples of 64 positions; a generic kernel takes the rest. The two share all arithmetic, so that
+// rows give the bits that a bf16 cache with their values would give.
 //
 // In the generic kernel, and with Limits::whole in the other, a row's result depends, bit for bit,
 // on its position, its query and its context only. Otherwise it also depends on where its context

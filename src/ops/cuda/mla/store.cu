@@ -1,5 +1,7 @@
 // A block of threads for each row and kHeads of its heads, which it rotates; the first block of a
 // row also normalizes its latent, rotates its key and stores both.
+#include <cuda_fp8.h>
+
 #include <cmath>
 
 #include "base/check.h"
@@ -34,6 +36,15 @@ struct PairAt {
       : a(interleaved ? 2 * i : i), b(interleaved ? 2 * i + 1 : i + rope / 2) {}
 };
 
+constexpr int kMaxGroups = kMaxLatentRank / kLatentGroup;
+static_assert(kThreads == kLatentGroup);  // a thread has one element of each group
+
+// The least power of two that is not below amax / 448, within the bounds of ops/latent_row.h.
+__device__ float scale_for(float amax) {
+  const float least = fminf(fmaxf(__fdiv_rn(amax, 448), 0x1p-64f), 0x1p7f);
+  return __uint_as_float((__float_as_uint(least) + 0x7fffff) & 0xff800000);
+}
+
 // The sum over the block's threads, in every thread, in a fixed order.
 __device__ float block_sum(float x, float* shared) {
   x = warp_sum(x);
@@ -42,6 +53,46 @@ __device__ float block_sum(float x, float* shared) {
   float sum = 0;
   for (int w = 0; w < kWarps; ++w) sum += shared[w];
   return sum;
+}
+
+// Stores latents that are floats.
+template <class C>
+__device__ void put_latent(const LatentStoreArgs& p, const float* from, float scale, C* to) {
+  for (int d = static_cast<int>(threadIdx.x); d < p.rank; d += kThreads)
+    to[d] = from_float<C>(from[d] * scale * p.norm[d]);
+}
+
+// Stores latents in 8 bits, with their scales; what pads a row becomes zero.
+__device__ void put_latent(const LatentStoreArgs& p, const float* from, float scale, uint8_t* to) {
+  __shared__ float tops[kMaxGroups][kWarps];
+  const int tid = static_cast<int>(threadIdx.x), groups = (p.rank + kThreads - 1) / kThreads;
+  const auto value = [&](int d) { return d < p.rank ? from[d] * scale * p.norm[d] : 0.0f; };
+  for (int g = 0; g < groups; ++g) {
+    const float top = warp_max(fmaxf(0, fabsf(value(g * kThreads + tid))));
+    if (tid % 32 == 0) tops[g][tid / 32] = top;
+  }
+  __syncthreads();
+  for (int g = 0; g < groups; ++g) {
+    float top = tops[g][0];
+    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, tops[g][w]);
+    const float divisor = scale_for(top);
+    const int d = g * kThreads + tid;
+    const float x = fminf(fmaxf(__fdiv_rn(value(d), divisor), -448), 448);
+    if (d < p.rank) to[d] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
+    if (tid == 0) *reinterpret_cast<float*>(to + p.cache.scales_at + g * 4) = divisor;
+  }
+  for (int i = p.rank + tid; i < p.cache.scales_at; i += kThreads) to[i] = 0;
+  for (int i = p.cache.rope_at + 2 * p.rope + tid; i < p.cache.vector_bytes; i += kThreads)
+    to[i] = 0;
+}
+
+// Where the rotated key begins in a cached vector.
+template <class C>
+__device__ C* rope_of(const LatentStoreArgs& p, C* vector) {
+  return vector + p.rank;
+}
+__device__ __nv_bfloat16* rope_of(const LatentStoreArgs& p, uint8_t* row) {
+  return reinterpret_cast<__nv_bfloat16*>(row + p.cache.rope_at);
 }
 
 template <class C>
@@ -53,16 +104,17 @@ __device__ void store_latent(const LatentStoreArgs& p, int row, C* to, const flo
   float squares = 0;
   for (int d = tid; d < p.rank; d += kThreads) squares += from[d] * from[d];
   const float mean = block_sum(squares, sums) / static_cast<float>(p.rank);
-  const float scale = 1 / sqrtf(mean + p.eps);
-  for (int d = tid; d < p.rank; d += kThreads) to[d] = from_float<C>(from[d] * scale * p.norm[d]);
+  put_latent(p, from, 1 / sqrtf(mean + p.eps), to);
+  auto* rope = rope_of(p, to);
   for (int i = tid; i < p.rope / 2; i += kThreads) {
     const PairAt at(i, p.rope, p.interleaved);
     const float a = from[p.rank + at.a], b = from[p.rank + at.b];
-    to[p.rank + at.a] = from_float<C>(a * cosine[i] - b * sine[i]);
-    to[p.rank + at.b] = from_float<C>(b * cosine[i] + a * sine[i]);
+    put(rope + at.a, a * cosine[i] - b * sine[i]);
+    put(rope + at.b, b * cosine[i] + a * sine[i]);
   }
 }
 
+// C: float, bf16, or uint8_t for rows of ops/latent_row.h.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads) latent_store_kernel(const LatentStoreArgs p) {
   __shared__ float cosine[kMaxLatentRope / 2], sine[kMaxLatentRope / 2];
@@ -93,9 +145,21 @@ __global__ void __launch_bounds__(kThreads) latent_store_kernel(const LatentStor
   }
   if (blockIdx.y > 0) return;
   const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / p.cache.page_size];
-  C* to = static_cast<C*>(p.cache.data) + page * p.cache.page_stride +
-          int64_t{position % p.cache.page_size} * (p.rank + p.rope);
-  store_latent(p, row, to, cosine, sine);
+  std::byte* to = p.cache.data + page * p.cache.page_bytes +
+                  int64_t{position % p.cache.page_size} * p.cache.vector_bytes;
+  store_latent(p, row, reinterpret_cast<C*>(to), cosine, sine);
+}
+
+template <class T>
+void start(const LatentStoreArgs& args, const Launch& how) {
+  switch (args.cache.element) {
+    case LatentElement::kF32:
+      return launch(latent_store_kernel<T, float>, how, args);
+    case LatentElement::kBF16:
+      return launch(latent_store_kernel<T, __nv_bfloat16>, how, args);
+    case LatentElement::kRow:
+      return launch(latent_store_kernel<T, uint8_t>, how, args);
+  }
 }
 
 }  // namespace
@@ -108,6 +172,8 @@ void mla_store(const Tensor& q, const Tensor& kv, const Norm& norm, const Mla& s
   SKIFF_CHECK(kv.dtype == DType::kF32, "latents of {}", name(kv.dtype));
   SKIFF_CHECK(spec.rope_dim % 2 == 0 && spec.rope_dim <= kMaxLatentRope, "rope_dim is {}",
               spec.rope_dim);
+  SKIFF_CHECK(latent_element(cache) != LatentElement::kRow || spec.kv_rank <= kMaxLatentRank,
+              "rows of {} elements; the CUDA backend takes up to {}", spec.kv_rank, kMaxLatentRank);
   if (batch.num_tokens == 0) return;
   const LatentStoreArgs args = {.rows = rows_of(batch),
                                 .cache = latent_cache_of(cache, spec),
@@ -128,12 +194,7 @@ void mla_store(const Tensor& q, const Tensor& kv, const Norm& norm, const Mla& s
                                    static_cast<unsigned>((spec.heads + kHeads - 1) / kHeads)),
                       .block = dim3(kThreads),
                       .stream = stream};
-  if (is_bf16(q))
-    args.cache.bf16 ? launch(latent_store_kernel<__nv_bfloat16, __nv_bfloat16>, how, args)
-                    : launch(latent_store_kernel<__nv_bfloat16, float>, how, args);
-  else
-    args.cache.bf16 ? launch(latent_store_kernel<float, __nv_bfloat16>, how, args)
-                    : launch(latent_store_kernel<float, float>, how, args);
+  is_bf16(q) ? start<__nv_bfloat16>(args, how) : start<float>(args, how);
 }
 
 }  // namespace skiff::cuda
