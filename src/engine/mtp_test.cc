@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <skiff_test_paths.h>
 
+#include <thread>
+
 #include "engine/backend.h"
 #include "engine/resolve.h"
 #include "engine/schedules_testing.h"
@@ -29,7 +31,7 @@ std::unique_ptr<Ops> two_threads() { return make_cpu_ops(2); }
 // A module with what it shares, and a text with hidden rows.
 class Module {
  public:
-  explicit Module(const Case& c) : ops(c.backend()) {
+  explicit Module(const Case& c, const model::RankOf& rank = {}) : ops(c.backend()), part(rank) {
     std::ifstream in(mtp_dir(c.name) + "/expected.st", std::ios::binary);
     const std::string file(std::istreambuf_iterator<char>(in), {});
     const auto header = parse_safetensors(std::as_bytes(std::span(file)));
@@ -49,7 +51,7 @@ class Module {
         .arch = c.served, .hidden = static_cast<int>(width), .vocab = static_cast<int>(vocab)};
     const model::MtpModule found = model::find_mtp(mtp_dir(c.name), "", served);
     weights = model::load_model(found.folder, found.config,
-                                {.precision = uniform_precision(DType::kF32)}, *ops);
+                                {.precision = uniform_precision(DType::kF32), .part = part}, *ops);
     model::share_weights(weights.spec, weights.weights, shared());
   }
 
@@ -60,8 +62,10 @@ class Module {
     model::ModelWeights served;
     served.embed = view(embed_, {vocab, width});
     served.norm = {view(norm_, {width, 1}), weights.spec.eps};
-    served.head = ops->prepare({.weight = view(head_, {vocab, width})}, {.dtype = DType::kF32},
-                               &prepared_head_);
+    const int64_t rows = vocab / part.size;
+    served.head =
+        ops->prepare({.weight = view(head_, {vocab, width}).row_range(part.rank * rows, rows)},
+                     {.dtype = DType::kF32}, &prepared_head_);
     return served;
   }
   Tensor hidden_rows() {
@@ -69,6 +73,7 @@ class Module {
   }
 
   std::unique_ptr<Ops> ops;
+  const model::RankOf part;
   model::LoadedModel weights;
   int64_t width = 0, vocab = 0;
   std::vector<float> hidden, logits;
@@ -81,35 +86,51 @@ class Module {
 
 class MtpGolden : public ::testing::TestWithParam<Case> {};
 
-// The first pass takes all rows of a prompt in two steps; further drafts follow with the module's
-// own rows.
-TEST_P(MtpGolden, DraftsAreThoseOfNumpy) {
-  Module m(GetParam());
-  const auto rows = static_cast<int>(std::ssize(m.tokens)) - 1;
+int rows_of(const Module& m) { return static_cast<int>(std::ssize(m.tokens)) - 1; }
+
+// Drafts behind a prompt in two steps, of which the second begins with row `first`. The first pass
+// takes all rows; further drafts follow with the module's own rows.
+std::vector<Token> drafts_of(Module& m, comm::Mesh& mesh, int first) {
+  const int rows = rows_of(m);
   const sched::Limits limits{.max_seqs = 1, .max_rows = 32, .max_context = 64, .max_logit_rows = 2};
   model::KvCache kv(m.weights.spec, 8, 4, kv_format(DType::kF32), Device{});
+  ModelDrafter drafter(m.weights, *m.ops, mesh, kv.layers(),
+                       {.limits = limits, .tokens = static_cast<int>(m.drafts.size())});
+  std::vector<Token> drafts;
+  for (const auto& [begin, end] : {std::pair{0, first}, std::pair{first, rows}}) {
+    if (begin == end) continue;
+    StepPlan plan{.page_start = {0, 7}};
+    plan.spans = {{.begin = begin, .count = end - begin, .sample = end == rows}};
+    for (BlockId page : {5, 1, 7, 2, 4, 0, 3}) plan.pages.push_back(page);
+    plan.tokens.assign(m.tokens.begin() + begin, m.tokens.begin() + end);
+    if (begin == 0)
+      plan.opened = {{.history = {m.tokens.begin(), m.tokens.end() - 1}, .prompt_len = rows}};
+    StepResult result;
+    result.tokens.resize(1);
+    result.drafts.resize(1);
+    if (end == rows) result.tokens[0] = {m.tokens.back()};
+    drafter.draft(plan, m.hidden_rows().row_range(begin, end - begin), result);
+    drafts = result.drafts[0];
+  }
+  return drafts;
+}
+
+TEST_P(MtpGolden, DraftsAreThoseOfNumpy) {
+  Module m(GetParam());
   comm::Mesh mesh = comm::make_solo_mesh();
-  for (const int first : {1, 7, rows - 1, rows}) {
-    SCOPED_TRACE(first);
-    ModelDrafter drafter(m.weights, *m.ops, mesh, kv.layers(),
-                         {.limits = limits, .tokens = static_cast<int>(m.drafts.size())});
-    std::vector<Token> drafts;
-    for (const auto& [begin, end] : {std::pair{0, first}, std::pair{first, rows}}) {
-      if (begin == end) continue;
-      StepPlan plan{.page_start = {0, 7}};
-      plan.spans = {{.begin = begin, .count = end - begin, .sample = end == rows}};
-      for (BlockId page : {5, 1, 7, 2, 4, 0, 3}) plan.pages.push_back(page);
-      plan.tokens.assign(m.tokens.begin() + begin, m.tokens.begin() + end);
-      if (begin == 0)
-        plan.opened = {{.history = {m.tokens.begin(), m.tokens.end() - 1}, .prompt_len = rows}};
-      StepResult result;
-      result.tokens.resize(1);
-      result.drafts.resize(1);
-      if (end == rows) result.tokens[0] = {m.tokens.back()};
-      drafter.draft(plan, m.hidden_rows().row_range(begin, end - begin), result);
-      drafts = result.drafts[0];
-    }
-    EXPECT_EQ(drafts, m.drafts);
+  for (const int first : {1, 7, rows_of(m) - 1, rows_of(m)})
+    EXPECT_EQ(drafts_of(m, mesh, first), m.drafts) << first;
+}
+
+TEST_P(MtpGolden, DraftsOfTwoRanksAreThoseOfNumpy) {
+  Module first(GetParam(), {.rank = 0, .size = 2}), second(GetParam(), {.rank = 1, .size = 2});
+  auto meshes = comm::make_thread_meshes(2);
+  for (const int begin : {1, rows_of(first)}) {
+    std::vector<Token> other;
+    std::thread thread([&] { other = drafts_of(second, meshes[1], begin); });
+    EXPECT_EQ(drafts_of(first, meshes[0], begin), first.drafts) << begin;
+    thread.join();
+    EXPECT_EQ(other, first.drafts) << begin;
   }
 }
 
