@@ -286,8 +286,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .cache = cache_of(config, slots, shelf_blocks(config, block)),
           .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
-          // A model drafts between two steps, so planning ahead would only keep drafts out of them.
-          .steps_in_flight = drafter ? 1 : config.steps_in_flight,
+          .steps_in_flight = config.steps_in_flight,
           .speculation = config.speculation,
           .drafter = std::move(drafter),
           .memory_utilization = config.memory_utilization,
