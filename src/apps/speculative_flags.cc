@@ -13,6 +13,7 @@ namespace skiff::apps {
 namespace {
 
 constexpr const char* kFlag = "--speculative-config";
+constexpr int kMaxDraftRanks = 64;  // as --tensor-parallel-size
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UsageError(fmt::format("{}: {}", kFlag, what));
@@ -64,6 +65,10 @@ void read_model(const std::string& key, const Json& value, draft::Settings& to) 
   if (!value.is_string() || value.get<std::string>().empty())
     refuse(fmt::format("{} is {}; it must be a folder", key, value.dump()));
   to.model = value.get<std::string>();
+}
+
+void read_ranks(const std::string& key, const Json& value, draft::Settings& to) {
+  to.ranks = integer_of(key, value, 1, kMaxDraftRanks);
 }
 
 // The module runs once for each draft. Read after num_speculative_tokens.
@@ -154,6 +159,7 @@ const std::vector<Key>& keys() {
       {"benchmark_acceptance_rate", "", "", check_rate},
       {"accept_policy", "", "", check_policy},
       {"model", "", "weights", read_model},
+      {"draft_tensor_parallel_size", "", "weights", read_ranks},
       {"quantization", "", "weights",
        only(nullptr, "a drafter computes with the weights that its folder has")},
       {"num_model_steps", "", "mtp", read_steps},

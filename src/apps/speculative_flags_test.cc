@@ -127,6 +127,11 @@ TEST(SpeculativeFlags, Mtp) {
   EXPECT_EQ(of(R"({"method": "mtp", "num_model_steps": 3, "num_speculative_tokens": 3,
                    "model": "m/mtp"})"),
             (draft::Settings{.method = "mtp", .tokens = 3, .model = "m/mtp"}));
+  EXPECT_EQ(of(R"({"method": "mtp", "draft_tensor_parallel_size": 4})")->ranks, 4);
+  for (const char* wrong : {"0", "65", "\"2\""})
+    EXPECT_THAT(
+        refusal(std::string(R"({"method": "mtp", "draft_tensor_parallel_size": )") + wrong + "}"),
+        HasSubstr("it must be a number from 1 to 64"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "num_model_steps": 1, "num_speculative_tokens": 2})"),
               HasSubstr("num_model_steps is 1 and num_speculative_tokens 2"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "mtp_strategy": "with_ngram"})"),

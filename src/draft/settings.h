@@ -20,6 +20,9 @@ struct Settings {
   // draft_model: the folder of the model whose tokens are drafts. mtp: that of the module, or empty
   // if it is beside the model (model/mtp.h).
   std::string model = {};
+  // draft_model: among how many ranks it is cut, where several compute the served model: 1, or as
+  // many as that has; 0 means as many. With 1 every rank computes all of it.
+  int ranks = 0;
   // For benchmarks: a draft is kept with this probability, in [0, 1], whatever the model says.
   std::optional<double> forced_rate = {};
   bool operator==(const Settings&) const = default;

@@ -57,8 +57,8 @@ std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const Mode
 std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& ops) {
   SKIFF_CHECK(resolved.drafter, "nothing drafts");
   return model::quantized_formats(
-      model::kept_slots(model::slots_of(resolved.drafter->config.spec), resolved.precision, {},
-                        resolved.drafter->stored,
+      model::kept_slots(model::slots_of(resolved.drafter->spec, resolved.drafter->part.size),
+                        resolved.precision, {}, resolved.drafter->stored,
                         [&](const WeightFormat& format) { return ops.multiplies(format); }));
 }
 
@@ -67,10 +67,11 @@ namespace {
 std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& resolved,
                                                              const Ops& ops) {
   if (!resolved.drafter) return std::nullopt;
-  const ModelSpec& spec = resolved.drafter->config.spec;
+  const ModelSpec& spec = resolved.drafter->spec;
   return model::MemoryRequest::Drafter{
       .spec = spec,
       .stored = resolved.drafter->stored,
+      .ranks = resolved.drafter->part.size,
       .work = ModelDrafter::memory_bytes(spec,
                                          {.act = resolved.precision.act,
                                           .formats = drafter_formats(resolved, ops),

@@ -26,6 +26,7 @@ class DraftPace {
   // Unless `weighs`, tokens are drafted behind every step: for drafts that cost no time.
   explicit DraftPace(bool weighs = false) : weighs_(weighs) {}
 
+  bool weighs() const { return weighs_; }
   // Returns whether tokens are drafted behind a step.
   bool drafts(const StepPlan& plan) const;
   // Reports that a step has ended, `seconds` after the one before it or, if there was nothing to do

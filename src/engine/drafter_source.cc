@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "draft/methods.h"
 #include "model/kv_cache_dtype.h"
@@ -17,7 +18,7 @@ DrafterSource draft_model(const std::string& folder, const model::ModelConfig& m
   if (!fs::exists(fs::path(folder) / "config.json"))
     fail_load("--speculative-config: model {} has no config.json; it must be the folder of a model",
               folder);
-  DrafterSource out{.folder = folder, .config = model::read_model_config(folder), .stored = {}};
+  DrafterSource out{.folder = folder, .config = model::read_model_config(folder)};
   if (out.config.pooling)
     fail_load("--speculative-config: the model in {} is pooled and generates no tokens", folder);
   if (out.config.spec.vocab != model.spec.vocab)
@@ -31,7 +32,7 @@ DrafterSource draft_model(const std::string& folder, const model::ModelConfig& m
 DrafterSource mtp_module(const std::string& folder, const std::string& given,
                          const model::ModelConfig& model) {
   model::MtpModule found = model::find_mtp(folder, given, model);
-  return {.folder = std::move(found.folder), .config = std::move(found.config), .stored = {}};
+  return {.folder = std::move(found.folder), .config = std::move(found.config)};
 }
 
 // The layers of both models are in one block.
@@ -44,12 +45,23 @@ void check_cache(const ModelSpec& spec, const Precision& precision) {
     fail_load("--kv-cache-dtype, in the model that drafts: {}", refused->what);
 }
 
+// Lets the drafter be cut among the ranks of the served model, whose experts it deals out alike.
+void cut(DrafterSource& drafter, const model::ModelConfig& model, int ranks) {
+  ModelSpec& spec = drafter.config.spec;
+  if (ranks > 1 && deals_experts_whole(model.spec)) deal_experts_whole(spec);
+  if (const auto part = shard(spec, 0, ranks); !part)
+    fail_load(
+        "--speculative-config: what drafts, in {}: {}{}", drafter.folder, part.error().what,
+        spec.joins ? "" : "; with \"draft_tensor_parallel_size\": 1 every rank computes all of it");
+  drafter.part.size = ranks;
+}
+
 }  // namespace
 
 std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
                                           const std::string& folder,
                                           const model::ModelConfig& model,
-                                          const Precision& precision) {
+                                          const Precision& precision, int ranks) {
   if (!draft::has_weights(settings.method)) return std::nullopt;
   const bool module = settings.method == draft::kMtp;
   if (!module && settings.model.empty())
@@ -58,14 +70,22 @@ std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
   DrafterSource out =
       module ? mtp_module(folder, settings.model, model) : draft_model(settings.model, model);
   check_cache(out.config.spec, precision);
-  if (model::has_weight_files(out.folder)) out.stored = model::stored_forms(out.folder, out.config);
+  cut(out, model, settings.ranks == 1 ? 1 : ranks);
+  take_part(out, 0);
   return out;
+}
+
+void take_part(DrafterSource& drafter, int rank) {
+  drafter.part.rank = drafter.part.size == 1 ? 0 : rank;
+  drafter.spec = *shard(drafter.config.spec, drafter.part.rank, drafter.part.size);
+  if (model::has_weight_files(drafter.folder))
+    drafter.stored = model::stored_forms(drafter.folder, drafter.config, drafter.part);
 }
 
 ModelSpec cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter) {
   ModelSpec all = spec;
   if (!drafter) return all;
-  const std::vector<Layer>& more = drafter->config.spec.layers;
+  const std::vector<Layer>& more = drafter->spec.layers;
   all.layers.insert(all.layers.end(), more.begin(), more.end());
   return all;
 }

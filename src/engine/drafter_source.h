@@ -11,21 +11,29 @@
 namespace skiff::engine {
 
 // What loads a drafter (engine/model_drafter.h). It computes with the dtypes of the served model.
+// Where several ranks compute that, they either cut the drafter among them in the same way, or each
+// of them computes all of it, from the same bits and without exchanges.
 struct DrafterSource {
   std::string folder;
-  model::ModelConfig config;
-  std::vector<model::StoredForm> stored;  // the slots' forms in a quantized checkpoint, or empty
+  model::ModelConfig config;  // of the whole drafter
+  model::RankOf part;         // what a rank has of it: of resolve(), the first; size 1: all of it
+  ModelSpec spec;             // of that part
+  std::vector<model::StoredForm> stored;  // its slots' forms in a quantized checkpoint, or empty
 };
 
-// Reads the drafter that `settings` name, for `model` in `folder`. Throws a LoadError where its
-// vocabulary has another size, or where it cannot be computed beside the model. Returns nothing for
-// methods without weights.
+// Reads the drafter that `settings` name, for `model` in `folder`, which `ranks` ranks compute.
+// Throws a LoadError where its vocabulary has another size, where it cannot be computed beside the
+// model, or where it cannot be cut among the ranks. Returns nothing for methods without weights.
 std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
                                           const std::string& folder,
                                           const model::ModelConfig& model,
-                                          const Precision& precision);
+                                          const Precision& precision, int ranks);
 
-// Returns the spec with the drafter's layers behind its own: those that a cached block has.
+// Makes `drafter` that of another rank.
+void take_part(DrafterSource& drafter, int rank);
+
+// Returns the spec of a rank with the drafter's layers behind its own: those that its part of a
+// cached block has. The parts of all ranks have the same size.
 ModelSpec cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter);
 
 }  // namespace skiff::engine

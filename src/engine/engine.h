@@ -27,7 +27,8 @@ class Engine {
   using Outbox = std::function<void(std::vector<Event>)>;
 
   // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
-  // computes, at the time that `pacer` names. `pace` says behind which steps tokens are drafted.
+  // computes, at the time that `pacer` names. `pace` says behind which steps tokens are drafted; if
+  // it weighs that, each of these steps is waited for, and the others are as `depth` says.
   // All must outlive the engine. `sources` has one entry for each BlockSource of the scheduler's
   // cache, in the same order; they answer through the inbox.
   Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
@@ -52,7 +53,8 @@ class Engine {
     SKIFF_CHECK(!stalled_ || scheduler_.tiers().awaits_answer(), "the scheduler is stuck");
     if (ran) launch(std::move(plan), begin);
     report();
-    if (flying_.size() >= depth_ || (!ran && !flying_.empty())) {
+    bool waits = !ran && !flying_.empty();
+    for (; waits || (!flying_.empty() && flying_.size() >= depth()); waits = false) {
       commit();
       report();
     }
@@ -111,6 +113,8 @@ class Engine {
     flying_.pop_front();
     ++steps_;
   }
+  // Drafts follow a step's tokens, so a model drafts while no other step is in flight.
+  size_t depth() const { return pace_.weighs() && flying_.back().drafts ? 1 : depth_; }
   void gather();
   void take(Command& command);
   void report();

@@ -272,8 +272,8 @@ kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests,
   sched::Scheduler scheduler(setup.limits, cache);
   Listener listener;
   Engine engine(
-      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io,
-      StepPacer(cost));
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth, io, StepPacer(cost),
+      DraftPace(/*weighs=*/seed % 2 == 0));
   run_commands(engine, inbox, shuffled_commands(requests, 0.15, rng), rng, answering.between);
 
   const int capacity = std::min(setup.limits.max_context, setup.num_blocks * setup.block_size + 1);
@@ -467,6 +467,50 @@ TEST(Engine, ACancelFreesASequenceInFlightWithinOneStep) {
   rig.inbox_.push(Cancel{77});
   rig.engine_.step();
   EXPECT_FALSE(rig.listener_.knows(77));
+}
+
+// Hands steps on to a runner and notes what is in flight.
+class WatchedRunner final : public Runner {
+ public:
+  explicit WatchedRunner(Runner& runner) : runner_(runner) {}
+  void launch(const StepPlan& plan) override {
+    ahead += !flying_.empty();
+    behind_drafts += !flying_.empty() && flying_.back();
+    drafted += plan.drafts;
+    flying_.push_back(plan.drafts);
+    runner_.launch(plan);
+  }
+  StepResult wait(uint64_t step) override {
+    flying_.pop_front();
+    return runner_.wait(step);
+  }
+  int ahead = 0, behind_drafts = 0, drafted = 0;
+
+ private:
+  Runner& runner_;
+  std::deque<bool> flying_;
+};
+
+// A trial of steps without drafts comes early, so there are steps of both kinds.
+TEST(Engine, AStepBehindWhichAModelDraftsIsWaitedFor) {
+  const sched::Limits limits{
+      .max_seqs = 1, .max_rows = 32, .max_context = 512, .max_logit_rows = 8};
+  kv::CacheIndex cache(160, 4, true);
+  sched::Scheduler scheduler(limits, cache);
+  FakeRunner fake({160, 4, limits, 2, false, 1});
+  WatchedRunner runner(fake);
+  Queue<Command> inbox;
+  Listener listener;
+  Engine engine(
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, /*depth=*/2, {}, StepPacer(),
+      DraftPace(/*weighs=*/true));
+  inbox.push(request(1, 8, 300));
+  do engine.step();
+  while (!engine.idle());
+  EXPECT_EQ(listener.of(1).tokens.size(), 300u);
+  EXPECT_EQ(runner.behind_drafts, 0);
+  EXPECT_GT(runner.ahead, 0);
+  EXPECT_GT(runner.drafted, 0);
 }
 
 // Steps are expected to take a second at most, so that planning the second one waits for some

@@ -96,7 +96,8 @@ std::string text_of_files(const Resolved& resolved, bool times) {
         text += samples_of(path.string(), times);
   // A block has the drafter's keys and values, too.
   if (resolved.drafter) {
-    text += fmt::format("drafted by {}\n", resolved.speculation->method);
+    text += fmt::format("drafted by {}{}\n", resolved.speculation->method,
+                        resolved.drafter->part.size < resolved.ranks ? ", whole on each rank" : "");
     text += samples_of((fs::path(resolved.drafter->folder) / "config.json").string(), times);
     for (const std::string& path : weight_files(resolved.drafter->folder))
       text += samples_of(path, times);

@@ -61,6 +61,13 @@ SampleBatch greedy_draws(const Buffer& memory, int64_t rows, Ops& ops) {
           .draw = draw};
 }
 
+// Returns the text of the span's sequence, or null if nothing is drafted for it.
+template <class Slots>
+auto* text_in(Slots& slots, const Span& span) {
+  const auto slot = static_cast<size_t>(span.slot);
+  return slot < slots.size() && slots[slot] ? &*slots[slot] : nullptr;
+}
+
 }  // namespace
 
 ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -106,14 +113,15 @@ void ModelDrafter::open(const OpenSlot& slot) {
 
 // Returns the text of the span's sequence with what it has gained, or null if nothing is drafted
 // for it.
-ModelDrafter::Text* ModelDrafter::continued(const Span& span, const std::vector<Token>& gained) {
+ModelDrafter::Text* ModelDrafter::continued(const Span& span, const std::vector<Token>& gained,
+                                            bool kept) {
   const auto slot = static_cast<size_t>(span.slot);
-  if (slot >= slots_.size() || !slots_[slot]) return nullptr;
+  if (text_in(slots_, span) == nullptr) return nullptr;
   Text& text = *slots_[slot];
   const auto known = static_cast<int>(text.tokens.size()), end = span.begin + span.count;
   if (text.computed < 0) text.computed = text.seen = span.begin;  // the prefix came from the cache
   const bool others = span.sample ? known != end - span.draft : known <= end;
-  if (others || (spec_.joins && text.seen != span.begin)) {
+  if (others || (spec_.joins && !kept && text.seen != span.begin)) {
     slots_[slot].reset();
     return nullptr;
   }
@@ -218,10 +226,11 @@ bool ModelDrafter::stays_behind(const Place& at, const Text& text) const {
 }
 
 // A module takes each row that the step has computed: drafts wrote what they guessed from hidden
-// rows of the module's own. `hidden` has the step's rows; those that stay behind are kept already.
+// rows of the module's own. `hidden` has the step's rows, or is empty; those that stay behind are
+// kept already.
 void ModelDrafter::follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes) {
-  if (stays_behind(at, text)) {
-    if (at.end - text.computed == kLag || ends_block(at, text)) catch_up(at, text, passes.kept);
+  if (hidden.rows() == 0 || stays_behind(at, text)) {
+    if (at.end - text.computed >= kLag || ends_block(at, text)) catch_up(at, text, passes.kept);
     return;
   }
   const int begin = at.plan.spans[at.span].begin;
@@ -237,7 +246,8 @@ Tensor ModelDrafter::kept_rows() const {
 }
 
 Tensor ModelDrafter::take_list(const std::vector<int32_t>& rows) {
-  const Tensor list = keep_lists_.take(DType::kI32, {std::ssize(rows)});
+  const Tensor list =
+      keep_lists_[keeps_ % keep_lists_.size()].take(DType::kI32, {std::ssize(rows)});
   std::ranges::copy(rows, list.as<int32_t>());
   return list;
 }
@@ -260,42 +270,71 @@ int32_t ModelDrafter::room_to_keep(int32_t count) {
   return std::exchange(kept_end_, kept_end_ + count);
 }
 
-// Keeps the hidden rows of all spans that stay behind. The lists of the last call are not in use:
-// the step that has ended was launched behind it.
-void ModelDrafter::keep(std::span<const Followed> followed, Tensor hidden) {
-  keep_lists_.reset();
+// Keeps the hidden rows of spans that stay behind. The lists of the call before the last one are
+// not in use: the step that was launched behind it has ended.
+void ModelDrafter::keep_rows(std::span<const Followed> behind, Tensor hidden) {
   std::vector<int32_t> from;
-  for (const auto& [text, at] : followed) {
-    if (!stays_behind(at, text)) continue;
+  for (const auto& [text, at] : behind)
     for (int i = 0; i < at.end - at.plan.spans[at.span].begin; ++i) from.push_back(at.row + i);
-  }
   if (from.empty()) return;
+  keep_lists_[++keeps_ % keep_lists_.size()].reset();
   const int32_t first = room_to_keep(static_cast<int32_t>(from.size()));
   int32_t to = first;
-  for (const auto& [text, at] : followed) {
-    if (!stays_behind(at, text)) continue;
+  for (const auto& [text, at] : behind) {
     for (int i = at.plan.spans[at.span].begin; i < at.end; ++i) text.kept.push_back(to++);
     text.seen = std::max(text.seen, at.end);
   }
   ops_.gather_rows(kept_rows().row_range(first, to - first), hidden, take_list(from));
 }
 
+// Takes the kept rows up to the end of the step: those of the next one may be among them.
 void ModelDrafter::catch_up(const Place& at, Text& text, Pass& pass) {
-  fill_rows(at, text, text.computed + static_cast<int>(text.kept.size()), kept_rows(), pass);
+  const int end = text.computed + static_cast<int>(text.kept.size());
+  fill_rows(at, text, std::min(at.end, end), kept_rows(), pass);
+}
+
+// Of each text at most kLag rows and those of one step more are kept: draft() lets it catch up
+// where they are kLag.
+bool ModelDrafter::can_wait(const StepPlan& plan) const {
+  if (plan.drafts) return false;
+  if (!spec_.joins) return true;
+  return plan.opened.empty() && std::ranges::all_of(plan.spans, [this](const Span& span) {
+           const Text* text = text_in(slots_, span);
+           return text == nullptr || (span.draft == 0 && text->computed >= 0 &&
+                                      span.begin + span.count - text->computed <= kLag + 1);
+         });
+}
+
+void ModelDrafter::keep(const StepPlan& plan, Tensor hidden) {
+  if (!spec_.joins) return;
+  std::vector<Followed> behind;
+  int row = 0;
+  for (size_t i = 0; i < plan.spans.size(); row += plan.spans[i++].count) {
+    const Span& span = plan.spans[i];
+    Text* text = text_in(slots_, span);
+    if (text == nullptr) continue;
+    if (text->seen == span.begin)
+      behind.push_back({*text, place_of(plan, i, row, *text, /*gained=*/1)});
+    else
+      slots_[static_cast<size_t>(span.slot)].reset();
+  }
+  keep_rows(behind, hidden);
 }
 
 void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result) {
   for (const OpenSlot& slot : plan.opened) open(slot);
-  std::vector<Followed> followed;
+  const bool kept = hidden.rows() == 0;
+  std::vector<Followed> followed, behind;
   int row = 0;
   for (size_t i = 0; i < plan.spans.size(); row += plan.spans[i++].count) {
-    Text* text = continued(plan.spans[i], result.tokens[i]);
+    Text* text = continued(plan.spans[i], result.tokens[i], kept);
     if (text == nullptr) continue;
     if (!plan.drafts) text->unchecked = 0;
     const auto gained = static_cast<int>(result.tokens[i].size());
     followed.push_back({*text, place_of(plan, i, row, *text, gained)});
+    if (!kept && stays_behind(followed.back().at, *text)) behind.push_back(followed.back());
   }
-  keep(followed, hidden);
+  keep_rows(behind, hidden);
   Passes passes;
   for (const auto& [text, at] : followed) {
     if (spec_.joins)
@@ -350,8 +389,9 @@ Tensor ModelDrafter::join_rows(const Pass& pass, Tensor hidden) {
   return out;
 }
 
-// Begins a pass; returns its joined rows.
+// Begins a pass; returns its joined rows. The last one has ended.
 Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
+  if (pass_) ops_.wait(*pass_);
   lists_.reset();
   const Tensor joined = join_rows(pass, hidden);
   builder_.build(pass.plan, nullptr, frame_);
@@ -360,11 +400,9 @@ Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
   return joined;
 }
 
-// Its lists are used again by the next pass.
 void ModelDrafter::end_pass() {
-  const uint64_t mark = ops_.mark();
-  builder_.done_with(mark);
-  ops_.wait(mark);
+  pass_ = ops_.mark();
+  builder_.done_with(*pass_);
 }
 
 // Computes a pass of which only keys and values are wanted, and clears it.
@@ -396,6 +434,7 @@ std::vector<Token> ModelDrafter::compute(const Pass& pass, Tensor hidden) {
     ops_.copy(drafts, ids);
   }
   end_pass();
+  ops_.wait(*pass_);
   return {drafts.as<Token>(), drafts.as<Token>() + n};
 }
 

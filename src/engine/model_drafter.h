@@ -1,6 +1,7 @@
 // engine/model_drafter.h -- drafts of the tokens that follow, from a model that is computed beside
 // the one that they are for.
 #pragma once
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -28,9 +29,12 @@ namespace skiff::engine {
 // Where nothing is drafted for a sequence (also: StepPlan::drafts is false), the drafter lags
 // behind it and catches up in one pass, in which the last layer ends with keys and values: when
 // tokens are drafted again, and at the end of each block, so that a block which others may find is
-// complete in both models. A module needs the hidden rows of the tokens that it lags behind; at
-// most kLag of each slot are kept, one copy a step for all of them, and then it catches up. Rows of
-// a prompt are computed at once where they are more.
+// complete in both models. A module needs the hidden rows of the tokens that it lags behind; about
+// kLag of each slot are kept, one copy a step for all of them, and then it catches up. Rows of a
+// prompt are computed at once where they are more. What is kept is kept when the step is launched,
+// so the next one may be launched before the tokens of this one are known; the drafter then catches
+// up while that one is in flight. It may: no block of a sequence is given away as long as a step in
+// flight names it (sched/scheduler.h).
 //
 // Owned and driven by the thread that drives `ops`. All memory is taken by the constructor, but for
 // the texts of sequences and page-locked memory for lists.
@@ -56,8 +60,15 @@ class ModelDrafter {
 
   // Starts a slot, or starts it again.
   void open(const OpenSlot& slot);
+  // Returns true if the next step may be launched before draft() is called for this one: nothing is
+  // drafted behind it, and its rows are certain and few. Steps are asked about, kept and drafted
+  // behind in the order of their plans.
+  bool can_wait(const StepPlan& plan) const;
+  // Keeps what draft() will need of the step. Requires can_wait(); called behind the forward pass.
+  void keep(const StepPlan& plan, Tensor hidden);
   // Reads on in the texts of the plan's sequences and fills result.drafts. `hidden` has the rows of
-  // the step behind the last norm. Sequences whose slots were not opened get no drafts.
+  // the step behind the last norm; it is empty if keep() was called for the step. Sequences whose
+  // slots were not opened get no drafts.
   void draft(const StepPlan& plan, Tensor hidden, StepResult& result);
 
  private:
@@ -76,7 +87,7 @@ class ModelDrafter {
     std::vector<int32_t> rows;  // with a module: the hidden row of each row
     void add(const StepPlan& step, size_t i, int begin, std::span<const Token> tokens, bool sample);
   };
-  Text* continued(const Span& span, const std::vector<Token>& gained);
+  Text* continued(const Span& span, const std::vector<Token>& gained, bool kept);
   // Where a span of the step stands.
   struct Place {
     const StepPlan& plan;
@@ -102,7 +113,7 @@ class ModelDrafter {
   void follow(const Place& at, Text& text, Passes& passes);
   void follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes);
   bool stays_behind(const Place& at, const Text& text) const;
-  void keep(std::span<const Followed> followed, Tensor hidden);
+  void keep_rows(std::span<const Followed> behind, Tensor hidden);
   int32_t room_to_keep(int32_t count);
   Tensor take_list(const std::vector<int32_t>& rows);
   void catch_up(const Place& at, Text& text, Pass& pass);
@@ -132,7 +143,10 @@ class ModelDrafter {
   Buffer kept_;
   int32_t kept_half_ = 0, kept_begin_ = 0, kept_end_ = 0;
   SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
-  PinnedArena lists_, keep_lists_;
+  PinnedArena lists_;
+  std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_
+  std::array<PinnedArena, 2> keep_lists_;  // those of the last two steps may be in use
+  size_t keeps_ = 0;
   std::vector<std::optional<Text>> slots_;
 };
 

@@ -6,9 +6,8 @@
 #include <skiff_test_paths.h>
 
 #include "engine/backend.h"
+#include "engine/module_testing.h"
 #include "engine/resolve.h"
-#include "engine/schedules_testing.h"
-#include "model/golden_cases_testing.h"
 
 namespace skiff::engine {
 namespace {
@@ -26,164 +25,28 @@ struct Case {
 
 std::unique_ptr<Ops> two_threads() { return make_cpu_ops(2); }
 
-// A module with what it shares, and a text with hidden rows.
-class Module {
- public:
-  explicit Module(const Case& c) : ops(c.backend()) {
-    std::ifstream in(mtp_dir(c.name) + "/expected.st", std::ios::binary);
-    const std::string file(std::istreambuf_iterator<char>(in), {});
-    const auto header = parse_safetensors(std::as_bytes(std::span(file)));
-    const auto floats = [&](const char* name) {
-      return skiff::testing::read_values<float>(*header, file, name);
-    };
-    const auto tokens_of = [&](const char* name) {
-      return skiff::testing::read_values<Token>(*header, file, name);
-    };
-    embed_ = floats("embed"), head_ = floats("head"), norm_ = floats("norm");
-    hidden = floats("hidden"), logits = floats("logits");
-    tokens = tokens_of("tokens"), drafts = tokens_of("drafts");
-    width = std::ssize(norm_);
-    vocab = std::ssize(embed_) / width;
-    model::ModelConfig served;
-    served.spec = {
-        .arch = c.served, .hidden = static_cast<int>(width), .vocab = static_cast<int>(vocab)};
-    const model::MtpModule found = model::find_mtp(mtp_dir(c.name), "", served);
-    weights = model::load_model(found.folder, found.config,
-                                {.precision = uniform_precision(DType::kF32)}, *ops);
-    model::share_weights(weights.spec, weights.weights, shared());
+class MtpGolden : public ::testing::TestWithParam<Case> {
+ protected:
+  static ModuleGolden golden() {
+    return ModuleGolden([](const model::RankOf& rank) {
+      const std::string dir = mtp_dir(GetParam().name);
+      const Json sizes = Json::parse(std::ifstream(dir + "/config.json"));
+      model::ModelConfig served;
+      served.spec = {
+          .arch = GetParam().served, .hidden = sizes["hidden_size"], .vocab = sizes["vocab_size"]};
+      DrafterSource source =
+          *find_drafter({.method = "mtp"}, dir, served, uniform_precision(DType::kF32), rank.size);
+      take_part(source, rank.rank);
+      return std::make_unique<Module>(dir, source, GetParam().backend());
+    });
   }
-
-  model::ModelWeights shared() {
-    const auto view = [](std::vector<float>& x, std::initializer_list<int64_t> shape) {
-      return host_tensor(x.data(), DType::kF32, shape);
-    };
-    model::ModelWeights served;
-    served.embed = view(embed_, {vocab, width});
-    served.norm = {view(norm_, {width, 1}), weights.spec.eps};
-    served.head = ops->prepare({.weight = view(head_, {vocab, width})}, {.dtype = DType::kF32},
-                               &prepared_head_);
-    return served;
-  }
-  Tensor hidden_rows() {
-    return host_tensor(hidden.data(), DType::kF32, {std::ssize(hidden) / width, width});
-  }
-
-  std::unique_ptr<Ops> ops;
-  model::LoadedModel weights;
-  int64_t width = 0, vocab = 0;
-  std::vector<float> hidden, logits;
-  std::vector<Token> tokens, drafts;
-
- private:
-  std::vector<float> embed_, head_, norm_;
-  Buffer prepared_head_;
 };
 
-class MtpGolden : public ::testing::TestWithParam<Case> {};
-
-// The first pass takes all rows of a prompt in two steps; further drafts follow with the module's
-// own rows.
-TEST_P(MtpGolden, DraftsAreThoseOfNumpy) {
-  Module m(GetParam());
-  const auto rows = static_cast<int>(std::ssize(m.tokens)) - 1;
-  const sched::Limits limits{.max_seqs = 1, .max_rows = 32, .max_context = 64, .max_logit_rows = 2};
-  model::KvCache kv(m.weights.spec, 8, 4, kv_format(DType::kF32), Device{});
-  comm::Mesh mesh = comm::make_solo_mesh();
-  for (const int first : {1, 7, rows - 1, rows}) {
-    SCOPED_TRACE(first);
-    ModelDrafter drafter(m.weights, *m.ops, mesh, kv.layers(),
-                         {.limits = limits, .tokens = static_cast<int>(m.drafts.size())});
-    std::vector<Token> drafts;
-    for (const auto& [begin, end] : {std::pair{0, first}, std::pair{first, rows}}) {
-      if (begin == end) continue;
-      StepPlan plan{.page_start = {0, 7}};
-      plan.spans = {{.begin = begin, .count = end - begin, .sample = end == rows}};
-      for (BlockId page : {5, 1, 7, 2, 4, 0, 3}) plan.pages.push_back(page);
-      plan.tokens.assign(m.tokens.begin() + begin, m.tokens.begin() + end);
-      if (begin == 0)
-        plan.opened = {{.history = {m.tokens.begin(), m.tokens.end() - 1}, .prompt_len = rows}};
-      StepResult result;
-      result.tokens.resize(1);
-      result.drafts.resize(1);
-      if (end == rows) result.tokens[0] = {m.tokens.back()};
-      drafter.draft(plan, m.hidden_rows().row_range(begin, end - begin), result);
-      drafts = result.drafts[0];
-    }
-    EXPECT_EQ(drafts, m.drafts);
-  }
-}
-
-// Nothing is drafted behind the steps of a prompt's beginning and of its other tokens, one by one;
-// then the module has caught up, however far it lagged behind.
-TEST_P(MtpGolden, DraftsBehindAPauseAreThoseOfNumpy) {
-  Module m(GetParam());
-  const auto rows = static_cast<int>(std::ssize(m.tokens)) - 1;
-  const sched::Limits limits{.max_seqs = 1, .max_rows = 32, .max_context = 64, .max_logit_rows = 2};
-  for (const int page_size : {4, 64})
-    for (const int first : {1, 3, rows - 2}) {
-      SCOPED_TRACE(::testing::Message() << page_size << ", " << first);
-      const int pages = 32 / page_size + 1;
-      model::KvCache kv(m.weights.spec, pages, page_size, kv_format(DType::kF32), Device{});
-      comm::Mesh mesh = comm::make_solo_mesh();
-      ModelDrafter drafter(m.weights, *m.ops, mesh, kv.layers(),
-                           {.limits = limits, .tokens = static_cast<int>(m.drafts.size())});
-      StepResult result;
-      for (int begin = 0, end = first; begin < rows; begin = end++) {
-        StepPlan plan{.page_start = {0, pages}};
-        plan.spans = {{.begin = begin, .count = end - begin, .sample = true}};
-        for (BlockId page = 0; page < pages; ++page) plan.pages.push_back(pages - 1 - page);
-        plan.tokens.assign(m.tokens.begin() + begin, m.tokens.begin() + end);
-        if (begin == 0)
-          plan.opened = {
-              {.history = {m.tokens.begin(), m.tokens.begin() + end}, .prompt_len = end}};
-        plan.drafts = end == rows;
-        result = {.tokens = {{m.tokens[static_cast<size_t>(end)]}}, .drafts = {{}}};
-        drafter.draft(plan, m.hidden_rows().row_range(begin, end - begin), result);
-        ASSERT_EQ(result.drafts[0].empty(), end < rows);
-      }
-      EXPECT_EQ(result.drafts[0], m.drafts);
-    }
-}
-
-TEST_P(MtpGolden, LogitsAreThoseOfNumpy) {
-  Module m(GetParam());
-  const auto rows = static_cast<int>(std::ssize(m.tokens)) - 1;
-  model::KvCache kv(m.weights.spec, 1, 32, kv_format(DType::kF32), Device{});
-  comm::Mesh mesh = comm::make_solo_mesh();
-  model::Decoder decoder(m.weights.spec, m.weights.weights, *m.ops, mesh, DType::kF32);
-  Arena arena(Buffer(Device{},
-                     model::Decoder::arena_bytes(m.weights.spec, DType::kF32, rows, rows, *m.ops)));
-  m.ops->reserve({.spec = m.weights.spec,
-                  .max_rows = rows,
-                  .max_logit_rows = rows,
-                  .max_seqs = 1,
-                  .max_context = 64});
-  std::vector<int32_t> tokens(m.tokens.begin() + 1, m.tokens.end()), at(tokens.size());
-  for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<int32_t>(i);
-  std::vector<int32_t> row_start{0, rows}, kv_len{rows}, page{0};
-  const auto i32 = [](std::vector<int32_t>& x, std::initializer_list<int64_t> shape) {
-    return host_tensor(x.data(), DType::kI32, shape);
-  };
-  const RaggedBatch batch{.num_seqs = 1,
-                          .num_tokens = rows,
-                          .max_rows = rows,
-                          .max_kv = rows,
-                          .tokens = i32(tokens, {rows}),
-                          .positions = i32(at, {rows}),
-                          .row_start = i32(row_start, {2}),
-                          .kv_len = i32(kv_len, {1}),
-                          .pages = i32(page, {1, 1}),
-                          .out_rows = i32(at, {rows}),
-                          .host_row_start = row_start,
-                          .host_kv_len = kv_len};
-  m.ops->begin_step(batch, {});
-  const model::Forward out = decoder.forward(batch, kv.layers(), arena, m.hidden_rows());
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < m.vocab; ++i)
-      // Logits reach 8; some hundred roundings of float32 lie between them and the weights.
-      ASSERT_NEAR(out.logits.row<float>(r)[i], m.logits[static_cast<size_t>(r * m.vocab + i)], 5e-4)
-          << "row " << r;
-}
+TEST_P(MtpGolden, DraftsAreThoseOfNumpy) { golden().expect_drafts(); }
+TEST_P(MtpGolden, DraftsOfTwoRanksAreThoseOfNumpy) { golden().expect_drafts_of_two_ranks(); }
+TEST_P(MtpGolden, DraftsBehindAPauseAreThoseOfNumpy) { golden().expect_drafts_behind_pauses(); }
+TEST_P(MtpGolden, DraftsBehindTwoInFlightAreThoseOfNumpy) { golden().expect_drafts_in_flight(); }
+TEST_P(MtpGolden, LogitsAreThoseOfNumpy) { golden().expect_logits(5e-4f); }  // they reach 8
 
 INSTANTIATE_TEST_SUITE_P(
     All, MtpGolden,
@@ -240,7 +103,6 @@ TEST(Mtp, TheMemoryPlanHasTheModule) {
   const model::MemoryPlan plain = plan_of();
   config.speculation = {.method = "mtp", .tokens = 1};
   const model::MemoryPlan drafted = plan_of();
-  EXPECT_EQ(resolve(config, model).steps_in_flight, 1) << "the module drafts between two steps";
   EXPECT_EQ(plain.drafter, 0u);
   EXPECT_GT(drafted.drafter, size_t{2} << 20) << "the module's weights alone are 2.1 MB";
   EXPECT_EQ(drafted.kv_block * model.spec.layers.size(),
@@ -286,7 +148,7 @@ class DemoMtp : public ::testing::Test {
     EXPECT_LT(totals.kept, totals.drafted);
   }
 
-  void check_own_texts(int pauses);
+  void check_own_texts(int pauses, size_t depth = 1);
 
   std::string demo_;
   std::optional<Model> model_;
@@ -301,8 +163,9 @@ TEST_F(DemoMtp, DISABLED_NeverChangesATextAtLength) { check(200); }
 // (models/demo/metrics.json). Wrong hidden rows or positions would show as far fewer drafts kept.
 TEST_F(DemoMtp, MostDraftsOfItsOwnTextsAreKept) { check_own_texts(/*pauses=*/0); }
 TEST_F(DemoMtp, SoAreThoseBehindPauses) { check_own_texts(/*pauses=*/2); }
+TEST_F(DemoMtp, SoAreThoseBehindTwoStepsInFlight) { check_own_texts(/*pauses=*/2, /*depth=*/2); }
 
-void DemoMtp::check_own_texts(int pauses) {
+void DemoMtp::check_own_texts(int pauses, size_t depth) {
   std::mt19937_64 rng(1);
   const store::TempDir storage;
   std::ifstream file(demo_ + "/expected_greedy.json");
@@ -316,6 +179,8 @@ void DemoMtp::check_own_texts(int pauses) {
     const Texts alone = texts_alone(*model_, {s}, rng, storage, setup);
     setup.drafter = &module_;
     setup.pauses = pauses;
+    setup.depth = depth;
+    setup.own_thread = depth == 1;
     Listener listener;
     run(*model_, setup, {s}, rng, nullptr, storage, listener, totals);
     ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));

@@ -43,6 +43,13 @@ peer::Facts node_facts(const Resolved& resolved, const model::ModelConfig& model
       {"--kv-cache-dtype", describe(resolved.precision.kv)},
       {"--load-format", dummy ? "dummy" : "auto"},
       {"--seed of dummy weights", dummy ? std::to_string(resolved.model.seed) : ""}};
+  // All ranks run as many passes of what drafts.
+  const bool drafts = resolved.drafter.has_value();
+  facts.emplace_back("the method of what drafts", drafts ? resolved.speculation->method : "none");
+  facts.emplace_back("num_speculative_tokens",
+                     std::to_string(drafts ? resolved.speculation->tokens : 0));
+  facts.emplace_back("draft_tensor_parallel_size",
+                     std::to_string(drafts ? resolved.drafter->part.size : 0));
   for (auto& fact : shared_facts(resolved, arithmetic, block_bytes))
     facts.push_back(std::move(fact));
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, int>>{

@@ -34,6 +34,16 @@ constexpr const char* kModel = R"({
   "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32"})";
 
+// A module that predicts further tokens is behind its last layer.
+constexpr const char* kDeepseek = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "hidden_size": 32, "vocab_size": 100,
+  "num_hidden_layers": 2, "intermediate_size": 48, "num_attention_heads": 4,
+  "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 20, "qk_nope_head_dim": 12,
+  "qk_rope_head_dim": 8, "v_head_dim": 10, "moe_intermediate_size": 20, "n_routed_experts": 5,
+  "n_shared_experts": 2, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+  "first_k_dense_replace": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+  "num_nextn_predict_layers": 1, "max_position_embeddings": 256, "torch_dtype": "float32"})";
+
 NewSequence request(SeqId id, const std::shared_ptr<const TokenConstraint>& constraint = nullptr) {
   NewSequence s{.id = id, .prompt = {}, .params = {}, .stop = {}, .cache = {}};
   for (int i = 0; i < 5 + static_cast<int>(id); ++i)
@@ -168,6 +178,26 @@ TEST_F(NodeWorkerTest, EachNodeKeepsItsPartOfSwappedBlocks) {
     EXPECT_EQ(spread.at(id).tokens, alone.at(id).tokens) << "request " << id;
 }
 
+// What drafts runs on every node: a model that is cut among them, one that each rank has whole, and
+// a module.
+TEST_F(NodeWorkerTest, DraftsChangeNoText) {
+  const DummyFolder deep("node_worker_mtp", kDeepseek);
+  const auto check = [&](const draft::Settings& settings) {
+    config_.speculation.reset();
+    const auto alone = heard(1, 2);
+    config_.speculation = settings;
+    const auto spread = heard(2, 2);
+    for (SeqId id = 1; id <= kRequests; ++id) {
+      EXPECT_EQ(spread.at(id).tokens, alone.at(id).tokens) << settings.method << ", " << id;
+      EXPECT_TRUE(spread.at(id).logprobs == alone.at(id).logprobs) << settings.method << ", " << id;
+    }
+  };
+  check({.method = "draft_model", .tokens = 2, .model = config_.model});
+  check({.method = "draft_model", .tokens = 3, .model = config_.model, .ranks = 1});
+  config_.model = deep.path();
+  check({.method = "mtp", .tokens = 2});
+}
+
 TEST_F(NodeWorkerTest, WhatDiffersIsRefusedBeforeWeightsAreRead) {
   auto host = std::async(std::launch::async, [&] {
     auto llm = Llm::start(of_node(0, 2, 2), [](std::vector<Event>) {});
@@ -196,6 +226,10 @@ TEST_F(NodeWorkerTest, WhatDiffersIsRefusedBeforeWeightsAreRead) {
   EXPECT_THAT(refusal([](auto& c) { c.nodes.facts[0].second = "another"; }),
               HasSubstr("a fact of the caller is the same at node 0 and another at node 1"));
   EXPECT_THAT(refusal([](auto& c) { c.nodes.key = "other"; }), HasSubstr("the key"));
+  EXPECT_THAT(refusal([&](auto& c) {
+                c.speculation = {.method = "draft_model", .tokens = 2, .model = c.model};
+              }),
+              HasSubstr("the method of what drafts is none at node 0 and draft_model at node 1"));
   const DummyFolder other("node_worker_other", R"({
     "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "vocab_size": 100, "rope_theta": 5e5,
     "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -43,6 +43,7 @@ Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
   own.threads = std::max(1, all.threads * (place + 1) / here - all.threads * place / here);
   if (size > 1 && !all.stored.empty())
     own.stored = model::stored_forms(all.model.folder, model, part);
+  if (own.drafter) take_part(*own.drafter, rank);
   return own;
 }
 
@@ -100,17 +101,23 @@ std::shared_ptr<const model::LoadedModel> Rank::load_drafter(bool quiet) {
                                                              {.precision = resolved_.precision,
                                                               .format = resolved_.model.format,
                                                               .dummy_seed = resolved_.model.seed,
-                                                              .progress = {}},
+                                                              .progress = {},
+                                                              .part = drafter.part},
                                                              *ops_));
   if (drafter.config.spec.joins)
-    model::share_weights(drafter.config.spec, loaded->weights, weights_->weights);
+    model::share_weights(loaded->spec, loaded->weights, weights_->weights);
   return loaded;
+}
+
+// A drafter that every rank has whole needs nobody.
+comm::Mesh& Rank::mesh_of_drafter() {
+  return resolved_.drafter->part.size == part().size ? mesh_ : alone_;
 }
 
 // Returns null if no model drafts.
 ModelDrafter* Rank::make_drafter() {
   if (!draft_weights_) return nullptr;
-  return &drafter_.emplace(*draft_weights_, *ops_, mesh_,
+  return &drafter_.emplace(*draft_weights_, *ops_, mesh_of_drafter(),
                            kv_->layers().subspan(weights_->spec.layers.size()),
                            ModelDrafter::Options{.act = resolved_.precision.act,
                                                  .formats = drafter_formats(resolved_, *ops_),

@@ -50,9 +50,11 @@ class Rank {
   std::shared_ptr<model::LoadedModel> load(const model::ModelConfig& model, const StartLog& log);
   std::shared_ptr<const model::LoadedModel> load_drafter(bool quiet);
   ModelDrafter* make_drafter();
+  comm::Mesh& mesh_of_drafter();
   model::RankOf part() const { return {.rank = mesh_.tp->rank(), .size = mesh_.tp->size()}; }
 
   comm::Mesh& mesh_;
+  comm::Mesh alone_ = comm::make_solo_mesh();
   const Resolved resolved_;  // the rank's own: see settings_of_rank()
   std::unique_ptr<Ops> ops_;
   model::MemoryPlan memory_;

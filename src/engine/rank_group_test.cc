@@ -34,18 +34,6 @@ constexpr const char* kFourHeads = R"({
   "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
   "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32"})";
 
-// A model cut among `size` ranks; those of other numbers have `threads` threads each.
-std::unique_ptr<Model> cut_model(const std::string& dir, model::LoadFormat format, DType act,
-                                 int size, int threads, Moe::Deal deal) {
-  const auto rank = [&](int index) {
-    return std::make_unique<Model>(dir, format, act, make_cpu_ops(index % 2 ? 1 : threads),
-                                   std::nullopt, model::RankOf{.rank = index, .size = size}, deal);
-  };
-  auto first = rank(0);
-  for (int index = 1; index < size; ++index) first->others.push_back(rank(index));
-  return first;
-}
-
 void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int size,
                      int cases, Moe::Deal deal = Moe::kSlices) {
   const auto model = cut_model(dir, format, act, size, 1, deal);

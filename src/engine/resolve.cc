@@ -131,18 +131,18 @@ Precision precision_of(const EngineConfig& config, const model::ModelConfig& mod
   return {.weights = {.dtype = dtype}, .act = dtype, .kv = kv_of(config, model, dtype)};
 }
 
-// Bytes of a block with the parts of all ranks; `spec` is the whole model with its drafter.
-double block_bytes(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv) {
-  const ModelSpec local = *shard(spec, 0, config.tensor_parallel);
+// Bytes of a block with the parts of all ranks; `spec` is the whole model.
+double block_bytes(const EngineConfig& config, const ModelSpec& spec,
+                   const std::optional<DrafterSource>& drafter, const KvFormat& kv) {
+  const ModelSpec local = cached_spec(*shard(spec, 0, config.tensor_parallel), drafter);
   return config.tensor_parallel *
          static_cast<double>(model::KvCache::bytes_per_block(local, config.block_size, kv));
 }
 
 // If there is a file, or other instances, the slots hold at least one whole context while it is
-// being read.
-int host_slots(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv, int context) {
+// being read. `block`: see block_bytes().
+int host_slots(const EngineConfig& config, double block, int context) {
   constexpr int kExtraSlots = 32;
-  const double block = block_bytes(config, spec, kv);
   const double slots = std::floor(config.swap_space_gb * kBytesPerGb / block / config.replicas);
   if (config.swap_space_gb > 0 && slots < 1)
     fail_load("--swap-space is {} GB, less than one block of {} bytes{}", config.swap_space_gb,
@@ -154,9 +154,8 @@ int host_slots(const EngineConfig& config, const ModelSpec& spec, const KvFormat
   return std::max(in_swap, blocks + kExtraSlots);
 }
 
-int shelf_blocks(const EngineConfig& config, const ModelSpec& spec, const KvFormat& kv) {
+int shelf_blocks(const EngineConfig& config, double block) {
   if (config.peers.role != peer::Role::kPrefill) return 0;
-  const double block = block_bytes(config, spec, kv);
   const double blocks = std::floor(config.peers.buffer_gb * kBytesPerGb / block);
   if (blocks < 1)
     fail_load("--pd-buffer-size is {} GB, less than one block of {} bytes", config.peers.buffer_gb,
@@ -257,8 +256,9 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   check_schemes(schemes, model.quantization);
   std::optional<DrafterSource> drafter;
   if (asked.speculation) {
-    check_drafter(asked.speculation->method, asked.tensor_parallel);
-    drafter = find_drafter(*asked.speculation, asked.model, model, precision);
+    check_drafter(*asked.speculation, asked.tensor_parallel, device);
+    drafter =
+        find_drafter(*asked.speculation, asked.model, model, precision, asked.tensor_parallel);
   }
   EngineConfig config = asked;
   std::vector<model::StoredForm> stored;
@@ -268,8 +268,8 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   const bool measured = measures_steps(config, model, device);
   sched::Limits limits = limits_of(config, spec, measured);
   limits.generates = !model.pooling;
-  const ModelSpec cached = cached_spec(spec, drafter);
-  const int slots = host_slots(config, cached, precision.kv, limits.max_context);
+  const double block = block_bytes(config, spec, drafter, precision.kv);
+  const int slots = host_slots(config, block, limits.max_context);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
                     .format = config.load_format,
@@ -286,11 +286,10 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .schemes = schemes,
           .stored = std::move(stored),
           .limits = limits,
-          .cache = cache_of(config, slots, shelf_blocks(config, cached, precision.kv)),
+          .cache = cache_of(config, slots, shelf_blocks(config, block)),
           .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
-          // A model drafts between two steps, so planning ahead would only keep drafts out of them.
-          .steps_in_flight = drafter ? 1 : config.steps_in_flight,
+          .steps_in_flight = config.steps_in_flight,
           .speculation = config.speculation,
           .drafter = std::move(drafter),
           .memory_utilization = config.memory_utilization,

@@ -166,12 +166,23 @@ void check_speculation(const EngineConfig& config, const model::ModelConfig& mod
               draft.max_factor);
 }
 
-void check_drafter(const std::string& method, int ranks) {
-  if (draft::has_weights(method) && ranks > 1)
+void check_drafter(const draft::Settings& settings, int ranks, const ComputeDevice& device) {
+  if (draft::has_weights(settings.method) && ranks > 1 && device.kind == ComputeDevice::kCuda)
     fail_load(
-        "--speculative-config: method {} is not there with --tensor-parallel-size {} yet; take "
-        "ngram or suffix, or --tensor-parallel-size 1",
-        method, ranks);
+        "--speculative-config: method {} with --tensor-parallel-size {} on cuda is not there yet; "
+        "take ngram or suffix, or --tensor-parallel-size 1",
+        settings.method, ranks);
+  if (settings.ranks == 0 || settings.ranks == ranks) return;
+  if (settings.ranks > 1)
+    fail_load(
+        "draft_tensor_parallel_size is {} and --tensor-parallel-size {}; a draft model is cut "
+        "among all ranks, or each computes all of it: give {} or 1",
+        settings.ranks, ranks, ranks);
+  if (settings.method != draft::kDraftModel)
+    fail_load(
+        "draft_tensor_parallel_size is 1 and --tensor-parallel-size {}; all ranks compute a "
+        "module together, as the model that it continues from: leave the key out",
+        ranks);
 }
 
 void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization) {

@@ -31,9 +31,10 @@ void check_ranks(const EngineConfig& config, const ModelSpec& spec, const Comput
 // that are out of range.
 void check_speculation(const EngineConfig& config, const model::ModelConfig& model);
 
-// Refuses a method with weights of its own where it has not run yet: on CUDA devices, and with more
-// than one rank.
-void check_drafter(const std::string& method, int ranks);
+// Refuses a number of ranks for what drafts that is neither 1 nor that of the served model, and 1
+// for a module, which is cut like the model. Refuses drafters where ranks are CUDA devices: their
+// passes choose algorithms while steps run, which a group of devices must not.
+void check_drafter(const draft::Settings& settings, int ranks, const ComputeDevice& device);
 
 // Refuses to quantize what is quantized already, so that values are not rounded twice. Allowed are
 // 8-bit floats with scales, as DeepSeek-V3 was published: there is no checkpoint of more bits to

@@ -50,6 +50,18 @@ struct Model {
   std::unique_ptr<devices::DeviceGroup> group;  // where the ranks have a device each
 };
 
+// A model cut among `size` ranks; those of other numbers have `threads` threads each.
+inline std::unique_ptr<Model> cut_model(const std::string& dir, model::LoadFormat format, DType act,
+                                        int size, int threads, Moe::Deal deal) {
+  const auto rank = [&](int index) {
+    return std::make_unique<Model>(dir, format, act, make_cpu_ops(index % 2 ? 1 : threads),
+                                   std::nullopt, model::RankOf{.rank = index, .size = size}, deal);
+  };
+  auto first = rank(0);
+  for (int index = 1; index < size; ++index) first->others.push_back(rank(index));
+  return first;
+}
+
 inline constexpr Device kOther{Device::kCuda, 0};  // a device that computes asynchronously
 
 // How many drafts there are at most, and how many of four are right.
@@ -71,6 +83,8 @@ struct Setup {
   Guesses guesses;                              // if the texts are known
   std::optional<draft::Settings> drafts;        // else: how tokens are drafted
   const model::LoadedModel* drafter = nullptr;  // else: the model that drafts, on the same ops
+  std::vector<const model::LoadedModel*> other_drafters;  // and those of the ranks behind the first
+  bool drafter_whole = false;                             // every rank computes all of it
   int draft_tokens = 1;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
 };
@@ -194,13 +208,16 @@ struct RankOfRun {
                   .drafter = make_drafter(model, mesh, setup)}) {}
   ModelDrafter* make_drafter(Model& model, comm::Mesh& mesh, const Setup& setup) {
     if (setup.drafter == nullptr) return nullptr;
+    const auto rank = static_cast<size_t>(mesh.tp->rank());
     return &drafter.emplace(
-        *setup.drafter, *model.ops, mesh, kv.layers().subspan(model.weights.spec.layers.size()),
+        rank == 0 ? *setup.drafter : *setup.other_drafters.at(rank - 1), *model.ops,
+        setup.drafter_whole ? alone : mesh, kv.layers().subspan(model.weights.spec.layers.size()),
         ModelDrafter::Options{
             .act = model.act, .limits = setup.limits, .tokens = setup.draft_tokens});
   }
   model::KvCache kv;
   model::HostBlocks host;
+  comm::Mesh alone = comm::make_solo_mesh();
   std::optional<ModelDrafter> drafter;
   StepExecutor executor;
 };

@@ -225,13 +225,14 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
 
 void StepExecutor::launch(const StepPlan& plan) {
   SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
-  if (in_flight_ > 0) draft(flights_[oldest_]);
+  if (in_flight_ > 0 && !flights_[oldest_].kept) draft(flights_[oldest_]);
   Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
   flight = {.frame = std::move(flight.frame), .result = {.step = plan.step}, .start = Clock::now()};
   flight.frame.clear();
   if (drafter_ != nullptr) flight.plan = plan;
   copy_blocks(plan, flight);
   if (!plan.spans.empty()) compute(plan, flight);
+  keep(plan, flight);
   flight.mark = ops_.mark();
   if (!plan.spans.empty()) builder_.done_with(flight.mark);
   flight.launched = Clock::now();
@@ -317,13 +318,20 @@ void StepExecutor::finish_draw(Flight& flight) {
   for (size_t i = 0; i < rows.drawn.size(); ++i) gain(rows.drawn_by[i], out, i, flight.result);
 }
 
-// Called while the step is the last one that was launched: a later one overwrites its hidden rows.
+// Keeps what the drafter needs, where it can wait for the step's tokens.
+void StepExecutor::keep(const StepPlan& plan, Flight& flight) {
+  flight.kept = drafter_ != nullptr && !plan.spans.empty() && drafter_->can_wait(plan);
+  if (flight.kept) drafter_->keep(plan, flight.hidden);
+}
+
+// Called while the step is the last one that was launched, unless its hidden rows are kept: a later
+// one overwrites them.
 void StepExecutor::draft(Flight& flight) {
   if (drafter_ == nullptr || std::exchange(flight.drafted, true) || flight.plan.spans.empty())
     return;
   ops_.wait(flight.mark);
   finish_draw(flight);
-  drafter_->draft(flight.plan, flight.hidden, flight.result);
+  drafter_->draft(flight.plan, flight.kept ? Tensor{} : flight.hidden, flight.result);
 }
 
 void StepExecutor::report_prompts(const StepPlan& plan, Tensor logits, Flight& flight) {

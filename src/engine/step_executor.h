@@ -72,8 +72,10 @@ class StepExecutor {
     bool drawn = false;    // the drawn tokens are in `result`
     bool drafted = false;  // so are the drafts, or there is no drafter
     size_t spans = 0;
-    StepPlan plan;  // only with a drafter, as is the next
-    Tensor hidden;  // rows behind the last norm, valid until the next launch
+    // Only with a drafter:
+    StepPlan plan;
+    Tensor hidden;      // rows behind the last norm, valid until the next launch
+    bool kept = false;  // the drafter has what it needs of them
   };
 
   void rehearse(const StepPlan& plan);
@@ -92,6 +94,7 @@ class StepExecutor {
   bool draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight);
   void finish_earlier();
   void finish_draw(Flight& flight);
+  void keep(const StepPlan& plan, Flight& flight);
   void draft(Flight& flight);
   static void gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result);
 

@@ -37,6 +37,7 @@ size_t drafter_bytes(const MemoryRequest::Drafter& drafter, const MemoryRequest&
   MemoryRequest own = request;
   own.schemes = {};
   own.stored = drafter.stored;
+  own.ranks = drafter.ranks;
   return weight_bytes(drafter.spec, own);
 }
 

@@ -29,8 +29,9 @@ struct MemoryRequest {
   size_t scratch = 0;           // bytes that backend and sampler work with besides activations
   // A model that drafts tokens for this one, if there is one: its layers are in the blocks, too.
   struct Drafter {
-    ModelSpec spec;
+    ModelSpec spec;                  // of the rank's part, or of all of it
     std::vector<StoredForm> stored;  // as above
+    int ranks = 1;                   // among which it is cut
     size_t work = 0;                 // bytes that it works with
   };
   std::optional<Drafter> drafter = {};
