@@ -328,10 +328,6 @@ constexpr Flag kLaterFlags[] = {
     {"routing-replay-config", kText, kAll, "", "Record expert routing (JSON).", 0, 0, "", "", kNotYet},
     {"enable-chunked-moe", kSwitch, kAll, "false", "Split the input of MoE layers.", 0, 0, "", "", kNotYet},
     {"chunked-moe-size", kInt, kAll, "256", "Rows of one such piece.", 1, kMaxCount, "", "", kNotYet},
-    {"scheduler-name", kText, kServe, "local", "Request scheduler over instances.", 0, 0, "", "", kNotYet},
-    {"scheduler-host", kText, kServe, "127.0.0.1", "Redis host of the request scheduler.", 0, 0, "", "", kNotYet},
-    {"scheduler-port", kInt, kServe, "6379", "Redis port of the request scheduler.", 0, 65535, "", "", kNotYet},
-    {"scheduler-topic", kText, kServe, "default", "Topic of the request scheduler.", 0, 0, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
     {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
@@ -352,6 +348,7 @@ std::span<const FlagGroup> flag_groups() {
       {"Security and limits", kSecurity},
       {"Routing", kRouting},
       {"Prompts and generation", kGenerate},
+      {"Requests shared through Redis", queue_rows()},
       {"Tokens", kTokens},
       {"Structured output", kConstraints},
       {"Quantizing", kQuantizing},
