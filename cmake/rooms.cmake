@@ -7,12 +7,12 @@ set(SKIFF_GENERATED ${CMAKE_BINARY_DIR}/generated)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/skiff_test_paths.h.in ${SKIFF_GENERATED}/skiff_test_paths.h)
 
 # skiff_room(NAME DEPS room... LIBS target...)
-# Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA or WITHOUT_GRPC has only
-# those files where that is not built, and all but absent.cc where it is.
+# Where CUDA is built, X_cuda.cc stands in for X.cc. A room WITHOUT_CUDA, WITHOUT_GRPC or
+# WITHOUT_REDIS has only those files where that is not built, and all but absent.cc where it is.
 # Sources are all *.cc and *.cu of src/NAME (with SUBDIRS, of those folders too), less main.cc,
 # *_test.cc and *_fuzz.cc. All *_test.cc make one test program NAME_test, so none can be forgotten.
 function(skiff_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;PRIVATE_LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA;WITHOUT_GRPC" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;PRIVATE_LIBS;SUBDIRS;TEST_DEPS;TEST_LIBS;WITHOUT_CUDA;WITHOUT_GRPC;WITHOUT_REDIS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(patterns ${dir}/*.cc ${dir}/*.cu)
   foreach(sub ${ROOM_SUBDIRS})
@@ -30,7 +30,7 @@ function(skiff_room name)
     list(FILTER sources EXCLUDE REGEX "(_cuda\\.cc|\\.cu)$")
   endif()
   set(tests ${sources})
-  foreach(part CUDA GRPC)
+  foreach(part CUDA GRPC REDIS)
     if(ROOM_WITHOUT_${part} AND NOT SKIFF_${part})
       list(TRANSFORM ROOM_WITHOUT_${part} PREPEND ${dir}/ OUTPUT_VARIABLE sources)
     elseif(ROOM_WITHOUT_${part})

@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 KEYWORDS = {"DEPS", "LIBS", "SUBDIRS", "TEST_DEPS", "TEST_LIBS", "PRIVATE_LIBS", "WITHOUT_CUDA",
-            "WITHOUT_GRPC"}
+            "WITHOUT_GRPC", "WITHOUT_REDIS"}
 
 
 def read_rooms():

@@ -5,8 +5,10 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev nlohmann-json3-dev libspdlog-dev
        libfmt-dev prometheus-cpp-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev
-       libssl-dev libedit-dev libxxhash-dev libgrpc++-dev)
-test=("${build[@]}" libgtest-dev libgmock-dev zlib1g-dev python3 python3-venv git openssl)
+       libssl-dev libedit-dev libxxhash-dev libgrpc++-dev
+       libhiredis-dev)
+test=("${build[@]}" libgtest-dev libgmock-dev zlib1g-dev python3 python3-venv git openssl
+      redis-server)
 fuzz=("${build[@]}" clang-14 libclang-rt-14-dev)
 
 case "${1:-build}" in

@@ -10,6 +10,9 @@ namespace skiff::apps {
 // What the scheduler prefers (scheduler_flags.cc).
 std::span<const Flag> scheduler_rows();
 
+// Requests shared through Redis (queue_flags.cc).
+std::span<const Flag> queue_rows();
+
 // FastDeploy's flags without effect here (flags_without_effect.cc).
 std::span<const Flag> rows_without_effect();
 

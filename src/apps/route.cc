@@ -35,9 +35,10 @@ std::vector<route::Instance> backends(const Args& args) {
   return found;
 }
 
-std::string backend_key(const Args& args) {
-  if (!args.given("backend-key-file")) return "";
-  auto keys = http::read_key_file(args.text("backend-key-file"), "backend-key-file");
+// The first key of the file that this flag names, if it was given.
+std::string key_of(const Args& args, const std::string& flag) {
+  if (!args.given(flag)) return "";
+  auto keys = http::read_key_file(args.text(flag), flag);
   if (!keys) throw LoadError(keys.error().what);
   return keys->front();
 }
@@ -76,7 +77,9 @@ route::RouterConfig router_config(const Args& args) {
   route::RouterConfig config;
   take_edge(args, &config);
   config.open_registration = args.on("open-registration") || http::is_loopback(args.text("host"));
-  config.backend_key = backend_key(args);
+  config.backend_key = key_of(args, "backend-key-file");
+  config.backend_admin_key = key_of(args, "backend-admin-key-file");
+  config.backend_ca_file = args.text("backend-ca-file");
   config.backends = backends(args);
   config.policy = args.text("policy");
   config.splitwise = args.on("splitwise");

@@ -10,6 +10,7 @@ namespace {
 Json instance_of(const Args& args, const std::string& host, uint16_t port, int block_port) {
   const std::string role = args.text("splitwise-role");
   Json instance = {{"role", role}, {"host_ip", host}, {"port", port}, {"version", SKIFF_VERSION}};
+  if (args.given("ssl-certfile")) instance["scheme"] = "https";
   if (role == "mixed") return instance;
   if (role == "prefill") instance["connector_port"] = block_port;
   instance["transfer_protocol"] = Json::array({"tcp"});
@@ -57,10 +58,6 @@ std::optional<route::AnnouncerSettings> router_settings(const Args& args, uint16
   }
   auto router = route::parse_router(args.text("router"));
   if (!router) throw UsageError(router.error().what);
-  if (args.given("ssl-certfile"))
-    throw UsageError(
-        "--router with --ssl-certfile: the router speaks plain HTTP to its servers; give TLS to "
-        "the router, or leave --router out");
   std::string host = args.text("router-advertise");
   if (host.empty() && !http::is_wildcard(args.text("host"))) host = args.text("host");
   if (host.empty()) host = route::address_towards(*router);

@@ -15,6 +15,7 @@
 #include "apps/notify.h"
 #include "apps/open_files.h"
 #include "apps/pooled_model.h"
+#include "apps/queue_flags.h"
 #include "apps/router_flags.h"
 #include "apps/scheduler_flags.h"
 #include "apps/serve_node.h"
@@ -136,7 +137,7 @@ OrderedJson config_info(const Args& args, const engine::Llm& llm,
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
       if (flag.standing == Standing::kApplied && (flag.commands & kServe) != 0 &&
-          flag.name != "api-key" && flag.name != "admin-key")
+          flag.name != "api-key" && flag.name != "admin-key" && flag.name != "scheduler-password")
         parameters[std::string(flag.name)] = args.text(flag.name);
   return {{"version", SKIFF_VERSION},
           {"model", engine.model.folder},
@@ -253,6 +254,8 @@ int run_serve(const Args& args) {
     plan.nodes.facts = drawing_facts(args, *tokenizer);
     if (plan.nodes.node > 0) return run_node(args, folder, std::move(plan.nodes), tokenizer);
   }
+  std::optional<SharedQueueSettings> sharing =
+      queue_settings(args, model_names(args, folder).front());
   serve::ServerConfig config = server_config(args, folder);
   const bool wants_key = !config.api_keys.empty();
   const std::shared_ptr<journal::Journal> journal = make_journal(args);
@@ -297,6 +300,10 @@ int run_serve(const Args& args) {
   if (args.on("dynamic-load-weight")) {
     need_residency(llm->resolved());
     upkeep.emplace(*llm->residency(), service.door());
+  }
+  if (sharing) {
+    sharing->config.max_running = llm->resolved().limits.max_seqs * llm->resolved().replicas;
+    server->share(std::move(sharing->config), std::move(sharing->store));
   }
   server->open(service, config_info(args, *llm, formats), upkeep ? &*upkeep : nullptr);
   say_ready(args, server->port(), wants_key, model_names(args, folder).front(),

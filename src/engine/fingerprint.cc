@@ -133,7 +133,6 @@ peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
           {"the precision", text_of(resolved.precision)},
           {"the quantization while loading",
            resolved.schemes.any() ? resolved.schemes.describe() : "none"},
-          {"--tensor-parallel-size", std::to_string(resolved.ranks)},
           {"--enable-expert-parallel", resolved.whole_experts ? "on" : "off"},
           {"--block-size", std::to_string(resolved.cache.block_size)},
           {"the size of a block in bytes", std::to_string(block_bytes)},
@@ -148,6 +147,11 @@ kv::BlockKey fingerprint_of(const peer::Facts& facts) {
   std::string text;
   for (const auto& [name, value] : facts) text += fmt::format("{} {}\n", name, value);
   return kv::sha256(std::as_bytes(std::span(text)));
+}
+
+kv::BlockKey fingerprint_of(peer::Facts facts, int ranks) {
+  facts.emplace_back("--tensor-parallel-size", std::to_string(ranks));
+  return fingerprint_of(facts);
 }
 
 }  // namespace skiff::engine

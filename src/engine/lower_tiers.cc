@@ -24,6 +24,13 @@ std::unique_ptr<store::BlockStore> open_store(const CacheSettings& cache,
   return store;
 }
 
+// A drafter's layers are not cut: it goes with one rank only.
+std::shared_ptr<const model::BlockForm> form_of(const Resolved& resolved, const ModelSpec& spec) {
+  const ModelSpec cached = resolved.ranks > 1 ? spec : cached_spec(spec, resolved.drafter);
+  return std::make_shared<const model::BlockForm>(cached, resolved.ranks, resolved.cache.block_size,
+                                                  resolved.precision.kv);
+}
+
 }  // namespace
 
 LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, const Ops& ops,
@@ -37,11 +44,16 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
                              static_cast<size_t>(resolved.ranks_here());
   const bool shared = cache.peers.role != peer::Role::kMixed;
   LowerTiers tiers{.config = {.spill = cache.spill}};
-  if (shared) tiers.facts = shared_facts(resolved, arithmetic, block_bytes);
+  if (shared) {
+    tiers.form = form_of(resolved, spec);
+    tiers.facts = shared_facts(resolved, arithmetic, tiers.form->whole_bytes());
+  }
   const kv::BlockKey fingerprint =
       shared ? fingerprint_of(tiers.facts) : fingerprint_of(resolved, arithmetic);
   tiers.config.fingerprint.assign(fingerprint.begin(), fingerprint.end());
-  tiers.store = open_store(cache, fingerprint, block_bytes, log.quiet);
+  // Blocks lie in the file as this group has them.
+  const kv::BlockKey of_file = shared ? fingerprint_of(tiers.facts, resolved.ranks) : fingerprint;
+  tiers.store = open_store(cache, of_file, block_bytes, log.quiet);
   if (tiers.store)
     tiers.sources.push_back(std::make_unique<kv::RecordSource>(
         tiers.store->num_records(), random_seed(), tiers.store->found()));

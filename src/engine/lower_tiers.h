@@ -6,6 +6,7 @@
 #include "engine/resolved.h"
 #include "engine/start_log.h"
 #include "kv/tiers.h"
+#include "model/block_form.h"
 #include "model/kv_cache.h"
 #include "peer/wire.h"
 #include "store/block_store.h"
@@ -17,6 +18,8 @@ struct LowerTiers {
   kv::BlockSources sources;  // the file, if there is one
   peer::Facts facts;         // what other instances must agree on; empty if there are none
   model::HostBlocks host;
+  // The form in which other instances get blocks; null if there are none.
+  std::shared_ptr<const model::BlockForm> form;
   std::unique_ptr<store::BlockStore> store;  // null if there is no file
 };
 

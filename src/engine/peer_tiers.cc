@@ -35,7 +35,7 @@ PeerTiers::~PeerTiers() { stop(); }
 
 // A step saves as many blocks as it can compute, so that they are there when the prompt is.
 void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
-  shelf_ = std::make_shared<peer::Shelf>(lower.host.block_bytes(), resolved.cache.shelf_blocks,
+  shelf_ = std::make_shared<peer::Shelf>(lower.form->whole_bytes(), resolved.cache.shelf_blocks,
                                          random_seed());
   lower.config.stores_found = true;
   lower.config.saves_per_step =
@@ -43,7 +43,13 @@ void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
   const int source = static_cast<int>(lower.sources.size());
   lower.sources.push_back(std::make_unique<peer::ShelfSource>(shelf_));
   io_ = std::make_unique<TierThread>(
-      [shelf = shelf_](const kv::TierJob& job, std::span<std::byte> block) {
+      [shelf = shelf_, form = lower.form, whole = std::vector<std::byte>()](
+          const kv::TierJob& job, std::span<std::byte> block) mutable {
+        if (!form->same()) {
+          whole.resize(form->whole_bytes());
+          form->join(block, whole);
+          block = whole;
+        }
         shelf->fill(job.record, block);
         return true;
       },
@@ -65,8 +71,15 @@ void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
       .settings = settings,
       .facts = facts_,
       .block_size = resolved.cache.block_size,
-      .block_bytes = lower.host.block_bytes(),
-      .host = [&lower](int host_block) { return lower.host.block(host_block); },
+      .block_bytes = lower.form->whole_bytes(),
+      .put =
+          [&lower](int host_block, std::span<const std::byte> bytes) {
+            const std::span<std::byte> block = lower.host.block(host_block);
+            if (lower.form->same())
+              std::ranges::copy(bytes, block.begin());
+            else
+              lower.form->cut(bytes, block);
+          },
       .answer = [this](const TierDone& done) { inbox_.push(done); }});
   lower.config.always_pays = true;
   lower.sources.push_back(std::make_unique<peer::RemoteSource>(

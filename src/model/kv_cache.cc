@@ -4,6 +4,7 @@
 
 #include "arch/cost.h"
 #include "base/round_up.h"
+#include "model/kv_layout.h"
 #include "ops/kv_quant.h"
 #include "ops/latent_row.h"
 #include "tensor/pages.h"
@@ -20,26 +21,6 @@ std::optional<int> quantized_latent(const Layer& layer, const KvFormat& format) 
   return LatentRow{mla->kv_rank, mla->rope_dim}.bytes();
 }
 
-// Where the parts of a layer lie in a block, in bytes from the layer's beginning.
-struct LayerPlan {
-  size_t half = 0, scales = 0;  // bytes of keys (or values), and of their scales
-  size_t halves = 0;            // 1 where there are no values apart from the keys
-
-  LayerPlan(const Layer& layer, int block_size, const KvFormat& format) {
-    const KvShape shape = kv_shape(layer);
-    halves = static_cast<size_t>(shape.tensors);
-    if (const auto row = quantized_latent(layer, format)) {
-      half = round_up(static_cast<size_t>(block_size) * static_cast<size_t>(*row), kTensorAlign);
-      return;
-    }
-    const int64_t heads = int64_t{block_size} * shape.kv_heads;
-    half = round_up(byte_size(format.dtype, heads * shape.head_dim), kTensorAlign);
-    scales =
-        round_up(byte_size(DType::kBF16, heads * kv_scales(format, shape.head_dim)), kTensorAlign);
-  }
-  size_t bytes() const { return halves * (half + scales); }
-};
-
 // All layers of a block, as one row of bytes. The keys of the first layer are at its beginning.
 Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_bytes) {
   Tensor piece = layers.front().k.row_range(block, 1);
@@ -51,6 +32,19 @@ Tensor whole_block(std::span<const KvLayer> layers, int block, size_t block_byte
 }
 
 }  // namespace
+
+LayerLayout::LayerLayout(const Layer& layer, int block_size, const KvFormat& format) {
+  const KvShape shape = kv_shape(layer);
+  halves = static_cast<size_t>(shape.tensors);
+  if (const auto row = quantized_latent(layer, format)) {
+    half = round_up(static_cast<size_t>(block_size) * static_cast<size_t>(*row), kTensorAlign);
+    return;
+  }
+  const int64_t heads = int64_t{block_size} * shape.kv_heads;
+  half = round_up(byte_size(format.dtype, heads * shape.head_dim), kTensorAlign);
+  scales =
+      round_up(byte_size(DType::kBF16, heads * kv_scales(format, shape.head_dim)), kTensorAlign);
+}
 
 double kv_token_bytes(const ModelSpec& spec, const KvFormat& format) {
   double bits_of_token = 0;
@@ -68,7 +62,7 @@ double kv_token_bytes(const ModelSpec& spec, const KvFormat& format) {
 
 size_t KvCache::bytes_per_block(const ModelSpec& spec, int block_size, const KvFormat& format) {
   size_t sum = 0;
-  for (const Layer& layer : spec.layers) sum += LayerPlan(layer, block_size, format).bytes();
+  for (const Layer& layer : spec.layers) sum += LayerLayout(layer, block_size, format).bytes();
   return sum;
 }
 
@@ -82,7 +76,7 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
   const auto stride = static_cast<int64_t>(bytes_per_block(spec, block_size, format));
   size_t at = 0;
   for (const Layer& layer : spec.layers) {
-    const LayerPlan plan(layer, block_size, format);
+    const LayerLayout plan(layer, block_size, format);
     const KvShape shape = kv_shape(layer);
     const auto view = [&](size_t offset, DType dtype, int64_t rows, int64_t cols, int64_t each) {
       Tensor pages = storage_.view(dtype, {1, rows, cols, each}, offset);

@@ -290,7 +290,7 @@ void BlockClient::Impl::came(const Block& block, std::span<const std::byte> byte
   const Block right = checksummed(block.job, reading.job.key, bytes);
   if (block.key != reading.job.key || block.low != right.low || block.high != right.high)
     return fail(id, Loss::kDamaged);
-  std::ranges::copy(bytes, config.host(reading.job.host_block).begin());
+  config.put(reading.job.host_block, bytes);
   OpenLease& lease = leases.at(id);
   ++lease.came;
   lease.progress = Clock::now();

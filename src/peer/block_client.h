@@ -24,9 +24,9 @@ class BlockClient {
     Facts facts;
     int block_size = 64;
     size_t block_bytes = 0;
-    // Returns the memory of a host block, which nobody else touches while a read of it is not
-    // answered.
-    std::function<std::span<std::byte>(int host_block)> host;
+    // Puts the bytes of a block, of which there are block_bytes, into a host block, which nobody
+    // else touches while a read of it is not answered.
+    std::function<void(int host_block, std::span<const std::byte> bytes)> put;
     std::function<void(const TierDone&)> answer;  // takes the answer to a job of start()
   };
   explicit BlockClient(Config config);

@@ -3,9 +3,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "base/json.h"
 #include "route/forward.h"
-#include "serve/http/api_error.h"
+#include "serve/http/broken_stream.h"
 
 namespace skiff::route {
 namespace {
@@ -14,24 +13,6 @@ namespace {
 constexpr int64_t kShort = 64 << 10;
 // Bytes that may be on their way to a client before it is asked whether it takes them.
 constexpr size_t kMaxUnconfirmed = 256 << 10;
-
-// The last event of a stream that broke off, in the form of the protocol that the path belongs to.
-std::string last_event(const std::string& path, std::string_view type, const std::string& why) {
-  const Json error = http::error_json(http::api_error(502, why));
-  if (type.starts_with("application/x-ndjson")) return Json{{"error", why}}.dump() + "\n";
-  if (!type.starts_with("text/event-stream")) return "";
-  const std::string begin = "\n\n";  // ends what may be half an event
-  if (path.ends_with("/messages"))
-    return begin + "event: error\ndata: " +
-           Json{{"type", "error"}, {"error", {{"type", "api_error"}, {"message", why}}}}.dump() +
-           "\n\n";
-  if (path.ends_with("/responses"))
-    return begin + "event: error\ndata: " +
-           Json{{"type", "error"}, {"code", "server_error"}, {"message", why}, {"param", nullptr}}
-               .dump() +
-           "\n\n";
-  return begin + "data: " + error.dump() + "\n\n";
-}
 
 }  // namespace
 
@@ -70,7 +51,7 @@ void Answer::break_off(const std::string& why) {
   ++core_.metrics.broken;
   count(response_.status);
   const auto reply = std::exchange(reply_, nullptr);
-  const std::string event = last_event(path_, response_.content_type, why);
+  const std::string event = http::last_event(path_, response_.content_type, why);
   if (event.empty()) return;
   reply->write(event);
   reply->end_stream();

@@ -1,8 +1,6 @@
 // route/backend.h -- one backend as the router sees it: who it is, how it is, what it has to do.
 // Everything here is used on the router's thread.
 #pragma once
-#include <boost/asio/ip/tcp.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -12,11 +10,11 @@
 #include "route/instance.h"
 #include "route/policy.h"
 #include "route/prefix_cache.h"
+#include "route/wire.h"
 
 namespace skiff::route {
 
 using Clock = std::chrono::steady_clock;
-using Socket = boost::asio::ip::tcp::socket;
 
 struct HealthSettings {
   double interval = 5;  // seconds from one probe to the next
@@ -44,7 +42,7 @@ class Health {
 
 // A connection that waits for a request.
 struct IdleConnection {
-  Socket socket;
+  Wire wire;
   Clock::time_point since;
 };
 

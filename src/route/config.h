@@ -19,6 +19,9 @@ struct RouterConfig {
   bool open_registration = false;
   // The key that backends get in place of the client's; empty: clients' keys are passed on.
   std::string backend_key;
+  // The same for what an operator tells all backends; empty: the operator's key is passed on.
+  std::string backend_admin_key;
+  std::string backend_ca_file;  // see client_tls()
   http::CorsConfig cors;
   std::vector<std::string> allowed_hosts;
   bool access_log = true;

@@ -19,7 +19,7 @@ std::unique_ptr<Policy> need_policy(const std::string& name, const RouterConfig&
 
 RouterCore::RouterCore(RouterConfig given)
     : config(std::move(given)),
-      legs{.connect_seconds = config.connect_seconds},
+      legs{.connect_seconds = config.connect_seconds, .tls = client_tls(config.backend_ca_file)},
       health{.interval = config.health_interval,
              .timeout = config.health_timeout,
              .failures = config.health_failures,

@@ -57,6 +57,21 @@ Result<Role> role_of(const Json& body) {
                                      escaped(given, 40)));
 }
 
+// The scheme may stand before the host, too.
+Status take_scheme(const Json& body, Instance* instance) {
+  for (const auto& [scheme, secure] : {std::pair{"http://", false}, {"https://", true}})
+    if (instance->host.starts_with(scheme)) {
+      instance->host.erase(0, std::string_view(scheme).size());
+      instance->secure = secure;
+    }
+  const auto given = body.find("scheme");
+  if (given == body.end()) return ok();
+  if (*given != "http" && *given != "https")
+    return invalid("scheme", "must be \"http\" or \"https\"");
+  instance->secure = *given == "https";
+  return ok();
+}
+
 // What the router passes on is bounded by the size of the body.
 Status take_transfer(const Json& body, Instance* instance) {
   for (const auto& [key, to] : {std::pair{"connector_port", &instance->connector_port},
@@ -79,8 +94,12 @@ Status take_transfer(const Json& body, Instance* instance) {
 std::string_view name(Role role) { return kRoles[static_cast<size_t>(role)]; }
 
 std::string Instance::url() const {
+  return fmt::format("{}://{}", secure ? "https" : "http", authority());
+}
+
+std::string Instance::authority() const {
   const bool v6 = host.find(':') != std::string::npos;
-  return v6 ? fmt::format("http://[{}]:{}", host, port) : fmt::format("http://{}:{}", host, port);
+  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 Result<Instance> parse_instance(std::string_view text) {
@@ -95,7 +114,7 @@ Result<Instance> parse_instance(std::string_view text) {
   if (!body->contains("host_ip") || !(*body)["host_ip"].is_string())
     return invalid("host_ip", "must be the address of the instance");
   instance.host = (*body)["host_ip"].get<std::string>();
-  if (instance.host.starts_with("http://")) instance.host.erase(0, 7);
+  if (const Status taken = take_scheme(*body, &instance); !taken) return taken.error();
   if (instance.host.starts_with('[') && instance.host.ends_with(']'))
     instance.host = instance.host.substr(1, instance.host.size() - 2);
   if (!is_host(instance.host)) return invalid("host_ip", "must be a host name or an address");
@@ -117,13 +136,12 @@ Result<Instance> parse_backend_url(std::string_view url) {
     return Error{Code::kInvalid, fmt::format("--backends {}: {}", escaped(url), why), "backends"};
   };
   if (!parsed) return refuse(parsed.error().what);
-  if (parsed->secure)
-    return refuse("the router speaks plain HTTP to its backends; give http://HOST:PORT");
   if (parsed->target != "/" && !parsed->target.empty())
-    return refuse("only http://HOST:PORT can be given, without a path");
+    return refuse("only http://HOST:PORT or https://HOST:PORT can be given, without a path");
   const auto port = port_of(Json(parsed->port));
   if (!port || !is_host(parsed->host)) return refuse("it is not http://HOST:PORT");
   Instance instance;
+  instance.secure = parsed->secure;
   instance.host = parsed->host;
   instance.port = *port;
   return instance;
@@ -133,6 +151,7 @@ Json instance_json(const Instance& instance) {
   return {{"role", name(instance.role)},
           {"host_ip", instance.host},
           {"port", instance.port},
+          {"scheme", instance.secure ? "https" : "http"},
           {"url", instance.url()},
           {"is_paused", instance.paused},
           {"version", instance.version},

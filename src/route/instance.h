@@ -18,19 +18,22 @@ struct Instance {
   Role role = Role::kMixed;
   std::string host;  // host_ip: a name or an address, IPv6 without brackets
   uint16_t port = 0;
+  bool secure = false;  // scheme: "https", or "http", which is the default
   bool paused = false;  // is_paused: the instance takes no new requests
   std::string version;
   // These are passed on in disaggregate_info as they were given.
   Json connector_port = "0", device_ids = Json::array(), rdma_ports = Json::array(), tp_size = 1;
   std::vector<std::string> transfer_protocol;  // "ipc", "rdma", "tcp"
 
-  std::string url() const;  // "http://HOST:PORT", by which instances are told apart
+  std::string url() const;        // "http://HOST:PORT" or https, by which instances are told apart
+  std::string authority() const;  // "HOST:PORT", with brackets around an IPv6 address
 };
 
 // Reads the body of a registration. Ports may be numbers or strings; unknown fields are ignored.
 // The error names the field.
 Result<Instance> parse_instance(std::string_view body);
-// Reads "http://HOST:PORT" or "HOST:PORT", a value of --backends. The error says what is wrong.
+// Reads "http://HOST:PORT", the same with https, or "HOST:PORT", a value of --backends. The error
+// says what is wrong.
 Result<Instance> parse_backend_url(std::string_view url);
 
 // Returns what /registered tells of an instance.

@@ -45,7 +45,8 @@ TEST(Instance, RefusesByTheFieldsName) {
 TEST(Instance, ReadsUrlsOfBackends) {
   EXPECT_EQ(parse_backend_url("http://a.example:81")->url(), "http://a.example:81");
   EXPECT_EQ(parse_backend_url("127.0.0.1:8000")->url(), "http://127.0.0.1:8000");
-  for (const char* bad : {"https://a:1", "http://a:1/path", "http://:1", "ftp://a:1", ""})
+  EXPECT_EQ(parse_backend_url("https://[::1]:81")->url(), "https://[::1]:81");
+  for (const char* bad : {"http://a:1/path", "http://:1", "ftp://a:1", ""})
     EXPECT_FALSE(parse_backend_url(bad)) << bad;
 }
 

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <boost/asio/connect.hpp>
-#include <boost/asio/write.hpp>
 #include <chrono>
 #include <utility>
 
@@ -19,13 +18,6 @@ constexpr size_t kReadSize = 16 << 10;
 // A host that has vanished without a word is noticed after about so many milliseconds.
 constexpr int kVanished = 30000;
 constexpr int kKeepIdle = 15, kKeepInterval = 5, kKeepCount = 3;  // seconds, seconds, probes
-
-// Returns true if the connection is open and silent, as one that waits must be.
-bool is_silent(Socket& socket) {
-  char byte;
-  return recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-         (errno == EAGAIN || errno == EWOULDBLOCK);
-}
 
 void tune(Socket& socket) {
   const auto set = [&](int level, int name, int value) {
@@ -49,7 +41,7 @@ Leg::Leg(net::io_context& io, std::shared_ptr<Backend> backend, const LegSetting
       head_(std::move(head)),
       body_(std::move(body)),
       events_(std::make_shared<const Events>(std::move(events))),
-      socket_(io),
+      wire_(io),
       resolver_(io),
       deadline_(io),
       in_(kReadSize) {}
@@ -62,10 +54,10 @@ void Leg::start(bool fresh) {
 
 bool Leg::reuse() {
   while (!backend_->idle.empty()) {
-    Socket socket = std::move(backend_->idle.front().socket);
+    Wire wire = std::move(backend_->idle.front().wire);
     backend_->idle.pop_front();
-    if (!is_silent(socket)) continue;
-    socket_ = std::move(socket);
+    if (!wire.silent()) continue;
+    wire_ = std::move(wire);
     return true;
   }
   return false;
@@ -81,13 +73,13 @@ void Leg::arm() {
 }
 
 void Leg::connect() {
-  socket_ = Socket(io_);
+  wire_ = Wire(io_);
   arm();
   ErrorCode not_an_address;
   const auto address = net::ip::make_address(backend_->instance.host, not_an_address);
   if (!not_an_address) {
     const net::ip::tcp::endpoint endpoint(address, backend_->instance.port);
-    socket_.async_connect(
+    wire_.socket().async_connect(
         endpoint, [self = shared_from_this()](const ErrorCode& error) { self->connected(error); });
     return;
   }
@@ -102,16 +94,27 @@ void Leg::resolved(const ErrorCode& error, const Found& found) {
   if (error)
     return fail(Failure::kConnect, fmt::format("its name is not known: {}", error.message()));
   arm();
-  net::async_connect(socket_, found, [self = shared_from_this()](const ErrorCode& failed, auto&&) {
-    self->connected(failed);
-  });
+  net::async_connect(
+      wire_.socket(), found,
+      [self = shared_from_this()](const ErrorCode& failed, auto&&) { self->connected(failed); });
 }
 
 void Leg::connected(const ErrorCode& error) {
   if (over_) return;
   deadline_.cancel();
   if (error) return fail(Failure::kConnect, fmt::format("no connection: {}", error.message()));
-  tune(socket_);
+  tune(wire_.socket());
+  if (!backend_->instance.secure) return send();
+  wire_.secure(*settings_.tls, backend_->instance.host);
+  arm();
+  wire_.handshake([self = shared_from_this()](const ErrorCode& failed) { self->secured(failed); });
+}
+
+// A server whose certificate is not good has seen nothing of the request.
+void Leg::secured(const ErrorCode& error) {
+  if (over_) return;
+  deadline_.cancel();
+  if (error) return fail(Failure::kConnect, fmt::format("no TLS: {}", error.message()));
   send();
 }
 
@@ -123,26 +126,29 @@ void Leg::send() {
   if (over_) return;
   const std::array<net::const_buffer, 2> buffers{net::buffer(head_),
                                                  body_ ? net::buffer(*body_) : net::const_buffer()};
-  net::async_write(socket_, buffers,
-                   [self = shared_from_this(), body = body_](const ErrorCode& error, size_t) {
-                     self->written_ = !error;
-                   });
+  wire_.write(buffers, [self = shared_from_this(), body = body_](const ErrorCode& error, size_t) {
+    self->written_ = !error;
+  });
   read();
 }
 
 void Leg::read() {
   if (reading_ || paused_ || over_) return;
   reading_ = true;
-  socket_.async_read_some(
-      net::buffer(in_), [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
-        self->reading_ = false;
-        if (self->over_) return;
-        if (!error) return self->take(bytes);
-        self->reader_.end();
-        if (self->reader_.done()) return self->finish(/*reusable=*/false);
-        const bool stale = self->reused_ && !self->reader_.began();
-        self->fail(stale ? Failure::kStale : Failure::kBroken, self->reader_.why());
-      });
+  wire_.read(net::buffer(in_), [self = shared_from_this()](const ErrorCode& error, size_t bytes) {
+    self->reading_ = false;
+    if (self->over_) return;
+    if (!error) return self->take(bytes);
+    self->ended(self->wire_.ended_well(error));
+  });
+}
+
+void Leg::ended(bool well) {
+  reader_.end();
+  if (well && reader_.done()) return finish(/*reusable=*/false);
+  const bool stale = reused_ && !reader_.began();
+  fail(stale ? Failure::kStale : Failure::kBroken,
+       well ? reader_.why() : "its connection ended without TLS's farewell");
 }
 
 void Leg::take(size_t bytes) {
@@ -173,7 +179,8 @@ void Leg::resume() {
 
 void Leg::finish(bool reusable) {
   if (reusable) {
-    backend_->idle.push_front({std::move(socket_), Clock::now()});
+    backend_->idle.push_front({std::move(wire_), Clock::now()});
+    wire_ = Wire(io_);
     if (backend_->idle.size() > settings_.max_idle) backend_->idle.pop_back();
   }
   const auto events = events_;
@@ -183,8 +190,7 @@ void Leg::finish(bool reusable) {
 
 void Leg::fail(Failure failure, const std::string& why) {
   if (failure == Failure::kStale) {  // start() may follow
-    ErrorCode ignored;
-    std::ignore = socket_.close(ignored);
+    wire_.close();
     reader_ = {};
     const auto events = events_;
     return events->failed(failure, why);
@@ -196,8 +202,7 @@ void Leg::fail(Failure failure, const std::string& why) {
 
 void Leg::cancel() {
   over_ = true;
-  ErrorCode ignored;
-  std::ignore = socket_.close(ignored);
+  wire_.close();
   resolver_.cancel();
   deadline_.cancel();
   events_.reset();
@@ -206,7 +211,7 @@ void Leg::cancel() {
 
 void drop_stale(Backend& backend, const LegSettings& settings, Clock::time_point now) {
   std::erase_if(backend.idle, [&](IdleConnection& connection) {
-    return seconds(now - connection.since) > settings.idle_seconds || !is_silent(connection.socket);
+    return seconds(now - connection.since) > settings.idle_seconds || !connection.wire.silent();
   });
 }
 

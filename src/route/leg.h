@@ -15,12 +15,12 @@
 
 namespace skiff::route {
 
-namespace net = boost::asio;
-
 struct LegSettings {
-  double connect_seconds = 2;  // longest time to find the address, and again to connect
+  double connect_seconds = 2;  // longest time to find the address, to connect, for TLS's greeting
   size_t max_idle = 256;       // connections to one backend that wait for a request
   double idle_seconds = 60;    // longest time that they wait; servers keep theirs longer
+  std::shared_ptr<net::ssl::context> tls =
+      nullptr;  // for backends that speak TLS; see client_tls()
 };
 
 class Leg : public std::enable_shared_from_this<Leg> {
@@ -61,8 +61,10 @@ class Leg : public std::enable_shared_from_this<Leg> {
   void connect();
   void resolved(const ErrorCode& error, const Found& found);
   void connected(const ErrorCode& error);
+  void secured(const ErrorCode& error);
   void send();
   void read();
+  void ended(bool well);
   void take(size_t bytes);
   void arm();
   void finish(bool reusable);
@@ -74,7 +76,7 @@ class Leg : public std::enable_shared_from_this<Leg> {
   const std::string head_;
   std::shared_ptr<const std::string> body_;
   std::shared_ptr<const Events> events_;  // held by whoever calls one: it may cancel the leg
-  Socket socket_;
+  Wire wire_;
   net::ip::tcp::resolver resolver_;
   net::steady_timer deadline_;
   ResponseReader reader_;

@@ -21,17 +21,17 @@ std::chrono::nanoseconds duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// One GET under way.
-struct Get : std::enable_shared_from_this<Get> {
-  using Done = std::function<void(std::optional<std::string>, const std::string&)>;
-  Get(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}
+// One short request under way.
+struct Asking : std::enable_shared_from_this<Asking> {
+  using Done = std::function<void(int, std::string)>;
+  Asking(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}
 
-  void end(std::optional<std::string> text, const std::string& why) {
+  void end(int answered, std::string text) {
     const auto self = shared_from_this();
     limit.cancel();
     if (leg) leg->cancel();
     leg.reset();
-    if (const auto call = std::exchange(done, nullptr)) call(std::move(text), why);
+    if (const auto call = std::exchange(done, nullptr)) call(answered, std::move(text));
   }
 
   net::steady_timer limit;
@@ -41,23 +41,19 @@ struct Get : std::enable_shared_from_this<Get> {
   std::string body;
 };
 
-Leg::Events events_of(const std::shared_ptr<Get>& get) {
+Leg::Events events_of(const std::shared_ptr<Asking>& asking) {
   return {.connected = [] {},
-          .head = [get](const ResponseHead& head) { get->status = head.status; },
+          .head = [asking](const ResponseHead& head) { asking->status = head.status; },
           .body =
-              [get](const std::string& part) {
-                get->body += part;
-                if (get->body.size() > kMaxText) get->end(std::nullopt, "its answer is too long");
+              [asking](const std::string& part) {
+                asking->body += part;
+                if (asking->body.size() > kMaxText) asking->end(0, "its answer is too long");
               },
-          .done =
-              [get] {
-                if (get->status == 200) return get->end(std::move(get->body), "");
-                get->end(std::nullopt, fmt::format("it answered {}", get->status));
-              },
+          .done = [asking] { asking->end(asking->status, std::move(asking->body)); },
           .failed =
-              [get](Leg::Failure failure, const std::string& why) {
-                if (failure == Leg::Failure::kStale) return get->leg->start(/*fresh=*/true);
-                get->end(std::nullopt, why);
+              [asking](Leg::Failure failure, const std::string& why) {
+                if (failure == Leg::Failure::kStale) return asking->leg->start(/*fresh=*/true);
+                asking->end(0, why);
               }};
 }
 
@@ -82,20 +78,29 @@ std::optional<double> metric(std::string_view text, std::string_view name) {
 
 }  // namespace
 
+void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string head,
+         std::shared_ptr<const std::string> body, std::function<void(int, std::string)> done) {
+  const auto asking = std::make_shared<Asking>(core, std::move(done));
+  asking->leg = std::make_shared<Leg>(core.io, backend, core.legs, std::move(head), std::move(body),
+                                      events_of(asking));
+  asking->limit.expires_after(duration(core.health.timeout));
+  asking->limit.async_wait([asking](const boost::system::error_code& error) {
+    if (!error) asking->end(0, "it did not answer in time");
+  });
+  asking->leg->start();
+}
+
 void get_text(RouterCore& core, const std::shared_ptr<Backend>& backend, const std::string& path,
               std::function<void(std::optional<std::string>, const std::string&)> done) {
-  const auto get = std::make_shared<Get>(core, std::move(done));
-  std::string head = fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n", path,
-                                 backend->url.substr(backend->url.find("//") + 2));
+  std::string head =
+      fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n", path, backend->instance.authority());
   if (!core.config.backend_key.empty())
     head += fmt::format("Authorization: Bearer {}\r\n", core.config.backend_key);
-  get->leg =
-      std::make_shared<Leg>(core.io, backend, core.legs, head + "\r\n", nullptr, events_of(get));
-  get->limit.expires_after(duration(core.health.timeout));
-  get->limit.async_wait([get](const boost::system::error_code& error) {
-    if (!error) get->end(std::nullopt, "it did not answer in time");
-  });
-  get->leg->start();
+  ask(core, backend, head + "\r\n", nullptr,
+      [done = std::move(done)](int status, std::string text) {
+        if (status == 200) return done(std::move(text), "");
+        done(std::nullopt, status == 0 ? text : fmt::format("it answered {}", status));
+      });
 }
 
 double load_score(std::string_view text) {

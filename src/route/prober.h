@@ -29,8 +29,14 @@ class Prober {
   net::steady_timer timer_;
 };
 
-// Gets a short text from a backend, within HealthSettings::timeout. `done` is called once: with the
-// body of a 200, or with nothing and the reason.
+// Sends one request to a backend, within HealthSettings::timeout; `head` ends with an empty line,
+// and `body` may be null. `done` is called once: with the status and the body of the answer, or
+// with 0 and the reason why there is none.
+void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string head,
+         std::shared_ptr<const std::string> body,
+         std::function<void(int status, std::string text)> done);
+
+// Gets a short text in this way. `done` gets the body of a 200, or nothing and the reason.
 void get_text(RouterCore& core, const std::shared_ptr<Backend>& backend, const std::string& path,
               std::function<void(std::optional<std::string> body, const std::string& why)> done);
 

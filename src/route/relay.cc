@@ -50,10 +50,9 @@ void Relay::send() {
 void Relay::send_to(const std::shared_ptr<Backend>& backend) {
   tried_.push_back(backend);
   share_.emplace(backend, incoming_.prompt.tokens);
-  const std::string authority = backend->url.substr(backend->url.find("//") + 2);
   leg_ = std::make_shared<Leg>(core_.io, backend, core_.legs,
-                               forwarded_head(incoming_.request, authority, incoming_.body->size(),
-                                              core_.config.backend_key),
+                               forwarded_head(incoming_.request, backend->instance.authority(),
+                                              incoming_.body->size(), core_.config.backend_key),
                                incoming_.body, answering_events());
   leg_->start();
 }

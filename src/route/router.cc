@@ -78,7 +78,8 @@ std::optional<http::HttpResponse> Router::Impl::refuse_stranger(const http::Http
   if (access != http::Access::kAdmin) return keys.refuse(request);
   if (admin_keys.any()) return admin_keys.refuse(request);
   if (core.config.open_registration) return std::nullopt;
-  return refusal(403, "this router takes no registrations: it was started without --admin-key");
+  return refusal(
+      403, "this is for those with an admin key, and the router was started without --admin-key");
 }
 
 http::Guard Router::Impl::guard() {

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "route/broadcast.h"
 #include "route/pair_relay.h"
 #include "route/relay.h"
 #include "serve/http/api_error.h"
@@ -170,6 +171,7 @@ std::vector<http::Route> router_routes(RouterCore& core, Prober& prober) {
        },
        Access::kAdmin},
   };
+  for (http::Route& route : broadcast_routes(core)) routes.push_back(std::move(route));
   for (const char* method : {"GET", "POST", "DELETE"})
     routes.push_back({method, "*", pass, Access::kKey, full});
   return routes;

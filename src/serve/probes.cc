@@ -21,9 +21,10 @@ http::HttpResponse health(const ServerContext& context) {
 }
 
 http::HttpResponse metrics(const ServerContext& context) {
-  return {.status = 200,
-          .body = context.protocol->service.metrics(),
-          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  return {
+      .status = 200,
+      .body = context.protocol->service.metrics() + (context.queue ? context.queue->metrics() : ""),
+      .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/check.h"
@@ -92,6 +93,16 @@ http::CorsConfig cors_of(const ServerConfig& config) {
   return cors;
 }
 
+// What the shared queue asks about this instance.
+queue::Capacity capacity_of(const service::ProtocolContext& protocol, int max_running) {
+  const service::ServiceLoad load = protocol.service.load();
+  const int busy =
+      std::max(static_cast<int>(protocol.generations.all().size()), load.running + load.waiting);
+  return {.load = busy,
+          .room = load.waiting > 0 ? 0 : max_running - busy,
+          .serves = !protocol.admission.draining() && protocol.service.health()};
+}
+
 // The routes of one time of the server's life. A request keeps those that it came to.
 struct ActiveRoutes {
   std::shared_ptr<ServerContext> context;  // null while loading
@@ -127,8 +138,14 @@ struct Server::Impl {
     if (!now->context) return {};
     return now->context->protocol->generations.all();
   }
+  std::shared_ptr<queue::SharedQueue> shared_queue() const {
+    const auto now = current();
+    return now->context ? now->context->queue : nullptr;
+  }
   void begin_drain();
+  void cut_off();
   void tick_until_stopped();
+  std::vector<http::Route> routes_of(ServerContext& context, service::Upkeep* upkeep);
 
   ServerConfig config;  // not changed after open()
   http::ApiKeys keys, admin_keys;
@@ -144,6 +161,8 @@ struct Server::Impl {
   bool stopped = false;  // guarded by mutex
   std::atomic<bool> forced{false};
   std::thread ticker;
+  std::optional<queue::QueueConfig> sharing;  // with `store`; set before open()
+  std::unique_ptr<queue::Store> store;
 };
 
 std::string Server::Impl::progress() const {
@@ -211,6 +230,26 @@ void Server::Impl::begin_drain() {
   draining = true;
   if (const auto now = current(); now->context) now->context->protocol->admission.begin_drain();
   http.begin_drain();
+  if (const auto queue = shared_queue()) queue->begin_drain();
+}
+
+void Server::Impl::cut_off() {
+  for (auto& generation : generations()) generation->cut_off();
+  if (const auto queue = shared_queue()) queue->cut_off();
+}
+
+// With the shared queue before the handlers, where there is one.
+std::vector<http::Route> Server::Impl::routes_of(ServerContext& context, service::Upkeep* upkeep) {
+  std::vector<http::Route> routes = all_routes(context, keys, admin_keys.any(), upkeep);
+  if (!sharing) return routes;
+  context.queue = std::make_shared<queue::SharedQueue>(
+      *sharing, std::move(store),
+      queue::QueueHooks{
+          .capacity = [protocol = context.protocol,
+                       max = sharing->max_running] { return capacity_of(*protocol, max); },
+          .cache_part =
+              [this](const http::HttpRequest& request) { return keys.cache_salt(request); }});
+  return context.queue->share(std::move(routes));
 }
 
 void Server::Impl::tick_until_stopped() {
@@ -241,17 +280,23 @@ uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
 
+void Server::share(queue::QueueConfig config, std::unique_ptr<queue::Store> store) {
+  impl_->sharing = std::move(config);
+  impl_->store = std::move(store);
+}
+
 void Server::open(service::Service& service, OrderedJson config_info, service::Upkeep* upkeep) {
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
-  http::RouteTable table(all_routes(*context, impl_->keys, impl_->admin_keys.any(), upkeep),
-                         impl_->guard(/*loading=*/false));
+  http::RouteTable table(impl_->routes_of(*context, upkeep), impl_->guard(/*loading=*/false));
+  const std::shared_ptr<queue::SharedQueue> queue = context->queue;
   auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
   std::lock_guard lock(impl_->mutex);
   SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
   impl_->routes = std::move(routes);
+  if (queue) queue->start();
 }
 
 Status Server::reload(const std::vector<std::string>& api_keys,
@@ -276,16 +321,18 @@ void Server::start() {
 
 bool Server::drain(double seconds) {
   impl_->begin_drain();
+  const auto queue = impl_->shared_queue();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this] {
-    return impl_->http.open_requests() == 0 && (!impl_->grpc || impl_->grpc->open_requests() == 0);
+  const auto finished = [this, queue] {
+    return impl_->http.open_requests() == 0 &&
+           (!impl_->grpc || impl_->grpc->open_requests() == 0) && (!queue || queue->open() == 0);
   };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
   lock.unlock();
   if (finished()) return true;
-  for (auto& generation : impl_->generations()) generation->cut_off();
+  impl_->cut_off();
   // The errors of these replies still have to be sent.
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -307,11 +354,12 @@ void Server::stop() {
   }
   impl_->changed.notify_all();
   impl_->begin_drain();
-  for (auto& generation : impl_->generations()) generation->cut_off();
+  impl_->cut_off();
   impl_->http.stop();
   if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
-  for (auto& generation : impl_->generations()) generation->cut_off();
+  impl_->cut_off();
+  if (const auto queue = impl_->shared_queue()) queue->stop();
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }
 

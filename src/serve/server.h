@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "serve/queue/shared_queue.h"
 #include "serve/server_config.h"
 #include "serve/service/service.h"
 #include "serve/service/upkeep.h"
@@ -30,6 +31,8 @@ class Server {
   void start();
   // Progress of loading, which /health shows until open(). Any thread.
   void set_loaded(double part);  // 0 .. 1
+  // Called before open(), if at all: requests are shared with other instances through this store.
+  void share(queue::QueueConfig config, std::unique_ptr<queue::Store> store);
   // Serves all routes from now on. Called once. `service` must outlive the server. `config_info`,
   // unless null, replaces the one of the constructor. `upkeep` is what the operator's endpoints use
   // to give the model's memory back; null: they are refused. It must outlive the server, too.

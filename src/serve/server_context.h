@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "serve/queue/shared_queue.h"
 #include "serve/server_config.h"
 #include "serve/service/protocol_context.h"
 
@@ -16,7 +17,8 @@ struct ServerContext {
 
   const ServerConfig config;
   const std::shared_ptr<service::ProtocolContext> protocol;
-  std::atomic<bool> stalled{false};  // the engine hangs: it will not answer any more
+  std::shared_ptr<queue::SharedQueue> queue;  // null: all requests are computed here
+  std::atomic<bool> stalled{false};           // the engine hangs: it will not answer any more
 };
 
 }  // namespace skiff::serve

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "serve/http/api_error.h"
+#include "serve/http/cache_part.h"
 #include "serve/http/head.h"
 
 namespace skiff::http {
@@ -73,6 +74,8 @@ std::optional<HttpResponse> ApiKeys::refuse(const HttpRequest& request) const {
 }
 
 std::string ApiKeys::cache_salt(const HttpRequest& request) const {
+  for (const auto& [name, value] : request.headers)
+    if (name == kCachePart) return value;
   static constexpr std::string_view kPurpose = "skiff prefix cache";
   {
     std::lock_guard lock(mutex_);
