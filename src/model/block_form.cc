@@ -34,12 +34,22 @@ void BlockForm::add_layer(const Layer& whole, const Layer& local, int rank, size
       byte_size(DType::kBF16, int64_t{block_size} * kv_scales(format, all.head_dim));
   const auto first = static_cast<size_t>(share.first), count = static_cast<size_t>(share.count);
   for (size_t half = 0; half < from.halves; ++half) {
-    pieces_.push_back({.grouped = grouped_at + half * from.half,
-                       .grouped_stride = count * head,
-                       .whole = whole_at + half * to.half + first * head,
-                       .whole_stride = static_cast<size_t>(all.kv_heads) * head,
-                       .bytes = count * head,
-                       .rows = static_cast<size_t>(block_size)});
+    if (all.kv_heads == own.kv_heads) {
+      // Keys are laid out alike, whatever a row holds.
+      pieces_.push_back({.grouped = grouped_at + half * from.half,
+                         .grouped_stride = 0,
+                         .whole = whole_at + half * to.half,
+                         .whole_stride = 0,
+                         .bytes = from.half,
+                         .rows = 1});
+    } else {
+      pieces_.push_back({.grouped = grouped_at + half * from.half,
+                         .grouped_stride = count * head,
+                         .whole = whole_at + half * to.half + first * head,
+                         .whole_stride = static_cast<size_t>(all.kv_heads) * head,
+                         .bytes = count * head,
+                         .rows = static_cast<size_t>(block_size)});
+    }
     if (from.scales == 0) continue;
     // Heads come first here, so those of a rank are one piece.
     pieces_.push_back({.grouped = grouped_at + from.halves * from.half + half * from.scales,

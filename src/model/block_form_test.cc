@@ -27,7 +27,7 @@ ModelSpec heads_of(int kv_heads) {
 ModelSpec latents() {
   ModelSpec spec = heads_of(1);
   spec.layers.assign(
-      2, {.mixer = Mla{.heads = 8, .kv_rank = 20, .rope_dim = 8}, .ffn = Dense{.width = 64}});
+      2, {.mixer = Mla{.heads = 8, .kv_rank = 256, .rope_dim = 16}, .ffn = Dense{.width = 64}});
   return spec;
 }
 
@@ -100,8 +100,10 @@ INSTANTIATE_TEST_SUITE_P(Formats, BlockFormOf,
                          ::testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kU4),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-TEST(BlockForm, LatentsAreTheSameInEveryRank) {
-  const KvFormat format{.dtype = DType::kBF16};
+class LatentFormOf : public ::testing::TestWithParam<DType> {};
+
+TEST_P(LatentFormOf, LatentsAreTheSameInEveryRank) {
+  const KvFormat format = kv_format(GetParam());
   const BlockForm form(latents(), 4, kBlockSize, format);
   const std::vector<std::byte> whole = bytes_of(latents(), 0, format);
   std::vector<std::byte> cut(form.grouped_bytes()), joined(whole.size());
@@ -112,6 +114,9 @@ TEST(BlockForm, LatentsAreTheSameInEveryRank) {
   form.join(cut, joined);
   EXPECT_EQ(joined, whole);
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, LatentFormOf, ::testing::Values(DType::kBF16, DType::kF8E4M3),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace skiff::model
