@@ -19,6 +19,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -46,10 +47,14 @@ class Server:
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        for line in self.process.stdout:
-            if found := re.search(r"Serving .* on (http://\S+)", line):
-                self.url = found[1]
-                return self
+        try:
+            for line in self.process.stdout:
+                if found := re.search(r"Serving .* on (http://\S+)", line):
+                    self.url = found[1]
+                    return self
+        except BaseException:
+            self.process.kill()
+            raise
         self.log.seek(0)
         raise SystemExit(self.log.read().decode())
 
@@ -81,17 +86,21 @@ class Server:
         return time.perf_counter() - start, self.processor_seconds() - processor, replies
 
 
+def judge_one(args, stream, text):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(schema_of(stream), file)
+        file.flush()
+        out = subprocess.run([args.skiff, "constrain", args.model, "--json-schema", file.name],
+                             input=json.dumps(text) + "\n", capture_output=True, text=True, check=True).stdout
+    found = json.loads(out.splitlines()[-1])
+    whole = len(text.encode())
+    # The last character may be cut.
+    assert found["at"] >= whole - 3 or "�" in text[-4:], (stream, found, whole, text[-80:])
+
+
 def judge(args, replies):
-    for stream, text in enumerate(replies):
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(schema_of(stream), file)
-            file.flush()
-            out = subprocess.run([args.skiff, "constrain", args.model, "--json-schema", file.name],
-                                 input=json.dumps(text) + "\n", capture_output=True, text=True, check=True).stdout
-        found = json.loads(out.splitlines()[-1])
-        whole = len(text.encode())
-        # The last character may be cut.
-        assert found["at"] >= whole - 3 or "�" in text[-4:], (stream, found, whole, text[-80:])
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda one: judge_one(args, *one), enumerate(replies)))
 
 
 def show(name, rounds, args):
@@ -112,6 +121,7 @@ def main():
     parser.add_argument("--flags", default="", help="flags of skiff serve, in one argument")
     args = parser.parse_args()
     args.flags = args.flags.split()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # the server ends, too
     free, constrained = [], []
     with Server(args) as server, concurrent.futures.ThreadPoolExecutor(args.streams) as pool:
         server.round(pool, args, False)
