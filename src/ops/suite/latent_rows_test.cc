@@ -33,7 +33,7 @@ std::vector<std::byte> expected_row(const LatentRow& row, const std::vector<floa
     }
   }
   for (int i = 0; i < row.rope; ++i) {
-    const BF16 value = to_bf16(x[static_cast<size_t>(row.rank + i)]);
+    const BF16 value = to_bf16(x.end()[i - row.rope]);
     std::memcpy(out.data() + row.rope_at() + ptrdiff_t{2} * i, &value, 2);
   }
   return out;
