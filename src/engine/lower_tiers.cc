@@ -24,11 +24,16 @@ std::unique_ptr<store::BlockStore> open_store(const CacheSettings& cache,
   return store;
 }
 
-// A drafter's layers are not cut: it goes with one rank only.
-std::shared_ptr<const model::BlockForm> form_of(const Resolved& resolved, const ModelSpec& spec) {
-  const ModelSpec cached = resolved.ranks > 1 ? spec : cached_spec(spec, resolved.drafter);
-  return std::make_shared<const model::BlockForm>(cached, resolved.ranks, resolved.cache.block_size,
-                                                  resolved.precision.kv);
+// The drafter's layers lie behind the model's, as in cached_spec().
+std::shared_ptr<const model::BlockForm> form_of(const Resolved& resolved, const ModelSpec& spec,
+                                                const ModelSpec& local) {
+  ModelSpec whole = spec;
+  if (resolved.drafter) {
+    const std::vector<Layer>& drafts = resolved.drafter->config.spec.layers;
+    whole.layers.insert(whole.layers.end(), drafts.begin(), drafts.end());
+  }
+  return std::make_shared<const model::BlockForm>(whole, local, resolved.ranks,
+                                                  resolved.cache.block_size, resolved.precision.kv);
 }
 
 }  // namespace
@@ -45,7 +50,7 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
   const bool shared = cache.peers.role != peer::Role::kMixed;
   LowerTiers tiers{.config = {.spill = cache.spill}};
   if (shared) {
-    tiers.form = form_of(resolved, spec);
+    tiers.form = form_of(resolved, spec, local);
     tiers.facts = shared_facts(resolved, arithmetic, tiers.form->whole_bytes());
   }
   const kv::BlockKey fingerprint =

@@ -9,15 +9,16 @@
 
 namespace skiff::model {
 
-BlockForm::BlockForm(const ModelSpec& spec, int ranks, int block_size, const KvFormat& format)
+BlockForm::BlockForm(const ModelSpec& whole, const ModelSpec& local, int ranks, int block_size,
+                     const KvFormat& format)
     : ranks_(ranks) {
+  SKIFF_CHECK_EQ(whole.layers.size(), local.layers.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    const ModelSpec local = *shard(spec, rank, ranks);
     whole_ = 0;
-    for (size_t i = 0; i < spec.layers.size(); ++i) {
-      add_layer(spec.layers[i], local.layers[i], rank, grouped_, whole_, block_size, format);
+    for (size_t i = 0; i < whole.layers.size(); ++i) {
+      add_layer(whole.layers[i], local.layers[i], rank, grouped_, whole_, block_size, format);
       grouped_ += LayerLayout(local.layers[i], block_size, format).bytes();
-      whole_ += LayerLayout(spec.layers[i], block_size, format).bytes();
+      whole_ += LayerLayout(whole.layers[i], block_size, format).bytes();
     }
   }
 }
@@ -26,30 +27,26 @@ void BlockForm::add_layer(const Layer& whole, const Layer& local, int rank, size
                           size_t whole_at, int block_size, const KvFormat& format) {
   const KvShape all = kv_shape(whole), own = kv_shape(local);
   const LayerLayout from(local, block_size, format), to(whole, block_size, format);
-  // Latents are the same in every rank.
-  const Share share =
-      all.kv_heads == own.kv_heads ? Share{0, own.kv_heads} : share_of(all.kv_heads, rank, ranks_);
+  // Every rank has the same: latents, whatever the form of their rows, and a drafter that is not
+  // cut.
+  if (all.kv_heads == own.kv_heads) {
+    SKIFF_CHECK_EQ(from.bytes(), to.bytes());
+    pieces_.push_back({.grouped = grouped_at, .whole = whole_at, .bytes = to.bytes(), .rows = 1});
+    return;
+  }
+  const Share share = share_of(all.kv_heads, rank, ranks_);
+  SKIFF_CHECK_EQ(share.count, own.kv_heads);
   const size_t head = byte_size(format.dtype, all.head_dim);
   const size_t scale =
       byte_size(DType::kBF16, int64_t{block_size} * kv_scales(format, all.head_dim));
   const auto first = static_cast<size_t>(share.first), count = static_cast<size_t>(share.count);
   for (size_t half = 0; half < from.halves; ++half) {
-    if (all.kv_heads == own.kv_heads) {
-      // Keys are laid out alike, whatever a row holds.
-      pieces_.push_back({.grouped = grouped_at + half * from.half,
-                         .grouped_stride = 0,
-                         .whole = whole_at + half * to.half,
-                         .whole_stride = 0,
-                         .bytes = from.half,
-                         .rows = 1});
-    } else {
-      pieces_.push_back({.grouped = grouped_at + half * from.half,
-                         .grouped_stride = count * head,
-                         .whole = whole_at + half * to.half + first * head,
-                         .whole_stride = static_cast<size_t>(all.kv_heads) * head,
-                         .bytes = count * head,
-                         .rows = static_cast<size_t>(block_size)});
-    }
+    pieces_.push_back({.grouped = grouped_at + half * from.half,
+                       .grouped_stride = count * head,
+                       .whole = whole_at + half * to.half + first * head,
+                       .whole_stride = static_cast<size_t>(all.kv_heads) * head,
+                       .bytes = count * head,
+                       .rows = static_cast<size_t>(block_size)});
     if (from.scales == 0) continue;
     // Heads come first here, so those of a rank are one piece.
     pieces_.push_back({.grouped = grouped_at + from.halves * from.half + half * from.scales,

@@ -14,8 +14,10 @@ namespace skiff::model {
 // rank, has every head once, so that groups of different sizes can exchange blocks. Thread-safe.
 class BlockForm {
  public:
-  // `spec` is that of the whole model, which shard() can cut among `ranks`.
-  BlockForm(const ModelSpec& spec, int ranks, int block_size, const KvFormat& format);
+  // `whole` has the layers that one rank would keep, `local` those of a rank of the group: their
+  // key and value heads are cut as share_of() does, or the rank has all of them.
+  BlockForm(const ModelSpec& whole, const ModelSpec& local, int ranks, int block_size,
+            const KvFormat& format);
   size_t grouped_bytes() const { return grouped_; }
   size_t whole_bytes() const { return whole_; }
   // True for one rank: both forms are the same.

@@ -77,7 +77,7 @@ TEST_P(BlockFormOf, EveryHeadComesWhereItBelongs) {
   for (const int kv_heads : {1, 2, 4, 8})
     for (const int ranks : {1, 2, 4, 8}) {
       const ModelSpec spec = heads_of(kv_heads);
-      const BlockForm form(spec, ranks, kBlockSize, format);
+      const BlockForm form(spec, *shard(spec, 0, ranks), ranks, kBlockSize, format);
       const std::vector<std::byte> whole = bytes_of(spec, 0, format);
       std::vector<std::byte> grouped;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -104,7 +104,7 @@ class LatentFormOf : public ::testing::TestWithParam<DType> {};
 
 TEST_P(LatentFormOf, LatentsAreTheSameInEveryRank) {
   const KvFormat format = kv_format(GetParam());
-  const BlockForm form(latents(), 4, kBlockSize, format);
+  const BlockForm form(latents(), *shard(latents(), 0, 4), 4, kBlockSize, format);
   const std::vector<std::byte> whole = bytes_of(latents(), 0, format);
   std::vector<std::byte> cut(form.grouped_bytes()), joined(whole.size());
   ASSERT_EQ(cut.size(), 4 * whole.size());
@@ -117,6 +117,32 @@ TEST_P(LatentFormOf, LatentsAreTheSameInEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, LatentFormOf, ::testing::Values(DType::kBF16, DType::kF8E4M3),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+// A model's layers are cut, a drafter's behind them is not.
+TEST(BlockForm, ADrafterMayBeWholeInEveryRank) {
+  const KvFormat format{.dtype = DType::kBF16};
+  const ModelSpec drafter = heads_of(2);
+  const auto with = [&](ModelSpec spec) {
+    spec.layers.insert(spec.layers.end(), drafter.layers.begin(), drafter.layers.end());
+    return spec;
+  };
+  const ModelSpec model = heads_of(4), local = *shard(model, 0, 2);
+  const BlockForm form(with(model), with(local), 2, kBlockSize, format);
+  const size_t own = KvCache::bytes_per_block(local, kBlockSize, format);
+  const size_t drafts = KvCache::bytes_per_block(drafter, kBlockSize, format);
+  ASSERT_EQ(form.grouped_bytes(), 2 * (own + drafts));
+  ASSERT_EQ(form.whole_bytes(), KvCache::bytes_per_block(model, kBlockSize, format) + drafts);
+  std::vector<std::byte> whole(form.whole_bytes()), grouped(form.grouped_bytes());
+  std::vector<std::byte> again(whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<std::byte>(mix64(i));
+  const auto back = static_cast<ptrdiff_t>(drafts);
+  form.cut(whole, grouped);
+  for (const size_t rank : {0, 1})
+    EXPECT_TRUE(std::equal(whole.end() - back, whole.end(),
+                           grouped.begin() + static_cast<ptrdiff_t>(rank * (own + drafts) + own)));
+  form.join(grouped, again);
+  EXPECT_TRUE(std::equal(again.end() - back, again.end(), whole.end() - back));
+}
 
 }  // namespace
 }  // namespace skiff::model
