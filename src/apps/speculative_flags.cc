@@ -1,6 +1,7 @@
 #include "apps/speculative_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -14,6 +15,11 @@ namespace {
 
 constexpr const char* kFlag = "--speculative-config";
 constexpr int kMaxDraftRanks = 64;  // as --tensor-parallel-size
+constexpr int kEagleTokens = 3;     // heads are trained on rows of their own, too
+
+bool is_eagle(std::string_view method) {
+  return method == draft::kEagle || method == draft::kEagle3;
+}
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UsageError(fmt::format("{}: {}", kFlag, what));
@@ -180,7 +186,7 @@ bool has_use(std::string_view methods, std::string_view method) {
 std::string known_methods() {
   std::string names;
   for (const draft::Method& method : draft::methods()) names += std::string(method.name) + ", ";
-  return fmt::format("{}{}, {}", names, draft::kDraftModel, draft::kMtp);
+  return fmt::format("{}{}", names, fmt::join(draft::kWithWeights, ", "));
 }
 
 std::string method_of(const Json& json) {
@@ -191,7 +197,7 @@ std::string method_of(const Json& json) {
   std::string method = value.get<std::string>();
   if (method == "ngram_match") method = "ngram";
   if (draft::find_method(method) != nullptr || draft::has_weights(method)) return method;
-  for (const char* later : {"eagle", "eagle3", "medusa", "hydra", "naive"})
+  for (const char* later : {"medusa", "hydra", "naive"})
     if (method == later)
       refuse(fmt::format("method {} is not supported yet; there are {}", method, known_methods()));
   refuse(fmt::format("method is \"{}\"; it must be one of {}", method, known_methods()));
@@ -234,6 +240,7 @@ void read_speculation(const Args& args, engine::EngineConfig& config) {
   if (json.empty() && !args.given("speculative-config")) return;
   draft::Settings settings{.method = method_of(json)};
   if (settings.method == draft::kMtp) settings.tokens = 1;  // what modules are trained for
+  if (is_eagle(settings.method)) settings.tokens = kEagleTokens;
   std::map<std::string_view, std::string> seen;
   for (const auto& [name, value] : json.items()) {
     if (name == "method") continue;
@@ -251,6 +258,11 @@ void read_speculation(const Args& args, engine::EngineConfig& config) {
   if (settings.method == draft::kDraftModel && settings.model.empty())
     refuse(
         "method draft_model needs \"model\", the folder of a smaller model with the same tokens");
+  if (is_eagle(settings.method) && settings.model.empty())
+    refuse(
+        fmt::format("method {} needs \"model\", the folder of a head that was trained for the "
+                    "served model",
+                    settings.method));
   if (!seen.contains("min_ngram_size"))
     settings.min_ngram = std::min(settings.min_ngram, settings.max_ngram);
   if (!seen.contains("max_ngram_size"))

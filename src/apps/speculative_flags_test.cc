@@ -68,7 +68,7 @@ TEST(SpeculativeFlags, Suffix) {
 }
 
 TEST(SpeculativeFlags, WhatIsNotThereIsRefusedByName) {
-  for (const char* method : {"eagle", "eagle3", "medusa", "naive"})
+  for (const char* method : {"medusa", "hydra", "naive"})
     EXPECT_THAT(refusal(std::string(R"({"method": ")") + method + R"("})"),
                 AllOf(HasSubstr(method), HasSubstr("ngram, suffix")));
   EXPECT_THAT(refusal(R"({"method": "ngrams"})"), HasSubstr("\"ngrams\"; it must be one of ngram"));
@@ -148,6 +148,15 @@ TEST(SpeculativeFlags, DraftModel) {
   EXPECT_THAT(refusal(R"({"method": "draft_model"})"), HasSubstr("needs \"model\""));
   EXPECT_THAT(refusal(R"({"method": "draft_model", "model": "m", "num_model_steps": 5})"),
               HasSubstr("no effect with method draft_model"));
+}
+
+TEST(SpeculativeFlags, Eagle) {
+  for (const std::string method : {"eagle", "eagle3"}) {
+    const std::string with = R"({"method": ")" + method + "\"";
+    EXPECT_EQ(settings_of({"--speculative-config", with + R"(, "model": "head"})"}),
+              (draft::Settings{.method = method, .tokens = 3, .model = "head"}));
+    EXPECT_THAT(refusal(with + "}"), HasSubstr("needs \"model\", the folder of a head"));
+  }
 }
 
 // A tokenizer in a folder, as its list of tokens with special ones in front.

@@ -49,8 +49,8 @@ std::optional<std::string> obstacle(const ModelSpec& spec, int size) {
     if (auto found = std::visit(of_kind, spec.layers[i].mixer)) return found;
     if (auto found = std::visit(of_kind, spec.layers[i].ffn)) return found;
   }
-  if (spec.head != HeadKind::kVocab || divides(size, spec.vocab)) return std::nullopt;
-  return fmt::format("the {} rows of the vocabulary", spec.vocab);
+  if (spec.head != HeadKind::kVocab || divides(size, spec.head_rows())) return std::nullopt;
+  return fmt::format("the {} rows of the vocabulary", spec.head_rows());
 }
 
 void cut(Gqa& m, int rank, int size) {

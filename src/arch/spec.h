@@ -144,17 +144,38 @@ struct ModelSpec {
       0;                // layers behind these in the checkpoint, which predict further tokens (MTP)
   int first_layer = 0;  // the number that the checkpoint has for the first of `layers`
   // The spec is that of such a module. The input of a row is the embedding of its token joined with
-  // a hidden row of the model that the module drafts for, whose embedding and head it shares.
+  // a hidden row of the model that the module drafts for, whose embedding it shares.
   bool joins = false;
   HeadKind head = HeadKind::kVocab;
   int classes = 0;  // with kClasses
   // With kClasses: the scores are of another row, relu(W x + b) of this width; 0: of the row
   // itself.
   int score_width = 0;
+  // How a module joins the two, and which row of its own takes the hidden row's place for further
+  // drafts.
+  enum Join {
+    // MTP (DeepSeek-AI 2024, "DeepSeek-V3", 2.2): a projection of both, each behind a norm. The row
+    // behind the last norm.
+    kNormed,
+    // EAGLE (Li et al. 2024): a projection of both as they are; the first layer has no norm before
+    // its mixer, and there is no last norm. The row behind the last layer.
+    kPlain,
+    // EAGLE 3 (Li et al. 2025): both side by side, each behind a norm, are what the first mixer
+    // takes, and the hidden row alone begins the residual. The row behind the last layer, before
+    // the last norm. The hidden rows of the served model are projections of `join_rows` of its
+    // rows, and the head is the module's own, of `draft_vocab` tokens.
+    kBeside,
+  } join = kNormed;
+  bool join_bias = false;  // of the projection
+  int join_rows = 1, draft_vocab = 0;
+  // Of a served model: before which layers its residual is shown to a module with kBeside; the
+  // number of layers stands for the residual behind the last one.
+  std::vector<int> taps;
 
   // Returns how many numbers the head gives for a row.
   int head_rows() const {
-    return head == HeadKind::kVocab ? vocab : head == HeadKind::kClasses ? classes : 0;
+    if (head == HeadKind::kClasses) return classes;
+    return head == HeadKind::kNone ? 0 : draft_vocab > 0 ? draft_vocab : vocab;
   }
 };
 

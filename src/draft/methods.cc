@@ -19,7 +19,9 @@ constexpr Method kMethods[] = {
 
 std::span<const Method> methods() { return kMethods; }
 
-bool has_weights(std::string_view method) { return method == kDraftModel || method == kMtp; }
+bool has_weights(std::string_view method) {
+  return std::ranges::find(kWithWeights, method) != std::end(kWithWeights);
+}
 
 const Method* find_method(std::string_view name) {
   const auto found = std::ranges::find(kMethods, name, &Method::name);

@@ -17,7 +17,9 @@ struct Method {
 std::span<const Method> methods();
 // Methods whose drafts come from a model that is computed beside the one that they are for
 // (engine/model_drafter.h).
-inline constexpr std::string_view kDraftModel = "draft_model", kMtp = "mtp";
+inline constexpr std::string_view kDraftModel = "draft_model", kMtp = "mtp", kEagle = "eagle",
+                                  kEagle3 = "eagle3";
+inline constexpr std::string_view kWithWeights[] = {kDraftModel, kMtp, kEagle, kEagle3};
 bool has_weights(std::string_view method);
 
 // Null if there is no method of that name. Those with weights are not among methods().

@@ -18,7 +18,7 @@ struct Settings {
   int max_depth = 64;
   double max_factor = 1;
   // draft_model: the folder of the model whose tokens are drafts. mtp: that of the module, or empty
-  // if it is beside the model (model/mtp.h).
+  // if it is beside the model (model/mtp.h). eagle, eagle3: that of the head (model/eagle.h).
   std::string model = {};
   // draft_model: among how many ranks it is cut, where several compute the served model: 1, or as
   // many as that has; 0 means as many. With 1 every rank computes all of it.

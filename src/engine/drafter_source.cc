@@ -5,6 +5,7 @@
 #include "arch/shard.h"
 #include "base/load_error.h"
 #include "draft/methods.h"
+#include "model/eagle.h"
 #include "model/kv_cache_dtype.h"
 #include "model/mtp.h"
 #include "model/stored_forms.h"
@@ -35,6 +36,25 @@ DrafterSource mtp_module(const std::string& folder, const std::string& given,
   return {.folder = std::move(found.folder), .config = std::move(found.config)};
 }
 
+DrafterSource eagle_head(const draft::Settings& settings, const model::ModelConfig& model) {
+  const bool third = settings.method == draft::kEagle3;
+  DrafterSource out{.folder = settings.model,
+                    .config = model::find_eagle(settings.model, third, model)};
+  if (third && model::has_weight_files(out.folder))
+    out.tokens = model::eagle_tokens(out.folder, out.config.spec);
+  return out;
+}
+
+DrafterSource source_of(const draft::Settings& settings, const std::string& folder,
+                        const model::ModelConfig& model) {
+  if (settings.method == draft::kMtp) return mtp_module(folder, settings.model, model);
+  if (settings.model.empty())
+    fail_load("--speculative-config: method {} needs \"model\", the folder of what drafts",
+              settings.method);
+  if (settings.method == draft::kDraftModel) return draft_model(settings.model, model);
+  return eagle_head(settings, model);
+}
+
 // The layers of both models are in one block.
 void check_cache(const ModelSpec& spec, const Precision& precision) {
   if (precision.kv.fixed)
@@ -63,12 +83,7 @@ std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
                                           const model::ModelConfig& model,
                                           const Precision& precision, int ranks) {
   if (!draft::has_weights(settings.method)) return std::nullopt;
-  const bool module = settings.method == draft::kMtp;
-  if (!module && settings.model.empty())
-    fail_load("--speculative-config: method {} needs \"model\", the folder of the draft model",
-              settings.method);
-  DrafterSource out =
-      module ? mtp_module(folder, settings.model, model) : draft_model(settings.model, model);
+  DrafterSource out = source_of(settings, folder, model);
   check_cache(out.config.spec, precision);
   cut(out, model, settings.ranks == 1 ? 1 : ranks);
   take_part(out, 0);

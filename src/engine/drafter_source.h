@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "draft/settings.h"
+#include "message/request.h"
 #include "model/loader.h"
 #include "model/memory_plan.h"
 
@@ -19,6 +20,7 @@ struct DrafterSource {
   model::RankOf part;         // what a rank has of it: of resolve(), the first; size 1: all of it
   ModelSpec spec;             // of that part
   std::vector<model::StoredForm> stored;  // its slots' forms in a quantized checkpoint, or empty
+  std::vector<Token> tokens = {};         // that its logits are of, in order; empty: all
 };
 
 // Reads the drafter that `settings` name, for `model` in `folder`, which `ranks` ranks compute.

@@ -34,6 +34,8 @@ size_t hidden_bytes(const ModelSpec& spec, DType act, int rows) {
   return spec.joins ? byte_size(act, int64_t{rows} * spec.hidden) : 0;
 }
 
+bool combines(const ModelSpec& spec) { return spec.joins && spec.join == ModelSpec::kBeside; }
+
 // The rows of each half of the kept ones: what all slots may lag behind, and a quarter more, so
 // that several steps pass before they move.
 int kept_half(const sched::Limits& limits) { return limits.max_seqs * ModelDrafter::kLag * 5 / 4; }
@@ -86,6 +88,9 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       ids_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * sizeof(Token)),
       joined_(ops.device(), hidden_bytes(model.spec, act_, max_rows_)),
       carried_(ops.device(), hidden_bytes(model.spec, act_, options.limits.max_seqs)),
+      combined_(ops.device(),
+                combines(spec_) ? hidden_bytes(spec_, act_, options.limits.max_rows) : 0),
+      vocabulary_(options.vocabulary),
       kept_(ops.device(), hidden_bytes(model.spec, act_, 2 * kept_half(options.limits))),
       kept_half_(kept_half(options.limits)),
       greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)) {
@@ -101,7 +106,8 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          seqs * (kGreedyBytes + sizeof(Token)) +
          hidden_bytes(spec, options.act,
-                      limits.max_rows + limits.max_seqs + 2 * kept_half(options.limits));
+                      limits.max_rows + limits.max_seqs + 2 * kept_half(options.limits) +
+                          (combines(spec) ? options.limits.max_rows : 0));
 }
 
 void ModelDrafter::open(const OpenSlot& slot) {
@@ -307,6 +313,7 @@ bool ModelDrafter::can_wait(const StepPlan& plan) const {
 
 void ModelDrafter::keep(const StepPlan& plan, Tensor hidden) {
   if (!spec_.joins) return;
+  if (combines(spec_)) hidden = combined(plan, hidden);
   std::vector<Followed> behind;
   int row = 0;
   for (size_t i = 0; i < plan.spans.size(); row += plan.spans[i++].count) {
@@ -334,6 +341,7 @@ void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result
     followed.push_back({*text, place_of(plan, i, row, *text, gained)});
     if (!kept && stays_behind(followed.back().at, *text)) behind.push_back(followed.back());
   }
+  if (combines(spec_) && !kept) hidden = combined(plan, hidden);
   keep_rows(behind, hidden);
   Passes passes;
   for (const auto& [text, at] : followed) {
@@ -345,6 +353,14 @@ void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result
   fill(passes.kept, kept_rows());
   fill(passes.filled, hidden);
   draft(plan, std::move(passes.drafted), hidden, result);
+}
+
+// Returns the hidden rows of a step.
+Tensor ModelDrafter::combined(const StepPlan& plan, Tensor taps) {
+  const auto rows = std::ssize(plan.tokens);
+  const Tensor out = combined_.view(act_, {rows, spec_.hidden});
+  decoder_.combine(out, taps.row_range(0, rows));
+  return out;
 }
 
 // Drafts behind the rows of `pass`, then behind each draft.
@@ -435,7 +451,10 @@ std::vector<Token> ModelDrafter::compute(const Pass& pass, Tensor hidden) {
   }
   end_pass();
   ops_.wait(*pass_);
-  return {drafts.as<Token>(), drafts.as<Token>() + n};
+  std::vector<Token> tokens(drafts.as<Token>(), drafts.as<Token>() + n);
+  if (!vocabulary_.empty())
+    for (Token& token : tokens) token = vocabulary_[static_cast<size_t>(token)];
+  return tokens;
 }
 
 }  // namespace skiff::engine

@@ -16,8 +16,8 @@ namespace skiff::engine {
 
 // The drafter is a smaller model with the same vocabulary (Leviathan et al. 2023, "Fast Inference
 // from Transformers via Speculative Decoding") or a module that continues from the hidden rows of
-// the model that is served (ModelSpec::joins; DeepSeek-AI 2024, "DeepSeek-V3", 2.2), the same one
-// for every further draft. Drafts are its most likely tokens.
+// the model that is served (ModelSpec::joins: MTP, EAGLE), the same one for every further draft.
+// Drafts are its most likely tokens.
 //
 // Its keys and values are further layers of the blocks that the plan names, at the same positions,
 // so they are shared, preempted and moved with those of the model. They are written for the rows
@@ -45,6 +45,7 @@ class ModelDrafter {
     std::vector<WeightFormat> formats;  // the quantized formats among weights
     sched::Limits limits;               // those of the steps behind which tokens are drafted
     int tokens = 1;                     // drafts of a sequence, at least 1
+    std::vector<Token> vocabulary;      // the tokens that its logits are of, in order; empty: all
   };
   // All must outlive the drafter; `kv` are the drafter's own layers.
   ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -67,8 +68,8 @@ class ModelDrafter {
   // Keeps what draft() will need of the step. Requires can_wait(); called behind the forward pass.
   void keep(const StepPlan& plan, Tensor hidden);
   // Reads on in the texts of the plan's sequences and fills result.drafts. `hidden` has the rows of
-  // the step behind the last norm; it is empty if keep() was called for the step. Sequences whose
-  // slots were not opened get no drafts.
+  // the step behind the last norm, or their taps (ModelSpec::kBeside); it is empty if keep() was
+  // called for the step. Sequences whose slots were not opened get no drafts.
   void draft(const StepPlan& plan, Tensor hidden, StepResult& result);
 
  private:
@@ -121,6 +122,7 @@ class ModelDrafter {
   void fill_rows(const Place& at, Text& text, int end, Tensor hidden, Pass& pass);
   void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
   Tensor kept_rows() const;
+  Tensor combined(const StepPlan& plan, Tensor taps);
   void fill(Pass& pass, Tensor hidden);
   std::vector<Token> compute(const Pass& pass, Tensor hidden);
   Tensor build(const Pass& pass, Tensor hidden);
@@ -138,6 +140,8 @@ class ModelDrafter {
   BatchBuilder builder_;
   StepFrame frame_;
   Buffer greedy_memory_, ids_memory_, joined_, carried_;
+  Buffer combined_;  // ModelSpec::kBeside: hidden rows of a step
+  const std::vector<Token> vocabulary_;
   // The hidden rows that modules lag behind, [2 * kept_half_, hidden] act. They are appended in one
   // half; when it is full, those that are still needed move to the other.
   Buffer kept_;

@@ -1,5 +1,5 @@
 // engine/module_testing.h -- for tests: small modules that draft, and what numpy computes of them
-// (tools/golden/make_mtp.py).
+// (tools/golden/make_mtp.py, make_eagle.py).
 #pragma once
 #include <gmock/gmock.h>
 
@@ -33,7 +33,10 @@ class Module {
     };
     width_ = source.config.spec.hidden;
     embed_ = floats("embed"), head_ = floats("head");
-    norm_ = floats("norm");
+    if (std::ranges::find(header->tensors, "norm", &TensorEntry::name) != header->tensors.end())
+      norm_ = floats("norm");
+    else
+      norm_.assign(static_cast<size_t>(width_), 1);  // no head of EAGLE uses it
     hidden_ = floats("hidden"), logits = floats("logits");
     tokens = tokens_of("tokens"), drafts = tokens_of("drafts");
     weights =
@@ -48,7 +51,8 @@ class Module {
   }
   ModelDrafter::Options options() const {
     return {.limits = {.max_seqs = 1, .max_rows = 32, .max_context = 64, .max_logit_rows = 2},
-            .tokens = static_cast<int>(drafts.size())};
+            .tokens = static_cast<int>(drafts.size()),
+            .vocabulary = source.tokens};
   }
 
   std::unique_ptr<Ops> ops;
@@ -205,6 +209,13 @@ struct Computed {
                  .max_context = 64});
     const RaggedBatch batch = sequence.batch();
     ops.begin_step(batch, {});
+    combined.resize(static_cast<size_t>(sequence.rows() * model.spec.hidden));
+    if (model.spec.join == ModelSpec::kBeside) {
+      const Tensor rows =
+          host_tensor(combined.data(), DType::kF32, {sequence.rows(), model.spec.hidden});
+      decoder.combine(rows, hidden);
+      hidden = rows;
+    }
     out = decoder.forward(batch, kv.layers(), arena, hidden);
   }
   OneSequence sequence;
@@ -212,6 +223,7 @@ struct Computed {
   comm::Mesh mesh = comm::make_solo_mesh();
   model::Decoder decoder;
   Arena arena;
+  std::vector<float> combined;
   model::Forward out;
 };
 

@@ -122,7 +122,8 @@ ModelDrafter* Rank::make_drafter() {
                            ModelDrafter::Options{.act = resolved_.precision.act,
                                                  .formats = drafter_formats(resolved_, *ops_),
                                                  .limits = resolved_.limits,
-                                                 .tokens = resolved_.speculation->tokens});
+                                                 .tokens = resolved_.speculation->tokens,
+                                                 .vocabulary = resolved_.drafter->tokens});
 }
 
 StepExecutor& Rank::make_executor(model::HostBlocks& host) {

@@ -10,6 +10,7 @@
 #include "engine/resolve.h"
 #include "engine/resolve_checks.h"
 #include "engine/schedules_testing.h"
+#include "model/eagle.h"
 #include "model/mtp.h"
 
 namespace skiff::engine {
@@ -51,11 +52,14 @@ class Group {
         DType act, int size, Moe::Deal deal = Moe::kSlices, uint64_t seed = 9)
       : model(cut_model(dir, format, act, size, 2, deal)) {
     const Precision precision = uniform_precision(act);
-    const model::ModelConfig served = Model::config_of(dir, deal);
+    model::ModelConfig served = Model::config_of(dir, deal);
+    if (settings.method == "eagle3")
+      served.spec.taps = model::eagle_taps(settings.model, served.spec);
     DrafterSource source = *find_drafter(settings, dir, served, precision, size);
     whole_ = source.part.size == 1;
     for (int rank = 0; rank < size; ++rank) {
       Model& part = model->rank(static_cast<size_t>(rank));
+      part.weights.spec.taps = served.spec.taps;
       take_part(source, rank);
       drafters_.push_back(model::load_model(
           source.folder, source.config,
@@ -154,6 +158,20 @@ TEST(RankDrafts, AModuleWithWholeExpertsChangesNoText) {
   check_texts(Group(served.path(), {.method = "mtp"}, model::LoadFormat::kDummy, DType::kF32, 2,
                     Moe::kWhole),
               24);
+}
+
+TEST(RankDrafts, AnEagleHeadChangesNoText) {
+  const DummyFolder served("rank_drafts_eagle", kServed);
+  const DummyFolder head("rank_drafts_eagle_head", R"({
+    "hidden_size": 32, "vocab_size": 96, "num_hidden_layers": 1, "intermediate_size": 40,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 60,
+    "torch_dtype": "float32", "draft_vocab_size": 48,
+    "eagle_aux_hidden_state_layer_ids": [0, 1, 2]})");
+  for (const char* method : {"eagle", "eagle3"})
+    for (const int size : {1, 2})
+      check_texts(Group(served.path(), {.method = method, .model = head.path()},
+                        model::LoadFormat::kDummy, size == 1 ? DType::kBF16 : DType::kF32, size),
+                  24);
 }
 
 // Under the engine, as users start it.

@@ -9,7 +9,9 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/processors.h"
+#include "draft/methods.h"
 #include "engine/resolve_checks.h"
+#include "model/eagle.h"
 #include "model/kv_cache.h"
 #include "model/kv_cache_dtype.h"
 #include "model/kv_scales.h"
@@ -239,6 +241,8 @@ model::ModelConfig read_model(const EngineConfig& config) {
        model::shared_experts_differ(config.model, model));
   if (differ) separate_shared_experts(model.spec);
   if (config.expert_parallel && config.tensor_parallel > 1) deal_experts_whole(model.spec);
+  if (config.speculation && config.speculation->method == draft::kEagle3)
+    model.spec.taps = model::eagle_taps(config.speculation->model, model.spec);
   return model;
 }
 

@@ -248,7 +248,7 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
   if (forced_rate_) force_verdicts(*forced_rate_, plan, flight.frame.rows);
   const model::Forward out = forward(flight.frame);
   const Tensor logits = out.logits;
-  flight.hidden = out.hidden;
+  flight.hidden = out.taps.rows() > 0 ? out.taps : out.hidden;
   const size_t spans = flight.spans = plan.spans.size();
   flight.result.tokens.resize(spans);
   flight.result.drafts.resize(spans);

@@ -74,7 +74,7 @@ class StepExecutor {
     size_t spans = 0;
     // Only with a drafter:
     StepPlan plan;
-    Tensor hidden;      // rows behind the last norm, valid until the next launch
+    Tensor hidden;      // rows behind the last norm, or taps; valid until the next launch
     bool kept = false;  // the drafter has what it needs of them
   };
 

@@ -15,19 +15,18 @@ Forward Decoder::forward(const RaggedBatch& batch, std::span<const KvLayer> kv, 
   SKIFF_CHECK_EQ(kv.size(), spec_.layers.size());
   Stream stream = begin(batch, arena, hidden);
   for (size_t i = 0; i < kv.size(); ++i) layer(static_cast<int>(i), stream, batch, kv[i], arena);
-  next(stream, weights_.norm, arena);
-  const Tensor x = stream.x;
-  if (spec_.head == HeadKind::kNone) return {.hidden = x, .logits = {}};
+  Forward out = end(stream, arena);
+  if (spec_.head == HeadKind::kNone) return out;
   ops_.soon(weights_.head);
 
   Tensor last = arena.take(act_, {batch.out_rows.rows(), spec_.hidden});
-  Tensor logits = arena.take(DType::kF32, {last.rows(), spec_.head_rows()});
-  ops_.gather_rows(last, x, batch.out_rows);
+  out.logits = arena.take(DType::kF32, {last.rows(), spec_.head_rows()});
+  ops_.gather_rows(last, stream.x, batch.out_rows);
   if (spec_.head == HeadKind::kClasses)
-    classify(logits, last, arena);
+    classify(out.logits, last, arena);
   else
-    score(logits, last);
-  return {.hidden = x, .logits = logits};
+    score(out.logits, last);
+  return out;
 }
 
 void Decoder::fill(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
@@ -36,15 +35,22 @@ void Decoder::fill(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena&
   Stream stream = begin(batch, arena, hidden);
   const size_t last = kv.size() - 1;
   for (size_t i = 0; i < last; ++i) layer(static_cast<int>(i), stream, batch, kv[i], arena);
-  next(stream, weights_.layers[last].mixer_norm, arena);
-  store(static_cast<int>(last), stream.x, batch, kv[last], arena);
+  const Tensor x = enter(last, stream, batch, arena);
+  store(static_cast<int>(last), x, batch, kv[last], arena);
 }
+
+void Decoder::combine(Tensor out, Tensor taps) { ops_.linear(out, taps, weights_.join); }
 
 Decoder::Stream Decoder::begin(const RaggedBatch& batch, Arena& arena, Tensor hidden) {
   Stream out{.residual = arena.take(DType::kF32, {batch.num_tokens, spec_.hidden}),
              .x = arena.take(act_, {batch.num_tokens, spec_.hidden}),
+             .taps = {},
              .mark = arena.mark(),
              .delta = {}};
+  if (const int64_t taps = std::ssize(spec_.taps); taps > 0) {
+    out.taps = arena.take(act_, {batch.num_tokens, taps * spec_.hidden});
+    out.mark = arena.mark();
+  }
   if (spec_.joins)
     join(out.residual, batch.tokens, hidden, arena);
   else
@@ -60,11 +66,47 @@ void Decoder::next(Stream& stream, const Norm& norm, Arena& arena) {
 
 void Decoder::layer(int layer, Stream& stream, const RaggedBatch& batch, const KvLayer& kv,
                     Arena& arena) {
-  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  next(stream, weights.mixer_norm, arena);
-  stream.delta = mix(layer, stream.x, batch, kv, arena);
-  next(stream, weights.ffn_norm, arena);
+  const Tensor x = enter(static_cast<size_t>(layer), stream, batch, arena);
+  stream.delta = mix(layer, x, batch, kv, arena);
+  next(stream, weights_.layers[static_cast<size_t>(layer)].ffn_norm, arena);
   stream.delta = ffn(layer, stream.x, arena);
+}
+
+// Returns the input of a layer's mixer.
+Tensor Decoder::enter(size_t layer, Stream& stream, const RaggedBatch& batch, Arena& arena) {
+  const bool joined = spec_.joins && layer == 0;
+  if (joined && spec_.join == ModelSpec::kBeside)
+    return beside(stream.residual, batch.tokens, arena);
+  if (joined && spec_.join == ModelSpec::kPlain) {
+    ops_.copy(stream.x, stream.residual);
+    arena.rewind(stream.mark);
+    return stream.x;
+  }
+  next(stream, weights_.layers[layer].mixer_norm, arena);
+  tap(layer, stream);
+  return stream.x;
+}
+
+// Adds the last delta; stream.x is what the head takes. EAGLE's modules hand on the residual.
+Forward Decoder::end(Stream& stream, Arena& arena) {
+  const bool normed = !spec_.joins || spec_.join != ModelSpec::kPlain;
+  // Where there is no last norm, another one serves to add, and what it gives is overwritten.
+  next(stream, normed ? weights_.norm : weights_.layers.back().ffn_norm, arena);
+  tap(spec_.layers.size(), stream);
+  if (!normed) ops_.copy(stream.x, stream.residual);
+  if (!spec_.joins || spec_.join != ModelSpec::kBeside)
+    return {.hidden = stream.x, .logits = {}, .taps = stream.taps};
+  const Tensor carried = arena.take(act_, {stream.x.rows(), spec_.hidden});
+  ops_.copy(carried, stream.residual);
+  return {.hidden = carried, .logits = {}};
+}
+
+// Shows the residual before a layer to a module.
+void Decoder::tap(size_t layer, const Stream& stream) {
+  for (size_t i = 0; i < spec_.taps.size(); ++i)
+    if (static_cast<size_t>(spec_.taps[i]) == layer)
+      ops_.copy(stream.taps.col_range(static_cast<int64_t>(i) * spec_.hidden, spec_.hidden),
+                stream.residual);
 }
 
 // Every rank scores all classes.
@@ -85,16 +127,43 @@ void Decoder::score(Tensor logits, Tensor last) {
   group.all_gather(logits, mine, ops_);
 }
 
-// Begins the residual of a module: a projection of the token's embedding and of the hidden row,
-// each behind a norm of its own. The caller rewinds the arena.
+// Begins the residual of a module. The caller rewinds the arena.
 void Decoder::join(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena) {
   SKIFF_CHECK_EQ(hidden.rows(), residual.rows());
-  Tensor both = arena.take(act_, {residual.rows(), 2 * int64_t{spec_.hidden}});
+  if (spec_.join == ModelSpec::kBeside)
+    ops_.copy(residual, hidden);
+  else
+    project(residual, tokens, hidden, arena);
+}
+
+// A projection of the token's embedding and of the hidden row, perhaps each behind a norm.
+void Decoder::project(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena) {
+  const int64_t width = spec_.hidden;
+  Tensor both = arena.take(act_, {residual.rows(), 2 * width});
+  const Tensor token = both.col_range(0, width), row = both.col_range(width, width);
   ops_.embed(residual, weights_.embed, tokens);
-  ops_.add_norm(both.col_range(0, spec_.hidden), residual, {}, weights_.token_norm);
-  ops_.copy(residual, hidden);
-  ops_.add_norm(both.col_range(spec_.hidden, spec_.hidden), residual, {}, weights_.hidden_norm);
+  if (spec_.join == ModelSpec::kPlain) {
+    ops_.copy(token, residual);
+    ops_.copy(row, hidden);
+  } else {
+    ops_.add_norm(token, residual, {}, weights_.token_norm);
+    ops_.copy(residual, hidden);
+    ops_.add_norm(row, residual, {}, weights_.hidden_norm);
+  }
   ops_.linear(residual, both, weights_.join);
+}
+
+// Returns the embedding beside the hidden row, which is the residual, each behind a norm.
+Tensor Decoder::beside(Tensor residual, Tensor tokens, Arena& arena) {
+  const int64_t width = spec_.hidden;
+  Tensor both = arena.take(act_, {residual.rows(), 2 * width});
+  const size_t mark = arena.mark();
+  Tensor token = arena.take(DType::kF32, {residual.rows(), width});
+  ops_.embed(token, weights_.embed, tokens);
+  ops_.add_norm(both.col_range(0, width), token, {}, weights_.token_norm);
+  ops_.add_norm(both.col_range(width, width), residual, {}, weights_.hidden_norm);
+  arena.rewind(mark);
+  return both;
 }
 
 void Decoder::settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm) {
@@ -244,15 +313,19 @@ size_t Decoder::arena_bytes(const ModelSpec& spec, DType act, int max_rows, int 
     return Arena::size_of(DType::kF32, rows * cols);
   };
   const OwnBytes own{spec, act, max_rows}, head{spec, act, max_logit_rows};
-  size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.head_rows());
+  const bool beside = spec.joins && spec.join == ModelSpec::kBeside;
+  size_t block = head.columns(spec.hidden) + floats(max_logit_rows, spec.head_rows()) +
+                 (beside ? own.columns(spec.hidden) : 0);
   if (spec.score_width) block += floats(max_logit_rows, spec.score_width);
-  if (spec.joins) block = std::max(block, own.columns(2 * int64_t{spec.hidden}));
+  const size_t joined = spec.joins ? own.columns(2 * int64_t{spec.hidden}) : 0;
+  block = std::max(block, joined + (beside ? floats(max_rows, spec.hidden) : 0));
   for (const Layer& layer : spec.layers) {
-    block = std::max(block, std::visit(own, layer.mixer));
+    block = std::max(block, (beside ? joined : 0) + std::visit(own, layer.mixer));
     block = std::max(
         block, std::visit(own, layer.ffn) + ops.arena_bytes(layer.ffn, spec.hidden, max_rows, act));
   }
-  return floats(max_rows, spec.hidden) + own.columns(spec.hidden) + block;
+  return floats(max_rows, spec.hidden) + own.columns(spec.hidden) +
+         own.columns(std::ssize(spec.taps) * spec.hidden) + block;
 }
 
 }  // namespace skiff::model

@@ -18,8 +18,13 @@ struct Delta {
 
 // What a forward pass leaves in the arena.
 struct Forward {
-  Tensor hidden;  // [batch.num_tokens, hidden] act: every row behind the last norm
+  // [batch.num_tokens, hidden] act: every row behind the last norm; of a module, what takes the
+  // place of a hidden row for further drafts (ModelSpec::Join).
+  Tensor hidden;
   Tensor logits;  // [batch.out_rows, head_rows()] f32; empty if the spec has no head
+  // [batch.num_tokens, taps * hidden] act: the residual of every row before those layers, side by
+  // side; empty without ModelSpec::taps.
+  Tensor taps = {};
 };
 
 // A Decoder holds no state between steps. Weights, spec, ops and mesh must outlive it.
@@ -31,8 +36,8 @@ class Decoder {
 
   // Writes this step's keys and values to kv (one KvLayer per layer). Requires that
   // Ops::begin_step(batch) has been called. A module (ModelSpec::joins) needs `hidden`,
-  // [num_tokens, hidden] act: a row of the model that it drafts for, behind that model's last norm,
-  // for each row.
+  // [num_tokens, hidden] act: for each row one of the model that it drafts for, behind that model's
+  // last norm or, with ModelSpec::kBeside, what combine() made.
   Forward forward(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
                   Tensor hidden = {});
 
@@ -40,6 +45,10 @@ class Decoder {
   // written.
   void fill(const RaggedBatch& batch, std::span<const KvLayer> kv, Arena& arena,
             Tensor hidden = {});
+
+  // With ModelSpec::kBeside: makes hidden rows, out [rows, hidden] act, of the served model's taps
+  // [rows, join_rows * hidden] act.
+  void combine(Tensor out, Tensor taps);
 
   size_t layers() const { return spec_.layers.size(); }
 
@@ -51,11 +60,15 @@ class Decoder {
   // What one pass reads and changes from layer to layer.
   struct Stream {
     Tensor residual, x;
+    Tensor taps;      // see Forward
     size_t mark = 0;  // where the scratch of a block begins in the arena
     Delta delta;      // what the block before adds; empty before the first layer
   };
   Stream begin(const RaggedBatch& batch, Arena& arena, Tensor hidden);
   void next(Stream& stream, const Norm& norm, Arena& arena);
+  Tensor enter(size_t layer, Stream& stream, const RaggedBatch& batch, Arena& arena);
+  Forward end(Stream& stream, Arena& arena);
+  void tap(size_t layer, const Stream& stream);
   void layer(int layer, Stream& stream, const RaggedBatch& batch, const KvLayer& kv, Arena& arena);
   // Each calls the overload for the kind of that layer. store() is the part of mix() that writes
   // keys and values; it returns the queries, with GQA followed by keys and values.
@@ -73,6 +86,8 @@ class Decoder {
   Delta ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena);
   Delta ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena);
   void join(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena);
+  void project(Tensor residual, Tensor tokens, Tensor hidden, Arena& arena);
+  Tensor beside(Tensor residual, Tensor tokens, Arena& arena);
   Tensor dense(const DenseWeights& w, int width, Act act, Tensor x, Arena& arena);
   void score(Tensor logits, Tensor last);
   void classify(Tensor scores, Tensor last, Arena& arena);

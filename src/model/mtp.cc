@@ -88,7 +88,7 @@ bool has_own_norm(const ModelSpec& module) {
 void share_weights(const ModelSpec& spec, ModelWeights& module, const ModelWeights& served) {
   SKIFF_CHECK(spec.joins, "{} is no module", spec.arch);
   module.embed = served.embed;
-  module.head = served.head;
+  if (spec.join != ModelSpec::kBeside) module.head = served.head;
   if (!has_own_norm(spec)) module.norm = served.norm;
 }
 

@@ -18,11 +18,11 @@ struct MtpModule {
 // DeepSeek-V3 has it. Throws a LoadError if the family has none, or its sizes differ.
 MtpModule find_mtp(const std::string& dir, const std::string& given, const ModelConfig& served);
 
-// Returns true if a module ends with a norm of its own and not with the served model's.
+// Returns true if a module ends with a norm of its own and not with the served model's, if any.
 bool has_own_norm(const ModelSpec& module);
 
-// Lets a module use the embedding, the head and, unless it has its own, the last norm of `served`,
-// whose weights must outlive it.
+// Lets a module use the embedding of `served` and, unless it has its own, the head and the last
+// norm. Those weights must outlive it.
 void share_weights(const ModelSpec& spec, ModelWeights& module, const ModelWeights& served);
 
 }  // namespace skiff::model

@@ -3,7 +3,7 @@
 namespace skiff::model {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen3, kQwen3Moe, kErnie45, kErnie45Paddle,
-    kErnie45Moe, kDeepseek, kDeepseekV2, kDeepseekV3, kErnie45Mtp, kDeepseekV3Mtp;
+    kErnie45Moe, kDeepseek, kDeepseekV2, kDeepseekV3, kErnie45Mtp, kDeepseekV3Mtp, kEagle, kEagle3;
 
 namespace {
 
@@ -13,7 +13,7 @@ const Family* const kFamilies[] = {
 };
 
 // They draft for another model and are none by themselves (model/mtp.h).
-const Family* const kModules[] = {&kErnie45Mtp, &kDeepseekV3Mtp};
+const Family* const kModules[] = {&kErnie45Mtp, &kDeepseekV3Mtp, &kEagle, &kEagle3};
 
 }  // namespace
 

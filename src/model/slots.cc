@@ -111,7 +111,7 @@ class SlotList {
 
   void add(const Gqa& m) {
     const int64_t q = int64_t{m.heads} * m.head_dim, kv = int64_t{m.kv_heads} * m.head_dim;
-    linear<&GqaWeights::qkv>("qkv", {q, kv, kv}, spec_.hidden, m.qkv_bias).layer_kind =
+    linear<&GqaWeights::qkv>("qkv", {q, kv, kv}, mixer_in(), m.qkv_bias).layer_kind =
         LayerKind::kAttention;
     linear<&GqaWeights::out>("out", {spec_.hidden}, q, m.out_bias).layer_kind =
         LayerKind::kAttention;
@@ -156,6 +156,10 @@ class SlotList {
   }
 
  private:
+  int64_t mixer_in() const {
+    return layer_ == 0 && spec_.joins && spec_.join == ModelSpec::kBeside ? 2 * spec_.hidden
+                                                                          : spec_.hidden;
+  }
   // Adds a matrix for each head, which Ops::heads_linear() multiplies as plain values.
   template <auto... Path>
   Slot& head_stack(std::string_view name, int64_t heads, int64_t out, int64_t in) {
@@ -269,21 +273,26 @@ void add_scores(SlotList& list, const ModelSpec& spec) {
 
 std::vector<Slot> slots_of(const ModelSpec& spec, int ranks) {
   SlotList list(spec);
+  const bool beside = spec.joins && spec.join == ModelSpec::kBeside;
   if (spec.joins) {
-    list.norm<&ModelWeights::token_norm>("token_norm", spec.hidden);
-    list.norm<&ModelWeights::hidden_norm>("hidden_norm", spec.hidden);
-    list.linear<&ModelWeights::join>("join", {spec.hidden}, 2 * int64_t{spec.hidden});
+    if (spec.join != ModelSpec::kPlain) {
+      list.norm<&ModelWeights::token_norm>("token_norm", spec.hidden);
+      list.norm<&ModelWeights::hidden_norm>("hidden_norm", spec.hidden);
+    }
+    const int64_t rows = beside ? spec.join_rows : 2;
+    list.linear<&ModelWeights::join>("join", {spec.hidden}, rows * spec.hidden, spec.join_bias);
   } else {
     list.table<&ModelWeights::embed>("embed", spec.vocab, spec.hidden);
   }
   if (!spec.joins || has_own_norm(spec)) list.norm<&ModelWeights::norm>("norm", spec.hidden);
-  if (spec.head == HeadKind::kVocab && !spec.joins)
-    list.linear<&ModelWeights::head>("head", {spec.vocab / ranks}, spec.hidden).layer_kind =
+  if (spec.head == HeadKind::kVocab && (!spec.joins || beside))
+    list.linear<&ModelWeights::head>("head", {spec.head_rows() / ranks}, spec.hidden).layer_kind =
         LayerKind::kHead;
   if (spec.head == HeadKind::kClasses) add_scores(list, spec);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     list.layer(static_cast<int>(i));
-    list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);
+    if (i > 0 || !spec.joins || spec.join == ModelSpec::kNormed)
+      list.norm<&LayerWeights::mixer_norm>("mixer_norm", spec.hidden);
     std::visit([&](const auto& mixer) { list.add(mixer); }, spec.layers[i].mixer);
     list.norm<&LayerWeights::ffn_norm>("ffn_norm", spec.hidden);
     std::visit([&](const auto& ffn) { list.add(ffn); }, spec.layers[i].ffn);

@@ -7,6 +7,7 @@
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "model/eagle.h"
 #include "model/gguf_config.h"
 #include "model/join_formats.h"
 #include "model/kv_scales.h"
@@ -119,8 +120,13 @@ class Finder {
     return false;
   }
 
-  // Copies of the embedding and the head equal those that are shared.
+  // Copies of the embedding and the head equal those that are shared. Which tokens the rows of a
+  // head of EAGLE 3 stand for is read apart (model/eagle.h).
   bool is_of_module(std::string_view name) const {
+    if (spec_.join == ModelSpec::kPlain)
+      return !name.ends_with("embed_tokens.weight") && !name.ends_with("lm_head.weight");
+    if (spec_.join == ModelSpec::kBeside)
+      return !name.ends_with("embed_tokens.weight") && name != kDraftIds && name != kIsDrafted;
     if (name.find(".embed_tokens.") != name.npos || name.find(".shared_head.head.") != name.npos)
       return false;
     if (spec_.first_layer == 0) return name.find("mtp_") != name.npos;

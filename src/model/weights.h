@@ -62,8 +62,10 @@ struct ModelWeights {
   Linear head;
   Linear score_inner;  // before the head; empty without ModelSpec::score_width
   std::vector<LayerWeights> layers;
-  // With ModelSpec::joins: norms of the embedding and of the hidden row, and the projection of
-  // both, the embedding first. Embedding and head are views of the served model's.
+  // With ModelSpec::joins: norms of the embedding and of the hidden row, empty with
+  // ModelSpec::kPlain; and the projection of both, the embedding first, or with kBeside of the
+  // served model's rows. The embedding is a view of the served model's, and so is the head but with
+  // kBeside.
   Norm token_norm, hidden_norm;
   Linear join;
 };

@@ -45,6 +45,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
   thread(2 * hidden);
   linear(bounds.max_logit_rows, hidden);
   linear(rows, hidden);
+  if (spec.joins) linear(rows, std::max(2, spec.join_rows) * hidden);
   const auto dense = [&](int64_t width) {
     linear(rows, width);
     thread(3 * width);
