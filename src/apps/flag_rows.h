@@ -7,13 +7,13 @@
 
 namespace skiff::apps {
 
-// What the scheduler prefers (scheduler_flags.cc).
+// Returns the flags of the scheduler's policy (scheduler_flags.cc).
 std::span<const Flag> scheduler_rows();
 
-// Requests shared through Redis (queue_flags.cc).
+// Returns the flags of requests shared through Redis (queue_flags.cc).
 std::span<const Flag> queue_rows();
 
-// FastDeploy's flags without effect here (flags_without_effect.cc).
+// Returns FastDeploy's flags without effect here (flags_without_effect.cc).
 std::span<const Flag> rows_without_effect();
 
 }  // namespace skiff::apps

@@ -21,7 +21,7 @@ std::chrono::nanoseconds duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// One short request under way.
+// Owns itself while its short request is under way.
 struct Asking : std::enable_shared_from_this<Asking> {
   using Done = std::function<void(int, std::string)>;
   Asking(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}

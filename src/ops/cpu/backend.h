@@ -21,7 +21,7 @@ namespace skiff::cpu {
 struct Operand {
   const void* data = nullptr;
   int64_t stride = 0;  // elements
-  // Only for quantized weights.
+  // The members below are used for quantized weights only.
   bool narrow = false;            // bf16; else f32, unless these are integers
   bool integers = false;          // as Kernels::write_integers() writes them
   int64_t width = 4;              // bytes of an element

@@ -12,7 +12,7 @@
 namespace skiff::cpu {
 namespace {
 
-// Where input i of a word lies, in bits from the lowest.
+// Returns the bit of a word at which its input i begins, counted from the lowest bit.
 unsigned bit_of(int64_t i, int bits) {
   if (bits == 8) return static_cast<unsigned>(i) * 8;
   return static_cast<unsigned>(i / 2 + i % 2 * 4) * 4;
