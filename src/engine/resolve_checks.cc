@@ -53,7 +53,8 @@ std::string way_out(ModelSpec spec, int ranks) {
 
 // Every rank has a CUDA device of its own.
 void check_cuda_ranks(const EngineConfig& config, const ComputeDevice& device) {
-  const int ranks = config.tensor_parallel, there = num_cuda_devices() - device.index;
+  const int ranks = config.tensor_parallel;
+  const int there = std::max(0, num_cuda_devices() - device.index);
   if (config.nodes.nodes > 1)
     fail_load(
         "one model over {} nodes on cuda is not there yet: leave --ips out, or use --device cpu",
