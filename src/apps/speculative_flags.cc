@@ -1,7 +1,6 @@
 #include "apps/speculative_flags.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -185,8 +184,13 @@ bool has_use(std::string_view methods, std::string_view method) {
 
 std::string known_methods() {
   std::string names;
-  for (const draft::Method& method : draft::methods()) names += std::string(method.name) + ", ";
-  return fmt::format("{}{}", names, fmt::join(draft::kWithWeights, ", "));
+  const auto add = [&](std::string_view name) {
+    if (!names.empty()) names += ", ";
+    names += name;
+  };
+  for (const draft::Method& method : draft::methods()) add(method.name);
+  for (const auto& name : draft::kWithWeights) add(name);
+  return names;
 }
 
 std::string method_of(const Json& json) {
