@@ -38,6 +38,7 @@ peer::Facts node_facts(const Resolved& resolved, const model::ModelConfig& model
   const bool dummy = resolved.model.format == model::LoadFormat::kDummy;
   peer::Facts facts = {
       {"the number of nodes", std::to_string(resolved.nodes.nodes)},
+      {"--tensor-parallel-size", std::to_string(resolved.ranks)},
       {"the version of plans", std::to_string(kWireVersion)},
       {"--dtype", std::string(name(resolved.precision.act))},
       {"--kv-cache-dtype", describe(resolved.precision.kv)},

@@ -284,7 +284,7 @@ TEST(Resolve, DraftsGetRowsOfLogitsAndAMeasuredCost) {
     }
     return "accepted";
   };
-  EXPECT_THAT(refusal({.method = "eagle"}), HasSubstr("no method \"eagle\""));
+  EXPECT_THAT(refusal({.method = "medusa"}), HasSubstr("no method \"medusa\""));
   EXPECT_THAT(refusal({.method = "mtp"}), HasSubstr("needs a model that has an MTP module"));
   EXPECT_THAT(refusal({.method = "draft_model"}), HasSubstr("needs \"model\""));
   EXPECT_THAT(refusal({.method = "draft_model", .model = "/nowhere"}),
