@@ -69,9 +69,9 @@ void DeviceRank::abort(const std::string& why) {
   hosts_->abort(why);
 }
 
-// Starts a collective for as many rows of x at a time as fit a slot.
-void DeviceRank::in_pieces(const Tensor& x, Ops& ops,
-                           const std::function<void(int64_t, int, cudaStream_t)>& start) {
+// Starts a collective for as many rows of x at a time as fit a slot: start(row, rows, stream).
+template <class F>
+void DeviceRank::in_pieces(const Tensor& x, Ops& ops, F start) {
   shared_->throw_if_ended();
   cuda::CudaOps& own = cuda_ops(ops, shared_->devices[static_cast<size_t>(rank())]);
   const cudaStream_t stream = own.queue();

@@ -1,7 +1,6 @@
 // comm/devices/device_rank.h -- the Communicator of one rank of a DeviceGroup.
 #pragma once
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,8 +47,8 @@ class DeviceRank final : public comm::Communicator {
   void abort(const std::string& why) override;
 
  private:
-  void in_pieces(const Tensor& x, Ops& ops,
-                 const std::function<void(int64_t row, int rows, cudaStream_t)>& start);
+  template <class F>
+  void in_pieces(const Tensor& x, Ops& ops, F start);
 
   const std::shared_ptr<DeviceGroup::Shared> shared_;
   const std::unique_ptr<comm::Communicator> hosts_;
