@@ -166,10 +166,10 @@ struct ModelSpec {
     // rows, and the head is the module's own, of `draft_vocab` tokens.
     kBeside,
   } join = kNormed;
-  bool join_bias = false;  // of the projection
+  bool join_bias = false;  // whether the projection of kinds that join has a bias
   int join_rows = 1, draft_vocab = 0;
-  // Of a served model: before which layers its residual is shown to a module with kBeside; the
-  // number of layers stands for the residual behind the last one.
+  // The layers before which a served model shows its residual to a module with kBeside; the number
+  // of layers stands for the residual behind the last one.
   std::vector<int> taps;
 
   // Returns how many numbers the head gives for a row.

@@ -12,13 +12,13 @@
 namespace skiff::engine {
 
 // What loads a drafter (engine/model_drafter.h). It computes with the dtypes of the served model.
-// Where several ranks compute that, they either cut the drafter among them in the same way, or each
-// of them computes all of it, from the same bits and without exchanges.
+// Where several ranks compute that, they either cut the drafter among them in the same way, or
+// every rank computes all of it, from the same bits and without exchanges.
 struct DrafterSource {
   std::string folder;
-  model::ModelConfig config;  // of the whole drafter
+  model::ModelConfig config;  // describes the whole drafter
   model::RankOf part;         // what a rank has of it: of resolve(), the first; size 1: all of it
-  ModelSpec spec;             // of that part
+  ModelSpec spec;             // describes that part
   std::vector<model::StoredForm> stored;  // its slots' forms in a quantized checkpoint, or empty
   std::vector<Token> tokens = {};         // that its logits are of, in order; empty: all
 };

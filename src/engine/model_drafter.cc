@@ -299,8 +299,8 @@ void ModelDrafter::catch_up(const Place& at, Text& text, Pass& pass) {
   fill_rows(at, text, std::min(at.end, end), kept_rows(), pass);
 }
 
-// Of each text at most kLag rows and those of one step more are kept: draft() lets it catch up
-// where they are kLag.
+// At most kLag rows of each text, and those of one step more, are kept: draft() lets a text that
+// has kLag of them catch up.
 bool ModelDrafter::can_wait(const StepPlan& plan) const {
   if (plan.drafts) return false;
   if (!spec_.joins) return true;

@@ -36,7 +36,7 @@ struct alignas(16) ExchangeState {
   uint32_t blocks = 0;  // that have read it in the collective under way
 };
 
-// What the host tells waiting kernels, and what they tell the host. In page-locked host memory.
+// What the host tells waiting kernels. It lies in page-locked host memory.
 struct ExchangeSignal {
   int32_t stop = 0;  // 1: the group has ended, and kernels leave with results that have no meaning
 };
