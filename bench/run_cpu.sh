@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures all CPU figures of docs/performance.md on this machine, which must be idle meanwhile.
+# Measures the main CPU figures of docs/performance.md on this machine, which must be idle meanwhile.
 # DATA names the folder with text/ and tokenizers/ (default ../shared/data); without it, tokenizers are left out.
 #   bench/run_cpu.sh [PYTHON_WITH_TRANSFORMERS] | tee bench/results/<machine>/$(date +%F).txt
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures all CUDA figures of docs/performance.md on this machine's first GPU: checks first, then times.
+# Measures the main CUDA figures of docs/performance.md on this machine's first GPU: checks first, then times.
 #   bench/run_cuda.sh MODELS [PART ...] | tee bench/results/<machine>/$(date +%F)-all.txt
 # MODELS holds folders Llama-3.1-8B, Qwen2.5-7B and ERNIE-4.5-21B-A3B-PT with config.json and the tokenizer; weights
 # are random. Parts (bench/cuda_parts.sh; default: all): checks memcheck racecheck decode prefill profile kernels

@@ -139,7 +139,8 @@ Result<Instance> parse_backend_url(std::string_view url) {
   if (parsed->target != "/" && !parsed->target.empty())
     return refuse("only http://HOST:PORT or https://HOST:PORT can be given, without a path");
   const auto port = port_of(Json(parsed->port));
-  if (!port || !is_host(parsed->host)) return refuse("it is not http://HOST:PORT");
+  if (!port || !is_host(parsed->host))
+    return refuse("it is not http://HOST:PORT or https://HOST:PORT");
   Instance instance;
   instance.secure = parsed->secure;
   instance.host = parsed->host;

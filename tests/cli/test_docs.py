@@ -18,6 +18,15 @@ def test_chinese_parameters_name_every_applied_flag(skiff):
     assert not missing
 
 
+def test_chinese_readme_has_every_row_and_every_page():
+    english, chinese = ((ROOT / name).read_text() for name in ("README.md", "README.zh.md"))
+    rows = [len(re.findall(r"^\| \S", page.split("|---|---|---|")[1], re.M))
+            for page in (english, chinese)]
+    assert rows[0] == rows[1]
+    pages = [set(re.findall(r"\]\(((?:docs|deploy)/\w+\.md)", page)) for page in (english, chinese)]
+    assert pages[0] - pages[1] <= {"docs/parameters.md"}  # there is a Chinese one
+
+
 def test_links_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "models/demo/README.md"]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

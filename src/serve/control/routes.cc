@@ -73,9 +73,10 @@ HttpResponse scheduler(Service& service, const HttpRequest& request) {
   const OrderedJson& wish = *std::get<JsonOwner<OrderedJson>>(body);
   for (const char* other : {"load_shards_num", "reallocate_shard"})
     if (wish.contains(other) && wish[other] != false && !wish[other].is_null())
-      return http::error_response(http::api_error(
-          501,
-          fmt::format("{}: requests are scheduled by this server alone, without shards", other)));
+      return http::error_response(
+          http::api_error(501, fmt::format("{}: the number of shards is said at the start, by "
+                                           "--scheduler-load-shards-num of all instances",
+                                           other)));
   if (!wish.is_object() || !wish.contains("reset") || wish["reset"] != true)
     return http::error_response(http::api_error(
         Error{Code::kInvalid, "the body must be {\"reset\": true}", "reset"}, "reset"));
@@ -126,7 +127,7 @@ struct Absent {
   const char* why;
 };
 
-constexpr char kExperts[] = "experts are not spread over several devices, so there is no balance";
+constexpr char kExperts[] = "experts have no copies, so there is nothing to balance";
 
 constexpr Absent kAbsent[] = {
     {"POST", "/rearrange_experts", kExperts},
