@@ -13,14 +13,9 @@ std::string access_line(const HttpRecord& record) {
 }
 
 spdlog::level::level_enum access_level(const HttpRecord& record) {
-  static constexpr std::array kProbes{"/health",
-                                      "/live",
-                                      "/ping",
-                                      "/ready",
-                                      "/health_generate",
-                                      "/v2/health/live",
-                                      "/v2/health/ready",
-                                      "/metrics"};
+  static constexpr std::array kProbes{
+      "/health",          "/live",   "/ping", "/ready", "/health_generate", "/v2/health/live",
+      "/v2/health/ready", "/metrics"};
   const bool probe = std::ranges::find(kProbes, record.target) != kProbes.end();
   return probe && record.status == 200 ? spdlog::level::debug : spdlog::level::info;
 }
