@@ -43,6 +43,17 @@ std::string key_of(const Args& args, const std::string& flag) {
   return keys->front();
 }
 
+// Without admin keys of its own the router leaves it to servers to look at a caller's key, which
+// this one would replace.
+std::string backend_admin_key(const Args& args, const route::RouterConfig& config) {
+  std::string key = key_of(args, "backend-admin-key-file");
+  if (!key.empty() && config.admin_keys.empty())
+    throw UsageError(
+        "--backend-admin-key-file without an admin key of the router: every client could end all "
+        "requests; give --admin-key-file");
+  return key;
+}
+
 route::PolicySettings policy_settings(const Args& args) {
   return {.hit_ratio_weight = args.number("hit-ratio-weight"),
           .load_balance_weight = args.number("load-balance-weight"),
@@ -78,7 +89,7 @@ route::RouterConfig router_config(const Args& args) {
   take_edge(args, &config);
   config.open_registration = args.on("open-registration") || http::is_loopback(args.text("host"));
   config.backend_key = key_of(args, "backend-key-file");
-  config.backend_admin_key = key_of(args, "backend-admin-key-file");
+  config.backend_admin_key = backend_admin_key(args, config);
   config.backend_ca_file = args.text("backend-ca-file");
   config.backends = backends(args);
   config.policy = args.text("policy");

@@ -121,6 +121,31 @@ def test_a_bad_list_of_certificates_is_refused(tmp_path):
     assert done.returncode == 1 and "--backend-ca-file" in done.stdout + done.stderr
 
 
+def test_servers_admin_key_wants_one_of_the_router(tmp_path):
+    (tmp_path / "boss").write_text("boss\n")
+    done = subprocess.run([SKIFF, "route", "--port", "0", "--backends", "http://127.0.0.1:1",
+                           "--backend-admin-key-file", tmp_path / "boss"],
+                          capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2 and "--admin-key-file" in done.stdout + done.stderr
+
+
+def test_the_servers_admin_key_replaces_the_operators(tmp_path):
+    (tmp_path / "boss").write_text("boss\n")
+    backend = FakeBackend(lambda call: call.send(200, {"result": {"aborted": []}}))
+    router = Router("--admin-key", "operator", "--backend-admin-key-file", tmp_path / "boss",
+                    backends=[backend])
+    try:
+        told = lambda key: router.post({"abort_all": True}, {"Authorization": f"Bearer {key}"},
+                                       "/v1/abort_requests")
+        assert told("boss").status == 401
+        assert told("operator").status == 200
+        asked = [call for call in backend.calls if call.target == "/v1/abort_requests"]
+        assert [call.headers["authorization"] for call in asked] == ["Bearer boss"]
+    finally:
+        router.close()
+        backend.close()
+
+
 def test_real_servers_register_and_are_told_together(signed, routed):
     made, key = signed
     router = routed("--admin-key", "boss")

@@ -130,13 +130,16 @@ void OwnRequests::was_called_back(const Lease& lease, int64_t number) {
   const auto found = known_.find(lease.id);
   if (found == known_.end()) return;
   const Shared entry = found->second;
-  if (entry->streams) return lose(entry);  // the first piece has come meanwhile
+  // Whoever took it since may have been heard already.
+  const bool taken_again = entry->number > number;
+  if (entry->streams && !taken_again) return lose(entry);  // the first piece has come meanwhile
+  entry->came_back = true;
+  ++counts_.came_back;
+  if (taken_again) return;
   entry->state = State::kWaits;
   entry->number = number;
   entry->next = 0;
   entry->response = {};
-  entry->came_back = true;
-  ++counts_.came_back;
 }
 
 // The store knows nothing of the request, or nobody computes it any more. One that nobody had begun
@@ -174,11 +177,16 @@ void OwnRequests::hear(const Note& note) {
     if (note.kind == Note::Kind::kTaken) drops_.push_back(note.lease.id);
     return;
   }
-  Entry& entry = *found->second;
-  if (note.lease.number <= entry.number) return;  // it is about an older lease
-  entry.number = note.lease.number;
-  entry.next = 0;
-  entry.state = note.kind == Note::Kind::kTaken ? State::kHeld : State::kWaits;
+  const Shared entry = found->second;
+  const bool taken = note.kind == Note::Kind::kTaken;
+  // A store that has come back with an older state hands a number out again, and the pieces of both
+  // leases could not be told apart.
+  const bool twice = taken && entry->state == State::kHeld && note.lease.number == entry->number;
+  if (note.lease.number <= entry->number && !twice) return;  // it is about an older lease
+  if (twice || entry->streams) return lose(entry);
+  entry->number = note.lease.number;
+  entry->next = 0;
+  entry->state = taken ? State::kHeld : State::kWaits;
 }
 
 void OwnRequests::hear(Piece piece) {
@@ -255,8 +263,8 @@ void OwnRequests::expire(Clock::time_point now, double seconds) {
   for (const Shared& entry : late) {
     forget(entry);
     refuse(entry, 503,
-           fmt::format("the request has waited for {:.0f} s in the shared queue, "
-                       "longer than --scheduler-ttl",
+           fmt::format("the request was not computed within {:.0f} s, which --scheduler-ttl "
+                       "gives it in the shared queue",
                        seconds));
   }
 }

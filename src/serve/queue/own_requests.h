@@ -63,7 +63,7 @@ class OwnRequests {
   // error.
   std::optional<OwnRequest> release(const std::string& id);
   std::vector<OwnRequest> release_all(bool held);
-  // Ends those that have waited for longer than `seconds`.
+  // Ends those that came more than `seconds` ago and that nobody computes.
   void expire(Clock::time_point now, double seconds);
   // Ends all that nobody computes with an error; with `held` also the others.
   void cut_off(const std::string& why, bool held);

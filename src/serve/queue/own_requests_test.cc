@@ -92,6 +92,48 @@ TEST_F(OwnRequestsTest, AnExpiredLeaseComesBackOnceAndIsNotHeard) {
   EXPECT_EQ(own.counts().came_back, 1);
 }
 
+// Another instance may have taken the request before this one notes that it called it back.
+TEST_F(OwnRequestsTest, ALeaseMayBeHeardBeforeTheEndOfTheOneBefore) {
+  const std::string id = put();
+  taken(id, 1);
+  ASSERT_EQ(saw(id, Standing::kExpired, 1).size(), 1u);
+  taken(id, 3);
+  hear({id, 3}, 0, "a", false, /*streams=*/false);
+  own.was_called_back({id, 1}, 2);
+  hear({id, 3}, 1, "b", true, /*streams=*/false);
+  EXPECT_EQ(reply->sends, 1);
+  EXPECT_EQ(reply->response.body, "ab");
+  EXPECT_EQ(own.counts().came_back, 1);
+}
+
+TEST_F(OwnRequestsTest, AStreamThatHasBegunIsNotRepeatedByTheNextLease) {
+  const std::string id = put();
+  taken(id, 1);
+  hear({id, 1}, 0, "data: text\n\n");
+  taken(id, 3);
+  hear({id, 3}, 0, "data: text\n\n");
+  EXPECT_EQ(reply->begins, 1);
+  EXPECT_EQ(reply->ends, 1);
+  EXPECT_NE(reply->response.body.find("\"error\""), std::string::npos) << reply->response.body;
+}
+
+// A store that was restored from a copy counts leases from where the copy was made.
+TEST_F(OwnRequestsTest, ANumberThatIsHandedOutTwiceIsALoss) {
+  const std::string first = put();
+  taken(first, 1);
+  hear({first, 1}, 0, "data: old\n\n");
+  taken(first, 1);
+  hear({first, 1}, 1, "data: new\n\n");
+  EXPECT_EQ(reply->ends, 1);
+  EXPECT_EQ(reply->response.body.find("new"), std::string::npos) << reply->response.body;
+  const std::string second = put();
+  taken(second, 1);
+  hear({second, 1}, 0, "old", false, /*streams=*/false);
+  taken(second, 1);
+  EXPECT_NE(put_again(), second);
+  EXPECT_EQ(own.counts().came_back, 1);
+}
+
 TEST_F(OwnRequestsTest, TheSecondLossIsAnError) {
   const std::string id = put();
   taken(id, 1);

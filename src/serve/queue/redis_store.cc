@@ -14,8 +14,9 @@ namespace {
 
 // An inbox may be this many leases old before it is thrown away with its instance.
 constexpr double kInboxLeases = 6;
-// The most messages of one receive(), and ids, leases or pieces of one script.
-constexpr size_t kBatch = 256;
+// The most messages of one receive(). A message is a piece of an answer, perhaps of 1 MiB, and is
+// in memory twice while it is read.
+constexpr size_t kBatch = 64;
 
 using Words = std::vector<std::string>;
 

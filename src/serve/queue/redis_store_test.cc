@@ -44,7 +44,7 @@ class RedisStoreTest : public ::testing::Test {
   static void pass(double seconds) {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
-  static constexpr double kLease = 0.4;
+  static constexpr double kLease = 1.6;
   testing::RedisServer redis_;
 };
 
@@ -102,7 +102,7 @@ TEST_F(RedisStoreTest, SignsOfLifeKeepALease) {
   ASSERT_TRUE(a->put("a:1", "bytes", 1));
   const Lease lease = take(*b).lease;
   for (int i = 0; i < 6; ++i) {
-    pass(kLease / 2);
+    pass(kLease / 4);
     ASSERT_TRUE(a->beat(1, {}));
     EXPECT_EQ(*b->beat(0, {&lease, 1}), std::vector<bool>{true});
     EXPECT_EQ(a->look(std::vector<std::string>{"a:1"})->front().standing, Standing::kHeld);

@@ -56,6 +56,11 @@ class Starting {
   std::atomic<int>& count_;
 };
 
+// Answers that cannot be heard are in vain, so the store is then as good as lost.
+Status no_inbox() {
+  return Error{Code::kExhausted, "the shared queue: its messages cannot be read"};
+}
+
 void compute_here(OwnRequest own) {
   const auto shared = std::make_shared<OwnRequest>(std::move(own));
   shared->reply->on_worker(
@@ -97,6 +102,7 @@ struct SharedQueue::Impl : std::enable_shared_from_this<SharedQueue::Impl> {
   Status tick();
   Status take_all();
   void wait(Seconds longest);
+  void pause(Seconds longest);
   // The thread that listens.
   void listen_until_stopped();
   void hear(const std::string& bytes);
@@ -109,7 +115,8 @@ struct SharedQueue::Impl : std::enable_shared_from_this<SharedQueue::Impl> {
   Queue<Job> jobs;
   std::shared_ptr<TakenRequests> taken;  // set right after the constructor
   std::atomic<bool> up{false}, draining{false}, stopping{false};
-  std::atomic<int> starting{0};  // requests whose handlers have not returned
+  std::atomic<bool> deaf{false};  // what others say cannot be heard now
+  std::atomic<int> starting{0};   // requests whose handlers have not returned
   std::atomic<int64_t> put{0}, taken_total{0};
 
   std::mutex mutex;
@@ -196,11 +203,18 @@ void SharedQueue::Impl::wait(Seconds longest) {
   woken = false;
 }
 
+// As wait(), but what waits for the store does not end it: the store cannot be had.
+void SharedQueue::Impl::pause(Seconds longest) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, longest,
+                   [this, was_deaf = deaf.load()] { return stopping || (was_deaf && !deaf); });
+}
+
 void SharedQueue::Impl::exchange_until_stopped() {
   next_tick = lost_at = Clock::now();
   while (!stopping) {
     if (!up && !connected()) {
-      wait(Seconds(next_wait));
+      pause(Seconds(next_wait));
       continue;
     }
     if (const Status done = round(); !done) {
@@ -215,7 +229,7 @@ void SharedQueue::Impl::exchange_until_stopped() {
 
 // The first try is made at once, so that a connection that was merely closed costs nothing.
 bool SharedQueue::Impl::connected() {
-  Status good = store->connect();
+  Status good = deaf ? no_inbox() : store->connect();
   if (good) {
     auto alive = store->beat(load(), {});
     if (!alive) good = alive.error();
@@ -251,10 +265,11 @@ void SharedQueue::Impl::lost(const Error& why) {
   lost_at = Clock::now();
   if (lost_at - up_since > kShortLife) return;
   fall_back(/*held=*/false);
-  wait(kShortLife);
+  pause(kShortLife);
 }
 
 Status SharedQueue::Impl::round() {
+  if (deaf) return no_inbox();
   if (Status done = tell(); !done) return done;
   if (Status done = send_pieces(); !done) return done;
   if (Clock::now() >= next_tick)
@@ -279,11 +294,15 @@ Status SharedQueue::Impl::tell() {
   return ok();
 }
 
+// Sends what waits now. What comes meanwhile is for the next round: streams that never pause must
+// not keep signs of life and new requests from the store.
 Status SharedQueue::Impl::send_pieces() {
-  for (auto pieces = taken->outgoing(); !pieces.empty(); pieces = taken->outgoing()) {
+  for (size_t left = taken->unsent(); left > 0;) {
+    const auto pieces = taken->outgoing();
     const auto sent = store->send(pieces);
     if (!sent) return sent.error();
     taken->were_sent(*sent);
+    left -= std::min(left, pieces.size());
   }
   return ok();
 }
@@ -301,12 +320,13 @@ Status SharedQueue::Impl::tick() {
   own.expire(now, config.store.request_seconds);
   const std::vector<std::string> ids = own.in_store();
   if (ids.empty()) return ok();
-  const auto seen = store->look(ids);
+  auto seen = store->look(ids);
   if (!seen) return seen.error();
-  const std::vector<Lease> expired = own.saw(ids, *seen);
   // After a time without the store others need one to renew their leases.
-  if (now - up_since < Seconds(config.store.lease_seconds)) return ok();
-  for (const Lease& lease : expired) {
+  if (now - up_since < Seconds(config.store.lease_seconds))
+    for (Seen& one : *seen)
+      if (one.standing == Seen::Standing::kExpired) one.standing = Seen::Standing::kHeld;
+  for (const Lease& lease : own.saw(ids, *seen)) {
     const auto number = store->call_back(lease);
     if (!number) return number.error();
     if (*number > 0) own.was_called_back(lease, *number);
@@ -337,17 +357,20 @@ Status SharedQueue::Impl::take_all() {
 }
 
 void SharedQueue::Impl::listen_until_stopped() {
-  double pause = 0;
+  double silence = 0;
   while (!stopping) {
     const auto messages = store->receive();
     if (!messages) {
-      pause = std::clamp(2 * pause, kFirstWait, kLongestWait);
-      for (double slept = 0; slept < pause && !stopping; slept += kFirstWait)
+      if (!deaf.exchange(true))
+        spdlog::warn("the shared queue: {}", escaped(messages.error().what));
+      silence = std::clamp(2 * silence, kFirstWait, kLongestWait);
+      for (double slept = 0; slept < silence && !stopping; slept += kFirstWait)
         std::this_thread::sleep_for(Seconds(kFirstWait));
       continue;
     }
-    pause = 0;
+    silence = 0;
     for (const std::string& bytes : *messages) hear(bytes);
+    if (deaf.exchange(false)) wake();
   }
 }
 

@@ -11,6 +11,15 @@ namespace {
 // One script in Redis sends no more than about this many bytes and this many pieces.
 constexpr size_t kMaxBatch = 8u << 20, kMaxPieces = 512;
 
+// Returns whether another instance may answer otherwise. A refusal that forbids another try, as
+// that of a request which an operator has ended, is the answer.
+bool may_go_elsewhere(const http::HttpResponse& response) {
+  const bool full = response.status == 429 || response.status == 503;
+  return full && std::ranges::none_of(response.headers, [](const auto& header) {
+           return header.first == "x-should-retry" && header.second == "false";
+         });
+}
+
 // What the handler answers goes to the instance at which the request came in.
 class RemoteReply : public http::HttpReply {
  public:
@@ -60,6 +69,11 @@ std::vector<Lease> TakenRequests::held() const {
   leases.reserve(held_.size());
   for (const auto& [id, held] : held_) leases.push_back(held.lease);
   return leases;
+}
+
+size_t TakenRequests::unsent() const {
+  std::lock_guard lock(mutex_);
+  return pieces_.size();
 }
 
 std::vector<Outgoing> TakenRequests::outgoing() const {
@@ -163,8 +177,7 @@ void TakenRequests::answer(const Lease& lease, const http::HttpResponse& respons
     std::lock_guard lock(mutex_);
     Held* held = find(lease);
     if (!held || held->next > 0) return;
-    const bool full = response.status == 429 || response.status == 503;
-    if (full && lease.number < kMaxLeases) {
+    if (may_go_elsewhere(response) && lease.number < kMaxLeases) {
       held_.erase(lease.id);
       give_back_.push_back(lease);
     } else {

@@ -22,7 +22,8 @@ class TakenRequests : public std::enable_shared_from_this<TakenRequests> {
  public:
   // A stream of which more bytes than this wait for the store ends.
   static constexpr size_t kMaxUnsent = 4u << 20;
-  // A refusal (429, 503) of a lease with a smaller number gives the request back.
+  // A refusal (429, 503) of a lease with a smaller number gives the request back, unless it says
+  // that another try is in vain.
   static constexpr int64_t kMaxLeases = 4;
 
   // `wake` is called when there is something for the store; `work` runs a job on a worker.
@@ -33,7 +34,9 @@ class TakenRequests : public std::enable_shared_from_this<TakenRequests> {
   std::shared_ptr<http::HttpReply> begin(const Lease& lease);
   size_t size() const;
   std::vector<Lease> held() const;
-  // What waits for the store; then what became of the first `sent.size()` pieces of it.
+  // How many pieces wait for the store; as many of them as may be sent at once; then what became of
+  // the first `sent.size()` pieces.
+  size_t unsent() const;
   std::vector<Outgoing> outgoing() const;
   void were_sent(const std::vector<bool>& sent);
   std::vector<Lease> to_give_back() const;

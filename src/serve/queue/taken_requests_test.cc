@@ -70,6 +70,14 @@ TEST_F(TakenRequestsTest, ARefusalGivesTheRequestBackSomeTimes) {
   EXPECT_EQ(pieces().front().head.status, 429);
 }
 
+TEST_F(TakenRequestsTest, WhatAnOperatorEndsIsNotGivenBack) {
+  taken->begin(lease)->send(
+      {.status = 503, .body = "aborted", .headers = {{"x-should-retry", "false"}}});
+  EXPECT_TRUE(taken->to_give_back().empty());
+  ASSERT_EQ(pieces().size(), 1u);
+  EXPECT_EQ(pieces().front().head.status, 503);
+}
+
 TEST_F(TakenRequestsTest, AnEndedLeaseEndsTheGeneration) {
   int closed = 0;
   const auto first = taken->begin(lease);
