@@ -351,6 +351,28 @@ TEST(QuantizedMutation, ScalesOfWholeWeightsAreChecked) {
   EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr("it must be positive")));
 }
 
+// Shapes of packed formats leave out the number of experts: those of a single expert, under the
+// name of a stack of four, would be read past their end.
+TEST(QuantizedMutation, StacksOfPackedExpertsAreRefused) {
+  const Mutation whole("gptq_moe");
+  Mutation mutation("gptq_moe");
+  const std::string experts = "model.layers.0.mlp.experts.", first = experts + "0.gate_proj.";
+  for (const testing::FileTensor& t : whole.tensors()) {
+    if (!t.name.starts_with(experts) || t.name.find(".down_proj.") != std::string::npos) continue;
+    if (!t.name.starts_with(first)) {
+      mutation.drop(t.name);
+      continue;
+    }
+    testing::FileTensor& gate_up = mutation.tensor(t.name);
+    gate_up.name = experts + "gate_up_proj." + t.name.substr(first.size());
+    if (gate_up.shape.size() < 2) continue;
+    gate_up.shape[1] *= 2;
+    gate_up.data += t.data;
+  }
+  EXPECT_THAT(mutation.refusal(),
+              HasSubstr("experts.gate_up_proj.qweight\" is a stack of experts"));
+}
+
 // A weight that the configuration lists and the file has plain is loaded plain.
 TEST(QuantizedMutation, PlainWeightsAmongQuantizedOnesAreLoaded) {
   Mutation mutation("gptq");

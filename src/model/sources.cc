@@ -290,6 +290,9 @@ class Finder {
                         .shape = shape,
                         .order = {},
                         .numbers = {}};
+    if (shape.experts && !found.format->stacks)
+      fail_load("tensor \"{}\" is a stack of experts; in {} each expert has tensors of its own",
+                escaped(found.of(Role::kWeight)->entry->name), found.format->name);
     for (const TensorRule& rule : found.format->tensors) {
       const StoredTensor* tensor = found.of(rule.role);
       if (!tensor) continue;

@@ -108,6 +108,7 @@ struct StoredFormat {
   int zero_offset = 0;                   // added to stored zero points
   bool symmetric = false;                // all zero points must be in the middle
   bool tables = false;                   // embeddings may be stored so, too
+  bool stacks = false;                   // one tensor may hold the matrices of all experts
 
   const TensorRule* rule(Role role) const;  // nullptr if there is no such tensor
   bool quantized() const { return unpacking != nullptr; }

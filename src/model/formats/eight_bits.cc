@@ -61,7 +61,8 @@ StoredFormat eight_bit_format(const EightBits& what) {
                  .unpacking = what.zero                         ? &kShifted
                               : what.scales == ScaleOf::kTensor ? &kWhole
                                                                 : &kParts,
-                 .bits = 8};
+                 .bits = 8,
+                 .stacks = true};
   if (what.scales == ScaleOf::kBlock) f.tensors[1].dtypes.push_back("F8_E8M0");
   if (what.zero) {
     f.values.zero = DType::kI8;

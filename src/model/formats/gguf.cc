@@ -154,7 +154,8 @@ StoredFormat format() {
                       bias_rule()},
           .values = kTypes[Type].values,
           .unpacking = &kUnpacking<Type>,
-          .tables = true};
+          .tables = true,
+          .stacks = true};
 }
 
 }  // namespace

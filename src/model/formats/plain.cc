@@ -11,7 +11,8 @@ StoredFormat plain_format() {
                        .dtypes = {"F32", "F16", "BF16"},
                        .shape = shape_of_matrix},
                       bias_rule()},
-          .values = {}};
+          .values = {},
+          .stacks = true};
 }
 
 }  // namespace skiff::model
