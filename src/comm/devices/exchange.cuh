@@ -166,13 +166,17 @@ class Turn {
   uint32_t generation_ = 0, last_ = 0, last_used_ = 0;
 };
 
-// As many blocks as can surely be resident at the same time: a block waits for the block of the
-// same number on every other device.
-inline unsigned resident_blocks(int64_t wanted) {
-  constexpr int kPerMultiprocessor = 2;
-  const int64_t most =
-      int64_t{kPerMultiprocessor} * cuda::attribute(cudaDevAttrMultiProcessorCount);
-  return static_cast<unsigned>(wanted < most ? wanted : most);
+// Gives `how` as many blocks as are wanted and can be resident at the same time, at most two on a
+// multiprocessor: a block waits for the block of the same number on every other device. Registers
+// and shared memory of the kernel decide what fits.
+template <class... P>
+void set_resident_blocks(cuda::Launch& how, void (*kernel)(P...), int64_t wanted) {
+  int fit = 0;
+  cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                  &fit, kernel, static_cast<int>(how.block.x), how.shared),
+              "counting the blocks that fit a device");
+  const int64_t most = int64_t{fit < 2 ? fit : 2} * cuda::attribute(cudaDevAttrMultiProcessorCount);
+  how.grid = dim3(static_cast<unsigned>(wanted < most ? wanted : most));
 }
 
 }  // namespace skiff::devices

@@ -53,11 +53,10 @@ void start_all_gather(const Exchange& exchange, Matrix out, Matrix x, int rows, 
   constexpr int kWide = 4;
   const bool wide = cols % kWide == 0 && is_wide(out) && is_wide(x);
   const int64_t items = int64_t{rows} * (wide ? cols / kWide : cols);
-  const cuda::Launch how{.grid = dim3(resident_blocks((items + kThreads - 1) / kThreads)),
-                         .block = dim3(kThreads),
-                         .stream = stream};
-  cuda::launch(wide ? all_gather_kernel<kWide> : all_gather_kernel<1>, how, exchange, out, x, rows,
-               cols);
+  const auto kernel = wide ? all_gather_kernel<kWide> : all_gather_kernel<1>;
+  cuda::Launch how{.block = dim3(kThreads), .stream = stream};
+  set_resident_blocks(how, kernel, (items + kThreads - 1) / kThreads);
+  cuda::launch(kernel, how, exchange, out, x, rows, cols);
 }
 
 }  // namespace skiff::devices

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <latch>
 #include <random>
 #include <thread>
 
@@ -170,6 +171,8 @@ TEST_F(DeviceRanksTest, SumsAndNorms) {
         check_add_norm<uint16_t>(rows, cols);
       }
     check_add_norm<uint16_t>(1500, 4096);  // in two pieces
+    // Rows of 48 KB as floats: all the shared memory that a block has without asking.
+    for (const int64_t cols : {12'288, 16'384}) check_add_norm<uint16_t>(3, cols);
   }
 }
 
@@ -253,13 +256,16 @@ TEST_F(DeviceRanksTest, Replays) {
 // A rank that waits for one that is gone leaves.
 TEST_F(DeviceRanksTest, AnEndedGroupIsLeft) {
   group_->begin_service();
+  std::latch waiting(size_);  // all but rank 1 have started a collective
   on_all([&](size_t rank, comm::Communicator& group, Ops& ops) {
     if (rank == 1) {
+      waiting.arrive_and_wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return group.abort("rank 1: out of ideas");
     }
     OnDevice<float> x(ops, random_f32(4096, 60), 1, 4096);
     group.all_reduce(x.tensor, ops);
+    waiting.count_down();
     x.read(ops);
     try {
       group.all_reduce(x.tensor, ops);

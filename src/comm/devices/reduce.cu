@@ -133,12 +133,10 @@ bool is_wide(const Matrix& m) {
 // Elements of 16 bytes.
 int wide_elements(const Matrix& m) { return m.type == Float::kF32 ? 4 : 8; }
 
-cuda::Launch launch_of(int rows, int items, size_t shared, cudaStream_t stream) {
+// A launch whose grid is not set yet.
+cuda::Launch launch_of(int items, size_t shared, cudaStream_t stream) {
   const int threads = std::min(kMaxThreads, (items + 31) / 32 * 32);
-  return {.grid = dim3(resident_blocks(rows)),
-          .block = dim3(static_cast<unsigned>(threads)),
-          .shared = shared,
-          .stream = stream};
+  return {.block = dim3(static_cast<unsigned>(threads)), .shared = shared, .stream = stream};
 }
 
 }  // namespace
@@ -149,11 +147,11 @@ void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
   const bool wide = args.cols % many == 0 && is_wide(args.out) && is_wide(args.residual) &&
                     is_wide(args.delta) && cuda::is_aligned(args.weight);
   const size_t shared = static_cast<size_t>(args.cols) * sizeof(float);
-  const cuda::Launch how =
-      launch_of(args.rows, wide ? args.cols / many : args.cols, shared, stream);
+  cuda::Launch how = launch_of(wide ? args.cols / many : args.cols, shared, stream);
   with_access(args.delta.type, wide, [&]<class T, int N>(T, std::integral_constant<int, N>) {
     const auto kernel = reduce_add_norm_kernel<T, N>;
-    if (shared > (size_t{48} << 10)) cuda::allow_shared(kernel, shared);
+    if (shared > cuda::kSharedUnasked) cuda::allow_shared(kernel, shared);
+    set_resident_blocks(how, kernel, args.rows);
     cuda::launch(kernel, how, exchange, args);
   });
 }
@@ -161,9 +159,11 @@ void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
 void start_all_reduce(const Exchange& exchange, Matrix x, int rows, int cols, cudaStream_t stream) {
   const int many = wide_elements(x);
   const bool wide = cols % many == 0 && is_wide(x);
-  const cuda::Launch how = launch_of(rows, wide ? cols / many : cols, 0, stream);
+  cuda::Launch how = launch_of(wide ? cols / many : cols, 0, stream);
   with_access(x.type, wide, [&]<class T, int N>(T, std::integral_constant<int, N>) {
-    cuda::launch(all_reduce_kernel<T, N>, how, exchange, x, rows, cols);
+    const auto kernel = all_reduce_kernel<T, N>;
+    set_resident_blocks(how, kernel, rows);
+    cuda::launch(kernel, how, exchange, x, rows, cols);
   });
 }
 

@@ -56,7 +56,11 @@ void launch(void (*kernel)(P...), const Launch& how, A&&... args) {
   check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 }
 
-// More than 48 KB of dynamic shared memory must be allowed once per kernel.
+// A block gets 48 KB of shared memory without asking, for the variables that its kernel declares
+// and the dynamic part together. Kernels with a dynamic part of any size declare at most 1 KB.
+constexpr size_t kSharedUnasked = size_t{47} << 10;
+
+// More dynamic shared memory than that must be allowed once per kernel.
 template <class... P>
 void allow_shared(void (*kernel)(P...), size_t bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

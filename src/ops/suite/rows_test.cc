@@ -145,6 +145,13 @@ TEST_P(OpSuite, AddNorm) {
   }
 }
 
+// On devices a block keeps a row in shared memory, of which it has 48 KB without asking: 12,288
+// floats are all of it.
+TEST_P(OpSuite, AddNormOfWideRows) {
+  for (DType act : kActs)
+    for (int cols : {12'256, 12'288, 12'292, 16'384}) add_norm_case(*ops, act, 2, cols, true);
+}
+
 TEST_P(OpSuite, AddNormOfTinyAndHugeRows) {
   for (float scale : {1e-18f, 1e15f}) {
     Workspace ws(5);

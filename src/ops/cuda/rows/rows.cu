@@ -241,7 +241,7 @@ void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weig
   with_type(out.type, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, __half>) {
       const auto kernel = wide ? add_norm_kernel<T, kVector> : add_norm_kernel<T, 1>;
-      if (how.shared > (size_t{48} << 10)) allow_shared(kernel, how.shared);
+      if (how.shared > kSharedUnasked) allow_shared(kernel, how.shared);
       launch(kernel, how, out, residual, delta, weight, eps, cols);
     }
   });
