@@ -250,6 +250,7 @@ void BlockClient::Impl::fail(uint64_t id, Loss why) {
     if (why == Loss::kLate) lease.server->link.doubt();
     lease.server = nullptr;
   }
+  publish();
   end_reads(id, why == Loss::kLate);
 }
 
@@ -297,6 +298,7 @@ void BlockClient::Impl::came(const Block& block, std::span<const std::byte> byte
   ++counts.blocks;
   counts.bytes += bytes.size();
   counts.seconds += seconds_since(began);
+  publish();
   answer(reading, true);
   reads.erase(found);
 }
@@ -312,6 +314,7 @@ void BlockClient::Impl::end_late(Clock::time_point now) {
   for (const uint64_t lease : late) fail(lease, Loss::kLate);
 }
 
+// Called before answers are given, too, so that who has an answer finds it counted.
 void BlockClient::Impl::publish() {
   counts.leases = 0;
   counts.connections = 0;

@@ -27,7 +27,8 @@ class BlockClient {
     // Puts the bytes of a block, of which there are block_bytes, into a host block, which nobody
     // else touches while a read of it is not answered.
     std::function<void(int host_block, std::span<const std::byte> bytes)> put;
-    std::function<void(const TierDone&)> answer;  // takes the answer to a job of start()
+    // Takes the answer to a job of start(), which stats() counts already.
+    std::function<void(const TierDone&)> answer;
   };
   explicit BlockClient(Config config);
   ~BlockClient();
