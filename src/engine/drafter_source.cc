@@ -76,6 +76,11 @@ void cut(DrafterSource& drafter, const model::ModelConfig& model, int ranks) {
   drafter.part.size = ranks;
 }
 
+ModelSpec with_layers(ModelSpec spec, const std::vector<Layer>& more) {
+  spec.layers.insert(spec.layers.end(), more.begin(), more.end());
+  return spec;
+}
+
 }  // namespace
 
 std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
@@ -98,11 +103,11 @@ void take_part(DrafterSource& drafter, int rank) {
 }
 
 ModelSpec cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter) {
-  ModelSpec all = spec;
-  if (!drafter) return all;
-  const std::vector<Layer>& more = drafter->spec.layers;
-  all.layers.insert(all.layers.end(), more.begin(), more.end());
-  return all;
+  return drafter ? with_layers(spec, drafter->spec.layers) : spec;
+}
+
+ModelSpec whole_cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter) {
+  return drafter ? with_layers(spec, drafter->config.spec.layers) : spec;
 }
 
 }  // namespace skiff::engine

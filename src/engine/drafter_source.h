@@ -37,5 +37,8 @@ void take_part(DrafterSource& drafter, int rank);
 // Returns the spec of a rank with the drafter's layers behind its own: those that its part of a
 // cached block has. The parts of all ranks have the same size.
 ModelSpec cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter);
+// Returns the spec of the whole model with the layers of the whole drafter behind its own: those
+// that a block has in the form of one rank (model/block_form.h).
+ModelSpec whole_cached_spec(const ModelSpec& spec, const std::optional<DrafterSource>& drafter);
 
 }  // namespace skiff::engine

@@ -96,8 +96,7 @@ std::string text_of_files(const Resolved& resolved, bool times) {
         text += samples_of(path.string(), times);
   // A block has the drafter's keys and values, too.
   if (resolved.drafter) {
-    text += fmt::format("drafted by {}{}\n", resolved.speculation->method,
-                        resolved.drafter->part.size < resolved.ranks ? ", whole on each rank" : "");
+    text += fmt::format("drafted by {}\n", resolved.speculation->method);
     text += samples_of((fs::path(resolved.drafter->folder) / "config.json").string(), times);
     for (const std::string& path : weight_files(resolved.drafter->folder))
       text += samples_of(path, times);
@@ -120,6 +119,8 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
   if (resolved.schemes.any()) text += fmt::format("quantized {}\n", resolved.schemes.describe());
   if (resolved.ranks > 1) text += fmt::format("cut among {} ranks\n", resolved.ranks);
   if (resolved.whole_experts) text += "with whole experts\n";
+  if (resolved.drafter && resolved.drafter->part.size < resolved.ranks)
+    text += "each rank has the drafter whole\n";
   text += text_of_files(resolved, /*times=*/true);
   return kv::sha256(std::as_bytes(std::span(text)));
 }
@@ -149,8 +150,10 @@ kv::BlockKey fingerprint_of(const peer::Facts& facts) {
   return kv::sha256(std::as_bytes(std::span(text)));
 }
 
-kv::BlockKey fingerprint_of(peer::Facts facts, int ranks) {
-  facts.emplace_back("--tensor-parallel-size", std::to_string(ranks));
+kv::BlockKey fingerprint_of(peer::Facts facts, const Resolved& resolved) {
+  facts.emplace_back("--tensor-parallel-size", std::to_string(resolved.ranks));
+  if (resolved.drafter)
+    facts.emplace_back("draft_tensor_parallel_size", std::to_string(resolved.drafter->part.size));
   return fingerprint_of(facts);
 }
 

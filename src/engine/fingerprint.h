@@ -23,14 +23,15 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
 
 // What two instances must agree on to use each other's blocks. Unlike the fingerprint above it
 // leaves out when files were changed, because a copy of a model is as good; weights of equal names
-// and sizes that differ only in bytes that were not sampled are not told apart. It leaves out the
-// number of ranks, too: blocks are exchanged in the form of one (model/block_form.h), of
-// `block_bytes`. Throws LoadError.
+// and sizes that differ only in bytes that were not sampled are not told apart. It leaves out among
+// how many ranks model and drafter are cut, too: blocks are exchanged in the form of one rank
+// (model/block_form.h), of `block_bytes`. Throws LoadError.
 peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
                          size_t block_bytes);
 kv::BlockKey fingerprint_of(const peer::Facts& facts);
-// The same with the number of ranks, on which the layout of a block depends, though not its name.
-kv::BlockKey fingerprint_of(peer::Facts facts, int ranks);
+// The same with the cuts of model and drafter, on which the layout of a block depends, though not
+// its name.
+kv::BlockKey fingerprint_of(peer::Facts facts, const Resolved& resolved);
 
 // SHA-256 in hexadecimal.
 std::string digest_of(std::string_view bytes);

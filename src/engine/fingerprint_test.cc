@@ -66,6 +66,22 @@ TEST_F(FingerprintTest, IsOfTheCutOfTheModel) {
   EXPECT_NE(facts(), before);
 }
 
+// Where each rank has the drafter whole, its keys and values lie elsewhere in a block of the group,
+// but in the form of one rank they are where they always are.
+TEST_F(FingerprintTest, OtherInstancesMayCutTheDrafterOtherwise) {
+  resolved_.ranks = 2;
+  resolved_.speculation = draft::Settings{.method = "draft_model"};
+  resolved_.drafter.emplace();
+  resolved_.drafter->folder = folder_.path();
+  resolved_.drafter->part.size = 2;
+  const auto facts = [&] { return shared_facts(resolved_, arithmetic_, 16); };
+  const peer::Facts cut = facts();
+  const kv::BlockKey file = fingerprint_of(cut, resolved_);
+  EXPECT_TRUE(tells([&] { resolved_.drafter->part.size = 1; }));
+  EXPECT_EQ(facts(), cut);
+  EXPECT_NE(fingerprint_of(facts(), resolved_), file);
+}
+
 TEST_F(FingerprintTest, IsOfThePrecision) {
   Precision& precision = resolved_.precision;
   EXPECT_TRUE(tells([&] { precision.act = DType::kBF16; }));

@@ -24,16 +24,11 @@ std::unique_ptr<store::BlockStore> open_store(const CacheSettings& cache,
   return store;
 }
 
-// The drafter's layers lie behind the model's, as in cached_spec().
 std::shared_ptr<const model::BlockForm> form_of(const Resolved& resolved, const ModelSpec& spec,
                                                 const ModelSpec& local) {
-  ModelSpec whole = spec;
-  if (resolved.drafter) {
-    const std::vector<Layer>& drafts = resolved.drafter->config.spec.layers;
-    whole.layers.insert(whole.layers.end(), drafts.begin(), drafts.end());
-  }
-  return std::make_shared<const model::BlockForm>(whole, local, resolved.ranks,
-                                                  resolved.cache.block_size, resolved.precision.kv);
+  return std::make_shared<const model::BlockForm>(whole_cached_spec(spec, resolved.drafter), local,
+                                                  resolved.ranks, resolved.cache.block_size,
+                                                  resolved.precision.kv);
 }
 
 }  // namespace
@@ -57,7 +52,7 @@ LowerTiers open_lower_tiers(const Resolved& resolved, const ModelSpec& spec, con
       shared ? fingerprint_of(tiers.facts) : fingerprint_of(resolved, arithmetic);
   tiers.config.fingerprint.assign(fingerprint.begin(), fingerprint.end());
   // Blocks lie in the file as this group has them.
-  const kv::BlockKey of_file = shared ? fingerprint_of(tiers.facts, resolved.ranks) : fingerprint;
+  const kv::BlockKey of_file = shared ? fingerprint_of(tiers.facts, resolved) : fingerprint;
   tiers.store = open_store(cache, of_file, block_bytes, log.quiet);
   if (tiers.store)
     tiers.sources.push_back(std::make_unique<kv::RecordSource>(

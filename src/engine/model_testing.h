@@ -1,6 +1,7 @@
 // engine/model_testing.h -- for tests: small models to run schedules on.
 #pragma once
 #include <skiff_test_paths.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -24,7 +25,9 @@ inline constexpr const char* kSmallLlama = R"({
 class DummyFolder {
  public:
   explicit DummyFolder(const std::string& name, const std::string& config = kSmallLlama)
-      : path_((std::filesystem::temp_directory_path() / ("skiff_" + name)).string()) {
+      : path_((std::filesystem::temp_directory_path() /
+               ("skiff_" + std::to_string(getpid()) + "_" + name))
+                  .string()) {
     std::filesystem::create_directories(path_);
     std::ofstream(path_ + "/config.json") << config;
   }

@@ -156,8 +156,11 @@ int host_slots(const EngineConfig& config, double block, int context) {
   return std::max(in_swap, blocks + kExtraSlots);
 }
 
-int shelf_blocks(const EngineConfig& config, double block) {
+// The shelf has blocks in the form of one rank, that of `whole`.
+int shelf_blocks(const EngineConfig& config, const ModelSpec& whole, const KvFormat& kv) {
   if (config.peers.role != peer::Role::kPrefill) return 0;
+  const auto block =
+      static_cast<double>(model::KvCache::bytes_per_block(whole, config.block_size, kv));
   const double blocks = std::floor(config.peers.buffer_gb * kBytesPerGb / block);
   if (blocks < 1)
     fail_load("--pd-buffer-size is {} GB, less than one block of {} bytes", config.peers.buffer_gb,
@@ -274,6 +277,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   limits.generates = !model.pooling;
   const double block = block_bytes(config, spec, drafter, precision.kv);
   const int slots = host_slots(config, block, limits.max_context);
+  const int shelf = shelf_blocks(config, whole_cached_spec(spec, drafter), precision.kv);
   return {.model = {.folder = config.model,
                     .config_name = config.config_name,
                     .format = config.load_format,
@@ -290,7 +294,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .schemes = schemes,
           .stored = std::move(stored),
           .limits = limits,
-          .cache = cache_of(config, slots, shelf_blocks(config, block)),
+          .cache = cache_of(config, slots, shelf),
           .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
           .steps_in_flight = config.steps_in_flight,

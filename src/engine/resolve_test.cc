@@ -215,6 +215,23 @@ TEST(Resolve, HostSlotsHoldTheSwapSpaceAndAContext) {
   EXPECT_TRUE(resolve(config, model).cache.spill);
 }
 
+// Its blocks are in the form of one rank, in which a head that several ranks have is there once.
+TEST(Resolve, TheShelfFillsItsBufferWhateverTheRanks) {
+  std::string even = kSmallLlama;
+  even.replace(even.find("97"), 2, "96");  // a vocabulary that four ranks can share out
+  const DummyFolder folder("shelf", even);
+  EngineConfig config{.model = folder.path(), .device = "cpu"};
+  config.peers.role = peer::Role::kPrefill;
+  const model::ModelConfig model = model::read_model_config(config.model);
+  const size_t block =
+      model::KvCache::bytes_per_block(model.spec, config.block_size, {.dtype = DType::kF32});
+  config.peers.buffer_gb = 100.5 * static_cast<double>(block) / kBytesPerGb;
+  for (const int ranks : {1, 2, 4}) {
+    config.tensor_parallel = ranks;
+    EXPECT_EQ(resolve(config, model).cache.shelf_blocks, 100) << ranks << " ranks";
+  }
+}
+
 TEST(Resolve, PlanAndBackendFollowTheResolved) {
   const DummyFolder folder("request");
   const EngineConfig config{.model = folder.path(),
