@@ -77,12 +77,22 @@ void add_tokens(Json& config, const Json& metadata) {
   config["eos_token_id"] = eos;
 }
 
-void check_scaling(const GgufHeader& header, const std::string& prefix, const std::string& where) {
+// Returns the scaling of rope in the keys of config.json, or null. Without a type it is linear, and
+// older files call the factor "rope.scale_linear"; 0 and 1 stand for no scaling.
+Json rope_scaling(const Json& metadata, const std::string& prefix, const std::string& where) {
   const std::string type = prefix + "rope.scaling.type";
-  const Json value = header.metadata.value(type, Json("none"));
-  if (value != Json("none") && value != Json("linear"))
+  const Json value = metadata.value(type, Json("linear"));
+  if (value == Json("none")) return nullptr;
+  if (value != Json("linear"))
     fail_load("{}: \"{}\" {} is not supported; use the safetensors checkpoint", where, type,
               escaped(value.dump(), 60));
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    const Json factor = metadata.value(prefix + key, Json(nullptr));
+    if (factor.is_null()) continue;
+    if (factor == Json(0) || factor == Json(1)) return nullptr;
+    return {{"type", "linear"}, {"factor", factor}};
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -115,17 +125,16 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
               escaped(name, 60));
   config["architectures"] = {architecture};
   config["rope_interleaved"] = arch->interleaved;
+  // The format has no key for it: its readers divide the weights of chosen experts by their sum.
+  config["norm_topk_prob"] = true;
   config["tie_word_embeddings"] = find(header, "output.weight") == nullptr;
   config["dtype"] = "bfloat16";
   if (const GgufTensor* embed = find(header, "token_embd.weight"))
     config["vocab_size"] = embed->shape.front();
-  if (const auto factor = metadata.find(prefix + "rope.scaling.factor");
-      factor != metadata.end() && metadata.value(prefix + "rope.scaling.type", "") == "linear")
-    config["rope_scaling"] = {{"type", "linear"}, {"factor", *factor}};
+  config["rope_scaling"] = rope_scaling(metadata, prefix, where);
   const bool biased = find(header, "blk.0.attn_q.bias") != nullptr;
   config["attention_bias"] = biased;
   if (!config.contains("sliding_window")) config["sliding_window"] = nullptr;
-  check_scaling(header, prefix, where);
   add_tokens(config, metadata);
   return config;
 }

@@ -61,12 +61,15 @@ std::vector<std::string> read_labels(const Fields& config, int* classes) {
 }
 
 std::vector<int> read_dimensions(const Fields& fields, int hidden) {
-  const auto found = fields.get<std::vector<int>>("matryoshka_dimensions", {});
-  for (const int n : found)
-    if (n < 1 || n > hidden)
-      fail_load("{}: \"matryoshka_dimensions\" has {}; a row has {} numbers", fields.where(), n,
-                hidden);
-  return found;
+  std::vector<int> dimensions;
+  for (const Json& value : fields.get<std::vector<Json>>("matryoshka_dimensions", {})) {
+    const std::optional<int> n = int_in(value, 1, hidden);
+    if (!n)
+      fail_load("{}: \"matryoshka_dimensions\" has {}; a row has {} numbers", fields.where(),
+                value.dump().substr(0, 80), hidden);
+    dimensions.push_back(*n);
+  }
+  return dimensions;
 }
 
 void read_matryoshka(const Fields& fields, int hidden, PoolingConfig& out) {

@@ -162,6 +162,17 @@ TEST_F(QuantizedLoading, FormatsThatTheBackendCannotMultiplyAreRefusedWithOthers
                     HasSubstr("choose from wint8, wint4, int4, a8w8")));
 }
 
+// FastDeploy's description of a KV cache, and ones that name no format of weights.
+TEST(FastDeployConfig, MaySayNothingOfTheWeights) {
+  for (const Json& said : {Json{{"kv_cache_quant_type", "int8"}}, Json{{"is_quantized", false}},
+                           Json{{"quantization", "mix_quant"}, {"is_quantized", false}}}) {
+    Json quantization = said;
+    quantization["quant_method"] = "fastdeploy";
+    const TestModel model("LlamaForCausalLM", {{"quantization_config", quantization}});
+    EXPECT_EQ(model.config().quantization.method, "") << said;
+  }
+}
+
 TEST(FindNotFinite, FindsTheFirst) {
   std::vector<float> x(5000, 1e38f);
   EXPECT_EQ(find_not_finite(x.data(), DType::kF32, 5000), std::nullopt);

@@ -1,9 +1,12 @@
 #include "quantize/folder_writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "base/load_error.h"
 #include "base/log.h"
@@ -24,6 +27,16 @@ std::string shard_name(size_t index, size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
+// Waits until the disk has a file or the names in a folder. Some file systems cannot be asked that
+// of a folder.
+void save(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool saved = file >= 0 && (::fsync(file) == 0 || errno == EINVAL);
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  if (!saved) fail_load("{}: cannot be saved: {}", path.string(), std::strerror(error));
+}
+
 bool is_companion(const fs::path& file) {
   const std::string name = file.filename().string(), ending = file.extension().string();
   for (const std::string_view other :
@@ -31,6 +44,24 @@ bool is_companion(const fs::path& file) {
     if (ending == other) return false;
   return name != "config.json" && !name.ends_with(".index.json") && !name.starts_with(".") &&
          fs::file_size(file) <= kLargestCompanion;
+}
+
+// An empty folder is replaced in the end, which one that is a link or a mount point does not allow:
+// that is found out before hours of work, not after.
+void check_replaceable(const fs::path& folder, const fs::path& out) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(out, error))) return;
+  fs::rename(folder, out, error);
+  if (!error) {
+    fs::rename(out, folder, error);
+    fs::create_directory(out, error);
+    return;
+  }
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  fail_load(
+      "{}: cannot be replaced: {} (--out); choose a folder that does not exist, perhaps in it",
+      out.string(), error.message());
 }
 
 }  // namespace
@@ -50,6 +81,7 @@ FolderWriter::FolderWriter(const fs::path& out, uint64_t shard_bytes)
   fs::remove_all(folder_, error);
   if (!fs::create_directories(folder_, error))
     fail_load("{}: cannot be created: {} (--out)", folder_.string(), error.message());
+  check_replaceable(folder_, out_);
 }
 
 FolderWriter::~FolderWriter() {
@@ -104,6 +136,13 @@ void FolderWriter::copy_companions(const fs::path& from) {
   }
 }
 
+void FolderWriter::copy_file(const fs::path& from, const fs::path& file) {
+  std::error_code error;
+  fs::create_directories((folder_ / file).parent_path(), error);
+  if (!error) fs::copy_file(from / file, folder_ / file, error);
+  if (error) fail_load("{}: cannot be copied: {}", (from / file).string(), error.message());
+}
+
 // The header of a file is known only when all its tensors are, so each file is written twice.
 void FolderWriter::close_tensors() {
   SKIFF_CHECK(!shards_.empty(), "a model without tensors");
@@ -130,12 +169,16 @@ void FolderWriter::close_tensors() {
              Json{{"metadata", {{"total_size", total_}}}, {"weight_map", map}}.dump(2) + "\n");
 }
 
+// What has its name must have its contents too, even if power fails the moment after.
 void FolderWriter::finish() {
+  for (const auto& entry : fs::recursive_directory_iterator(folder_)) save(entry.path());
+  save(folder_);
   std::error_code error;
   fs::rename(folder_, out_, error);
   if (error)
     fail_load("{}: cannot be renamed to {}: {}", folder_.string(), out_.string(), error.message());
   finished_ = true;
+  save(out_.has_parent_path() ? out_.parent_path() : fs::path("."));
 }
 
 }  // namespace skiff::quantize

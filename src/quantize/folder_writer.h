@@ -16,9 +16,9 @@ namespace skiff::quantize {
 void check_out_folder(const std::filesystem::path& out);
 
 // Everything is written to a folder beside `out`, which finish() renames; where that is not called,
-// the folder is removed. Tensors go to safetensors files of at most about `shard_bytes`, in the
-// order of adding. Throws a LoadError where a file cannot be written, and as check_out_folder()
-// does.
+// the folder is removed. Whether it can be renamed is tried at once. Tensors go to safetensors
+// files of at most about `shard_bytes`, in the order of adding. Throws a LoadError where a file
+// cannot be written, and as check_out_folder() does.
 class FolderWriter {
  public:
   FolderWriter(const std::filesystem::path& out, uint64_t shard_bytes);
@@ -30,6 +30,8 @@ class FolderWriter {
   // Copies the files of a model folder that are neither weights nor config.json, templates in
   // subfolders included.
   void copy_companions(const std::filesystem::path& from);
+  // Copies one more file of that folder, with the folders that it is in.
+  void copy_file(const std::filesystem::path& from, const std::filesystem::path& file);
   // Closes the last shard and writes the index. The folder, still under its own name, is complete.
   void close_tensors();
   const std::filesystem::path& folder() const { return folder_; }

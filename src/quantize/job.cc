@@ -6,6 +6,7 @@
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "model/pooling.h"
 #include "quantize/folder_writer.h"
 #include "quantize/layer_job.h"
 #include "quantize/readback.h"
@@ -38,6 +39,13 @@ NewTensor rewritten(const StoredTensor& like, std::string name, std::vector<int6
           .dtype = like.entry->dtype,
           .shape = std::move(shape),
           .data = float_bytes(values, dtype_of_safetensors(like.entry->dtype).value())};
+}
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string module_of(std::string_view tensor) {
+  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
+  return std::string(tensor);
 }
 
 // Largest magnitudes of keys and values.
@@ -77,6 +85,7 @@ class Quantizer {
     report_.bytes_after = writer_.tensor_bytes();
     writer_.close_tensors();
     writer_.copy_companions(file_.dir());
+    copy_pooling();
     write_config();
     check_written(writer_.folder().string(), digests_);
     writer_.finish();
@@ -84,7 +93,8 @@ class Quantizer {
   }
 
  private:
-  // What belongs to no layer, and what no one uses, such as a module for drafts.
+  // What belongs to no layer, and what no one uses, such as a module for drafts. Its matrices are
+  // named as plain: other readers take every linear layer that is not for a rounded one.
   void copy_others() {
     std::set<std::string_view> layered;
     for (size_t i = 0; i < file_.spec().layers.size(); ++i) {
@@ -95,8 +105,13 @@ class Quantizer {
       }
       for (const PlainSlot& plain : map.plains) layered.insert(plain.tensor->entry->name);
     }
-    for (const auto& [name, tensor] : file_.checkpoint().tensors())
-      if (!layered.contains(name)) writer_.add(copied(tensor));
+    for (const auto& [name, tensor] : file_.checkpoint().tensors()) {
+      if (layered.contains(name)) continue;
+      writer_.add(copied(tensor));
+      if (tensor.entry->shape.size() == 2 && name.ends_with(kWeight) &&
+          &tensor != &file_.embedding())
+        about_.plain.push_back(module_of(name));
+    }
   }
 
   void layer(int index) {
@@ -144,8 +159,7 @@ class Quantizer {
                       ? rewritten(tensor, tensor.entry->name, tensor.entry->shape, values.plains[i])
                       : copied(tensor));
       if (map.plains[i].slot.kind != model::Slot::kLinear) continue;
-      const std::string& name = tensor.entry->name;
-      about_.plain.push_back(name.substr(0, name.rfind(".weight")));
+      about_.plain.push_back(module_of(tensor.entry->name));
     }
   }
 
@@ -227,13 +241,24 @@ class Quantizer {
     return meter.result();
   }
 
+  // A folder with modules.json can be read only together with the file of its Pooling module.
+  void copy_pooling() {
+    const std::filesystem::path dir = file_.dir(), modules = dir / "modules.json";
+    if (!std::filesystem::exists(modules)) return;
+    model::SentenceModules found;
+    const auto pooling =
+        model::read_modules(read_json_file(modules.string()), modules.string(), found);
+    if (pooling) writer_.copy_file(dir, std::filesystem::path(*pooling) / "config.json");
+  }
+
   void write_config() {
     const std::filesystem::path from = std::filesystem::path(file_.dir()) / "config.json";
     std::ifstream in(from, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     auto parsed = parse_ordered_json(text, {.max_keys = 1u << 16});
     if (!parsed) fail_load("{}: {}", from.string(), parsed.error().what);
-    about_.plain.emplace_back("lm_head");
+    const std::string head = "lm_head";  // there is one where it shares the embedding, too
+    if (std::ranges::find(about_.plain, head) == about_.plain.end()) about_.plain.push_back(head);
     about_.format = settings_.format;
     about_.kv = settings_.kv;
     about_.damping = settings_.compensate ? settings_.gptq.damping : 0;
@@ -277,7 +302,7 @@ void check_model(const ModelFile& file, const Settings& settings) {
   if (rounded == 0) fail_load("--ignore leaves no layer to quantize");
 }
 
-void check_place(const std::filesystem::path& out) { check_out_folder(out); }
+void check_place(const std::filesystem::path& out) { const FolderWriter tried(out, 0); }
 
 Report quantize_model(const ModelFile& file, const Settings& settings, const Data& data,
                       const Job& job, Ops& ops) {

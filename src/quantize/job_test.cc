@@ -14,6 +14,7 @@
 #include "base/load_error.h"
 #include "comm/communicator.h"
 #include "model/golden_cases_testing.h"
+#include "model/model_testing.h"
 #include "model/single.h"
 #include "quantize/quality.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 // A place for output, removed at the end.
 class Place {
@@ -187,6 +189,25 @@ TEST(Job, TheOtherLayoutsServeTheSame) {
   }
 }
 
+// Qwen3-Embedding's files; without that of the Pooling module the new folder could not be read.
+TEST(Job, AnEncoderKeepsTheFileOfItsPooling) {
+  const Place encoder("encoder"), place("encoder_out");
+  fs::copy(testing::golden_dir("qwen3"), encoder.path(), fs::copy_options::recursive);
+  fs::create_directory(encoder.path() / "1_Pooling");
+  std::ofstream(encoder.path() / "1_Pooling/config.json") << R"({"pooling_mode_cls_token": true})";
+  std::ofstream(encoder.path() / "modules.json") << R"([
+      {"path": "", "type": "sentence_transformers.models.Transformer"},
+      {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+      {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}])";
+  const ModelFile file(encoder.dir());
+  const auto ops = make_cpu_ops(1);
+  quantize_model(file, settle(request_for("w8a16")), Data{}, {.out = place.path(), .progress = {}},
+                 *ops);
+  const auto pooling = model::read_model_config(place.dir()).pooling;
+  ASSERT_TRUE(pooling);
+  EXPECT_EQ(pooling->rows, model::PoolRows::kFirst);
+}
+
 TEST(Job, StoresScalesOfTheCache) {
   const Place place("kv");
   Request request = request_for("w8a16");
@@ -215,6 +236,25 @@ TEST(Job, IgnoredLayersStayAsTheyWere) {
     EXPECT_TRUE(std::ranges::equal(before.find(name)->bytes, after.find(name)->bytes)) << name;
   }
   EXPECT_FALSE(after.find("model.layers.1.self_attn.q_proj.weight"));
+}
+
+// Readers such as transformers take every linear layer that is not named for a rounded one.
+TEST(Job, EveryPlainMatrixOutsideOfTheLayersIsNamed) {
+  const Place place("outside");
+  const testing::TestModel judge("LlamaForSequenceClassification", {{"num_labels", 2}});
+  std::vector<testing::FileTensor> tensors = testing::TestModel::llama_tensors();
+  const std::string numbers = testing::f32_bytes(std::vector<float>(32, 0.5f));
+  for (testing::FileTensor& tensor : tensors)
+    if (tensor.name == "lm_head.weight") tensor = {"score.weight", "F32", {2, 16}, numbers};
+  tensors.push_back({"model.mtp_linear_proj.0.weight", "F32", {1, 32}, numbers});
+  judge.write("model.safetensors", testing::safetensors_bytes(tensors));
+  const ModelFile file(judge.dir());
+  const auto ops = make_cpu_ops(1);
+  quantize_model(file, settle(request_for("w8a16")), Data{}, {.out = place.path(), .progress = {}},
+                 *ops);
+  const Json config = read_json_file((place.path() / "config.json").string());
+  EXPECT_THAT(config.at("quantization_config").at("ignore").get<std::vector<std::string>>(),
+              UnorderedElementsAre("lm_head", "score", "model.mtp_linear_proj.0"));
 }
 
 TEST(Job, ExpertsWithoutTokensAreFiniteAndCounted) {
@@ -263,6 +303,28 @@ TEST(Job, RefusesWithTheNameOfWhatIsWrong) {
   quantize("llama", request_for("fp8"), place.path());
   EXPECT_THAT(run("llama", request_for("fp8")), HasSubstr("exists already"));
   EXPECT_THAT(refusal([&] { ModelFile(place.dir()); }), HasSubstr("quantized already"));
+}
+
+// A mount point cannot be replaced either, but only root can make one.
+TEST(Job, APlaceThatCannotBeReplacedIsRefusedBeforeTheWork) {
+  const Place parent("links");
+  fs::create_directories(parent.path() / "real");
+  fs::create_directory_symlink("real", parent.path() / "link");
+  EXPECT_THAT(refusal([&] { check_place(parent.path() / "link"); }), HasSubstr("--out"));
+  const ModelFile file(testing::golden_dir("llama"));
+  const auto ops = make_cpu_ops(1);
+  int layers = 0;
+  EXPECT_THAT(refusal([&] {
+                quantize_model(file, settle(request_for("fp8")), Data{},
+                               {.out = parent.path() / "link",
+                                .progress = [&](uint64_t, uint64_t) { ++layers; }},
+                               *ops);
+              }),
+              HasSubstr("--out"));
+  EXPECT_EQ(layers, 0);
+  check_place(parent.path() / "real");
+  EXPECT_TRUE(fs::is_empty(parent.path() / "real"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(parent.path()), {}), 2);
 }
 
 TEST(Job, LeavesNothingWhereItFails) {

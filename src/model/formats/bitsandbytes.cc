@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "model/family.h"
 #include "model/formats/eight_bits.h"
 #include "model/stored_numbers.h"
 
@@ -11,6 +12,7 @@ namespace skiff::model {
 namespace {
 
 constexpr int64_t kBlock = 64, kOuterBlock = 256;
+constexpr int kMaxBlock = 1 << 18;
 constexpr JsonLimits kLimits = {.max_bytes = 1u << 16, .max_depth = 4};
 
 int64_t elements_of(const ModuleShape& m) { return m.out * m.in; }
@@ -41,7 +43,7 @@ void settle(StoredModule& m) {
   if (shape != std::vector<int64_t>{m.shape.out, m.shape.in})
     fail_load("tensor \"{}\" says another shape than config.json, {} x {}", name, m.shape.out,
               m.shape.in);
-  if (const int block = state.need<int>("blocksize"); block != kBlock)
+  if (const int block = need_int(state, "blocksize", 1, kMaxBlock); block != kBlock)
     fail_load("tensor \"{}\": \"blocksize\" is {}, only {} is supported", name, block, kBlock);
   const bool nested = m.of(Role::kScaleOfScales) != nullptr;
   if (nested != state.has("nested_blocksize") || nested != (m.of(Role::kScaleCodes) != nullptr))
@@ -53,7 +55,7 @@ void settle(StoredModule& m) {
     fail_load("tensor \"{}\" is {}", escaped(m.of(Role::kScale)->entry->name),
               m.of(Role::kScale)->entry->dtype);
   if (!nested) return;
-  if (const int block = state.need<int>("nested_blocksize"); block != kOuterBlock)
+  if (const int block = need_int(state, "nested_blocksize", 1, kMaxBlock); block != kOuterBlock)
     fail_load("tensor \"{}\": \"nested_blocksize\" is {}, only {} is supported", name, block,
               kOuterBlock);
   m.numbers = {state.need<float>("nested_offset")};

@@ -14,7 +14,7 @@
 namespace skiff::model {
 namespace {
 
-constexpr int kMaxBlock = 1 << 18;
+constexpr int kMaxBlock = 1 << 18, kMaxBits = 64;
 
 std::vector<int64_t> words_along_inputs(const ModuleShape& m, const StoredFormat& f) {
   return {m.out, (m.in * f.bits + 31) / 32};
@@ -115,10 +115,10 @@ class Group {
     if (!group.has("weights")) fail_load("{}: missing key \"weights\"", group.where());
     const auto stated = group.get<std::string>("format", whole_format);
     format_ = stated == "mixed-precision" ? "" : stated;
-    bits_ = weights_.need<int>("num_bits");
+    bits_ = need_int(weights_, "num_bits", 1, kMaxBits);
     type_ = weights_.get<std::string>("type", "int");
     symmetric_ = weights_.get("symmetric", true);
-    group_size_ = weights_.get("group_size", 0);
+    group_size_ = get_int(weights_, "group_size", 0, -1, kMaxBlock);
     strategy_ = weights_.get<std::string>("strategy", group_size_ > 0 ? "group" : "tensor");
     if (weights_.get("dynamic", false))
       fail_load("{}: weights with \"dynamic\" scales are not supported", group.where());
@@ -206,7 +206,7 @@ class Group {
   std::optional<InputFormat> input(DType elements) const {
     if (!group_.has("input_activations")) return std::nullopt;
     const Fields in = group_.child("input_activations");
-    if (in.need<int>("num_bits") != 8 ||
+    if (need_int(in, "num_bits", 1, kMaxBits) != 8 ||
         in.get<std::string>("type", "int") != (elements == DType::kI8 ? "int" : "float"))
       fail_load("{}: activations must have the type and the 8 bits of the weights", in.where());
     if (!in.get("symmetric", true))
@@ -217,7 +217,8 @@ class Group {
       return InputFormat{.dtype = elements, .scales = InputFormat::kStatic};
     if (dynamic == Json(true) && (strategy == "token" || strategy == "tensor"))
       return InputFormat{.dtype = elements, .scales = InputFormat::kToken};
-    if (dynamic == Json(true) && strategy == "group" && in.get("group_size", 0) == 128)
+    if (dynamic == Json(true) && strategy == "group" &&
+        get_int(in, "group_size", 0, -1, kMaxBlock) == 128)
       return InputFormat{.dtype = elements, .scales = InputFormat::kGroups};
     fail_load("{}: \"strategy\" {} with \"dynamic\" {} is not supported", in.where(),
               escaped(strategy), dynamic.dump());
@@ -259,7 +260,7 @@ void read_kv_scheme(const Fields& fields, Quantization& made) {
   const Fields scheme = fields.child("kv_cache_scheme");
   const auto type = scheme.get<std::string>("type", "float");
   made.kv_elements = type == "int" ? DType::kI8 : DType::kF8E4M3;
-  const int bits = scheme.get("num_bits", 8);
+  const int bits = get_int(scheme, "num_bits", 8, 1, kMaxBits);
   const auto strategy = scheme.get<std::string>("strategy", "tensor");
   if (bits != 8)
     made.kv_refusal = fmt::format("\"kv_cache_scheme\" of {} bits is not supported", bits);

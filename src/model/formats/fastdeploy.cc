@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "model/family.h"
 #include "model/formats/ccq.h"
 #include "model/formats/eight_bits.h"
 #include "model/formats/paddle_tiles.h"
@@ -69,7 +70,7 @@ void add_rule(Quantization& made, const Fields& fields, std::string part, size_t
 
 // Under "w4w2" experts have two bits behind the layers in which they have four.
 void add_experts_of_two_bits(Quantization& made, const Fields& fields) {
-  constexpr int kMaxLayers = 4096;
+  constexpr int kMaxGroup = 1 << 18;
   int last = 6;
   std::string four = "wint4";
   if (fields.has("moe_quant_config")) {
@@ -77,19 +78,16 @@ void add_experts_of_two_bits(Quantization& made, const Fields& fields) {
     if (moe.has("moe_w4_quant_config")) {
       const Fields first = moe.child("moe_w4_quant_config");
       four = first.get("quant_type", four);
-      last = first.get("quant_end_layer", last);
+      last = get_int(first, "quant_end_layer", last, -1, kMaxLayers - 1);
     }
     if (moe.has("moe_w2_quant_config")) {
       const Fields rest = moe.child("moe_w2_quant_config");
-      const int group = rest.get("quant_group_size", 64);
+      const int group = get_int(rest, "quant_group_size", 64, 0, kMaxGroup);
       if (rest.get<std::string>("quant_type", "wint2") != "wint2" || (group != 0 && group != 64))
         fail_load("{}: only \"quant_type\" wint2 with \"quant_group_size\" 64 is supported",
                   rest.where());
     }
   }
-  if (last < -1 || last >= kMaxLayers)
-    fail_load("{}: \"quant_end_layer\" is {}; there are at most {} layers", fields.where(), last,
-              kMaxLayers);
   const size_t format = last < 0 ? 0 : add(made, in_tiles(fields, four));
   for (int layer = 0; layer <= last; ++layer)
     add_rule(made, fields, fmt::format(".layers.{}{}", layer, kExperts), format);
@@ -140,11 +138,12 @@ bool is_fastdeploy(const Fields& fields) {
 Quantization read_fastdeploy(const Fields& fields) {
   if (is_stored_quantized(fields))
     return fields.get("is_permuted", true) ? read_tiles(fields) : read_plain_order(fields);
-  const std::string name = names_of(fields).front();
-  spdlog::info(
-      "{} asks for {} at load, which Skiff does where the command line does: "
-      "--quantization {}",
-      fields.where(), name, name);
+  // A description may be of the KV cache alone.
+  for (const std::string& name : names_of(fields))
+    spdlog::info(
+        "{} asks for {} at load, which Skiff does where the command line does: "
+        "--quantization {}",
+        fields.where(), name, name);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "model/family.h"
 #include "model/formats/eight_bits.h"
 #include "model/formats/fp4.h"
 #include "model/formats/modelopt_awq.h"
@@ -13,9 +14,7 @@ namespace {
 
 std::vector<StoredFormat> awq_formats(const Fields& fields) {
   constexpr int kMaxGroup = 1 << 18;
-  const int group = fields.get("group_size", 128);
-  if (group < 1 || group > kMaxGroup)
-    fail_load("{}: \"group_size\" is {}; it must be positive", fields.where(), group);
+  const int group = get_int(fields, "group_size", 128, 1, kMaxGroup);
   if (fields.get("has_zero_point", false))
     fail_load("{}: \"has_zero_point\" true is not supported", fields.where());
   return {modelopt_awq_with_factors(group), modelopt_awq(group)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "model/family.h"
 #include "model/stored_numbers.h"
 #include "weights/name_list.h"
 
@@ -37,12 +38,12 @@ std::vector<TensorRule> packed_word_rules(std::vector<int64_t> (*weight)(const M
 }
 
 WordLayout::WordLayout(const Fields& fields, std::initializer_list<int> allowed)
-    : bits(fields.need<int>(fields.has("bits") ? "bits" : "w_bit")) {
+    : bits(need_int(fields, fields.has("bits") ? "bits" : "w_bit", 1, 64)) {
   if (std::ranges::find(allowed, bits) == allowed.end())
     fail_load("{}: \"bits\" is {}; supported: {}", fields.where(), bits, name_list(allowed));
   constexpr int kMaxGroup = 1 << 18;
-  group = fields.need<int>(fields.has("group_size") ? "group_size" : "q_group_size");
-  if (group != -1 && (group < 1 || group > kMaxGroup))
+  group = need_int(fields, fields.has("group_size") ? "group_size" : "q_group_size", -1, kMaxGroup);
+  if (group == 0)
     fail_load("{}: \"group_size\" is {}; it must be -1 or positive", fields.where(), group);
   if (group == -1) group = 0;
 }
