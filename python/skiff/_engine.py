@@ -88,7 +88,12 @@ class Queue:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
-            library().skiff_queue_free(self._handle)
+            self.close()
+
+    def close(self) -> None:
+        """Cancels what is under way. Nothing may use the queue meanwhile or afterwards."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        library().skiff_queue_free(handle)
 
     def fileno(self) -> int:
         return library().skiff_queue_fd(self._handle)

@@ -22,6 +22,7 @@ class _Open:
 
     def __init__(self, gathered: Gathered):
         self.gathered = gathered
+        self.number: Optional[int] = None  # until submit() has given one
         self.changed = asyncio.Event()
         self.failure: Optional[SkiffError] = None
 
@@ -37,7 +38,8 @@ class AsyncLLM:
         self._queue: Optional[Queue] = None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._open: dict[int, _Open] = {}
-        self._numbers: dict[str, int] = {}  # of the requests by name
+        self._named: dict[str, _Open] = {}  # also those that have no number yet
+        self._failure: Optional[SkiffError] = None  # what ended all requests
         self._early: dict[int, list[dict]] = {}  # events of requests that submit() has not named yet
         self._names = itertools.count()
 
@@ -107,11 +109,11 @@ class AsyncLLM:
     async def abort(self, request_id: str) -> None:
         """Ends a request: its iteration gives what there is, with the finish reason abort. A name
         that is not under way is ignored."""
-        number = self._numbers.get(request_id)
-        if number is None:
+        one = self._named.get(request_id)
+        if one is None:
             return
-        self._bound_queue().cancel(number)
-        one = self._open[number]
+        if one.number is not None:
+            self._bound_queue().cancel(one.number)
         for output in one.gathered.output.outputs:
             output.finish_reason = output.finish_reason or "abort"
         one.gathered.output.finished = True
@@ -144,24 +146,38 @@ class AsyncLLM:
                 one.changed.set()
 
     def _fail_all(self, failure: SkiffError) -> None:
+        self._failure = failure  # also that of a request whose number is still to come
         for one in self._open.values():
             one.failure = failure
             one.changed.set()
 
-    async def _submit(self, queue: Queue, request: Request) -> int:
-        """Checks and tokenizes on another thread, because a long prompt takes milliseconds."""
+    async def _submit(self, queue: Queue, request: Request, one: _Open) -> None:
+        """Checks and tokenizes on another thread, because a long prompt takes milliseconds. The
+        request may be aborted meanwhile."""
         streams = request.kind in ("completion", "chat")
         body = {**request.body, "stream": True} if streams else request.body
         loop = asyncio.get_running_loop()
-        while True:
+        while not one.gathered.output.finished:
             submitted = loop.run_in_executor(None, queue.submit, request.kind, body)
             try:
-                return await asyncio.shield(submitted)
+                return self._begin(queue, await asyncio.shield(submitted), one)
             except BusyError:
                 await asyncio.sleep(_RETRY_SECONDS)
             except asyncio.CancelledError:
                 submitted.add_done_callback(functools.partial(self._forget, queue))
                 raise
+
+    def _begin(self, queue: Queue, number: int, one: _Open) -> None:
+        """The request has its number; what came before that is taken over."""
+        early = self._early.pop(number, [])
+        if one.gathered.output.finished:
+            queue.cancel(number)
+            return
+        self._open[number], one.number, one.failure = one, number, self._failure
+        for event in early:
+            one.gathered.add(event)
+        if early or one.failure:
+            one.changed.set()
 
     def _forget(self, queue: Queue, submitted: "asyncio.Future[int]") -> None:
         """The request was submitted for somebody who has left meanwhile."""
@@ -183,16 +199,12 @@ class AsyncLLM:
         """What has come of a request, whenever that has grown."""
         queue = self._bound_queue()
         name = request_id if request_id is not None else f"request-{next(self._names)}"
-        if name in self._numbers:
+        if name in self._named:
             raise ValueError(f"a request named \"{name}\" is under way")
-        number = await self._submit(queue, request)
-        one = _Open(Gathered(name, request.prompt, request.n))
-        self._open[number], self._numbers[name] = one, number
-        for event in self._early.pop(number, []):
-            one.gathered.add(event)
-            one.changed.set()
-        finished = False
+        one = self._named[name] = _Open(Gathered(name, request.prompt, request.n))
         try:
+            await self._submit(queue, request, one)
+            finished = False
             while not finished:
                 await one.changed.wait()
                 one.changed.clear()
@@ -201,6 +213,8 @@ class AsyncLLM:
                 finished = one.gathered.output.finished
                 yield one.gathered
         finally:
-            del self._open[number], self._numbers[name]
-            if not finished and one.failure is None:
-                queue.cancel(number)
+            del self._named[name]
+            if one.number is not None:
+                del self._open[one.number]
+                if not one.gathered.output.finished and one.failure is None:
+                    queue.cancel(one.number)

@@ -1,9 +1,10 @@
 """LLM: a model in this process, for batches."""
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, Iterator, Optional, Union
 
-from ._engine import Engine
+from ._engine import Engine, Queue
 from ._gather import Gathered
 from ._library import BusyError
 from ._options import engine_options
@@ -22,7 +23,7 @@ class LLM:
 
     def __init__(self, model: Any, *, tokenizer: Any = None, **engine_args: Any):
         self._engine = Engine(engine_options(model, {**engine_args, "tokenizer": tokenizer}))
-        self._names = 0
+        self._names = itertools.count()  # threads share it
 
     def __enter__(self) -> "LLM":
         return self
@@ -129,8 +130,16 @@ class LLM:
 
     def _places(self, requests: list[Request], stream: bool) -> Iterator[tuple[int, Gathered]]:
         """The place of a request whose output has grown, and that output. Whatever ends the
-        iteration, an exception as well as Ctrl-C, cancels what is left: the queue goes."""
+        iteration, an exception as well as Ctrl-C, cancels what is left. Nobody else is waited for to
+        let go of the queue: whoever keeps the exception keeps its traceback, and so this frame."""
         queue = self._engine.open_queue()
+        try:
+            yield from self._served(queue, requests, stream)
+        finally:
+            queue.close()
+
+    def _served(self, queue: Queue, requests: list[Request],
+                stream: bool) -> Iterator[tuple[int, Gathered]]:
         under_way: dict[int, tuple[int, Gathered]] = {}
         following = 0
         while following < len(requests) or under_way:
@@ -154,5 +163,4 @@ class LLM:
         return {**request.body, "stream": True} if stream else request.body
 
     def _gathered(self, request: Request) -> Gathered:
-        self._names += 1
-        return Gathered(str(self._names - 1), request.prompt, request.n)
+        return Gathered(str(next(self._names)), request.prompt, request.n)

@@ -60,7 +60,7 @@ def test_a_thousand_cancelled_tasks_leave_nothing():
                 await asyncio.sleep(0.002)
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        assert not model._open and not model._numbers
+        assert not model._open and not model._named
         assert (await last_of(model.generate("Item 3 is", GREEDY))).finished
         for _ in range(100):
             if running(model) == 0:
@@ -83,6 +83,22 @@ def test_an_aborted_request_gives_what_there_is():
         last = await last_of(outputs)
         assert last.finished and last.outputs.finish_reason == "abort"
         assert last.outputs.token_ids[:1] == first.outputs.token_ids[:1]
+
+    on_a_loop(scenario)
+
+
+def test_a_name_is_taken_before_its_request_has_begun():
+    """While another thread checks and tokenizes, the name can be aborted, and given to no other."""
+    async def scenario(model):
+        first = asyncio.create_task(last_of(model.generate("Once", ENDLESS, request_id="mine")))
+        await asyncio.sleep(0)
+        with pytest.raises(ValueError, match="under way"):
+            await last_of(model.generate("Twice", GREEDY, request_id="mine"))
+        await model.abort("mine")
+        output = await first
+        assert output.finished and output.outputs.finish_reason == "abort"
+        again = await last_of(model.generate("Once", GREEDY, request_id="mine"))
+        assert again.outputs.finish_reason != "abort" and not model._open and not model._named
 
     on_a_loop(scenario)
 
@@ -111,3 +127,17 @@ def test_closing_ends_iterations():
             await reading
 
     on_a_loop(scenario)
+
+
+def test_closing_ends_what_has_not_begun():
+    """More requests than threads that submit them: close() comes when some have a number that their
+    iterations do not know yet."""
+    async def main():
+        model = await AsyncLLM.load(DEMO, seed=7)
+        reading = [asyncio.create_task(last_of(model.generate("Once", ENDLESS))) for _ in range(40)]
+        await asyncio.sleep(0)
+        await model.close()
+        ends = await asyncio.wait_for(asyncio.gather(*reading, return_exceptions=True), 60)
+        assert all(isinstance(end, skiff.ClosedError) for end in ends), ends
+
+    asyncio.run(main())

@@ -205,6 +205,16 @@ def test_a_stream_that_is_left_frees_its_place(llm):
     assert running(llm) == 0
 
 
+def test_an_exception_that_is_kept_frees_the_places_of_its_call(llm):
+    """As an interpreter keeps the last one of a session, with the frames of the call."""
+    endless = SamplingParams(max_tokens=1900, ignore_eos=True)
+    with pytest.raises(skiff.InvalidError, match="top_p") as kept:
+        llm.generate(["Once"] * 4 + ["A"], [endless] * 4 + [SamplingParams(top_p=2)],
+                     use_tqdm=False)
+    assert llm.generate("A", GREEDY, use_tqdm=False)[0].finished
+    assert running(llm) == 0, kept.value
+
+
 def running(model):
     name = 'vllm:num_requests_running{'
     return sum(float(line.rsplit(" ", 1)[1]) for line in model.metrics().splitlines()
