@@ -7,6 +7,9 @@ SECONDS ?= 20
 JOBS   ?= $(shell nproc)
 FLAGS  ?=
 
+# `make -j` would install packages twice at a time and configure one build folder twice at a time; what takes long,
+# compilers and tests, is parallel by itself (JOBS).
+.NOTPARALLEL:
 .PHONY: help serve build test cuda unit api check tidy fuzz deps deps-test install
 
 help:

@@ -10,8 +10,17 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 port=8765
 
 [ -d "$root/etc" ] || debootstrap --variant=minbase bookworm "$root" "$mirror"
+# An answer of somebody else's server would be taken for that of the fresh one.
+if curl -s "http://127.0.0.1:$port/live" >/dev/null; then
+  echo "fresh: something answers on port $port already; end it first" >&2
+  exit 1
+fi
 cleanup() {
-  [ -n "${server:-}" ] && kill "$server" 2>/dev/null || true
+  # The whole group: the shell in front of the server does not pass a signal on.
+  if [ -n "${server:-}" ]; then
+    kill -- "-$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
   for mount in dev/shm dev proc; do umount "$root/$mount" 2>/dev/null || true; done
 }
 trap cleanup EXIT
@@ -41,8 +50,10 @@ in_root 'cd /root/skiff && make test' >/dev/null
 echo "fresh: make test again took $((SECONDS - start)) s"
 
 start=$(date +%s%N)
+set -m  # the job gets a process group of its own
 in_root "cd /root/skiff && exec make serve PORT=$port" &
 server=$!
+set +m
 for _ in $(seq 600); do
   if answer=$(curl -sf "http://127.0.0.1:$port/v1/chat/completions" -H 'Content-Type: application/json' \
       -d '{"messages":[{"role":"user","content":"What is the capital of France?"}]}'); then break; fi

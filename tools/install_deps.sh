@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Installs what a build, a test run or a fuzz run needs on Debian 12, and nothing that is there.
+# Installs what a build, a test run or a fuzz run needs on Debian 12, and nothing that is there. On other
+# releases of Debian and on Ubuntu it tries the same packages.
 #   tools/install_deps.sh build|test|fuzz
 set -euo pipefail
 
-build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev nlohmann-json3-dev libspdlog-dev
+# Debian 12 has this Boost beside an older default; later releases have a default that is newer, and not this one.
+boost=libboost-dev
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
+build=(g++ cmake ninja-build ccache pkg-config "$boost" nlohmann-json3-dev libspdlog-dev
        libfmt-dev prometheus-cpp-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev
        libssl-dev libedit-dev libxxhash-dev libgrpc++-dev
        libhiredis-dev)

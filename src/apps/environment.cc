@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string_view>
 
 namespace skiff::apps {
@@ -58,6 +59,7 @@ EnvironmentFlags serve_environment(const std::function<const char*(const char*)>
       return false;
     }
     out.words.push_back(fmt::format("--{}={}", variable.flag, value));
+    out.variables.emplace_back(name);
     out.notes.push_back(fmt::format("--{} {} comes from ${}", variable.flag, value, name));
     return true;
   };
@@ -67,6 +69,17 @@ EnvironmentFlags serve_environment(const std::function<const char*(const char*)>
   if (is_paddle)
     for (const Variable& variable : kBesidePorts) read(variable);
   return out;
+}
+
+void check_environment(Commands command, const EnvironmentFlags& environment) {
+  for (size_t i = 0; i < environment.words.size(); ++i) {
+    try {
+      static_cast<void>(Args(command, std::span(environment.words).subspan(i, 1)));
+    } catch (const UsageError& e) {
+      throw UsageError(fmt::format("{}; it comes from ${}: unset that, or give it another value",
+                                   e.what(), environment.variables[i]));
+    }
+  }
 }
 
 }  // namespace skiff::apps

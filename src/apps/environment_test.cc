@@ -28,6 +28,19 @@ TEST(Environment, PortsAndTheirOlderNames) {
   EXPECT_THAT(flags_of({{"SERVICE_HTTP_PORT", "-1"}, {"SERVICE_GRPC_PORT", ""}}).words, IsEmpty());
 }
 
+TEST(Environment, AValueThatNoFlagTakesIsSaidWithItsVariable) {
+  const EnvironmentFlags linked =
+      flags_of({{"SERVICE_HTTP_PORT", "9965"}, {"GRPC_PORT", "tcp://10.96.0.12:50051"}});
+  try {
+    check_environment(kServe, linked);
+    FAIL() << "it was taken";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("\"tcp://10.96.0.12:50051\""));
+    EXPECT_THAT(e.what(), testing::HasSubstr("$GRPC_PORT"));
+  }
+  EXPECT_NO_THROW(check_environment(kServe, flags_of({{"SERVICE_HTTP_PORT", "9965"}})));
+}
+
 TEST(Environment, CommonNamesCountOnlyBesideAPort) {
   const std::map<std::string, std::string> common{{"BATCH_SIZE", "4"}, {"MAX_SEQ_LEN", "64"}};
   EXPECT_THAT(flags_of(common).words, IsEmpty());

@@ -51,8 +51,13 @@ EnvironmentFlags environment_for(Commands command) {
   if ((command & (kServe | kStart | kStop)) == 0) return {};
   EnvironmentFlags all = serve_environment(std::getenv);
   if (command != kStop) return all;
-  std::erase_if(all.words, [](const std::string& word) { return !word.starts_with("--port="); });
-  return {.words = std::move(all.words), .notes = {}, .ignored = {}};
+  EnvironmentFlags port;
+  for (size_t i = 0; i < all.words.size(); ++i)
+    if (all.words[i].starts_with("--port=")) {
+      port.words.push_back(all.words[i]);
+      port.variables.push_back(all.variables[i]);
+    }
+  return port;
 }
 
 int run(const Command& command, const std::vector<std::string>& words) {
@@ -63,6 +68,7 @@ int run(const Command& command, const std::vector<std::string>& words) {
     }
   const EnvironmentFlags environment = environment_for(command.id);
   const Commands has = command.id == kStart ? kStartServe : command.id;
+  check_environment(has, environment);
   const Args args(has, joined(environment, words));
   if (command.id & (kRuns | kRoute))
     init_log(args.text("log-level"),

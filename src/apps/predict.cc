@@ -81,9 +81,9 @@ Item item_of(const Json& line, const std::string& where) {
   for (size_t i = 0; i < item.src.size(); ++i) {
     if (!item.src[i].is_string()) fail_load("{}: turn {} of \"src\" is not a text", where, i);
     item.messages->push_back({{"role", "user"}, {"content", item.src[i].get<std::string>()}});
-    if (i + 1 < item.src.size() && item.tgt.is_array() && i < item.tgt.size())
-      item.messages->push_back(
-          {{"role", "assistant"}, {"content", item.tgt[i].get<std::string>()}});
+    if (i + 1 == item.src.size() || !item.tgt.is_array() || i >= item.tgt.size()) continue;
+    if (!item.tgt[i].is_string()) fail_load("{}: answer {} of \"tgt\" is not a text", where, i);
+    item.messages->push_back({{"role", "assistant"}, {"content", item.tgt[i].get<std::string>()}});
   }
   return item;
 }

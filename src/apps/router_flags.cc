@@ -1,6 +1,7 @@
 #include "apps/router_flags.h"
 
-#include "base/load_error.h"
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "serve/http/host_list.h"
 
@@ -9,7 +10,8 @@ namespace {
 
 Json instance_of(const Args& args, const std::string& host, uint16_t port, int block_port) {
   const std::string role = args.text("splitwise-role");
-  Json instance = {{"role", role}, {"host_ip", host}, {"port", port}, {"version", SKIFF_VERSION}};
+  Json instance = {{"role", role}, {"port", port}, {"version", SKIFF_VERSION}};
+  if (!host.empty()) instance["host_ip"] = host;
   if (args.given("ssl-certfile")) instance["scheme"] = "https";
   if (role == "mixed") return instance;
   if (role == "prefill") instance["connector_port"] = block_port;
@@ -18,12 +20,25 @@ Json instance_of(const Args& args, const std::string& host, uint16_t port, int b
   return instance;
 }
 
+fetch::Url router_of(const Args& args) {
+  auto router = route::parse_router(args.text("router"));
+  if (!router) throw UsageError(router.error().what);
+  return std::move(*router);
+}
+
+// Returns the address that the router is told; empty: the one that leads there, which is looked for
+// at each registration, because the router may get its own address later than this server.
+std::string advertised(const Args& args) {
+  const std::string given = args.text("router-advertise");
+  return given.empty() && !http::is_wildcard(args.text("host")) ? args.text("host") : given;
+}
+
 // Decode servers are sent to the block port at the address that the router is told.
-void warn_of_unreachable_blocks(const Args& args, const std::string& host) {
+void warn_of_unreachable_blocks(const Args& args, const fetch::Url& router, std::string host) {
   const std::string blocks = args.text("pd-comm-host");
-  if (args.text("splitwise-role") != "prefill" || http::is_loopback(host) ||
-      !http::is_loopback(blocks))
-    return;
+  if (args.text("splitwise-role") != "prefill" || !http::is_loopback(blocks)) return;
+  if (host.empty()) host = route::address_towards(router);
+  if (host.empty() || http::is_loopback(host)) return;
   spdlog::warn(
       "the router tells decode servers to fetch blocks at {}, but --pd-comm-host is {}: nobody "
       "reaches them there, and each prompt is computed twice; give --pd-comm-host and "
@@ -50,23 +65,20 @@ std::vector<std::string> idle_router_flags(const Args& args) {
   return warnings;
 }
 
+void check_router(const Args& args) {
+  if (args.given("router")) router_of(args);
+}
+
 std::optional<route::AnnouncerSettings> router_settings(const Args& args, uint16_t port,
                                                         int block_port) {
   if (!args.given("router")) {
     for (const std::string& warning : idle_router_flags(args)) spdlog::warn("{}", warning);
     return std::nullopt;
   }
-  auto router = route::parse_router(args.text("router"));
-  if (!router) throw UsageError(router.error().what);
-  std::string host = args.text("router-advertise");
-  if (host.empty() && !http::is_wildcard(args.text("host"))) host = args.text("host");
-  if (host.empty()) host = route::address_towards(*router);
-  if (host.empty())
-    throw LoadError(fmt::format(
-        "--router {}: no address of this machine leads there; give one with --router-advertise",
-        args.text("router")));
-  warn_of_unreachable_blocks(args, host);
-  return route::AnnouncerSettings{.router = std::move(*router),
+  fetch::Url router = router_of(args);
+  const std::string host = advertised(args);
+  warn_of_unreachable_blocks(args, router, host);
+  return route::AnnouncerSettings{.router = std::move(router),
                                   .key_file = args.text("router-key-file"),
                                   .instance = instance_of(args, host, port, block_port)};
 }

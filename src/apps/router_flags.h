@@ -15,9 +15,11 @@ namespace skiff::apps {
 // or beside it.
 std::vector<std::string> idle_router_flags(const Args& args);
 
+// Throws UsageError where --router is no address. Said before weights are loaded.
+void check_router(const Args& args);
+
 // Returns what --router asks for, nothing without it. `port` is the one that the server listens on,
-// and `block_port` the one at which a prefill server hands out blocks. Throws UsageError where the
-// flags contradict each other, and LoadError where there is no way to the router.
+// and `block_port` the one at which a prefill server hands out blocks.
 std::optional<route::AnnouncerSettings> router_settings(const Args& args, uint16_t port,
                                                         int block_port);
 

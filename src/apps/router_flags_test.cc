@@ -29,5 +29,28 @@ TEST(RouterFlags, WhatNeedsAnotherFlagIsNamed) {
   EXPECT_THAT(idle(kRoute, {"--policy", "random"}), IsEmpty());
 }
 
+std::optional<route::AnnouncerSettings> settings(std::vector<std::string> words) {
+  words.insert(words.begin(), "m");
+  return router_settings(Args(kServe, words), /*port=*/8000, /*block_port=*/0);
+}
+
+TEST(RouterFlags, TheAddressThatLeadsToTheRouterIsLookedForAtEachRegistration) {
+  EXPECT_FALSE(settings({"--router", "127.0.0.1:9000"})->instance.contains("host_ip"));
+  EXPECT_EQ(settings({"--router", "h:1", "--host", "10.0.0.7"})->instance.at("host_ip"),
+            "10.0.0.7");
+  EXPECT_EQ(settings({"--router", "h:1", "--router-advertise", "me"})->instance.at("host_ip"),
+            "me");
+  EXPECT_FALSE(settings({}));
+}
+
+TEST(RouterFlags, WhatIsNoAddressIsSaidBeforeAModelIsLoaded) {
+  const auto check = [](const std::vector<std::string>& words) {
+    check_router(Args(kServe, words));
+  };
+  EXPECT_THROW(check({"m", "--router", "http://"}), UsageError);
+  EXPECT_NO_THROW(check({"m", "--router", "router:9000"}));
+  EXPECT_NO_THROW(check({"m"}));
+}
+
 }  // namespace
 }  // namespace skiff::apps

@@ -248,6 +248,7 @@ int run_serve(const Args& args) {
   NodePlan plan = node_plan(args);
   const peer::Settings peers = splitting_settings(args);
   check_upkeep(args);
+  check_router(args);
   const std::string folder = model_folder(args);
   if (plan.nodes.nodes > 1) {
     const std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);

@@ -70,6 +70,13 @@ void Announcer::run() {
 
 Status Announcer::announce(bool paused) const try {
   Json body = settings_.instance;
+  if (!body.contains("host_ip")) {
+    const std::string host = address_towards(settings_.router);
+    if (host.empty())
+      return Error{Code::kExhausted,
+                   "no address of this machine leads there (--router-advertise gives one)"};
+    body["host_ip"] = host;
+  }
   body["is_paused"] = paused;
   fetch::Request request{.method = "POST",
                          .url = settings_.router,

@@ -16,7 +16,8 @@ struct AnnouncerSettings {
   fetch::Url router;     // its target is /register
   std::string key_file;  // whose first line is the router's admin key; empty: no key is sent
   // role, host_ip, port and, of a prefill or decode instance, connector_port, transfer_protocol,
-  // device_ids, rdma_ports, tp_size (see route/instance.h).
+  // device_ids, rdma_ports, tp_size (see route/instance.h). Where host_ip is missing, it is the
+  // address from which this machine reaches the router at the time.
   Json instance;
   double interval = 5;  // seconds from one registration to the next
 };

@@ -31,6 +31,20 @@ def eventually(holds, seconds=20):
     return False
 
 
+def spawn(words, **options):
+    """A process that ends with this one at the latest: also where a test failed before it had handed the
+    process to whoever ends it."""
+    process = subprocess.Popen(words, **options)
+
+    def end():
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    atexit.register(end)
+    return process
+
+
 def metric_of(text, name):
     """The sum over labels of a metric in the text of /metrics, 0 if it is not there."""
     lines = [line for line in text.splitlines() if re.match(re.escape(name) + r"[{ ]", line)]
@@ -80,7 +94,7 @@ class Edge:
 
     def __init__(self, model, *flags, env=None, wait="ready"):
         self.secure = "--ssl-certfile" in flags
-        self.process = subprocess.Popen(
+        self.process = spawn(
             [SKIFF, "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, **(env or {})})

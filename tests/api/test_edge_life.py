@@ -1,14 +1,17 @@
 """TLS, reload, and the way up and down of the real program."""
+import pathlib
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 
 import httpx
 import openai
 import pytest
 
-from edge import Edge, Response, certificate, changed_demo, demo_model, long_demo
+from edge import Edge, Response, certificate, changed_demo, demo_model, eventually, long_demo
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "What is 2 + 3?"}],
         "temperature": 0, "max_tokens": 16}
@@ -120,6 +123,15 @@ def test_sighup_takes_new_keys_and_certificates_or_none(tmp_path):
         assert "bob" not in "".join(server.log)
     finally:
         server.close()
+
+
+def test_what_a_test_has_started_ends_with_the_tests():
+    """Whatever went wrong between the start and whoever was to end it."""
+    script = "import edge; print(edge.spawn(['sleep', '1000']).pid, flush=True); raise SystemExit(1)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(__file__).parent,
+                          capture_output=True, text=True, timeout=60)
+    pid = int(done.stdout)
+    assert eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
 
 
 def test_a_port_in_use_is_found_before_loading():

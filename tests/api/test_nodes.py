@@ -12,7 +12,7 @@ import time
 import pytest
 
 from conftest import Server
-from edge import SKIFF, START_SECONDS, changed_demo, demo_model, long_demo
+from edge import SKIFF, START_SECONDS, changed_demo, demo_model, long_demo, spawn
 from test_tensor_parallel import QUESTIONS, ask
 
 ADDRESSES = "127.0.0.1,127.0.0.1"
@@ -24,7 +24,7 @@ class Node:
     """A `skiff serve` process. `log` grows while it runs."""
 
     def __init__(self, model, *flags, env=None):
-        self.process = subprocess.Popen(
+        self.process = spawn(
             [SKIFF, "serve", str(model), "--device", "cpu", "--host", "127.0.0.1", "--port", "0",
              *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

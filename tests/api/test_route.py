@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from edge import SKIFF, START_SECONDS, eventually
+from edge import SKIFF, START_SECONDS, eventually, spawn
 from fake_backend import FakeBackend, events
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -21,7 +21,7 @@ PATH = "/v1/chat/completions"
 class Router:
     def __init__(self, *flags, backends=(), port=0, up=None):
         urls = ["--backends", ",".join(b.url for b in backends)] if backends else []
-        self.process = subprocess.Popen(
+        self.process = spawn(
             [SKIFF, "route", "--host", "127.0.0.1", "--port", str(port), *urls,
              "--health-check-interval-secs", "0.05", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

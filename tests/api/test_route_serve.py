@@ -63,6 +63,16 @@ def test_a_client_that_leaves_ends_the_generation(fleet):
     assert router.eventually(lambda: all(idle(server) for server in servers))
 
 
+def test_a_router_that_has_no_address_yet_is_waited_for():
+    """As where both start at the same time, and the router's name is not known yet."""
+    server = Edge(long_demo(), "--host", "0.0.0.0", "--router", "router.invalid:9000")
+    try:
+        assert server.logged("no address of this machine leads there", 60)
+        assert server.request("GET", "/health").status == 200
+    finally:
+        server.close()
+
+
 def test_kill_and_leave(fleet):
     router, servers = fleet
     response = router.call("POST", "/v1/completions", ENDLESS)

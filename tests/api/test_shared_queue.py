@@ -10,7 +10,7 @@ import time
 import openai
 import pytest
 
-from edge import SKIFF, Edge, demo_model, eventually, long_demo, metric_of
+from edge import SKIFF, Edge, demo_model, eventually, long_demo, metric_of, spawn
 
 ENDLESS = {"model": "default", "prompt": "Count: 1, 2, 3,", "max_tokens": 20000, "stream": True,
            "extra_body": {"ignore_eos": True}}
@@ -31,7 +31,7 @@ class Redis:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(
+        self.process = spawn(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
              *self.flags], stdout=subprocess.DEVNULL)
         assert eventually(lambda: self.cli("PING") != "")

@@ -223,6 +223,9 @@ def test_data_file_errors_name_the_line(skiff, demo, tmp_path):
     data.write_text('{"src": "hello", "tgt": ""}\n{"tgt": 3}\n')
     message = skiff.refused("predict", demo, "--data-file", data)
     assert "data.jsonl" in message and "2" in message
+    data.write_text('{"src": ["hello", "again"], "tgt": [3]}\n')
+    message = skiff.refused("predict", demo, "--data-file", data)
+    assert "data.jsonl: line 1" in message and "tgt" in message
     assert "nowhere.jsonl" in skiff.refused("predict", demo, "--data-file", "nowhere.jsonl")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -69,7 +70,7 @@ class Serve:
 
     def __init__(self, binary, model, port, *flags, env=None):
         self.url = f"http://127.0.0.1:{port}"
-        self.log = open(f"/tmp/skiff-device-check-{port}.log", "w+")
+        self.log = tempfile.TemporaryFile("w+")
         command = [binary, "serve", model, "--host", "127.0.0.1", "--port", str(port), *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})})

@@ -10,7 +10,7 @@ import threading
 import time
 
 import edge
-from edge import SKIFF, START_SECONDS, long_demo, metric_of
+from edge import SKIFF, START_SECONDS, long_demo, metric_of, spawn
 
 # An answer that was to come late has come by then on any machine; each test's own deadlines, which
 # are flags of the programs, are a few seconds.
@@ -48,8 +48,8 @@ class Program:
             if port:
                 words[words.index(flag) + 1] = str(port)
         self.log, self.ready, self.up = [], threading.Event(), False
-        self.process = subprocess.Popen(self.node.command(SKIFF, *words), text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = spawn(self.node.command(SKIFF, *words), text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
         threading.Thread(target=self._read, args=(self.process, self.log, self.ready),
                          daemon=True).start()
         self.ready.wait(START_SECONDS)
