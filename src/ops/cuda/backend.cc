@@ -12,6 +12,7 @@
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/mla/store.h"
+#include "ops/cuda/model_fit.h"
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/quant/atoms.h"
@@ -135,12 +136,7 @@ CudaOps::CudaOps(const CudaOptions& options)
                                           .one_way = options.batch_invariant}) {}
 
 size_t CudaOps::scratch_bytes(const StepBounds& bounds) const {
-  for (const Layer& layer : bounds.spec.layers) {
-    const auto* moe = std::get_if<Moe>(&layer.ffn);
-    if (moe && !routes(moe->router))
-      fail_load("{} groups for {} experts; the cuda backend takes up to {} equal ones",
-                moe->router.groups.count, moe->router.experts, kMaxGroups);
-  }
+  check_model(bounds.spec);
   return latent_heads(bounds.spec).size() * LatentAttention::plan_bytes(latent_limits_of(options_));
 }
 

@@ -178,6 +178,17 @@ TEST_P(LinearShapes, ManyRows) {
   }
 }
 
+// Outputs whose rows do not begin on multiples of 16 bytes, as logits of an odd vocabulary: more
+// rows than are streamed otherwise.
+TEST_P(LinearShapes, ManyRowsOfOddOutputs) {
+  if (!device()) GTEST_SKIP() << "outputs of every number are alike: LinearShapes.ManyRows";
+  for (const Shape& s :
+       {Shape{33, 1024, 1001}, {100, 2056, 3301}, {130, 520, 777}, {300, 256, 641}}) {
+    linear_case(s, kF32, false);
+    linear_case(s, kBF16, true);
+  }
+}
+
 // One row: gathered operations fetch weights through a ring, whose smallest item (an inner
 // dimension of 256) comes most often. 26,000 outputs are more than 48 such items for each of 132
 // blocks.

@@ -117,6 +117,15 @@ TEST_P(OpSuite, QuantizedExperts) {
   }
 }
 
+// Copies that take more memory, rounded, than a device has for rounded rows of activations.
+TEST_P(OpSuite, QuantizedExpertsOfManyCopies) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
+  for (const WeightFormat& format : quantized_formats()) {
+    if (!format.input || format.block_out != 128 || !ops->multiplies(format)) continue;
+    quantized_experts(*ops, format, {2'102, 4'096, 16, kF32, {.experts = 8, .top_k = 8}});
+  }
+}
+
 TEST_P(OpSuite, QuantizedMoeRowsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   constexpr int kTokens = 19, kHidden = 160, kWidth = 48, kExperts = 5;

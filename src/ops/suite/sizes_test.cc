@@ -1,5 +1,8 @@
-// Tests prepared_bytes and arena_bytes: a backend takes no more memory than they state.
+// Tests prepared_bytes and arena_bytes: a backend takes no more memory than they state; and
+// scratch_bytes, which refuses models.
+#include "base/load_error.h"
 #include "ops/suite/suite.h"
+#include "tensor/device_memory.h"
 
 namespace skiff::suite {
 namespace {
@@ -92,6 +95,46 @@ TEST_P(OpSuite, LayersKeepToTheArenaThatIsStated) {
     }
     EXPECT_LE(stated, ops->arena_bytes(ffn, hidden, rows + 5, act)) << "fewer rows take more";
   }
+}
+
+// What scratch_bytes() throws for a model of one such layer.
+std::string refusal_of(const Ops& ops, const Layer& layer, int hidden = 64) {
+  ModelSpec spec;
+  spec.hidden = hidden;
+  spec.vocab = 97;
+  spec.layers = {layer};
+  try {
+    ops.scratch_bytes(
+        {.spec = spec, .max_rows = 8, .max_logit_rows = 8, .max_seqs = 8, .max_context = 64});
+  } catch (const LoadError& e) {
+    return e.what();
+  }
+  return {};
+}
+
+// Memory is planned before weights are read: so a model for which a device has no kernels is
+// refused in one line, whatever its config.json says.
+TEST(CudaModels, ShapesWithoutKernelsAreRefused) {
+  if (num_cuda_devices() == 0) GTEST_SKIP() << "no CUDA device";
+  const std::unique_ptr<Ops> ops = make_cuda_ops({});
+  const auto gqa = [](int dim) { return Gqa{.heads = 2, .kv_heads = 1, .head_dim = dim}; };
+  const auto mla = [](int rank, int rope) {
+    return Mla{.heads = 2, .kv_rank = rank, .nope_dim = 8, .rope_dim = rope, .v_dim = 8};
+  };
+  const auto moe = [](int experts, int always) {
+    return Moe{.router = {.experts = experts, .top_k = 1, .always = always}, .width = 8};
+  };
+  const Dense dense{.width = 8};
+  EXPECT_EQ(refusal_of(*ops, {gqa(256), moe(510, 2)}, 16'384), "");
+  EXPECT_EQ(refusal_of(*ops, {mla(1'024, 256), dense}), "");
+  const auto expect = [&](const std::string& text, const Layer& layer, int hidden = 64) {
+    EXPECT_NE(refusal_of(*ops, layer, hidden).find(text), std::string::npos) << text;
+  };
+  expect("heads of 512 elements", {gqa(512), dense});
+  expect("512 experts and 1 that are always on", {gqa(64), moe(512, 1)});
+  expect("a latent of 1026 + 64 elements", {mla(1'026, 64), dense});
+  expect("a latent of 512 + 258 elements", {mla(512, 258), dense});
+  expect("norms of 131072 elements", {gqa(64), dense}, 131'072);
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ bool is_bf16(const Tensor& t) {
 }
 
 void check_head_dim(const Gqa& spec) {
-  SKIFF_CHECK(spec.head_dim % 2 == 0 && spec.head_dim <= 256,
-              "head_dim is {}; the CUDA backend takes even ones up to 256", spec.head_dim);
+  SKIFF_CHECK(spec.head_dim % 2 == 0 && spec.head_dim <= kMaxHeadDim,
+              "head_dim is {}; the CUDA backend takes even ones up to {}", spec.head_dim,
+              kMaxHeadDim);
 }
 
 }  // namespace skiff::cuda

@@ -9,6 +9,8 @@ namespace skiff::cuda {
 Rows rows_of(const RaggedBatch& batch);
 CacheArgs cache_of(const KvLayer& kv);  // CHECKs the dtypes
 
+constexpr int kMaxHeadDim = 256;
+
 // Whether activations are bf16; CHECKs that they are that or f32, and that head_dim is one that
 // the kernels take.
 bool is_bf16(const Tensor& activations);

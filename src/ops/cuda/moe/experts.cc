@@ -6,6 +6,7 @@
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/moe/permute.h"
+#include "ops/cuda/moe/route.h"
 
 namespace skiff::cuda {
 namespace {
@@ -56,6 +57,47 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
   gate_copies(middle, both, w.act, on.stream);
   tiled_grouped(outer, middle, w.down, jobs, inputs, on.stream);
   combine(out, outer, p.position, routing, on.stream);
+}
+
+// The routing of tokens [first, first + count) alone. `first` is a multiple of four.
+Routing routing_of(const Routing& all, int64_t first, int64_t count, const Place& on) {
+  const Routing part = {.expert = all.expert.row_range(first, count),
+                        .weight = all.weight.row_range(first, count),
+                        .order = on.arena.take(DType::kI32, {count * all.expert.cols()}),
+                        .expert_start = on.arena.take(DType::kI32, {all.expert_start.elements()}),
+                        .always = all.always};
+  sort_copies(part, on.stream);
+  return part;
+}
+
+// The most tokens whose copies fit the scratch as the weights meet them: a multiple of four.
+int64_t tokens_at_once(int64_t tokens, int64_t per_token, const ExpertWeights& w,
+                       const InputScratch& scratch) {
+  int64_t most = tokens;
+  for (const Linear* one : {&w.gate_up, &w.down}) {
+    if (!changes_rows(*one)) continue;
+    const int64_t copies = met_rows_that_fit(Met::kFloats, scratch.bytes, inputs(*one));
+    most = std::min(most, copies / per_token);
+  }
+  return most == tokens ? tokens : std::max<int64_t>(4, most / 4 * 4);
+}
+
+// tiled_experts() of any number of tokens. Parts are about equal, so that one of them, with its
+// routing, takes less from the arena than all tokens would.
+void tiled_parts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                 const InputScratch& scratch, const Place& on) {
+  const int64_t tokens = x.rows();
+  const int64_t most = tokens_at_once(tokens, routing.expert.cols(), w, scratch);
+  if (most == tokens) return tiled_experts(out, x, routing, w, scratch, on);
+  const int64_t parts = (tokens + most - 1) / most;
+  const int64_t each = ((tokens + parts - 1) / parts + 3) / 4 * 4;
+  for (int64_t first = 0; first < tokens; first += each) {
+    const int64_t count = std::min(each, tokens - first);
+    const size_t mark = on.arena.mark();
+    const Routing part = routing_of(routing, first, count, on);
+    tiled_experts(out.row_range(first, count), x.row_range(first, count), part, w, scratch, on);
+    on.arena.rewind(mark);
+  }
 }
 
 // bf16 on Hopper, one token: its copies share its row of x, and need neither sorting nor gathering.
@@ -116,7 +158,7 @@ void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& 
   Tensor middle = x;  // has the alignment of the rows between the GEMMs
   middle.dim[1] = middle.row_stride = w.width();
   if (!streamed.takes(x, w.gate_up, true) || !streamed.takes(middle, w.down, false))
-    tiled_experts(out, x, routing, w, streamed.inputs(), on);
+    tiled_parts(out, x, routing, w, streamed.inputs(), on);
   else if (x.rows() == 1)
     one_token_experts(out, x, routing, w, streamed, on);
   else

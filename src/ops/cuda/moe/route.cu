@@ -131,15 +131,16 @@ void for_experts(int experts, F f) {
     f(std::integral_constant<int, kMaxExperts / 32>());
 }
 
-void sort(const Routing& routing, int experts, cudaStream_t stream) {
+}  // namespace
+
+void sort_copies(const Routing& routing, cudaStream_t stream) {
   const auto copies = static_cast<int>(routing.expert.elements());
+  const auto experts = static_cast<int>(routing.expert_start.elements()) - 1;
   const int threads = copies <= 256 ? 128 : copies <= 4096 ? 256 : 1024;
   launch(sort_kernel, {experts, threads, 0, stream}, routing.order.as<int32_t>(),
          routing.expert_start.as<int32_t>(), routing.expert.as<int32_t>(), copies,
          (copies + 4 * threads - 1) / (4 * threads) * 4);
 }
-
-}  // namespace
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream) {
@@ -184,7 +185,7 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
       launch(top_k_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
     });
   }
-  sort(routing, router.total(), stream);
+  sort_copies(routing, stream);
 }
 
 }  // namespace skiff::cuda

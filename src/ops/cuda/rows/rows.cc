@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ops/cuda/check.h"
 #include "ops/cuda/rows/kernels.h"
 
 namespace skiff::cuda {
@@ -49,6 +50,12 @@ void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm, cudaS
   if (out.rows() == 0) return;
   start_add_norm(matrix(out), matrix(residual), matrix(delta), norm.weight.as<float>(), norm.eps,
                  rows_of(out), cols_of(out), stream);
+}
+
+// The kernel's own variables take less than 1 KB.
+int64_t max_norm_cols() {
+  const int64_t shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return (shared - 1024) / static_cast<int64_t>(sizeof(float));
 }
 
 void add(Tensor out, Tensor x, cudaStream_t stream) {
