@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -45,6 +46,30 @@ Response head_of(const http::response_header<>& head) {
   }
   return response;
 }
+
+// A body that is taken out piece by piece. Beast's own string_body reserves memory for all that
+// Content-Length says before the first byte is read, which fails for a file larger than the memory.
+struct PieceBody {
+  using value_type = std::string;
+  class reader {
+   public:
+    template <bool kRequest, class Fields>
+    reader(http::header<kRequest, Fields>&, value_type& piece) : piece_(piece) {}
+    void init(const boost::optional<uint64_t>&, boost::system::error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::system::error_code& error) {
+      error = {};
+      const size_t before = piece_.size();
+      for (const auto buffer : boost::beast::buffers_range_ref(buffers))
+        piece_.append(static_cast<const char*>(buffer.data()), buffer.size());
+      return piece_.size() - before;
+    }
+    void finish(boost::system::error_code& error) { error = {}; }
+
+   private:
+    value_type& piece_;
+  };
+};
 
 // An exchange under way, and what comes of it.
 struct Exchange {
@@ -130,7 +155,7 @@ net::awaitable<void> Client::Impl::talk(Stream& stream, Exchange& exchange) {
   co_await http::async_write(stream, message, net::use_awaitable);
 
   boost::beast::flat_buffer buffer;
-  http::response_parser<http::string_body> parser;
+  http::response_parser<PieceBody> parser;
   parser.body_limit(boost::none);
   parser.header_limit(static_cast<uint32_t>(options.max_head));
   if (request.method == "HEAD") parser.skip(true);

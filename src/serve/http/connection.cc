@@ -60,7 +60,6 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket sock
       client_(std::move(client)),
       kind_(kind),
       deadline_(stream_.executor()),
-      write_deadline_(stream_.executor()),
       fresh_(kReadSize),
       reader_(core_->config, core_->body_bytes),
       record_{.method = "-", .target = "-", .request_id = "-", .client = client_},
@@ -225,6 +224,7 @@ bool HttpConnection::judge_head() {
 void HttpConnection::say_continue() {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   writing_ = true;
+  progress_ = Clock::now();
   stream_.write(net::buffer(kContinue.data(), kContinue.size()),
                 guarded([this](ErrorCode error, size_t) {
                   writing_ = false;
@@ -277,13 +277,13 @@ void HttpConnection::flush() {
   }
   record_.sent += out_.size();
   writing_ = true;
-  write_deadline_.set(core_->config.write_seconds, guarded([this] { shut(); }));
-  stream_.write(net::buffer(out_), guarded([this](ErrorCode error, size_t) { on_written(error); }));
+  progress_ = Clock::now();
+  stream_.write(net::buffer(out_), guarded([this](ErrorCode error, size_t) { on_written(error); }),
+                [this] { progress_ = Clock::now(); });
 }
 
 void HttpConnection::on_written(ErrorCode error) {
   writing_ = false;
-  write_deadline_.cancel();
   if (error || state_ == State::kClosed) return shut();
   if (complete_) return reply_done();
   flush();
@@ -371,7 +371,6 @@ void HttpConnection::shut() {
   const auto exchange = std::exchange(exchange_, nullptr);
   if (exchange) exchange->close(/*complete=*/false);
   deadline_.cancel();
-  write_deadline_.cancel();
   if (exchange) record(*exchange, /*complete=*/false);
 }
 
@@ -379,11 +378,12 @@ void HttpConnection::arm(double seconds) {
   deadline_.set(seconds, guarded([this] { on_deadline(); }));
 }
 
-// Closes the connection if its client has left or its reply cannot be completed. The read under way
-// would notice a client that leaves, but there is none while kMaxAhead bytes are pipelined.
+// Closes a connection whose client left or takes nothing, or whose reply cannot be completed. The
+// read under way would notice who leaves, but there is none while kMaxAhead bytes are pipelined.
 void HttpConnection::check_reply() {
   const bool left = state_ == State::kBusy && stream_.peer_left();
-  if (left || exchange_->given_up()) return shut();
+  const bool stuck = writing_ && seconds_since(progress_) > core_->config.write_seconds;
+  if (left || stuck || exchange_->given_up()) return shut();
   arm(kCheckSeconds);
 }
 

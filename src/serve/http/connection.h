@@ -66,7 +66,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpStream stream_;
   const std::string client_;
   const ConnectionKind kind_;
-  Deadline deadline_, write_deadline_;
+  Deadline deadline_;
   std::vector<char> fresh_;  // target of a read under way; what reader_ has is consumed meanwhile
                              // when requests are pipelined
   RequestReader reader_;
@@ -79,6 +79,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool open_ = false;  // counted in core_->open_requests
   size_t discarded_ = 0;
   Clock::time_point head_began_;
+  Clock::time_point progress_;  // when bytes of the write under way were last taken
 };
 
 }  // namespace skiff::http

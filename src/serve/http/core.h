@@ -37,10 +37,11 @@ struct HttpCore {
     if (lane == HttpLane::kLarge) return large;
     return lane == HttpLane::kQuick ? quick : workers;
   }
-  // A job posted after workers.join() would keep this alive forever, so it is dropped.
-  void work(std::function<void()> job) {
+  // A job posted after the threads have been joined would keep this alive forever, so it is
+  // dropped.
+  void work(std::function<void()> job, HttpLane lane = HttpLane::kWork) {
     std::lock_guard lock(mutex);
-    if (!stopped) net::post(workers, std::move(job));
+    if (!stopped) net::post(threads_of(lane), std::move(job));
   }
 
   const HttpConfig config;
@@ -55,6 +56,7 @@ struct HttpCore {
   std::atomic<uint64_t> requests{0};  // heads read since start
   const std::shared_ptr<BodyCount::Sum> body_bytes = std::make_shared<BodyCount::Sum>(0);
   std::atomic<bool> draining{false};
+  std::atomic<bool> closing{false};  // stop() has been called: no connection stays
   mutable std::mutex mutex;
   std::shared_ptr<net::ssl::context> tls;  // guarded by mutex; null without TLS
 };

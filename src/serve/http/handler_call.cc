@@ -60,7 +60,7 @@ void call_handler(const std::shared_ptr<HttpCore>& core,
   if (lane == HttpLane::kIo)
     work();
   else
-    net::post(core->threads_of(lane), std::move(work));
+    core->work(std::move(work), lane);
 }
 
 }  // namespace skiff::http

@@ -155,6 +155,8 @@ void HttpServer::Impl::admit(net::ip::tcp::socket socket) {
   auto connection = std::make_shared<HttpConnection>(core, std::move(stream), address(peer), *kind);
   core->connections.add(connection, *kind);
   connection->start();
+  // stop() may have closed all connections just before this one was added.
+  if (core->closing) connection->close();
 }
 
 // The loop of one I/O thread. A connection that runs out of memory ends by itself (see
@@ -225,6 +227,7 @@ int HttpServer::connections() const { return static_cast<int>(impl_->core->conne
 void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
   impl_->stop_accepting();
+  impl_->core->closing = true;
   for (const auto& connection : impl_->core->connections.all()) connection->close();
   {
     std::lock_guard lock(impl_->core->mutex);

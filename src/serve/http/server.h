@@ -134,7 +134,7 @@ struct HttpConfig {
   double body_rate = 1024;      // average bytes per second below which a body is too slow ...
   double body_grace = 10;       // ... after this many seconds
   double idle_seconds = 180;    // lifetime of a kept-alive connection without a request
-  double write_seconds = 120;   // longest time of one write without progress
+  double write_seconds = 120;   // longest time in which a client takes nothing of its reply
   std::string tls_certificate;  // PEM files; both or neither
   std::string tls_key;
 

@@ -49,10 +49,20 @@ class HttpStream {
   // Writes all of it, or fails.
   template <class Buffers, class Done>
   void write(const Buffers& from, Done done) {
+    write(from, std::move(done), [] {});
+  }
+  // The same; calls `progress`, which must not throw, whenever the kernel has taken a part of it.
+  template <class Buffers, class Done, class Progress>
+  void write(const Buffers& from, Done done, Progress progress) {
+    const auto next = [progress](const boost::system::error_code& error, size_t taken) -> size_t {
+      constexpr size_t kPart = 64u << 10;
+      if (!error && taken > 0) progress();
+      return error ? 0 : kPart;
+    };
     if (tls_)
-      net::async_write(*tls_, from, std::move(done));
+      net::async_write(*tls_, from, next, std::move(done));
     else
-      net::async_write(socket_, from, std::move(done));
+      net::async_write(socket_, from, next, std::move(done));
   }
   // Signals the end of the stream to the peer. Under TLS that is close_notify, and `done` is called
   // with the peer's answer to it, or with whatever it sends instead.

@@ -2,14 +2,17 @@
 #include "serve/journal/journal.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/json.h"
 #include "base/load_error.h"
+#include "serve/journal/log_file.h"
 #include "serve/journal/outlet.h"
 #include "serve/journal/span.h"
 
@@ -140,6 +143,27 @@ TEST(JournalTest, ALogIsOpenedAgain) {
   EXPECT_EQ(folder.lines().size(), 1u);
   EXPECT_THROW(Journal({.log_file = folder.path + "/none/x"}), LoadError);
   EXPECT_THROW(Journal({.traces_endpoint = "collector:4318"}), LoadError);
+}
+
+// The disk is full for a while.
+TEST(LogFileTest, HalfALineSpoilsNoOther) {
+  const LogFolder folder;
+  LogFile file(folder.file());
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit tight = before;
+  tight.rlim_cur = 12;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &tight);
+  const size_t lost = file.write({"[1,2]", "[3,4,5,6,7]"});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(lost, 1u);
+  EXPECT_EQ(file.write({"[8]", "[9]"}), 0u);
+  std::ifstream in(folder.file());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  EXPECT_EQ(lines, (std::vector<std::string>{"[1,2]", "[3,4,5", "[8]", "[9]"}));
 }
 
 // As for the remote calls of the gRPC port.

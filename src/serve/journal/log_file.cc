@@ -28,31 +28,40 @@ LogFile::~LogFile() {
   if (file_ >= 0) close(file_);
 }
 
-bool LogFile::append(const std::string& text) const {
-  for (size_t done = 0; done < text.size();) {
+// Returns how many bytes were written: all of them, or errno says why not.
+size_t LogFile::append(const std::string& text) const {
+  size_t done = 0;
+  while (done < text.size()) {
     const ssize_t count = ::write(file_, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
+    if (count <= 0) break;
     done += static_cast<size_t>(count);
   }
-  return true;
+  return done;
 }
 
 size_t LogFile::write(const std::vector<std::string>& lines) {
   if (reopens_.exchange(false)) {
     const int opened = open_to_append(path_);
-    if (opened < 0)
+    if (opened < 0) {
       spdlog::error("--request-log {}: {}; the old file stays in use", path_, std::strerror(errno));
-    else
+    } else {
       close(std::exchange(file_, opened));
+      inside_line_ = false;
+    }
   }
-  std::string text;
+  std::string text = inside_line_ ? "\n" : "";
+  const size_t begin = text.size();
   for (const std::string& line : lines) (text += line) += '\n';
-  const bool good = append(text);
+  const size_t done = append(text);
+  const bool good = done == text.size();
   if (!good && !troubled_)
     spdlog::error("--request-log {}: {}; lines are lost", path_, std::strerror(errno));
   troubled_ = !good;
-  return good ? 0 : lines.size();
+  if (done > 0) inside_line_ = text[done - 1] != '\n';
+  size_t written = 0;
+  for (size_t at = begin; at < done; ++at) written += text[at] == '\n';
+  return lines.size() - written;
 }
 
 }  // namespace skiff::journal

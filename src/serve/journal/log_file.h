@@ -15,16 +15,18 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Appends the lines and returns how many were lost; the first trouble of a row is logged.
+  // Appends the lines and returns how many were lost; the first trouble of a row is logged. A line
+  // of which only a part could be written, on a full disk, is lost and spoils no later one.
   size_t write(const std::vector<std::string>& lines);
   void reopen() { reopens_ = true; }
 
  private:
-  bool append(const std::string& text) const;
+  size_t append(const std::string& text) const;
   const std::string path_;
   int file_ = -1;
   std::atomic<bool> reopens_{false};
   bool troubled_ = false;
+  bool inside_line_ = false;  // what was written last ends inside a line
 };
 
 }  // namespace skiff::journal

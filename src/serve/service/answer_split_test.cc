@@ -140,6 +140,24 @@ TEST(AnswerSplit, ABudgetNeverExceedsMaxTokens) {
   }
 }
 
+TEST(AnswerSplit, AStopStringInTheMarkThatIsPutInEndsTheReply) {
+  EchoService echo(thinking_config());
+  const std::string whole = "<think>abc\n</think>\n\n";
+  for (const std::string stop : {"\n\n", "</think>", ">\n"}) {
+    Request request = greedy(std::string("<think>abcdefghij</think>x"));
+    request.reasoning_budget = 3;
+    request.stop.max_tokens = 60;
+    request.stop_strings = {stop};
+    const size_t before = echo.engine.seen().size();
+    const Reply reply = reply_to(echo.service, std::move(request));
+    const size_t at = whole.find(stop);
+    EXPECT_EQ(reply.finish, Finish::kStop);
+    EXPECT_EQ(reply.text, whole.substr(0, at));
+    EXPECT_EQ(reply.tokens.size(), at + stop.size());
+    EXPECT_EQ(echo.engine.seen().size(), before + 1) << "nothing goes on behind a stop string";
+  }
+}
+
 TEST(AnswerSplit, NoTokenOfReasoningClosesWhatThePromptHasOpened) {
   EchoService echo(thinking_config());
   Request request = greedy(std::string("ab<think>"));

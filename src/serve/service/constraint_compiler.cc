@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 namespace skiff::service {
@@ -140,20 +141,41 @@ ConstraintCompiler::Compiled ConstraintCompiler::find_or_make(
     }
     if (waiting_ >= options_.max_waiting)
       return Error{Code::kExhausted, "too many constraints are being compiled; try again"};
-    ++waiting_;
     if (!result.valid()) {
       mine = true;
       result = promise.get_future().share();
-      entries_.push_front({key, result});
-      index_[key] = entries_.begin();
+      std::list<Entry> made;
+      made.push_front({key, result});
+      index_.emplace(key, made.begin());
+      entries_.splice(entries_.begin(), made);
     }
+    ++waiting_;
   }
-  if (mine) promise.set_value(grammar::compile(constraint, vocabulary_));
-  Compiled out = result.get();
-  const std::lock_guard lock(mutex_);
-  --waiting_;
-  if (mine) trim();
-  return out;
+  if (mine) make(constraint, key, promise);
+  result.wait();
+  {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+    if (mine) trim();
+  }
+  return result.get();
+}
+
+// Whoever finds an entry that is ready reads it, so one that has failed is gone before it is ready.
+void ConstraintCompiler::make(const grammar::Constraint& constraint, const std::string& key,
+                              std::promise<Compiled>& promise) {
+  try {
+    promise.set_value(options_.compile ? options_.compile(constraint, vocabulary_)
+                                       : grammar::compile(constraint, vocabulary_));
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto entry = index_.find(key);
+      entries_.erase(entry->second);
+      index_.erase(entry);
+    }
+    promise.set_exception(std::current_exception());
+  }
 }
 
 // Lets go of what was not used for longest. What requests still use stays with them.

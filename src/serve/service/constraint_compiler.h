@@ -1,6 +1,7 @@
 // serve/service/constraint_compiler.h -- constraints of requests, compiled once and kept.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <list>
 #include <memory>
@@ -35,13 +36,18 @@ std::shared_ptr<const TokenConstraint> for_choice(
 const char* label_of(grammar::ConstraintKind kind);
 
 // Thread-safe. Compiling takes place on the caller's thread, in bounded work; equal constraints
-// that are asked for at the same time are compiled once. Refusals are kept, too.
+// that are asked for at the same time are compiled once. Refusals are kept, too; what compiling
+// throws, for want of memory for instance, reaches all who wait for it, and nothing is kept of it.
 class ConstraintCompiler {
  public:
+  using Compiled = Result<std::shared_ptr<const grammar::Grammar>>;
   struct Options {
     bool space = true;              // whitespace between the tokens of JSON
     size_t max_bytes = 256u << 20;  // bounds what is kept, as far as it can be let go
     int max_waiting = 8;            // callers that compile or wait for another; more are refused
+    // What compiles; grammar::compile() if empty.
+    std::function<Compiled(const grammar::Constraint&, std::shared_ptr<const grammar::Vocabulary>)>
+        compile = nullptr;
   };
   ConstraintCompiler(std::shared_ptr<const grammar::Vocabulary> vocabulary, const Options& options)
       : vocabulary_(std::move(vocabulary)), options_(options) {}
@@ -53,12 +59,13 @@ class ConstraintCompiler {
   Result<std::shared_ptr<const MeasuredConstraint>> compile_source(std::string_view source);
 
  private:
-  using Compiled = Result<std::shared_ptr<const grammar::Grammar>>;
   struct Entry {
     std::string key;
     std::shared_future<Compiled> result;
   };
   Compiled find_or_make(const grammar::Constraint& constraint);
+  void make(const grammar::Constraint& constraint, const std::string& key,
+            std::promise<Compiled>& promise);
   void trim();
 
   const std::shared_ptr<const grammar::Vocabulary> vocabulary_;

@@ -158,13 +158,14 @@ Result<std::vector<Token>> EngineService::tokenize(const Request& request) const
 RequestId EngineService::start(Prepared prepared, Sink sink) {
   const auto request = impl_->make_request(std::move(prepared), std::move(sink));
   const RequestId id = request->id;
+  // The copies of the prompt may not fit into memory, so nobody is told of the request before.
+  std::vector<NewSequence> sequences = sequences_of(*request);
   impl_->core.metrics.request_received(request->usage.prompt, request->prepared.stop.max_tokens,
                                        request->prepared.n);
   if (const SharedTag& tag = request->prepared.tag) {
     impl_->core.metrics.asked(tag->route);
     if (impl_->core.observer) impl_->core.observer->started(*tag);
   }
-  std::vector<NewSequence> sequences = sequences_of(*request);
   try {
     switch (impl_->core.table.add(request)) {
       case RequestTable::Added::kNo:

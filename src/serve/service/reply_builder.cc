@@ -80,14 +80,15 @@ void ReplyBuilder::cut_after(OpenSequence& sequence, Event& event, size_t count,
   if (reply.logprobs.size() > count) reply.logprobs.resize(count);
 }
 
-// The mark counts as part of the reply, also against max_tokens, but not of the reasoning. Its
-// tokens are certain.
+// The mark counts as part of the reply, also against max_tokens and for stop strings, but not of
+// the reasoning. Its tokens are certain.
 void ReplyBuilder::end_reasoning(const OpenRequest& request, OpenSequence& sequence, Reply& reply) {
   const Prepared& prepared = request.prepared;
   const size_t used = static_cast<size_t>(sequence.generated) + reply.tokens.size();
   const size_t room = static_cast<size_t>(prepared.stop.max_tokens) - used;
   std::string text;
-  for (size_t i = 0; i < std::min(room, prepared.reasoning_end.size()); ++i) {
+  const size_t most = std::min(room, prepared.reasoning_end.size());
+  for (size_t i = 0; i < most && !sequence.text->stopped(); ++i) {
     const Token token = prepared.reasoning_end[i];
     text += sequence.text->push(token);
     reply.tokens.push_back(token);
@@ -97,6 +98,11 @@ void ReplyBuilder::end_reasoning(const OpenRequest& request, OpenSequence& seque
   reply.text += text;
   sequence.answer->push(text, reply.parts);
   sequence.bounded = false;
+  if (sequence.text->stopped()) {
+    reply.stop_reason = sequence.text->stop_found();
+    reply.finish = Finish::kStop;
+    return;
+  }
   sequence.resumes = room > prepared.reasoning_end.size();
   reply.finish = sequence.resumes ? Finish::kNone : Finish::kLength;
 }

@@ -1,0 +1,38 @@
+#include "serve/service/constraint_compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "serve/service/engine_testing.h"
+
+namespace skiff::service {
+namespace {
+
+grammar::Constraint choice(const char* of) {
+  return {.kind = grammar::ConstraintKind::kChoice, .text = of};
+}
+
+// Of a compilation that ran out of memory nothing stays: neither an entry that cannot be read, nor
+// a caller that counts as waiting.
+TEST(ConstraintCompilerTest, WhatCouldNotBeCompiledIsCompiledAgain) {
+  const ByteTokenizer tokenizer;
+  const std::vector<Token> ends = {ByteTokenizer::kEos};
+  bool full = true;
+  ConstraintCompiler compiler(
+      grammar::Vocabulary::of(tokenizer, tokenizer.vocab_size(), ends),
+      {.max_waiting = 2, .compile = [&](const auto& constraint, auto vocabulary) {
+         if (full) throw std::bad_alloc();
+         return grammar::compile(constraint, std::move(vocabulary));
+       }});
+  for (int i = 0; i < 5; ++i)
+    EXPECT_THROW((void)compiler.compile(choice(R"(["yes","no"])")), std::bad_alloc) << i;
+  full = false;
+  EXPECT_TRUE(compiler.compile(choice(R"(["yes","no"])")));
+  EXPECT_TRUE(compiler.compile(choice(R"(["a","b"])")));
+}
+
+}  // namespace
+}  // namespace skiff::service
