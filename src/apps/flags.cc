@@ -290,7 +290,7 @@ constexpr Flag kRouting[] = {
     {"max-retries", kInt, kRoute, "2", "Other servers that a request is sent to when one takes no connection or answers 503.", 0, 100},
     {"connect-timeout", kFloat, kRoute, "2", "Seconds in which a server must take a connection.", 0.01, 3600},
     {"request-timeout-secs", kFloat, kRoute, "1800", "Seconds that a request may take from end to end; 0: no limit.", 0, 604800},
-    {"stall-timeout-secs", kFloat, kRoute, "30", "Seconds of silence after which the answer of a server that is down is given up; 0: never.", 0, 604800},
+    {"stall-timeout-secs", kFloat, kRoute, "30", "Seconds of silence after which the answer of a server that answers no probes is given up; 0: never.", 0, 604800},
     {"health-check-interval-secs", kFloat, kRoute, "5", "Seconds between two probes of a server's /health.", 0.01, 86400},
     {"health-check-timeout-secs", kFloat, kRoute, "5", "Seconds that such a probe may take.", 0.01, 3600},
     {"health-failure-threshold", kInt, kRoute, "3", "Probes that must fail in a row until a server gets no more requests; refused connections count, too.", 1, 1000},

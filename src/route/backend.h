@@ -65,6 +65,9 @@ struct Backend {
   PrefixCache prefixes;
   std::list<IdleConnection> idle;  // most recently used first
   bool probing = false;
+  // The last probe got an answer, be it a refusal: whoever drains, or is paused, still finishes
+  // what it has begun.
+  bool answers = true;
   uint64_t requests = 0, failures = 0;  // sent to it, and those among them without a whole answer
 };
 

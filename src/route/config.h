@@ -39,7 +39,8 @@ struct RouterConfig {
   double connect_seconds = 2;     // longest time to make a connection
   int tries = 3;                  // most backends that one request is sent to
   double request_seconds = 1800;  // longest time for a whole answer; 0: no limit
-  // Silence after which an answer is given up whose backend is down; 0: never.
+  // Silence after which an answer is given up whose backend is down and answers no probes; 0:
+  // never.
   double stall_seconds = 30;
   int max_concurrency = 4096;  // requests under way; more are answered 429
   uint64_t seed = 0;           // seed of random choices

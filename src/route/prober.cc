@@ -91,16 +91,12 @@ void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string 
 }
 
 void get_text(RouterCore& core, const std::shared_ptr<Backend>& backend, const std::string& path,
-              std::function<void(std::optional<std::string>, const std::string&)> done) {
+              std::function<void(int, std::string)> done) {
   std::string head =
       fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n", path, backend->instance.authority());
   if (!core.config.backend_key.empty())
     head += fmt::format("Authorization: Bearer {}\r\n", core.config.backend_key);
-  ask(core, backend, head + "\r\n", nullptr,
-      [done = std::move(done)](int status, std::string text) {
-        if (status == 200) return done(std::move(text), "");
-        done(std::nullopt, status == 0 ? text : fmt::format("it answered {}", status));
-      });
+  ask(core, backend, head + "\r\n", nullptr, std::move(done));
 }
 
 double load_score(std::string_view text) {
@@ -130,29 +126,29 @@ void Prober::probe_all() {
 void Prober::probe(const std::shared_ptr<Backend>& backend, std::function<void(bool)> done) {
   backend->probing = true;
   get_text(core_, backend, "/health",
-           [this, backend, done = std::move(done)](const std::optional<std::string>& body,
-                                                   const std::string& why) {
+           [this, backend, done = std::move(done)](int status, const std::string& text) {
              backend->probing = false;
-             judge(backend, body.has_value(), why);
-             done(body.has_value());
+             judge(backend, status, text);
+             done(status == 200);
            });
   const Policy* policies[] = {core_.mixed.get(), core_.prefill.get(), core_.decode.get()};
   if (policies[static_cast<size_t>(backend->instance.role)]->wants_reported()) ask_load(backend);
 }
 
-void Prober::judge(const std::shared_ptr<Backend>& backend, bool good, const std::string& why) {
-  if (!backend->health.probed(good, core_.health)) return;
+void Prober::judge(const std::shared_ptr<Backend>& backend, int status, const std::string& text) {
+  backend->answers = status != 0;
+  if (!backend->health.probed(status == 200, core_.health)) return;
   if (backend->health.up())
     spdlog::info("{} is up", backend->url);
   else
-    spdlog::warn("{} is down: {}", backend->url, escaped(why));
+    spdlog::warn("{} is down: {}", backend->url,
+                 status == 0 ? escaped(text) : fmt::format("it answered {}", status));
 }
 
 void Prober::ask_load(const std::shared_ptr<Backend>& backend) {
-  get_text(core_, backend, "/metrics",
-           [backend](const std::optional<std::string>& body, const std::string&) {
-             backend->load.reported = body ? load_score(*body) : -1;
-           });
+  get_text(core_, backend, "/metrics", [backend](int status, const std::string& text) {
+    backend->load.reported = status == 200 ? load_score(text) : -1;
+  });
 }
 
 }  // namespace skiff::route

@@ -22,7 +22,7 @@ class Prober {
 
  private:
   void probe_all();
-  void judge(const std::shared_ptr<Backend>& backend, bool good, const std::string& why);
+  void judge(const std::shared_ptr<Backend>& backend, int status, const std::string& text);
   void ask_load(const std::shared_ptr<Backend>& backend);
 
   RouterCore& core_;
@@ -36,9 +36,9 @@ void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string 
          std::shared_ptr<const std::string> body,
          std::function<void(int status, std::string text)> done);
 
-// Gets a short text in this way. `done` gets the body of a 200, or nothing and the reason.
+// Gets a short text in this way.
 void get_text(RouterCore& core, const std::shared_ptr<Backend>& backend, const std::string& path,
-              std::function<void(std::optional<std::string> body, const std::string& why)> done);
+              std::function<void(int status, std::string text)> done);
 
 // Returns running + 10 x waiting by the metrics of Skiff, FastDeploy or vLLM, and a negative number
 // if they are not there.

@@ -140,7 +140,8 @@ void Relay::cut_off(const std::string& why) {
 }
 
 double Relay::silence(Clock::time_point now) const {
-  return leg_ && !leg_->backend().health.up() ? seconds(now - heard_) : 0;
+  if (!leg_ || leg_->backend().health.up() || leg_->backend().answers) return 0;
+  return seconds(now - heard_);
 }
 
 void Relay::client_left() {

@@ -37,7 +37,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   // Ends the request with an error, at its time limit or with the router.
   void cut_off(const std::string& why);
   Clock::time_point arrived() const { return incoming_.arrived; }
-  // Returns the seconds for which the backend has sent nothing, if it is down; else 0.
+  // Returns the seconds for which the backend has sent nothing, if it is down and answers no
+  // probes; else 0.
   double silence(Clock::time_point now) const;
   // Returns true if the answer is held back for a backend that is down, and that the one which
   // answers can do without; go_on_alone() holds it back no longer.

@@ -9,11 +9,12 @@ from edge import reset
 
 
 class FakeBackend:
-    """`behave`: a function from a Call to nothing, which answers it. `healthy` may be changed."""
+    """`behave`: a function from a Call to nothing, which answers it. `healthy`, what it says of
+    itself, and `answers`, whether it says anything, may be changed."""
 
     def __init__(self, behave=None, port=0):
         self.behave = behave or (lambda call: call.send(200, {"served_by": self.port}))
-        self.healthy = True
+        self.healthy = self.answers = True
         self.calls, self.changed = [], threading.Condition()
         self.open = set()
         outer = self
@@ -49,6 +50,8 @@ class FakeBackend:
         body = handler.rfile.read(int(headers.get("content-length", 0)))
         call = Call(handler, method, target, headers, body)
         if target == "/health":
+            if not self.answers:
+                return False
             call.send(200 if self.healthy else 503, {})
             return True
         with self.changed:

@@ -396,9 +396,28 @@ def test_a_backend_that_hangs_is_given_up(made):
     router = made(Router, "--stall-timeout-secs", "0.1", backends=[backend])
     response = router.call("POST", PATH, {**CHAT, "stream": True})
     assert response.read1() == b"data: 1\n\n"
-    backend.healthy = False
+    backend.answers = False
     assert "hangs" in response.read().decode()
     backend.calls[0].gate.set()
+
+
+def test_a_backend_that_drains_finishes_its_answers(made):
+    def wait(call):
+        assert call.gate.wait(20)
+        call.send(200, {"done": True})
+
+    backend = made(FakeBackend, wait)
+    router = made(Router, "--stall-timeout-secs", "0.1", backends=[backend])
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(router.post()))
+    thread.start()
+    backend.wait_for_calls(1)
+    backend.healthy = False  # as a server says after SIGTERM
+    assert router.eventually(lambda: router.call("GET", "/ready").status == 503)
+    time.sleep(2.5)  # the router looks for answers to give up once in a second
+    backend.calls[0].gate.set()
+    thread.join(20)
+    assert (answers[0].status, answers[0].text) == (200, '{"done": true}')
 
 
 class TestPairs:
