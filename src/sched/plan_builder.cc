@@ -12,10 +12,12 @@ namespace {
 // Where decodes alone take longer than the aim, prompts make the step this many times as long, so
 // that they still get somewhere.
 constexpr double kPromptShare = 1.5;
-// Of the time for prompts, what is kept for a long one that runs while short ones go before it.
+// Of the time and the rows for prompts, what is kept for a long one that runs while short ones go
+// before it.
 constexpr double kLongShare = 0.25;
-// The first prompt of a step gets at least so many rows, however short the aim is; and no further
-// prompt is cut to fewer, since each chunk reads all the keys before it again.
+// The first prompt of a step gets at least so many rows, however short the aim is, and so does a
+// long one behind short ones; no further prompt is cut to fewer, since each chunk reads all the
+// keys before it again.
 constexpr int kLeastChunk = 32;
 
 // Returns the rows that drafts may take: never rows that another decode needs; at most half of the
@@ -37,9 +39,12 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
       draft_length_(limits.policy.cost, wanted.decodes, wanted.base),
       long_cost_(limits.policy.long_chunk) {
   if (wanted.aim > 0) {
+    owes_long_ = wanted.long_rows > 0;
     end_ = std::max(wanted.aim, kPromptShare * wanted.base);
-    short_end_ = wanted.running_long ? end_ - kLongShare * (end_ - wanted.base) : end_;
-    finish_ = wanted.running_long ? short_end_ : std::max(end_, wanted.finish);
+    short_end_ = owes_long_ ? end_ - kLongShare * (end_ - wanted.base) : end_;
+    finish_ = owes_long_ ? short_end_ : std::max(end_, wanted.finish);
+    const int rest = std::max(0, limits.max_rows - wanted.decodes);
+    long_rows_ = std::min(wanted.long_rows, static_cast<int>(kLongShare * rest));
   }
   plan_.step = step;
   plan_.page_start = {0};
@@ -87,7 +92,8 @@ int PlanBuilder::timed_rows(const Sequence& s, int most) const {
   const int cut = cost.best_end(used + count) - used;
   if (cut > 0) count = cut;
   const int least = std::min(most, kLeastChunk);
-  return count >= least ? count : prompt_rows_ > 0 ? 0 : least;
+  if (count >= least) return count;
+  return prompt_rows_ == 0 || (owes_long_ && s.is_long) ? least : 0;
 }
 
 int PlanBuilder::rows_for(const Sequence& s) const {
@@ -96,7 +102,7 @@ int PlanBuilder::rows_for(const Sequence& s) const {
     want = s.planned < s.reported ? s.reported - s.planned : std::min(want, logit_rows_);
   const bool may_cut = limits_.chunked_prefill || want > limits_.max_rows - limits_.max_seqs;
   if (want > rows_ && !may_cut) return 0;
-  int count = std::min(want, rows_);
+  int count = std::min(want, s.is_long ? rows_ : std::max(0, rows_ - long_rows_));
   if (end_ > 0 && limits_.chunked_prefill)
     count = count > 0 ? timed_rows(s, count) : 0;
   else if (s.is_long && limits_.chunked_prefill && limits_.policy.long_chunk > 0)
@@ -130,7 +136,11 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   draft_length_.add(s.acceptance, s.planned, draft);
   if (end_ > 0) attention_ += limits_.policy.cost.attention(s.planned, count);
   if (count > 1 + draft) prompt_rows_ += count;
-  if (s.is_long && count > 1 + draft) long_cost_ -= count * cost_of_row(s);
+  if (s.is_long && count > 1 + draft) {
+    long_cost_ -= count * cost_of_row(s);
+    owes_long_ = false;
+    long_rows_ = 0;
+  }
   s.planned = end;
   s.unknown += sample;
   ++s.in_flight;

@@ -8,10 +8,10 @@ namespace skiff::sched {
 
 // What the sequences want of a step.
 struct Wanted {
-  int decodes = 0;            // sequences that want one row each
-  int prompts = 0;            // others, which want more: those that run, and all that wait
-  bool running_long = false;  // a long prompt is among those that run
-  double base = 0;            // the seconds of a step with the decodes alone; 0: not known
+  int decodes = 0;    // sequences that want one row each
+  int prompts = 0;    // others, which want more: those that run, and all that wait
+  int long_rows = 0;  // rows that long prompts which run still want; 0: none runs
+  double base = 0;    // the seconds of a step with the decodes alone; 0: not known
   double aim = 0;     // the seconds that a step with prompts should take; 0: there is no aim
   double finish = 0;  // the seconds that it may take if a prompt ends in it; at least `aim`
 };
@@ -44,12 +44,14 @@ class PlanBuilder {
   int rows_, logit_rows_;  // rows that are left
   int draft_rows_;         // draft rows that are left
   DraftLength draft_length_;
-  double long_cost_;  // the cost that is left, see Policy
+  double long_cost_;   // the cost that is left, see Policy
+  int long_rows_ = 0;  // with an aim: rows that are kept for a long prompt that runs
   // With an aim: when the step should end, with long prompts and without. 0: no aim.
   double end_ = 0, short_end_ = 0;
-  double finish_ = 0;     // when it should end if a short prompt ends in it, too
-  double attention_ = 0;  // seconds of the attention planned so far
-  int prompt_rows_ = 0;   // rows of prompts planned so far
+  double finish_ = 0;       // when it should end if a short prompt ends in it, too
+  double attention_ = 0;    // seconds of the attention planned so far
+  int prompt_rows_ = 0;     // rows of prompts planned so far
+  bool owes_long_ = false;  // a long prompt runs, and none of its rows is planned
 };
 
 }  // namespace skiff::sched

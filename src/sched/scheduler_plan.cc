@@ -41,7 +41,7 @@ Wanted Scheduler::wanted() const {
       continue;
     }
     ++wanted.prompts;
-    wanted.running_long |= s->is_long;
+    if (s->is_long) wanted.long_rows += s->left();
   }
   wanted.decodes = load.decodes;
   if (cost.known() && load.decodes > 0) wanted.base = cost.seconds(load.decodes) + load.attention;

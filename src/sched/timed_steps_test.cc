@@ -179,5 +179,26 @@ TEST_F(TimedSteps, ShortPromptsGoBeforeTheNextRowsOfALongOne) {
   EXPECT_LE(total, 300);
 }
 
+// 1 ms and 5 us a row: steps are full long before their aim.
+TEST_F(TimedSteps, ShortPromptsLeaveRowsForALongOne) {
+  start(
+      {.long_prompt = 2500, .cost = StepCost({{1, 1e-3}, {2000, 11e-3}}, {}), .step_seconds = 0.03},
+      /*max_rows=*/200);
+  add(1, 3000);
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 200}));
+  add(2, 1000);
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 0, 150}, Rows{1, 200, 50}));
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 150, 150}, Rows{1, 250, 50}));
+}
+
+// Behind 100 rows of the short one 28 more end the step at a good place.
+TEST_F(TimedSteps, ALongPromptBehindShortOnesGetsAChunkHoweverShortTheAim) {
+  start({.long_prompt = 2500, .cost = plain_cost(), .step_seconds = 0.015});
+  add(1, 3000);
+  EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 128}));
+  add(2, 1000);
+  EXPECT_THAT(step(), ElementsAre(Rows{2, 0, 100}, Rows{1, 128, 32}));
+}
+
 }  // namespace
 }  // namespace skiff::sched
