@@ -84,7 +84,7 @@ struct Nodes::Impl {
                              // meeting
   Bytes result;              // what the last collective gave; written between two meetings
   mutable std::mutex mutex;
-  std::mutex making;
+  std::mutex making;                            // held while links are made, or told of the end
   std::string why;                              // guarded by mutex
   bool over = false;                            // guarded by mutex
   bool ended = false;                           // guarded by mutex: over, and not in good order
@@ -156,17 +156,18 @@ Bytes Nodes::Impl::received(TcpLink& link, const Call& call, size_t want, int fr
   leave();
 }
 
-// The first reason counts. Links are told outside the lock, because their threads take it.
+// The first reason counts. Links are told outside the lock of `mutex`, because their threads take
+// it. Who comes second waits until they have been told: it may go on to destroy them.
 void Nodes::Impl::end(const std::string& reason, bool own) {
   meeting.end(reason);
   {
-    std::lock_guard lock(mutex);
-    if (over) return;
-    over = ended = true;
-    why = reason;
-  }
-  {
-    std::lock_guard lock(making);
+    std::lock_guard telling(making);
+    {
+      std::lock_guard lock(mutex);
+      if (over) return;
+      over = ended = true;
+      why = reason;
+    }
     for (const auto& link : links) link->end(reason);
   }
   if (!own && group.ended) group.ended(reason);

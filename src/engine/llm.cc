@@ -258,6 +258,7 @@ void LocalLlm::stop(bool drain) {
   if (!drain) abort_ = true;
   inbox_.close();
   std::lock_guard lock(joining_);
+  peers_.close();  // who goes on asking for prompts would keep the engine from its end
   if (thread_.joinable()) thread_.join();
   peers_.stop();
   ranks_.dismiss();

@@ -119,8 +119,12 @@ peer::Stats PeerTiers::stats() const {
   return client_ ? client_->stats() : peer::Stats{};
 }
 
-void PeerTiers::stop() {
+void PeerTiers::close() {
   if (server_) server_->stop();
+}
+
+void PeerTiers::stop() {
+  close();
   io_.reset();
 }
 

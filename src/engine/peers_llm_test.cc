@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <mutex>
+#include <thread>
 
 #include "base/load_error.h"
 #include "base/random.h"
@@ -292,6 +295,23 @@ TEST_F(PeersLlmTest, ACancelEndsTheLease) {
   EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
 }
 
+// Two sequences expect the same first blocks, and the younger one is cancelled before the elder has
+// fetched any.
+TEST_F(PeersLlmTest, ACancelTakesNoBlocksFromOthers) {
+  EngineConfig narrow = decode({});
+  narrow.max_num_seqs = 1;
+  Instance p(prefill()), d(narrow);
+  p.result(request(1));  // so that its blocks are there
+  NewSequence busy = request(2, 5), next = request(3, 5), elder = request(1), younger = request(4);
+  busy.stop.max_tokens = 1000;  // the context, and meanwhile nothing else starts
+  for (size_t i = 0; i < 80; ++i) younger.prompt[i] = elder.prompt[i];
+  elder.origin = younger.origin = KvOrigin{.host = "127.0.0.1", .port = p.port()};
+  for (const NewSequence& each : {busy, next, elder, younger}) d->submit(each);
+  d->cancel(4);
+  EXPECT_EQ(d.await(1).cached, 144);
+  EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+}
+
 // The other side goes away while it is asked for blocks that it has not.
 TEST_F(PeersLlmTest, APrefillServerMayGoWhileBlocksAreAwaited) {
   Instance whole(mixed_), d(decode({}));
@@ -302,6 +322,25 @@ TEST_F(PeersLlmTest, APrefillServerMayGoWhileBlocksAreAwaited) {
   ASSERT_TRUE(p->comes_to([](const EngineStats& s) { return s.peers.leases == 1; }));
   p.reset();
   expect_equal(d.await(1), whole.result(request(1)));
+}
+
+// The prompts of the other side are more than this one computes, and do not end.
+TEST_F(PeersLlmTest, APrefillServerStopsWhileItIsAsked) {
+  Instance p(prefill()), d(decode({p.port()}));
+  std::atomic<bool> over = false;
+  const std::jthread asks([&] {
+    for (SeqId id = 1; !over; std::this_thread::sleep_for(200us)) {
+      if (d->stats().waiting > 60) continue;
+      NewSequence wanted = request(id, 217);
+      wanted.prompt[1] = static_cast<Token>(id++ / 97 % 97);
+      wanted.stop.max_tokens = 1;
+      d->submit(std::move(wanted));
+    }
+  });
+  EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.waiting > 20; }));
+  const auto stopped = std::async(std::launch::async, [&] { p->stop(/*drain=*/true); });
+  EXPECT_EQ(stopped.wait_for(20s), std::future_status::ready);
+  over = true;
 }
 
 TEST_F(PeersLlmTest, InstancesThatDifferRefuseEachOther) {

@@ -34,6 +34,8 @@ auto blaming_path(Work work) {
     throw;
   } catch (const LoadError& error) {
     throw Refused({Code::kInvalid, error.what(), "path"});
+  } catch (const fs::filesystem_error& error) {
+    throw Refused({Code::kInvalid, escaped(error.what(), 400), "path"});
   }
 }
 
@@ -106,6 +108,8 @@ Status Residency::at_rest(std::function<void()> work) {
     return Error{Code::kExhausted, "memory has run out"};
   } catch (const std::future_error&) {
     return Error{Code::kCancelled, "the engine has stopped"};
+  } catch (const std::exception& error) {  // a folder that may not be listed, for one
+    return Error{Code::kExhausted, escaped(error.what(), 400)};
   }
 }
 
@@ -152,7 +156,7 @@ void Residency::restore(Parts parts, bool renamed) {
     model::LoadedModel fresh = read_weights(folder);
     model::overwrite(rank_.weights(), std::move(fresh), rank_.ops());
     weights_absent_ = false;
-    if (renamed || now != read_) rename(folder, "read again");
+    if (renamed || now != read_) rename(now, "read again");
   }
   if (parts.kv && kv_absent_) {
     need_room(absent_bytes_.kv, "keys and values", "stop what else uses memory");
@@ -177,10 +181,12 @@ void Residency::replace(const WeightsUpdate& update, WeightsState& state) {
   if (!weights_absent_)
     need_room(rank_.weights().bytes, "the new weights beside the old ones",
               "give the old ones back first (POST /v1/sleep?tags=weight), then update");
+  // All that may fail comes first: weights that were replaced never keep the names of others.
+  const kv::BlockKey now = blaming_path([&] { return names_of(folder); });
   model::overwrite(rank_.weights(), blaming_path([&] { return read_weights(folder); }),
                    rank_.ops());
   weights_absent_ = false;
-  rename(folder, fmt::format("update {} to {}", before.updates + 1, update.version));
+  rename(now, fmt::format("update {} to {}", before.updates + 1, update.version));
   renew();
   if (!absent().any()) engine_.refuse("");
   state = {.folder = folder,
@@ -200,7 +206,8 @@ void Residency::check_folder(const std::string& folder) const {
     refuse(
         "only weights of safetensors files are replaced; this server has dummy weights, or those "
         "of a GGUF file");
-  if (!fs::is_directory(folder)) refuse(fmt::format("{}: no folder", escaped(folder)));
+  std::error_code error;  // where nobody may look is no folder, either
+  if (!fs::is_directory(folder, error)) refuse(fmt::format("{}: no folder", escaped(folder)));
   const Json other = blaming_path([&] {
     return read_json_file((fs::path(folder) / resolved_.model.config_name).string(),
                           {.max_bytes = 16u << 20, .max_depth = 32});
@@ -239,8 +246,8 @@ kv::BlockKey Residency::names_of(const std::string& folder) const {
 
 // From now on blocks have names that none ever had: neither the files' times nor samples of their
 // bytes tell all versions apart.
-void Residency::rename(const std::string& folder, const std::string& why) {
-  read_ = names_of(folder);
+void Residency::rename(const kv::BlockKey& read, const std::string& why) {
+  read_ = read;
   const std::string text =
       fmt::format("{} {} {}", std::string(read_.begin(), read_.end()), random_seed(), why);
   const kv::BlockKey name = kv::sha256(std::as_bytes(std::span(text)));

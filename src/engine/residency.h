@@ -85,7 +85,7 @@ class Residency {
   model::LoadedModel read_weights(const std::string& folder);
   void need_room(size_t bytes, const char* what, const char* way_out) const;
   kv::BlockKey names_of(const std::string& folder) const;
-  void rename(const std::string& folder, const std::string& why);
+  void rename(const kv::BlockKey& read, const std::string& why);
   void renew();
 
   Rank& rank_;

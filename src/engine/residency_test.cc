@@ -271,6 +271,9 @@ TEST_F(ResidencyTest, WeightsThatDoNotFitChangeNothing) {
     return done ? Error{} : done.error();
   };
   EXPECT_THAT(refused({.folder = dir_.path() + "/none"}).what, HasSubstr("no folder"));
+  const Error endless = refused({.folder = dir_.path() + "/" + std::string(300, 'x')});
+  EXPECT_EQ(endless.field, "path") << "the system refuses to look for such a name";
+  EXPECT_THAT(endless.what, HasSubstr("no folder"));
   const std::string wide = copied("wide");
   std::string config;
   std::getline(std::ifstream(from_ + "/config.json"), config, '\0');

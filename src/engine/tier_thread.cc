@@ -66,7 +66,7 @@ struct TierThread::State {
  private:
   bool next(std::unique_lock<std::mutex>& lock);
   bool carry_out(const kv::TierJob& job);
-  void copy(const kv::TierJob& job, bool to_host);
+  bool copy(const kv::TierJob& job, bool to_host);
   void answer(const Asked& asked, bool ok, double seconds) {
     inbox.push(TierDone{.job = asked.job.id, .ok = ok, .seconds = seconds});
   }
@@ -103,19 +103,23 @@ bool TierThread::State::next(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void TierThread::State::copy(const kv::TierJob& job, bool to_host) {
+// Returns false if the job has been answered: its host block belongs to somebody else by now.
+bool TierThread::State::copy(const kv::TierJob& job, bool to_host) {
   std::lock_guard lock(hand);
-  if (running->answered) return;
+  if (running->answered) return false;
   const std::span<std::byte> memory = host(job.host_block);
   block.resize(memory.size());
   if (to_host)
     std::ranges::copy(block, memory.begin());
   else if (job.kind == kv::TierJob::Kind::kWrite)
     std::ranges::copy(memory, block.begin());
+  return true;
 }
 
+// What was answered before it began is left out: `block` still has the bytes of another job, which
+// would be written under the name of this one.
 bool TierThread::State::carry_out(const kv::TierJob& job) {
-  copy(job, /*to_host=*/false);
+  if (!copy(job, /*to_host=*/false)) return false;
   const bool ok = work(job, block);
   if (ok && job.kind == kv::TierJob::Kind::kRead) copy(job, /*to_host=*/true);
   return ok;

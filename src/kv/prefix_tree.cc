@@ -3,10 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/check.h"
 
 namespace skiff::kv {
+
+namespace {
+
+// The label is mixed with the seed letter by letter: a salt is chosen by whoever sends a request,
+// and texts that collide in a hash without a secret are easily made.
+uint64_t seed_with(uint64_t seed, std::string_view label) {
+  for (const char c : label) {
+    seed = (seed ^ static_cast<uint8_t>(c)) * 0xff51afd7ed558ccdull;
+    seed ^= seed >> 32;
+  }
+  return seed;
+}
+
+}  // namespace
 
 uint64_t PrefixTree::hash_edge(uint64_t seed, BlockId parent, std::span<const Token> tokens) {
   uint64_t h = seed ^ (0x9e3779b97f4a7c15ull * static_cast<uint64_t>(parent + 2));
@@ -39,7 +54,7 @@ std::string PrefixTree::label(const CacheSharing& sharing, size_t i) const {
 
 uint64_t PrefixTree::hash_of(BlockId parent, std::span<const Token> tokens,
                              const std::string& label) const {
-  return hash_(label.empty() ? seed_ : seed_ ^ std::hash<std::string>{}(label), parent, tokens);
+  return hash_(seed_with(seed_, label), parent, tokens);
 }
 
 bool PrefixTree::has_label(BlockId id, const std::string& label) {

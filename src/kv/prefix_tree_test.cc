@@ -25,6 +25,22 @@ TEST(PrefixTree, EqualHashesAreNotEqualTokens) {
   EXPECT_EQ(tree.size(), 0);
 }
 
+// Salts that collide under one seed must not do so under all.
+TEST(PrefixTree, TheHashOfASaltNeedsTheSeed) {
+  static std::vector<uint64_t> seen;
+  const CacheSharing alice{.salt = "alice", .extras = {}}, bob{.salt = "bob", .extras = {}};
+  for (const uint64_t seed : {1, 2}) {
+    BlockPool pool(1);
+    PrefixTree tree(pool, 2, seed, [](uint64_t mixed, BlockId, std::span<const Token>) {
+      seen.push_back(mixed);
+      return mixed;
+    });
+    for (const CacheSharing& sharing : {alice, bob}) tree.match(Tokens{1, 2}, sharing);
+  }
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_NE(seen[0] ^ seen[1], seen[2] ^ seen[3]);
+}
+
 TEST(PrefixTree, ADifferentSaltSeesNothing) {
   for (const PrefixTree::Hash hash :
        {PrefixTree::hash_edge,

@@ -297,7 +297,8 @@ std::optional<peer::Fd> Attempt::run() {
   if (!send_all(stream)) return std::nullopt;
   const auto answer = next(stream, end_);
   if (!answer) return std::nullopt;
-  if (const auto* refused = std::get_if<peer::Refused>(&*answer)) refuse(refused->why);
+  if (const auto* refused = std::get_if<peer::Refused>(&*answer))
+    refuse(escaped(refused->why, peer::kMaxGreeting));
   const auto* welcome = std::get_if<peer::Welcome>(&*answer);
   if (welcome == nullptr ||
       !peer::same(welcome->proof, peer::proof(settings_.key, kFirstSide, nonce, hello->nonce)))

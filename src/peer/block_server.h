@@ -19,6 +19,8 @@ class BlockServer {
   struct Limits {
     int connections = 64;
     // Each connection may have as many leases, keys of all its leases, and reads without an answer.
+    // A lease beyond that is not opened, and its reads are answered by Miss; a read beyond that
+    // ends the connection.
     size_t leases = 1024, keys = size_t{1} << 18, reads = size_t{1} << 18;
     double greeting_seconds = 5;  // longest time to the end of a login
     double grace_seconds = 5;     // longest wait for blocks of a prompt that has been computed

@@ -233,8 +233,6 @@ TEST_F(BlockServerTest, StrangersAreRefused) {
 }
 
 TEST_F(BlockServerTest, BoundsAreKept) {
-  config_.limits.leases = 2;
-  config_.limits.keys = 3;
   config_.limits.reads = 2;
   start();
   const auto refused = [&](const std::vector<Message>& messages) {
@@ -244,13 +242,35 @@ TEST_F(BlockServerTest, BoundsAreKept) {
     return answer && std::holds_alternative<Refused>(*answer);
   };
   const auto k = key_of(1);
-  EXPECT_TRUE(refused({lease(1, {k}), lease(2, {k}), lease(3, {k})})) << "leases";
-  EXPECT_TRUE(refused({lease(1, {k, k, k, k})})) << "keys";
   EXPECT_TRUE(refused({lease(1, {k}), lease(1, {k})})) << "the same number twice";
   const Read read{.job = 1, .lease = 1, .key = k};
   EXPECT_TRUE(refused({lease(1, {k}), read, read, read})) << "reads";
   EXPECT_TRUE(refused({Refused{"what only a server says"}}));
   EXPECT_TRUE(comes_to([&] { return shelf_->leased() == 0; }));
+}
+
+TEST_F(BlockServerTest, ALeaseTooManyCostsNoOther) {
+  config_.limits.leases = 2;
+  config_.limits.keys = 3;
+  start();
+  put(1);
+  const auto k = key_of(1);
+  Guest one = guest();
+  for (const Open& wish : {lease(1, {k}), lease(2, {k, k, k}), lease(3, {k}), lease(4, {k})})
+    one.say(wish);
+  for (const uint64_t id : {2, 4}) {  // too many blocks, too many leases
+    one.say(Read{.job = id, .lease = id, .key = k});
+    EXPECT_EQ(std::get<Miss>(*one.hear()).job, id);
+  }
+  for (const uint64_t id : {1, 3}) {
+    one.say(Read{.job = id, .lease = id, .key = k});
+    EXPECT_EQ(std::get<Block>(*one.hear()).job, id);
+    one.bytes(16);
+  }
+  one.say(Close{1});
+  one.say(lease(5, {k}));
+  one.say(Read{.job = 5, .lease = 5, .key = k});
+  EXPECT_EQ(std::get<Block>(*one.hear()).job, 5u) << "there is room again";
 }
 
 TEST_F(BlockServerTest, StrangersCannotTakeAllConnections) {

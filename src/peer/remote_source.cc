@@ -4,15 +4,20 @@
 
 namespace skiff::peer {
 
-// Returns the lease that has all of these blocks, or kNone.
+bool RemoteSource::has_in(int lease, const kv::BlockKey& key) const {
+  const auto found = by_key_.find(key);
+  return found != by_key_.end() && std::ranges::count(found->second, lease) > 0;
+}
+
+// Returns the newest lease that has all of these blocks, or kNone.
 int RemoteSource::lease_of_all(std::span<const kv::BlockKey> keys) const {
   const auto last = by_key_.find(keys.back());
   if (last == by_key_.end()) return kNone;
-  const auto same = [&](const kv::BlockKey& key) {
-    const auto found = by_key_.find(key);
-    return found != by_key_.end() && found->second == last->second;
-  };
-  return std::ranges::all_of(keys, same) ? last->second : kNone;
+  const std::vector<int>& leases = last->second;
+  const auto whole = std::find_if(leases.rbegin(), leases.rend(), [&](int lease) {
+    return std::ranges::all_of(keys, [&](const kv::BlockKey& key) { return has_in(lease, key); });
+  });
+  return whole == leases.rend() ? kNone : *whole;
 }
 
 void RemoteSource::expect(const kv::Expected& expected) {
@@ -27,7 +32,7 @@ void RemoteSource::expect(const kv::Expected& expected) {
   lease.keys.assign(expected.keys.begin(), expected.keys.end());
   lease.owners = 1;
   owners_.emplace(expected.owner, last_);
-  for (const kv::BlockKey& key : lease.keys) by_key_[key] = last_;
+  for (const kv::BlockKey& key : lease.keys) by_key_[key].push_back(last_);
 
   Open wish;
   wish.lease = static_cast<uint64_t>(last_);
@@ -45,9 +50,11 @@ void RemoteSource::expect(const kv::Expected& expected) {
 }
 
 void RemoteSource::forget_keys(int number, Lease& lease) {
-  for (const kv::BlockKey& key : lease.keys)
-    if (const auto found = by_key_.find(key); found != by_key_.end() && found->second == number)
-      by_key_.erase(found);
+  for (const kv::BlockKey& key : lease.keys) {
+    const auto found = by_key_.find(key);
+    std::erase(found->second, number);
+    if (found->second.empty()) by_key_.erase(found);
+  }
   lease.keys.clear();
 }
 

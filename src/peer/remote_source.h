@@ -11,8 +11,9 @@
 namespace skiff::peer {
 
 // A block is there if a sequence that waits expects it; the number of a fetch's record is that of
-// the lease. Sequences that expect the same blocks share a lease. Like every BlockSource, it is the
-// engine thread's.
+// the lease. Sequences that expect the same blocks share a lease. Where several leases have a
+// block, the newest is asked for it, and the others are left when that ends. Like every
+// BlockSource, it is the engine thread's.
 class RemoteSource final : public kv::BlockSource {
  public:
   // Sequences without an origin expect nothing, unless `asks`: a server is then asked to compute
@@ -27,7 +28,7 @@ class RemoteSource final : public kv::BlockSource {
   void expect(const kv::Expected& expected) override;
   void release(uint64_t owner) override;
   bool has(const kv::BlockKey& key) const override { return by_key_.contains(key); }
-  int begin_fetch(const kv::BlockKey& key) override { return by_key_.at(key); }
+  int begin_fetch(const kv::BlockKey& key) override { return by_key_.at(key).back(); }
   void end_fetch(int record, const TierDone& answer) override;
   bool wants(const kv::BlockKey&) const override { return false; }
   int begin_store(const kv::BlockKey&) override { return kNone; }
@@ -38,6 +39,7 @@ class RemoteSource final : public kv::BlockSource {
     std::vector<kv::BlockKey> keys;
     int owners = 0;
   };
+  bool has_in(int lease, const kv::BlockKey& key) const;
   int lease_of_all(std::span<const kv::BlockKey> keys) const;
   void forget_keys(int number, Lease& lease);
 
@@ -47,7 +49,8 @@ class RemoteSource final : public kv::BlockSource {
   int last_ = 0;  // number of the newest lease
   std::unordered_map<int, Lease> leases_;
   std::unordered_map<uint64_t, int> owners_;  // the lease of each owner
-  std::unordered_map<kv::BlockKey, int, kv::BlockKeyHash> by_key_;
+  // The leases that have a block, at least one, the newest last.
+  std::unordered_map<kv::BlockKey, std::vector<int>, kv::BlockKeyHash> by_key_;
 };
 
 }  // namespace skiff::peer

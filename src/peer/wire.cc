@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace skiff::peer {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr size_t kFrameHead = 13;
+constexpr size_t kMaxShown = 1000;  // bytes of a fact of the other side that a message shows
 
 // Returns the sum of a frame: XXH3-64 of its fields, seeded with its length and its kind.
 uint64_t sum_of(uint8_t kind, std::string_view fields) {
@@ -230,7 +232,7 @@ std::string difference(const Facts& here, const Facts& there, const SideNames& n
       return fmt::format("the two sides compare {} and {} facts", here.size(), there.size());
     if (here[i].second != there[i].second)
       return fmt::format("{} is {} at {} and {} at {}", here[i].first, here[i].second, names.here,
-                         there[i].second, names.there);
+                         escaped(there[i].second, kMaxShown), names.there);
   }
   return {};
 }

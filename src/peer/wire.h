@@ -104,7 +104,7 @@ struct SideNames {
   std::string_view here = "the prefill instance", there = "the decode instance";
 };
 // Returns nothing if the facts agree, else one line that names the first that do not, with both
-// values.
+// values, and that a log can print.
 std::string difference(const Facts& here, const Facts& there, const SideNames& names = {});
 
 }  // namespace skiff::peer

@@ -121,6 +121,8 @@ TEST(PeerWire, DifferencesAreNamedWithBothValues) {
   EXPECT_NE(why.find("32"), std::string::npos);
   EXPECT_NE(difference(here, {{"the build", "a"}}), "");
   EXPECT_NE(difference(here, {}), "");
+  const std::string forged = difference(here, {{"the build", "b\nall is well"}});
+  EXPECT_EQ(forged.find('\n'), std::string::npos) << "one line, whatever a stranger says";
 }
 
 TEST(PeerWire, AProofIsOfKeySideAndBothNonces) {

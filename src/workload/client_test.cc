@@ -9,6 +9,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <chrono>
 #include <list>
 #include <thread>
 
@@ -202,6 +203,25 @@ TEST(LoadClient, CountsPiecesWhereTheServerSendsNoUsage) {
   EXPECT_EQ(report.succeeded, 2) << report.first_error;
   EXPECT_EQ(report.unmetered, 1);
   EXPECT_EQ(report.completion, 3 + 2);
+}
+
+TEST(LoadClient, ARequestThatGoesOutLateHasWaited) {
+  constexpr double kDue = 0.05, kBusy = 0.4;
+  ScriptedServer server([](tcp::socket& socket, int) {
+    read_request(socket);
+    answer(socket);
+  });
+  LoadClient client(server.address());
+  const auto busy = [&] { std::this_thread::sleep_for(std::chrono::duration<double>(kBusy)); };
+  client.at(client.now(), busy);
+  ServeBench bench{.model = "default", .requests = {}};
+  bench.requests = {{.at = kDue, .input = 9, .output = 3, .hashes = {}}};
+  const ServeReport report = run_serve_bench(client, bench);
+  ASSERT_EQ(report.succeeded, 1) << report.first_error;
+  EXPECT_GE(report.lag.max, (kBusy - kDue) / 2);
+  EXPECT_GE(report.ttft.max, report.lag.max);
+  EXPECT_GE(report.e2e.max, report.ttft.max);
+  EXPECT_NE(to_text(report).find("sent too late"), std::string::npos);
 }
 
 TEST(RequestBody, APromptOfIdsHasExactlyTheLengthAskedFor) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/json.h"
 #include "workload/simulate.h"
@@ -20,8 +21,10 @@ class Replay {
       const size_t first = std::min<size_t>(bench_.concurrency, bench_.requests.size());
       for (size_t i = 0; i < first; ++i) send(next_++);
     } else {
-      for (size_t i = 0; i < bench_.requests.size(); ++i)
-        client_.at(start + bench_.requests[i].at, [this, i] { send(i); });
+      for (size_t i = 0; i < bench_.requests.size(); ++i) {
+        const double due = start + bench_.requests[i].at;
+        client_.at(due, [this, i, due] { send(i, due); });
+      }
     }
     client_.run();
     out_.seconds = end_ - start;
@@ -29,21 +32,26 @@ class Replay {
     out_.tpot = percentiles_of(tpot_);
     out_.itl = percentiles_of(itl_);
     out_.e2e = percentiles_of(e2e_);
+    out_.lag = percentiles_of(lag_);
     return std::move(out_);
   }
 
  private:
-  void send(size_t number) {
+  // Latencies count from `due`, since a user who comes at a time waits from then on: counted from
+  // when a request went out, those would look best that this client was late with. In a closed loop
+  // a request is due when it goes out.
+  void send(size_t number, std::optional<double> due = std::nullopt) {
     ++out_.sent;
     client_.post(bench_.chat ? "/v1/chat/completions" : "/v1/completions",
-                 request_body(bench_, number), [this](StreamOutcome outcome) {
-                   take(outcome);
+                 request_body(bench_, number), [this, due](StreamOutcome outcome) {
+                   take(outcome, due.value_or(outcome.sent));
                    if (bench_.concurrency > 0 && next_ < bench_.requests.size()) send(next_++);
                  });
   }
 
-  void take(const StreamOutcome& o) {
+  void take(const StreamOutcome& o, double due) {
     end_ = std::max(end_, o.done);
+    lag_.push_back(o.sent - due);
     out_.reopened += o.reopened;
     if (o.status == 429 || o.status == 503) {
       ++out_.refused;
@@ -61,12 +69,12 @@ class Replay {
     out_.completion += completion;
     out_.unmetered += o.completion == 0;
     const double last = o.first + std::accumulate(o.gaps.begin(), o.gaps.end(), 0.0);
-    const double ttft = o.first - o.sent;
+    const double ttft = o.first - due;
     const double tpot = completion > 1 ? (last - o.first) / (completion - 1) : 0;
     ttft_.push_back(ttft);
     if (completion > 1) tpot_.push_back(tpot);
     itl_.insert(itl_.end(), o.gaps.begin(), o.gaps.end());
-    e2e_.push_back(o.done - o.sent);
+    e2e_.push_back(o.done - due);
     out_.good += (bench_.slo_ttft == 0 || ttft <= bench_.slo_ttft) &&
                  (bench_.slo_tpot == 0 || tpot <= bench_.slo_tpot);
   }
@@ -76,7 +84,7 @@ class Replay {
   size_t next_ = 0;
   double end_ = 0;
   ServeReport out_;
-  std::vector<double> ttft_, tpot_, itl_, e2e_;
+  std::vector<double> ttft_, tpot_, itl_, e2e_, lag_;
 };
 
 Json json_of(const Percentiles& p) {
@@ -155,8 +163,9 @@ std::string to_text(const ServeReport& r) {
       100 * r.cached / std::max(r.prompt, 1.0));
   out += fmt::format("{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "milliseconds", "mean", "p50",
                      "p90", "p95", "p99", "max");
-  return out + row("time to first token", r.ttft) + row("time per output token", r.tpot) +
+  out += row("time to first token", r.ttft) + row("time per output token", r.tpot) +
          row("between pieces", r.itl) + row("whole request", r.e2e);
+  return r.lag.max > 0 ? out + row("sent too late, of it", r.lag) : out;
 }
 
 std::string to_json(const ServeReport& r) {
@@ -180,7 +189,8 @@ std::string to_json(const ServeReport& r) {
               {"ttft_ms", json_of(r.ttft)},
               {"tpot_ms", json_of(r.tpot)},
               {"itl_ms", json_of(r.itl)},
-              {"e2e_ms", json_of(r.e2e)}}
+              {"e2e_ms", json_of(r.e2e)},
+              {"lag_ms", json_of(r.lag)}}
       .dump();
 }
 

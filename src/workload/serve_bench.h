@@ -17,7 +17,7 @@ struct ServeBench {
   int prompt_vocab = 0;
   std::vector<TracedRequest> requests;
   // Requests in flight at any time: the next one is sent when one ends. 0: requests are sent at
-  // their times.
+  // their times, and latencies count from these.
   int concurrency = 0;
   // Seconds; 0: no bound. A request that meets both counts as good.
   double slo_ttft = 0, slo_tpot = 0;
@@ -38,6 +38,7 @@ struct ServeReport {
   double seconds = 0;       // seconds from the first request to the end of the last
   double prompt = 0, cached = 0, completion = 0;
   Percentiles ttft, tpot, itl, e2e;
+  Percentiles lag;  // by how much later requests went out than they were due; 0 with a concurrency
 };
 
 // Returns the JSON body of request number `number`. A prompt of text is made of single letters,
