@@ -20,7 +20,8 @@ class Protocol : public turn::TurnProtocol {
         .status = error.status, .body = error_text(error, request_id), .headers = error.headers};
   }
 
-  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info) const override {
+  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info,
+                                           const turn::TurnBody&) const override {
     return make_writer(std::move(info));
   }
 

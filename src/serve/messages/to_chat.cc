@@ -95,6 +95,7 @@ class Translator {
                       *input = member(block, "input");
     if (!id || !id->is_string() || !name || !name->is_string())
       return invalid("messages", place + ".content has a tool_use without id and name");
+    if (call_ids_.size() == turn::kMaxCalls) return turn::too_many_calls(place);
     call_ids_.push_back(id->get<std::string>());
     calls.push_back(
         {{"id", *id},
@@ -198,6 +199,22 @@ std::optional<Error> set_format(const OrderedJson& format, OrderedJson& chat) {
   return std::nullopt;
 }
 
+// `output_format` is where the format stood while it was new; clients of that time send it.
+std::optional<Error> set_output(const OrderedJson& body, OrderedJson& chat) {
+  const OrderedJson *output = member(body, "output_config"), *older = member(body, "output_format");
+  if (output && !output->is_object())
+    return invalid("output_config",
+                   "output_config must be an object, but is " + described(*output));
+  const OrderedJson* format = output ? member(*output, "format") : nullptr;
+  if (format && older)
+    return invalid("output_format",
+                   "output_format is the older name of output_config.format; give one of them");
+  if (output)
+    if (const OrderedJson* effort = member(*output, "effort")) chat["reasoning_effort"] = *effort;
+  if (!format) format = older;
+  return format ? set_format(*format, chat) : std::nullopt;
+}
+
 std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& chat) {
   const std::string type = type_of(choice);
   const OrderedJson* name = member(choice, "name");
@@ -217,9 +234,9 @@ std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& cha
 }
 
 // These fields become another one, or none; all others are passed on as they are.
-constexpr std::string_view kOwn[] = {"messages",       "system",   "tools",        "tool_choice",
-                                     "stop_sequences", "metadata", "service_tier", "output_config",
-                                     "mcp_servers",    "container"};
+constexpr std::string_view kOwn[] = {
+    "messages",     "system",        "tools",         "tool_choice", "stop_sequences", "metadata",
+    "service_tier", "output_config", "output_format", "mcp_servers", "container"};
 
 }  // namespace
 
@@ -230,6 +247,7 @@ Result<OrderedJson> to_chat(const OrderedJson& body, bool counts) {
   auto messages = chat_messages(body);
   if (!messages) return messages.error();
   chat["messages"] = std::move(*messages);
+  turn::continue_last_message(chat);
   if (!counts && !member(body, "max_tokens"))
     return Error{Code::kNotFound, "max_tokens is required", "max_tokens"};
   if (const OrderedJson* tools = member(body, "tools")) {
@@ -240,12 +258,7 @@ Result<OrderedJson> to_chat(const OrderedJson& body, bool counts) {
   if (const OrderedJson* choice = member(body, "tool_choice"))
     if (auto error = set_tool_choice(*choice, chat)) return *error;
   if (const OrderedJson* stops = member(body, "stop_sequences")) chat["stop"] = *stops;
-  if (const OrderedJson* output = member(body, "output_config")) {
-    if (const OrderedJson* effort = member(*output, "effort")) chat["reasoning_effort"] = *effort;
-    const OrderedJson* format = member(*output, "format");
-    if (format && !format->is_null())
-      if (auto error = set_format(*format, chat)) return *error;
-  }
+  if (auto error = set_output(body, chat)) return *error;
   for (const char* hosted : {"mcp_servers", "container"})
     if (const OrderedJson* value = member(body, hosted); value && !value->empty())
       return unsupported(hosted,

@@ -27,6 +27,23 @@ TEST(MessagesToChat, SystemTextAndBlocks) {
   EXPECT_EQ(out["top_k"], 3);
 }
 
+TEST(MessagesToChat, AFormatMayStandWhereItOnceStood) {
+  const auto format_of = [](const char* fields) {
+    return chat(
+        (std::string(R"({"messages": [{"role": "user", "content": "hi"}], )") + fields + "}")
+            .c_str())["response_format"];
+  };
+  EXPECT_EQ(format_of(R"("output_format": {"type": "json_schema", "schema": {"type": "null"}})"),
+            format_of(R"("output_config": {"format": {"type": "json_schema",
+                         "schema": {"type": "null"}}})"));
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": "hi"}],
+      "output_format": {"type": "json_schema", "schema": {}},
+      "output_config": {"format": {"type": "json_schema", "schema": {}}}})"),
+            "output_format");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": "hi"}], "output_config": 3})"),
+            "output_config");
+}
+
 TEST(MessagesToChat, CallsAndResultsInTheOrderOfTheCalls) {
   const OrderedJson out = chat(R"({"messages": [
       {"role": "user", "content": "hi"},
@@ -49,6 +66,25 @@ TEST(MessagesToChat, CallsAndResultsInTheOrderOfTheCalls) {
   EXPECT_EQ(messages[4]["content"][0]["text"], "here");
 }
 
+TEST(MessagesToChat, AMessageOfTheAssistantAtTheEndIsContinued) {
+  const auto continued = [](const std::string& last, const std::string& more = "") {
+    const OrderedJson out = chat(
+        (R"({"messages": [{"role": "user", "content": "hi"}, )" + last + "]" + more + "}").c_str());
+    return out.value("continue_final_message", OrderedJson());
+  };
+  const std::string begun = R"({"role": "assistant", "content": "{"})";
+  EXPECT_EQ(continued(begun), true);
+  EXPECT_EQ(continued(R"({"role": "assistant", "content": [{"type": "text", "text": "{"}]})"),
+            true);
+  EXPECT_EQ(continued(begun, R"(, "continue_final_message": false)"), false);
+  EXPECT_EQ(continued(begun, R"(, "add_generation_prompt": true)"), nullptr);
+  EXPECT_EQ(continued(R"({"role": "assistant", "content": " "})"), nullptr);
+  EXPECT_EQ(continued(R"({"role": "assistant", "content": [{"type": "text", "text": "so"},
+                          {"type": "tool_use", "id": "1", "name": "f", "input": {}}]})"),
+            nullptr);
+  EXPECT_EQ(continued(R"({"role": "user", "content": "you"})"), nullptr);
+}
+
 TEST(MessagesToChat, ToolsAndTheirChoice) {
   const OrderedJson out = chat(R"({"messages": [{"role": "user", "content": "hi"}],
       "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "null"}}},
@@ -60,6 +96,17 @@ TEST(MessagesToChat, ToolsAndTheirChoice) {
   EXPECT_EQ(out["reasoning_effort"], "low");
   EXPECT_EQ(out["tool_choice"]["function"]["name"], "f");
   EXPECT_EQ(out["parallel_tool_calls"], false);
+}
+
+TEST(MessagesToChat, CallsOfAMessageAreBounded) {
+  const auto calls = [](size_t count) {
+    const OrderedJson call = {{"type", "tool_use"}, {"id", "1"}, {"name", "f"}};
+    const OrderedJson message = {{"role", "assistant"},
+                                 {"content", std::vector<OrderedJson>(count, call)}};
+    return OrderedJson{{"messages", OrderedJson::array({message})}}.dump();
+  };
+  EXPECT_EQ(refused(calls(1024).c_str()), "none");
+  EXPECT_EQ(refused(calls(1025).c_str()), "messages");
 }
 
 TEST(MessagesToChat, RefusalsNameTheField) {

@@ -30,7 +30,8 @@ class Protocol : public turn::TurnProtocol {
   http::HttpResponse refusal(const http::ApiError& error, const std::string&) const override {
     return {.status = error.status, .body = error_text(error), .headers = error.headers};
   }
-  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info) const override {
+  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info,
+                                           const turn::TurnBody&) const override {
     return make_writer(std::move(info), endpoint_);
   }
 

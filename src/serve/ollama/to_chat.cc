@@ -59,6 +59,7 @@ class History {
   Result<OrderedJson> list(const OrderedJson& calls, const std::string& place) {
     if (!calls.is_array())
       return invalid("messages", place + ".tool_calls must be a list, but is " + described(calls));
+    if (calls.size() > turn::kMaxCalls) return turn::too_many_calls(place);
     OrderedJson out = OrderedJson::array();
     open_.clear();
     for (const OrderedJson& call : calls) {
@@ -250,6 +251,7 @@ Result<OrderedJson> to_chat(const OrderedJson& body, Endpoint endpoint) {
   chat["stream"] = stream ? *stream : OrderedJson(true);
   auto error = endpoint == Endpoint::kChat ? add_messages(body, chat) : add_prompt(body, chat);
   if (error) return *error;
+  turn::continue_last_message(chat);
   if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty())
     chat["tools"] = *tools;
   if (const OrderedJson* text = member(body, "template"); text && *text != "")

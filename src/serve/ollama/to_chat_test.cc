@@ -47,6 +47,12 @@ TEST(OllamaToChat, ResultsOfToolsFindTheirCalls) {
   EXPECT_FALSE(out[4].contains("tool_call_id"));
 }
 
+TEST(OllamaToChat, AMessageOfTheAssistantAtTheEndIsContinued) {
+  const OrderedJson out = translated(R"({"messages": [{"role": "user", "content": "hi"},
+      {"role": "assistant", "content": "{"}]})");
+  EXPECT_EQ(out["continue_final_message"], true);
+}
+
 TEST(OllamaToChat, PromptsAreMessages) {
   const OrderedJson out = translated(R"({"prompt": "p", "system": "s", "think": false,
       "format": {"type": "object"}})",
@@ -73,6 +79,18 @@ TEST(OllamaToChat, RefusesByName) {
   EXPECT_EQ(refused(R"({"messages": [], "think": 3})"), "think");
   EXPECT_EQ(refused(R"({"messages": [], "options": {"mirostat": 2}})"), "options");
   EXPECT_EQ(refused(R"({"messages": [], "options": []})"), "options");
+}
+
+TEST(OllamaToChat, CallsOfAMessageAreBounded) {
+  const auto calls = [](size_t count) {
+    const OrderedJson call = {{"function", {{"name", "f"}}}};
+    const OrderedJson message = {{"role", "assistant"},
+                                 {"content", ""},
+                                 {"tool_calls", std::vector<OrderedJson>(count, call)}};
+    return OrderedJson{{"messages", OrderedJson::array({message})}}.dump();
+  };
+  EXPECT_EQ(refused(calls(1024).c_str()), "none");
+  EXPECT_EQ(refused(calls(1025).c_str()), "messages");
 }
 
 TEST(OllamaToChat, NothingToAnswerLoadsTheModel) {

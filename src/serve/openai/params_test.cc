@@ -102,9 +102,25 @@ TEST(OpenAiParams, TheNewerNameOfMaxTokensWins) {
   EXPECT_EQ(chat(R"("max_tokens":7,"max_completion_tokens":3)").request.stop.max_tokens, 3);
   EXPECT_EQ(chat(R"("max_completion_tokens":3,"max_tokens":7)").request.stop.max_tokens, 3);
   EXPECT_EQ(complete(R"("max_tokens":16)").request.stop.max_tokens, 16);
+  for (const char* both : {R"("echo":true,"max_tokens":0,"max_completion_tokens":3)",
+                           R"("echo":true,"max_completion_tokens":3,"max_tokens":0)"}) {
+    EXPECT_EQ(complete(both).request.stop.max_tokens, 3);
+    EXPECT_FALSE(complete(both).discard_output) << both;
+  }
   EXPECT_EQ(chat("").request.stop.max_tokens, 0);
   const auto refused = parse(Endpoint::kChat, R"("max_tokens":0)");
   EXPECT_EQ(refused.error().what, "max_tokens can be defined [1, max_model_len), but now it's 0.");
+}
+
+TEST(OpenAiParams, AllowedToolsAreAsManyAsTools) {
+  const auto with_names = [](size_t count) {
+    const std::vector<OrderedJson> names(count, {{"type", "function"}, {"name", "f"}});
+    const OrderedJson choice = {{"type", "allowed_tools"}, {"mode", "auto"}, {"tools", names}};
+    return R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":)" +
+           choice.dump();
+  };
+  EXPECT_EQ(refused_field(Endpoint::kChat, with_names(1024)), "none");
+  EXPECT_EQ(refused_field(Endpoint::kChat, with_names(1025)), "tool_choice");
 }
 
 TEST(OpenAiParams, ChoicesAndStreams) {

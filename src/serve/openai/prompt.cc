@@ -136,6 +136,15 @@ std::optional<Error> take_token_ids(CallDraft& draft, const char* input) {
   return std::nullopt;
 }
 
+// A prompt that is given as it is shows no tools, and nothing would make the reply a call of one.
+std::optional<Error> refuse_forced_call(const service::ToolChoice& choice) {
+  if (choice.mode != service::ToolChoice::Mode::kRequired) return std::nullopt;
+  return Error{Code::kUnsupported,
+               "tool_choice cannot ask for a call where the prompt is token ids or raw text; send "
+               "messages for the chat template, or leave it out",
+               "tool_choice"};
+}
+
 }  // namespace
 
 MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversation) {
@@ -205,7 +214,9 @@ std::optional<Error> check_continuation(const text::Conversation& conversation,
 }
 
 std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
+  const auto forced = refuse_forced_call(draft.tool_choice);
   if (!draft.prompt_token_ids.empty()) {
+    if (forced) return forced;
     if (draft.prompt_token_ids.size() > 1)
       return invalid("prompt_token_ids", "prompt_token_ids of a chat is one list of token ids");
     return take_token_ids(draft, "prompt_token_ids");
@@ -213,6 +224,7 @@ std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
   const auto messages = body.find("messages");
   if (messages == body.end() || messages->is_null()) return missing("messages");
   if (messages->is_array() && !messages->empty() && messages->front().is_number()) {
+    if (forced) return forced;
     std::vector<Token> tokens;
     if (auto problem = read_token_ids(*messages, tokens))
       return invalid("messages", "messages " + problem->what);
@@ -222,6 +234,7 @@ std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
   auto checked = read_message_list(*messages);
   if (!checked) return checked.error();
   if (draft.raw_chat) {
+    if (forced) return forced;
     const OrderedJson& content = checked->front()["content"];
     draft.call.prompts.emplace_back(content.is_string() ? content.get<std::string>()
                                                         : std::string());

@@ -155,6 +155,21 @@ TEST(OpenAiPrompt, TheTemplateCanBeLeftOut) {
   EXPECT_EQ(std::get<std::string>(call->prompts.at(0)), "raw");
 }
 
+TEST(OpenAiPrompt, NoCallIsForcedWithoutTheTemplate) {
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  const std::string one = R"({"type":"function","function":{"name":"f"}})";
+  for (const char* prompt :
+       {R"("prompt_token_ids":[1,2])", R"("messages":[1,2])",
+        R"("messages":[{"role":"user","content":"raw"}],"disable_chat_template":true)"}) {
+    const auto with = [&](const std::string& choice) {
+      return refusal(fmt::format(R"({{{},{},"tool_choice":{}}})", prompt, tools, choice));
+    };
+    for (const std::string& forced : {std::string(R"("required")"), one})
+      EXPECT_EQ(with(forced), "tool_choice") << prompt;
+    for (const char* free : {R"("auto")", R"("none")"}) EXPECT_EQ(with(free), "none") << prompt;
+  }
+}
+
 // A tool is printed, never compiled; anything else is refused.
 TEST(OpenAiPrompt, Item34MalformedToolsAreRefused) {
   const std::string head = R"({"messages":[{"role":"user","content":"x"}],"tools":)";

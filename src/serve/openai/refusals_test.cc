@@ -14,6 +14,16 @@ struct BadRequest {
   const char* param;  // "" for null
 };
 
+TEST(OpenAiRefusals, TheInputOfResponsesHasItsOwnName) {
+  TestServer server;
+  for (const Json& body : {Json{{"max_output_tokens", 3}}, Json{{"input", 3}},
+                           Json{{"input", std::string(2000, 'x')}}}) {
+    const auto refused = http::post_once(server.port(), "/v1/responses", body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.json()["error"]["param"], "input") << body;
+  }
+}
+
 TEST(OpenAiRefusals, BadRequestsAreRefusedByName) {
   TestServer server;
   const char* chat = "/v1/chat/completions";

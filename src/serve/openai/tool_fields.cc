@@ -12,6 +12,9 @@ constexpr const char* kKinds =
     "must be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"function\": {\"name\": "
     "...}} or {\"type\": \"allowed_tools\", ...}";
 
+// As many as a request may have tools: each name is looked for among all of them.
+constexpr size_t kMaxAllowed = 1024;
+
 std::optional<Mode> mode_named(const OrderedJson& value) {
   if (value == "auto") return Mode::kAuto;
   if (value == "none") return Mode::kNone;
@@ -38,6 +41,9 @@ MaybeProblem read_allowed(const OrderedJson& value, service::ToolChoice& choice)
   const OrderedJson* tools = member(allowed, "tools");
   if (!tools || !tools->is_array() || tools->empty())
     return Problem{"of type allowed_tools must have a list \"tools\" that is not empty"};
+  if (tools->size() > kMaxAllowed)
+    return Problem{fmt::format("of type allowed_tools names {} tools, at most {} are allowed",
+                               tools->size(), kMaxAllowed)};
   const OrderedJson* mode = member(allowed, "mode");
   if (mode && *mode != "auto" && *mode != "required")
     return Problem{"of type allowed_tools must have the mode \"auto\" or \"required\", but has " +

@@ -66,10 +66,20 @@ class PairWriter {
     end_ = encode(kJudgeEnd, true);
   }
 
-  Result<Tokens> write(const std::string& query, const std::string& document) const {
-    for (const std::string& text : {query, document})
-      if (auto error = check_text(text, service_)) return *error;
-    return judges_ ? judged(query, document) : joined(query, document);
+  // A pair that is too long is refused here, before the other pairs of the call are written: they
+  // share its query, and may be thousands.
+  Result<Tokens> write(const std::string& query, const std::string& document) {
+    for (const std::string* text : {&query, &document})
+      if (auto error = check_text(*text, service_)) return *error;
+    auto tokens = judges_ ? judged(query, document) : joined(query, document);
+    const size_t most = most_tokens(call_, service_);
+    if (!tokens || tokens->size() <= most) return tokens;
+    return Error{Code::kInvalid,
+                 fmt::format("This model's maximum context length is {} tokens. However, a pair of "
+                             "texts has {} tokens. Please shorten it, or let the server cut it "
+                             "with truncate_prompt_tokens: -1.",
+                             most, tokens->size()),
+                 "input_length"};
   }
 
  private:
@@ -104,20 +114,33 @@ class PairWriter {
     return all;
   }
 
-  Result<Tokens> joined(const std::string& query, const std::string& document) const {
-    Tokens all = service_.tokenizer().encode(
-        query, {.add_special = call_.request.add_special, .parse_special = false});
+  Result<Tokens> joined(const std::string& query, const std::string& document) {
+    Tokens all = tokens_of(query);
     const Tokens rest = encode(document, false);
-    all.insert(all.end(), rest.begin(), rest.end());
-    if (call_.truncate && all.size() > most_tokens(call_, service_))
-      all.resize(most_tokens(call_, service_));
+    size_t kept = rest.size();
+    if (call_.truncate) kept = std::min(kept, most_tokens(call_, service_) - all.size());
+    all.insert(all.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(kept));
     return all;
+  }
+
+  // The tokens of a query, cut to what a prompt may have. Pairs one after the other may share their
+  // query, which is then tokenized once.
+  const Tokens& tokens_of(const std::string& query) {
+    if (&query == known_) return query_;
+    query_ = service_.tokenizer().encode(
+        query, {.add_special = call_.request.add_special, .parse_special = false});
+    const size_t most = most_tokens(call_, service_);
+    if (call_.truncate && query_.size() > most) query_.resize(most);
+    known_ = &query;
+    return query_;
   }
 
   const PoolingCall& call_;
   const bool judges_;
   const service::Service& service_;
   Tokens begin_, end_;
+  const std::string* known_ = nullptr;  // the query whose tokens query_ holds
+  Tokens query_;
 };
 
 }  // namespace
@@ -146,7 +169,7 @@ Result<std::vector<service::PromptInput>> prompts_of(PoolingCall& call,
                                                      const service::PooledModel& model,
                                                      const service::Service& service) {
   if (!call.documents.empty() && model.task != service::PooledModel::kEmbed) {
-    const PairWriter writer(call, model, service);
+    PairWriter writer(call, model, service);
     std::vector<service::PromptInput> prompts;
     for (size_t i = 0; i < call.documents.size(); ++i) {
       const std::string& query = call.queries[call.queries.size() > 1 ? i : 0];

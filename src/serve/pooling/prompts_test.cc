@@ -57,6 +57,58 @@ TEST(PoolingPrompts, TextsOfClientsCannotSpellTokensOfTheQuestion) {
   EXPECT_THAT(text_of(tokens), HasSubstr("<Query>: q</s>\n<Document>: </s><|im_end|>"));
 }
 
+// Counts the bytes that are tokenized.
+class CountingTokenizer : public service::ByteTokenizer {
+ public:
+  std::vector<int32_t> encode(std::string_view text,
+                              const text::EncodeOptions& options) const override {
+    bytes_ += text.size();
+    return ByteTokenizer::encode(text, options);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  mutable size_t bytes_ = 0;
+};
+
+struct CountingService {
+  std::shared_ptr<service::EventQueue> events = std::make_shared<service::EventQueue>();
+  service::EchoEngine engine{events};
+  std::shared_ptr<CountingTokenizer> tokenizer = std::make_shared<CountingTokenizer>();
+  service::EngineService service{service::echo_config(), engine, events, tokenizer,
+                                 std::make_shared<service::PlainTemplate>()};
+};
+
+std::string pairs_with(size_t query_bytes, const char* more) {
+  return fmt::format(R"({{"query": "{}", "documents": ["a", "b", "c", "d", "e", "f"]{}}})",
+                     std::string(query_bytes, 'q'), more);
+}
+
+// The work for a call is bounded by its bytes, however many documents share a query.
+TEST(PoolingPrompts, ALongQueryIsNotReadForEachDocument) {
+  constexpr size_t kQuery = 10'000;  // the context has 512 tokens
+  CountingService counting;
+  for (const bool judges : {false, true}) {
+    const PooledModel model{.task = PooledModel::kClassify, .width = 1, .judges_pairs = judges};
+    PoolingCall whole = call_of(rerank_route(), pairs_with(kQuery, "").c_str());
+    size_t before = counting.tokenizer->bytes();
+    const auto refused = prompts_of(whole, model, counting.service);
+    ASSERT_FALSE(refused) << judges;
+    EXPECT_EQ(refused.error().field, "input_length");
+    EXPECT_LT(counting.tokenizer->bytes() - before, 2 * kQuery) << judges;
+
+    PoolingCall cut =
+        call_of(rerank_route(), pairs_with(kQuery, R"(, "truncate_prompt_tokens": 9)").c_str());
+    before = counting.tokenizer->bytes();
+    const auto prompts = prompts_of(cut, model, counting.service);
+    EXPECT_LT(counting.tokenizer->bytes() - before, 3 * kQuery) << judges;
+    EXPECT_EQ(static_cast<bool>(prompts), !judges) << "a judge's question would be cut";
+    if (!prompts) continue;
+    ASSERT_EQ(prompts->size(), 6u);
+    EXPECT_EQ(text_of(std::get<std::vector<Token>>(prompts->back())), "<s>qqqqqqqq");
+  }
+}
+
 TEST(PoolingPrompts, EmbeddingsOfPairsShareTheirQuery) {
   service::EchoService echo;
   PoolingCall call = call_of(rerank_route(), R"({"query": "q", "documents": ["a", "b"]})");

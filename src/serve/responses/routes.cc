@@ -6,16 +6,23 @@
 namespace skiff::responses {
 namespace {
 
+// What a request says has become the messages of a chat, and errors name those.
+http::ApiError named(http::ApiError error) {
+  if (error.param == "messages") error.param = "input";
+  return error;
+}
+
 class Protocol : public turn::TurnProtocol {
  public:
   Result<OrderedJson> to_chat(const OrderedJson& body) const override {
     return responses::to_chat(body);
   }
   http::HttpResponse refusal(const http::ApiError& error, const std::string&) const override {
-    return http::error_response(error);
+    return http::error_response(named(error));
   }
-  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info) const override {
-    return make_writer(std::move(info));
+  std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info,
+                                           const turn::TurnBody& body) const override {
+    return make_writer(std::move(info), body);
   }
 };
 

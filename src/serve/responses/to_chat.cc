@@ -40,8 +40,14 @@ Result<std::string> text_of(const OrderedJson& value, const std::string& place) 
 // Reasoning and calls are items of their own here, but belong to one message of a chat.
 class Translator {
  public:
+  // Many templates take one message of the system, and that only at the beginning, so what the
+  // developer says behind the instructions belongs to them.
   void add_message(const std::string& role, std::string text) {
     flush();
+    if (role == "system" && chat_.size() == 1 && chat_[0]["role"] == role) {
+      chat_[0]["content"].get_ref<std::string&>() += "\n\n" + text;
+      return;
+    }
     chat_.push_back({{"role", role}, {"content", std::move(text)}});
   }
 

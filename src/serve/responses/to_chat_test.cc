@@ -24,6 +24,15 @@ TEST(ResponsesToChat, TextAndInstructions) {
       "max_completion_tokens": 9, "reasoning_effort": "low"})"));
 }
 
+TEST(ResponsesToChat, InstructionsAndTheDeveloperAreOneMessage) {
+  const OrderedJson messages = chat(R"({"instructions": "be short", "input": [
+      {"role": "developer", "content": "be kind"}, {"role": "system", "content": "be true"},
+      {"role": "user", "content": "hi"}, {"role": "developer", "content": "now"}]})")["messages"];
+  EXPECT_EQ(messages, OrderedJson::parse(R"([
+      {"role": "system", "content": "be short\n\nbe kind\n\nbe true"},
+      {"role": "user", "content": "hi"}, {"role": "system", "content": "now"}])"));
+}
+
 // Items of one turn of the assistant are one message of a chat.
 TEST(ResponsesToChat, ItemsOfATurnAreOneMessage) {
   const OrderedJson messages = chat(R"({"input": [

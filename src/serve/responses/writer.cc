@@ -18,6 +18,25 @@ std::string given(const OrderedJson& body, const char* name, const char* fallbac
   return found->dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
+// The fields of the request that a response repeats, as members of its object.
+std::string repeated(const OrderedJson& body) {
+  std::string out;
+  JsonWriter json(out);
+  for (const auto& [name, fallback] : {std::pair{"instructions", kNone},
+                                       {"max_output_tokens", kNone},
+                                       {"temperature", kNone},
+                                       {"top_p", kNone},
+                                       {"user", kNone},
+                                       {"metadata", "{}"},
+                                       {"tools", "[]"},
+                                       {"tool_choice", "\"auto\""},
+                                       {"parallel_tool_calls", "true"},
+                                       {"text", R"({"format":{"type":"text"}})"},
+                                       {"reasoning", R"({"effort":null,"summary":null})"}})
+    json.key(name).json(given(body, name, fallback));
+  return out;
+}
+
 void write_usage(const service::Usage& usage, JsonWriter& json) {
   json.key("usage").open_object().key("input_tokens").integer(usage.prompt);
   json.key("input_tokens_details").open_object().key("cached_tokens").integer(usage.cached);
@@ -30,7 +49,8 @@ void write_usage(const service::Usage& usage, JsonWriter& json) {
 
 class Writer : public turn::TurnWriter {
  public:
-  explicit Writer(turn::TurnInfo info) : info_(std::move(info)) {}
+  Writer(turn::TurnInfo info, const turn::TurnBody& body)
+      : info_(std::move(info)), repeated_(repeated(body.json)), counted_(body.counted) {}
 
   std::string open() override {
     const std::string response = response_json("in_progress", {}, nullptr);
@@ -173,7 +193,6 @@ class Writer : public turn::TurnWriter {
   // A call that is broken is no part of the output: its text follows as a message.
   std::string response_json(const std::string& status, const std::string& error,
                             const service::Usage* usage) const {
-    const OrderedJson& body = *info_.body;
     std::string out;
     JsonWriter json(out);
     json.open_object().key("id").string("resp_" + info_.id).key("object").string("response");
@@ -195,18 +214,7 @@ class Writer : public turn::TurnWriter {
       if (item.complete || item.kind != Kind::kCall || status == "incomplete")
         write_item(item, /*begun=*/false, json);
     json.close_array();
-    for (const auto& [name, fallback] : {std::pair{"instructions", kNone},
-                                         {"max_output_tokens", kNone},
-                                         {"temperature", kNone},
-                                         {"top_p", kNone},
-                                         {"user", kNone},
-                                         {"metadata", "{}"},
-                                         {"tools", "[]"},
-                                         {"tool_choice", "\"auto\""},
-                                         {"parallel_tool_calls", "true"},
-                                         {"text", R"({"format":{"type":"text"}})"},
-                                         {"reasoning", R"({"effort":null,"summary":null})"}})
-      json.key(name).json(given(body, name, fallback));
+    json.members(repeated_);
     json.key("previous_response_id").null().key("store").json("false");
     json.key("background").json("false").key("truncation").string("disabled");
     if (usage)
@@ -218,6 +226,8 @@ class Writer : public turn::TurnWriter {
   }
 
   const turn::TurnInfo info_;
+  const std::string repeated_;
+  const std::shared_ptr<const void> counted_;
   std::vector<Item> items_;
   bool open_ = false;
   int sequence_ = 0;
@@ -225,8 +235,8 @@ class Writer : public turn::TurnWriter {
 
 }  // namespace
 
-std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info) {
-  return std::make_unique<Writer>(std::move(info));
+std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info, const turn::TurnBody& body) {
+  return std::make_unique<Writer>(std::move(info), body);
 }
 
 }  // namespace skiff::responses

@@ -6,6 +6,6 @@
 
 namespace skiff::responses {
 
-std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info);
+std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info, const turn::TurnBody& body);
 
 }  // namespace skiff::responses

@@ -89,14 +89,15 @@ Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareC
   return encode(request, *text, context);
 }
 
-// Keeps the tokens at the end.
+// Keeps the tokens at the end, and no memory of the others: a request may have thousands of
+// prompts.
 void truncate(std::vector<Token>& prompt, const Request& request, const PrepareContext& context) {
   int keep = request.truncate_prompt;
   if (keep == 0) return;
   if (keep < 0)
     keep = std::max(context.config.max_model_len - std::max(request.stop.max_tokens, 1), 1);
   if (prompt.size() <= static_cast<size_t>(keep)) return;
-  prompt.erase(prompt.begin(), prompt.end() - keep);
+  prompt = std::vector<Token>(prompt.end() - keep, prompt.end());
 }
 
 std::optional<Error> check_lengths(const Request& request, size_t prompt,

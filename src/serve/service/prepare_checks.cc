@@ -66,6 +66,16 @@ std::optional<Error> check_numbers(const Request& request) {
   return std::nullopt;
 }
 
+// What a reply begins with is put behind each prompt of a request, of which there may be thousands.
+std::optional<Error> check_begun(const Request& request, const PrepareContext& context) {
+  const char* field = "completion_token_ids";
+  const auto most = static_cast<size_t>(context.config.max_model_len);
+  if (request.begun.size() > most)
+    return invalid(field, fmt::format("{} has {} ids, more than the context of {} tokens", field,
+                                      request.begun.size(), most));
+  return check_tokens(field, request.begun, vocab_of(context));
+}
+
 std::optional<Error> check_lists(const Request& request, const PrepareContext& context) {
   const SamplingParams& p = request.params;
   const int vocab = vocab_of(context);
@@ -82,7 +92,6 @@ std::optional<Error> check_lists(const Request& request, const PrepareContext& c
                    fmt::format("stop_token_ids has {} ids, at most {} are allowed",
                                request.stop.tokens.size(), kMaxStopTokens));
   if (auto error = check_tokens("stop_token_ids", request.stop.tokens, vocab)) return error;
-  if (auto error = check_tokens("completion_token_ids", request.begun, vocab)) return error;
   if (p.bad_words.size() + request.bad_words.size() > kMaxBadWords)
     return invalid("bad_words", fmt::format("at most {} bad words are allowed", kMaxBadWords));
   for (const auto& word : p.bad_words) {
@@ -138,6 +147,7 @@ std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int voc
 std::optional<Error> check_common(const Request& request, const PrepareContext& context) {
   if (auto error = check_numbers(request)) return error;
   if (auto error = check_lists(request, context)) return error;
+  if (auto error = check_begun(request, context)) return error;
   if (auto error = check_logprobs("logprobs", request.params.logprobs, context)) return error;
   return check_logprobs("prompt_logprobs", request.params.prompt_logprobs, context);
 }

@@ -75,6 +75,20 @@ TEST_F(Prepare, ABegunReplyFollowsThePrompt) {
   EXPECT_EQ(prompt_of(request), "completion_token_ids");
 }
 
+// Each of thousands of prompts gets the begun reply, so neither it nor what is cut off may be
+// large.
+TEST_F(Prepare, ABegunReplyFitsTheContext) {
+  Request request = of("ab");
+  request.truncate_prompt = 1;
+  request.begun.assign(513, 'c');
+  EXPECT_EQ(prompt_of(request), "completion_token_ids");
+  request.begun.resize(512);
+  const auto prepared = prepare(request);
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(prepared->prompt.size(), 1u);
+  EXPECT_LT(prepared->prompt.capacity(), 100u);
+}
+
 TEST_F(Prepare, Item29PromptsWithoutTokensAreRefused) {
   EXPECT_EQ(prompt_of(of("")), "input");
   Request request = of("");

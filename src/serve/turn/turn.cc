@@ -19,14 +19,15 @@ using Clock = std::chrono::steady_clock;
 // The service's sink keeps it alive. Thread-safe.
 class Turn : public service::OpenGeneration, public std::enable_shared_from_this<Turn> {
  public:
-  Turn(service::ProtocolContext& context, const TurnProtocol& protocol, TurnInfo info, bool streams,
-       std::shared_ptr<http::HttpReply> reply, service::Ticket ticket)
+  Turn(service::ProtocolContext& context, const TurnProtocol& protocol, std::string request_id,
+       std::unique_ptr<TurnWriter> writer, bool streams, std::shared_ptr<http::HttpReply> reply,
+       service::Ticket ticket)
       : context_(context.shared_from_this()),
         protocol_(protocol),
-        request_id_(info.id),
+        request_id_(std::move(request_id)),
         streams_(streams),
         reply_(std::move(reply)),
-        writer_(protocol.writer(std::move(info))),
+        writer_(std::move(writer)),
         ticket_(std::move(ticket)),
         last_write_(Clock::now()) {}
 
@@ -179,17 +180,15 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return refuse(openai::admission_error(*refused));
-  auto json = openai::read_body(request);
+  const auto json = openai::read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
-  auto body =
-      std::make_shared<JsonOwner<OrderedJson>>(std::move(std::get<JsonOwner<OrderedJson>>(json)));
-  auto call = read_call(protocol, **body, context.config.defaults);
+  const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
+  auto call = read_call(protocol, body, context.config.defaults);
   if (!call) return refuse(http::api_error(call.error(), "messages"));
   if (auto error = check(context, *call)) return refuse(*error);
   TurnInfo info{.id = request.request_id,
                 .model = openai::model_of(context, call->model),
-                .created = std::time(nullptr),
-                .body = std::shared_ptr<const OrderedJson>(body, &**body)};
+                .created = std::time(nullptr)};
   const bool streams = call->stream;
   service::Request wanted = request_of(*call);
   if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
@@ -200,8 +199,9 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   info.prompt_tokens = static_cast<int>(prompt->prompt.size());
   prompt->tag = openai::tag_of(
       request, {.id = info.id, .operation = "chat", .model = info.model, .streamed = streams});
-  std::make_shared<Turn>(context, protocol, std::move(info), streams, std::move(reply),
-                         std::move(std::get<service::Ticket>(admitted)))
+  auto writer = protocol.writer(std::move(info), {.json = body, .counted = request.counted});
+  std::make_shared<Turn>(context, protocol, request.request_id, std::move(writer), streams,
+                         std::move(reply), std::move(std::get<service::Ticket>(admitted)))
       ->start(std::move(*prompt));
 }
 

@@ -24,7 +24,14 @@ struct TurnInfo {
   std::string model;
   int64_t created = 0;  // Unix seconds
   int prompt_tokens = 0;
-  std::shared_ptr<const OrderedJson> body;  // as the client sent it
+};
+
+// The request as the client sent it. The tree lives for the call only: it may take many times the
+// memory of its text, and an answer may take minutes. Who keeps a part of the text keeps `counted`
+// as long (http::HttpRequest).
+struct TurnBody {
+  const OrderedJson& json;
+  const std::shared_ptr<const void>& counted;
 };
 
 // Writes one answer: either open(), piece() for each piece, or whole(). Replies come with their
@@ -51,7 +58,7 @@ class TurnProtocol {
   virtual Result<OrderedJson> to_chat(const OrderedJson& body) const = 0;
   virtual http::HttpResponse refusal(const http::ApiError& error,
                                      const std::string& request_id) const = 0;
-  virtual std::unique_ptr<TurnWriter> writer(TurnInfo info) const = 0;
+  virtual std::unique_ptr<TurnWriter> writer(TurnInfo info, const TurnBody& body) const = 0;
 };
 
 // A route that answers with turns of this protocol.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "text/chat/builtin_templates.h"
 #include "text/chat/chat_template_continue.h"
@@ -65,6 +66,22 @@ std::string names_of(const Templates& templates) {
   return out;
 }
 
+// The messages with the role system in place of developer, its newer name, which a template that
+// does not know it would skip or refuse. Nothing if they can stay as they are.
+std::optional<OrderedJson> with_known_roles(const OrderedJson& messages, const Template& chosen) {
+  const auto is_developers = [](const OrderedJson& message) {
+    const auto role = message.is_object() ? message.find("role") : message.end();
+    return message.is_object() && role != message.end() && *role == "developer";
+  };
+  if (std::ranges::none_of(messages, is_developers)) return std::nullopt;
+  for (const char* quoted : {"'developer'", "\"developer\""})
+    if (chosen.source().find(quoted) != std::string::npos) return std::nullopt;
+  OrderedJson known = messages;
+  for (OrderedJson& message : known)
+    if (is_developers(message)) message["role"] = "system";
+  return known;
+}
+
 class JinjaChatTemplate : public ChatTemplate {
  public:
   JinjaChatTemplate(Templates templates, std::string main, OrderedJson special, Clock clock,
@@ -115,9 +132,10 @@ class JinjaChatTemplate : public ChatTemplate {
     // Conversations are large, so they are not copied.
     static const OrderedJson null;
     const OrderedJson generates = conversation.add_generation_prompt;
+    const auto known = with_known_roles(conversation.messages, chosen);
     std::vector<Template::Variable> variables;
     for (const auto& [name, value] : special_.items()) variables.push_back({name, &value});
-    variables.push_back({"messages", &conversation.messages});
+    variables.push_back({"messages", known ? &*known : &conversation.messages});
     variables.push_back({"tools", has_tools(conversation) ? &conversation.tools : &null});
     variables.push_back({"documents", &null});
     variables.push_back({"add_generation_prompt", &generates});

@@ -115,6 +115,18 @@ TEST(ChatTemplate, KwargsAndPrompt) {
   EXPECT_EQ(text_of(made, c), "<s>T");
 }
 
+TEST(ChatTemplate, DevelopersAreTheSystemToATemplateThatDoesNotKnowThem) {
+  const std::string loop = "{% for m in messages %}{% if m.role in ['system', 'user'";
+  const std::string rest = "] %}{{ m.role }}:{{ m.content }};{% endif %}{% endfor %}";
+  Conversation c;
+  c.messages = OrderedJson::parse(R"([{"role": "developer", "content": "Be short"},
+                                      {"role": "user", "content": "Hi"}])");
+  EXPECT_EQ(text_of(make_chat_template(loop + rest, Json::object()), c),
+            "system:Be short;user:Hi;");
+  EXPECT_EQ(text_of(make_chat_template(loop + ", 'developer'" + rest, Json::object()), c),
+            "developer:Be short;user:Hi;");
+}
+
 TEST(ChatTemplate, RefusalIsTheCallersMistake) {
   const auto made =
       make_chat_template("{{ raise_exception('roles must alternate') }}", Json::object());
