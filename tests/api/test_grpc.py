@@ -10,7 +10,7 @@ import sys
 import grpc
 import pytest
 import tritonclient.grpc as triton
-from edge import Edge, ROOT, certificate, demo_model, long_demo
+from edge import Edge, ROOT, certificate, demo_model, eventually, long_demo
 from paddle_clients import Answers, ChatBot
 from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.utils import InferenceServerException
@@ -227,6 +227,30 @@ def test_keys(start):
     code, why = refusal(server.grpc, INFER, message, metadata=(("x-api-key", "right"),))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and "max concurrency is 1" in why
     answers.close(cancel=True)
+
+
+def test_who_watches_without_a_key_is_bounded(start):
+    server = start("--api-key", "right")
+    unknown = b"\x0a\x04none"
+    with grpc.insecure_channel(server.grpc) as channel:
+        open_calls = [channel.unary_stream(WATCH)(unknown, timeout=60) for _ in range(64)]
+        assert all(next(one) == b"\x08\x03" for one in open_calls)
+        for service in (unknown, b""):
+            with pytest.raises(grpc.RpcError) as refused:
+                next(channel.unary_stream(WATCH)(service, timeout=60))
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        open_calls[0].cancel()
+        assert eventually(lambda: not watch_is_refused(channel))
+
+
+def watch_is_refused(channel):
+    call = channel.unary_stream(WATCH)(b"", timeout=60)
+    try:
+        next(call)
+    except grpc.RpcError:
+        return True
+    call.cancel()
+    return False
 
 
 def test_tls(start, tmp_path):

@@ -59,15 +59,16 @@ class Watch : public Handler {
     std::string_view service;
     if (!read_service(bytes, &service))
       return exchange_.finish(StatusCode::kInvalidArgument, "the request is no message");
+    std::lock_guard lock(shared_.mutex);
+    for (auto* open : {&shared_.watchers, &shared_.waiting})
+      std::erase_if(*open, [](const auto& weak) { return weak.expired(); });
+    if (shared_.watchers.size() + shared_.waiting.size() >= kMaxWatchers)
+      return exchange_.finish(StatusCode::kResourceExhausted, "too many watch the health already");
     // As the protocol says: an unknown service may come later, so the call stays open.
     if (!is_known(service)) {
-      exchange_.send(health_response(Health::kServiceUnknown));
-      return;
+      shared_.waiting.push_back(exchange_.share());
+      return exchange_.send(health_response(Health::kServiceUnknown));
     }
-    std::lock_guard lock(shared_.mutex);
-    std::erase_if(shared_.watchers, [](const auto& weak) { return weak.expired(); });
-    if (shared_.watchers.size() >= kMaxWatchers)
-      return exchange_.finish(StatusCode::kResourceExhausted, "too many watch the health already");
     if (shared_.watchers.empty()) shared_.told = shared_.serving();
     shared_.watchers.push_back(exchange_.share());
     exchange_.send(health_response(now(shared_.told)));

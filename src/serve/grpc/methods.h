@@ -22,6 +22,7 @@ struct Shared {
   std::atomic<int> open_requests{0};  // inferences whose answers are not complete
   std::mutex mutex;
   std::vector<std::weak_ptr<Exchange>> watchers;  // guarded by mutex
+  std::vector<std::weak_ptr<Exchange>> waiting;   // for unknown services; guarded by mutex
   bool told = false;                              // guarded by mutex: what watchers know
 };
 

@@ -113,7 +113,9 @@ std::vector<Field> common_fields() {
       {"truncate_prompt_tokens", read_truncate},
       {"add_special_tokens", [](auto& v, auto& c) { return read_flag(v, c.add_special); }},
       {"timeout",
-       [](auto& v, auto& c) { return openai::read_number(v, 0, 1e9, c.request.timeout_seconds); }},
+       [](auto& v, auto& c) {
+         return openai::read_number(v, 0.001, 604800, c.request.timeout_seconds);
+       }},
   };
 }
 
