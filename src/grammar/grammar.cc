@@ -46,15 +46,23 @@ struct Grammar::State {
   // What follows is guarded by the mutex.
   std::unique_ptr<Learned> learned;
   uint64_t generation = 1;
+  size_t room = 0;  // the bytes beyond which `learned` is made anew
 
   // To be called before a piece of work: gives it its fuel, and room.
   Machine& begin(const Vocabulary& vocabulary) {
-    if (learned->fuel.empty() || learned->bytes_used() > limits.max_memory) {
+    if (learned->fuel.empty() || learned->bytes_used() > room) {
       learned = std::make_unique<Learned>(constraint, vocabulary, limits);
+      room = limits.max_memory;
       ++generation;
     }
     learned->fuel.refill(limits.step_fuel);
     return *learned->machine;
+  }
+  // To be called when a text was followed again. One that needs nearly all the memory would
+  // otherwise be followed from its start for each of its tokens.
+  void keep_room() {
+    constexpr size_t kMost = 8;  // times max_memory
+    room = std::max(room, std::min(2 * learned->bytes_used(), kMost * limits.max_memory));
   }
 };
 
@@ -63,6 +71,7 @@ Grammar::Grammar(Constraint constraint, std::shared_ptr<const Vocabulary> vocabu
     : vocabulary_(std::move(vocabulary)), state_(std::make_unique<State>()) {
   state_->constraint = std::move(constraint);
   state_->limits = limits;
+  state_->room = limits.max_memory;
   state_->learned = std::make_unique<Learned>(state_->constraint, *vocabulary_, limits);
 }
 
@@ -110,6 +119,7 @@ void Matcher::renew() const {
       config = machine.step(config, static_cast<uint8_t>(c));
     configs_.push_back(config);
   }
+  if (!tokens_.empty()) state.keep_room();
   state.learned->fuel.refill(state.limits.step_fuel);
 }
 

@@ -16,10 +16,12 @@ namespace skiff::grammar {
 
 // Bounds on the work and memory of one constraint, in counted units (fuel.h), not in time.
 struct Limits {
-  size_t max_text = 256u << 10;          // bytes of the constraint
-  int64_t compile_fuel = 2'000'000;      // for making the rules and a first mask
-  int64_t step_fuel = 1'000'000;         // for one token with its mask
-  size_t max_memory = size_t{64} << 20;  // bytes of states and masks; beyond, they are made anew
+  size_t max_text = 256u << 10;      // bytes of the constraint
+  int64_t compile_fuel = 2'000'000;  // for making the rules and a first mask
+  int64_t step_fuel = 1'000'000;     // for one token with its mask
+  // Bytes of states and masks; beyond, they are made anew. Texts that need more get up to eight
+  // times as much.
+  size_t max_memory = size_t{64} << 20;
 };
 
 // A compiled constraint. Immutable seen from outside, and safe from any thread: what it learns

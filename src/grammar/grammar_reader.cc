@@ -131,8 +131,10 @@ ExprId GrammarReader::sequence(int depth) {
 }
 
 ExprId GrammarReader::repeated(int depth) {
+  constexpr int kMaxRepeated = 16;  // repetitions of repetitions, which derivatives recurse into
   ExprId out = item(depth);
-  for (;;) {
+  for (int count = 0;; ++count) {
+    if (count > kMaxRepeated) in_.fail("more than {} repetitions of one item", kMaxRepeated);
     if (in_.take("*")) {
       out = exprs().repeat(out, 0, kEndless);
     } else if (in_.take("+")) {

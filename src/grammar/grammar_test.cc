@@ -238,6 +238,25 @@ TEST(Grammar, ForcedTextIsWhatMustCome) {
   EXPECT_EQ(matcher.forced_text(), "name\"");
 }
 
+// Each character of this text has states of its own. Masks are lost where states are made anew, so
+// that less memory is used.
+TEST(Grammar, ALongTextIsSeldomFollowedAgain) {
+  Limits small;
+  small.max_memory = 256u << 10;
+  const auto grammar =
+      compile({.kind = ConstraintKind::kRegex, .text = "[ab]{0,100000}"}, byte_vocabulary(), small);
+  Matcher matcher(*grammar);
+  std::vector<uint32_t> mask((*grammar)->vocabulary().mask_words());
+  int times = 0;
+  for (int i = 0; i < 1500; ++i) {
+    ASSERT_TRUE(matcher.fill(mask));
+    const size_t before = (*grammar)->bytes_used();
+    ASSERT_TRUE(matcher.accept('a'));
+    if ((*grammar)->bytes_used() < before) ++times;
+  }
+  EXPECT_LE(times, 10);
+}
+
 // Small bounds on memory make the states anew in mid-text, which changes no answer.
 TEST(Grammar, StatesAreMadeAnewWithoutNotice) {
   Limits small;
@@ -249,6 +268,29 @@ TEST(Grammar, StatesAreMadeAnewWithoutNotice) {
     for (const std::string& text : one.good) EXPECT_TRUE(accepts(*grammar, text)) << text;
     for (const std::string& text : one.bad) EXPECT_FALSE(accepts(*grammar, text)) << text;
   }
+}
+
+// What walks lists in pairs, or patterns for each name, is charged for it.
+TEST(Grammar, SchemasPayForTheirLists) {
+  std::string up, down, names, members, patterns;
+  for (int i = 0; i < 8000; ++i) {
+    up += fmt::format("{}{}", i ? "," : "", 10'000 + i);
+    down += fmt::format("{}{}", i ? "," : "", 18'000 - i);
+  }
+  const std::string enums =
+      fmt::format(R"("$defs":{{"a":{{"enum":[{}]}},"b":{{"enum":[{}]}}}})", up, down);
+  EXPECT_FALSE(testing::schema(
+      fmt::format(R"({{{},"allOf":[{{"$ref":"#/$defs/a"}},{{"$ref":"#/$defs/b"}}]}})", enums)));
+  EXPECT_TRUE(accepts(*testing::schema(R"({"allOf":[{"enum":[1,2,3]},{"enum":[2,3,4]}]})"), "3"));
+  for (int i = 0; i < 300; ++i)
+    members += fmt::format(R"({}"k{}":{{"type":"null"}})", i ? "," : "", i);
+  for (int i = 0; i < 6; ++i)
+    patterns += fmt::format(R"({}"^[x-z]{}":{{"type":"null"}})", i ? "," : "", i);
+  const auto known = testing::schema(fmt::format(
+      R"({{"type":"object","properties":{{{}}},"patternProperties":{{{}}},"additionalProperties":false}})",
+      members, patterns));
+  EXPECT_TRUE(known && accepts(*known, R"({"k7":null,"y3":null})"));
+  EXPECT_FALSE(known && accepts(*known, R"({"k7":null,"y7":null})"));
 }
 
 TEST(Grammar, HostileConstraintsEndByFuel) {
@@ -273,6 +315,30 @@ TEST(Grammar, HostileConstraintsEndByFuel) {
   }
 }
 
+// 131,000 calls one after the other, and elements that may each be the last.
+TEST(Grammar, LongRulesNeedNoDeepStack) {
+  std::string calls = "root ::= ", places = R"({"type":"array","items":false,"prefixItems":[)";
+  for (int i = 0; i < 131'000; ++i) calls += "a ";
+  for (int i = 0; i < 10'000; ++i) places += i ? R"(,{"type":"object"})" : R"({"type":"object"})";
+  const auto grammar = compiled(ConstraintKind::kGrammar, calls + "\na ::= \"x\"");
+  ASSERT_TRUE(grammar) << grammar.error().what;
+  EXPECT_TRUE(Matcher(*grammar).accept('x'));
+  const auto list = testing::schema(places + "]}");
+  EXPECT_TRUE(list && accepts(*list, "[{},{}]"));
+}
+
+// A group of n rules becomes n^3 expressions.
+TEST(Grammar, LeftRecursionEndsByFuel) {
+  const auto circle = [](int size) {
+    std::string text = "root ::= r0";
+    for (int i = 0; i < size; ++i)
+      text += fmt::format("\nr{} ::= r{} \"x\" | \"y\"", i, (i + 1) % size);
+    return compiled(ConstraintKind::kGrammar, text);
+  };
+  EXPECT_TRUE(accepts(*circle(20), "yxxx"));
+  EXPECT_FALSE(circle(4990));
+}
+
 // The states of this pattern are 2^n. A first mask that would need too many is a refusal, a later
 // one is no mask at all.
 TEST(Grammar, AMaskEndsByFuelAndTheMatcherSaysSo) {
@@ -291,6 +357,25 @@ TEST(Grammar, AMaskEndsByFuelAndTheMatcherSaysSo) {
   std::vector<uint32_t> mask(vocabulary->mask_words());
   EXPECT_FALSE(matcher.fill(mask));
   for (const uint32_t word : mask) EXPECT_EQ(word, 0u);
+}
+
+TEST(Grammar, PatternsEndByTheirBounds) {
+  const auto times = [](int count, const char* text) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += text;
+    return out;
+  };
+  const std::vector<std::pair<ConstraintKind, std::string>> hostile = {
+      {ConstraintKind::kRegex, "a" + times(200'000, "?")},
+      {ConstraintKind::kRegex, "a" + times(100'000, "+?")},
+      {ConstraintKind::kRegex, times(100'000, "\\W")},
+      {ConstraintKind::kRegex, times(50'000, "\\p{L}")},
+      {ConstraintKind::kRegex, "(^" + times(900, "|^") + ")" + times(100'000, "a")},
+      {ConstraintKind::kGrammar, "root ::= \"a\"" + times(60'000, "{2}")},
+      {ConstraintKind::kGrammar, "start: \"a\"" + times(60'000, "~2")}};
+  for (const auto& [kind, text] : hostile) EXPECT_FALSE(compiled(kind, text)) << text.substr(0, 60);
+  EXPECT_TRUE(accepts(*compiled(ConstraintKind::kRegex, "^" + times(1000, "\\p{L}")),
+                      times(1000, "\u00e9")));
 }
 
 TEST(Grammar, ErrorsNameThePlace) {

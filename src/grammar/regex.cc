@@ -36,23 +36,25 @@ ExprId lower(const RegexNode& node, Speller& speller) {
 
 using Sequence = std::vector<const RegexNode*>;
 
-// The alternatives of a sequence, with groups that hold anchors multiplied out.
-void spread(Sequence done, Sequence left, std::vector<Sequence>& out) {
+// The alternatives of a sequence, with groups that hold anchors multiplied out. The next part of
+// the sequence is the last of `left`.
+void spread(Sequence done, Sequence left, ExprSet& exprs, std::vector<Sequence>& out) {
   constexpr size_t kMaxAlternatives = 1000;
   while (!left.empty()) {
-    const RegexNode* node = left.front();
-    left.erase(left.begin());
+    if (!exprs.fuel().burn()) refuse("the regular expression is too complex (its fuel is spent)");
+    const RegexNode* node = left.back();
+    left.pop_back();
     if (!node->anchors || node->kind == RegexKind::kBegin || node->kind == RegexKind::kEnd) {
       done.push_back(node);
     } else if (node->kind == RegexKind::kSequence) {
-      Sequence inner;
-      for (const auto& part : node->parts) inner.push_back(part.get());
-      left.insert(left.begin(), inner.begin(), inner.end());
+      for (auto part = node->parts.rbegin(); part != node->parts.rend(); ++part)
+        left.push_back(part->get());
     } else {
       for (const auto& part : node->parts) {
         Sequence rest = left;
-        rest.insert(rest.begin(), part.get());
-        spread(done, std::move(rest), out);
+        rest.push_back(part.get());
+        exprs.fuel().burn(static_cast<int64_t>(done.size() + rest.size()));
+        spread(done, std::move(rest), exprs, out);
       }
       return;
     }
@@ -64,7 +66,7 @@ void spread(Sequence done, Sequence left, std::vector<Sequence>& out) {
 ExprId anchored(const RegexNode& root, Speller& speller, bool search) {
   ExprSet& exprs = speller.exprs();
   std::vector<Sequence> alternatives;
-  spread({}, {&root}, alternatives);
+  spread({}, {&root}, exprs, alternatives);
   std::vector<ExprId> choices;
   for (const Sequence& parts : alternatives) {
     auto begin = parts.begin(), end = parts.end();

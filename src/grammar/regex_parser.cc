@@ -16,7 +16,7 @@ constexpr uint32_t kMaxCount = 1'000'000;     // the most that one repetition co
 constexpr uint64_t kMaxProduct = 10'000'000;  // product of the counts of nested repetitions
 
 // The characters whose general category is in `classes`; \s and line breaks have flags of their
-// own.
+// own. To be kept: it looks at every character.
 Characters of_classes(uint8_t classes) {
   Characters out;
   const auto& table = text::CharClasses::get();
@@ -68,7 +68,11 @@ class Parser {
     out->kind = kind;
     return out;
   }
-  static RegexTree characters(Characters set) {
+  // Large sets are kept once for each time that they are written, so these are counted.
+  RegexTree characters(Characters set) {
+    constexpr size_t kMaxRanges = 1'000'000;
+    num_ranges_ += set.ranges().size();
+    if (num_ranges_ > kMaxRanges) fail("classes have more than {} ranges together", kMaxRanges);
     RegexTree out = node(RegexKind::kCharacters);
     out->characters = std::move(set);
     return out;
@@ -100,7 +104,7 @@ class Parser {
     product_ = 1;
     RegexTree out = atom();
     uint64_t inner = product_;
-    for (uint32_t min = 0, max = 0; quantifier(&min, &max);) {
+    if (uint32_t min = 0, max = 0; quantifier(&min, &max)) {
       if (out->kind == RegexKind::kBegin || out->kind == RegexKind::kEnd || out->anchors)
         fail("a repeated anchor is not supported");
       if (max != kEndless) inner *= std::max<uint64_t>(max, 1);
@@ -110,7 +114,8 @@ class Parser {
       out = node(RegexKind::kRepeat);
       out->min = min, out->max = max;
       out->parts.push_back(std::move(body));
-      if (peek() == '*' || peek() == '{') fail("nothing to repeat");
+      if (more() && std::string_view("*+?{").find(peek()) != std::string_view::npos)
+        fail("nothing to repeat");
     }
     product_ = std::max(outer, inner);
     return out;
@@ -309,23 +314,22 @@ class Parser {
     at_ = end + 1;
     struct Property {
       std::string_view name, long_name;
-      uint8_t classes;
+      Characters set;
     };
-    static constexpr Property kProperties[] = {{"L", "Letter", text::kLetter},
-                                               {"Ll", "Lowercase_Letter", text::kLower},
-                                               {"M", "Mark", text::kMark},
-                                               {"N", "Number", text::kNumber}};
+    static const Property kProperties[] = {{"L", "Letter", of_classes(text::kLetter)},
+                                           {"Ll", "Lowercase_Letter", of_classes(text::kLower)},
+                                           {"M", "Mark", of_classes(text::kMark)},
+                                           {"N", "Number", of_classes(text::kNumber)}};
     for (const Property& known : kProperties)
-      if (name == known.name || name == known.long_name) {
-        const Characters set = of_classes(known.classes);
-        return inverse ? set.inverse() : set;
-      }
+      if (name == known.name || name == known.long_name)
+        return inverse ? known.set.inverse() : known.set;
     fail("\\p{{{}}} is not supported", name);
   }
 
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
+  size_t num_ranges_ = 0;
   // The product of the counts around the deepest repetition in the current atom.
   uint64_t product_ = 1;
 };
@@ -349,15 +353,17 @@ Characters class_escape(char letter) {
     case 'S':
       return white_space().inverse();
     case 'D': {
-      static const Characters kNumbers = of_classes(text::kNumber);
-      return kNumbers.inverse();
+      static const Characters kOthers = of_classes(text::kNumber).inverse();
+      return kOthers;
     }
     case 'W': {
-      static const Characters kWord = of_classes(text::kNumber | text::kLetter | text::kMark);
-      Characters out = kWord;
-      out.add(word);
-      out.settle();
-      return out.inverse();
+      static const Characters kOthers = [&] {
+        Characters out = of_classes(text::kNumber | text::kLetter | text::kMark);
+        out.add(word);
+        out.settle();
+        return out.inverse();
+      }();
+      return kOthers;
     }
     default:
       refuse("\\{} is not supported", letter);

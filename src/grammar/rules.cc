@@ -8,87 +8,100 @@
 namespace skiff::grammar {
 namespace {
 
-// Facts about rules that follow from each other, found by repetition until nothing changes.
+struct Fact {
+  bool nullable = false, productive = false;
+  friend bool operator==(const Fact&, const Fact&) = default;
+};
+
+// Facts about rules that follow from each other. What uses an expression is told when a fact about
+// it becomes true, so the work is linear, and as nothing recurses, a text of any length is safe.
 class Facts {
  public:
   Facts(const ExprSet& exprs, const std::vector<ExprId>& rules)
-      : exprs_(exprs), nullable_(rules.size(), false), productive_(rules.size(), false) {
-    for (bool changed = true; changed;) {
-      changed = false;
-      seen_.clear();
-      for (size_t i = 0; i < rules.size(); ++i) {
-        const auto [nullable, productive] = of(rules[i]);
-        changed |= nullable != nullable_[i] || productive != productive_[i];
-        nullable_[i] = nullable, productive_[i] = productive;
-      }
+      : exprs_(exprs), rules_(rules), facts_(exprs.size()) {
+    for (ExprId id = 0; id < facts_.size(); ++id)
+      if (!exprs_[id].any_call) facts_[id] = {exprs_[id].nullable, id != kNothing};
+    std::vector<ExprId> work;
+    for (ExprId id = 0; id < facts_.size(); ++id) {
+      if (!exprs_[id].any_call) continue;
+      each_part(exprs_[id], [&](ExprId part) { users_[part].push_back(id), update(id, part); });
+      if (facts_[id] != Fact{}) work.push_back(id);
+    }
+    while (!work.empty()) {
+      const ExprId id = work.back();
+      work.pop_back();
+      const auto users = users_.find(id);
+      if (users == users_.end()) continue;
+      for (const ExprId user : users->second)
+        if (update(user, id)) work.push_back(user);
     }
   }
-  bool nullable(RuleId rule) const { return nullable_[rule]; }
-  bool productive(RuleId rule) const { return productive_[rule]; }
+  bool nullable(RuleId rule) const { return facts_[rules_[rule]].nullable; }
+  bool productive(RuleId rule) const { return facts_[rules_[rule]].productive; }
   bool trivial() const {
-    return std::find(nullable_.begin(), nullable_.end(), true) == nullable_.end() &&
-           std::find(productive_.begin(), productive_.end(), false) == productive_.end();
+    return std::ranges::all_of(
+        rules_, [&](ExprId rule) { return !facts_[rule].nullable && facts_[rule].productive; });
   }
 
  private:
-  struct Fact {
-    bool nullable, productive;
-  };
-  Fact of(ExprId id) {
-    const Expr& x = exprs_[id];
-    if (!x.any_call) return {x.nullable, id != kNothing};
-    if (const auto known = seen_.find(id); known != seen_.end()) return known->second;
-    Fact fact{false, false};
-    if (x.kind == ExprKind::kCall) {
-      fact = {nullable_[x.a], productive_[x.a]};
-    } else if (x.kind == ExprKind::kConcat) {
-      const Fact head = of(x.a), tail = of(x.b);
-      fact = {head.nullable && tail.nullable, head.productive && tail.productive};
-    } else if (x.kind == ExprKind::kRepeat) {
-      const Fact body = of(x.a);
-      fact = {x.min == 0 || body.nullable, x.min == 0 || body.productive};
-    } else {
-      for (const ExprId child : exprs_.children(x)) {
-        const Fact one = of(child);
-        fact.nullable |= one.nullable, fact.productive |= one.productive;
-      }
+  template <class Visit>
+  void each_part(const Expr& x, const Visit& visit) const {
+    if (x.kind == ExprKind::kCall) return visit(rules_[x.a]);
+    if (x.kind == ExprKind::kAlt) {
+      for (const ExprId child : exprs_.children(x)) visit(child);
+      return;
     }
-    return seen_[id] = fact;
+    visit(x.a);
+    if (x.kind == ExprKind::kConcat) visit(x.b);
+  }
+  // Takes in what is known of a part; returns whether that says more about `id`.
+  bool update(ExprId id, ExprId part) {
+    const Expr& x = exprs_[id];
+    const Fact before = facts_[id], mine = facts_[part];
+    Fact& fact = facts_[id];
+    if (x.kind == ExprKind::kConcat) {
+      const Fact head = facts_[x.a], tail = facts_[x.b];
+      fact = {head.nullable && tail.nullable, head.productive && tail.productive};
+    } else {
+      const bool none = x.kind == ExprKind::kRepeat && x.min == 0;
+      fact.nullable |= mine.nullable || none;
+      fact.productive |= mine.productive || none;
+    }
+    return fact != before;
   }
 
   const ExprSet& exprs_;
-  std::vector<bool> nullable_, productive_;
-  std::unordered_map<ExprId, Fact> seen_;
+  const std::vector<ExprId> rules_;
+  std::vector<Fact> facts_;
+  std::unordered_map<ExprId, std::vector<ExprId>> users_;
 };
 
-// Writes a call that may be empty as optional, and one that has no word as nothing.
+// Writes a call that may be empty as optional, and one that has no word as nothing. The parts of an
+// expression have smaller ids than itself, so one pass finds them rewritten.
 class Rewriter {
  public:
-  Rewriter(ExprSet& exprs, const Facts& facts) : exprs_(exprs), facts_(facts) {}
-  ExprId operator()(ExprId id) {
-    const Expr x = exprs_[id];
-    if (!x.any_call) return id;
-    if (const auto known = done_.find(id); known != done_.end()) return known->second;
-    ExprId out = id;
-    if (x.kind == ExprKind::kCall) {
-      out = !facts_.productive(x.a) ? kNothing : facts_.nullable(x.a) ? exprs_.optional(id) : id;
-    } else if (x.kind == ExprKind::kConcat) {
-      const ExprId head = (*this)(x.a);
-      out = exprs_.concat(head, (*this)(x.b));
-    } else if (x.kind == ExprKind::kRepeat) {
-      out = exprs_.repeat((*this)(x.a), x.min, x.max);
-    } else {
-      std::vector<ExprId> choices(exprs_.children(x).begin(), exprs_.children(x).end());
-      for (ExprId& choice : choices) choice = (*this)(choice);
-      out = exprs_.alt(std::move(choices));
-    }
-    return done_[id] = out;
+  Rewriter(ExprSet& exprs, const Facts& facts) : exprs_(exprs), facts_(facts) {
+    const auto size = static_cast<ExprId>(exprs.size());
+    for (ExprId id = 0; id < size; ++id) done_.push_back(rewritten(id));
   }
+  ExprId operator()(ExprId id) const { return done_[id]; }
 
  private:
+  ExprId rewritten(ExprId id) {
+    const Expr x = exprs_[id];
+    if (!x.any_call) return id;
+    if (x.kind == ExprKind::kCall)
+      return !facts_.productive(x.a) ? kNothing : facts_.nullable(x.a) ? exprs_.optional(id) : id;
+    if (x.kind == ExprKind::kConcat) return exprs_.concat(done_[x.a], done_[x.b]);
+    if (x.kind == ExprKind::kRepeat) return exprs_.repeat(done_[x.a], x.min, x.max);
+    std::vector<ExprId> choices(exprs_.children(x).begin(), exprs_.children(x).end());
+    for (ExprId& choice : choices) choice = done_[choice];
+    return exprs_.alt(std::move(choices));
+  }
+
   ExprSet& exprs_;
   const Facts& facts_;
-  std::unordered_map<ExprId, ExprId> done_;
+  std::vector<ExprId> done_;
 };
 
 // The rules that each rule may call before it takes a byte.
@@ -169,6 +182,7 @@ class LeftCorner {
       for (size_t i = 0; i < members.size(); ++i)
         ways.push_back(exprs_.concat(rest(from, members[i]), way(i)));
       starts_.push_back(exprs_.alt(std::move(ways)));
+      check_fuel();
     }
   }
 
@@ -185,11 +199,18 @@ class LeftCorner {
     for (size_t i = 0; i < members.size(); ++i) out[i] = members[i] == rule;
     for (bool changed = true; changed;) {
       changed = false;
-      for (size_t i = 0; i < members.size(); ++i)
+      for (size_t i = 0; i < members.size(); ++i) {
+        exprs_.fuel().burn(1 + static_cast<int64_t>(members.size()) / 16);
+        check_fuel();
         for (size_t k = 0; k < members.size() && !out[i]; ++k)
           if (out[k] && exprs_[rest(members[i], members[k])].nullable) out[i] = changed = true;
+      }
     }
     return out;
+  }
+  // The expressions grow with the cube of a group.
+  void check_fuel() const {
+    if (exprs_.fuel().empty()) refuse("the constraint is too complex (its fuel is spent)");
   }
 
   ExprSet& exprs_;

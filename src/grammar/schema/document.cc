@@ -47,21 +47,15 @@ std::string escaped(std::string_view key) {
   return out;
 }
 
+// Puts the way from `at` to `place` in front of `path`, which is written on the way back.
 bool find(Node at, Node place, std::string& path) {
   if (at == place) return true;
-  const size_t size = path.size();
   if (at->is_object()) {
-    for (const auto& [key, value] : at->get_ref<const OrderedJson::object_t&>()) {
-      path += "/" + escaped(key);
-      if (find(&value, place, path)) return true;
-      path.resize(size);
-    }
+    for (const auto& [key, value] : at->get_ref<const OrderedJson::object_t&>())
+      if (find(&value, place, path)) return path.insert(0, "/" + escaped(key)), true;
   } else if (at->is_array()) {
-    for (size_t i = 0; i < at->size(); ++i) {
-      path += fmt::format("/{}", i);
-      if (find(&(*at)[i], place, path)) return true;
-      path.resize(size);
-    }
+    for (size_t i = 0; i < at->size(); ++i)
+      if (find(&(*at)[i], place, path)) return path.insert(0, fmt::format("/{}", i)), true;
   }
   return false;
 }
@@ -75,7 +69,8 @@ Node member_of(Node object, std::string_view key) {
   return nullptr;
 }
 
-Document::Document(std::string_view text, size_t max_bytes) : json_(parsed(text, max_bytes)) {}
+Document::Document(std::string_view text, size_t max_bytes)
+    : num_bytes_(text.size()), json_(parsed(text, max_bytes)) {}
 
 std::string Document::pointer(Node place) const {
   std::string path;

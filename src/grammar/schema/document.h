@@ -25,8 +25,11 @@ class Document {
   Node resolve(const std::string& reference, Node at) const;
   // The JSON pointer of a place in the document; "" for the whole.
   std::string pointer(Node place) const;
+  // Units of fuel for a Refusal of something in the document, whose pointer must be found.
+  int64_t refusal_work() const { return 1 + static_cast<int64_t>(num_bytes_ / 32); }
 
  private:
+  size_t num_bytes_;
   JsonOwner<OrderedJson> json_;
 };
 

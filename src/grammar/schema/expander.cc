@@ -21,9 +21,10 @@ Shapes Expander::product(const Shapes& x, const Shapes& y, Node schema) {
   Shapes out;
   for (const Shape& a : x)
     for (const Shape& b : y) {
-      fuel_.burn(16);
+      if (!fuel_.burn(intersection_work(a, b)))
+        throw Refusal("the schema is too complex (its fuel is spent)", document_.pointer(schema));
       if (auto both = intersection(a, b)) out.push_back(std::move(*both));
-      if (out.size() > kMaxShapes || fuel_.empty())
+      if (out.size() > kMaxShapes)
         throw Refusal("the alternatives of this schema multiply to too many",
                       document_.pointer(schema));
     }
@@ -63,6 +64,8 @@ Shapes Expander::any_of(Node schema, Node branches, std::string_view keyword) {
   Shapes out;
   for (const OrderedJson& branch : *branches) {
     const Shapes& more = expand(&branch);
+    for (const Shape& shape : more) fuel_.burn(copy_work(shape));
+    if (fuel_.empty()) fail(schema, keyword, "is too complex (the fuel is spent)");
     out.insert(out.end(), more.begin(), more.end());
     if (out.size() > kMaxShapes) fail(schema, keyword, "has too many alternatives");
   }

@@ -13,7 +13,7 @@ bool SchemaLowering::string_fits(const std::string& text, const Shape& shape) {
   for (size_t at = 0; at < text.size(); ++length) utf8_next(text, &at);
   if (length < shape.min_length || length > shape.max_length) return false;
   for (const std::string& pattern : shape.patterns)
-    if (!pattern_finds(pattern, text)) return false;
+    if (!patterns_.finds(pattern, text)) return false;
   Speller plain(exprs(), Spelling::kUtf8);
   return std::all_of(shape.formats.begin(), shape.formats.end(), [&](const std::string& format) {
     return exprs().matches(format_strings(format, plain), text);
@@ -26,7 +26,7 @@ bool SchemaLowering::object_fits(const OrderedJson& value, const Shape& shape) {
     if (!member_of(&value, name)) return false;
   for (const auto& [name, member] : value.get_ref<const OrderedJson::object_t&>()) {
     if (!fits(OrderedJson(name), shape.names)) return false;
-    if (!fits(member, member_nodes(shape, name))) return false;
+    if (!fits(member, nodes_of(shape, name))) return false;
   }
   return true;
 }
@@ -83,10 +83,11 @@ bool SchemaLowering::is_empty(const Shape& shape, int depth) {
     left &= static_cast<uint8_t>(~kArrayType);
   const auto impossible = [&](const std::string& name) {
     try {
-      const Shapes shapes = expander_.expand_all(member_nodes(shape, name));
+      const Shapes shapes = expander_.expand_all(nodes_of(shape, name));
       return std::all_of(shapes.begin(), shapes.end(),
                          [&](const Shape& one) { return is_empty(one, depth - 1); });
     } catch (const Refusal&) {
+      spend(document_.refusal_work());
       return false;  // it refers to a schema that is being expanded: it cannot be told
     }
   };

@@ -67,7 +67,7 @@ std::optional<SchemaLowering::Members> SchemaLowering::members(const Shape& shap
     const bool required =
         std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
     const bool allowed = shape.names.empty() || fits(OrderedJson(name), shape.names);
-    const ExprId text = allowed ? value(member_nodes(shape, name)) : kNothing;
+    const ExprId text = allowed ? value(nodes_of(shape, name)) : kNothing;
     if (text == kNothing && required) return std::nullopt;
     if (text == kNothing) continue;
     out.declared.push_back({syntax_.member(syntax_.quoted_text(name), text), required});

@@ -22,7 +22,8 @@ SchemaLowering::SchemaLowering(const Document& document, JsonSyntax& syntax, boo
     : document_(document),
       syntax_(syntax),
       expander_(document, syntax.exprs().fuel(), strict,
-                [this](const Shape& shape) { return is_empty(shape, kEmptinessDepth); }) {}
+                [this](const Shape& shape) { return is_empty(shape, kEmptinessDepth); }),
+      patterns_(syntax.exprs().fuel()) {}
 
 void SchemaLowering::spend(int64_t units) {
   if (!exprs().fuel().burn(units)) refuse("the schema is too complex (its fuel is spent)");

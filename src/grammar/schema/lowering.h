@@ -27,6 +27,10 @@ class SchemaLowering {
   // The bodies of the strings that fit, as they stand between the quotes, or spelled otherwise.
   std::optional<ExprId> string_bodies(const Nodes& schemas, StringSpelling spelling);
   Expander& expander() { return expander_; }
+  // The schemas for a member `name` of an object.
+  Nodes nodes_of(const Shape& shape, const std::string& name) {
+    return member_nodes(shape, name, patterns_);
+  }
 
  private:
   struct Open {
@@ -69,6 +73,7 @@ class SchemaLowering {
   const Document& document_;
   JsonSyntax& syntax_;
   Expander expander_;
+  PatternFinder patterns_;
   std::map<Nodes, ExprId> known_;
   std::map<Nodes, Open> open_;
 };

@@ -60,6 +60,25 @@ std::optional<Shape> intersection(Shape x, const Shape& y) {
   return x;
 }
 
+int64_t copy_work(const Shape& x) {
+  constexpr size_t kPointers = 4;  // that are copied in one unit
+  const size_t pointers =
+      (x.values ? x.values->size() : 0) + x.arrays.size() + x.objects.size() + x.names.size();
+  const size_t texts =
+      x.multiples.size() + x.patterns.size() + x.formats.size() + x.required.size();
+  return static_cast<int64_t>(16 + pointers / kPointers + texts);
+}
+
+int64_t intersection_work(const Shape& x, const Shape& y) {
+  constexpr size_t kPairs = 16;  // that are compared in one unit
+  const auto pairs = [](const auto& mine, const auto& other) { return mine.size() * other.size(); };
+  const size_t all = (x.values && y.values ? pairs(*x.values, *y.values) : 0) +
+                     pairs(x.patterns, y.patterns) + pairs(x.formats, y.formats) +
+                     pairs(x.arrays, y.arrays) + pairs(x.objects, y.objects) +
+                     pairs(x.required, y.required) + pairs(x.names, y.names);
+  return copy_work(x) + static_cast<int64_t>(all / kPairs);
+}
+
 uint8_t type_of(const OrderedJson& value) {
   switch (value.type()) {
     case OrderedJson::value_t::null:
@@ -81,26 +100,24 @@ uint8_t type_of(const OrderedJson& value) {
   }
 }
 
-bool pattern_finds(const std::string& pattern, const std::string& text) {
-  constexpr int64_t kFuel = 300'000;
-  Fuel fuel(kFuel);
-  ExprSet exprs(fuel);
-  Speller speller(exprs, Spelling::kUtf8);
-  const bool found = exprs.matches(Regex::parse(pattern).search(speller), text);
-  if (fuel.empty())
-    refuse("the pattern {} is too complex (its fuel is spent)", pattern.substr(0, 80));
+bool PatternFinder::finds(const std::string& pattern, const std::string& text) {
+  const auto [entry, fresh] = known_.try_emplace(pattern, kNothing);
+  if (fresh) entry->second = Regex::parse(pattern).search(speller_);
+  const bool found = exprs_.matches(entry->second, text);
+  if (!exprs_.fuel().burn())
+    refuse("the pattern {} is too complex (the fuel is spent)", pattern.substr(0, 80));
   return found;
 }
 
-Nodes member_nodes(const Shape& shape, const std::string& name) {
+Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns) {
   Nodes out;
   for (const Node layer : shape.objects) {
     bool known = false;
     if (const Node properties = member_of(layer, "properties"))
       if (const Node value = member_of(properties, name)) out.push_back(value), known = true;
-    if (const Node patterns = member_of(layer, "patternProperties"))
-      for (const auto& [pattern, value] : patterns->get_ref<const OrderedJson::object_t&>())
-        if (pattern_finds(pattern, name)) out.push_back(&value), known = true;
+    if (const Node by_pattern = member_of(layer, "patternProperties"))
+      for (const auto& [pattern, value] : by_pattern->get_ref<const OrderedJson::object_t&>())
+        if (patterns.finds(pattern, name)) out.push_back(&value), known = true;
     const Node additional = member_of(layer, "additionalProperties");
     const Node rest = additional ? additional : member_of(layer, "unevaluatedProperties");
     if (!known && rest) out.push_back(rest);

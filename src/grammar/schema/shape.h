@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "grammar/characters.h"
 #include "grammar/number_range.h"
 #include "grammar/schema/document.h"
 
@@ -45,12 +47,28 @@ struct Shape {
 
 // What both ask; nothing if that is plainly impossible.
 std::optional<Shape> intersection(Shape x, const Shape& y);
+// Units of fuel for a copy, and for an intersection, which compares the members of lists in pairs.
+int64_t copy_work(const Shape& shape);
+int64_t intersection_work(const Shape& x, const Shape& y);
+
+// Whether patterns, as JSON Schema reads them, find a match in texts. Each is read once. Throws
+// Refusal where the fuel, which outlives it, is spent.
+class PatternFinder {
+ public:
+  explicit PatternFinder(Fuel& fuel) : exprs_(fuel), speller_(exprs_, Spelling::kUtf8) {}
+  bool finds(const std::string& pattern, const std::string& text);
+
+ private:
+  ExprSet exprs_;
+  Speller speller_;
+  std::unordered_map<std::string, ExprId> known_;
+};
 
 // The type of a value; kIntegerType for any number without a fraction.
 uint8_t type_of(const OrderedJson& value);
 
 // The schemas for a member `name` of an object, or element `index` of an array.
-Nodes member_nodes(const Shape& shape, const std::string& name);
+Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns);
 Nodes element_nodes(const Shape& shape, size_t index);
 // The patterns of all patternProperties, each once.
 std::vector<std::string> member_patterns(const Shape& shape);
@@ -59,8 +77,5 @@ Nodes other_nodes(const Shape& shape, const std::vector<std::string>& patterns,
                   const std::vector<bool>& matches);
 // The names in "properties", in the order of writing.
 std::vector<std::string> declared_names(const Shape& shape);
-
-// Whether a pattern, as JSON Schema reads it, finds a match in the text.
-bool pattern_finds(const std::string& pattern, const std::string& text);
 
 }  // namespace skiff::grammar

@@ -124,7 +124,7 @@ class Arguments {
     ExprId after = more, first = exprs().optional(exprs().concat(other, more));
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
       const bool required = std::ranges::find(shape.required, *name) != shape.required.end();
-      const ExprId text = member(*name, member_nodes(shape, *name));
+      const ExprId text = member(*name, lowering_.nodes_of(shape, *name));
       if (text == kNothing && required) return kNothing;
       if (text == kNothing) continue;
       const ExprId here = exprs().concat(text, after);

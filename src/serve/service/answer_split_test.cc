@@ -130,13 +130,15 @@ TEST(AnswerSplit, ReasoningEndsWithItsBudget) {
 
 TEST(AnswerSplit, ABudgetNeverExceedsMaxTokens) {
   EchoService echo(thinking_config());
-  for (const int most : {10, 12, 23}) {  // before, inside and at the end of the mark
+  // Before, in front of, inside and at the end of the mark that is put in.
+  for (const int most : {10, 11, 12, 23}) {
     Request request = greedy(std::string("<think>abcdefghij</think>x"));
     request.reasoning_budget = 4;
     request.stop.max_tokens = most;
     const Reply reply = reply_to(echo.service, std::move(request));
     EXPECT_EQ(reply.finish, Finish::kLength);
     EXPECT_EQ(reply.tokens.size(), static_cast<size_t>(most));
+    EXPECT_EQ(reply.usage.reasoning, std::min(most - 7, 4)) << most;  // <think> has seven tokens
   }
 }
 

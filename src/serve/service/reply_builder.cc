@@ -61,7 +61,7 @@ void ReplyBuilder::flush(OpenSequence& sequence, Reply& reply) {
   if (!sequence.text->stopped()) {
     const std::string rest = sequence.text->flush();
     reply.text += rest;
-    if (sequence.answer) sequence.answer->push(rest, reply.parts);
+    if (sequence.answer) sequence.answer->append(rest, reply.parts);
   }
   if (sequence.answer) sequence.answer->finish(reply.finish == Finish::kStop, reply.parts);
 }
@@ -96,7 +96,7 @@ void ReplyBuilder::end_reasoning(const OpenRequest& request, OpenSequence& seque
       reply.logprobs.push_back({.chosen = {token, 0}, .rank = 1, .top = {{token, 0}}});
   }
   reply.text += text;
-  sequence.answer->push(text, reply.parts);
+  sequence.answer->append(text, reply.parts);
   sequence.bounded = false;
   if (sequence.text->stopped()) {
     reply.stop_reason = sequence.text->stop_found();

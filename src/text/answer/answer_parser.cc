@@ -52,10 +52,14 @@ void AnswerParser::enter(State state) {
 
 void AnswerParser::push(std::string_view text, AnswerEvents& events) {
   const bool before = in_reasoning();
+  append(text, events);
+  if (before && in_reasoning()) ++reasoning_tokens_;
+}
+
+void AnswerParser::append(std::string_view text, AnswerEvents& events) {
   out_ = &events;
   for (const char c : text) byte(c);
   out_ = nullptr;
-  if (before && in_reasoning()) ++reasoning_tokens_;
 }
 
 void AnswerParser::byte(char c) {

@@ -32,6 +32,8 @@ class AnswerParser : private CallSink {
 
   // The text of the next token; empty if it has none yet.
   void push(std::string_view text, AnswerEvents& events);
+  // Text that is no further token of the model's: what was withheld of one, or was put in.
+  void append(std::string_view text, AnswerEvents& events);
   // The answer ends. If `whole`, the model has ended it: an unfinished call is broken. Otherwise it
   // was cut off, and the call stays as far as it is.
   void finish(bool whole, AnswerEvents& events);
