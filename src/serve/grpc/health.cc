@@ -67,7 +67,8 @@ class Watch : public Handler {
     // As the protocol says: an unknown service may come later, so the call stays open.
     if (!is_known(service)) {
       shared_.waiting.push_back(exchange_.share());
-      return exchange_.send(health_response(Health::kServiceUnknown));
+      exchange_.send(health_response(Health::kServiceUnknown));
+      return;
     }
     if (shared_.watchers.empty()) shared_.told = shared_.serving();
     shared_.watchers.push_back(exchange_.share());
