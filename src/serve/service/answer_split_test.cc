@@ -145,7 +145,7 @@ TEST(AnswerSplit, ABudgetNeverExceedsMaxTokens) {
 TEST(AnswerSplit, AStopStringInTheMarkThatIsPutInEndsTheReply) {
   EchoService echo(thinking_config());
   const std::string whole = "<think>abc\n</think>\n\n";
-  for (const std::string stop : {"\n\n", "</think>", ">\n"}) {
+  for (const std::string stop : {"\n\n", "</think>", "\n</"}) {
     Request request = greedy(std::string("<think>abcdefghij</think>x"));
     request.reasoning_budget = 3;
     request.stop.max_tokens = 60;
