@@ -178,8 +178,8 @@ TEST_P(LinearShapes, ManyRows) {
   }
 }
 
-// Outputs whose rows do not begin on multiples of 16 bytes, as logits of an odd vocabulary: more
-// rows than are streamed otherwise.
+// Outputs whose rows do not begin on multiples of 16 bytes, as logits of an odd vocabulary, which
+// libraries refuse; more rows than are streamed.
 TEST_P(LinearShapes, ManyRowsOfOddOutputs) {
   if (!device()) GTEST_SKIP() << "outputs of every number are alike: LinearShapes.ManyRows";
   for (const Shape& s :

@@ -94,8 +94,6 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
       return;
     }
   }
-  // Rows of out may lie where cuBLASLt cannot write them, as logits of 128,257 tokens do.
-  if (streamed_.takes(x, w, false)) return streamed_.product(out, x, w, stream);
   tiled_product(out, x, w, stream);
 }
 
