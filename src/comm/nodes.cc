@@ -94,7 +94,7 @@ struct Nodes::Impl {
 // Ranks show what they have, the first of the node brings the result, and all may read it until
 // they show something again.
 std::span<const std::byte> Nodes::Impl::exchange(int local, Shown mine) {
-  shown[static_cast<size_t>(local)] = std::move(mine);
+  shown[static_cast<size_t>(local)] = mine;
   meeting.arrive();
   for (int other = 1; other < group.ranks; ++other) {
     const Call& call = shown[static_cast<size_t>(other)].call;
@@ -109,6 +109,7 @@ std::span<const std::byte> Nodes::Impl::exchange(int local, Shown mine) {
 
 std::vector<Tensor> Nodes::Impl::shown_here() {
   std::vector<Tensor> tensors;
+  tensors.reserve(shown.size());
   for (Shown& one : shown)
     tensors.push_back(one.call.kind == Collective::kLeast
                           ? host_tensor(&one.number, DType::kI64, {1, 1})
@@ -248,6 +249,7 @@ Nodes::~Nodes() { impl_->end(fmt::format("node {} has ended", impl_->group.node)
 
 std::vector<Mesh> Nodes::make_meshes() {
   std::vector<Mesh> meshes;
+  meshes.reserve(static_cast<size_t>(impl_->group.ranks));
   for (int local = 0; local < impl_->group.ranks; ++local)
     meshes.push_back({.tp = std::make_unique<Rank>(*impl_, local)});
   return meshes;

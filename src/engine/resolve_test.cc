@@ -144,7 +144,9 @@ TEST(Resolve, ADeviceIsAValue) {
 }
 
 TEST(Resolve, OnlyADeviceOfItsOwnRecordsSteps) {
-  const auto captures = [](EngineConfig config) { return resolve(config, model_of(100)).captures; };
+  const auto captures = [](const EngineConfig& config) {
+    return resolve(config, model_of(100)).captures;
+  };
   EXPECT_THAT(captures({.device = "cpu"}), ElementsAre());
   EXPECT_THAT(captures({.device = "cuda:0", .graphs = false}), ElementsAre());
   EXPECT_THAT(captures({.device = "cuda:0", .max_num_seqs = 8}), ElementsAre(1, 2, 4, 8));
@@ -156,7 +158,7 @@ TEST(Resolve, OnlyADeviceOfItsOwnRecordsSteps) {
 }
 
 TEST(Resolve, StepsAreMeasuredWhereTheyHaveAnAim) {
-  const auto measures = [](EngineConfig config) {
+  const auto measures = [](const EngineConfig& config) {
     return resolve(config, model_of(100)).measures_steps;
   };
   EXPECT_TRUE(measures({.device = "cpu"}));
@@ -169,7 +171,7 @@ TEST(Resolve, StepsAreMeasuredWhereTheyHaveAnAim) {
 }
 
 TEST(Resolve, TheNumberOfSequencesIsWhatIsAskedForOrSuitsTheDevice) {
-  const auto seqs = [](EngineConfig config) {
+  const auto seqs = [](const EngineConfig& config) {
     return resolve(config, model_of(100)).limits.max_seqs;
   };
   EXPECT_EQ(seqs({.device = "cpu"}), 8);

@@ -99,7 +99,7 @@ class LinearShapes : public OpSuite {
     Workspace ws(static_cast<uint64_t>(s.rows * 5 + s.in + s.out));
     const Tensor x = ws.random(kBF16, {s.rows, s.in}), out = ws.output(kBF16, {s.rows, s.out});
     Plain w;
-    make_weights(w, *ops, ws, 2 * s.out, s.in, bias);
+    make_weights(w, *ops, ws, int64_t{2} * s.out, s.in, bias);
     Arena arena(Buffer::pinned(static_cast<size_t>(s.rows) * static_cast<size_t>(s.out) * 8 + 64));
     ws.begin_op({out});
     ops->gated_linear(out, x, w.ready, act, arena);
