@@ -185,8 +185,10 @@ inline std::vector<Json> sse_events(const std::string& body) {
 
 // Whether the condition comes true within five seconds.
 inline bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 500 && !holds(); ++i)
+  for (int i = 0; i < 500; ++i) {
+    if (holds()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   return holds();
 }
 
