@@ -15,7 +15,7 @@ namespace skiff::apps {
 // or beside it.
 std::vector<std::string> idle_router_flags(const Args& args);
 
-// Throws UsageError where --router is no address. Said before weights are loaded.
+// Throws UsageError where --router is no address. Is called before weights are loaded.
 void check_router(const Args& args);
 
 // Returns what --router asks for, nothing without it. `port` is the one that the server listens on,

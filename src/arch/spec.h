@@ -168,8 +168,8 @@ struct ModelSpec {
   } join = kNormed;
   bool join_bias = false;  // whether the projection of kinds that join has a bias
   int join_rows = 1, draft_vocab = 0;
-  // The layers before which a served model shows its residual to a module with kBeside; the number
-  // of layers stands for the residual behind the last one.
+  // The layers before which a served model shows its residual to a module with kBeside. An entry
+  // that equals the number of layers means the residual behind the last layer.
   std::vector<int> taps;
 
   // Returns how many numbers the head gives for a row.

@@ -58,10 +58,10 @@ struct Grammar::State {
     learned->fuel.refill(limits.step_fuel);
     return *learned->machine;
   }
-  // To be called when a text was followed again. One that needs nearly all the memory would
+  // Is called when a text was followed again. A text that needs nearly all the memory would
   // otherwise be followed from its start for each of its tokens.
   void keep_room() {
-    constexpr size_t kMost = 8;  // times max_memory
+    constexpr size_t kMost = 8;  // the room is at most so many times max_memory
     room = std::max(room, std::min(2 * learned->bytes_used(), kMost * limits.max_memory));
   }
 };

@@ -131,7 +131,7 @@ ExprId GrammarReader::sequence(int depth) {
 }
 
 ExprId GrammarReader::repeated(int depth) {
-  constexpr int kMaxRepeated = 16;  // repetitions of repetitions, which derivatives recurse into
+  constexpr int kMaxRepeated = 16;  // derivatives recurse into repetitions of repetitions
   ExprId out = item(depth);
   for (int count = 0;; ++count) {
     if (count > kMaxRepeated) in_.fail("more than {} repetitions of one item", kMaxRepeated);

@@ -15,8 +15,8 @@ constexpr int kMaxDepth = 128;                // groups within groups
 constexpr uint32_t kMaxCount = 1'000'000;     // the most that one repetition counts to
 constexpr uint64_t kMaxProduct = 10'000'000;  // product of the counts of nested repetitions
 
-// The characters whose general category is in `classes`; \s and line breaks have flags of their
-// own. To be kept: it looks at every character.
+// Returns the characters whose general category is in `classes`; \s and line breaks have flags of
+// their own. It looks at every character there is, so callers keep the result.
 Characters of_classes(uint8_t classes) {
   Characters out;
   const auto& table = text::CharClasses::get();

@@ -11,13 +11,15 @@ namespace skiff::kv {
 
 namespace {
 
-// The label is mixed with the seed letter by letter: a salt is chosen by whoever sends a request,
-// and texts that collide in a hash without a secret are easily made.
+uint64_t mixed(uint64_t h, uint32_t value) {
+  h = (h ^ value) * 0xff51afd7ed558ccdull;
+  return h ^ (h >> 32);
+}
+
+// Mixes the label with the seed letter by letter: a salt is chosen by whoever sends a request, and
+// texts that collide in a hash without a secret are easily made.
 uint64_t seed_with(uint64_t seed, std::string_view label) {
-  for (const char c : label) {
-    seed = (seed ^ static_cast<uint8_t>(c)) * 0xff51afd7ed558ccdull;
-    seed ^= seed >> 32;
-  }
+  for (const char c : label) seed = mixed(seed, static_cast<uint8_t>(c));
   return seed;
 }
 
@@ -25,10 +27,7 @@ uint64_t seed_with(uint64_t seed, std::string_view label) {
 
 uint64_t PrefixTree::hash_edge(uint64_t seed, BlockId parent, std::span<const Token> tokens) {
   uint64_t h = seed ^ (0x9e3779b97f4a7c15ull * static_cast<uint64_t>(parent + 2));
-  for (const Token t : tokens) {
-    h = (h ^ static_cast<uint32_t>(t)) * 0xff51afd7ed558ccdull;
-    h ^= h >> 32;
-  }
+  for (const Token t : tokens) h = mixed(h, static_cast<uint32_t>(t));
   return h;
 }
 

@@ -27,8 +27,8 @@ std::string shard_name(size_t index, size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
-// Waits until the disk has a file or the names in a folder. Some file systems cannot be asked that
-// of a folder.
+// Waits until the disk has a file, or the names in a folder. Some file systems offer that for files
+// only and answer EINVAL, which is no failure.
 void save(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool saved = file >= 0 && (::fsync(file) == 0 || errno == EINVAL);

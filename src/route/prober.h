@@ -36,7 +36,7 @@ void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string 
          std::shared_ptr<const std::string> body,
          std::function<void(int status, std::string text)> done);
 
-// Gets a short text in this way.
+// Gets a short text with ask(), at `path`.
 void get_text(RouterCore& core, const std::shared_ptr<Backend>& backend, const std::string& path,
               std::function<void(int status, std::string text)> done);
 

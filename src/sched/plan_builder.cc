@@ -12,8 +12,8 @@ namespace {
 // Where decodes alone take longer than the aim, prompts make the step this many times as long, so
 // that they still get somewhere.
 constexpr double kPromptShare = 1.5;
-// Of the time and the rows for prompts, what is kept for a long one that runs while short ones go
-// before it.
+// A long prompt that runs while short ones go before it keeps this share of the time and of the
+// rows for prompts.
 constexpr double kLongShare = 0.25;
 // The first prompt of a step gets at least so many rows, however short the aim is, and so does a
 // long one behind short ones; no further prompt is cut to fewer, since each chunk reads all the

@@ -113,19 +113,21 @@ def test_a_stranger_gets_nothing(tmp_path, signed, routed):
         one.close()
 
 
+def start_of(*flags):
+    return subprocess.run([SKIFF, "route", "--port", "0", *flags], capture_output=True, text=True,
+                          timeout=30, check=False)
+
+
 def test_a_bad_list_of_certificates_is_refused(tmp_path):
     (tmp_path / "ca.pem").write_text("nothing")
-    done = subprocess.run([SKIFF, "route", "--port", "0", "--backends", "https://127.0.0.1:1",
-                           "--backend-ca-file", tmp_path / "ca.pem"],
-                          capture_output=True, text=True, timeout=30, check=False)
+    done = start_of("--backends", "https://127.0.0.1:1", "--backend-ca-file", tmp_path / "ca.pem")
     assert done.returncode == 1 and "--backend-ca-file" in done.stdout + done.stderr
 
 
 def test_servers_admin_key_wants_one_of_the_router(tmp_path):
     (tmp_path / "boss").write_text("boss\n")
-    done = subprocess.run([SKIFF, "route", "--port", "0", "--backends", "http://127.0.0.1:1",
-                           "--backend-admin-key-file", tmp_path / "boss"],
-                          capture_output=True, text=True, timeout=30, check=False)
+    done = start_of("--backends", "http://127.0.0.1:1", "--backend-admin-key-file",
+                    tmp_path / "boss")
     assert done.returncode == 2 and "--admin-key-file" in done.stdout + done.stderr
 
 

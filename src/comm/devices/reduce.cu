@@ -133,7 +133,7 @@ bool is_wide(const Matrix& m) {
 // Elements of 16 bytes.
 int wide_elements(const Matrix& m) { return m.type == Float::kF32 ? 4 : 8; }
 
-// A launch whose grid is not set yet.
+// Returns a launch whose grid is not set yet.
 cuda::Launch launch_of(int items, size_t shared, cudaStream_t stream) {
   const int threads = std::min(kMaxThreads, (items + 31) / 32 * 32);
   return {.block = dim3(static_cast<unsigned>(threads)), .shared = shared, .stream = stream};

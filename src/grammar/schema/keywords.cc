@@ -249,7 +249,7 @@ void Expander::members(Node schema, Node value, Shape& shape) {
 
 void Expander::required(Node schema, Node value, Shape& shape) {
   if (!value->is_array()) fail(schema, keyword_, "must be a list of names");
-  constexpr size_t kPairs = 32;  // of names, which are compared in one unit
+  constexpr size_t kPairs = 32;  // one unit of fuel pays for so many comparisons of two names
   if (!fuel_.burn(static_cast<int64_t>(value->size() * value->size() / kPairs)))
     fail(schema, keyword_, "has too many names (the fuel is spent)");
   for (const OrderedJson& name : *value) {

@@ -61,7 +61,7 @@ std::optional<Shape> intersection(Shape x, const Shape& y) {
 }
 
 int64_t copy_work(const Shape& x) {
-  constexpr size_t kPointers = 4;  // that are copied in one unit
+  constexpr size_t kPointers = 4;  // one unit of fuel pays for so many copied pointers
   const size_t pointers =
       (x.values ? x.values->size() : 0) + x.arrays.size() + x.objects.size() + x.names.size();
   const size_t texts =
@@ -70,7 +70,7 @@ int64_t copy_work(const Shape& x) {
 }
 
 int64_t intersection_work(const Shape& x, const Shape& y) {
-  constexpr size_t kPairs = 16;  // that are compared in one unit
+  constexpr size_t kPairs = 16;  // one unit of fuel pays for so many comparisons
   const auto pairs = [](const auto& mine, const auto& other) { return mine.size() * other.size(); };
   const size_t all = (x.values && y.values ? pairs(*x.values, *y.values) : 0) +
                      pairs(x.patterns, y.patterns) + pairs(x.formats, y.formats) +

@@ -70,7 +70,6 @@ void add_rule(Quantization& made, const Fields& fields, std::string part, size_t
 
 // Under "w4w2" experts have two bits behind the layers in which they have four.
 void add_experts_of_two_bits(Quantization& made, const Fields& fields) {
-  constexpr int kMaxGroup = 1 << 18;
   int last = 6;
   std::string four = "wint4";
   if (fields.has("moe_quant_config")) {
@@ -82,7 +81,7 @@ void add_experts_of_two_bits(Quantization& made, const Fields& fields) {
     }
     if (moe.has("moe_w2_quant_config")) {
       const Fields rest = moe.child("moe_w2_quant_config");
-      const int group = get_int(rest, "quant_group_size", 64, 0, kMaxGroup);
+      const int group = get_int(rest, "quant_group_size", 64, 0, kMaxWidth);
       if (rest.get<std::string>("quant_type", "wint2") != "wint2" || (group != 0 && group != 64))
         fail_load("{}: only \"quant_type\" wint2 with \"quant_group_size\" 64 is supported",
                   rest.where());

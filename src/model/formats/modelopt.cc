@@ -13,8 +13,7 @@ namespace skiff::model {
 namespace {
 
 std::vector<StoredFormat> awq_formats(const Fields& fields) {
-  constexpr int kMaxGroup = 1 << 18;
-  const int group = get_int(fields, "group_size", 128, 1, kMaxGroup);
+  const int group = get_int(fields, "group_size", 128, 1, kMaxWidth);
   if (fields.get("has_zero_point", false))
     fail_load("{}: \"has_zero_point\" true is not supported", fields.where());
   return {modelopt_awq_with_factors(group), modelopt_awq(group)};

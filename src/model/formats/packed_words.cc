@@ -41,8 +41,7 @@ WordLayout::WordLayout(const Fields& fields, std::initializer_list<int> allowed)
     : bits(need_int(fields, fields.has("bits") ? "bits" : "w_bit", 1, 64)) {
   if (std::ranges::find(allowed, bits) == allowed.end())
     fail_load("{}: \"bits\" is {}; supported: {}", fields.where(), bits, name_list(allowed));
-  constexpr int kMaxGroup = 1 << 18;
-  group = need_int(fields, fields.has("group_size") ? "group_size" : "q_group_size", -1, kMaxGroup);
+  group = need_int(fields, fields.has("group_size") ? "group_size" : "q_group_size", -1, kMaxWidth);
   if (group == 0)
     fail_load("{}: \"group_size\" is {}; it must be -1 or positive", fields.where(), group);
   if (group == -1) group = 0;

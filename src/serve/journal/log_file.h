@@ -15,8 +15,8 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Appends the lines and returns how many were lost; the first trouble of a row is logged. A line
-  // of which only a part could be written, on a full disk, is lost and spoils no later one.
+  // Appends the lines and returns how many were lost; the first trouble of a row is logged. A full
+  // disk may take a part of a line: that line is lost and spoils no later one.
   size_t write(const std::vector<std::string>& lines);
   void reopen() { reopens_ = true; }
 

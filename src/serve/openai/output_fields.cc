@@ -40,7 +40,7 @@ FieldReader most_tokens_field(int64_t low, Set set) {
 
 void set_max_completion_tokens(CallDraft& draft, int most) {
   draft.has_max_completion_tokens = true;
-  draft.call.discard_output = false;  // of a max_tokens 0 that came before
+  draft.call.discard_output = false;  // a max_tokens of 0 may have set it before
   draft.call.request.stop.max_tokens = most;
 }
 

@@ -45,7 +45,7 @@ class ConstraintCompiler {
     bool space = true;              // whitespace between the tokens of JSON
     size_t max_bytes = 256u << 20;  // bounds what is kept, as far as it can be let go
     int max_waiting = 8;            // callers that compile or wait for another; more are refused
-    // What compiles; grammar::compile() if empty.
+    // Compiles a constraint; where it is empty, grammar::compile() does.
     std::function<Compiled(const grammar::Constraint&, std::shared_ptr<const grammar::Vocabulary>)>
         compile = nullptr;
   };

@@ -59,7 +59,7 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
   combine(out, outer, p.position, routing, on.stream);
 }
 
-// The routing of tokens [first, first + count) alone. `first` is a multiple of four.
+// Returns the routing of tokens [first, first + count) alone; `first` is a multiple of four.
 Routing routing_of(const Routing& all, int64_t first, int64_t count, const Place& on) {
   const Routing part = {.expert = all.expert.row_range(first, count),
                         .weight = all.weight.row_range(first, count),
@@ -70,7 +70,8 @@ Routing routing_of(const Routing& all, int64_t first, int64_t count, const Place
   return part;
 }
 
-// The most tokens whose copies fit the scratch as the weights meet them: a multiple of four.
+// Returns how many tokens fit the scratch with their copies as the weights meet them: all, or a
+// multiple of four.
 int64_t tokens_at_once(int64_t tokens, int64_t per_token, const ExpertWeights& w,
                        const InputScratch& scratch) {
   int64_t most = tokens;
