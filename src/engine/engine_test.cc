@@ -264,6 +264,7 @@ kv::TierStats play(const Setup& setup, const std::vector<NewSequence>& requests,
   Queue<Command> inbox;
   Answering answering = make(runner, inbox);
   std::vector<TierIo*> io;
+  io.reserve(answering.io.size());
   const sched::StepCost cost =
       setup.paced ? sched::StepCost({{1, 4e-4}, {64, 8e-4}}, {}) : sched::StepCost();
   for (const auto& one : answering.io) io.push_back(one.get());

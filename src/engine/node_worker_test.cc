@@ -200,7 +200,7 @@ TEST_F(NodeWorkerTest, DraftsChangeNoText) {
 
 TEST_F(NodeWorkerTest, WhatDiffersIsRefusedBeforeWeightsAreRead) {
   auto host = std::async(std::launch::async, [&] {
-    auto llm = Llm::start(of_node(0, 2, 2), [](std::vector<Event>) {});
+    auto llm = Llm::start(of_node(0, 2, 2), [](const std::vector<Event>&) {});
     llm->stop(/*drain=*/true);
   });
   const auto refusal = [&](const std::function<void(EngineConfig&)>& change, int ranks = 2) {
@@ -242,7 +242,7 @@ TEST_F(NodeWorkerTest, WhatDiffersIsRefusedBeforeWeightsAreRead) {
 
 std::string refusal_to_start(const EngineConfig& config) {
   try {
-    Llm::start(config, [](std::vector<Event>) {});
+    Llm::start(config, [](const std::vector<Event>&) {});
   } catch (const LoadError& error) {
     return error.what();
   }
@@ -272,7 +272,7 @@ TEST_F(NodeWorkerTest, ANodeThatCannotGoOnEndsAll) {
     config.failed = [](const std::string& why) {
       std::_Exit(why == "node 1: a constraint: nothing is a multiple of 0" ? 7 : 8);
     };
-    const auto llm = Llm::start(config, [](std::vector<Event>) {});
+    const auto llm = Llm::start(config, [](const std::vector<Event>&) {});
     llm->submit(request(1, std::make_shared<Multiples>(0)));
     workers[0].get();
     std::this_thread::sleep_for(std::chrono::minutes(1));

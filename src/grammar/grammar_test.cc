@@ -272,7 +272,7 @@ TEST(Grammar, StatesAreMadeAnewWithoutNotice) {
 
 // What walks lists in pairs, or patterns for each name, is charged for it.
 TEST(Grammar, SchemasPayForTheirLists) {
-  std::string up, down, names, members, patterns;
+  std::string up, down, members, patterns;
   for (int i = 0; i < 8000; ++i) {
     up += fmt::format("{}{}", i ? "," : "", 10'000 + i);
     down += fmt::format("{}{}", i ? "," : "", 18'000 - i);

@@ -12,6 +12,7 @@ namespace skiff::grammar::testing {
 // Every byte is a token; so are the words. The last token ends a text.
 inline std::shared_ptr<const Vocabulary> byte_vocabulary(std::vector<std::string> words = {}) {
   std::vector<std::string> pieces;
+  pieces.reserve(257 + words.size());
   for (int byte = 0; byte < 256; ++byte) pieces.emplace_back(1, static_cast<char>(byte));
   pieces.insert(pieces.end(), words.begin(), words.end());
   pieces.emplace_back();
@@ -23,6 +24,7 @@ inline std::shared_ptr<const Vocabulary> byte_vocabulary(std::vector<std::string
 // ends a text.
 inline std::shared_ptr<const Vocabulary> with_special(const std::vector<std::string>& special) {
   std::vector<std::string> marks;
+  marks.reserve(special.size());
   for (const std::string& written : special) marks.push_back(mark_of(written));
   return byte_vocabulary(std::move(marks));
 }

@@ -22,6 +22,7 @@ ExprId lower(const RegexNode& node, Speller& speller) {
     }
     case RegexKind::kChoice: {
       std::vector<ExprId> choices;
+      choices.reserve(node.parts.size());
       for (const auto& part : node.parts) choices.push_back(lower(*part, speller));
       return exprs.alt(std::move(choices));
     }

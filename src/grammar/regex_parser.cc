@@ -339,8 +339,8 @@ class Parser {
 // \d and \w are ASCII's, as in ECMA-262; the complements leave out what Python counts as a digit,
 // letter or space, too.
 Characters class_escape(char letter) {
-  const Characters digits = {{'0', '9'}};
-  const Characters word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+  Characters digits = {{'0', '9'}};
+  Characters word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   switch (letter) {
     case 'd':
       return digits;

@@ -215,7 +215,7 @@ Tensor Decoder::store(const Mla& m, const MlaWeights& w, Tensor x, const RaggedB
                       const KvLayer& kv, Arena& arena) {
   const int64_t rows = x.rows();
   Tensor latent = arena.take(DType::kF32, {rows, m.q_rank + m.cached_dim()});
-  Tensor q = arena.take(act_, {rows, m.heads * m.q_dim()});
+  Tensor q = arena.take(act_, {rows, int64_t{m.heads} * m.q_dim()});
   Tensor q_input = x;
   ops_.linear(latent, x, w.latent);
   if (m.q_rank > 0) {

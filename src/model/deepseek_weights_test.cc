@@ -46,10 +46,10 @@ class DeepseekWeights : public ::testing::Test {
  protected:
   DeepseekWeights() {
     const Linear16 lines[] = {{"q_a_proj", kQRank, kHidden},
-                              {"q_b_proj", kHeads * (kNope + kRope), kQRank},
+                              {"q_b_proj", int64_t{kHeads} * (kNope + kRope), kQRank},
                               {"kv_a_proj_with_mqa", kKvRank + kRope, kHidden},
-                              {"kv_b_proj", kHeads * (kNope + kV), kKvRank},
-                              {"o_proj", kHidden, kHeads * kV}};
+                              {"kv_b_proj", int64_t{kHeads} * (kNope + kV), kKvRank},
+                              {"o_proj", kHidden, int64_t{kHeads} * kV}};
     matrix("model.embed_tokens", 40, kHidden, false);
     matrix("lm_head", 40, kHidden, false);
     vector("model.norm.weight", kHidden);

@@ -1,6 +1,7 @@
 // What the metadata of GGUF files mean, also where they say less than a config.json.
 #include "model/gguf_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,8 @@ GgufHeader header_of(const std::string& arch, const Json& more) {
   keys.update(more);
   GgufHeader header;
   header.metadata["general.architecture"] = arch;
-  for (const auto& [key, value] : keys.items()) header.metadata[arch + "." + key] = value;
+  for (const auto& [key, value] : keys.items())
+    header.metadata[fmt::format("{}.{}", arch, key)] = value;
   header.tensors.push_back({.name = "token_embd.weight", .type = "F32", .shape = {40, 16}});
   return header;
 }

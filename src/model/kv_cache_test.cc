@@ -85,7 +85,8 @@ TEST(KvCacheTest, LatentsHaveNoValuesApart) {
   ModelSpec latents;
   latents.layers.assign(3,
                         {.mixer = Mla{.heads = 4, .kv_rank = 20, .rope_dim = 8}, .ffn = Dense{}});
-  const size_t layer = 64 * 28 * 2, block = 3 * layer;  // a layer's page is whole cache lines
+  const size_t layer = size_t{64} * 28 * 2,
+               block = 3 * layer;  // a layer's page is whole cache lines
   EXPECT_EQ(KvCache::bytes_per_block(latents, 64, {.dtype = DType::kBF16}), block);
   EXPECT_EQ(kv_token_bytes(latents, {.dtype = DType::kBF16}), 3 * 28 * 2);
   const KvCache cache(latents, 4, 64, {.dtype = DType::kBF16}, Device{});
@@ -104,7 +105,7 @@ TEST(KvCacheTest, LatentsAreRowsIn8Bits) {
   ModelSpec latents;
   latents.layers.assign(2,
                         {.mixer = Mla{.heads = 4, .kv_rank = 512, .rope_dim = 64}, .ffn = Dense{}});
-  EXPECT_EQ(KvCache::bytes_per_block(latents, 64, format), size_t{2 * 64 * 656});
+  EXPECT_EQ(KvCache::bytes_per_block(latents, 64, format), size_t{2} * 64 * 656);
   EXPECT_EQ(kv_token_bytes(latents, format), 2 * 656);
   const KvCache cache(latents, 3, 64, format, Device{});
   const std::byte* begin = page_of(cache.layers()[0].k, 0).data();
@@ -117,7 +118,7 @@ TEST(KvCacheTest, LatentsAreRowsIn8Bits) {
     EXPECT_EQ(page_of(made.k, 2).data() - begin, static_cast<ptrdiff_t>((4 + i) * 64 * 656));
   }
   // A page of an odd number of rows is filled up to whole cache lines.
-  EXPECT_EQ(KvCache::bytes_per_block(latents, 5, format), size_t{2 * 3328});
+  EXPECT_EQ(KvCache::bytes_per_block(latents, 5, format), size_t{2} * 3328);
 }
 
 class HostBlocksOf : public ::testing::TestWithParam<DType> {};

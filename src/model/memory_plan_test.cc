@@ -55,7 +55,7 @@ TEST(MemoryPlan, ReplicasDivideWhatTheWeightsLeave) {
   EXPECT_EQ(roomy.total(), one.weights + 3 * (one.total() - one.weights));
   EXPECT_THAT(roomy.table(), HasSubstr("the weights once, the rest for each of 3 replicas"));
   const size_t fixed = one.weights + 3 * (one.total() - one.weights - one.kv);
-  asked.available = fixed + 3 * 7 * one.kv_block + one.kv_block;
+  asked.available = fixed + size_t{3} * 7 * one.kv_block + one.kv_block;
   EXPECT_EQ(plan_memory(spec(), asked).blocks, 7);
   asked.available = fixed + 3 * one.kv_block;
   try {

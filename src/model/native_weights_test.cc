@@ -367,7 +367,7 @@ class LargeGptq {
                              "model.layers.0.post_attention_layernorm.weight", "model.norm.weight"})
       put(norm, "F32", {1024}, std::string(4096, '\x3e'));
     for (const char* table : {"model.embed_tokens.weight", "lm_head.weight"})
-      put(table, "BF16", {64, 1024}, std::string(64 * 2048, '\x3c'));
+      put(table, "BF16", {64, 1024}, std::string(size_t{64} * 2048, '\x3c'));
     folder_->write("model.safetensors", testing::safetensors_bytes(tensors_));
     tensors_.clear();
     tensors_.shrink_to_fit();

@@ -214,7 +214,7 @@ std::vector<float> logits_of(const TestModel& model) {
 // and a sum of 16 of those, in float32: at most 64 roundings of numbers below 64.
 TEST(Pooling, AHeadOfTwoLayersScoresThroughRelu) {
   std::vector<testing::FileTensor> rows = TestModel::llama_tensors(), scored = rows;
-  std::vector<float> identity(40 * 16, 0);
+  std::vector<float> identity(size_t{40} * 16, 0);
   for (size_t i = 0; i < 16; ++i) identity[i * 16 + i] = 1;
   for (testing::FileTensor& tensor : rows)
     if (tensor.name == "lm_head.weight") tensor.data = testing::f32_bytes(identity);

@@ -42,7 +42,7 @@ constexpr JsonLimits kLimits = {.max_bytes = 16u << 20, .max_depth = 16};
 
 std::string method_of(const Fields& fields, std::string_view fallback) {
   const std::string silent = fields.get<std::string>("method", std::string(fallback));
-  const std::string method = fields.get<std::string>("quant_method", silent);
+  std::string method = fields.get<std::string>("quant_method", silent);
   if (!method.empty()) return method;
   if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
   if (is_fastdeploy(fields)) return "fastdeploy";

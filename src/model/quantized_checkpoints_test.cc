@@ -381,7 +381,7 @@ TEST(QuantizedMutation, PlainWeightsAmongQuantizedOnesAreLoaded) {
   Mutation mutation("gptq");
   const std::string module = "model.layers.0.mlp.down_proj";
   testing::FileTensor& weight = mutation.tensor(module + ".qweight");
-  weight = {module + ".weight", "F32", {64, 96}, std::string(64 * 96 * 4, '\0')};
+  weight = {module + ".weight", "F32", {64, 96}, std::string(size_t{64} * 96 * 4, '\0')};
   for (const char* end : {".qzeros", ".scales", ".g_idx"}) mutation.drop(module + end);
   EXPECT_EQ(mutation.refusal(), "accepted");
 }

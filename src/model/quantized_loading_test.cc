@@ -139,7 +139,7 @@ TEST_F(QuantizedLoading, WeightsThatAreNotFiniteAreRefusedByName) {
     return t.name.ends_with("layers.1.mlp.up_proj.weight");
   });
   const float value = INFINITY;
-  std::memcpy(bad.data.data() + 4 * 5, &value, 4);
+  std::memcpy(&bad.data[20], &value, 4);
   for (Ops* ops : {reference_.get(), cpu_.get()})
     EXPECT_THAT(refusal("wint8", *ops),
                 AllOf(HasSubstr("tensor model.layers.1.mlp.up_proj.weight"),

@@ -1,6 +1,7 @@
 #include "model/read_ahead.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -11,7 +12,11 @@ ReadAhead::ReadAhead(size_t jobs, int threads, size_t window, std::function<void
     : window_(window), work_(std::move(work)), jobs_(jobs) {
   SKIFF_CHECK(threads > 0 && window > 0);
   const size_t count = std::min({static_cast<size_t>(threads), window, jobs});
-  for (size_t i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  try {
+    for (size_t i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error&) {
+    if (threads_.empty()) throw;  // one thread does all jobs, too
+  }
 }
 
 ReadAhead::~ReadAhead() {

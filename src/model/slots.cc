@@ -86,7 +86,8 @@ class SlotList {
                       .parts = {dim}});
   }
   template <auto... Path>
-  Slot& linear(std::string_view name, std::vector<int64_t> parts, int64_t in, bool bias = false) {
+  Slot& linear(std::string_view name, const std::vector<int64_t>& parts, int64_t in,
+               bool bias = false) {
     int64_t out = 0;
     for (int64_t rows : parts) out += rows;
     slots_.push_back({.kind = Slot::kLinear,
@@ -95,7 +96,7 @@ class SlotList {
                       .layer = layer_,
                       .out = out,
                       .in = in,
-                      .parts = std::move(parts),
+                      .parts = parts,
                       .bias = bias});
     return slots_.back();
   }
@@ -230,6 +231,7 @@ std::vector<std::string> widened_formats(std::span<const Kept> kept,
     if (stored[i].format.quantized() && !kept[i].quantized()) ++counts[describe(stored[i].format)];
   }
   std::vector<std::string> lines;
+  lines.reserve(counts.size());
   for (const auto& [form, count] : counts)
     lines.push_back(fmt::format("{} weights are {}", count, form));
   return lines;

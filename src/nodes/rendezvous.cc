@@ -26,7 +26,7 @@ constexpr std::string_view kFirstSide = "node 0", kOtherSide = "another node";
 constexpr const char* kNumber = "the number of the node";
 constexpr auto kGreeting = 5s;        // for what a guest has to say
 constexpr size_t kMostGuests = 64;    // guests that have connected and said nothing yet
-constexpr auto kPause = 100ms;        // before node 0 is tried again
+constexpr auto kPause = 100ms;        // before what failed is tried again
 constexpr int kLongestPoll = 60'000;  // ms
 
 Clock::time_point after(double seconds) {
@@ -164,7 +164,9 @@ void Gathering::wait(Clock::time_point end) {
 
 void Gathering::admit() {
   Guest guest{.stream = peer::Stream(peer::accept_from(listener_))};
-  if (guest.stream.fd() < 0 || guests_.size() >= kMostGuests) return;
+  // Without free descriptors the connection stays in the queue, and poll() returns at once.
+  if (guest.stream.fd() < 0) return std::this_thread::sleep_for(kPause);
+  if (guests_.size() >= kMostGuests) return;
   peer::write(peer::Hello{.nonce = guest.nonce}, guest.stream.out());
   if (guest.stream.send()) guests_.push_back(std::move(guest));
 }
@@ -262,7 +264,7 @@ std::optional<peer::Message> Attempt::next(peer::Stream& stream, Clock::time_poi
     if (!message) refuse(fmt::format("it is no node of a group: {}", message.error().what));
     if (*message) {
       stream.consume(before - in.size());
-      return std::move(**message);
+      return std::move(*message);
     }
     if (!ready(stream.fd(), POLLIN, end) || !stream.receive(peer::lacking(in))) return std::nullopt;
   }

@@ -27,9 +27,11 @@ ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::
   if (!shape.names.empty())
     names.push_back(string_bodies(shape.names, json_strings()).value_or(kNothing));
   std::vector<ExprId> taken;
+  taken.reserve(declared.size());
   for (const std::string& name : declared) taken.push_back(speller.text(name));
   if (!taken.empty()) names.push_back(exprs().negate(exprs().alt(std::move(taken))));
   std::vector<ExprId> searched;
+  searched.reserve(patterns.size());
   for (const std::string& pattern : patterns)
     searched.push_back(Regex::parse(pattern).search(speller));
   // A name matches some of the patterns and none of the others.

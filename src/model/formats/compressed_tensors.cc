@@ -295,6 +295,7 @@ Quantization read_compressed_tensors(const Fields& fields) {
   made.unused = {".input_global_scale"};
   read_kv_scheme(fields, made);
   std::vector<std::string> names;
+  names.reserve(made.formats.size());
   for (const StoredFormat& f : made.formats) names.push_back(f.name);
   made.about = name_list(names, 4);
   return made;

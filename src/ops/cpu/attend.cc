@@ -18,7 +18,7 @@
 namespace skiff::cpu {
 namespace {
 
-constexpr int64_t kPiece = 8 * kKvBlock;
+constexpr int64_t kPiece = int64_t{8} * kKvBlock;
 constexpr int kQueries = 96;  // query vectors, over the heads of a group, that share loaded keys
 constexpr int64_t kTasksPerThread = 4;
 
@@ -189,8 +189,8 @@ void attend_block(const Context& c, const RowBlock& b, const Heads& heads, int64
                       .dim = static_cast<int>(dim),
                       .keys = span.keys,
                       .scale = c.call.shape.scale,
-                      .begin = w.begin + from * c.group(),
-                      .end = w.end + from * c.group(),
+                      .begin = w.begin + int64_t{from} * c.group(),
+                      .end = w.end + int64_t{from} * c.group(),
                       .kt = w.kt,
                       .v = w.v,
                       .max = s.max,

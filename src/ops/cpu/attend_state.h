@@ -62,11 +62,11 @@ struct Workspace {
     const int64_t state = State::floats(queries, o_stride);
     return {round_up(dim, 16) * kKvBlock,
             o_stride * kKvBlock,
-            queries * kKvBlock,
+            int64_t{queries} * kKvBlock,
             round_up(queries * dim, 16),
             state,
             state,
-            2 * round_up(queries, 16)};
+            int64_t{2} * round_up(queries, 16)};
   }
   static int64_t floats(int64_t dim, int64_t o_stride, int queries) {
     const auto sizes = sizes_of(dim, o_stride, queries);

@@ -77,8 +77,9 @@ StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, 
   if (!hopper_) return;
   require_tensor_maps();
   check(cudaMemset(workspace_, 0, kCounterBytes), "clearing the GEMMs' workspace");
-  // Kernels run in streams that do not wait for the one in which memory is cleared.
-  check(cudaDeviceSynchronize(), "clearing the GEMMs' workspace");
+  // Kernels run in streams that do not wait for the one in which memory is cleared. To wait for the
+  // whole device would end what another engine of the process is recording on it.
+  check(cudaStreamSynchronize(nullptr), "clearing the GEMMs' workspace");
   allow_stream_kernels<false>();
   allow_stream_kernels<true>();
   atoms::allow_all_atom_kernels();

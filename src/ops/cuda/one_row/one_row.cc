@@ -37,8 +37,8 @@ OneRow::OneRow(void* scratch, bool gathers) : scratch_(scratch) {
   blocks_ = attribute(cudaDevAttrMultiProcessorCount);
   allow_segments();
   check(cudaMemset(scratch_, 0, kCounterBytes), "clearing the counters of hand-overs");
-  // Kernels run in streams that do not wait for the one in which memory is cleared.
-  check(cudaDeviceSynchronize(), "clearing the counters of hand-overs");
+  // Kernels run in streams that do not wait for the one in which memory is cleared (stream.cu).
+  check(cudaStreamSynchronize(nullptr), "clearing the counters of hand-overs");
 }
 
 bool OneRow::takes_row(const Tensor& x) const {

@@ -110,10 +110,6 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
   SKIFF_CHECK_EQ(out_ids.rows(), logits.rows());
   if (logits.rows() == 0) return;
   const LogitArgs args = args_of(logits);
-  if (clusters_ && !one_way_ && args.vocab != vocab_) {
-    vocab_ = args.vocab;
-    rows_at_once_ = sampled_at_once(vocab_, shared_);
-  }
   start_sample(out_ids.as<int32_t>(), args,
                {.temperature = batch.temperature.as<float>(),
                 .top_p = batch.top_p.as<float>(),
@@ -121,7 +117,15 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
                 .top_k = batch.top_k.as<int32_t>(),
                 .seed = batch.seed.as<int64_t>(),
                 .draw = batch.draw.as<int64_t>()},
-               {clusters_, shared_, rows_at_once_, memory_}, stream);
+               {clusters_, shared_, rows_at_once(args.vocab), memory_}, stream);
+}
+
+// The driver is asked once for each vocabulary: a head that drafts may have one of its own.
+int Sampling::rows_at_once(int vocab) {
+  if (!clusters_ || one_way_) return 0;
+  const auto [known, is_new] = rows_at_once_.try_emplace(vocab, 0);
+  if (is_new) known->second = sampled_at_once(vocab, shared_);
+  return known->second;
 }
 
 void Sampling::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,

@@ -4,6 +4,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <map>
+
 #include "ops/batch.h"
 
 namespace skiff::cuda {
@@ -37,10 +39,12 @@ class Sampling {
                 Tensor logits, Tensor chosen, cudaStream_t stream) const;
 
  private:
+  int rows_at_once(int vocab);
+
   void* memory_;
   bool clusters_, one_way_;
   size_t shared_;
-  int vocab_ = 0, rows_at_once_ = 0;  // sampled_at_once() of this vocabulary
+  std::map<int, int> rows_at_once_;  // sampled_at_once() of each vocabulary
 };
 
 }  // namespace skiff::cuda
