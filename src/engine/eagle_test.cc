@@ -18,7 +18,6 @@
 namespace skiff::engine {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

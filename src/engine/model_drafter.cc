@@ -36,9 +36,10 @@ size_t hidden_bytes(const ModelSpec& spec, DType act, int rows) {
 
 bool combines(const ModelSpec& spec) { return spec.joins && spec.join == ModelSpec::kBeside; }
 
-// The rows of each half of the kept ones: what all slots may lag behind, and a quarter more, so
-// that several steps pass before they move.
-int kept_half(const sched::Limits& limits) { return limits.max_seqs * ModelDrafter::kLag * 5 / 4; }
+// How many rows all slots together may lag behind.
+int32_t capacity_of(const ModelSpec& spec, const sched::Limits& limits) {
+  return spec.joins ? limits.max_seqs * ModelDrafter::kLag : 0;
+}
 
 // All columns of a greedy draw are zeros.
 constexpr size_t kGreedyBytes = 4 * sizeof(int32_t) + 2 * sizeof(int64_t);
@@ -91,8 +92,7 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       combined_(ops.device(),
                 combines(spec_) ? hidden_bytes(spec_, act_, options.limits.max_rows) : 0),
       vocabulary_(options.vocabulary),
-      kept_(ops.device(), hidden_bytes(model.spec, act_, 2 * kept_half(options.limits))),
-      kept_half_(kept_half(options.limits)),
+      kept_(act_, spec_.hidden, capacity_of(spec_, options.limits), ops),
       greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)) {
   SKIFF_CHECK(tokens_ >= 1, "{} drafts", tokens_);
   ops.reserve(bounds_of(spec_, options));
@@ -105,9 +105,10 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
   return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          seqs * (kGreedyBytes + sizeof(Token)) +
-         hidden_bytes(spec, options.act,
-                      limits.max_rows + limits.max_seqs + 2 * kept_half(options.limits) +
-                          (combines(spec) ? options.limits.max_rows : 0));
+         KeptRows::memory_bytes(options.act, spec.hidden, capacity_of(spec, options.limits)) +
+         hidden_bytes(
+             spec, options.act,
+             limits.max_rows + limits.max_seqs + (combines(spec) ? options.limits.max_rows : 0));
 }
 
 void ModelDrafter::open(const OpenSlot& slot) {
@@ -231,12 +232,19 @@ bool ModelDrafter::stays_behind(const Place& at, const Text& text) const {
   return spec_.joins && !at.wanted && at.end - text.computed <= kLag;
 }
 
+// Whether a module takes kept rows of the sequence behind the step.
+bool ModelDrafter::catches_up(const Place& at, const Text& text) const {
+  return !text.kept.empty() &&
+         (at.wanted || at.end - text.computed >= kLag || ends_block(at, text));
+}
+
 // A module takes each row that the step has computed: drafts wrote what they guessed from hidden
 // rows of the module's own. `hidden` has the step's rows, or is empty; those that stay behind are
 // kept already.
 void ModelDrafter::follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes) {
   if (hidden.rows() == 0 || stays_behind(at, text)) {
-    if (at.end - text.computed >= kLag || ends_block(at, text)) catch_up(at, text, passes.kept);
+    if (at.end - text.computed >= passes.lag || ends_block(at, text))
+      catch_up(at, text, passes.kept);
     return;
   }
   const int begin = at.plan.spans[at.span].begin;
@@ -247,56 +255,26 @@ void ModelDrafter::follow_as_module(const Place& at, Text& text, Tensor hidden, 
   text.seen = text.computed;
 }
 
-Tensor ModelDrafter::kept_rows() const {
-  return kept_.size() == 0 ? Tensor{} : kept_.view(act_, {2 * int64_t{kept_half_}, spec_.hidden});
-}
-
-Tensor ModelDrafter::take_list(const std::vector<int32_t>& rows) {
-  const Tensor list =
-      keep_lists_[keeps_ % keep_lists_.size()].take(DType::kI32, {std::ssize(rows)});
-  std::ranges::copy(rows, list.as<int32_t>());
-  return list;
-}
-
-// Returns the first of `count` free rows behind the kept ones.
-int32_t ModelDrafter::room_to_keep(int32_t count) {
-  if (kept_end_ + count > kept_begin_ + kept_half_) {
-    kept_begin_ = kept_begin_ == 0 ? kept_half_ : 0;
-    kept_end_ = kept_begin_;
-    std::vector<int32_t> live;
-    for (std::optional<Text>& text : slots_) {
-      if (!text) continue;
-      for (int32_t& row : text->kept) live.push_back(std::exchange(row, kept_end_++));
-    }
-    if (!live.empty())
-      ops_.gather_rows(kept_rows().row_range(kept_begin_, std::ssize(live)), kept_rows(),
-                       take_list(live));
-  }
-  SKIFF_CHECK(kept_end_ + count <= kept_begin_ + kept_half_, "{} rows to keep", count);
-  return std::exchange(kept_end_, kept_end_ + count);
-}
-
-// Keeps the hidden rows of spans that stay behind. The lists of the call before the last one are
-// not in use: the step that was launched behind it has ended.
+// Keeps the hidden rows of spans that stay behind.
 void ModelDrafter::keep_rows(std::span<const Followed> behind, Tensor hidden) {
   std::vector<int32_t> from;
   for (const auto& [text, at] : behind)
     for (int i = 0; i < at.end - at.plan.spans[at.span].begin; ++i) from.push_back(at.row + i);
   if (from.empty()) return;
-  keep_lists_[++keeps_ % keep_lists_.size()].reset();
-  const int32_t first = room_to_keep(static_cast<int32_t>(from.size()));
-  int32_t to = first;
+  std::vector<std::vector<int32_t>*> needed;
+  for (std::optional<Text>& text : slots_)
+    if (text) needed.push_back(&text->kept);
+  int32_t to = kept_.append(from, hidden, needed);
   for (const auto& [text, at] : behind) {
     for (int i = at.plan.spans[at.span].begin; i < at.end; ++i) text.kept.push_back(to++);
     text.seen = std::max(text.seen, at.end);
   }
-  ops_.gather_rows(kept_rows().row_range(first, to - first), hidden, take_list(from));
 }
 
 // Takes the kept rows up to the end of the step: those of the next one may be among them.
 void ModelDrafter::catch_up(const Place& at, Text& text, Pass& pass) {
   const int end = text.computed + static_cast<int>(text.kept.size());
-  fill_rows(at, text, std::min(at.end, end), kept_rows(), pass);
+  fill_rows(at, text, std::min(at.end, end), kept_.rows(), pass);
 }
 
 // At most kLag rows of each text, and those of one step more, are kept: draft() lets a text that
@@ -344,13 +322,15 @@ void ModelDrafter::draft(const StepPlan& plan, Tensor hidden, StepResult& result
   if (combines(spec_) && !kept) hidden = combined(plan, hidden);
   keep_rows(behind, hidden);
   Passes passes;
+  if (std::ranges::any_of(followed, [this](const Followed& f) { return catches_up(f.at, f.text); }))
+    passes.lag = kLag / 2;
   for (const auto& [text, at] : followed) {
     if (spec_.joins)
       follow_as_module(at, text, hidden, passes);
     else
       follow(at, text, passes);
   }
-  fill(passes.kept, kept_rows());
+  fill(passes.kept, kept_.rows());
   fill(passes.filled, hidden);
   draft(plan, std::move(passes.drafted), hidden, result);
 }
@@ -417,6 +397,7 @@ Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
 }
 
 void ModelDrafter::end_pass() {
+  ++num_passes_;
   pass_ = ops_.mark();
   builder_.done_with(*pass_);
 }

@@ -1,13 +1,13 @@
 // engine/model_drafter.h -- drafts of the tokens that follow, from a model that is computed beside
 // the one that they are for.
 #pragma once
-#include <array>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "engine/batch_builder.h"
+#include "engine/kept_rows.h"
 #include "model/decoder.h"
 #include "model/loader.h"
 #include "ops/pinned_arena.h"
@@ -30,10 +30,12 @@ namespace skiff::engine {
 // behind it and catches up in one pass, in which the last layer ends with keys and values: when
 // tokens are drafted again, and at the end of each block, so that a block which others may find is
 // complete in both models. A module needs the hidden rows of the tokens that it lags behind; about
-// kLag of each slot are kept, one copy a step for all of them, and then it catches up. Rows of a
-// prompt are computed at once where they are more. What is kept is kept when the step is launched,
-// so the next one may be launched before the tokens of this one are known; the drafter then catches
-// up while that one is in flight. It may: no block of a sequence is given away as long as a step in
+// kLag of each slot are kept, one copy a step for all of them, and then it catches up. A pass of
+// one sequence takes along those that lag by half as much: a pass costs about the same for many
+// sequences as for one, and so few steps have one, whenever the sequences began. Rows of a prompt
+// are computed at once where they are more. What is kept is kept when the step is launched, so the
+// next one may be launched before the tokens of this one are known; the drafter then catches up
+// while that one is in flight. It may: no block of a sequence is given away as long as a step in
 // flight names it (sched/scheduler.h).
 //
 // Owned and driven by the thread that drives `ops`. All memory is taken by the constructor, but for
@@ -55,6 +57,8 @@ class ModelDrafter {
                              const Ops& ops);
 
   static constexpr int kPatience = 8, kLag = 16;
+  // Returns how many passes of the drafter have been computed.
+  int64_t passes() const { return num_passes_; }
   // Returns by how many rows a pass of the drafter may exceed the steps behind which it drafts: one
   // for each sequence, the token that it has drawn.
   static int more_rows(const sched::Limits& limits) { return limits.max_seqs; }
@@ -77,7 +81,7 @@ class ModelDrafter {
     std::vector<Token> tokens;
     int computed = -1;  // leading positions with right keys and values; -1: not known yet
     int seen = -1;      // a module: the end of the rows behind those whose hidden rows are kept
-    std::vector<int32_t> kept;  // a module: the rows of kept_ of positions [computed, seen)
+    std::vector<int32_t> kept;  // a module: the kept rows of positions [computed, seen)
     std::vector<Token> ahead;   // a model: drafts whose keys and values follow those
     int unchecked = 0;          // draws in a row without drafts behind them
   };
@@ -99,8 +103,9 @@ class ModelDrafter {
   };
   // The passes behind one step, in this order.
   struct Passes {
-    Pass kept;    // rows that a module lagged behind
-    Pass filled;  // rows of sequences for which nothing is drafted
+    int lag = kLag;  // sequences that a module lags behind by so many rows catch up
+    Pass kept;       // rows that a module lagged behind
+    Pass filled;     // rows of sequences for which nothing is drafted
     Pass drafted;
   };
   // A span whose sequence has a text.
@@ -111,17 +116,15 @@ class ModelDrafter {
   int end_of_pages(const StepPlan& plan, size_t i) const;
   Place place_of(const StepPlan& plan, size_t i, int row, const Text& text, int gained) const;
   bool ends_block(const Place& at, const Text& text) const;
+  bool catches_up(const Place& at, const Text& text) const;
   void follow(const Place& at, Text& text, Passes& passes);
   void follow_as_module(const Place& at, Text& text, Tensor hidden, Passes& passes);
   bool stays_behind(const Place& at, const Text& text) const;
   void keep_rows(std::span<const Followed> behind, Tensor hidden);
-  int32_t room_to_keep(int32_t count);
-  Tensor take_list(const std::vector<int32_t>& rows);
   void catch_up(const Place& at, Text& text, Pass& pass);
   void add_rows(const Place& at, Text& text, int end, Pass& pass) const;
   void fill_rows(const Place& at, Text& text, int end, Tensor hidden, Pass& pass);
   void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
-  Tensor kept_rows() const;
   Tensor combined(const StepPlan& plan, Tensor taps);
   void fill(Pass& pass, Tensor hidden);
   std::vector<Token> compute(const Pass& pass, Tensor hidden);
@@ -142,15 +145,11 @@ class ModelDrafter {
   Buffer greedy_memory_, ids_memory_, joined_, carried_;
   Buffer combined_;  // ModelSpec::kBeside: hidden rows of a step
   const std::vector<Token> vocabulary_;
-  // The hidden rows that modules lag behind, [2 * kept_half_, hidden] act. They are appended in one
-  // half; when it is full, those that are still needed move to the other.
-  Buffer kept_;
-  int32_t kept_half_ = 0, kept_begin_ = 0, kept_end_ = 0;
+  KeptRows kept_;
   SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
   PinnedArena lists_;
+  int64_t num_passes_ = 0;
   std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_
-  std::array<PinnedArena, 2> keep_lists_;  // those of the last two steps may be in use
-  size_t keeps_ = 0;
   std::vector<std::optional<Text>> slots_;
 };
 

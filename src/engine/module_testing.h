@@ -136,8 +136,8 @@ inline std::vector<Token> drafts_in_flight(Module& m, int page_size, int first) 
   ModelDrafter drafter(m.weights, *m.ops, mesh, kv.layers(), m.options());
   std::deque<StepPlan> flying;  // whose rows are kept
   const auto finish = [&](const StepPlan& plan, Tensor hidden) {
-    const auto end = static_cast<size_t>(plan.spans[0].begin + plan.spans[0].count);
-    StepResult result{.tokens = {{m.tokens[end]}}, .drafts = {{}}};
+    const int end = plan.spans[0].begin + plan.spans[0].count;
+    StepResult result{.tokens = {{m.tokens[static_cast<size_t>(end)]}}, .drafts = {{}}};
     drafter.draft(plan, hidden, result);
     return result.drafts[0];
   };
@@ -209,7 +209,7 @@ struct Computed {
                  .max_context = 64});
     const RaggedBatch batch = sequence.batch();
     ops.begin_step(batch, {});
-    combined.resize(static_cast<size_t>(sequence.rows() * model.spec.hidden));
+    combined.resize(static_cast<size_t>(sequence.rows()) * static_cast<size_t>(model.spec.hidden));
     if (model.spec.join == ModelSpec::kBeside) {
       const Tensor rows =
           host_tensor(combined.data(), DType::kF32, {sequence.rows(), model.spec.hidden});

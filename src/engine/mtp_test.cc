@@ -25,20 +25,21 @@ struct Case {
 
 std::unique_ptr<Ops> two_threads() { return make_cpu_ops(2); }
 
+std::unique_ptr<Module> make_module(const Case& c, const model::RankOf& rank) {
+  const std::string dir = mtp_dir(c.name);
+  const Json sizes = Json::parse(std::ifstream(dir + "/config.json"));
+  model::ModelConfig served;
+  served.spec = {.arch = c.served, .hidden = sizes["hidden_size"], .vocab = sizes["vocab_size"]};
+  DrafterSource source =
+      *find_drafter({.method = "mtp"}, dir, served, uniform_precision(DType::kF32), rank.size);
+  take_part(source, rank.rank);
+  return std::make_unique<Module>(dir, source, c.backend());
+}
+
 class MtpGolden : public ::testing::TestWithParam<Case> {
  protected:
   static ModuleGolden golden() {
-    return ModuleGolden([](const model::RankOf& rank) {
-      const std::string dir = mtp_dir(GetParam().name);
-      const Json sizes = Json::parse(std::ifstream(dir + "/config.json"));
-      model::ModelConfig served;
-      served.spec = {
-          .arch = GetParam().served, .hidden = sizes["hidden_size"], .vocab = sizes["vocab_size"]};
-      DrafterSource source =
-          *find_drafter({.method = "mtp"}, dir, served, uniform_precision(DType::kF32), rank.size);
-      take_part(source, rank.rank);
-      return std::make_unique<Module>(dir, source, GetParam().backend());
-    });
+    return ModuleGolden([](const model::RankOf& rank) { return make_module(GetParam(), rank); });
   }
 };
 
@@ -57,6 +58,37 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return info.param.name + (info.param.backend == two_threads ? "_cpu" : "_reference");
     });
+
+// Sequences that began one step after the other, behind whose steps nothing is drafted. Each alone
+// catches up at every sixteenth step, in the middle at every other one of eight sequences.
+TEST(Mtp, SequencesCatchUpInFewPasses) {
+  constexpr int kSequences = 8, kSteps = 96, kPage = 128;
+  const auto m = make_module({"ernie45", "Ernie4_5_MoeForCausalLM", make_reference_ops},
+                             {.rank = 0, .size = 1});
+  model::KvCache kv(m->weights.spec, kSequences, kPage, kv_format(DType::kF32), Device{});
+  comm::Mesh mesh = comm::make_solo_mesh();
+  ModelDrafter::Options options = m->options();
+  options.limits.max_seqs = kSequences;
+  options.limits.max_context = options.limits.max_rows = kPage;
+  ModelDrafter drafter(m->weights, *m->ops, mesh, kv.layers(), options);
+  for (int step = 0; step < kSteps; ++step) {
+    StepPlan plan{.page_start = {0}, .drafts = false};
+    StepResult result;
+    for (int slot = 0; slot <= std::min(step, kSequences - 1); ++slot) {
+      const int at = step - slot;
+      if (at == 0) plan.opened.push_back({.slot = slot, .history = {5}, .prompt_len = 1});
+      plan.spans.push_back({.slot = slot, .begin = at, .count = 1, .sample = true});
+      plan.tokens.push_back(at == 0 ? 5 : 6);
+      plan.pages.push_back(slot);
+      plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+      result.tokens.push_back({6});
+    }
+    result.drafts.resize(plan.spans.size());
+    drafter.draft(plan, m->hidden_rows().row_range(0, std::ssize(plan.spans)), result);
+  }
+  EXPECT_GE(drafter.passes(), kSteps / ModelDrafter::kLag - 1);
+  EXPECT_LE(drafter.passes(), kSteps / (ModelDrafter::kLag / 2) + 1);
+}
 
 std::string refusal(const std::string& dir, const model::ModelConfig& served) {
   try {

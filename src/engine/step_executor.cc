@@ -377,8 +377,9 @@ bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Fl
   std::vector<int32_t> from;
   for (const LogitRows::Range& range : ranges) {
     const std::vector<Token>& got = flight.result.tokens[range.span];
+    const int row = range.row + depth;
     const bool right = depth < range.count && std::ssize(got) == depth + 1 &&
-                       got.back() == plan.tokens[static_cast<size_t>(range.row + depth)];
+                       got.back() == plan.tokens[static_cast<size_t>(row)];
     if (!right) continue;
     spans.push_back(range.span);
     drawn.push_back({.slot = plan.spans[range.span].slot});
