@@ -3,6 +3,8 @@
 namespace skiff::model {
 namespace {
 
+constexpr std::string_view kBase = "model.";
+
 constexpr NameRule kTorch[] = {
     {"embed", "model.embed_tokens"},
     {"norm", "model.norm"},
@@ -52,6 +54,10 @@ constexpr NameRule kPaddle[] = {
     {"expert_down", "ernie.layers.{}.mlp.experts.{}.down_proj", Layout::kPaddle},
 };
 
+// PaddleNLP names a model's tensors as torch does, behind the name of the model's class, and stores
+// every linear weight as [in, out].
+constexpr std::string_view kPaddleNlpBases[] = {"llama.", "qwen2."};
+
 constexpr NameRule kGguf[] = {
     {"embed", "token_embd", Layout::kGguf},
     {"norm", "output_norm", Layout::kGguf},
@@ -73,22 +79,29 @@ constexpr NameRule kGguf[] = {
     {"expert_down", "blk.{}.ffn_down_exps", Layout::kGguf},
 };
 
+// Adds the rules of torch's names with another base; those that have none only in another layout.
+void add_under(std::vector<NameRule>& rules, std::string_view base, Layout layout) {
+  for (NameRule rule : kTorch) {
+    if (layout == Layout::kTorch && !rule.pattern.starts_with(kBase)) continue;
+    rule.base = base;
+    rule.layout = layout;
+    rules.push_back(rule);
+  }
+}
+
 }  // namespace
 
-std::string_view stored_pattern(const NameRule& rule, std::string_view pattern) {
-  constexpr std::string_view kPrefix = "model.";
-  if (rule.bare && pattern.starts_with(kPrefix)) pattern.remove_prefix(kPrefix.size());
-  return pattern;
+std::string stored_pattern(const NameRule& rule, std::string_view pattern) {
+  if (!pattern.starts_with(kBase)) return std::string(pattern);
+  pattern.remove_prefix(kBase.size());
+  return std::string(rule.base).append(pattern);
 }
 
 std::vector<NameRule> hf_names() {
   std::vector<NameRule> rules(std::begin(kTorch), std::end(kTorch));
-  for (NameRule rule : kTorch) {
-    if (!rule.pattern.starts_with("model.")) continue;
-    rule.bare = true;
-    rules.push_back(rule);
-  }
+  add_under(rules, "", Layout::kTorch);
   rules.insert(rules.end(), std::begin(kPaddle), std::end(kPaddle));
+  for (const std::string_view base : kPaddleNlpBases) add_under(rules, base, Layout::kPaddle);
   rules.insert(rules.end(), std::begin(kGguf), std::end(kGguf));
   return rules;
 }

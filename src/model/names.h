@@ -1,5 +1,6 @@
 // model/names.h -- which checkpoint tensors fill which slot.
 #pragma once
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,13 +21,13 @@ struct NameRule {
   std::string_view slot;     // Slot::name: "embed", "qkv", ...
   std::string_view pattern;  // "model.layers.{}.self_attn.q_proj|...k_proj|...v_proj"
   Layout layout = Layout::kTorch;
-  // The tensors lack the prefix "model." that patterns have: what a class without a head, as
-  // Qwen3Model, stores.
-  bool bare = false;
+  // What tensors have in place of the prefix "model." that patterns have. It is empty in files of a
+  // class without a head, as Qwen3Model.
+  std::string_view base = "model.";
 };
 
 // Returns one of the patterns of a rule as the checkpoint has it.
-std::string_view stored_pattern(const NameRule& rule, std::string_view pattern);
+std::string stored_pattern(const NameRule& rule, std::string_view pattern);
 
 // The tensor names that nearly every family shares, in the spellings of torch, Paddle and GGUF.
 std::vector<NameRule> hf_names();

@@ -317,9 +317,11 @@ INSTANTIATE_TEST_SUITE_P(All, NativeWeights, ::testing::ValuesIn(checkpoints()),
                          [](const auto& info) { return short_name(info.param); });
 
 // Whether a layer has the format that the configuration names first, or a relative of it, only its
-// tensors tell: FastDeploy's experts in tile order or in 2 bits, ModelOpt's factors of inputs.
+// tensors tell: FastDeploy's experts in tile order, in w4a8 or in 2 bits, ModelOpt's factors of
+// inputs.
 bool is_told_by_tensors(const std::string& path) {
-  return path.ends_with("/fastdeploy_mix_tiles") || path.ends_with("/fastdeploy_wint2") ||
+  return path.ends_with("/fastdeploy_mix_tiles") || path.ends_with("/fastdeploy_w4a8") ||
+         path.ends_with("/fastdeploy_w4a8_tiles") || path.ends_with("/fastdeploy_wint2") ||
          path.ends_with("/modelopt_awq");
 }
 

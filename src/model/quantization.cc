@@ -40,17 +40,16 @@ constexpr SideFile kSideFiles[] = {
 
 constexpr JsonLimits kLimits = {.max_bytes = 16u << 20, .max_depth = 16};
 
+// It is told by its keys, and has files of its own beside config.json.
+constexpr std::string_view kPaddleNlp = "paddlenlp";
+
 std::string method_of(const Fields& fields, std::string_view fallback) {
   const std::string silent = fields.get<std::string>("method", std::string(fallback));
-  std::string method = fields.get<std::string>("quant_method", silent);
+  auto method = fields.get<std::string>("quant_method", silent);
   if (!method.empty()) return method;
   if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
   if (is_fastdeploy(fields)) return "fastdeploy";
-  if (const auto type = fields.get<std::string>("quant_type", ""); !type.empty())
-    fail_load(
-        "{}: PaddleNLP's \"quant_type\" {} is not supported (integers whose scales are in "
-        "act_scales.json and weight_scales.json): use the bf16 checkpoint with --quantization",
-        fields.where(), escaped(type, 60));
+  if (is_paddlenlp(fields)) return std::string(kPaddleNlp);
   fail_load("{}: missing key \"quant_method\"", fields.where());
 }
 
@@ -63,11 +62,16 @@ std::string method_of(const Fields& fields, std::string_view fallback) {
       fields.where(), escaped(method, 60), name_list(known));
 }
 
-Quantization read(const Fields& fields, std::string_view fallback = {}) {
-  const std::string method = method_of(fields, fallback);
+Quantization read_method(const Fields& fields, const std::string& dir, const std::string& method) {
+  if (method == kPaddleNlp && is_paddlenlp(fields)) return read_paddlenlp(fields, dir);
   const auto* found = std::ranges::find(kMethods, method, &Method::name);
   if (found == std::end(kMethods)) refuse_method(fields, method);
-  Quantization made = found->read(fields);
+  return found->read(fields);
+}
+
+Quantization read(const Fields& fields, const std::string& dir, std::string_view fallback = {}) {
+  const std::string method = method_of(fields, fallback);
+  Quantization made = read_method(fields, dir, method);
   made.method = made.formats.empty() ? "" : method;
   made.where = fields.where();
   return made;
@@ -96,7 +100,7 @@ FormatList Quantization::formats_of(std::string_view module) const {
     for (const size_t i : rule.formats) list.push_back(&formats[i]);
     break;
   }
-  list.push_back(&plain_);
+  if (std::ranges::none_of(list, &StoredFormat::alone)) list.push_back(&plain_);
   return list;
 }
 
@@ -120,10 +124,10 @@ Quantization read_quantization(const std::string& dir, const Fields& config) {
     const Json json = read_json_file(path, kLimits);
     const Fields file(json, path);
     const Fields object = side.key.empty() ? file : file.child(side.key);
-    if (!stated) return read(object, side.method);
+    if (!stated) return read(object, dir, side.method);
     check_agreement(*stated, object);
   }
-  return stated ? read(*stated) : Quantization{};
+  return stated ? read(*stated, dir) : Quantization{};
 }
 
 void refuse_unknown_keys(const Fields& fields, std::initializer_list<std::string_view> known) {

@@ -28,13 +28,16 @@ struct Quantization {
   std::vector<LayerRule> rules;
   // Endings of tensors that the engine has no use for, such as scales of 4-bit activations.
   std::vector<std::string> unused;
+  // Endings of tensors that have no place in the model, but no effect either if they are zeros.
+  std::vector<std::string> zeros;
   // The elements, kF8E4M3 or kI8, that scales of the KV cache are for where their names do not say
   // it; and why these scales cannot be used, or nothing.
   DType kv_elements = DType::kF8E4M3;
   std::string kv_refusal;
 
   Quantization();
-  // The formats that the weight of a linear layer may have, plain values last.
+  // The formats that the weight of a linear layer may have, plain values last, unless a format is
+  // alone.
   FormatList formats_of(std::string_view module) const;
   // The formats of what is not a linear layer: plain values, and for embeddings others.
   FormatList formats_of_table(std::string_view module) const;
@@ -58,8 +61,12 @@ Quantization read_fbgemm_fp8(const Fields& fields);
 Quantization read_modelopt(const Fields& fields);
 Quantization read_bitsandbytes(const Fields& fields);
 Quantization read_fastdeploy(const Fields& fields);
+// Scales lie in files of the folder `dir`.
+Quantization read_paddlenlp(const Fields& fields, const std::string& dir);
 // Whether the object, which names no method, is FastDeploy's.
 bool is_fastdeploy(const Fields& fields);
+// Whether it is PaddleNLP's.
+bool is_paddlenlp(const Fields& fields);
 // The types of GGUF, which each tensor names itself.
 Quantization gguf_quantization(const std::string& path);
 

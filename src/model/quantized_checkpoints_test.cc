@@ -5,9 +5,10 @@
 // golden_test.cc, float32 arithmetic moves logits by at most 8 * sensitivity * sqrt(K) * 2^-24 when
 // weights are the same numbers. Where the format also rounds activations to eight bits, each is
 // changed by at most half a step of its scale: 2^-4 of its size as a float of 3 bits, or 1/254 of
-// the row's largest as an integer; `sensitivity` is the largest change of any logit per unit of
-// random relative change of all weights, and errors of activations act as such a change of about
-// 2^-4 / sqrt(3) each, at most four times that in all logits together.
+// the row's largest as an integer (of all rows where the scale is static); `sensitivity` is the
+// largest change of any logit per unit of random relative change of all weights, and errors of
+// activations act as such a change of about 2^-4 / sqrt(3) each, at most four times that in all
+// logits together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <skiff_test_paths.h>
@@ -16,9 +17,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "arch/shard.h"
 #include "model/golden_cases_testing.h"
 #include "model/registry.h"
 #include "model/single.h"
+#include "model/stored_forms.h"
 #include "model/unpack.h"
 #include "tensor/device_memory.h"
 #include "weights/safetensors_writer_testing.h"
@@ -53,6 +56,13 @@ std::string fnv(const std::vector<float>& values) {
   for (const std::byte b : std::as_bytes(std::span(values)))
     hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
+}
+
+// As the engine reads it: shared experts of another format than the routed ones are apart.
+ModelConfig config_of(const std::string& model) {
+  ModelConfig config = read_model_config(model);
+  if (shared_experts_differ(model, config)) separate_shared_experts(config.spec);
+  return config;
 }
 
 using MakeOps = std::unique_ptr<Ops> (*)();
@@ -94,7 +104,7 @@ TEST_P(QuantizedCheckpoint, LogitsAreThoseOfItsValues) {
   const auto prompt = testing::read_values<int32_t>(*header, file, "prompt");
   const auto want = testing::read_values<float>(*header, file, "logits");
   const float sensitivity = testing::read_values<float>(*header, file, "sensitivity").at(0);
-  const ModelConfig config = read_model_config(model_of(GetParam()));
+  const ModelConfig config = config_of(model_of(GetParam()));
   bool rounds_activations = false;
   for (const StoredFormat& format : config.quantization.formats)
     rounds_activations = rounds_activations || format.values.input;
@@ -124,12 +134,45 @@ TEST_P(QuantizedCheckpoint, LogitsAreThoseOfItsValues) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint, ::testing::ValuesIn(names()),
                          [](const auto& info) { return info.param; });
 
+constexpr const char* kScaleFiles[] = {"weight_scales.json", "act_scales.json"};
+
+// What is multiplied as it is stored, with the scales of inputs that are stored.
+TEST(QuantizedCheckpoint, RoundsInputsWithStoredScales) {
+  const InputFormat fixed{.dtype = DType::kI8, .scales = InputFormat::kStatic};
+  const auto load = [](const char* name, Ops& ops) {
+    return load_model(folder_of(name), config_of(folder_of(name)),
+                      {.precision = uniform_precision(DType::kF32), .progress = {}}, ops);
+  };
+  const auto ops = make_reference_ops();
+  const LoadedModel dense = load("paddlenlp_a8w8", *ops);
+  const Json table = read_json_file(folder_of("paddlenlp_a8w8") + "/act_scales.json");
+  const auto& qkv = std::get<GqaWeights>(dense.weights.layers[0].mixer).qkv;
+  EXPECT_EQ(qkv.format, (WeightFormat{DType::kI8, 1, 0, DType::kF32, {}, fixed}));
+  const auto largest = table["llama.layers.0.self_attn.q_proj.activation_quanter"].get<float>();
+  EXPECT_EQ(*qkv.input_scale.as<float>(), largest / 127);
+  for (const char* name : {"fastdeploy_w4a8", "fastdeploy_w4a8_tiles"}) {
+    const LoadedModel mixture = load(name, *ops);
+    const auto& moe = std::get<MoeWeights>(mixture.weights.layers[1].ffn);
+    for (const auto& [stack, width] : {std::pair(&moe.gate_up, 64), {&moe.down, 64}}) {
+      EXPECT_EQ(stack->format, (WeightFormat{DType::kI4, 1, 0, DType::kF32, {}, fixed})) << name;
+      ASSERT_EQ(stack->input_scale.elements(), 4) << name;
+      // make.py has seen 8 + width / 64; a factor is rounded once more on its way.
+      const float seen = 8 + static_cast<float>(width) / 64;
+      for (int e = 0; e < 4; ++e)
+        EXPECT_FLOAT_EQ(stack->input_scale.as<float>()[e], seen / 127) << name;
+    }
+  }
+}
+
 // A copy of a checkpoint of safetensors that can be spoilt.
 class Mutation {
  public:
   explicit Mutation(const std::string& name)
       : dir_(fs::temp_directory_path() / fmt::format("skiff_quantized_{}_{}", ::getpid(), name)) {
     config_ = read_json_file(folder_of(name) + "/config.json");
+    for (const char* file : kScaleFiles)
+      if (fs::exists(folder_of(name) + "/" + file))
+        tables_[file] = read_json_file(folder_of(name) + "/" + file);
     std::ifstream in(folder_of(name) + "/model.safetensors", std::ios::binary);
     const std::string file(std::istreambuf_iterator<char>(in), {});
     const auto header = parse_safetensors(std::as_bytes(std::span(file)));
@@ -145,14 +188,18 @@ class Mutation {
     std::erase_if(tensors_, [&](const auto& t) { return t.name == name; });
   }
   Json& quantization() { return config_["quantization_config"]; }
+  // Scales that lie beside the tensors, by the names of their files.
+  std::map<std::string, Json>& tables() { return tables_; }
+  const std::map<std::string, Json>& tables() const { return tables_; }
   const std::vector<testing::FileTensor>& tensors() const { return tensors_; }
   std::string refusal() const {
     fs::remove_all(dir_);
     testing::write_file(dir_ / "config.json", config_.dump());
+    for (const auto& [file, table] : tables_) testing::write_file(dir_ / file, table.dump());
     testing::write_file(dir_ / "model.safetensors", testing::safetensors_bytes(tensors_));
     try {
       const auto ops = make_reference_ops();
-      load_model(dir_.string(), read_model_config(dir_.string()),
+      load_model(dir_.string(), config_of(dir_.string()),
                  {.precision = uniform_precision(DType::kF32), .progress = {}}, *ops);
     } catch (const LoadError& e) {
       return e.what();
@@ -163,8 +210,16 @@ class Mutation {
  private:
   fs::path dir_;
   Json config_;
+  std::map<std::string, Json> tables_;
   std::vector<testing::FileTensor> tensors_;
 };
+
+// Tensors without an effect: a layer's copy, and biases of zeros.
+bool has_no_effect(const std::string& checkpoint, const std::string& name) {
+  return checkpoint == "paddlenlp_a8w8_smooth" &&
+         (name.find(".layer.") != std::string::npos || name.ends_with("o_proj.bias") ||
+          name.ends_with("down_proj.bias"));
+}
 
 // What a checkpoint may lack: ModelOpt folds factors of inputs into other layers where it can.
 bool is_note(const std::string& name) {
@@ -181,7 +236,10 @@ TEST(QuantizedMutation, EveryTensorThatIsDroppedIsNamed) {
     const Mutation whole(name);
     for (const testing::FileTensor& t : whole.tensors()) {
       // Paddle's names are told by the embedding's.
-      if (is_note(t.name) || t.name == "ernie.embed_tokens.weight") continue;
+      if (is_note(t.name) || has_no_effect(name, t.name)) continue;
+      if (t.name == "ernie.embed_tokens.weight" || t.name == "llama.embed_tokens.weight" ||
+          t.name == "qwen2.embed_tokens.weight")
+        continue;
       Mutation mutation(name);
       mutation.drop(t.name);
       const std::string module = t.name.substr(0, t.name.rfind('.'));
@@ -195,6 +253,7 @@ TEST(QuantizedMutation, EveryShapeAndDtypeIsChecked) {
     if (name.starts_with("gguf")) continue;
     const Mutation whole(name);
     for (const testing::FileTensor& t : whole.tensors()) {
+      if (has_no_effect(name, t.name)) continue;
       Mutation shaped(name);
       testing::FileTensor& other = shaped.tensor(t.name);
       other.shape.push_back(2);
@@ -254,10 +313,16 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
       {"fastdeploy_wint8", "/quantization", "wint2", "wint2 with \"is_permuted\" false"},
       {"fastdeploy_wint8", "/is_permuted", true, "config.json asks for"},
       {"fastdeploy_wint4_tiles", "/quantization", "wint8", "config.json asks for"},
-      {"fastdeploy_wint4_tiles", "/quantization", "w4a8", "quantized to w4a8 are not supported"},
+      {"fastdeploy_wint4_tiles", "/quantization", "w4afp8",
+       "quantized to w4afp8 are not supported"},
       {"fastdeploy_wint4_tiles", "/is_permuted", false, "wint4 with \"is_permuted\" false"},
       {"fastdeploy_mix_tiles", "/moe_quant_type", "wint8", "config.json asks for"},
-      {"fastdeploy_mix_tiles", "/moe_quant_type", "w4a8", "quantized to w4a8 are not supported"},
+      {"fastdeploy_mix_tiles", "/moe_quant_type", "w4afp8",
+       "quantized to w4afp8 are not supported"},
+      {"fastdeploy_mix_tiles", "/moe_quant_type", "w4a8", "activation_scale"},
+      {"fastdeploy_w4a8", "/moe_quant_type", "wint4", "wint4 with \"is_permuted\" false"},
+      {"fastdeploy_w4a8_tiles", "/dense_quant_type", "wint4", "config.json asks for"},
+      {"fastdeploy_w4a8_tiles", "/dense_quant_type", "w4a8", "quant_weight"},
       {"fastdeploy_wint2", "/dense_quant_type", "wint4", "config.json asks for"},
       {"fastdeploy_wint2", "/moe_quant_config/moe_w4_quant_config/quant_end_layer", 1, "U8"},
       {"fastdeploy_wint2", "/moe_quant_config/moe_w4_quant_config/quant_end_layer", -2,
@@ -266,6 +331,13 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
       {"fastdeploy_wint2", "/moe_quant_config/moe_w2_quant_config/quant_group_size", 128,
        "\"quant_group_size\" 64"},
       {"fastdeploy_wint8", "/is_quantized", false, "quant_weight"},
+      {"paddlenlp_a8w8", "/quant_type", "a8w8_fp8", "\"quant_type\" a8w8_fp8 is not supported"},
+      {"paddlenlp_a8w8", "/shift", true, "\"shift\" true is not supported"},
+      {"paddlenlp_a8w8", "/quant_round_type", 1, "\"quant_round_type\" is 1"},
+      {"paddlenlp_a8w8", "/weight_quant_method", "groupwise",
+       "\"weight_quant_method\" is groupwise"},
+      {"paddlenlp_a8w8", "/shift_smooth_all_linears", true, "smooth_weight"},
+      {"paddlenlp_a8w8_smooth", "/shift_smooth_all_linears", false, "o_proj.weight_quanter"},
       {"ct_w4a16", "/config_groups/group_0/weights/num_bits", 3, "\"num_bits\" is 3"},
       {"ct_w4a16", "/config_groups/group_0/weights/num_bits", 4.5, "must be an integer"},
       {"ct_w4a16", "/config_groups/group_0/weights/symmetric", false, "weight_zero_point"},
@@ -284,10 +356,104 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
   }
 }
 
-TEST(QuantizedMutation, TablesOfScalesAreRefusedByName) {
-  Mutation mutation("awq");
-  mutation.quantization() = {{"quant_type", "a8w8"}, {"weight_quantize_algo", "a8w8"}};
-  EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr("PaddleNLP"), HasSubstr("weight_scales.json")));
+// Scales of PaddleNLP lie in files beside the tensors.
+TEST(QuantizedMutation, EveryScaleOfATableIsNeeded) {
+  for (const std::string name : {"paddlenlp_a8w8", "paddlenlp_a8w8_smooth"}) {
+    const Mutation whole(name);
+    EXPECT_EQ(whole.refusal(), "accepted");
+    for (const char* file : kScaleFiles) {
+      Mutation none(name);
+      none.tables().erase(file);
+      EXPECT_THAT(none.refusal(), AllOf(HasSubstr(file), HasSubstr("it is missing")));
+      for (const auto& [key, value] : whole.tables().at(file).items()) {
+        // These share the inputs of queries and of the gate.
+        if (key.ends_with("k_proj.activation_quanter") ||
+            key.ends_with("v_proj.activation_quanter") ||
+            key.ends_with("up_proj.activation_quanter"))
+          continue;
+        Mutation mutation(name);
+        mutation.tables()[file].erase(key);
+        EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(file), HasSubstr(key)));
+      }
+    }
+  }
+}
+
+TEST(QuantizedMutation, NumbersOfTablesAreChecked) {
+  const std::string weight = "llama.layers.0.mlp.up_proj.weight_quanter";
+  const std::string input = "llama.layers.0.mlp.gate_proj.activation_quanter";
+  struct Case {
+    const char* file;
+    std::string key;
+    Json value;
+    const char* said;
+  };
+  const Json ones = Json(std::vector<float>(95, 1));
+  for (const Case& c : std::vector<Case>{{kScaleFiles[0], weight, ones, "has 95 numbers"},
+                                         {kScaleFiles[0], weight, "1", "is no number"},
+                                         {kScaleFiles[0], weight, {{"a", 1}}, "is no number"},
+                                         {kScaleFiles[1], input, {1, 1}, "has 2 numbers"},
+                                         {kScaleFiles[1], input, 0, "no inputs were seen"},
+                                         {kScaleFiles[1], input, -1, "number 0 is -1"},
+                                         {kScaleFiles[1], input, 1e300, "number 0 is inf"}}) {
+    Mutation mutation("paddlenlp_a8w8");
+    mutation.tables()[c.file][c.key] = c.value;
+    EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(c.file), HasSubstr(c.key), HasSubstr(c.said)));
+  }
+  Mutation zero("paddlenlp_a8w8");
+  zero.tables()[kScaleFiles[0]][weight][3] = 0;
+  EXPECT_THAT(zero.refusal(), HasSubstr("the scale of block [3, 0] is 0, its elements are not"));
+  Mutation list("paddlenlp_a8w8");
+  list.tables()[kScaleFiles[1]][input] = Json::array({list.tables()[kScaleFiles[1]][input]});
+  EXPECT_EQ(list.refusal(), "accepted");
+}
+
+TEST(QuantizedMutation, ScalesBesideFactorsAreCheckedToo) {
+  Mutation zero("paddlenlp_a8w8_smooth");
+  zero.tables()[kScaleFiles[0]]["qwen2.layers.0.mlp.down_proj.layer.weight_quanter"][5] = 0;
+  EXPECT_THAT(zero.refusal(), HasSubstr("the scale of output 5 is 0, its elements are not"));
+  Mutation infinite("paddlenlp_a8w8_smooth");
+  const std::string name = "qwen2.layers.0.mlp.down_proj.smooth_weight";
+  infinite.tensor(name).data[0] = '\x80';
+  infinite.tensor(name).data[1] = '\x7f';
+  EXPECT_THAT(infinite.refusal(),
+              AllOf(HasSubstr(name), HasSubstr("the factor of input 0 is inf")));
+}
+
+TEST(QuantizedMutation, StoredFloatsMustBeWholeNumbers) {
+  const std::string name = "llama.layers.0.mlp.up_proj.weight";
+  for (const auto& [bits, said] :
+       {std::pair(0x3f40, "is 0.75"), {0x4301, "is 129"}, {0x7fc0, "is nan"}}) {
+    Mutation mutation("paddlenlp_a8w8");
+    std::memcpy(mutation.tensor(name).data.data(), &bits, 2);
+    EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr(said)));
+  }
+}
+
+TEST(QuantizedMutation, ShiftsAndBiasesBesideFactorsMustBeZeros) {
+  for (const std::string end : {"o_proj.shift_bias", "o_proj.bias", "o_proj.layer.bias"}) {
+    Mutation mutation("paddlenlp_a8w8_smooth");
+    mutation.tensor("qwen2.layers.0.self_attn." + end).data[1] = '\x3f';
+    EXPECT_THAT(mutation.refusal(), HasSubstr(end));
+  }
+}
+
+// Experts' tensors are those that FastDeploy always stores, whatever is said of the others.
+TEST(QuantizedMutation, ScalesOfExpertsInputsAreChecked) {
+  for (const char* name : {"fastdeploy_w4a8", "fastdeploy_w4a8_tiles"})
+    for (const float bad : {0.0f, -1.0f, INFINITY, std::nanf("")}) {
+      Mutation mutation(name);
+      const std::string scale = "ernie.layers.1.mlp.experts.2.down_proj.activation_scale";
+      std::memcpy(mutation.tensor(scale).data.data(), &bad, sizeof bad);
+      EXPECT_THAT(mutation.refusal(), HasSubstr("experts.2.down_proj")) << name << bad;
+    }
+}
+
+TEST(QuantizedMutation, TablesOfOneRankAreNamed) {
+  Mutation mutation("paddlenlp_a8w8");
+  mutation.tables()["act_scales_0.json"] = mutation.tables()["act_scales.json"];
+  mutation.tables().erase("act_scales.json");
+  EXPECT_THAT(mutation.refusal(), HasSubstr("act_scales_0.json is of one rank of several"));
 }
 
 TEST(QuantizedMutation, ScalesMustBeFiniteAndZeroOnlyForZeros) {

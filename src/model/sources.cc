@@ -11,6 +11,7 @@
 #include "model/gguf_config.h"
 #include "model/join_formats.h"
 #include "model/kv_scales.h"
+#include "model/stored_numbers.h"
 #include "weights/name_list.h"
 
 namespace skiff::model {
@@ -61,8 +62,9 @@ class Finder {
         rules_(rules),
         quantization_(quantization),
         spec_(spec),
-        act_(act),
-        layout_(settle_layout()) {}
+        act_(act) {
+    settle_layout();
+  }
 
   Source find(const Slot& slot, const SlotCut* cut) {
     Source source = find_parts(cut ? cut->whole : slot);
@@ -97,6 +99,8 @@ class Finder {
       else if (std::ranges::any_of(quantization_.unused,
                                    [&](const auto& end) { return name.ends_with(end); }))
         ++unused;
+      else if (has_no_effect(tensor))
+        continue;
       else
         left.push_back(escaped(name));
     }
@@ -111,6 +115,19 @@ class Finder {
   // are read by kv_scales.cc.
   static bool has_use_elsewhere(std::string_view name) {
     return name.ends_with("rotary_emb.inv_freq") || name == kGgufRopeFactors || is_kv_scale(name);
+  }
+
+  bool has_no_effect(const StoredTensor& tensor) const {
+    const std::string& name = tensor.entry->name;
+    const std::string& dtype = tensor.entry->dtype;
+    if (std::ranges::none_of(quantization_.zeros,
+                             [&](const auto& end) { return name.ends_with(end); }))
+      return false;
+    if (dtype != "F32" && dtype != "F16" && dtype != "BF16") return false;
+    const int64_t count = std::ssize(tensor.bytes) * 8 / safetensors_bits(dtype);
+    for (int64_t i = 0; i < count; ++i)
+      if (stored_float(tensor, i) != 0) return false;
+    return true;
   }
 
   // Layers behind those of the spec predict tokens further ahead; nothing here computes them.
@@ -192,7 +209,7 @@ class Finder {
   Source find_stored(const Slot& slot) {
     Missing missing;
     for (const NameRule& rule : rules_) {
-      if (rule.slot != slot.name || rule.layout != layout_) continue;
+      if (rule.slot != slot.name || !applies(rule)) continue;
       if (auto source = match(rule, slot, &missing)) return *source;
     }
     missing_.push_back(missing.name);
@@ -219,15 +236,23 @@ class Finder {
     }
   }
 
-  Layout settle_layout() const {
+  // Files of Paddle name their tensors in several ways, but each in one.
+  bool applies(const NameRule& rule) const {
+    return rule.layout == layout_ && (layout_ != Layout::kPaddle || rule.base == base_);
+  }
+
+  void settle_layout() {
     for (const NameRule& rule : rules_) {
-      const std::string module(stored_pattern(rule, rule.pattern));
+      const std::string module = stored_pattern(rule, rule.pattern);
       if (rule.slot != (spec_.joins ? "join" : "embed")) continue;
       for (const StoredFormat* format : quantization_.formats_of_table(module))
         for (const std::string_view suffix : format->rule(Role::kWeight)->suffixes)
-          if (checkpoint_.find(module + std::string(suffix))) return rule.layout;
+          if (checkpoint_.find(module + std::string(suffix))) {
+            layout_ = rule.layout;
+            base_ = rule.base;
+            return;
+          }
     }
-    return Layout::kTorch;
   }
 
   FormatList formats_of(const Slot& slot, const std::string& module) const {
@@ -363,7 +388,8 @@ class Finder {
   const Quantization& quantization_;
   const ModelSpec& spec_;
   const DType act_;
-  Layout layout_;
+  Layout layout_ = Layout::kTorch;
+  std::string_view base_;
   std::set<std::string, std::less<>> used_;
   std::vector<std::string> missing_, plain_;
 };

@@ -71,11 +71,13 @@ void put_scales(const StoredModule& module, const Region& region, int64_t at, co
     }
 }
 
-float checked_input_scale(const StoredTensor& tensor) {
-  const float scale = stored_float(tensor, 0);
+float input_scale_of(const StoredModule& module) {
+  const auto derived = module.format->unpacking->input_scale;
+  const StoredTensor* tensor = module.of(Role::kInputScale);
+  const float scale = derived ? derived(module) : stored_float(*tensor, 0);
   if (!std::isfinite(scale) || scale <= 0)
     fail_load("tensor \"{}\": the scale of activations is {}; it must be positive",
-              escaped(tensor.entry->name), scale);
+              escaped((tensor ? tensor : module.of(Role::kWeight))->entry->name), scale);
   return scale;
 }
 
@@ -97,7 +99,7 @@ std::vector<float> input_scales(const Source& source, const Slot& slot) {
   std::vector<float> scales(static_cast<size_t>(std::max<int64_t>(1, slot.experts)));
   int64_t at = 0;
   for (const Part& part : source.parts) {
-    const float scale = checked_input_scale(*source.module_of(part).of(Role::kInputScale));
+    const float scale = input_scale_of(source.module_of(part));
     for (int64_t e = at / slot.out; e * slot.out < at + part.region.rows; ++e) {
       float& most = scales[static_cast<size_t>(e)];
       most = std::max(most, scale);

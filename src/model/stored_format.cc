@@ -93,7 +93,7 @@ WeightFormat ModuleTensors::weight_format() const {
     const auto dtype = dtype_of_safetensors(weight.entry->dtype);
     SKIFF_CHECK(dtype, "the format {} reads {}", format->name, weight.entry->dtype);
     made.dtype = *dtype;
-  } else if (made.scale) {
+  } else if (made.scale && !format->derived) {
     made.scale = float_dtype(of(Role::kScale)).value_or(*made.scale);
   }
   return made;

@@ -3,6 +3,7 @@
 // short file in formats/ plus one line in the table of quantization.cc.
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ struct ModuleShape {
 };
 
 struct StoredFormat;
+struct ScaleTables;
 
 // One tensor of a module.
 struct TensorRule {
@@ -92,6 +94,8 @@ struct Unpacking {
   // Settles what the data of small tensors decide, such as the order of columns, and refuses
   // contradictions; called once, before anything else.
   void (*settle)(StoredModule& module) = nullptr;
+  // Returns the scale of static activations where it is not the number of a tensor of kInputScale.
+  float (*input_scale)(const StoredModule& module) = nullptr;
 };
 
 // Every weight of the format has tensors for its rules, but for optional ones; a rule of kBias is
@@ -109,6 +113,12 @@ struct StoredFormat {
   bool symmetric = false;                // all zero points must be in the middle
   bool tables = false;                   // embeddings may be stored so, too
   bool stacks = false;                   // one tensor may hold the matrices of all experts
+  // Scales follow from the numbers of kScale: they have the dtype of `values`, not of the tensor.
+  bool derived = false;
+  // Plain values under the name of the weight would be its elements: they are never read as such.
+  bool alone = false;
+  // Scales that are no tensors. Formats are copied, and these are large: copies share them.
+  std::shared_ptr<const ScaleTables> beside;
 
   const TensorRule* rule(Role role) const;  // nullptr if there is no such tensor
   bool quantized() const { return unpacking != nullptr; }

@@ -55,6 +55,9 @@ def build(kind, size):
             sizes["intermediate_size"] = 2 * sizes["hidden_size"]
         config = transformers.Ernie4_5Config(**sizes, head_dim=16, use_bias=False, tie_word_embeddings=False)
         model = transformers.Ernie4_5ForCausalLM(config)
+    elif kind == "qwen2":
+        config = transformers.Qwen2Config(**sizes)
+        model = transformers.Qwen2ForCausalLM(config)
     else:
         config = transformers.LlamaConfig(**sizes)
         model = transformers.LlamaForCausalLM(config)
@@ -122,9 +125,13 @@ def fnv(values):
     return f"{h:016x}"
 
 
-def write_expected(folder, model, digests):
-    prompt = torch.from_numpy(np.random.default_rng(SEED).integers(
+def prompt_of(model):
+    return torch.from_numpy(np.random.default_rng(SEED).integers(
         3, model.config.vocab_size, PROMPT).astype(np.int64))
+
+
+def write_expected(folder, model, digests):
+    prompt = prompt_of(model)
     logits = logits_of(model, prompt)
     save_file({"prompt": prompt.to(torch.int32), "logits": logits.contiguous(),
                "sensitivity": torch.tensor([sensitivity_of(model, prompt, logits)], dtype=torch.float32)},
@@ -279,6 +286,61 @@ def ct_float(format_name, group):
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
 
+def largest_inputs(model):
+    """The largest magnitude of the inputs of each linear layer, by its name, on the prompt."""
+    largest, hooks = {}, []
+    for name, layer in model.named_modules():
+        if not linear(f"{name}.weight"):
+            continue
+
+        def look(_, args, name=name):
+            largest[name] = float(args[0].detach().abs().max())
+        hooks.append(layer.register_forward_pre_hook(look))
+    logits_of(model, prompt_of(model))
+    for hook in hooks:
+        hook.remove()
+    return largest
+
+
+def paddlenlp_case(kind, dtype, smooth):
+    """Weights [in, out] of whole numbers, under the name of the model's class; scales in two files beside them.
+    `smooth`: the layers behind no norm have factors of their inputs."""
+    def write(model, folder):
+        base = {"dense": "llama", "qwen2": "qwen2"}[kind]
+        rng = np.random.default_rng(SEED + 4)
+        seen = largest_inputs(model)
+        tensors, values, digests, tables = {}, {}, {}, ({}, {})
+        for name, p in stored_names(model).items():
+            module = name.rsplit(".", 1)[0].replace("model.", f"{base}.")
+            if not linear(name):
+                turned = p.t() if name == "lm_head.weight" else p
+                tensors[name.replace("model.", f"{base}.")] = turned.to(torch.bfloat16).contiguous().clone()
+                continue
+            wrapped = smooth and module.endswith(("o_proj", "down_proj"))
+            factors = rng.uniform(0.5, 2, p.shape[1]) if wrapped else None
+            packed, largest, exact = packing.paddlenlp_a8w8(p.to(torch.float64).numpy(), dtype, factors)
+            tensors.update({f"{module}.{end}": t for end, t in packed.items()})
+            place = module + (".layer" if wrapped else "")
+            tables[0][f"{place}.weight_quanter"] = largest.tolist()
+            input_of = name[:-len(".weight")]
+            tables[1][f"{place}.activation_quanter"] = seen[input_of] * (2 if wrapped else 1)
+            if wrapped:  # what the writer leaves there
+                tensors[f"{module}.bias"] = torch.zeros(p.shape[0], dtype=torch.bfloat16)
+                tensors[f"{place}.weight"] = packed["weight"].clone()
+                tensors[f"{place}.bias"] = tensors[f"{module}.bias"].clone()
+            digests[f"{module}.weight"] = fnv(exact)
+            values[name] = exact
+        save_file(tensors, folder / "model.safetensors")
+        for file, table in zip(("weight_scales.json", "act_scales.json"), tables):
+            (folder / file).write_text(json.dumps(table) + "\n")
+        quantization = {"quant_type": "a8w8", "smooth": smooth, "shift": False, "shift_smooth_all_linears": smooth,
+                        "quant_method": None, "weight_quantize_algo": None, "quantization": ""}
+        (folder / "config.json").write_text(json.dumps(config_json(model, quantization), indent=1) + "\n")
+        put(model, values)
+        write_expected(folder, model, digests)
+    return kind, write
+
+
 def bnb(**keys):
     return {"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": False,
             "llm_int8_skip_modules": None, **keys}
@@ -339,12 +401,21 @@ CASES = {
     "fastdeploy_mix_tiles": fastdeploy_case(
         "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4)] * 2),
         {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "wint4", "is_quantized": True}),
+    "fastdeploy_w4a8": fastdeploy_case(
+        "ernie_moe", ernie_mixture([packing.fastdeploy_w4a8(permuted=False)] * 2),
+        {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "w4a8",
+         "kv_cache_quant_type": "int8", "is_quantized": True, "is_permuted": False}),
+    "fastdeploy_w4a8_tiles": fastdeploy_case(
+        "ernie_moe", ernie_mixture([packing.fastdeploy_w4a8(permuted=True)] * 2),
+        {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "w4a8", "is_quantized": True}),
     "fastdeploy_wint2": fastdeploy_case(
         "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4), packing.fastdeploy_ccq]),
         {"quantization": "wint2", "dense_quant_type": "wint8", "moe_quant_type": "w4w2", "moe_quant_config": {
             "moe_w4_quant_config": {"quant_type": "wint4", "quant_start_layer": 0, "quant_end_layer": 0},
             "moe_w2_quant_config": {"quant_type": "wint2", "quant_granularity": "pp_acc", "quant_group_size": 64,
                                     "quant_start_layer": 1, "quant_end_layer": 1}}}),
+    "paddlenlp_a8w8": paddlenlp_case("dense", torch.bfloat16, smooth=False),
+    "paddlenlp_a8w8_smooth": paddlenlp_case("qwen2", torch.int8, smooth=True),
     "gguf_rope_freqs": gguf_case("dense", "Q8_0", {"factor": 8.0, "low_freq_factor": 1.0,
                                                    "high_freq_factor": 4.0,
                                                    "original_max_position_embeddings": 64}),

@@ -238,6 +238,46 @@ def fastdeploy_tiles(bits):
     return pack
 
 
+def in_w4a8_order(packed):
+    """Bytes [in / 2, out] in the order of FastDeploy's kernels, step by step as they are put in it: pairs of bytes
+    to places among those of 64 inputs of 4 outputs, then the halves of each word of 8."""
+    half, out = packed.shape
+    width = 2 * half
+    order = np.array([0, 2, 4, 6, 1, 3, 5, 7])
+    pairs = packed[0::2].astype(np.uint16) | packed[1::2].astype(np.uint16) << 8  # [in / 4, out]
+    placed = np.zeros(width // 4 * out, np.uint16)
+    for k in range(width // 4):
+        for n in range(out):
+            placed[order[k % 8] + k % 16 // 8 * 8 + n % 4 * 16 + k // 16 * 64 + n // 4 * width] = pairs[k, n]
+    words = placed.view(np.uint32)
+    mixed = np.zeros_like(words)
+    for i in range(8):
+        mixed |= (words >> np.uint32(4 * i) & np.uint32(15)) << np.uint32(4 * order[i])
+    return mixed.view(np.uint8).reshape(half, out)
+
+
+def fastdeploy_w4a8(permuted):
+    """Bytes of two inputs, the even one in the low half. In the order of the kernels, scales are their factors."""
+    def pack(w):
+        largest = np.abs(w).max(1).astype(np.float32)
+        seen = np.float32(8 + w.shape[1] / 64)
+        scale = (largest / np.float32(7)).astype(np.float64)  # in float32
+        stored, of_input = torch.from_numpy(largest), seen
+        if permuted:
+            of_input = np.float32(1) / seen
+            stored = torch.from_numpy(largest.astype(np.float64) / (127 * 112) / np.float64(of_input)).to(torch.bfloat16)
+            scale = (16 * 127 * np.float64(of_input) * stored.to(torch.float64).numpy()).astype(np.float32).astype(
+                np.float64)
+        codes = np.clip(np.rint(w / scale[:, None]), -7, 7).astype(np.int64)
+        halves = (codes & 15).astype(np.uint8).T
+        packed = halves[0::2] | halves[1::2] << 4
+        if permuted:
+            packed = in_w4a8_order(packed)
+        return {"quant_weight": torch.from_numpy(packed.copy().view(np.int8)), "weight_scale": stored,
+                "activation_scale": torch.tensor([of_input])}, codes * scale[:, None]
+    return pack
+
+
 def fastdeploy_ccq(w):
     """Two bits an element by a convolutional code: of the 256 words of an output the one whose windows are nearest."""
     out, width = w.shape
@@ -263,6 +303,20 @@ def fastdeploy_ccq(w):
             "weight_scale": torch.from_numpy((high[:, 0::2] << 4 | high[:, 1::2]).T.copy()),
             "super_scales": torch.from_numpy(whole).to(torch.bfloat16),
             "code_scale": torch.from_numpy(code_scale), "code_zp": torch.from_numpy(code_zp)}, values
+
+
+def paddlenlp_a8w8(w, dtype, factors=None):
+    """[in, out]; the second tensor is the table's: largest magnitudes. `factors` multiply inputs: weights are divided
+    by them before they are rounded."""
+    inputs = np.ones(w.shape[1]) if factors is None else bf16(factors)
+    largest = np.abs(w / inputs).max(1).astype(np.float32)
+    scale = (largest / np.float32(127)).astype(np.float64)  # in float32
+    codes = np.clip(np.rint(w / inputs / scale[:, None]), -128, 127).astype(np.int64)
+    tensors = {"weight": torch.from_numpy(codes.T.copy()).to(dtype)}
+    if factors is not None:
+        tensors.update(smooth_weight=torch.from_numpy(inputs).to(torch.bfloat16),
+                       shift_bias=torch.zeros(w.shape[1], dtype=torch.bfloat16))
+    return tensors, largest, codes * scale[:, None] * inputs
 
 
 def bnb_int8(w):

@@ -38,7 +38,7 @@ ModelSpec describe_third(const Fields& config) {
 std::vector<NameRule> with_bare(std::span<const NameRule> rules) {
   std::vector<NameRule> all(rules.begin(), rules.end());
   for (NameRule rule : rules) {
-    rule.bare = true;
+    rule.base = "";
     all.push_back(rule);
   }
   return all;

@@ -7,12 +7,13 @@
 #include "model/family.h"
 #include "model/formats/ccq.h"
 #include "model/formats/eight_bits.h"
+#include "model/formats/fastdeploy_w4a8.h"
 #include "model/formats/paddle_tiles.h"
 
 namespace skiff::model {
 namespace {
 
-// As FastDeploy decides it.
+// As FastDeploy decides it, but for experts in "w4a8", which it never makes while it loads.
 bool is_stored_quantized(const Fields& fields) {
   const bool silent = !fields.has("kv_cache_quant_type");
   return fields.get("is_quantized", fields.get("is_moe_quantized", silent));
@@ -50,8 +51,8 @@ StoredFormat in_tiles(const Fields& fields, const std::string& name) {
   const auto* found = std::ranges::find(kInTiles, name, &Stored::name);
   if (found == std::end(kInTiles))
     fail_load(
-        "{}: weights that FastDeploy has quantized to {} are not supported, only wint8, wint4 and "
-        "wint2 are: use the bf16 checkpoint with --quantization",
+        "{}: weights that FastDeploy has quantized to {} are not supported, only wint8, wint4, "
+        "wint2 and experts in w4a8 are: use the bf16 checkpoint with --quantization",
         fields.where(), escaped(name, 60));
   return found->format();
 }
@@ -62,6 +63,7 @@ size_t add(Quantization& made, StoredFormat format) {
 }
 
 constexpr std::string_view kExperts = ".mlp.experts.";
+constexpr std::string_view kW4a8 = "w4a8";
 
 void add_rule(Quantization& made, const Fields& fields, std::string part, size_t format) {
   made.rules.push_back(
@@ -128,6 +130,21 @@ Quantization read_plain_order(const Fields& fields) {
   return made;
 }
 
+// Experts have four bits, and scales of their inputs. Other layers are in tiles whatever the order
+// of the experts is, or plain where nothing is said to be stored quantized.
+Quantization read_w4a8(const Fields& fields, const Names& names) {
+  const bool stored = is_stored_quantized(fields);
+  Quantization made;
+  add_rule(made, fields, std::string(kExperts),
+           add(made, fastdeploy_w4a8(stored && fields.get("is_permuted", true))));
+  made.about = made.formats[0].name;
+  if (!stored || names.dense.empty() || names.dense == kW4a8) return made;
+  const size_t rest = add(made, in_tiles(fields, names.dense));
+  made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {rest}});
+  made.about += "; " + made.formats[rest].name;
+  return made;
+}
+
 }  // namespace
 
 bool is_fastdeploy(const Fields& fields) {
@@ -135,6 +152,7 @@ bool is_fastdeploy(const Fields& fields) {
 }
 
 Quantization read_fastdeploy(const Fields& fields) {
+  if (const Names names(fields); names.experts == kW4a8) return read_w4a8(fields, names);
   if (is_stored_quantized(fields))
     return fields.get("is_permuted", true) ? read_tiles(fields) : read_plain_order(fields);
   // A description may be of the KV cache alone.
