@@ -24,6 +24,7 @@ std::vector<Scheme> make_schemes() {
       {"int4", "4-bit integers, a scale for each 128 inputs", {kI4, 1, 128, kBF16}, QuantRule::kSignedExtreme, 64},
       {"block_wise_fp8", "8-bit floats, a scale for each 128 x 128, times 8-bit activations", {kF8, 128, 128, kF32, {}, groups}, QuantRule::kFloat8},
       {"a8w8", "8-bit integers times 8-bit activations, a scale for each output and each token", {kI8, 1, 0, kF32, {}, tokens}, QuantRule::kAbsMax},
+      {"w4a8", "4-bit integers times 8-bit activations, a scale for each output and each token", {kI4, 1, 0, kF32, {}, tokens}, QuantRule::kPaddle},
   };
 }
 // clang-format on
@@ -44,6 +45,7 @@ struct Recipe {
 constexpr Recipe kRecipes[] = {
     {"wint4", "wint4", "wint8", "wint4"},
     {"weight_only_int4", "wint4", "wint8", "wint4"},
+    {"w4a8", "w4a8", "a8w8", "w4a8"},
     {"a8w8_fp8_wint4", "wint4", "block_wise_fp8", "block_wise_fp8"},
 };
 

@@ -59,7 +59,7 @@ class SchemeChoice {
 
 // Returns what --quantization and --quantization-config ask for; either may be empty. A name counts
 // for all layers but the head; on a model with experts, wint4 leaves the other layers in wint8, as
-// in FastDeploy, and a8w8_fp8_wint4 in block_wise_fp8, as in PaddleNLP. The configuration is a JSON
+// in FastDeploy, w4a8 in a8w8, a8w8_fp8_wint4 in block_wise_fp8. The configuration is a JSON
 // object from kinds of layers to names of schemes or "none"; FastDeploy's dense_quant_type
 // (attention and dense) and moe_quant_type (experts) may stand for kinds. It changes what the name
 // says. Throws a LoadError that names the flag, the key and the nearest name.

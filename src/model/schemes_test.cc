@@ -54,6 +54,17 @@ TEST(Schemes, FourBitsOfPaddleMayStandBesideFloats) {
             choose_schemes("block_wise_fp8", "", mixture()));
 }
 
+TEST(Schemes, FourBitsWithRoundedInputsLeaveTheOtherLayersOfAMixtureInEight) {
+  const SchemeChoice mixed = choose_schemes("w4a8", "", mixture());
+  EXPECT_EQ(mixed.of(LayerKind::kExperts), find_scheme("w4a8"));
+  EXPECT_EQ(mixed.of(LayerKind::kDense), find_scheme("a8w8"));
+  EXPECT_EQ(mixed.of(LayerKind::kAttention), find_scheme("a8w8"));
+  EXPECT_EQ(choose_schemes("w4a8", "", dense()).of(LayerKind::kDense), find_scheme("w4a8"));
+  const InputFormat tokens{DType::kI8, InputFormat::kToken};
+  EXPECT_EQ(find_scheme("w4a8")->format_for(192),
+            (WeightFormat{DType::kI4, 1, 0, DType::kF32, {}, tokens}));
+}
+
 TEST(Schemes, TheConfigurationChangesWhatTheNameSays) {
   const SchemeChoice choice = choose_schemes(
       "wint8", R"({"experts": "int4", "attention": "none", "head": "wint8"})", mixture());

@@ -17,6 +17,7 @@ struct QuantizeCase {
 const QuantizeCase kCases[] = {
     {QuantRule::kPaddle, {DType::kI8, 1, 0, kBF16}},
     {QuantRule::kPaddle, {DType::kI4, 1, 0, kBF16}},
+    {QuantRule::kPaddle, {DType::kI4, 1, 0, kF32, {}, InputFormat{DType::kI8}}},
     {QuantRule::kAbsMax, {DType::kI8, 1, 0, kF32}},
     {QuantRule::kAbsMax, {DType::kI8, 1, 0, kF32, {}, InputFormat{}}},
     {QuantRule::kAbsMax, {DType::kI8, 1, 128, kBF16}},
