@@ -253,7 +253,7 @@ constexpr Flag kBenchmarks[] = {
 };
 
 constexpr Flag kQuantizing[] = {
-    {"to", kText, kQuantize, "", "Format of the weights: w4a16, gptq, awq (4 bits), w8a16, a8w8 (8-bit integers), fp8, fp8-block (8-bit floats).", 0, 0},
+    {"to", kText, kQuantize, "", "Format of the weights: w4a16, gptq, awq (4 bits), w8a16, a8w8 (8-bit integers), w4a8 (4-bit integers times 8-bit activations), fp8, fp8-block (8-bit floats).", 0, 0},
     {"out", kText, kQuantize, "", "Folder to write. It must not exist, or be empty; it appears when it is complete.", 0, 0},
     {"data", kText, kQuantize, "", "JSON lines to calibrate on and to measure with: {\"text\": ...}, {\"messages\": [...]} with or without \"answer\", or {\"ids\": [...]}. Default: texts that the model writes itself.", 0, 0},
     {"samples", kInt, kQuantize, "128", "Texts to calibrate on, at most.", 0, 1e6},
@@ -265,7 +265,7 @@ constexpr Flag kQuantizing[] = {
     {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},
     {"kv-cache-dtype", kChoice, kQuantize, "auto", "fp8, int8: also store scales for the keys and values of such a cache, from the calibration texts.", 0, 0, "auto|fp8|int8"},
     {"clip-search", kSwitch, kQuantize, "true", "Integers: search the clipping of each scale. false: scales cover the largest weight."},
-    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq and a8w8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
+    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq, a8w8 and w4a8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
     {"act-order", kSwitch, kQuantize, "true", "--rounding gptq: round the columns with the largest inputs first."},
     {"damping", kFloat, kQuantize, "0.01", "--rounding gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},
     {"min-expert-tokens", kInt, kQuantize, "64", "Experts that see fewer calibration tokens are rounded to nearest.", 0, kMaxCount},

@@ -346,7 +346,10 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
       {"ct_w4a16", "/config_groups/group_0/targets", Json::array({"re:("}), "no regular"},
       {"ct_w4a16", "/ignore", Json::array({"re:.*q_proj"}), "says otherwise"},
       {"ct_w4a16", "/sparsity_config", {{"format", "sparse-bitmask"}}, "\"sparsity_config\""},
-      {"ct_w8a8", "/config_groups/group_0/weights/num_bits", 4, "\"num_bits\" is 4"},
+      {"ct_w8a8", "/config_groups/group_0/weights/num_bits", 4, "integers are from -8 to 7"},
+      {"ct_w8a8", "/config_groups/group_0/weights/num_bits", 5, "\"num_bits\" is 5"},
+      {"ct_w4a8", "/config_groups/group_0/weights/symmetric", false, "\"num_bits\" is 4"},
+      {"ct_w4a8", "/config_groups/group_0/weights/group_size", 16, "config.json asks for"},
       {"ct_fp8_dynamic", "/config_groups/group_0/input_activations/num_bits", 4, "8 bits"},
   };
   for (const FieldCase& c : cases) {

@@ -66,7 +66,7 @@ std::vector<NewTensor> tensors(const std::string& module, const Rounded& r) {
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(r.codes.data());
   out.push_back({.name = module + ".weight",
-                 .dtype = r.format.dtype == DType::kI8 ? "I8" : "F8_E4M3",
+                 .dtype = r.format.dtype == DType::kF8E4M3 ? "F8_E4M3" : "I8",  // int4: a byte each
                  .shape = {r.out, r.in},
                  .data = {bytes, bytes + r.codes.size()}});
   return out;
@@ -114,7 +114,7 @@ Json input_of(const WeightFormat& format) {
 
 std::string_view format_name(const WeightFormat& format) {
   if (packed(format)) return "pack-quantized";
-  return format.dtype == DType::kI8 ? "int-quantized" : "float-quantized";
+  return format.dtype == DType::kF8E4M3 ? "float-quantized" : "int-quantized";
 }
 
 Json kv_scheme(DType kv) {

@@ -43,6 +43,12 @@ TEST(Layouts, PackKnownElements) {
             0x807f7978u);
 }
 
+TEST(Layouts, KeepFourBitsInBytesBesideRoundedActivations) {
+  Rounded r = row_of(DType::kI4, {-8, -7, -1, 7});
+  r.format.input = InputFormat{};
+  EXPECT_EQ(first_word(kCompressedTensorsLayout.tensors("m", r), "m.weight"), 0x07fff9f8u);
+}
+
 // Eight outputs of one input each, with elements 0 to 7.
 Rounded column(std::optional<DType> zero) {
   Rounded r = empty_rounded({.dtype = zero ? DType::kU4 : DType::kI4,
@@ -122,6 +128,8 @@ TEST(Settings, RefuseWhatDoesNotGoTogether) {
   EXPECT_NE(message({.to = "fp8", .layout = "awq"}).find("--layout awq"), std::string::npos);
   EXPECT_NE(message({.to = "a8w8", .symmetric = false}).find("--symmetric"), std::string::npos);
   EXPECT_NE(message({.to = "gptq", .group_size = 24}).find("--group-size"), std::string::npos);
+  EXPECT_NE(message({.to = "w4a8", .layout = "gptq"}).find("rounds activations"),
+            std::string::npos);
   EXPECT_NE(message({.to = "gptq", .kv = DType::kI8}).find("KV cache"), std::string::npos);
   EXPECT_NE(message({.to = "gptq", .ignore = {"re:("}}).find("--ignore"), std::string::npos);
   for (const Target& target : targets()) EXPECT_EQ(message({.to = std::string(target.name)}), "");

@@ -51,6 +51,7 @@ constexpr Target kTargets[] = {
     {"awq", Method::kAwq, kFour, "awq", true, true},
     {"w8a16", Method::kNearest, kEight, kPacked},
     {"a8w8", Method::kSmooth, with_input(kEight, kInt8Token), kPacked},
+    {"w4a8", Method::kSmooth, with_input(kFour, kInt8Token), kPacked},
     {"fp8", Method::kNearest, kFloat8, kPacked},
     {"fp8-block", Method::kNearest, kFloat8Block, kPacked},
 };
@@ -113,12 +114,17 @@ Settings settle(const Request& request) {
   if (!packed && !target->grouped())
     fail_load("--layout {} holds weights of 4 bits in groups; --to {} needs --layout {}", layout,
               target->name, kPacked);
+  if (!packed && target->format.input)
+    fail_load(
+        "--layout {} holds weights alone; --to {}, which rounds activations, needs --layout {}",
+        layout, target->name, kPacked);
   if (!packed && settings.kv)
     fail_load("--layout {} has no place for scales of the KV cache; use --layout {}", layout,
               kPacked);
   if (settings.compensate && !target->calibrated())
     fail_load(
-        "--rounding gptq needs calibration, which --to {} has not; use --to gptq, awq or a8w8",
+        "--rounding gptq needs calibration, which --to {} has not; use --to gptq, awq, a8w8 or "
+        "w4a8",
         target->name);
   settings.format.scale = settings.layout->scale;
   if (target->grouped()) {

@@ -17,7 +17,7 @@ enum class Method : uint8_t {
   kNearest,  // each weight alone
   kGptq,     // gptq.h
   kAwq,      // factors of fold.h, then clipping by the error of the output
-  kSmooth,   // factors of fold.h for weights and activations of eight bits
+  kSmooth,   // factors of fold.h for rounded weights and activations
 };
 
 // A choice of --to.

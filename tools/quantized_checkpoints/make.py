@@ -382,6 +382,7 @@ CASES = {
     "ct_w4a16": ct_case("dense", "W4A16"),
     "ct_w4a16_asym": ct_case("dense", "W4A16_ASYM"),
     "ct_w8a8": ct_case("dense", "W8A8"),
+    "ct_w4a8": ct_case("dense", "W4A8"),
     "ct_fp8_dynamic": ct_case("dense", "FP8_DYNAMIC"),
     "ct_fp8_block": ct_case("dense", "FP8_BLOCK"),
     "ct_nvfp4": simple("dense", lambda w: packing.nvfp4(w, True), ct_float("nvfp4-pack-quantized", 16)),

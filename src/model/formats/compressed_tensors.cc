@@ -170,12 +170,14 @@ class Group {
     fail_strategy();
   }
   StoredFormat bytes() const {
-    if (bits_ != 8)
+    const bool four = bits_ == 4 && type_ == "int" && symmetric_;
+    if (bits_ != 8 && !four)
       fail_load("{}: \"num_bits\" is {}, which does not go with \"format\" {}", group_.where(),
                 bits_, format_);
     const bool floats = type_ == "float";
     EightBits what{.dtype = floats ? DType::kF8E4M3 : DType::kI8,
                    .input = input(floats ? DType::kF8E4M3 : DType::kI8),
+                   .four = four,
                    .zero = !symmetric_ && !floats};
     if (strategy_ == "tensor") {
       what.scales = ScaleOf::kTensor;
@@ -189,7 +191,11 @@ class Group {
     } else if (strategy_ != "channel") {
       fail_strategy();
     }
-    what.name = fmt::format("{}, a scale for each {}", floats ? "fp8" : "int8", strategy_);
+    what.name = fmt::format("{}, a scale for each {}",
+                            floats ? "fp8"
+                            : four ? "int4"
+                                   : "int8",
+                            strategy_);
     return eight_bit_format(what);
   }
   std::pair<int, int> block() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "model/stored_numbers.h"
 
 namespace skiff::model {
@@ -22,6 +23,14 @@ void elements(const StoredModule& m, const Region& region, std::byte* to) {
   }
 }
 
+void four_bits(const StoredModule& m, const Region& region, std::byte* to) {
+  elements(m, region, to);
+  for (int64_t i = 0; i < region.rows * region.cols; ++i)
+    if (const auto e = static_cast<int8_t>(to[i]); e < -8 || e > 7)
+      fail_load("tensor \"{}\": an element of output {} is {}; 4-bit integers are from -8 to 7",
+                escaped(m.of(Role::kWeight)->entry->name), region.row + i / region.cols, e);
+}
+
 void one_scale(const StoredModule& m, const BlockRows& rows, float* to) {
   const StoredTensor& tensor = *m.of(Role::kScale);
   std::fill_n(to, rows.count, stored_float(tensor, 0));
@@ -36,7 +45,16 @@ void zeros(const StoredModule& m, const BlockRows& rows, float* to) {
 
 constexpr Unpacking kWhole{.elements = elements, .scales = one_scale};
 constexpr Unpacking kParts{.elements = elements, .scales = stored_scales};
+constexpr Unpacking kFourWhole{.elements = four_bits, .scales = one_scale};
+constexpr Unpacking kFourParts{.elements = four_bits, .scales = stored_scales};
 constexpr Unpacking kShifted{.elements = elements, .scales = stored_scales, .zeros = zeros};
+
+const Unpacking* unpacking_of(const EightBits& what) {
+  if (what.zero) return &kShifted;
+  const bool whole = what.scales == ScaleOf::kTensor;
+  if (what.four) return whole ? &kFourWhole : &kFourParts;
+  return whole ? &kWhole : &kParts;
+}
 
 }  // namespace
 
@@ -53,15 +71,13 @@ StoredFormat eight_bit_format(const EightBits& what) {
                                        : what.flat                     ? shape_of_outputs
                                                                        : shape_of_blocks},
                              bias_rule()},
-                 .values = {.dtype = what.dtype,
+                 .values = {.dtype = what.four ? DType::kI4 : what.dtype,
                             .block_out = what.scales == ScaleOf::kBlock ? what.block_out : 1,
                             .block_in = what.scales == ScaleOf::kBlock ? what.block_in : 0,
                             .scale = DType::kF32,
                             .input = what.input},
-                 .unpacking = what.zero                         ? &kShifted
-                              : what.scales == ScaleOf::kTensor ? &kWhole
-                                                                : &kParts,
-                 .bits = 8,
+                 .unpacking = unpacking_of(what),
+                 .bits = what.four ? 4 : 8,
                  .stacks = true};
   if (what.scales == ScaleOf::kBlock) f.tensors[1].dtypes.push_back("F8_E8M0");
   if (what.zero) {

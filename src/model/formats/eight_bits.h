@@ -1,4 +1,5 @@
-// model/formats/eight_bits.h -- formats whose elements are bytes, [out, in], beside their scales.
+// model/formats/eight_bits.h -- formats whose elements are bytes, [out, in], beside their scales;
+// also integers of four bits that have a byte each.
 #pragma once
 #include "model/quantization.h"
 
@@ -15,7 +16,9 @@ struct EightBits {
   std::string_view scale_suffix = ".weight_scale";
   bool flat = false;  // kOutput: scales are [out] instead of [out, 1]
   std::optional<InputFormat> input;
-  bool zero = false;  // kI8: with tensors .weight_zero_point in the shape of the scales
+  bool four = false;  // kI8: all elements are within [-8, 7], and are kept in four bits
+  bool zero =
+      false;  // kI8, not with `four`: with tensors .weight_zero_point in the shape of the scales
 };
 
 // The scale of a whole tensor becomes one for each output, so that tensors with different scales

@@ -136,6 +136,7 @@ std::vector<WeightFormat> quantized_formats() {
           {kI8, 1, 0, kF32, {}, tokens8},
           {kI8, 1, 0, kBF16, {}, static8},
           {kI4, 1, 0, kF32, {}, tokens8},
+          {kI4, 1, 0, kF32, {}, static8},
           {kI4, 1, 128, kBF16, {}, tokens8}};
 }
 
