@@ -12,8 +12,21 @@ HostRunner::HostRunner(StepExecutor& executor, RankOfThread rank)
             rank_.index == 0 ? "device" : "device " + std::to_string(rank_.index);
         pthread_setname_np(pthread_self(), name.c_str());
         executor.bind_thread();
-        while (const auto plan = plans_.pop()) results_.push(run(executor, *plan));
+        while (auto command = commands_.pop()) carry_out(executor, *command);
       }) {}
+
+void HostRunner::carry_out(StepExecutor& executor, Command& command) {
+  if (const auto* plan = std::get_if<StepPlan>(&command))
+    return results_.push(run(executor, *plan));
+  std::get<std::packaged_task<void()>>(command)();
+}
+
+std::future<void> HostRunner::begin(std::function<void()> work) {
+  std::packaged_task<void()> task(std::move(work));
+  auto done = task.get_future();
+  commands_.push(std::move(task));
+  return done;
+}
 
 HostRunner::Result HostRunner::run(StepExecutor& executor, const StepPlan& plan) {
   if (failed_) return failed_;
@@ -34,7 +47,7 @@ void HostRunner::fail(const std::string& why) const {
 }
 
 HostRunner::~HostRunner() {
-  plans_.close();
+  commands_.close();
   thread_.join();
 }
 

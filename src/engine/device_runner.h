@@ -1,6 +1,8 @@
 // engine/device_runner.h -- the two implementations of Runner over a StepExecutor.
 #pragma once
 #include <exception>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,17 +24,20 @@ class HostRunner final : public RankRunner {
   explicit HostRunner(StepExecutor& executor) : HostRunner(executor, {}) {}
   HostRunner(StepExecutor& executor, RankOfThread rank);
   ~HostRunner() override;  // computes the launched steps, then ends the thread
-  void launch(const StepPlan& plan) override { plans_.push(plan); }
+  void launch(const StepPlan& plan) override { commands_.push(plan); }
   void expect(uint64_t /*step*/) override {}  // a step is collected as soon as it is computed
+  std::future<void> begin(std::function<void()> work) override;
   StepResult wait(uint64_t step) override;
 
  private:
-  Queue<StepPlan> plans_;
+  using Command = std::variant<StepPlan, std::packaged_task<void()>>;
   using Result = std::variant<StepResult, std::exception_ptr>;
   Result run(StepExecutor& executor, const StepPlan& plan);
+  void carry_out(StepExecutor& executor, Command& command);
   void fail(const std::string& why) const;
 
   const RankOfThread rank_;
+  Queue<Command> commands_;
   Queue<Result> results_;
   std::exception_ptr failed_;  // what the first step that failed threw; the thread's own
   std::thread thread_;

@@ -19,6 +19,7 @@ class DraftingRunner final : public Runner {
   void bind_thread() override { runner_->bind_thread(); }
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override;
+  void on_ranks(const RankWork& work) override { runner_->on_ranks(work); }
 
  private:
   std::unique_ptr<Runner> runner_;

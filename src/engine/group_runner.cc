@@ -56,4 +56,13 @@ StepResult GroupRunner::wait(uint64_t step) {
   return std::move(*first);
 }
 
+// All are waited for, because they may use what the caller owns.
+void GroupRunner::on_ranks(const RankWork& work) {
+  std::vector<std::future<void>> done;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    done.push_back(ranks_[rank]->begin([&work, rank] { work(rank); }));
+  for (const std::future<void>& one : done) one.wait();
+  for (std::future<void>& one : done) one.get();
+}
+
 }  // namespace skiff::engine

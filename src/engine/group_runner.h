@@ -23,6 +23,7 @@ class GroupRunner final : public Runner {
   explicit GroupRunner(const std::vector<Member>& members);  // by rank
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override;
+  void on_ranks(const RankWork& work) override;
 
  private:
   const int first_;  // the number of the first rank here

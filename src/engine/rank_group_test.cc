@@ -12,7 +12,9 @@ constexpr const char* kMixture = R"({
 #include "engine/rank_group.h"
 
 #include <gmock/gmock.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <limits>
 
 #include "base/load_error.h"
@@ -273,6 +275,43 @@ TEST_F(RankGroupTest, ARankThatCannotLoadEndsTheGroup) {
   }
   testing::write_file(folder_.path() + "/model.safetensors", testing::safetensors_bytes(tensors));
   EXPECT_THAT(refusal(), ContainsRegex("layers.1.mlp.down_proj.*not finite"));
+}
+
+// Work besides steps is done on each rank's own thread, behind the steps that were launched; what
+// it throws is the caller's, and the ranks go on.
+TEST_F(RankGroupTest, WorkIsDoneOnTheThreadOfEachRank) {
+  for (const int size : {1, 2, 4}) {
+    config_.tensor_parallel = size;
+    const auto group = start();
+    group->make_executors(none_);
+    const auto runner = group->make_runner();
+    runner->launch(prompts(1, 7));
+    std::vector<std::string> names(static_cast<size_t>(size));
+    runner->on_ranks([&](size_t rank) {
+      char name[16] = {};
+      pthread_getname_np(pthread_self(), name, sizeof name);
+      names[rank] = name;
+    });
+    for (int rank = 0; rank < size; ++rank)
+      EXPECT_EQ(names[static_cast<size_t>(rank)],
+                rank == 0 ? "device" : fmt::format("device {}", rank));
+    std::atomic<int> done = 0;
+    const auto fail = [&](size_t rank) {
+      ++done;
+      if (rank + 1 == names.size()) throw LoadError(fmt::format("rank {} cannot", rank));
+    };
+    std::string said;
+    try {
+      runner->on_ranks(fail);
+    } catch (const LoadError& error) {
+      said = error.what();
+    }
+    EXPECT_EQ(said, fmt::format("rank {} cannot", size - 1));
+    EXPECT_EQ(done, size) << "all are waited for";
+    const StepResult before = runner->wait(1);
+    runner->launch(prompts(2, 7));
+    EXPECT_EQ(runner->wait(2).tokens, before.tokens);
+  }
 }
 
 // An Ops of which some operation fails.

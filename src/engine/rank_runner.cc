@@ -36,7 +36,11 @@ void DeviceThread::attempt(F work) {
 void DeviceThread::run() {
   pthread_setname_np(pthread_self(), ("device " + std::to_string(rank_.index)).c_str());
   attempt([&] { runner_->bind_thread(); });
-  while (const auto command = commands_.pop()) {
+  while (auto command = commands_.pop()) {
+    if (auto* task = std::get_if<std::packaged_task<void()>>(&*command)) {
+      (*task)();
+      continue;
+    }
     if (const auto* plan = std::get_if<StepPlan>(&*command)) {
       attempt([&] { runner_->launch(*plan); });
       continue;
@@ -48,6 +52,13 @@ void DeviceThread::run() {
     else
       results_.push(failed_);
   }
+}
+
+std::future<void> DeviceThread::begin(std::function<void()> work) {
+  std::packaged_task<void()> task(std::move(work));
+  auto done = task.get_future();
+  commands_.push(std::move(task));
+  return done;
 }
 
 StepResult DeviceThread::wait(uint64_t step) {

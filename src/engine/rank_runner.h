@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,11 @@ struct RankOfThread {
 class RankRunner : public Runner {
  public:
   virtual void expect(uint64_t step) = 0;
+  // Has the thread do `work` behind the steps that were launched. The future holds what it throws.
+  virtual std::future<void> begin(std::function<void()> work) = 0;
+  void on_ranks(const RankWork& work) override {
+    begin([&work] { work(0); }).get();
+  }
 };
 
 // For a rank on a device, which computes asynchronously: a thread launches and collects steps in
@@ -37,9 +43,11 @@ class DeviceThread final : public RankRunner {
   ~DeviceThread() override;  // does what was asked for, then ends the thread
   void launch(const StepPlan& plan) override { commands_.push(plan); }
   void expect(uint64_t step) override { commands_.push(step); }
+  std::future<void> begin(std::function<void()> work) override;
   StepResult wait(uint64_t step) override;
 
  private:
+  using Command = std::variant<StepPlan, uint64_t, std::packaged_task<void()>>;
   using Result = std::variant<StepResult, std::exception_ptr>;
   void run();
   template <class F>
@@ -47,7 +55,7 @@ class DeviceThread final : public RankRunner {
 
   const std::unique_ptr<Runner> runner_;
   const RankOfThread rank_;
-  Queue<std::variant<StepPlan, uint64_t>> commands_;
+  Queue<Command> commands_;
   Queue<Result> results_;
   std::exception_ptr failed_;  // the thread's own
   std::thread thread_;
