@@ -214,7 +214,7 @@ void need_residency(const engine::Resolved& resolved) {
 }
 
 // What can be told before the model is loaded.
-void check_upkeep(const Args& args) {
+void check_upkeep(const Args& args, const NodePlan& plan, const peer::Settings& peers) {
   if (!args.on("dynamic-load-weight")) return;
   if (!args.given("admin-key") && !args.given("admin-key-file"))
     throw UsageError(
@@ -222,8 +222,8 @@ void check_upkeep(const Args& args) {
         "operator's");
   engine::Resolved resolved;
   resolved.device = engine::device_named(args.text("device"));
-  resolved.ranks = static_cast<int>(args.integer("tensor-parallel-size"));
-  resolved.replicas = static_cast<int>(args.integer("data-parallel-size"));
+  resolved.nodes.nodes = plan.nodes.nodes;
+  resolved.cache.peers = peers;
   need_residency(resolved);
 }
 
@@ -247,7 +247,7 @@ int run_serve(const Args& args) {
   check_admission_flags(args);
   NodePlan plan = node_plan(args);
   const peer::Settings peers = splitting_settings(args);
-  check_upkeep(args);
+  check_upkeep(args, plan, peers);
   check_router(args);
   const std::string folder = model_folder(args);
   if (plan.nodes.nodes > 1) {
@@ -297,10 +297,11 @@ int run_serve(const Args& args) {
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
   const HeapTrimmer trimmer;
+  std::optional<engine::Residency> residency;
   std::optional<service::Upkeep> upkeep;
   if (args.on("dynamic-load-weight")) {
     need_residency(llm->resolved());
-    upkeep.emplace(*llm->residency(), service.door());
+    upkeep.emplace(residency.emplace(llm->memories()), service.door());
   }
   if (sharing) {
     sharing->config.max_running = llm->resolved().limits.max_seqs * llm->resolved().replicas;

@@ -14,11 +14,11 @@
 #include "engine/backend.h"
 #include "engine/drafting_runner.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/lower_tiers.h"
 #include "engine/peer_tiers.h"
 #include "engine/rank_group.h"
 #include "engine/replicas.h"
-#include "engine/residency.h"
 #include "engine/resolve.h"
 #include "engine/stats_board.h"
 #include "engine/step_costs.h"
@@ -66,7 +66,7 @@ class LocalLlm final : public Llm {
     stats.peers = peers_.stats();
     return stats;
   }
-  Residency* residency() override { return &residency_; }
+  std::vector<EngineMemory*> memories() override { return {&held_}; }
   void stop(bool drain) override;
 
  private:
@@ -94,7 +94,7 @@ class LocalLlm final : public Llm {
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<TierThread> tiers_;  // null if the cache has no file
   Engine engine_;
-  Residency residency_;
+  EngineMemory held_;
   StatsBoard board_;
   std::atomic<bool> abort_ = false;
   std::mutex door_;     // held briefly by submit() and at the end of serve()
@@ -122,7 +122,15 @@ LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Faile
           scheduler_, *runner_, inbox_, [this](auto events) { deliver(std::move(events)); },
           static_cast<size_t>(resolved_.steps_in_flight), movers(), make_pacer(),
           DraftPace(resolved_.drafter.has_value())),
-      residency_(ranks_.first(), cache_, lower_, resolved_, model_, engine_, inbox_) {
+      held_({.ranks = ranks_,
+             .runner = *runner_,
+             .cache = cache_,
+             .lower = lower_,
+             .engine = engine_,
+             .inbox = inbox_,
+             .resolved = resolved_,
+             .model = model_,
+             .fail = [this](const std::string& why) { fail(why); }}) {
   peers_.listen([this](NewSequence sequence) { submit(std::move(sequence)); });
   publish_stats();
   log.ledger.close("engine");

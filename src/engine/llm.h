@@ -17,7 +17,7 @@
 namespace skiff::engine {
 
 struct Resolved;
-class Residency;
+class EngineMemory;
 
 // A snapshot, for /metrics and /health. Counters only grow.
 struct EngineStats {
@@ -60,8 +60,9 @@ class Llm {
   virtual EngineStats stats() const = 0;
   // Returns a snapshot for each replica; one where there is only one.
   virtual std::vector<EngineStats> stats_of_each() const { return {stats()}; }
-  // Returns what gives memory back while the engine lives; null where that is not possible.
-  virtual Residency* residency() { return nullptr; }  // engine/residency.h
+  // Returns what each replica has in memory, for a Residency (engine/residency.h), which gives it
+  // back while the engines live.
+  virtual std::vector<EngineMemory*> memories() { return {}; }
   // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent; not from the
   // sink. What is submitted after it is refused, on the thread of submit().
   virtual void stop(bool drain) = 0;

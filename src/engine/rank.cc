@@ -1,11 +1,11 @@
 #include "engine/rank.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arch/shard.h"
 #include "base/log.h"
 #include "engine/backend.h"
-#include "model/mtp.h"
 #include "model/slots.h"
 #include "model/stored_forms.h"
 
@@ -56,17 +56,16 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   if (!log.quiet && resolved_.batch_invariant) report_invariance(*ops_);
   model::check_formats(model::slots_of(spec, part().size), resolved_.precision, resolved_.schemes,
                        *ops_, resolved_.stored);
-  const bool shares = twin && ops_->device() == Device{} && twin->ops_->device() == Device{};
-  if (shares)
+  shares_ = twin && ops_->device() == Device{} && twin->ops_->device() == Device{};
+  if (shares_)
     memory_ = twin->memory_;
   else
     plan(spec, log);
   log.ledger.close("plan");
-  weights_ = shares ? twin->weights_ : load(model, log);
-  if (resolved_.drafter) draft_weights_ = shares ? twin->draft_weights_ : load_drafter(log.quiet);
+  weights_ = shares_ ? twin->weights_ : load(model, log);
   log.ledger.close("load");
   kv_.emplace(cached_spec(spec, resolved_.drafter), memory_.blocks, resolved_.cache.block_size,
-              resolved_.precision.kv, ops_->device(), weights_->kv_scales);
+              resolved_.precision.kv, ops_->device(), weights().kv_scales);
   log.ledger.close("kv");
 }
 
@@ -79,34 +78,23 @@ void Rank::plan(const ModelSpec& spec, StartLog& log) {
   if (!log.quiet) report(memory_, part().size);
 }
 
-std::shared_ptr<model::LoadedModel> Rank::load(const model::ModelConfig& model,
-                                               const StartLog& log) {
-  return std::make_shared<model::LoadedModel>(model::load_model(resolved_.model.folder, model,
-                                                                {.precision = resolved_.precision,
-                                                                 .schemes = resolved_.schemes,
-                                                                 .format = resolved_.model.format,
-                                                                 .dummy_seed = resolved_.model.seed,
-                                                                 .progress = progress_of(log),
-                                                                 .part = part()},
-                                                                *ops_));
+std::shared_ptr<RankWeights> Rank::load(const model::ModelConfig& model, const StartLog& log) {
+  if (resolved_.drafter && !log.quiet)
+    spdlog::info("at most {} tokens are drafted by {}, method {}", resolved_.speculation->tokens,
+                 resolved_.drafter->folder, resolved_.speculation->method);
+  return std::make_shared<RankWeights>(load_weights(resolved_, model, part(),
+                                                    folders_of(resolved_, resolved_.model.folder),
+                                                    progress_of(log), *ops_));
 }
 
-std::shared_ptr<const model::LoadedModel> Rank::load_drafter(bool quiet) {
-  const DrafterSource& drafter = *resolved_.drafter;
-  if (!quiet)
-    spdlog::info("at most {} tokens are drafted by {}, method {}", resolved_.speculation->tokens,
-                 drafter.folder, resolved_.speculation->method);
-  auto loaded =
-      std::make_shared<model::LoadedModel>(model::load_model(drafter.folder, drafter.config,
-                                                             {.precision = resolved_.precision,
-                                                              .format = resolved_.model.format,
-                                                              .dummy_seed = resolved_.model.seed,
-                                                              .progress = {},
-                                                              .part = drafter.part},
-                                                             *ops_));
-  if (drafter.config.spec.joins)
-    model::share_weights(loaded->spec, loaded->weights, weights_->weights);
-  return loaded;
+void Rank::read_weights(const model::ModelConfig& model, const WeightFolders& folders) {
+  if (shares_) return;
+  fresh_ = load_alike(*weights_, resolved_, model, part(), folders, *ops_);
+}
+
+void Rank::take_weights() {
+  if (fresh_) overwrite(*weights_, std::move(*fresh_), *ops_);
+  fresh_.reset();
 }
 
 // A drafter that every rank has whole needs nobody.
@@ -116,9 +104,9 @@ comm::Mesh& Rank::mesh_of_drafter() {
 
 // Returns null if no model drafts.
 ModelDrafter* Rank::make_drafter() {
-  if (!draft_weights_) return nullptr;
-  return &drafter_.emplace(*draft_weights_, *ops_, mesh_of_drafter(),
-                           kv_->layers().subspan(weights_->spec.layers.size()),
+  if (!weights_->drafter) return nullptr;
+  return &drafter_.emplace(*weights_->drafter, *ops_, mesh_of_drafter(),
+                           kv_->layers().subspan(weights().spec.layers.size()),
                            ModelDrafter::Options{.act = resolved_.precision.act,
                                                  .formats = drafter_formats(resolved_, *ops_),
                                                  .limits = resolved_.limits,
@@ -129,10 +117,10 @@ ModelDrafter* Rank::make_drafter() {
 StepExecutor& Rank::make_executor(model::HostBlocks& host) {
   SKIFF_CHECK(!executor_, "the rank has its executor already");
   return executor_.emplace(
-      *weights_, *ops_, mesh_, kv_->layers(),
+      weights(), *ops_, mesh_, kv_->layers(),
       StepExecutor::Options{
           .act = resolved_.precision.act,
-          .formats = quantized_formats(resolved_, weights_->spec, *ops_),
+          .formats = quantized_formats(resolved_, weights().spec, *ops_),
           .limits = resolved_.limits,
           .host = &host,
           .captures = {.sizes = resolved_.captures,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "comm/communicator.h"
+#include "engine/rank_weights.h"
 #include "engine/resolved.h"
 #include "engine/start_log.h"
 #include "engine/step_executor.h"
@@ -41,14 +42,21 @@ class Rank {
   comm::Communicator& group() const { return *mesh_.tp; }
   const model::MemoryPlan& memory() const { return memory_; }
   StepExecutor& executor() { return *executor_; }  // requires make_executor()
-  // Weights that twins share must not be changed.
-  model::LoadedModel& weights() { return *weights_; }
+  const model::LoadedModel& weights() const { return weights_->model; }
   const model::KvCache& kv() const { return *kv_; }
+
+  // What follows changes the weights between steps, on the thread that drives ops(). Where twins
+  // share them, the rank that has loaded them does it for all, and the others do nothing.
+  size_t weight_bytes() const { return shares_ ? 0 : weights_->bytes(); }
+  size_t give_back_weights() { return shares_ ? 0 : give_back(*weights_); }
+  // Reads other weights beside the present ones: see load_alike(). Throws a LoadError.
+  void read_weights(const model::ModelConfig& model, const WeightFolders& folders);
+  void take_weights();  // puts those that were read last in the place of the present ones
+  void drop_weights() { fresh_.reset(); }
 
  private:
   void plan(const ModelSpec& spec, StartLog& log);
-  std::shared_ptr<model::LoadedModel> load(const model::ModelConfig& model, const StartLog& log);
-  std::shared_ptr<const model::LoadedModel> load_drafter(bool quiet);
+  std::shared_ptr<RankWeights> load(const model::ModelConfig& model, const StartLog& log);
   ModelDrafter* make_drafter();
   comm::Mesh& mesh_of_drafter();
   model::RankOf part() const { return {.rank = mesh_.tp->rank(), .size = mesh_.tp->size()}; }
@@ -58,8 +66,9 @@ class Rank {
   const Resolved resolved_;  // the rank's own: see settings_of_rank()
   std::unique_ptr<Ops> ops_;
   model::MemoryPlan memory_;
-  std::shared_ptr<model::LoadedModel> weights_;              // shared with twins
-  std::shared_ptr<const model::LoadedModel> draft_weights_;  // a drafter's; shared, too
+  bool shares_ = false;                   // the weights are those of a twin that lives longer
+  std::shared_ptr<RankWeights> weights_;  // shared with twins
+  std::optional<RankWeights> fresh_;      // what read_weights() has read
   std::optional<model::KvCache> kv_;
   std::optional<ModelDrafter> drafter_;
   std::optional<StepExecutor> executor_;

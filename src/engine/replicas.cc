@@ -64,6 +64,13 @@ std::vector<EngineStats> Replicas::stats_of_each() const {
   return all;
 }
 
+std::vector<EngineMemory*> Replicas::memories() {
+  std::vector<EngineMemory*> all;
+  for (const auto& replica : replicas_)
+    for (EngineMemory* memory : replica->memories()) all.push_back(memory);
+  return all;
+}
+
 void Replicas::stop(bool drain) {
   std::vector<std::jthread> stopping;
   stopping.reserve(replicas_.size());

@@ -36,6 +36,7 @@ class Replicas final : public Llm {
   void cancel(SeqId id) override;
   EngineStats stats() const override;  // the sum; of the times without progress, the longest
   std::vector<EngineStats> stats_of_each() const override;
+  std::vector<EngineMemory*> memories() override;
   void stop(bool drain) override;  // stops all at the same time
 
  private:

@@ -10,9 +10,7 @@
 #include "engine/fingerprint.h"
 #include "gguf/gguf.h"
 #include "model/memory_plan.h"
-#include "model/overwrite.h"
 #include "model/same_config.h"
-#include "tensor/pages.h"
 
 namespace skiff::engine {
 namespace {
@@ -41,28 +39,28 @@ auto blaming_path(Work work) {
 
 double gib(size_t bytes) { return static_cast<double>(bytes) / (size_t{1} << 30); }
 
-Json config_of(const Resolved& resolved) {
-  const ModelSource& model = resolved.model;
-  if (model.format == model::LoadFormat::kDummy || !gguf_file_of(model.folder).empty()) return {};
-  return read_json_file((fs::path(model.folder) / model.config_name).string(),
+Json config_in(const std::string& folder, const std::string& name) {
+  return read_json_file((fs::path(folder) / name).string(),
                         {.max_bytes = 16u << 20, .max_depth = 32});
 }
 
+bool replaceable(const Resolved& resolved) {
+  return resolved.model.format != model::LoadFormat::kDummy &&
+         gguf_file_of(resolved.model.folder).empty();
+}
+
+constexpr const char* kDrafterConfig = "config.json";
+
 }  // namespace
 
-Residency::Residency(Rank& rank, kv::CacheIndex& cache, LowerTiers& lower, const Resolved& resolved,
-                     const model::ModelConfig& model, Engine& engine, Queue<Command>& inbox)
-    : rank_(rank),
-      cache_(cache),
-      lower_(lower),
-      resolved_(resolved),
-      model_(model),
-      engine_(engine),
-      inbox_(inbox),
-      config_(config_of(resolved)),
-      fingerprint_(lower.config.fingerprint) {
-  state_.folder = resolved.model.folder;
-  if (supported(resolved)) read_ = names_of(state_.folder);
+Residency::Residency(std::vector<EngineMemory*> engines)
+    : engines_(std::move(engines)), resolved_(engines_.at(0)->resolved()) {
+  state_.folder = resolved_.model.folder;
+  if (!supported(resolved_)) return;
+  read_ = names_of(state_.folder);
+  if (!replaceable(resolved_)) return;
+  config_ = config_in(resolved_.model.folder, resolved_.model.config_name);
+  if (resolved_.drafter) drafter_config_ = config_in(resolved_.drafter->folder, kDrafterConfig);
 }
 
 Status Residency::supported(const Resolved& resolved) {
@@ -72,8 +70,7 @@ Status Residency::supported(const Resolved& resolved) {
                              "start another server and stop this one",
                              what)};
   };
-  if (resolved.ranks > 1) return apart("--tensor-parallel-size above 1");
-  if (resolved.replicas > 1) return apart("--data-parallel-size above 1");
+  if (resolved.nodes.nodes > 1) return apart("ranks on several nodes (--ips)");
   if (resolved.drafter) return apart("a model or module that drafts (--speculative-config)");
   if (resolved.cache.peers.role != peer::Role::kMixed) return apart("--splitwise-role");
   if (resolved.device.memory() == Device{}) return ok();
@@ -89,16 +86,16 @@ WeightsState Residency::state() const {
   return state_;
 }
 
-// Has the engine's thread do the work, and turns what that throws into an error.
-Status Residency::at_rest(std::function<void()> work) {
+// Does the work while all engines are at rest, and turns what it throws into an error.
+Status Residency::at_rest(const std::function<void(Rest&)>& work) {
   if (const Status good = supported(resolved_); !good) return good;
-  auto done = engine_.errands().add([this, work = std::move(work)] {
-    rank_.ops().bind_thread();
-    work();
-  });
-  inbox_.push(Cancel{});  // wakes the engine; no sequence has the id 0
+  const std::lock_guard lock(changing_);
   try {
-    done.get();
+    std::vector<Rest::Sleeper> sleepers;
+    sleepers.reserve(engines_.size());
+    for (const EngineMemory* engine : engines_) sleepers.push_back(engine->sleeper());
+    Rest rest(sleepers);
+    work(rest);
     return ok();
   } catch (const Refused& refused) {
     return refused.error;
@@ -115,57 +112,66 @@ Status Residency::at_rest(std::function<void()> work) {
 
 Result<GivenBack> Residency::give_back(Parts parts) {
   GivenBack given;
-  const Status done = at_rest([&] { release(parts, given); });
+  const Status done = at_rest([&](Rest& rest) { release(rest, parts, given); });
   if (!done) return done.error();
   return given;
 }
 
 Status Residency::take_back(Parts parts, bool renamed) {
-  return at_rest([&] { restore(parts, renamed); });
+  return at_rest([&](Rest& rest) { restore(rest, parts, renamed); });
 }
 
 Result<WeightsState> Residency::update(const WeightsUpdate& update) {
   WeightsState state;
-  const Status done = at_rest([&] { replace(update, state); });
+  const Status done = at_rest([&](Rest& rest) { replace(rest, update, state); });
   if (!done) return done.error();
   return state;
 }
 
-// The engine's thread runs what follows.
+// What follows happens while all engines are at rest.
 
-void Residency::release(Parts parts, GivenBack& given) {
-  renew();
-  engine_.refuse("weights or KV cache are not in memory");
-  if (parts.weights && !weights_absent_.exchange(true)) {
-    for (const Buffer& buffer : rank_.weights().buffers)
-      given.weights += give_back_pages(buffer.data(), buffer.size());
-    absent_bytes_.weights = given.weights;
-  }
-  if (parts.kv && !kv_absent_.exchange(true)) {
-    given.kv = rank_.kv().give_back() + lower_.host.give_back();
-    absent_bytes_.kv = given.kv;
-  }
-  if (!absent().any()) engine_.refuse("");
+void Residency::each(Rest& rest, const Each& work) {
+  rest.on_all([&](size_t engine) { work(*engines_[engine]); });
 }
 
-void Residency::restore(Parts parts, bool renamed) {
+void Residency::refuse(Rest& rest, const std::string& why) {
+  each(rest, [&](EngineMemory& engine) { engine.refuse(why); });
+}
+
+void Residency::release(Rest& rest, Parts parts, GivenBack& given) {
+  each(rest, [](EngineMemory& engine) { engine.forget(); });
+  refuse(rest, "weights or KV cache are not in memory");
+  const Parts leaving{.weights = parts.weights && !weights_absent_.exchange(true),
+                      .kv = parts.kv && !kv_absent_.exchange(true)};
+  std::mutex adding;
+  each(rest, [&](EngineMemory& engine) {
+    const GivenBack its = engine.give_back(leaving);
+    const std::lock_guard lock(adding);
+    given += its;
+  });
+  if (leaving.weights) absent_bytes_.weights = given.weights;
+  if (leaving.kv) absent_bytes_.kv = given.kv;
+  if (!absent().any()) refuse(rest, "");
+}
+
+void Residency::restore(Rest& rest, Parts parts, bool renamed) {
   if (parts.weights && weights_absent_) {
     const std::string folder = state().folder;
     need_room(absent_bytes_.weights, "weights", "stop what else uses memory");
     const kv::BlockKey now = names_of(folder);
-    model::LoadedModel fresh = read_weights(folder);
-    model::overwrite(rank_.weights(), std::move(fresh), rank_.ops());
+    read_weights(rest, folder);
+    each(rest, [](EngineMemory& engine) { engine.take(); });
     weights_absent_ = false;
-    if (renamed || now != read_) rename(now, "read again");
+    if (renamed || now != read_) rename(rest, now, "read again");
   }
   if (parts.kv && kv_absent_) {
     need_room(absent_bytes_.kv, "keys and values", "stop what else uses memory");
     kv_absent_ = false;
   }
-  if (!absent().any()) engine_.refuse("");
+  if (!absent().any()) refuse(rest, "");
 }
 
-void Residency::replace(const WeightsUpdate& update, WeightsState& state) {
+void Residency::replace(Rest& rest, const WeightsUpdate& update, WeightsState& state) {
   const WeightsState before = this->state();
   const std::string folder = update.folder.empty() ? before.folder : update.folder;
   check_folder(folder);
@@ -179,16 +185,15 @@ void Residency::replace(const WeightsUpdate& update, WeightsState& state) {
                                folder, digest->total, update.expected),
                    "checksum"});
   if (!weights_absent_)
-    need_room(rank_.weights().bytes, "the new weights beside the old ones",
+    need_room(weight_bytes(), "the new weights beside the old ones",
               "give the old ones back first (POST /v1/sleep?tags=weight), then update");
   // All that may fail comes first: weights that were replaced never keep the names of others.
   const kv::BlockKey now = blaming_path([&] { return names_of(folder); });
-  model::overwrite(rank_.weights(), blaming_path([&] { return read_weights(folder); }),
-                   rank_.ops());
+  blaming_path([&] { read_weights(rest, folder); });
+  each(rest, [](EngineMemory& engine) { engine.take(); });
   weights_absent_ = false;
-  rename(now, fmt::format("update {} to {}", before.updates + 1, update.version));
-  renew();
-  if (!absent().any()) engine_.refuse("");
+  rename(rest, now, fmt::format("update {} to {}", before.updates + 1, update.version));
+  if (!absent().any()) refuse(rest, "");
   state = {.folder = folder,
            .version = update.version,
            .updates = before.updates + 1,
@@ -208,25 +213,32 @@ void Residency::check_folder(const std::string& folder) const {
         "of a GGUF file");
   std::error_code error;  // where nobody may look is no folder, either
   if (!fs::is_directory(folder, error)) refuse(fmt::format("{}: no folder", escaped(folder)));
-  const Json other = blaming_path([&] {
-    return read_json_file((fs::path(folder) / resolved_.model.config_name).string(),
-                          {.max_bytes = 16u << 20, .max_depth = 32});
-  });
-  if (const Status same = model::check_same_config(config_, other); !same)
-    throw Refused(same.error());
+  const auto check = [](const Json& mine, const std::string& where, const std::string& name) {
+    const Json other = blaming_path([&] { return config_in(where, name); });
+    if (const Status same = model::check_same_config(mine, other); !same)
+      throw Refused(same.error());
+  };
+  check(config_, folder, resolved_.model.config_name);
+  const WeightFolders folders = folders_of(resolved_, folder);
+  if (resolved_.drafter) check(drafter_config_, folders.drafter, kDrafterConfig);
 }
 
-model::LoadedModel Residency::read_weights(const std::string& folder) {
-  model::LoadedModel fresh = model::load_model(folder, model_,
-                                               {.precision = resolved_.precision,
-                                                .schemes = resolved_.schemes,
-                                                .format = resolved_.model.format,
-                                                .dummy_seed = resolved_.model.seed,
-                                                .progress = nullptr},
-                                               rank_.ops());
-  const Status same = model::check_same_form(rank_.weights(), fresh);
-  if (!same) throw Refused(same.error());
-  return fresh;
+// Every rank of every engine reads beside what it has. If one cannot, all let go of what they have
+// read.
+void Residency::read_weights(Rest& rest, const std::string& folder) {
+  const WeightFolders folders = folders_of(resolved_, folder);
+  try {
+    each(rest, [&](EngineMemory& engine) { engine.read(folders); });
+  } catch (...) {
+    each(rest, [](EngineMemory& engine) { engine.drop(); });
+    throw;
+  }
+}
+
+size_t Residency::weight_bytes() const {
+  size_t bytes = 0;
+  for (const EngineMemory* engine : engines_) bytes += engine->weight_bytes();
+  return bytes;
 }
 
 void Residency::need_room(size_t bytes, const char* what, const char* way_out) const {
@@ -240,21 +252,21 @@ void Residency::need_room(size_t bytes, const char* what, const char* way_out) c
 kv::BlockKey Residency::names_of(const std::string& folder) const {
   Resolved there = resolved_;
   there.model.folder = folder;
-  return fingerprint_of(
-      there, {.backend = rank_.ops().arithmetic(), .build = std::string(sources_digest())});
+  if (there.drafter) there.drafter->folder = folders_of(resolved_, folder).drafter;
+  return fingerprint_of(there, {.backend = engines_.front()->ops().arithmetic(),
+                                .build = std::string(sources_digest())});
 }
 
 // From now on blocks have names that none ever had: neither the files' times nor samples of their
 // bytes tell all versions apart.
-void Residency::rename(const kv::BlockKey& read, const std::string& why) {
+void Residency::rename(Rest& rest, const kv::BlockKey& read, const std::string& why) {
   read_ = read;
   const std::string text =
       fmt::format("{} {} {}", std::string(read_.begin(), read_.end()), random_seed(), why);
   const kv::BlockKey name = kv::sha256(std::as_bytes(std::span(text)));
-  fingerprint_.assign(name.begin(), name.end());
-  renew();
+  each(rest, [fingerprint = std::string(name.begin(), name.end())](EngineMemory& engine) {
+    engine.rename(fingerprint);
+  });
 }
-
-void Residency::renew() { cache_.renew(fingerprint_); }
 
 }  // namespace skiff::engine

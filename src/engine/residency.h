@@ -1,33 +1,22 @@
 // engine/residency.h -- what of a running model is in memory: its weights and its keys and values
 // are given back to the system and taken again, and weights are replaced by others of the same
-// shapes. All of it happens between steps, on the engine's thread.
+// shapes. All of it happens between steps, for all ranks of all replicas or for none.
 #pragma once
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/queue.h"
 #include "base/result.h"
-#include "engine/engine.h"
-#include "engine/lower_tiers.h"
-#include "engine/rank.h"
+#include "engine/engine_memory.h"
+#include "engine/rest.h"
 #include "engine/weights_digest.h"
 
 namespace skiff::engine {
-
-// The two kinds of memory.
-struct Parts {
-  bool weights = false, kv = false;
-  bool any() const { return weights || kv; }
-  bool operator==(const Parts&) const = default;
-};
-
-// Bytes that left the process.
-struct GivenBack {
-  size_t weights = 0, kv = 0;
-};
 
 struct WeightsUpdate {
   std::string folder;    // has the same config.json and safetensors files; empty: the present one
@@ -42,23 +31,30 @@ struct WeightsState {
   std::optional<WeightsDigest> digest;
 };
 
-// While a part is absent, the engine refuses sequences (Event with kExhausted). Each call empties
+// While a part is absent, the engines refuse sequences (Event with kExhausted). Each call empties
 // the prefix cache on the device and in host memory. Blocks of the cache's file are named by the
 // weights that computed them: they are found again under the same weights and never under others.
 //
-// Calls wait until the engine is at rest, so whoever wants that soon ends what runs. They may come
-// from any thread but the engine's; one at a time is carried out.
+// Every rank of every replica has the same weights at any time that a step is computed: all engines
+// are at rest while something changes (engine/rest.h), each rank's thread reads its part of new
+// weights beside the old ones, and only when all ranks have done so, each puts its part in place.
+// What drafts is read with the model: from the same folder under it, if it lies there, else from
+// its own again (folders_of() of engine/rank_weights.h).
+//
+// Calls wait until the engines are at rest, so whoever wants that soon ends what runs. They may
+// come from any thread but the engines'; one at a time is carried out.
 class Residency {
  public:
-  // All must outlive this object; `engine` has begun to run when something is called.
-  Residency(Rank& rank, kv::CacheIndex& cache, LowerTiers& lower, const Resolved& resolved,
-            const model::ModelConfig& model, Engine& engine, Queue<Command>& inbox);
+  // `engines` are those of all replicas of one model (Llm::memories()), at least one; they have
+  // begun to run when something is called, and outlive this object, of which there is one at a
+  // time. Weights are as the engines have loaded them. Throws LoadError.
+  explicit Residency(std::vector<EngineMemory*> engines);
 
   // Ok where memory can be given back; else the reason, in one line. A device's memory is not: its
-  // recorded steps hold addresses.
+  // recorded steps hold addresses. Other nodes' is not: nobody tells them.
   static Status supported(const Resolved& resolved);
 
-  // What is absent already stays so. kCancelled: the engine has ended. kUnsupported: see
+  // What is absent already stays so. kCancelled: an engine has ended. kUnsupported: see
   // supported().
   Result<GivenBack> give_back(Parts parts);
   // Reads absent weights from their folder again. On an error (the files cannot be read, memory is
@@ -66,7 +62,8 @@ class Residency {
   // sizes, times and samples do not tell, so no block computed before is found again.
   Status take_back(Parts parts, bool renamed = false);
   // Replaces the weights, wherever they are now. Everything is checked before anything is changed:
-  // config.json, names, shapes and dtypes of tensors, the digest if one is expected. Weights in
+  // config.json, names, shapes and dtypes of tensors on every rank, the digest (which is of the
+  // model's files and not of what drafts) if one is expected. Weights in
   // memory are kept until the new ones have been read beside them, so that a failed read changes
   // nothing; where memory has no room for both, the update is refused with the numbers. Absent
   // weights are in memory afterwards; on an error they stay absent, and take_back() reads the old
@@ -77,28 +74,27 @@ class Residency {
   WeightsState state() const;
 
  private:
-  Status at_rest(std::function<void()> work);
-  void release(Parts parts, GivenBack& given);
-  void restore(Parts parts, bool renamed);
-  void replace(const WeightsUpdate& update, WeightsState& state);
+  // An engine of a replica, on its thread.
+  using Each = std::function<void(EngineMemory& engine)>;
+
+  Status at_rest(const std::function<void(Rest&)>& work);
+  void each(Rest& rest, const Each& work);
+  void refuse(Rest& rest, const std::string& why);
+  void release(Rest& rest, Parts parts, GivenBack& given);
+  void restore(Rest& rest, Parts parts, bool renamed);
+  void replace(Rest& rest, const WeightsUpdate& update, WeightsState& state);
   void check_folder(const std::string& folder) const;
-  model::LoadedModel read_weights(const std::string& folder);
+  void read_weights(Rest& rest, const std::string& folder);
+  size_t weight_bytes() const;
   void need_room(size_t bytes, const char* what, const char* way_out) const;
   kv::BlockKey names_of(const std::string& folder) const;
-  void rename(const kv::BlockKey& read, const std::string& why);
-  void renew();
+  void rename(Rest& rest, const kv::BlockKey& read, const std::string& why);
 
-  Rank& rank_;
-  kv::CacheIndex& cache_;
-  const LowerTiers& lower_;
-  const Resolved& resolved_;
-  const model::ModelConfig& model_;
-  Engine& engine_;
-  Queue<Command>& inbox_;
-  Json config_;  // null for dummy weights and GGUF files, which are not replaced
-  // The engine's thread alone uses these.
-  kv::BlockKey read_{};  // names_of() the weights when they were read
-  std::string fingerprint_;
+  const std::vector<EngineMemory*> engines_;
+  const Resolved& resolved_;      // of the first; what it says of weights is the same for all
+  Json config_, drafter_config_;  // null for dummy weights and GGUF files, which are not replaced
+  std::mutex changing_;           // held while something changes; guards what follows
+  kv::BlockKey read_{};           // names_of() the weights when they were read
   GivenBack absent_bytes_;
   std::atomic<bool> weights_absent_{false}, kv_absent_{false};
   mutable std::mutex mutex_;

@@ -2,130 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <skiff_test_paths.h>
-#include <unistd.h>
 
-#include <condition_variable>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
-#include <mutex>
 
-#include "engine/llm.h"
 #include "engine/model_testing.h"
-#include "store/temp_dir_testing.h"
+#include "engine/residency_testing.h"
 
 namespace skiff::engine {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-constexpr Parts kWeights{.weights = true}, kKv{.kv = true}, kAll{.weights = true, .kv = true};
-
-size_t resident_bytes() {
-  long pages = 0, resident = 0;
-  std::FILE* in = std::fopen("/proc/self/statm", "r");
-  const int read = in ? std::fscanf(in, "%ld %ld", &pages, &resident) : 0;
-  if (in) std::fclose(in);
-  return read == 2 ? static_cast<size_t>(resident * sysconf(_SC_PAGESIZE)) : 0;
-}
-
-NewSequence prompt(SeqId id) {
-  NewSequence sequence;
-  sequence.id = id;
-  for (int i = 0; i < 40; ++i) sequence.prompt.push_back((3 + 5 * i) % 90);
-  sequence.stop.max_tokens = 16;
-  sequence.params.temperature = 0;
-  return sequence;
-}
-
-// Waits for the ends of sequences.
-class Ends {
- public:
-  Llm::Sink sink() {
-    return [this](std::vector<Event> events) {
-      const std::lock_guard lock(mutex_);
-      for (Event& event : events) {
-        Event& all = heard_[event.seq];
-        all.tokens.insert(all.tokens.end(), event.tokens.begin(), event.tokens.end());
-        all.cached += event.cached;
-        all.finish = event.finish;
-        all.why = event.why;
-      }
-      changed_.notify_all();
-    };
-  }
-  Event wait(SeqId id) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return heard_[id].finish != Finish::kNone; });
-    return heard_[id];
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<SeqId, Event> heard_;
-};
-
-// A copy of a small checkpoint, with room for other weights.
-class ResidencyTest : public testing::Test {
- protected:
-  ResidencyTest() {
-    from_ = std::string(SKIFF_SOURCE_DIR) + "/tests/golden/qwen3";
-    config_.model = from_;
-    config_.threads = 1;
-    config_.block_size = 8;
-    config_.quiet = true;
-    config_.num_blocks_override = 64;
-  }
-  void start() { llm_ = Llm::start(config_, ends_.sink()); }
-  Residency& residency() { return *llm_->residency(); }
-
-  // What the model says after prompt().
-  Event answer() {
-    llm_->submit(prompt(++last_));
-    return ends_.wait(last_);
-  }
-  EngineConfig config_without_file() const {
-    EngineConfig config = config_;
-    config.storage_path.clear();
-    config.storage_gb = config.swap_space_gb = 0;
-    return config;
-  }
-  // A folder with the same configuration whose embeddings are those of `from_`, negated.
-  std::string negated(const std::string& name) {
-    const std::string to = copied(name);
-    const Checkpoint old(from_);
-    const StoredTensor& embed = *old.find("model.embed_tokens.weight");
-    const size_t width =
-        embed.bytes.size() / static_cast<size_t>(embed.entry->shape[0] * embed.entry->shape[1]);
-    std::fstream file(to + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-    for (uint64_t at = embed.entry->begin + width - 1; at < embed.entry->end; at += width) {
-      file.seekg(static_cast<std::streamoff>(at));
-      const int sign = file.get() ^ 0x80;
-      file.seekp(static_cast<std::streamoff>(at));
-      file.put(static_cast<char>(sign));
-    }
-    return to;
-  }
-  std::string copied(const std::string& name) {
-    const std::string to = dir_.path() + "/" + name;
-    fs::create_directories(to);
-    for (const char* file : {"config.json", "model.safetensors"})
-      fs::copy_file(from_ + "/" + file, to + "/" + file, fs::copy_options::overwrite_existing);
-    return to;
-  }
-
-  store::TempDir dir_;
-  std::string from_;
-  EngineConfig config_;
-  Ends ends_;
-  std::unique_ptr<Llm> llm_;
-  SeqId last_ = 0;
-};
 
 TEST_F(ResidencyTest, ManyCyclesChangeNoToken) {
   const std::string demo = std::string(SKIFF_SOURCE_DIR) + "/models/demo";
@@ -203,23 +90,6 @@ TEST_F(ResidencyTest, WorkWaitsForWhatRuns) {
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::kCancelled);
 }
-
-// Starts an engine that has never had other weights than these, and asks it.
-class FreshAnswer {
- public:
-  FreshAnswer(EngineConfig config, const std::string& folder) {
-    config.model = folder;
-    llm_ = Llm::start(config, ends_.sink());
-  }
-  std::vector<Token> tokens(NewSequence sequence) {
-    llm_->submit(std::move(sequence));
-    return ends_.wait(1).tokens;
-  }
-
- private:
-  Ends ends_;
-  std::unique_ptr<Llm> llm_;
-};
 
 TEST_F(ResidencyTest, UpdatedWeightsAnswerAsInAServerOfTheirOwn) {
   config_.storage_path = dir_.path() + "/cache";

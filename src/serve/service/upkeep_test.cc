@@ -27,7 +27,7 @@ class UpkeepTest : public testing::Test {
     config.quiet = true;
     config.num_blocks_override = 64;
     llm_ = engine::Llm::start(config, [](const std::vector<Event>&) {});
-    upkeep_.emplace(*llm_->residency(), door());
+    upkeep_.emplace(residency_.emplace(llm_->memories()), door());
   }
   Upkeep::Door door() {
     return {.pause_reason =
@@ -46,6 +46,7 @@ class UpkeepTest : public testing::Test {
   }
 
   std::unique_ptr<engine::Llm> llm_;
+  std::optional<engine::Residency> residency_;
   std::string reason_;             // empty: requests are taken
   bool pauses_when_read_ = false;  // the operator pauses after the reason was read
   std::function<void()> when_ended_;
