@@ -71,7 +71,6 @@ Status Residency::supported(const Resolved& resolved) {
                              what)};
   };
   if (resolved.nodes.nodes > 1) return apart("ranks on several nodes (--ips)");
-  if (resolved.drafter) return apart("a model or module that drafts (--speculative-config)");
   if (resolved.cache.peers.role != peer::Role::kMixed) return apart("--splitwise-role");
   if (resolved.device.memory() == Device{}) return ok();
   return Error{Code::kUnsupported,

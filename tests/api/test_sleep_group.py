@@ -1,5 +1,5 @@
-"""Sleep, wake-up and new weights of servers with several ranks, several replicas, as an operator and
-clients see them."""
+"""Sleep, wake-up and new weights of servers with several ranks, several replicas, and what drafts, as
+an operator and clients see them."""
 import concurrent.futures
 import json
 import shutil
@@ -11,8 +11,9 @@ from test_sleep import FLAGS, Stream, answer, call, control, negate, resident
 
 RANKS = ("--tensor-parallel-size", "2")
 REPLICAS = ("--data-parallel-size", "2")
+DRAFTS = ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
 FORMS = {"ranks": RANKS, "experts": (*RANKS, "--enable-expert-parallel"), "replicas": REPLICAS,
-         "replicas-of-ranks": (*RANKS, *REPLICAS)}
+         "replicas-of-ranks": (*RANKS, *REPLICAS), "mtp": DRAFTS, "mtp-on-ranks": (*RANKS, *DRAFTS)}
 
 
 def copy_of_demo(folder):
