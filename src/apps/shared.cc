@@ -12,7 +12,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "draft/methods.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/kv_cache_dtype.h"
 
 namespace skiff::apps {

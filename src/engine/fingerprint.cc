@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/load_error.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/kv_scales.h"
 
 namespace skiff::engine {
@@ -54,7 +54,7 @@ std::string samples_of(const std::string& path, bool time) {
 
 std::vector<std::string> weight_files(const std::string& dir) {
   std::vector<std::string> paths;
-  if (const std::string gguf = gguf_file_of(dir); !gguf.empty()) return {gguf};
+  if (const std::string gguf = gguf_file_of(dir); !gguf.empty()) return read_gguf(gguf).files;
   for (const auto& entry : fs::directory_iterator(dir))
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
   std::ranges::sort(paths);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "engine/fingerprint.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/memory_plan.h"
 #include "model/same_config.h"
 

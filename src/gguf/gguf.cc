@@ -1,34 +1,40 @@
 #include "gguf/gguf.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <set>
 
-#include "base/load_error.h"
 #include "base/log.h"
-#include "base/regular_file.h"
 #include "base/utf8.h"
 
 namespace skiff {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kMaxTensors = 1u << 20, kMaxKeys = 1u << 16, kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1u << 20;
 
 constexpr GgufType kTypes[] = {
-    {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18},    {3, "Q4_1", 32, 20},
-    {6, "Q5_0", 32, 22},    {7, "Q5_1", 32, 24},    {8, "Q8_0", 32, 34},    {10, "Q2_K", 256, 84},
-    {11, "Q3_K", 256, 110}, {12, "Q4_K", 256, 144}, {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210},
+    {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18},
+    {3, "Q4_1", 32, 20},    {6, "Q5_0", 32, 22},    {7, "Q5_1", 32, 24},
+    {8, "Q8_0", 32, 34},    {10, "Q2_K", 256, 84},  {11, "Q3_K", 256, 110},
+    {12, "Q4_K", 256, 144}, {13, "Q5_K", 256, 176}, {14, "Q6_K", 256, 210},
+    {15, "Q8_K", 256, 292}, {20, "IQ4_NL", 32, 18}, {23, "IQ4_XS", 256, 136},
     {30, "BF16", 1, 2},     {39, "MXFP4", 32, 17},
+};
+
+// Types that are refused by name: those whose codes point into tables of vectors, those of three
+// values, those of integers that no weight has, and those for activations.
+struct OtherType {
+  uint32_t id;
+  std::string_view name;
+};
+constexpr OtherType kOtherTypes[] = {
+    {9, "Q8_1"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+    {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},   {28, "F64"},
+    {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {40, "NVFP4"},   {41, "Q1_0"},
 };
 
 // The kinds of metadata values.
@@ -134,6 +140,16 @@ class Reader {
   size_t at_ = 0;
 };
 
+[[noreturn]] void refuse_type(const std::string& tensor, uint32_t id) {
+  const auto* other = std::ranges::find(kOtherTypes, id, &OtherType::id);
+  if (other == std::end(kOtherTypes))
+    broken("tensor \"{}\" has the type {}, which is not known", escaped(tensor), id);
+  broken(
+      "tensor \"{}\" has the type {}, which is not supported; use a file in Q2_K or IQ4_XS or "
+      "more, or the safetensors checkpoint",
+      escaped(tensor), other->name);
+}
+
 GgufTensor read_tensor(Reader& in) {
   GgufTensor tensor{.name = in.string(), .type = {}, .shape = {}};
   const auto dims = in.number<uint32_t>();
@@ -150,8 +166,7 @@ GgufTensor read_tensor(Reader& in) {
   }
   const auto id = in.number<uint32_t>();
   const auto* type = std::ranges::find(kTypes, id, &GgufType::id);
-  if (type == std::end(kTypes))
-    broken("tensor \"{}\" has the type {}, which is not known", escaped(tensor.name), id);
+  if (type == std::end(kTypes)) refuse_type(tensor.name, id);
   if (tensor.shape.back() % type->elements)
     broken("tensor \"{}\": rows of {} are not whole blocks of {} ({})", escaped(tensor.name),
            tensor.shape.back(), type->elements, type->name);
@@ -230,30 +245,6 @@ Result<GgufHeader> parse_gguf(std::span<const std::byte> file) {
   } catch (const Broken& e) {
     return Error{Code::kInvalid, e.what};
   }
-}
-
-std::string gguf_file_of(const std::string& path) {
-  std::error_code error;
-  if (fs::is_regular_file(path, error)) return path.ends_with(".gguf") ? path : "";
-  if (fs::exists(fs::path(path) / "config.json", error)) return {};
-  std::string found;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != ".gguf") continue;
-    if (!found.empty()) fail_load("{}: several files *.gguf; name the one to use", path);
-    found = it->path().string();
-  }
-  return found;
-}
-
-GgufHeader read_gguf(const std::string& path) {
-  const RegularFile file(path);
-  if (file.size() == 0) fail_load("{}: the file is empty", path);
-  void* data = mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd(), 0);
-  if (data == MAP_FAILED) fail_load("{}: cannot be read", path);
-  const auto header = parse_gguf({static_cast<const std::byte*>(data), file.size()});
-  munmap(data, file.size());
-  if (!header) fail_load("{}: {}", path, header.error().what);
-  return *header;
 }
 
 }  // namespace skiff

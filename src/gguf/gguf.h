@@ -30,6 +30,7 @@ struct GgufTensor {
   std::string_view type;        // "F32", "Q4_K", ...
   std::vector<int64_t> shape;   // slowest first, the reverse of the file's order
   uint64_t begin = 0, end = 0;  // bytes from the start of the file
+  size_t file = 0;              // which one, where a model has several (gguf_files.h)
 };
 
 struct GgufHeader {
@@ -42,11 +43,5 @@ struct GgufHeader {
 // blocks, offsets that are not aligned, and data that overlap or end beyond the file. Memory stays
 // within a small multiple of the header's bytes.
 Result<GgufHeader> parse_gguf(std::span<const std::byte> file);
-
-// Returns the GGUF file that `path` names: itself, or the only one in a folder that has no
-// config.json. Empty if there is none. Throws a LoadError if there are several.
-std::string gguf_file_of(const std::string& path);
-// Reads the header of a file. Throws a LoadError that names it.
-GgufHeader read_gguf(const std::string& path);
 
 }  // namespace skiff

@@ -8,6 +8,7 @@
 namespace skiff {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // The bytes of a file, right or wrong on purpose.
@@ -95,6 +96,10 @@ TEST(Gguf, OtherVersionsKindsAndTypesAreRefused) {
       File().start(0, 1).text("k").add<uint32_t>(9).add<uint32_t>(9).add<uint64_t>(0).refusal(),
       HasSubstr("an array of kind 9"));
   EXPECT_THAT(File().start(1, 0).tensor("w", 0, 2, 77).data(68).refusal(), HasSubstr("type 77"));
+  for (const auto& [id, name] :
+       {std::pair{9u, "Q8_1"}, {16u, "IQ2_XXS"}, {19u, "IQ1_S"}, {21u, "IQ3_S"}, {34u, "TQ1_0"}})
+    EXPECT_THAT(File().start(1, 0).tensor("blk.0.w", 0, 2, id).data(68).refusal(),
+                AllOf(HasSubstr("blk.0.w"), HasSubstr(name), HasSubstr("safetensors")));
   EXPECT_THAT(File().start(1, 0).tensor("w", 0, 2, 12).data(68).refusal(),
               HasSubstr("not whole blocks of 256"));
 }

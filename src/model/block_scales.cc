@@ -55,6 +55,11 @@ BlockScales::BlockScales(const StoredModule& module, const Region& region)
   if (!unpacking.zeros) return;
   zeros_.resize(scales_.size());
   unpacking.zeros(module, {first_, count}, zeros_.data());
+  for (size_t i = 0; i < zeros_.size(); ++i)
+    if (!std::isfinite(zeros_[i]))
+      fail_load("tensor \"{}\": the minimum of block [{}, {}] is {}",
+                escaped(tensor_of(module).entry->name), first_ + static_cast<int64_t>(i) / across_,
+                static_cast<int64_t>(i) % across_, zeros_[i]);
 }
 
 size_t BlockScales::at(int64_t row, int64_t col) const {
@@ -69,7 +74,7 @@ void BlockScales::check(int64_t count) const {
       if (!std::isfinite(scale))
         fail_load("tensor \"{}\": the scale of block [{}, {}] is {}",
                   escaped(tensor_of(module_).entry->name), first_ + r, c, scale);
-      if (scale == 0) check_zero(first_ + r, c);
+      if (scale == 0 && !module_.format->zero_scales) check_zero(first_ + r, c);
     }
 }
 

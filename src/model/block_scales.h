@@ -6,8 +6,9 @@
 
 namespace skiff::model {
 
-// Reads and checks them once. Throws a LoadError that names the tensor where a scale is not finite,
-// or is zero although elements of its block are not. The module must outlive it.
+// Reads and checks them once. Throws a LoadError that names the tensor where a scale or a zero
+// point is not finite, or a scale is zero although elements of its block are not (unless the format
+// has zero_scales). The module must outlive it.
 class BlockScales {
  public:
   // Those of all columns of the rows of `region`, as in the canonical form.

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/gguf_config.h"
 #include "model/registry.h"
 #include "weights/name_list.h"
@@ -92,9 +92,9 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
                               const PoolingChoice& pooling) {
   const std::string gguf = gguf_file_of(dir);
   const std::string path = gguf.empty() ? (fs::path(dir) / config_name).string() : gguf;
-  const GgufHeader header = gguf.empty() ? GgufHeader{} : read_gguf(gguf);
+  const GgufModel file = gguf.empty() ? GgufModel{} : read_gguf(gguf);
   const Json json = gguf.empty() ? read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32})
-                                 : config_of_gguf(header, gguf);
+                                 : config_of_gguf(file.header, gguf);
   const Fields config(json, path);
   Architecture architecture;
   const Family& family = family_of(config, architecture);
@@ -112,7 +112,7 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   read_generation(config, out.generation);
   if (!gguf.empty()) {
     pair_neighbours(out.spec, json);
-    scale_gguf_rope(out.spec, header, gguf);
+    scale_gguf_rope(out.spec, file);
     return out;
   }
   const std::string generation = (fs::path(dir) / "generation_config.json").string();

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/load_error.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/family.h"
 #include "model/registry.h"
 #include "model/stored_forms.h"

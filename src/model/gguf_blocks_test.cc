@@ -1,38 +1,23 @@
-// Blocks of random bytes in the types that the gguf package 0.19.0 reads but does not write: the
-// hashes are FNV-1a of what its dequantize() makes of them, as float32. Zeros have no sign there:
-// the package has none for MXFP4.
+// Blocks of random bytes in the types that the gguf package 0.19.0 reads: the hashes, printed by
+// tools/quantized_checkpoints/gguf_hashes.py, are FNV-1a of what its dequantize() makes of them, as
+// float32. Zeros have no sign there: the package has none for MXFP4.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gguf/gguf.h"
-#include "model/quantization.h"
-#include "model/unpack.h"
+#include <algorithm>
+#include <cstring>
+
+#include "base/load_error.h"
+#include "model/gguf_blocks_testing.h"
 
 namespace skiff::model {
 namespace {
 
+using testing::kGgufBlocks;
+using testing::random_gguf_blocks;
+
 constexpr int64_t kRows = 3, kCols = 512;
-
-struct Blocks {
-  const char* type;
-  std::vector<size_t> halves;  // where a block has a float16, which is made small and positive
-  const char* hash;
-};
-
-// The bytes of a linear congruential generator, which any language can draw.
-std::vector<std::byte> random_blocks(const GgufType& type, const std::vector<size_t>& halves) {
-  std::vector<std::byte> bytes(static_cast<size_t>(kRows * kCols / type.elements * type.bytes));
-  uint32_t state = 12345;
-  for (std::byte& b : bytes) {
-    state = (state * 1103515245 + 12345) & 0x7fffffff;
-    b = static_cast<std::byte>(state >> 16);
-  }
-  const auto size = static_cast<size_t>(type.bytes);
-  for (size_t at = 0; at < bytes.size(); at += size) {
-    for (const size_t half : halves) bytes[at + half + 1] = std::byte{0x2c};
-    if (halves.empty()) bytes[at] = std::byte{120} | (bytes[at] & std::byte{7});
-  }
-  return bytes;
-}
+constexpr char kSixteenth = 0x2c;  // the upper byte of a float16 from 1/16 on
 
 std::string fnv(const std::vector<float>& values) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -41,24 +26,59 @@ std::string fnv(const std::vector<float>& values) {
   return fmt::format("{:016x}", hash);
 }
 
+std::vector<float> values_of(const char* type, const std::string& bytes) {
+  return testing::gguf_values(type, kRows, kCols, bytes);
+}
+
 TEST(GgufBlocks, EqualTheReferenceBitForBit) {
-  const Quantization quantization = gguf_quantization("test");
-  for (const auto& [type, halves, hash] :
-       {Blocks{"Q4_K", {0, 2}, "f20532aff2698ec0"}, Blocks{"Q6_K", {208}, "0e77a0905431b30f"},
-        Blocks{"MXFP4", {}, "d6992b8306b3d780"}}) {
-    const auto bytes = random_blocks(*find_gguf_type(type), halves);
-    const TensorEntry entry{.name = type, .dtype = type, .shape = {kRows, kCols}};
-    const StoredTensor tensor{.entry = &entry, .bytes = bytes};
-    const auto format = std::ranges::find(quantization.formats, type, &StoredFormat::name);
-    ASSERT_NE(format, quantization.formats.end());
-    StoredModule module{
-        .format = &*format, .tensors = {}, .shape = {.out = kRows, .in = kCols}, .order = {}};
-    module.tensors[static_cast<size_t>(Role::kWeight)] = &tensor;
-    std::vector<float> values(static_cast<size_t>(kRows * kCols));
-    widen(module, {0, kRows, 0, kCols}, values.data());
+  for (const auto& [type, halves, high, hash] : kGgufBlocks) {
+    if (!hash) continue;
+    std::vector<float> values =
+        values_of(type, random_gguf_blocks(type, kRows * kCols, halves, kSixteenth));
     for (float& v : values) v += 0.0f;
     EXPECT_EQ(fnv(values), hash) << type;
   }
+}
+
+// The package does not read Q8_K: a float32, 256 elements, and sums that have no effect.
+TEST(GgufBlocks, OfEightBitsHaveOneScale) {
+  std::string bytes(kRows * kCols / 256 * 292, '\xff');
+  const auto code = [](size_t i) { return static_cast<int8_t>(i * 7 % 256); };
+  for (size_t block = 0; block < kRows * kCols / 256; ++block) {
+    const float scale = 0.125f * static_cast<float>(block + 1);
+    std::memcpy(&bytes[block * 292], &scale, sizeof scale);
+    for (size_t i = 0; i < 256; ++i) bytes[block * 292 + 4 + i] = static_cast<char>(code(i));
+  }
+  const std::vector<float> values = values_of("Q8_K", bytes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t block = i / 256;
+    ASSERT_EQ(values[i], 0.125f * static_cast<float>(block + 1) * code(i % 256)) << i;
+  }
+}
+
+// Writers give blocks of zeros, as the rows of tokens that nobody uses have them, a scale of zero
+// and leave the codes as they happen to be.
+TEST(GgufBlocks, OfScaleZeroAreZeros) {
+  for (const auto& [type, halves, high, hash] : kGgufBlocks) {
+    const auto size = static_cast<size_t>(find_gguf_type(type)->bytes);
+    std::string bytes = random_gguf_blocks(type, kRows * kCols, halves, 0);
+    for (size_t at = 0; at < bytes.size(); at += size)
+      for (const size_t half : halves) bytes[at + half] = 0;
+    if (halves.empty()) continue;
+    EXPECT_THAT(values_of(type, bytes), ::testing::Each(0.0f)) << type;
+  }
+}
+
+TEST(GgufBlocks, WhoseScaleOrMinimumIsInfiniteAreRefused) {
+  for (const auto& [type, halves, high, hash] : kGgufBlocks)
+    for (const size_t half : halves) {
+      std::string bytes = random_gguf_blocks(type, kRows * kCols, halves, kSixteenth);
+      bytes[half] = 0;
+      bytes[half + 1] = 0x7c;
+      EXPECT_THAT([&] { values_of(type, bytes); },
+                  ::testing::ThrowsMessage<LoadError>(::testing::HasSubstr(type)))
+          << half;
+    }
 }
 
 }  // namespace

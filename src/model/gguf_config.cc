@@ -139,15 +139,17 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
   return config;
 }
 
-void scale_gguf_rope(ModelSpec& spec, const GgufHeader& header, const std::string& path) {
-  const GgufTensor* tensor = find(header, kGgufRopeFactors);
+void scale_gguf_rope(ModelSpec& spec, const GgufModel& model) {
+  const GgufTensor* tensor = find(model.header, kGgufRopeFactors);
   if (!tensor) return;
+  const std::string& path = model.files.at(tensor->file);
   const auto refuse = [&](const std::string& why) {
     fail_load("{}: the tensor \"{}\" {}", path, kGgufRopeFactors, why);
   };
   if (tensor->type != "F32" || tensor->shape.size() != 1)
     refuse("must be a vector in F32; write the file anew");
   const MappedFile file(path);
+  if (tensor->end > file.bytes().size()) refuse("ends beyond the file, which became shorter");
   std::vector<float> factors(static_cast<size_t>(tensor->shape[0]));
   std::memcpy(factors.data(), file.bytes().data() + tensor->begin, factors.size() * sizeof(float));
   for (size_t i = 0; i < factors.size(); ++i)

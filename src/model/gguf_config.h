@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "arch/spec.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 
 namespace skiff::model {
 
@@ -17,8 +17,8 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where);
 // The tensor of the factors by which rope is slowed, one for each pair of dimensions, into which
 // writers turn the scaling of Llama 3.1.
 constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
-// Applies the factors of the file at `path`, if it has any, to all layers. Throws a LoadError that
-// names the tensor where its type, its size or a value is not right.
-void scale_gguf_rope(ModelSpec& spec, const GgufHeader& header, const std::string& path);
+// Applies the factors of the model, if it has any, to all layers. Throws a LoadError that names the
+// tensor where its type, its size or a value is not right.
+void scale_gguf_rope(ModelSpec& spec, const GgufModel& model);
 
 }  // namespace skiff::model

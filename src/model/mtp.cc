@@ -6,7 +6,7 @@
 #include "arch/shard.h"
 #include "base/json.h"
 #include "base/load_error.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/registry.h"
 
 namespace skiff::model {

@@ -77,6 +77,9 @@ constexpr NameRule kGguf[] = {
     {"router_bias", "blk.{}.exp_probs_b", Layout::kGguf},
     {"expert_gate_up", "blk.{}.ffn_gate_exps|blk.{}.ffn_up_exps", Layout::kGguf},
     {"expert_down", "blk.{}.ffn_down_exps", Layout::kGguf},
+    // Older files have a tensor for each expert.
+    {"expert_gate_up", "blk.{}.ffn_gate.{}|blk.{}.ffn_up.{}", Layout::kGguf},
+    {"expert_down", "blk.{}.ffn_down.{}", Layout::kGguf},
 };
 
 // Adds the rules of torch's names with another base; those that have none only in another layout.

@@ -273,10 +273,11 @@ class Finder {
       return std::nullopt;
     }
     Source source;
-    const size_t patterns = split(rule.pattern).size();
+    const auto spellings = split(rule.pattern);
+    const size_t patterns = spellings.size();
     for (size_t i = 0; i < found.size(); ++i) {
       const ModuleShape shape{
-          .experts = per_expert(rule.pattern) ? 0 : slot.experts,
+          .experts = per_expert(spellings[0]) ? 0 : slot.experts,
           .out = patterns == 1 ? slot.out : slot.parts[i % slot.parts.size()],
           .in = slot.in,
           .vector = slot.kind == Slot::kNorm || slot.kind == Slot::kVector,

@@ -112,6 +112,7 @@ struct StoredFormat {
   int zero_offset = 0;                   // added to stored zero points
   bool symmetric = false;                // all zero points must be in the middle
   bool tables = false;                   // embeddings may be stored so, too
+  bool zero_scales = false;              // a scale of 0 makes zeros of whatever it scales
   bool stacks = false;                   // one tensor may hold the matrices of all experts
   // Scales follow from the numbers of kScale: they have the dtype of `values`, not of the tensor.
   bool derived = false;

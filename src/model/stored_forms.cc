@@ -5,7 +5,7 @@
 
 #include "arch/shard.h"
 #include "base/load_error.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "model/registry.h"
 #include "model/sources.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_json.h"
@@ -21,7 +21,7 @@ enum TokenType : int { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, k
 class Metadata {
  public:
   explicit Metadata(const std::string& path)
-      : header_(read_gguf(path)), fields_(header_.metadata, path) {
+      : header_(read_gguf(path).header), fields_(header_.metadata, path) {
     const auto tokens = find("tokens");
     if (tokens == nullptr || !tokens->is_array() || tokens->empty() || !tokens->front().is_string())
       fail_load("{}: \"{}tokens\" is missing: the file has no tokenizer", path, kPrefix);

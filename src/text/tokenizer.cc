@@ -4,7 +4,7 @@
 
 #include "base/load_error.h"
 #include "base/regular_file.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "text/gguf_tokenizer.h"
 #include "text/rank_file.h"
 #include "text/sentencepiece_tokenizer.h"

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 #include "weights/name_list.h"
 
 namespace skiff {
@@ -65,18 +65,19 @@ Checkpoint::Checkpoint(const std::string& dir) {
 }
 
 void Checkpoint::open_gguf(const std::string& path) {
-  MappedFile file(path);
-  const auto header = parse_gguf(file.bytes());
-  if (!header) fail_load("{}: {}", path, header.error().what);
-  std::vector<TensorEntry> tensors;
-  for (const GgufTensor& t : header->tensors)
-    tensors.push_back({.name = t.name,
-                       .dtype = std::string(t.type),
-                       .shape = t.shape,
-                       .begin = t.begin,
-                       .end = t.end});
-  std::ranges::sort(tensors, {}, &TensorEntry::begin);
-  shards_.push_back({path, std::move(file), std::move(tensors)});
+  const GgufModel model = read_gguf(path);
+  for (const std::string& file : model.files) shards_.push_back({file, MappedFile(file), {}});
+  for (const GgufTensor& t : model.header.tensors) {
+    Shard& shard = shards_[t.file];
+    if (t.end > shard.file.bytes().size())
+      fail_load("{}: it became shorter while it was read", shard.path);
+    shard.tensors.push_back({.name = t.name,
+                             .dtype = std::string(t.type),
+                             .shape = t.shape,
+                             .begin = t.begin,
+                             .end = t.end});
+  }
+  for (Shard& shard : shards_) std::ranges::sort(shard.tensors, {}, &TensorEntry::begin);
   add_tensors();
 }
 

@@ -19,9 +19,9 @@ struct StoredTensor {
 };
 
 // Opens model.safetensors.index.json with its shards, or else every *.safetensors of the folder
-// (model.safetensors alone when it is there), or a GGUF file, whose types are the dtypes then.
-// Throws LoadError naming file and tensor. Addresses stay valid while it lives and across moves.
-// Const access is thread-safe.
+// (model.safetensors alone when it is there), or a GGUF file with its parts, whose types are the
+// dtypes then. Throws LoadError naming file and tensor. Addresses stay valid while it lives and
+// across moves. Const access is thread-safe.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::string& dir);

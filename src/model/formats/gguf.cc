@@ -1,14 +1,15 @@
 // The types of GGUF: blocks of 32 or 256 elements along a row, each with its scales beside them.
-// The layouts are those of ggml's quantize_row functions.
-#include <cmath>
+#include <utility>
 
 #include "gguf/gguf.h"
+#include "model/formats/gguf_blocks.h"
+#include "model/formats/gguf_k_blocks.h"
 #include "model/quantization.h"
-#include "model/stored_numbers.h"
-#include "tensor/convert.h"
 
 namespace skiff::model {
 namespace {
+
+namespace blocks = gguf_blocks;
 
 // A block of a type: its elements, and the scale and the zero point (a minimum) of each group.
 struct BlockType {
@@ -19,70 +20,6 @@ struct BlockType {
   float (*zero)(const std::byte* block, int64_t group);
 };
 
-unsigned byte_at(const std::byte* block, int64_t index) {
-  return static_cast<unsigned>(block[index]);
-}
-
-float half_at(const std::byte* block, int64_t index) {
-  F16 value;
-  std::memcpy(&value, block + index, sizeof value);
-  return to_float(value);
-}
-
-// Elements j and j + 16 of 32 share a byte.
-unsigned nibble(const std::byte* codes, int64_t index) {
-  return byte_at(codes, index % 16) >> (index / 16 * 4) & 15;
-}
-
-float first_half(const std::byte* block, int64_t) { return half_at(block, 0); }
-
-uint8_t q4_0(const std::byte* block, int64_t i) {
-  return static_cast<uint8_t>(static_cast<int>(nibble(block + 2, i)) - 8);
-}
-uint8_t q4_1(const std::byte* block, int64_t i) {
-  return static_cast<uint8_t>(nibble(block + 4, i));
-}
-float q4_1_zero(const std::byte* block, int64_t) { return -half_at(block, 2); }
-uint8_t q8_0(const std::byte* block, int64_t i) {
-  return static_cast<uint8_t>(byte_at(block, 2 + i));
-}
-
-// Groups of 32; scales and minima of 6 bits, of which groups 4 to 7 have their upper bits apart.
-uint8_t q4_k(const std::byte* block, int64_t i) {
-  const std::byte* codes = block + 16 + i / 64 * 32;
-  return static_cast<uint8_t>(byte_at(codes, i % 32) >> (i % 64 / 32 * 4) & 15);
-}
-float q4_k_scale(const std::byte* block, int64_t g) {
-  const std::byte* six = block + 4;
-  const unsigned code =
-      g < 4 ? byte_at(six, g) & 63 : (byte_at(six, g + 4) & 15) | byte_at(six, g - 4) >> 6 << 4;
-  return half_at(block, 0) * static_cast<float>(code);
-}
-float q4_k_zero(const std::byte* block, int64_t g) {
-  const std::byte* six = block + 4;
-  const unsigned code =
-      g < 4 ? byte_at(six, g + 4) & 63 : byte_at(six, g + 4) >> 4 | byte_at(six, g) >> 6 << 4;
-  return half_at(block, 2) * static_cast<float>(code);
-}
-
-// Groups of 16; four lower bits, then two upper ones, in two halves of 128.
-uint8_t q6_k(const std::byte* block, int64_t i) {
-  const int64_t half = i / 128, quarter = i % 128 / 32, l = i % 32;
-  const unsigned low = byte_at(block, half * 64 + quarter % 2 * 32 + l) >> (quarter / 2 * 4) & 15;
-  const unsigned high = byte_at(block, 128 + half * 32 + l) >> (quarter * 2) & 3;
-  return static_cast<uint8_t>(static_cast<int>(low | high << 4) - 32);
-}
-float q6_k_scale(const std::byte* block, int64_t g) {
-  return half_at(block, 208) * static_cast<float>(static_cast<int8_t>(block[192 + g]));
-}
-
-uint8_t mxfp4(const std::byte* block, int64_t i) {
-  return static_cast<uint8_t>(nibble(block + 1, i));
-}
-float mxfp4_scale(const std::byte* block, int64_t) {
-  return std::ldexp(1.0f, static_cast<int>(byte_at(block, 0)) - 127);
-}
-
 constexpr WeightFormat grouped(DType dtype, int group, DType scale) {
   return {.dtype = dtype, .block_out = 1, .block_in = group, .scale = scale};
 }
@@ -90,16 +27,31 @@ constexpr WeightFormat with_minimum(WeightFormat format, DType zero) {
   format.zero = zero;
   return format;
 }
+constexpr WeightFormat kEightBits = grouped(DType::kI8, 32, DType::kF16);
 
+// Elements take the fewest bits that hold their codes: five become eight. A scale that is a product
+// with the block's own becomes float32, which holds it exactly.
 constexpr BlockType kTypes[] = {
-    {"Q4_0", grouped(DType::kI4, 32, DType::kF16), q4_0, first_half, nullptr},
-    {"Q4_1", with_minimum(grouped(DType::kU4, 32, DType::kF16), DType::kF16), q4_1, first_half,
-     q4_1_zero},
-    {"Q8_0", grouped(DType::kI8, 32, DType::kF16), q8_0, first_half, nullptr},
-    {"Q4_K", with_minimum(grouped(DType::kU4, 32, DType::kF32), DType::kF32), q4_k, q4_k_scale,
-     q4_k_zero},
-    {"Q6_K", grouped(DType::kI8, 16, DType::kF32), q6_k, q6_k_scale, nullptr},
-    {"MXFP4", grouped(DType::kF4E2M1, 32, DType::kF32), mxfp4, mxfp4_scale, nullptr},
+    {"Q4_0", grouped(DType::kI4, 32, DType::kF16), blocks::q4_0, blocks::first_half, nullptr},
+    {"Q4_1", with_minimum(grouped(DType::kU4, 32, DType::kF16), DType::kF16), blocks::q4_1,
+     blocks::first_half, blocks::second_half_negated},
+    {"Q5_0", kEightBits, blocks::q5_0, blocks::first_half, nullptr},
+    {"Q5_1", with_minimum(grouped(DType::kU8, 32, DType::kF16), DType::kF16), blocks::q5_1,
+     blocks::first_half, blocks::second_half_negated},
+    {"Q8_0", kEightBits, blocks::q8_0, blocks::first_half, nullptr},
+    {"Q2_K", with_minimum(grouped(DType::kU4, 16, DType::kF32), DType::kF32), blocks::q2_k,
+     blocks::q2_k_scale, blocks::q2_k_zero},
+    {"Q3_K", grouped(DType::kI4, 16, DType::kF32), blocks::q3_k, blocks::q3_k_scale, nullptr},
+    {"Q4_K", with_minimum(grouped(DType::kU4, 32, DType::kF32), DType::kF32), blocks::q4_k,
+     blocks::q4_k_scale, blocks::q4_k_zero},
+    {"Q5_K", with_minimum(grouped(DType::kU8, 32, DType::kF32), DType::kF32), blocks::q5_k,
+     blocks::q4_k_scale, blocks::q4_k_zero},
+    {"Q6_K", grouped(DType::kI8, 16, DType::kF32), blocks::q6_k, blocks::q6_k_scale, nullptr},
+    {"Q8_K", grouped(DType::kI8, 256, DType::kF32), blocks::q8_k, blocks::q8_k_scale, nullptr},
+    {"IQ4_NL", kEightBits, blocks::iq4_nl, blocks::first_half, nullptr},
+    {"IQ4_XS", grouped(DType::kI8, 32, DType::kF32), blocks::iq4_xs, blocks::iq4_xs_scale, nullptr},
+    {"MXFP4", grouped(DType::kF4E2M1, 32, DType::kF32), blocks::mxfp4, blocks::mxfp4_scale,
+     nullptr},
 };
 
 // The blocks of one row of a module.
@@ -155,7 +107,13 @@ StoredFormat format() {
           .values = kTypes[Type].values,
           .unpacking = &kUnpacking<Type>,
           .tables = true,
+          .zero_scales = true,
           .stacks = true};
+}
+
+template <size_t... Types>
+std::vector<StoredFormat> formats(std::index_sequence<Types...>) {
+  return {format<Types>()...};
 }
 
 }  // namespace
@@ -164,7 +122,7 @@ Quantization gguf_quantization(const std::string& path) {
   Quantization made;
   made.method = "gguf";
   made.where = path;
-  made.formats = {format<0>(), format<1>(), format<2>(), format<3>(), format<4>(), format<5>()};
+  made.formats = formats(std::make_index_sequence<std::size(kTypes)>());
   LayerRule rule{NamePattern(PatternKind::kAll, "", path), {}};
   for (size_t i = 0; i < made.formats.size(); ++i) rule.formats.push_back(i);
   made.rules.push_back(rule);
