@@ -7,16 +7,19 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "model/family.h"
+#include "model/gguf_deepseek.h"
 #include "weights/mapped_file.h"
 #include "weights/name_list.h"
 
 namespace skiff::model {
 namespace {
 
-// Architectures of the format, and those of config.json with and without experts.
+// Architectures of the format, and those of config.json with and without experts. What has keys of
+// its own completes the configuration.
 struct Architecture {
   std::string_view name, dense, moe;
   bool interleaved;
+  void (*complete)(Json& config, const GgufKeys& keys) = nullptr;
 };
 constexpr Architecture kArchitectures[] = {
     {"llama", "LlamaForCausalLM", "MixtralForCausalLM", true},
@@ -25,6 +28,8 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3moe", "", "Qwen3MoeForCausalLM", false},
     {"ernie4_5", "Ernie4_5ForCausalLM", "", true},
     {"ernie4_5-moe", "", "Ernie4_5_MoeForCausalLM", true},
+    {"deepseek", "", "DeepseekForCausalLM", true, complete_deepseek},
+    {"deepseek2", "DeepseekV2ForCausalLM", "DeepseekV2ForCausalLM", false, complete_deepseek2},
 };
 
 // A key of the format after the architecture's name, and the keys of config.json.
@@ -44,11 +49,11 @@ const std::vector<KeyPair>& keys() {
       {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}},
       {"attention.sliding_window", {"sliding_window"}},
       {"rope.freq_base", {"rope_theta"}},
-      {"expert_count", {"num_experts", "num_local_experts", "moe_num_experts"}},
+      {"expert_count", {"num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts"}},
       {"expert_used_count", {"num_experts_per_tok", "moe_k"}},
       {"expert_feed_forward_length", {"moe_intermediate_size"}},
-      {"expert_shared_count", {"moe_num_shared_experts"}},
-      {"leading_dense_block_count", {"moe_layer_start_index"}},
+      {"expert_shared_count", {"moe_num_shared_experts", "n_shared_experts"}},
+      {"leading_dense_block_count", {"moe_layer_start_index", "first_k_dense_replace"}},
       {"interleave_moe_layer_step", {"moe_layer_interval"}},
   };
   return kKeys;
@@ -131,7 +136,9 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
   config["dtype"] = "bfloat16";
   if (const GgufTensor* embed = find(header, "token_embd.weight"))
     config["vocab_size"] = embed->shape.front();
-  config["rope_scaling"] = rope_scaling(metadata, prefix, where);
+  if (arch->complete) arch->complete(config, {metadata, prefix, where});
+  if (!config.contains("rope_scaling"))
+    config["rope_scaling"] = rope_scaling(metadata, prefix, where);
   const bool biased = find(header, "blk.0.attn_q.bias") != nullptr;
   config["attention_bias"] = biased;
   if (!config.contains("sliding_window")) config["sliding_window"] = nullptr;

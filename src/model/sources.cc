@@ -186,6 +186,11 @@ class Finder {
   }
 
   Source find_heads(const Slot& slot) {
+    // Some checkpoints have the matrices of heads as they are multiplied.
+    Missing missing;
+    for (const NameRule& rule : rules_)
+      if (rule.slot == slot.name && rule.layout == layout_)
+        if (auto source = match(rule, slot, &missing)) return *source;
     const Slot::HeadCut& cut = *slot.heads;
     Source source = find_stored(cut_slot(slot));
     if (source.parts.empty()) return source;

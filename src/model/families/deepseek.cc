@@ -138,6 +138,15 @@ std::vector<NameRule> deepseek_names() {
                    {"q", "model.layers.{}.self_attn.q_proj"},
                    {"kv_up", "model.layers.{}.self_attn.kv_b_proj"},
                    {"router_bias", "model.layers.{}.mlp.gate.e_score_correction_bias"},
+                   {"q_kv_latent", "blk.{}.attn_q_a|blk.{}.attn_kv_a_mqa", Layout::kGguf},
+                   {"kv_latent", "blk.{}.attn_kv_a_mqa", Layout::kGguf},
+                   {"q_latent_norm", "blk.{}.attn_q_a_norm", Layout::kGguf},
+                   {"kv_latent_norm", "blk.{}.attn_kv_a_norm", Layout::kGguf},
+                   {"q", "blk.{}.attn_q_b", Layout::kGguf},
+                   {"q", "blk.{}.attn_q", Layout::kGguf},
+                   {"absorb", "blk.{}.attn_k_b", Layout::kGguf},
+                   {"value", "blk.{}.attn_v_b", Layout::kGguf},
+                   {"kv_up", "blk.{}.attn_kv_b", Layout::kGguf},
                });
   return rules;
 }
