@@ -1,6 +1,7 @@
 #include "text/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/log.h"
@@ -119,11 +120,13 @@ std::string sentencepiece_model(const Metadata& metadata) {
       .bytes();
 }
 
-// How texts are split before bytes are merged, by the name that llama.cpp gives it.
+// How texts are split before bytes are merged, by the name that llama.cpp gives it: by one pattern
+// after the other. Llama 3's have more that the name implies: a word that is a token is not merged,
+// and texts begin with BOS unless the file says otherwise.
 struct Splitting {
   std::string_view name;
-  const char* pattern;
-  bool nfc;
+  std::array<const char*, 3> patterns;
+  bool nfc = false, llama3 = false;
 };
 constexpr const char* kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -131,10 +134,23 @@ constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kDeepseek3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr Splitting kSplittings[] = {
-    {"gpt-2", kGpt2, false},      {"llama-bpe", kLlama3, false}, {"llama3", kLlama3, false},
-    {"llama-v3", kLlama3, false}, {"qwen2", kQwen2, true},
+    {"gpt-2", {kGpt2}},
+    {"llama-bpe", {kLlama3}, false, true},
+    {"llama3", {kLlama3}, false, true},
+    {"llama-v3", {kLlama3}, false, true},
+    {"qwen2", {kQwen2}, true},
+    {"deepseek-r1-qwen", {kQwen2}},
+    {"deepseek-v3", {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepseek3}},
 };
+
+// nullptr for a name that is not known.
+const Splitting* find_splitting(const std::string& name) {
+  const auto* found = std::ranges::find(kSplittings, name, &Splitting::name);
+  return found == std::end(kSplittings) ? nullptr : found;
+}
 
 Json byte_level() {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
@@ -142,16 +158,20 @@ Json byte_level() {
 
 Json bpe_file(const Metadata& metadata) {
   const auto name = metadata.get<std::string>("pre", "gpt-2");
-  const auto* splitting = std::ranges::find(kSplittings, name, &Splitting::name);
-  if (splitting == std::end(kSplittings))
+  const Splitting* splitting = find_splitting(name);
+  if (!splitting)
     fail_load(
         "{}: \"{}pre\" {} is not supported; give the tokenizer of the safetensors checkpoint "
         "with --tokenizer",
         metadata.fields().where(), kPrefix, escaped(name, 60));
-  const Json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", splitting->pattern}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
+  Json steps = Json::array();
+  for (const char* pattern : splitting->patterns)
+    if (pattern)
+      steps.push_back({{"type", "Split"},
+                       {"pattern", {{"Regex", pattern}}},
+                       {"behavior", "Isolated"},
+                       {"invert", false}});
+  steps.push_back(byte_level());
   Json vocab = Json::object(), added = Json::array();
   for (size_t i = 0; i < metadata.size(); ++i) {
     const auto text = metadata.tokens()[i].get<std::string>();
@@ -165,17 +185,23 @@ Json bpe_file(const Metadata& metadata) {
   Json normalizer = nullptr;
   if (splitting->nfc) normalizer = {{"type", "NFC"}};
   return {{"normalizer", normalizer},
-          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level()}}}},
+          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}},
           {"decoder", byte_level()},
           {"added_tokens", added},
-          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", *merges}}}};
+          {"model",
+           {{"type", "BPE"},
+            {"vocab", vocab},
+            {"merges", *merges},
+            {"ignore_merges", splitting->llama3}}}};
 }
 
 Json config_of(const Metadata& metadata) {
   const bool llama = metadata.get<std::string>("model", "") == "llama";
+  const Splitting* splitting = find_splitting(metadata.get<std::string>("pre", ""));
+  const bool bos = llama || (splitting && splitting->llama3);
   Json config = {{"bos_token", metadata.special("bos")},
                  {"eos_token", metadata.special("eos")},
-                 {"add_bos_token", metadata.get("add_bos_token", llama)},
+                 {"add_bos_token", metadata.get("add_bos_token", bos)},
                  {"add_eos_token", metadata.get("add_eos_token", false)},
                  {"legacy", false}};
   if (llama) config["tokenizer_class"] = "LlamaTokenizer";
