@@ -6,9 +6,12 @@
 #include <functional>
 #include <limits>
 
+#include "base/load_error.h"
 #include "engine/model_testing.h"
 #include "engine/rank_weights.h"
 #include "engine/residency_testing.h"
+#include "engine/resolve.h"
+#include "ops/reference/reference_ops.h"
 
 namespace skiff::engine {
 namespace {
@@ -203,6 +206,37 @@ TEST(WeightFolders, WhatDraftsMovesOnlyFromWithinTheModelsFolder) {
   EXPECT_EQ(folders_of(resolved, "/m/one/").drafter, "/m") << "as at the start";
   resolved.drafter.reset();
   EXPECT_EQ(folders_of(resolved, "/m/two").drafter, "");
+}
+
+// The same files give other forms where they are kept in another dtype.
+TEST(RankWeights, WeightsOfAnotherFormAreNamed) {
+  EngineConfig config;
+  config.model = std::string(SKIFF_SOURCE_DIR) + "/tests/golden/qwen3";
+  config.device = "reference";
+  config.quiet = true;
+  config.speculation = {.method = "draft_model", .model = config.model};
+  const model::ModelConfig model = read_model(config);
+  Resolved own = resolve(config, model);
+  const auto ops = make_reference_ops();
+  const WeightFolders folders = folders_of(own, config.model);
+  const auto load = [&] { return load_weights(own, model, {}, folders, {}, *ops); };
+  const auto refusal = [&](const RankWeights& present) -> std::string {
+    try {
+      load_alike(present, own, model, {}, folders, *ops);
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  RankWeights mixed = load();
+  EXPECT_EQ(refusal(mixed), "accepted");
+  mixed.drafter->buffers.pop_back();
+  EXPECT_THAT(refusal(mixed), HasSubstr("the number of weights"));
+  own.drafter.reset();
+  const RankWeights present = load();
+  EXPECT_EQ(refusal(present), "accepted");
+  own.precision = uniform_precision(own.precision.act == DType::kF32 ? DType::kBF16 : DType::kF32);
+  EXPECT_THAT(refusal(present), HasSubstr("they need a server of their own"));
 }
 
 }  // namespace

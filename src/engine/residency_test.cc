@@ -207,6 +207,9 @@ TEST_F(ResidencyTest, AFolderThatChangedWhileWeightsWereAbsentIsNoticed) {
   const std::string other = negated("other"), here = copied("here");
   const auto theirs = FreshAnswer(config_, other).tokens(prompt(1));
   config_.model = here;
+  config_.storage_path = dir_.path() + "/cache";  // blocks of the old weights stay there
+  fs::create_directories(config_.storage_path);
+  config_.storage_gb = config_.swap_space_gb = 0.01;
   start();
   ASSERT_NE(answer().tokens, theirs);
   ASSERT_TRUE(residency().give_back(kWeights));
