@@ -67,7 +67,7 @@ constexpr int kRank = 32, kNope = 32, kRope = 8, kV = 32;
 // Latent attention, whose kv_b is whole in files from before llama.cpp split it.
 void add_latent(TwoForms& w, int layer, bool low_rank_q, bool split) {
   const std::string torch = torch_layer(layer) + "self_attn.", gguf = gguf_layer(layer);
-  const int64_t q = kHeads * (kNope + kRope);
+  const int64_t q = int64_t{kHeads} * (kNope + kRope);
   if (low_rank_q) {
     w.both(torch + "q_a_proj", gguf + "attn_q_a", kRank, kHidden);
     w.vector(torch + "q_a_layernorm.weight", gguf + "attn_q_a_norm.weight", kRank);
@@ -77,8 +77,8 @@ void add_latent(TwoForms& w, int layer, bool low_rank_q, bool split) {
   }
   w.both(torch + "kv_a_proj_with_mqa", gguf + "attn_kv_a_mqa", kRank + kRope, kHidden);
   w.vector(torch + "kv_a_layernorm.weight", gguf + "attn_kv_a_norm.weight", kRank);
-  w.both(torch + "o_proj", gguf + "attn_output", kHidden, kHeads * kV);
-  const WholeMatrix kv = w.random(kHeads * (kNope + kV), kRank);
+  w.both(torch + "o_proj", gguf + "attn_output", kHidden, int64_t{kHeads} * kV);
+  const WholeMatrix kv = w.random(int64_t{kHeads} * (kNope + kV), kRank);
   w.torch(torch + "kv_b_proj", kv);
   if (!split) return w.gguf(gguf + "attn_kv_b", kv);
   WholeMatrix keys, values;

@@ -6,7 +6,6 @@ namespace {
 
 using testing::Both;
 using testing::gguf_layer;
-using testing::GgufFileTensor;
 using testing::kExperts;
 using testing::kHidden;
 using testing::kLayers;

@@ -26,6 +26,7 @@ struct WholeMatrix {
 
   std::vector<float> values() const {
     std::vector<float> out;
+    out.reserve(codes.size());
     for (const int8_t code : codes) out.push_back(static_cast<float>(code) / 64);
     return out;
   }
@@ -259,7 +260,7 @@ inline Json metadata_of(const std::string& arch, const Json& more) {
   keys.update(more);
   Json metadata = {{"general.architecture", arch}};
   for (const auto& [key, value] : keys.items())
-    if (!value.is_null()) metadata[arch + "." + key] = value;
+    if (!value.is_null()) metadata[fmt::format("{}.{}", arch, key)] = value;
   return metadata;
 }
 

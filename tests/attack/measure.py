@@ -9,6 +9,7 @@ import time
 
 WATCH = pathlib.Path(__file__).with_name("watch.py")
 PROBE_LIMIT = 50.0  # milliseconds
+UNENDED = 5.0  # seconds that a request of the ordinary client is waited for
 
 
 def percentile(values, part):
@@ -38,6 +39,15 @@ class Watcher:
     def between(self, start, end):
         return [one for one in list(self.seen) if start <= one["at"] <= end]
 
+    def past(self, end, seconds):
+        """Waits until something that began after `end` is known; false where that takes longer."""
+        deadline = time.monotonic() + seconds
+        while not (self.seen and self.seen[-1]["at"] > end):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
     def close(self):
         self.process.stdin.close()
         try:
@@ -65,8 +75,12 @@ class Watch:
         return Probes(self.probe.between(start, end))
 
     def p99(self, start, end):
-        """p99 in milliseconds: of a short chat, and of the longest silence of a stream."""
+        """p99 in milliseconds of what began between: of a short chat, and of the longest silence of a
+        stream. A request without an end counts as long as it was waited for."""
+        ended = self.client is None or self.client.past(end, UNENDED)
         seen = self.client.between(start, end) if self.client else []
+        if not ended:
+            seen += [{"kind": kind, "status": 200, "ms": 1e3 * UNENDED} for kind in ("chat", "gap")]
         good = [one for one in seen if one["status"] == 200]
         return {kind: percentile([one["ms"] for one in good if one["kind"] == kind], 0.99)
                 for kind in ("chat", "gap")}

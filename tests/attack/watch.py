@@ -22,6 +22,7 @@ STREAM = {"prompt": "Once upon a time", "max_tokens": 32, "ignore_eos": True, "t
 
 
 def say(**fields):
+    """`at` is when the exchange ended, unless it is given."""
     print(json.dumps({"at": time.monotonic(), **fields}), flush=True)
 
 
@@ -85,11 +86,14 @@ def probe(port, reference):
 
 
 def client(port):
+    """`at` is when a request began: one that an attack has slowed down must not count for the next."""
     while True:
+        began = time.monotonic()
         status, _, _, took = exchange(port, request("POST", "/v1/chat/completions", CHAT))
-        say(kind="chat", status=status, ms=took)
+        say(kind="chat", status=status, ms=took, at=began)
+        began = time.monotonic()
         status, first, gap, _ = exchange(port, request("POST", "/v1/completions", STREAM))
-        say(kind="gap", status=status, ms=max(first, gap))
+        say(kind="gap", status=status, ms=max(first, gap), at=began)
         time.sleep(0.05)
 
 
