@@ -17,7 +17,7 @@ class PlanSender final : public Runner {
   void bind_thread() override { here_->bind_thread(); }
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override { return here_->wait(step); }
-  void on_ranks(const RankWork& work) override { here_->on_ranks(work); }  // of this node alone
+  void on_ranks(const RankWork& work) override { here_->on_ranks(work); }  // this node's alone
 
  private:
   const std::unique_ptr<Runner> here_;

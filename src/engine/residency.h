@@ -91,7 +91,7 @@ class Residency {
   void rename(Rest& rest, const kv::BlockKey& read, const std::string& why);
 
   const std::vector<EngineMemory*> engines_;
-  const Resolved& resolved_;      // of the first; what it says of weights is the same for all
+  const Resolved& resolved_;      // the first one's; weights are the same in all
   Json config_, drafter_config_;  // null for dummy weights and GGUF files, which are not replaced
   std::mutex changing_;           // held while something changes; guards what follows
   kv::BlockKey read_{};           // names_of() the weights when they were read

@@ -15,7 +15,7 @@ struct GgufBlockCase {
   const char* type;
   std::vector<size_t> halves;  // where a block has a float16
   char high;  // the upper byte of these with which a matrix of random blocks is a good weight
-  const char* hash;  // of the values of 3 x 512 (gguf_blocks_test.cc); null: no reference has any
+  const char* hash;  // the values of 3 x 512 have it (gguf_blocks_test.cc); null: none is known
 };
 inline const std::vector<GgufBlockCase> kGgufBlocks = {
     {"Q4_0", {0}, 0x24, "259484992fc56ab6"},

@@ -129,7 +129,7 @@ inline std::vector<float> logits(const model::LoadedModel& model, Ops& ops) {
 
 // A model in both forms, whose parts tests may still change.
 struct Both {
-  std::string arch;  // of config.json
+  std::string arch;  // config.json names it
   Json config, metadata;
   TwoForms weights;
 
