@@ -205,7 +205,7 @@ TEST_F(RankGroupTest, RanksPlanAndHaveTheirOwnExperts) {
   config_.max_num_seqs = 8;
   const auto group = start();
   EXPECT_TRUE(resolved_.whole_experts);
-  constexpr size_t kExpert = size_t{2} * 3 * 21 * 32 * sizeof(float);  // of both layers
+  constexpr size_t kExpert = size_t{2} * 3 * 21 * 32 * sizeof(float);  // an expert's in both layers
   size_t sum = 0;
   for (int rank = 0; rank < 2; ++rank) {
     Rank& one = group->rank(rank);

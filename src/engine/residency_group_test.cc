@@ -43,7 +43,7 @@ class ResidencyGroupTest : public ResidencyTest, public testing::WithParamInterf
     config_.policy.step_seconds = std::numeric_limits<double>::infinity();  // nothing is measured
   }
   // What every replica says after prompt(), which is the same for all.
-  Event answers() {
+  Event answers() override {
     std::vector<NewSequence> two;
     for (int i = 0; i < config_.replicas; ++i) {
       // A prompt that is known in one place draws its like there, so all are sent before any ends.
@@ -53,12 +53,6 @@ class ResidencyGroupTest : public ResidencyTest, public testing::WithParamInterf
     Event first = ends_.wait(two.front().id);
     for (const NewSequence& one : two) EXPECT_EQ(ends_.wait(one.id).tokens, first.tokens);
     return first;
-  }
-  void keep_a_file() {
-    config_.storage_path = dir_.path() + "/cache";
-    fs::create_directories(config_.storage_path);
-    config_.storage_gb = 0.01;
-    config_.swap_space_gb = 0.01;
   }
 };
 
@@ -81,35 +75,7 @@ TEST_P(ResidencyGroupTest, ManyCyclesChangeNoToken) {
   }
 }
 
-TEST_P(ResidencyGroupTest, UpdatedWeightsAnswerAsInAServerOfTheirOwn) {
-  keep_a_file();
-  const std::string other = negated("other");
-  const auto theirs = FreshAnswer(config_without_file(), other).tokens(prompt(1));
-  start();
-  const Event mine = answers();
-  ASSERT_NE(mine.tokens, theirs);
-  for (const bool asleep : {false, true}) {
-    if (asleep) {
-      ASSERT_TRUE(residency().give_back(kAll));
-    }
-    const auto updated = residency().update({.folder = other, .version = "two"});
-    ASSERT_TRUE(updated) << updated.error().what;
-    if (asleep) {
-      ASSERT_TRUE(residency().take_back(kKv));
-    }
-    const Event after = answers();
-    EXPECT_EQ(after.tokens, theirs);
-    EXPECT_EQ(after.cached, 0) << "no block of the old weights is found";
-    ASSERT_TRUE(residency().give_back(kAll));
-    ASSERT_TRUE(residency().take_back(kAll));
-    EXPECT_EQ(answers().tokens, theirs);
-    ASSERT_TRUE(residency().update({.folder = from_, .version = "one"}));
-    const Event again = answers();
-    EXPECT_EQ(again.tokens, mine.tokens);
-    EXPECT_EQ(again.cached, 0);
-  }
-  EXPECT_EQ(residency().state().updates, 4u);
-}
+TEST_P(ResidencyGroupTest, UpdatedWeightsAnswerAsInAServerOfTheirOwn) { check_updates(); }
 
 // The blocks of all ranks are found again in each replica's file after a sleep, under the same
 // weights.

@@ -74,6 +74,23 @@ class Ends {
   std::map<SeqId, Event> heard_;
 };
 
+// Starts an engine that has never had other weights than these, and asks it.
+class FreshAnswer {
+ public:
+  FreshAnswer(EngineConfig config, const std::string& folder) {
+    config.model = folder;
+    llm_ = Llm::start(config, ends_.sink());
+  }
+  std::vector<Token> tokens(NewSequence sequence) {
+    llm_->submit(std::move(sequence));
+    return ends_.wait(1).tokens;
+  }
+
+ private:
+  Ends ends_;
+  std::unique_ptr<Llm> llm_;
+};
+
 // A copy of a small checkpoint, with room for other weights.
 class ResidencyTest : public testing::Test {
  protected:
@@ -95,6 +112,49 @@ class ResidencyTest : public testing::Test {
   Event answer() {
     llm_->submit(prompt(++last_));
     return ends_.wait(last_);
+  }
+  // What the whole server says after such a prompt.
+  virtual Event answers() { return answer(); }
+  void keep_a_file() {
+    config_.storage_path = dir_.path() + "/cache";
+    fs::create_directories(config_.storage_path);
+    config_.storage_gb = 0.01;
+    config_.swap_space_gb = 0.01;
+  }
+  // Puts other weights in place and the first ones back, awake and asleep. What is said is always
+  // that of a server with these weights alone, and no block of others is found.
+  void check_updates() {
+    keep_a_file();
+    const std::string other = negated("other");
+    const auto theirs = FreshAnswer(config_without_file(), other).tokens(prompt(1));
+    start();
+    const Event mine = answers();
+    ASSERT_NE(mine.tokens, theirs);
+    for (const bool asleep : {false, true}) {
+      if (asleep) {
+        ASSERT_TRUE(residency().give_back(kAll));
+      }
+      const auto updated = residency().update({.folder = other, .version = "two"});
+      ASSERT_TRUE(updated) << updated.error().what;
+      EXPECT_EQ((*updated).version, "two");
+      if (asleep) {
+        EXPECT_EQ(residency().absent(), kKv);
+        ASSERT_TRUE(residency().take_back(kKv));
+      }
+      expect(answers(), theirs);
+      // A sleep keeps the version.
+      ASSERT_TRUE(residency().give_back(kAll));
+      ASSERT_TRUE(residency().take_back(kAll));
+      EXPECT_EQ(answers().tokens, theirs);
+      ASSERT_TRUE(residency().update({.folder = from_, .version = "one"}));
+      expect(answers(), mine.tokens);
+    }
+    EXPECT_EQ(residency().state().updates, 4u);
+    EXPECT_EQ(residency().state().version, "one");
+  }
+  static void expect(const Event& answer, const std::vector<Token>& tokens) {
+    EXPECT_EQ(answer.tokens, tokens);
+    EXPECT_EQ(answer.cached, 0) << "no block of other weights is found";
   }
   EngineConfig config_without_file() const {
     EngineConfig config = config_;
@@ -143,23 +203,6 @@ class ResidencyTest : public testing::Test {
   std::unique_ptr<Llm> llm_;
   std::optional<Residency> residency_;
   SeqId last_ = 0;
-};
-
-// Starts an engine that has never had other weights than these, and asks it.
-class FreshAnswer {
- public:
-  FreshAnswer(EngineConfig config, const std::string& folder) {
-    config.model = folder;
-    llm_ = Llm::start(config, ends_.sink());
-  }
-  std::vector<Token> tokens(NewSequence sequence) {
-    llm_->submit(std::move(sequence));
-    return ends_.wait(1).tokens;
-  }
-
- private:
-  Ends ends_;
-  std::unique_ptr<Llm> llm_;
 };
 
 }  // namespace skiff::engine

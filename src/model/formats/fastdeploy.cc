@@ -130,8 +130,8 @@ Quantization read_plain_order(const Fields& fields) {
   return made;
 }
 
-// Experts have four bits, and scales of their inputs. Other layers are in tiles whatever the order
-// of the experts is, or plain where nothing is said to be stored quantized.
+// Experts have four bits, and scales of their inputs. Other layers are in tiles, however experts
+// are ordered, or plain where nothing is said to be stored quantized.
 Quantization read_w4a8(const Fields& fields, const Names& names) {
   const bool stored = is_stored_quantized(fields);
   Quantization made;
