@@ -94,7 +94,7 @@ void zeros(const StoredModule& m, const BlockRows& rows, float* to) {
 template <size_t Type>
 constexpr Unpacking kUnpacking{.elements = elements<Type>,
                                .scales = scales<Type>,
-                               .zeros = kTypes[Type].zero ? zeros<Type> : nullptr};
+                               .zeros = kTypes[Type].values.zero ? zeros<Type> : nullptr};
 
 template <size_t Type>
 StoredFormat format() {
