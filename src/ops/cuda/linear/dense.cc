@@ -94,6 +94,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
       return;
     }
   }
+  if (streamed_.takes(x, w, false)) return streamed_.product(out, x, w, stream);
   tiled_product(out, x, w, stream);
 }
 
