@@ -302,6 +302,41 @@ void run_edits(Ops& cuda, const EditCase& c) {
              seconds * 1e6);
 }
 
+// Masks of a grammar in page-locked host memory, as a step has them. What they leave of the logits
+// is compared with the definition first.
+struct MaskCase {
+  int rows, vocab;
+};
+constexpr MaskCase kMaskCases[] = {{1, 151936}, {16, 151936}, {128, 151936}, {256, 151936}};
+
+void run_masks(Ops& cuda, const MaskCase& c) {
+  const int words = (c.vocab + 31) / 32;
+  Buffer allowed_memory = Buffer::pinned(static_cast<size_t>(c.rows * words) * 4);
+  Buffer rows_memory = Buffer::pinned(static_cast<size_t>(c.rows) * 4), logits_memory;
+  const Tensor allowed = allowed_memory.view(DType::kI32, {c.rows, words});
+  const Tensor rows = rows_memory.view(DType::kI32, {c.rows});
+  std::mt19937 rng(7);
+  std::generate_n(allowed.as<int32_t>(), c.rows * words,
+                  [&] { return static_cast<int32_t>(rng()); });
+  std::iota(rows.as<int32_t>(), rows.as<int32_t>() + c.rows, 0);
+  std::vector<float> values(static_cast<size_t>(c.rows) * static_cast<size_t>(c.vocab), 1);
+  const Tensor host = host_tensor(values.data(), DType::kF32, {c.rows, c.vocab});
+  const Tensor logits = sent(cuda, host, logits_memory);
+  cuda.mask_logits(logits, rows, allowed);
+  cuda.copy(host, logits);
+  cuda.wait(cuda.mark());
+  int64_t wrong = 0;
+  for (int64_t r = 0; r < c.rows; ++r)
+    for (int64_t t = 0; t < c.vocab; ++t) {
+      const auto word = static_cast<uint32_t>(allowed.as<int32_t>()[r * words + t / 32]);
+      wrong += host.as<float>()[r * c.vocab + t] != (word >> (t % 32) & 1 ? 1 : -INFINITY);
+    }
+  const double seconds = seconds_of(cuda, [&](int) { cuda.mask_logits(logits, rows, allowed); });
+  fmt::print("masks: {:>4} rows x {:>6}  {:>8.1f} us  {:>6.1f} GB/s of masks;  {}\n", c.rows,
+             c.vocab, seconds * 1e6, 4.0 * c.rows * words / seconds / 1e9,
+             wrong == 0 ? "as defined" : "NOT as defined");
+}
+
 }  // namespace
 }  // namespace skiff
 
@@ -313,6 +348,7 @@ int main(int argc, char** argv) {
   const auto cpu = make_cpu_ops(0);
   const bool brief = argc > 1 && std::string_view(argv[1]) == "short";
   for (const EditCase& c : kEditCases) run_edits(*cuda, c);
+  for (const MaskCase& c : kMaskCases) run_masks(*cuda, c);
   bool first = true;
   for (const Shape& shape : shapes()) {
     std::vector<float> values = values_of(shape, kRows);

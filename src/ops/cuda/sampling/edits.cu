@@ -32,17 +32,24 @@ __global__ void edit_kernel(LogitArgs logits, PageArgs pages, EditArgs edits) {
   }
 }
 
-// blockIdx.y is a row of the mask. Each thread takes one logit of each 256 x gridDim.x, so that the
-// threads of a warp share one word.
+// blockIdx.y is a row of the mask, and blockIdx.x a run of its tokens. The words of the mask lie in
+// host memory, so each block fetches its own with whole lines, once; the host wrote them before the
+// launch, so they are fetched while the previous kernel still runs.
 __global__ void mask_kernel(LogitArgs logits, MaskArgs masks) {
+  __shared__ uint32_t words[kTokensPerBlock / 32];
+  static_assert(kTokensPerBlock / 32 <= kThreads);
   let_next_start();
-  wait_for_previous();
-  const int32_t* words = masks.allowed + blockIdx.y * masks.stride;
+  const int first = static_cast<int>(blockIdx.x) * kTokensPerBlock;
+  const int end = min(first + kTokensPerBlock, logits.vocab);
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (first + 32 * thread < end)
+    words[thread] =
+        static_cast<uint32_t>(masks.allowed[blockIdx.y * masks.stride + first / 32 + thread]);
   float* x = logits.data + masks.row[blockIdx.y] * logits.stride;
-  const int step = static_cast<int>(gridDim.x) * kThreads;
-  for (int t = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-       t < logits.vocab; t += step)
-    if ((static_cast<uint32_t>(words[t / 32]) >> (t % 32) & 1) == 0) x[t] = -INFINITY;
+  __syncthreads();
+  wait_for_previous();
+  for (int t = first + thread; t < end; t += kThreads)
+    if ((words[(t - first) / 32] >> (t % 32) & 1) == 0) x[t] = -INFINITY;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 namespace skiff::cuda {
 
 void store_edits(const EditPages& pages, const EditChanges& changes, cudaStream_t stream);
+// `rows` and `allowed` are read while earlier kernels may still run, so none of these writes them.
 void mask_logits(Tensor logits, Tensor rows, Tensor allowed, cudaStream_t stream);
 void edit_logits(Tensor logits, const EditPages& pages, const LogitEdits& edits,
                  cudaStream_t stream);
