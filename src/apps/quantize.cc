@@ -1,10 +1,17 @@
 // `skiff quantize`: a model folder in 16 or 32 bits becomes one in 8 or 4.
+#include <unistd.h>
+
 #include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "apps/calibration.h"
+#include "apps/signals.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/processors.h"
+#include "quantize/folder_writer.h"
 
 namespace skiff::apps {
 namespace {
@@ -87,6 +94,30 @@ void print_report(const quantize::Report& report, const std::string& out) {
       q.log_change, q.log_change_error);
 }
 
+// While it lives, SIGINT and SIGTERM remove what was written so far and end the process.
+class RemovedOnSignal {
+ public:
+  explicit RemovedOnSignal(std::filesystem::path folder) {
+    catch_signals();
+    thread_ = std::thread([folder = std::move(folder)] {
+      const int signal = wait_for_signal({});
+      if (signal == kWoken) return;
+      std::error_code ignored;
+      std::filesystem::remove_all(folder, ignored);
+      spdlog::warn("stopped by a signal; what was written of the new folder is removed");
+      _exit(128 + signal);
+    });
+  }
+  ~RemovedOnSignal() {
+    wake_signal_wait();
+    thread_.join();
+  }
+  RemovedOnSignal(const RemovedOnSignal&) = delete;
+
+ private:
+  std::thread thread_;
+};
+
 }  // namespace
 
 int run_quantize(const Args& args) {
@@ -108,6 +139,7 @@ int run_quantize(const Args& args) {
   const quantize::Data data = calibration_data(args, folder, file.config());
   const auto ops = make_cpu_ops(threads);
   print_plan(settings, data, quantize::estimate(file, settings, data, *ops));
+  const RemovedOnSignal removed(quantize::partial_folder(job.out));
   print_report(quantize::quantize_model(file, settings, data, job, *ops), args.text("out"));
   return 0;
 }

@@ -74,6 +74,11 @@ std::optional<int> Dealer::replica_of(SeqId id) const {
   return found->second.replica;
 }
 
+void Dealer::forget(int replica) {
+  std::lock_guard lock(mutex_);
+  replicas_.at(static_cast<size_t>(replica)).seen = SeenBlocks(options_.blocks);
+}
+
 bool Dealer::hear(const Event& event) {
   std::lock_guard lock(mutex_);
   const auto found = bookings_.find(event.seq);

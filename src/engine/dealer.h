@@ -39,6 +39,8 @@ class Dealer {
   int deal(std::span<const NewSequence> sequences, std::span<const int> blocks_free);
   // Returns where a sequence runs that has not ended.
   std::optional<int> replica_of(SeqId id) const;
+  // The prefix cache of this replica was emptied.
+  void forget(int replica);
   // Books what the event tells. Returns false if its sequence is not known, or has ended.
   bool hear(const Event& event);
 

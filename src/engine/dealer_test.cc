@@ -50,6 +50,16 @@ TEST_F(DealerTest, TheLeastTokensDecide) {
   EXPECT_EQ(deal(6, prompt_of(6, 1)), 1);
 }
 
+TEST_F(DealerTest, AnEmptiedCacheIsWorthNothing) {
+  make(2);
+  EXPECT_EQ(deal(1, prompt_of(1, 60, 48)), 0);
+  ends(1);
+  EXPECT_EQ(deal(2, prompt_of(2, 20)), 0);
+  dealer_->forget(0);
+  EXPECT_EQ(deal(3, prompt_of(3, 60, 48)), 1) << "20 tokens run on the first replica";
+  EXPECT_EQ(dealer_->load(1).queued, 60);
+}
+
 TEST_F(DealerTest, ACachedPrefixIsWorthItsTokens) {
   make(2);
   EXPECT_EQ(deal(1, prompt_of(1, 60, 48)), 0);

@@ -42,6 +42,11 @@ void EngineMemory::take() {
   }
 }
 
+void EngineMemory::forget() {
+  of_.cache.renew(name_);
+  forgotten_();
+}
+
 void EngineMemory::rename(const std::string& name) {
   name_ = name;
   forget();

@@ -27,6 +27,7 @@ struct GivenBack {
     kv += more.kv;
     return *this;
   }
+  GivenBack of(Parts parts) const { return {parts.weights ? weights : 0, parts.kv ? kv : 0}; }
 };
 
 // Everything but the constructor and the facts is for the engine's thread, while the engine is at
@@ -43,13 +44,21 @@ class EngineMemory {
     const Resolved& resolved;
     const model::ModelConfig& model;
     std::function<void(const std::string& why)> fail;  // ends the process
+    std::function<void(bool)> rests;                   // see Rest::Sleeper
   };
   // All must outlive this object.
   explicit EngineMemory(Of of) : of_(std::move(of)), name_(of_.lower.config.fingerprint) {}
 
   const Resolved& resolved() const { return of_.resolved; }
   const Ops& ops() const { return of_.ranks.first().ops(); }
-  Rest::Sleeper sleeper() const { return {.engine = of_.engine, .inbox = of_.inbox}; }
+  Rest::Sleeper sleeper() const {
+    return {.engine = of_.engine, .inbox = of_.inbox, .rests = of_.rests};
+  }
+  // The fingerprint by which blocks are named; empty where there are no lower tiers.
+  const std::string& name() const { return name_; }
+  // From now on `hear` is called whenever the prefix cache was emptied. Set before the first
+  // change.
+  void when_forgotten(std::function<void()> hear) { forgotten_ = std::move(hear); }
   // Returns the bytes of the weights that are this engine's own. Replicas share those on the host.
   size_t weight_bytes() const;
 
@@ -65,7 +74,7 @@ class EngineMemory {
   // which it does would compute with weights that the others do not have, so the process ends.
   void take();
   // Empties the prefix cache on the device and in host memory.
-  void forget() { of_.cache.renew(name_); }
+  void forget();
   // The same; and from now on blocks of the cache's file have this name, by which none is found
   // that was named otherwise.
   void rename(const std::string& name);
@@ -73,6 +82,7 @@ class EngineMemory {
  private:
   const Of of_;
   std::string name_;
+  std::function<void()> forgotten_ = [] {};
 };
 
 }  // namespace skiff::engine

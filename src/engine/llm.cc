@@ -130,7 +130,8 @@ LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Faile
              .inbox = inbox_,
              .resolved = resolved_,
              .model = model_,
-             .fail = [this](const std::string& why) { fail(why); }}) {
+             .fail = [this](const std::string& why) { fail(why); },
+             .rests = [this](bool rests) { board_.rest(rests); }}) {
   peers_.listen([this](NewSequence sequence) { submit(std::move(sequence)); });
   publish_stats();
   log.ledger.close("engine");

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "engine/engine_memory.h"
 #include "engine/resolved.h"
 
 namespace skiff::engine {
@@ -29,6 +30,9 @@ Replicas::Replicas(int count, const Start& start, Sink sink) : sink_(std::move(s
   for (int i = 0; i < count; ++i)
     replicas_.push_back(start(i, [this](std::vector<Event> events) { hear(std::move(events)); }));
   dealer_ = std::make_unique<Dealer>(options_of(*replicas_.front(), count));
+  for (int i = 0; i < count; ++i)
+    for (EngineMemory* memory : replicas_[static_cast<size_t>(i)]->memories())
+      memory->when_forgotten([this, i] { dealer_->forget(i); });
 }
 
 void Replicas::hear(std::vector<Event> events) {

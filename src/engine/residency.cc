@@ -1,5 +1,6 @@
 #include "engine/residency.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "gguf/gguf_files.h"
 #include "model/memory_plan.h"
 #include "model/same_config.h"
+#include "tensor/out_of_memory.h"
 
 namespace skiff::engine {
 namespace {
@@ -23,12 +25,14 @@ struct Refused : LoadError {
   Error error;
 };
 
-// What is wrong with the files is the fault of whoever named them.
+// What is wrong with the files is the fault of whoever named them; want of memory is not.
 template <class Work>
 auto blaming_path(Work work) {
   try {
     return work();
   } catch (const Refused&) {
+    throw;
+  } catch (const OutOfHostMemory&) {
     throw;
   } catch (const LoadError& error) {
     throw Refused({Code::kInvalid, error.what(), "path"});
@@ -58,6 +62,9 @@ Residency::Residency(std::vector<EngineMemory*> engines)
   state_.folder = resolved_.model.folder;
   if (!supported(resolved_)) return;
   read_ = names_of(state_.folder);
+  // Where blocks have a name already, it is that of the files as they were when it was made.
+  const std::string& name = engines_.front()->name();
+  if (name.size() == read_.size()) std::ranges::copy(name, read_.begin());
   if (!replaceable(resolved_)) return;
   config_ = config_in(resolved_.model.folder, resolved_.model.config_name);
   if (resolved_.drafter) drafter_config_ = config_in(resolved_.drafter->folder, kDrafterConfig);
@@ -86,9 +93,11 @@ WeightsState Residency::state() const {
 }
 
 // Does the work while all engines are at rest, and turns what it throws into an error.
-Status Residency::at_rest(const std::function<void(Rest&)>& work) {
+Status Residency::at_rest(const std::function<void(Rest&)>& work,
+                          const std::function<bool()>& needed) {
   if (const Status good = supported(resolved_); !good) return good;
   const std::lock_guard lock(changing_);
+  if (!needed()) return ok();
   try {
     std::vector<Rest::Sleeper> sleepers;
     sleepers.reserve(engines_.size());
@@ -116,8 +125,10 @@ Result<GivenBack> Residency::give_back(Parts parts) {
   return given;
 }
 
+// Engines that have everything go on: rest would wait for what runs, and hold back what comes.
 Status Residency::take_back(Parts parts, bool renamed) {
-  return at_rest([&](Rest& rest) { restore(rest, parts, renamed); });
+  return at_rest([&](Rest& rest) { restore(rest, parts, renamed); },
+                 [&] { return coming(parts).any(); });
 }
 
 Result<WeightsState> Residency::update(const WeightsUpdate& update) {
@@ -153,20 +164,28 @@ void Residency::release(Rest& rest, Parts parts, GivenBack& given) {
   if (!absent().any()) refuse(rest, "");
 }
 
+Parts Residency::coming(Parts parts) const {
+  return {.weights = parts.weights && weights_absent_, .kv = parts.kv && kv_absent_};
+}
+
+// Room is asked for before the first part is taken, for all of them.
 void Residency::restore(Rest& rest, Parts parts, bool renamed) {
-  if (parts.weights && weights_absent_) {
+  const Parts coming = this->coming(parts);
+  const GivenBack bytes = absent_bytes_.of(coming);
+  need_room(bytes.weights + bytes.kv,
+            !coming.kv        ? "weights"
+            : !coming.weights ? "keys and values"
+                              : "weights, keys and values",
+            "stop what else uses memory");
+  if (coming.weights) {
     const std::string folder = state().folder;
-    need_room(absent_bytes_.weights, "weights", "stop what else uses memory");
     const kv::BlockKey now = names_of(folder);
-    read_weights(rest, folder);
+    read_weights(rest, folder, now);
     each(rest, [](EngineMemory& engine) { engine.take(); });
     weights_absent_ = false;
     if (renamed || now != read_) rename(rest, now, "read again");
   }
-  if (parts.kv && kv_absent_) {
-    need_room(absent_bytes_.kv, "keys and values", "stop what else uses memory");
-    kv_absent_ = false;
-  }
+  if (coming.kv) kv_absent_ = false;
   if (!absent().any()) refuse(rest, "");
 }
 
@@ -174,6 +193,7 @@ void Residency::replace(Rest& rest, const WeightsUpdate& update, WeightsState& s
   const WeightsState before = this->state();
   const std::string folder = update.folder.empty() ? before.folder : update.folder;
   check_folder(folder);
+  const kv::BlockKey now = blaming_path([&] { return names_of(folder); });
   std::optional<WeightsDigest> digest;
   if (update.digest || !update.expected.empty())
     digest = blaming_path([&] { return weights_digest(folder); });
@@ -183,12 +203,13 @@ void Residency::replace(Rest& rest, const WeightsUpdate& update, WeightsState& s
                                "complete, or it is of other weights",
                                folder, digest->total, update.expected),
                    "checksum"});
-  if (!weights_absent_)
+  if (weights_absent_)
+    need_room(absent_bytes_.weights, "the new weights", "stop what else uses memory");
+  else
     need_room(weight_bytes(), "the new weights beside the old ones",
               "give the old ones back first (POST /v1/sleep?tags=weight), then update");
   // All that may fail comes first: weights that were replaced never keep the names of others.
-  const kv::BlockKey now = blaming_path([&] { return names_of(folder); });
-  blaming_path([&] { read_weights(rest, folder); });
+  blaming_path([&] { read_weights(rest, folder, now); });
   each(rest, [](EngineMemory& engine) { engine.take(); });
   weights_absent_ = false;
   rename(rest, now, fmt::format("update {} to {}", before.updates + 1, update.version));
@@ -222,12 +243,16 @@ void Residency::check_folder(const std::string& folder) const {
   if (resolved_.drafter) check(drafter_config_, folders.drafter, kDrafterConfig);
 }
 
-// Every rank of every engine reads beside what it has. If one cannot, all let go of what they have
-// read.
-void Residency::read_weights(Rest& rest, const std::string& folder) {
+// Every rank of every engine reads beside what it has. If one cannot, or if the folder no longer
+// has the names `now` afterwards, all let go of what they have read: ranks open the files one by
+// one, so some may have read older files than others.
+void Residency::read_weights(Rest& rest, const std::string& folder, const kv::BlockKey& now) {
   const WeightFolders folders = folders_of(resolved_, folder);
   try {
     each(rest, [&](EngineMemory& engine) { engine.read(folders); });
+    if (names_of(folder) != now)
+      fail_load("{} has changed while it was read: ask again when the new weights are complete",
+                escaped(folder));
   } catch (...) {
     each(rest, [](EngineMemory& engine) { engine.drop(); });
     throw;

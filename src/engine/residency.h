@@ -57,8 +57,9 @@ class Residency {
   // What is absent already stays so. kCancelled: an engine has ended. kUnsupported: see
   // supported().
   Result<GivenBack> give_back(Parts parts);
-  // Reads absent weights from their folder again. On an error (the files cannot be read, memory is
-  // short) what was absent stays absent. `renamed`: the files may have changed in a way that their
+  // Reads absent weights from their folder again; where nothing is absent, returns at once. On an
+  // error (the files cannot be read or have changed meanwhile, memory is short for all that is to
+  // come) what was absent stays absent. `renamed`: the files may have changed in a way that their
   // sizes, times and samples do not tell, so no block computed before is found again.
   Status take_back(Parts parts, bool renamed = false);
   // Replaces the weights, wherever they are now. Everything is checked before anything is changed:
@@ -77,14 +78,18 @@ class Residency {
   // An engine of a replica, on its thread.
   using Each = std::function<void(EngineMemory& engine)>;
 
-  Status at_rest(const std::function<void(Rest&)>& work);
+  // `needed` is asked before the engines are; where it says no, nothing is done.
+  Status at_rest(
+      const std::function<void(Rest&)>& work,
+      const std::function<bool()>& needed = [] { return true; });
+  Parts coming(Parts parts) const;  // what of the parts is absent
   void each(Rest& rest, const Each& work);
   void refuse(Rest& rest, const std::string& why);
   void release(Rest& rest, Parts parts, GivenBack& given);
   void restore(Rest& rest, Parts parts, bool renamed);
   void replace(Rest& rest, const WeightsUpdate& update, WeightsState& state);
   void check_folder(const std::string& folder) const;
-  void read_weights(Rest& rest, const std::string& folder);
+  void read_weights(Rest& rest, const std::string& folder, const kv::BlockKey& now);
   size_t weight_bytes() const;
   void need_room(size_t bytes, const char* what, const char* way_out) const;
   kv::BlockKey names_of(const std::string& folder) const;

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <limits>
+#include <thread>
 
 #include "engine/model_testing.h"
 #include "engine/residency_testing.h"
@@ -89,6 +93,62 @@ TEST_F(ResidencyTest, WorkWaitsForWhatRuns) {
   const Status late = residency().take_back(kAll);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::kCancelled);
+}
+
+TEST_F(ResidencyTest, AWakeUpOfTheAwakeWaitsForNothing) {
+  std::promise<void> go;
+  const auto gone = go.get_future().share();
+  llm_ = Llm::start(config_, [gone, sink = ends_.sink()](std::vector<Event> events) {
+    gone.wait();  // the sequence does not end before
+    sink(std::move(events));
+  });
+  residency_.emplace(llm_->memories());
+  llm_->submit(prompt(++last_));
+  auto awake = std::async(std::launch::async, [&] { return residency().take_back(kAll); });
+  EXPECT_EQ(awake.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  go.set_value();
+  EXPECT_TRUE(awake.get());
+  EXPECT_EQ(ends_.wait(last_).tokens.size(), 16u);
+}
+
+TEST_F(ResidencyTest, FilesThatChangeWhileTheyAreReadAreNotTaken) {
+  start();
+  const Event mine = answer();
+  const std::string other = negated("other");
+  std::atomic<bool> done = false;
+  std::thread trainer([&] {
+    for (int64_t second = 1; !done; ++second)
+      fs::last_write_time(other + "/model.safetensors",
+                          fs::file_time_type(std::chrono::seconds(second)));
+  });
+  Result<WeightsState> updated = WeightsState{};
+  for (int i = 0; i < 1000 && updated; ++i) {
+    updated = residency().update({.folder = other});
+    if (updated) {
+      ASSERT_TRUE(residency().update({.folder = from_}));
+    }
+  }
+  done = true;
+  trainer.join();
+  ASSERT_FALSE(updated);
+  EXPECT_THAT(updated.error().what, HasSubstr("changed while it was read"));
+  EXPECT_EQ(updated.error().field, "path");
+  EXPECT_EQ(answer().tokens, mine.tokens);
+  ASSERT_TRUE(residency().update({.folder = other}));
+  EXPECT_NE(answer().tokens, mine.tokens);
+}
+
+TEST_F(ResidencyTest, FilesReplacedWhileTheServerStartedAreNoticed) {
+  keep_a_file();
+  config_.model = copied("own");
+  const auto theirs = FreshAnswer(config_without_file(), negated("other")).tokens(prompt(1));
+  llm_ = Llm::start(config_, ends_.sink());
+  ASSERT_NE(answer().tokens, theirs);
+  negate(config_.model, "model.embed_tokens.weight");
+  residency_.emplace(llm_->memories());
+  ASSERT_TRUE(residency().give_back(kAll));
+  ASSERT_TRUE(residency().take_back(kAll));
+  expect(answer(), theirs);
 }
 
 TEST_F(ResidencyTest, UpdatedWeightsAnswerAsInAServerOfTheirOwn) { check_updates(); }

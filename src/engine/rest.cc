@@ -11,9 +11,11 @@ Rest::Rest(const std::vector<Sleeper>& engines) {
     auto tasks = tasks_.emplace_back(std::make_shared<Tasks>());
     auto comes = std::make_shared<std::promise<void>>();
     came.push_back(comes->get_future());
-    one.engine.errands().add([tasks, comes = std::move(comes)] {
+    one.engine.errands().add([tasks, comes = std::move(comes), rests = one.rests] {
+      rests(true);
       comes->set_value();
       while (auto task = tasks->pop()) (*task)();
+      rests(false);
     });
     one.inbox.push(Cancel{});  // wakes the engine; no sequence has the id 0
   }

@@ -21,6 +21,8 @@ class Rest {
   struct Sleeper {
     Engine& engine;
     Queue<Command>& inbox;
+    // Called on the engine's thread: true when it comes to rest, false when it goes on.
+    std::function<void(bool)> rests;
   };
   // Returns when all are at rest. Throws a std::future_error if one of them has ended, or ends
   // before; the others go on then.

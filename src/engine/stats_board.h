@@ -19,6 +19,12 @@ class StatsBoard {
     std::lock_guard lock(mutex_);
     --work_;
   }
+  // While the engine rests (engine/rest.h), what was submitted waits, and that is no hang.
+  void rest(bool rests) {
+    std::lock_guard lock(mutex_);
+    rests_ = rests;
+    progress_ = Clock::now();
+  }
   void write(const EngineStats& stats) {
     std::lock_guard lock(mutex_);
     const auto answers = [](const kv::TierStats& tiers) { return tiers.reads + tiers.failures; };
@@ -30,7 +36,7 @@ class StatsBoard {
     std::lock_guard lock(mutex_);
     EngineStats stats = stats_;
     const std::chrono::duration<double> quiet = Clock::now() - progress_;
-    stats.seconds_since_progress = work_ > 0 ? quiet.count() : 0;
+    stats.seconds_since_progress = work_ > 0 && !rests_ ? quiet.count() : 0;
     return stats;
   }
 
@@ -39,6 +45,7 @@ class StatsBoard {
   mutable std::mutex mutex_;
   EngineStats stats_;  // guarded by mutex_, as are the members below
   int work_ = 0;       // submitted sequences that have not ended
+  bool rests_ = false;
   Clock::time_point
       progress_{};  // time of the last committed step or tier's answer, or when work began
 };

@@ -64,6 +64,9 @@ void check_replaceable(const fs::path& folder, const fs::path& out) {
       out.string(), error.message());
 }
 
+// A path that ends in a slash has no filename.
+fs::path without_slash(const fs::path& out) { return out.has_filename() ? out : out.parent_path(); }
+
 }  // namespace
 
 void check_out_folder(const fs::path& out) {
@@ -72,11 +75,15 @@ void check_out_folder(const fs::path& out) {
               out.string());
 }
 
+fs::path partial_folder(const fs::path& out) {
+  const fs::path named = without_slash(out);
+  const fs::path parent = named.has_parent_path() ? named.parent_path() : fs::path(".");
+  return parent / fmt::format(".{}.{}.partial", named.filename().string(), ::getpid());
+}
+
 FolderWriter::FolderWriter(const fs::path& out, uint64_t shard_bytes)
-    : out_(out.has_filename() ? out : out.parent_path()), shard_bytes_(shard_bytes) {
+    : out_(without_slash(out)), folder_(partial_folder(out)), shard_bytes_(shard_bytes) {
   check_out_folder(out_);
-  const fs::path parent = out_.has_parent_path() ? out_.parent_path() : fs::path(".");
-  folder_ = parent / fmt::format(".{}.{}.partial", out_.filename().string(), ::getpid());
   std::error_code error;
   fs::remove_all(folder_, error);
   if (!fs::create_directories(folder_, error))

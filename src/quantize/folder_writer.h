@@ -15,10 +15,13 @@ namespace skiff::quantize {
 // Throws a LoadError where `out` exists and is not an empty folder.
 void check_out_folder(const std::filesystem::path& out);
 
-// Everything is written to a folder beside `out`, which finish() renames; where that is not called,
-// the folder is removed. Whether it can be renamed is tried at once. Tensors go to safetensors
-// files of at most about `shard_bytes`, in the order of adding. Throws a LoadError where a file
-// cannot be written, and as check_out_folder() does.
+// The folder in which this process writes what is to be `out`, beside it.
+std::filesystem::path partial_folder(const std::filesystem::path& out);
+
+// Everything is written to partial_folder(), which finish() renames; where that is not called, the
+// folder is removed. Whether it can be renamed is tried at once. Tensors go to safetensors files of
+// at most about `shard_bytes`, in the order of adding. Throws a LoadError where a file cannot be
+// written, and as check_out_folder() does.
 class FolderWriter {
  public:
   FolderWriter(const std::filesystem::path& out, uint64_t shard_bytes);

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/load_error.h"
 #include "base/round_up.h"
 #include "tensor/device_memory.h"
+#include "tensor/out_of_memory.h"
 
 namespace skiff {
 namespace {
@@ -26,14 +26,16 @@ Buffer::Buffer(Device device, size_t bytes) : size_(bytes), device_(device) {
                     device.index, memory.free, memory.total));
   }
   data_ = static_cast<std::byte*>(std::aligned_alloc(kTensorAlign, round_up(bytes, kTensorAlign)));
-  if (!data_) fail_load("cannot allocate {} bytes of host memory", bytes);
+  if (!data_) throw OutOfHostMemory(fmt::format("cannot allocate {} bytes of host memory", bytes));
 }
 
 Buffer Buffer::pinned(size_t bytes) {
   Buffer buffer;
   if (bytes == 0) return buffer;
   buffer.data_ = allocate_pinned(bytes);
-  if (!buffer.data_) fail_load("cannot allocate {} bytes of page-locked host memory", bytes);
+  if (!buffer.data_)
+    throw OutOfHostMemory(
+        fmt::format("cannot allocate {} bytes of page-locked host memory", bytes));
   buffer.size_ = bytes;
   buffer.pinned_ = true;
   return buffer;

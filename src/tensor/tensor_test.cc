@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tensor/convert.h"
 #include "tensor/memory.h"
+#include "tensor/out_of_memory.h"
 
 namespace skiff {
 namespace {
@@ -101,6 +103,24 @@ TEST(Arena, GivesTheSameAddressesAgainAndKnowsItsPeak) {
   EXPECT_EQ(arena.take(DType::kBF16, {7, 9}).data, b.data);
   EXPECT_EQ(arena.peak(), 192u);
   EXPECT_DEATH((void)arena.take(DType::kF32, {1000, 2}), "bytes at");
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kAllocatorEndsTheProcess = true;
+#else
+constexpr bool kAllocatorEndsTheProcess = false;
+#endif
+
+TEST(Buffer, MoreThanTheSystemHasIsRefusedWithItsSize) {
+  if (kAllocatorEndsTheProcess) GTEST_SKIP() << "sanitizers' allocators refuse no size";
+  constexpr size_t kBytes = size_t{1} << 60;
+  try {
+    const Buffer buffer(Device{}, kBytes);
+    FAIL() << "an exbibyte was allocated";
+  } catch (const OutOfHostMemory& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "cannot allocate 1152921504606846976 bytes of host memory");
+  }
 }
 
 TEST(Buffer, MovesOwnership) {

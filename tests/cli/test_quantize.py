@@ -1,5 +1,8 @@
 """`skiff quantize`: folders that the program and, where it is installed, transformers can use."""
 import json
+import signal
+import subprocess
+import time
 
 import npy
 import pytest
@@ -55,6 +58,19 @@ def test_what_the_model_writes_itself_is_the_same_each_time(skiff, shared, tmp_p
                  "--eval-samples", 2, "--sequence-length", 96, "--threads", threads, "--seed", 7)
         files.append((out / "model.safetensors").read_bytes())
     assert files[0] == files[1]
+
+
+def test_a_signal_leaves_nothing_behind(skiff, demo, data, tmp_path):
+    command = [skiff.binary, "quantize", demo, "--to", "gptq", "--out", tmp_path / "out/",
+               "--data", data, "--threads", 1]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        while not list(tmp_path.glob(f".out.{running.pid}.partial/data-*")):
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 128 + signal.SIGINT
+        assert b"is removed" in running.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]
 
 
 def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
