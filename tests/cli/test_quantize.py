@@ -62,7 +62,7 @@ def test_what_the_model_writes_itself_is_the_same_each_time(skiff, shared, tmp_p
 
 def test_a_signal_leaves_nothing_behind(skiff, demo, data, tmp_path):
     command = [skiff.binary, "quantize", demo, "--to", "gptq", "--out", tmp_path / "out/",
-               "--data", data, "--threads", 1]
+               "--data", data, "--threads", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
         while not list(tmp_path.glob(f".out.{running.pid}.partial/data-*")):
             assert running.poll() is None
