@@ -103,7 +103,7 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
          .prompt_logprobs = {},
          .output = {},
          .bounded = !prepared.reasoning_end.empty(),
-         .constraint = for_choice(prepared.params.constraint)});
+         .constraint = for_choice(prepared.params.constraint, prepared.n)});
   request->prepared = std::move(prepared);
   return request;
 }
