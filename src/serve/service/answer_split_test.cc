@@ -128,6 +128,27 @@ TEST(AnswerSplit, ReasoningEndsWithItsBudget) {
   }
 }
 
+// A chat's reasoning that stays in the text is bounded, too.
+TEST(AnswerSplit, ABudgetHoldsWhereReasoningIsNotSeparated) {
+  EchoService echo(thinking_config());
+  text::Conversation chat;
+  chat.messages = OrderedJson::parse(R"([{"role":"user","content":"<think>abcdefghij</think>x"}])");
+  const auto text_of = [&](int budget) {
+    Request request = greedy(chat);
+    request.split_reasoning = request.split_calls = false;
+    request.reasoning_budget = budget;
+    request.stop.max_tokens = 60;
+    const Reply reply = reply_to(echo.service, std::move(request));
+    EXPECT_TRUE(reply.parts.empty());
+    return reply.text;
+  };
+  const std::string free = text_of(-1);
+  const size_t at = free.find("<think>");
+  ASSERT_NE(at, free.npos) << free;
+  const std::string begun = free.substr(0, at) + "<think>abc\n</think>\n\n";
+  EXPECT_TRUE(text_of(3).starts_with(begun)) << text_of(3);
+}
+
 TEST(AnswerSplit, ABudgetNeverExceedsMaxTokens) {
   EchoService echo(thinking_config());
   // Before, in front of, inside and at the end of the mark that is put in.
