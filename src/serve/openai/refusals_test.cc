@@ -50,10 +50,12 @@ TEST(OpenAiRefusals, FieldsAreCalledAsTheClientCallsThem) {
       {"/api/generate", R"("options":{"num_predict":"x"})", "options.num_predict"},
   };
   for (const Case& one : cases) {
-    const std::string body = fmt::format(
-        R"({{"messages":[{{"role":"user","content":"x"}}],"input":"x","prompt":"x","max_tokens":5,{}}})",
-        one.fields);
-    const auto refused = http::post_once(server.port(), one.path, Json::parse(body));
+    Json body = Json::parse(std::string("{") + one.fields + "}");
+    const bool responses = std::string_view(one.path) == "/v1/responses";
+    body[responses ? "input" : "prompt"] = "x";
+    body["messages"] = {{{"role", "user"}, {"content", "x"}}};
+    body["max_tokens"] = 5;
+    const auto refused = http::post_once(server.port(), one.path, body);
     EXPECT_EQ(refused.status, 400) << one.fields;
     const Json error = refused.json()["error"];
     const std::string what = error.is_string() ? error : error["message"];
