@@ -93,11 +93,9 @@ void AnswerSplit::bound_reasoning(const Request& request, answer::AnswerOptions&
   prepared.prompt.insert(prepared.prompt.end(), reasoning_end_.begin(), reasoning_end_.end());
 }
 
-// A chat's reasoning keeps to its budget although the reply's text has it, too.
+// Reasoning keeps to its budget where it is not told apart from the rest of the text, too.
 void AnswerSplit::meter_reasoning(const Request& request, Prepared& prepared) const {
-  const bool chat = std::holds_alternative<text::Conversation>(request.input);
-  if (!chat || request.split_reasoning || request.reasoning_budget < 0 || !formats_.reasoning)
-    return;
+  if (request.split_reasoning || request.reasoning_budget < 0 || !formats_.reasoning) return;
   answer::AnswerOptions options{.formats = {.reasoning = formats_.reasoning}};
   options.starts_in_reasoning = prompt_reasons(request, prepared.prompt);
   bound_reasoning(request, options, prepared);
