@@ -47,13 +47,18 @@ TEST(HeldReplies, SmallOnesAlwaysPass) {
 TEST(HeldReplies, ASecondReplyIsNotHeld) {
   HttpConfig config = local_http_config();
   config.max_held = 8 * kMiB;
-  Echo server(config, [](HttpRequest, std::shared_ptr<HttpReply> reply) {
-    for (int i = 0; i < 2; ++i) reply->send(plain(200, std::string(3 * kMiB, 'x')));
+  Echo server(config, [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    if (request.path == "/large") return reply->send(plain(200, std::string(7 * kMiB, 'x')));
+    for (int i = 0; i < 2; ++i) reply->send(plain(200, std::string(2 * kMiB, 'x')));
   });
   for (int i = 0; i < 4; ++i) {
     TestClient client(server.port());
-    EXPECT_EQ(client.call("GET", "/large").status, 200) << i;
+    EXPECT_EQ(client.call("GET", "/twice").status, 200) << i;
   }
+  EXPECT_TRUE(eventually([&] {
+    TestClient client(server.port());
+    return client.call("GET", "/large").status == 200;
+  }));
 }
 
 // A hundred clients request large replies and read none of them.
