@@ -35,6 +35,7 @@ std::string constraint_source(const Constraint& constraint) {
   each_switch(constraint, [&](const char* name, bool on) {
     if (on) out[name] = true;
   });
+  if (constraint.answers != 1) out["answers"] = constraint.answers;
   // Texts that are not UTF-8 are refused when they are compiled, so it does not matter which.
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -74,6 +75,14 @@ Result<Constraint> read_constraint_source(std::string_view source) {
     else
       wrong = name;
   });
+  if (const auto answers = json.find("answers"); answers != json.end()) {
+    ++known;
+    constexpr uint64_t kMost = 1u << 20;
+    if (answers->is_number_unsigned() && *answers > 0u && *answers <= kMost)
+      out.answers = answers->get<int>();
+    else
+      wrong = "answers";
+  }
   if (known != json.size()) wrong = "kind and nothing else";
   if (!wrong.empty()) return bad(wrong);
   return out;

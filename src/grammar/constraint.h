@@ -39,6 +39,7 @@ struct Constraint {
   // begin with /calls.
   std::string calls;
   ReasoningMarks reasoning;
+  int answers = 1;  // those that share the fuel of a step's masks (grammar.h: Matcher)
   friend bool operator==(const Constraint&, const Constraint&) = default;
 };
 

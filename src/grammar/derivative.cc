@@ -6,13 +6,12 @@
 
 namespace skiff::grammar {
 
+// Every part is derived, even behind an empty one: their order depends on what was made before, and
+// the cost must not.
 ExprId ExprSet::derive_both(const Expr& expr, uint8_t byte) {
   const std::vector<ExprId> parts(children(expr).begin(), children(expr).end());
   std::vector<ExprId> rest;
-  for (const ExprId part : parts) {
-    rest.push_back(derivative(part, byte));
-    if (rest.back() == kNothing) return kNothing;
-  }
+  for (const ExprId part : parts) rest.push_back(derivative(part, byte));
   return both(std::move(rest));
 }
 

@@ -63,12 +63,27 @@ ExprId ExprSet::intern(const Expr& expr, std::span<const ExprId> children) {
   }
   slots_[at] = id;
   hashes_.push_back(h);
-  if (exprs_.size() * 2 > slots_.size()) grow();
+  if (exprs_.size() * 2 > slots_.size()) fill_slots(slots_.size() * 2);
   return id;
 }
 
-void ExprSet::grow() {
-  slots_.assign(slots_.size() * 2, 0);
+void ExprSet::forget(const Mark& since) {
+  exprs_.resize(since.exprs);
+  exprs_.shrink_to_fit();
+  hashes_.resize(since.exprs);
+  hashes_.shrink_to_fit();
+  children_.resize(since.children);
+  children_.shrink_to_fit();
+  forget_live();
+  size_t count = 1024;
+  while (count < exprs_.size() * 2) count *= 2;
+  slots_ = {};
+  fill_slots(count);
+}
+
+// `count` is a power of two.
+void ExprSet::fill_slots(size_t count) {
+  slots_.assign(count, 0);
   const size_t mask = slots_.size() - 1;
   for (ExprId id = 2; id < exprs_.size(); ++id) {
     size_t at = hashes_[id] & mask;

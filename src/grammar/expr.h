@@ -60,7 +60,7 @@ struct CallOf {
   ExprId rest;
 };
 
-// Not thread-safe. Ids stay valid for the life of the set. `fuel` outlives it; once it is empty,
+// Not thread-safe. Ids stay valid until they are forgotten. `fuel` outlives it; once it is empty,
 // results are meaningless.
 class ExprSet {
  public:
@@ -95,6 +95,12 @@ class ExprSet {
     return std::string_view(texts_).substr(expr.a, expr.b);
   }
   size_t size() const { return exprs_.size(); }
+  // Forgets the expressions that were made since; the others must not have changed their rules.
+  struct Mark {
+    size_t exprs = 0, children = 0;
+  };
+  Mark mark() const { return {exprs_.size(), children_.size()}; }
+  void forget(const Mark& since);
   size_t bytes_used() const;
   Fuel& fuel() { return *fuel_; }
 
@@ -104,6 +110,8 @@ class ExprSet {
   std::vector<CallOf> calls_of(ExprId id);
   // False if no word is in the language, as far as kBoth and kNot are concerned.
   bool live(ExprId id);
+  // Forgets which are live: what is burnt from here on does not depend on what was asked before.
+  void forget_live() { live_ = {}; }
   // True if the word is in the language, which has no calls.
   bool matches(ExprId id, std::string_view word);
 
@@ -122,7 +130,7 @@ class ExprSet {
  private:
   ExprId intern(const Expr& expr, std::span<const ExprId> children);
   bool equal(const Expr& x, const Expr& expr, std::span<const ExprId> children) const;
-  void grow();
+  void fill_slots(size_t count);
   void refine(const ByteSet& set);
   void refine_text(std::string_view text);
   void flatten(ExprKind kind, const std::vector<ExprId>& in, std::vector<ExprId>& out) const;

@@ -12,29 +12,51 @@
 namespace skiff::grammar {
 namespace {
 
-// Everything that is learned about one constraint. Made anew where it has grown too large or has
-// run out of fuel in the middle of something; the same texts then lead to the same answers.
+// A compiled constraint and everything that is learned while it is followed, which is forgotten
+// where it has grown too large; the same texts then lead to the same answers. Work that ran out of
+// fuel leaves nothing wrong behind.
 struct Learned {
   explicit Learned(const Constraint& constraint, const Vocabulary& vocabulary, const Limits& limits)
-      : fuel(limits.compile_fuel), exprs(fuel) {
+      : vocabulary(vocabulary), compile_fuel(limits.compile_fuel), fuel(compile_fuel), exprs(fuel) {
     RuleSet rules(exprs, vocabulary);
     rules.rules[0] = constraint_text(constraint, rules);
     if (fuel.empty()) refuse("the constraint is too complex (its fuel is spent)");
-    std::vector<ExprId> starts = prepared_rules(exprs, std::move(rules.rules));
-    machine = std::make_unique<Machine>(exprs, std::move(starts));
+    starts = prepared_rules(exprs, std::move(rules.rules));
+    plain = std::move(rules.plain);
+    compiled = exprs.mark();
+    start();
     if (fuel.empty() || machine->start() == kDead)
       refuse("the constraint {}", fuel.empty() ? "is too complex (its fuel is spent)"
                                                : "cannot be satisfied: no text fits it");
-    masks = std::make_unique<Masks>(*machine, vocabulary, std::move(rules.plain));
+  }
+  // Goes back to what compiling made.
+  void forget() {
+    masks.reset();
+    machine.reset();
+    exprs.forget(compiled);
+    fuel.refill(compile_fuel);
+    start();
+  }
+  void start() {
+    machine = std::make_unique<Machine>(exprs, starts);
+    machine->start();
+    masks = std::make_unique<Masks>(*machine, vocabulary, plain);
+    bytes_at_start = bytes_used();
   }
   size_t bytes_used() const {
     return exprs.bytes_used() + machine->bytes_used() + masks->bytes_used();
   }
+  size_t bytes_learned() const { return bytes_used() - std::min(bytes_used(), bytes_at_start); }
 
+  const Vocabulary& vocabulary;
+  const int64_t compile_fuel;
   Fuel fuel;
   ExprSet exprs;
+  std::vector<ExprId> starts, plain;
+  ExprSet::Mark compiled;
   std::unique_ptr<Machine> machine;
   std::unique_ptr<Masks> masks;
+  size_t bytes_at_start = 0;
 };
 
 }  // namespace
@@ -46,12 +68,12 @@ struct Grammar::State {
   // What follows is guarded by the mutex.
   std::unique_ptr<Learned> learned;
   uint64_t generation = 1;
-  size_t room = 0;  // the bytes beyond which `learned` is made anew
+  size_t room = 0;  // the bytes beyond which what was learned is forgotten
 
   // To be called before a piece of work: gives it its fuel, and room.
-  Machine& begin(const Vocabulary& vocabulary) {
-    if (learned->fuel.empty() || learned->bytes_used() > room) {
-      learned = std::make_unique<Learned>(constraint, vocabulary, limits);
+  Machine& begin() {
+    if (learned->bytes_learned() > room) {
+      learned->forget();
       room = limits.max_memory;
       ++generation;
     }
@@ -62,7 +84,7 @@ struct Grammar::State {
   // otherwise be followed from its start for each of its tokens.
   void keep_room() {
     constexpr size_t kMost = 8;  // the room is at most so many times max_memory
-    room = std::max(room, std::min(2 * learned->bytes_used(), kMost * limits.max_memory));
+    room = std::max(room, std::min(2 * learned->bytes_learned(), kMost * limits.max_memory));
   }
 };
 
@@ -87,7 +109,8 @@ size_t Grammar::bytes_used() const {
 Result<std::shared_ptr<const Grammar>> compile(const Constraint& constraint,
                                                std::shared_ptr<const Vocabulary> vocabulary,
                                                const Limits& limits) {
-  const size_t size = constraint.text.size() + constraint.calls.size();
+  const size_t size =
+      constraint.text.size() + constraint.calls.size() + constraint.whitespace_pattern.size();
   if (size > limits.max_text)
     return Error{Code::kInvalid,
                  fmt::format("the constraint has {} bytes, more than {}", size, limits.max_text)};
@@ -103,12 +126,15 @@ Result<std::shared_ptr<const Grammar>> compile(const Constraint& constraint,
   }
 }
 
-Matcher::Matcher(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {}
+Matcher::Matcher(std::shared_ptr<const Grammar> grammar, int answers)
+    : grammar_(std::move(grammar)), answers_(answers) {
+  SKIFF_CHECK(answers > 0, "{} answers", answers);
+}
 
 // Brings configs_ to the present generation. The lock is held.
 void Matcher::renew() const {
   Grammar::State& state = *grammar_->state_;
-  Machine& machine = state.begin(grammar_->vocabulary());
+  Machine& machine = state.begin();
   if (generation_ == state.generation) return;
   generation_ = state.generation;
   configs_ = {machine.start()};
@@ -172,6 +198,8 @@ bool Matcher::fill(std::span<uint32_t> mask) const {
   renew();
   Learned& learned = *grammar_->state_->learned;
   const ConfigId config = configs_.back();
+  const Limits& limits = grammar_->state_->limits;
+  learned.fuel.refill(limits.step_fuel / std::min(answers_, limits.most_shares));
   learned.masks->fill(config, mask);
   if (learned.fuel.empty()) {
     std::fill(mask.begin(), mask.end(), 0);

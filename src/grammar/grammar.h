@@ -18,7 +18,10 @@ namespace skiff::grammar {
 struct Limits {
   size_t max_text = 256u << 10;      // bytes of the constraint
   int64_t compile_fuel = 2'000'000;  // for making the rules and a first mask
-  int64_t step_fuel = 1'000'000;     // for one token with its mask
+  int64_t step_fuel = 1'000'000;     // for one mask, or the masks of answers that share it
+  // Into how many parts the fuel of a step is divided at most: what a mask of an ordinary schema
+  // needs, some 10,000 units, is there for any number of answers.
+  int most_shares = 16;
   // Bytes of states and masks; beyond, they are made anew. Texts that need more get up to eight
   // times as much.
   size_t max_memory = size_t{64} << 20;
@@ -55,7 +58,9 @@ Result<std::shared_ptr<const Grammar>> compile(const Constraint& constraint,
 // Follows one text through a grammar. A value; copies go on alone.
 class Matcher {
  public:
-  explicit Matcher(std::shared_ptr<const Grammar> grammar);
+  // `answers` share the fuel of a step's masks: each has the same part of it, whatever the others
+  // need.
+  explicit Matcher(std::shared_ptr<const Grammar> grammar, int answers = 1);
 
   // Returns false, and changes nothing, if the token may not come next. Tokens that end a text may
   // come once is_complete(); nothing comes after them.
@@ -67,8 +72,8 @@ class Matcher {
   size_t num_tokens() const { return tokens_.size(); }
 
   // Sets bit t of word t / 32 for each token t that may come next; `mask` has
-  // vocabulary().mask_words() words. Returns false where no token may (the step's fuel is spent, or
-  // the nesting is too deep), and after the end.
+  // vocabulary().mask_words() words. Returns false where no token may (the mask needs more fuel
+  // than there is, or the nesting is too deep), and after the end.
   bool fill(std::span<uint32_t> mask) const;
 
   bool is_complete() const;                  // the text may end here
@@ -81,6 +86,7 @@ class Matcher {
  private:
   void renew() const;
   std::shared_ptr<const Grammar> grammar_;
+  int answers_;
   std::vector<int32_t> tokens_;
   bool ended_ = false;
   // The configuration after each token, of the states of `generation_`.

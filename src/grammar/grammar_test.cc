@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 
 #include "grammar/matching_testing.h"
@@ -293,6 +294,27 @@ TEST(Grammar, SchemasPayForTheirLists) {
   EXPECT_FALSE(known && accepts(*known, R"({"k7":null,"y7":null})"));
 }
 
+// A value of a list is not looked for in the list that it is from.
+TEST(Grammar, LongListsOfValuesAreReadOnce) {
+  std::string values;
+  for (int i = 0; i < 40'000; ++i) values += fmt::format("{}{}", i ? "," : "", 10'000 + i);
+  const std::clock_t begin = std::clock();
+  const auto grammar = testing::schema(fmt::format(R"({{"enum":[{}]}})", values));
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 1.5);
+  ASSERT_TRUE(grammar) << grammar.error().what;
+  EXPECT_TRUE(accepts(*grammar, "49999"));
+}
+
+// The pattern of whitespace counts among the constraint's bytes.
+TEST(Grammar, WhitespaceHasABound) {
+  const Constraint constraint{.kind = ConstraintKind::kJsonObject,
+                              .whitespace_pattern = std::string((256 << 10) + 1, '|')};
+  const auto refused = compile(constraint, byte_vocabulary());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("262145 bytes"), std::string::npos) << refused.error().what;
+}
+
 TEST(Grammar, HostileConstraintsEndByFuel) {
   std::string nested(400, '('), pairs = "root ::= ", wide = R"({"enum":[)";
   for (int i = 0; i < 3000; ++i) pairs += "(\"a\"?){1000} ";
@@ -357,6 +379,107 @@ TEST(Grammar, AMaskEndsByFuelAndTheMatcherSaysSo) {
   std::vector<uint32_t> mask(vocabulary->mask_words());
   EXPECT_FALSE(matcher.fill(mask));
   for (const uint32_t word : mask) EXPECT_EQ(word, 0u);
+}
+
+// The last letter but eight decides, so each text has states of its own, and texts share some.
+constexpr char kLookBack[] = "[ab]*a[ab]{8}c";
+
+// For each place of a text, whether there is a mask, up to the first where there is none.
+std::string masks_along(const std::shared_ptr<const Grammar>& grammar, std::string_view text,
+                        int answers = 1) {
+  std::vector<uint32_t> mask(grammar->vocabulary().mask_words());
+  Matcher matcher(grammar, answers);
+  std::string out;
+  for (const char c : text) {
+    if (!matcher.fill(mask)) return out + 'n';
+    out += 'y';
+    EXPECT_TRUE(matcher.accept(c)) << text;
+  }
+  return out;
+}
+
+// Whether a mask's fuel suffices depends on the text alone: not on what other texts have been
+// followed, on how often, or on whether what they taught was forgotten.
+TEST(Grammar, AMaskCostsTheSameWhateverWasKnownBefore) {
+  const auto vocabulary = byte_vocabulary(
+      {"ab", "aab", "abb", "abab", "babab", "aabbab", "bbbbba", "ababababab", "aaaaaaaaaaaa"});
+  const std::string text = "abaabbabaabab";
+  int partly = 0;
+  for (int64_t fuel = 100; fuel < 6000; fuel = fuel * 5 / 4) {
+    Limits limits;
+    limits.step_fuel = fuel;
+    const Constraint constraint{.kind = ConstraintKind::kRegex, .text = kLookBack};
+    const auto alone = compile(constraint, vocabulary, limits);
+    if (!alone) continue;
+    const std::string wanted = masks_along(*alone, text);
+    partly += wanted.find('n') != wanted.npos && wanted.find('y') != wanted.npos;
+    EXPECT_EQ(masks_along(*alone, text), wanted) << "again, with fuel " << fuel;
+    limits.max_memory = 1;
+    const auto forgetful = compile(constraint, vocabulary, limits);
+    limits.max_memory = Limits{}.max_memory;
+    const auto shared = compile(constraint, vocabulary, limits);
+    ASSERT_TRUE(forgetful && shared);
+    for (const char* other : {"abaabbabaa", "bbbbbbbbbbbbb", "abaabbababbbb", "aaaaaaaaaaaaaa"})
+      masks_along(*shared, other);
+    EXPECT_EQ(masks_along(*shared, text), wanted) << "in company, with fuel " << fuel;
+    EXPECT_EQ(masks_along(*forgetful, text), wanted) << "with little memory, with fuel " << fuel;
+  }
+  EXPECT_GT(partly, 0);
+}
+
+// The same where a search says which intersections are empty.
+TEST(Grammar, ASearchCostsTheSameWhateverWasKnownBefore) {
+  const auto vocabulary = byte_vocabulary({"ab", "ba", "abab", "bbaa", "aaab"});
+  const Constraint constraint{
+      .kind = ConstraintKind::kJsonSchema,
+      .text = R"({"type":"string","allOf":[{"pattern":"a.{4}e"},{"pattern":"b.{5}f"}]})"};
+  const std::string text = "\"abbabaab";
+  int partly = 0;
+  for (int64_t fuel = 1000; fuel < 400'000; fuel *= 2) {
+    Limits limits;
+    limits.step_fuel = fuel;
+    const auto alone = compile(constraint, vocabulary, limits);
+    const auto shared = compile(constraint, vocabulary, limits);
+    if (!alone) continue;
+    const std::string wanted = masks_along(*alone, text);
+    partly += wanted.find('n') != wanted.npos && wanted.find('y') != wanted.npos;
+    masks_along(*shared, "\"babbabab");
+    masks_along(*shared, "\"abbaabba");
+    EXPECT_EQ(masks_along(*shared, text), wanted) << "with fuel " << fuel;
+  }
+  EXPECT_GT(partly, 0);
+}
+
+// A text that needs too much costs others nothing: what they have learned stays, and nothing is
+// compiled or followed again.
+TEST(Grammar, AMaskWithoutFuelTakesNothingFromOthers) {
+  Limits limits;
+  limits.step_fuel = 800;
+  const auto grammar = compile({.kind = ConstraintKind::kRegex, .text = "x[ab]{5}|-(.*a.{24}b)"},
+                               byte_vocabulary(words()), limits);
+  ASSERT_TRUE(grammar) << grammar.error().what;
+  EXPECT_EQ(masks_along(*grammar, "xabab"), "yyyyy");
+  EXPECT_EQ(masks_along(*grammar, "-a"), "yn");
+  const size_t learned = (*grammar)->bytes_used();
+  EXPECT_EQ(masks_along(*grammar, "xabab"), "yyyyy");
+  EXPECT_EQ(masks_along(*grammar, "-a"), "yn");
+  EXPECT_GE((*grammar)->bytes_used(), learned);
+}
+
+// Each answer has the same part, whatever the others need; from some number of them on, the part
+// becomes no smaller.
+TEST(Grammar, AnswersShareTheFuelOfAStep) {
+  Limits limits;
+  limits.step_fuel = 4000;
+  const auto grammar = compile({.kind = ConstraintKind::kRegex, .text = kLookBack},
+                               byte_vocabulary(words()), limits);
+  ASSERT_TRUE(grammar);
+  const std::string text = "abaabbabaabab", all(text.size(), 'y');
+  EXPECT_EQ(masks_along(*grammar, text, 1), all);
+  const std::string most = masks_along(*grammar, text, limits.most_shares);
+  EXPECT_NE(most, all);
+  EXPECT_EQ(masks_along(*grammar, text, 8 * limits.most_shares), most);
+  EXPECT_EQ(masks_along(*grammar, text, 1), all) << "what was learned is shared, not its fuel";
 }
 
 TEST(Grammar, PatternsEndByTheirBounds) {

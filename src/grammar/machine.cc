@@ -12,15 +12,20 @@ uint64_t mixed(uint64_t h, uint64_t value) {
 
 }  // namespace
 
-Machine::Machine(ExprSet& exprs, std::vector<ExprId> starts)
-    : exprs_(exprs), starts_(std::move(starts)) {
+Machine::Machine(ExprSet& exprs, std::span<const ExprId> starts) : exprs_(exprs), starts_(starts) {
   classes_ = static_cast<size_t>(exprs_.num_classes());
   for (int byte = 0; byte < 256; ++byte)
     class_of_[static_cast<size_t>(byte)] = exprs_.class_of(static_cast<uint8_t>(byte));
   stacks_.resize(2);  // kBottom and kUnknown have no frames
   configs_.emplace_back();
   next_.assign(classes_, kDead);
-  start_ = close({{starts_[0], kBottom}});
+}
+
+ConfigId Machine::start() {
+  if (start_ != kDead) return start_;
+  const ConfigId out = close({{starts_[0], kBottom}});
+  if (!exhausted()) start_ = out;
+  return out;
 }
 
 size_t Machine::bytes_used() const {
@@ -29,7 +34,7 @@ size_t Machine::bytes_used() const {
          next_.capacity() * sizeof(ConfigId) + stacks_.capacity() * sizeof(Stack) +
          frames_.capacity() * sizeof(Frame) +
          kMapEntry * (config_index_.size() + stack_index_.size() + unions_.size() +
-                      derived_.size() + returned_.size() + 2 * calls_.size());
+                      derived_.size() + copied_.size() + 2 * calls_.size());
 }
 
 ByteSet Machine::first(ConfigId id) const {
@@ -46,24 +51,34 @@ ExprId Machine::derived(ExprId state, uint8_t byte) {
   return out;
 }
 
-const std::vector<CallOf>& Machine::calls(ExprId state) {
+std::vector<CallOf> Machine::calls(ExprId state) {
   const auto known = calls_.find(state);
   if (known != calls_.end()) return known->second;
-  return calls_[state] = exprs_.calls_of(state);
+  std::vector<CallOf> out = exprs_.calls_of(state);
+  if (!exhausted()) calls_[state] = out;
+  return out;
 }
 
 ConfigId Machine::alone(ExprId state) { return intern({{state, kUnknown}}, false, false); }
 
+StackId Machine::copied(const Machine& from, StackId stack) {
+  if (stack <= kUnknown) return stack;
+  if (const auto known = copied_.find(stack); known != copied_.end()) return known->second;
+  const Stack& theirs = from.stacks_[stack];
+  exprs_.fuel().burn(theirs.count);
+  std::vector<Frame> frames(from.frames_.begin() + theirs.begin,
+                            from.frames_.begin() + theirs.begin + theirs.count);
+  for (Frame& frame : frames) frame.below = copied(from, frame.below);
+  return copied_[stack] = intern_stack(frames);
+}
+
 ConfigId Machine::returned(StackId stack) {
-  if (const auto known = returned_.find(stack); known != returned_.end()) return known->second;
   std::vector<Element> kernel;
   for (uint32_t i = 0; i < stacks_[stack].count; ++i) {
     const Frame& frame = frames_[stacks_[stack].begin + i];
     kernel.push_back({frame.rest, frame.below});
   }
-  const ConfigId out = close(std::move(kernel));
-  if (!exhausted()) returned_[stack] = out;
-  return out;
+  return close(std::move(kernel));
 }
 
 ConfigId Machine::take_step(ConfigId config, uint8_t byte) {
@@ -218,7 +233,9 @@ StackId Machine::united(StackId x, StackId y) {
       ++a, ++b;
     }
   }
-  return unions_[key] = intern_stack(merged);
+  const StackId out = intern_stack(merged);
+  if (!exhausted()) unions_[key] = out;
+  return out;
 }
 
 }  // namespace skiff::grammar

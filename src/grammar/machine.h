@@ -36,15 +36,20 @@ struct Config {
   bool escaped = false;           // the frame above kUnknown may end here
 };
 
-// Not thread-safe. Once the fuel of `exprs` is empty, results are meaningless.
+// Not thread-safe. Once the fuel of `exprs` is empty, results are meaningless; what is kept of them
+// is not, so that work goes on where there is fuel again.
 class Machine {
  public:
-  // `starts` are the rules' expressions as prepared_rules gives them; rule 0 is the whole text.
-  Machine(ExprSet& exprs, std::vector<ExprId> starts);
+  // `starts`, which outlive it, are the rules' expressions as prepared_rules gives them; rule 0 is
+  // the whole text.
+  Machine(ExprSet& exprs, std::span<const ExprId> starts);
 
-  ConfigId start() const { return start_; }
+  ConfigId start();
+  std::span<const ExprId> starts() const { return starts_; }
   // The element alone, without what it calls: `state` above kUnknown.
   ConfigId alone(ExprId state);
+  // The stack of another machine of the same expressions.
+  StackId copied(const Machine& from, StackId stack);
   // What goes on where a frame above `stack` ends.
   ConfigId returned(StackId stack);
 
@@ -81,10 +86,10 @@ class Machine {
   StackId intern_stack(const std::vector<Frame>& frames);
   StackId united(StackId x, StackId y);
   ExprId derived(ExprId state, uint8_t byte);
-  const std::vector<CallOf>& calls(ExprId state);
+  std::vector<CallOf> calls(ExprId state);
 
   ExprSet& exprs_;
-  std::vector<ExprId> starts_;
+  std::span<const ExprId> starts_;
   size_t classes_;
   std::array<uint8_t, 256> class_of_{};
   std::vector<Config> configs_;
@@ -97,7 +102,7 @@ class Machine {
   std::unordered_map<uint64_t, StackId> unions_;
   std::unordered_map<uint64_t, ExprId> derived_;  // (state, class)
   std::unordered_map<ExprId, std::vector<CallOf>> calls_;
-  std::unordered_map<StackId, ConfigId> returned_;
+  std::unordered_map<StackId, StackId> copied_;
   ConfigId start_ = kDead;
 };
 

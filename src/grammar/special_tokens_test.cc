@@ -202,15 +202,18 @@ TEST_F(SpecialTokens, WhatIsMalformedIsNoQuestionOfSupport) {
 
 // A constraint's source makes the same constraint in another process.
 TEST_F(SpecialTokens, ASourceComesBackAsItWas) {
-  const Constraint all{
-      .kind = ConstraintKind::kRegex,
-      .text = "a\"+",
-      .no_whitespace = true,
-      .whitespace_pattern = " ?",
-      .strict = true,
-      .calls = "{}",
-      .reasoning = {
-          .begin = "<a>", .end = "</a>", .content = "<b>", .content_end = "</b>", .inside = true}};
+  const Constraint all{.kind = ConstraintKind::kRegex,
+                       .text = "a\"+",
+                       .no_whitespace = true,
+                       .whitespace_pattern = " ?",
+                       .strict = true,
+                       .calls = "{}",
+                       .reasoning = {.begin = "<a>",
+                                     .end = "</a>",
+                                     .content = "<b>",
+                                     .content_end = "</b>",
+                                     .inside = true},
+                       .answers = 4};
   for (const Constraint& one : {all, Constraint{}}) {
     const auto back = read_constraint_source(constraint_source(one));
     ASSERT_TRUE(back) << back.error().what;
@@ -218,6 +221,7 @@ TEST_F(SpecialTokens, ASourceComesBackAsItWas) {
   }
   for (const char* bad :
        {"", "[]", "{}", R"({"kind":9})", R"({"kind":-1})", R"({"kind":1,"more":2})",
+        R"({"kind":1,"answers":0})", R"({"kind":1,"answers":"2"})", R"({"kind":1,"answers":1e9})",
         R"({"kind":1,"text":2})", R"({"kind":1,"inside":"x"})", R"({"kind":1}x)"})
     EXPECT_FALSE(read_constraint_source(bad)) << bad;
 }

@@ -32,12 +32,18 @@ bool SchemaLowering::object_fits(const OrderedJson& value, const Shape& shape) {
 }
 
 bool SchemaLowering::fits(const OrderedJson& value, const Shape& shape) {
+  if (shape.values) {
+    spend(static_cast<int64_t>(shape.values->size() / 16));
+    const auto same = [&](Node one) { return *one == value; };
+    if (std::none_of(shape.values->begin(), shape.values->end(), same)) return false;
+  }
+  return fits_beside_values(value, shape);
+}
+
+bool SchemaLowering::fits_beside_values(const OrderedJson& value, const Shape& shape) {
   spend(4);
   const uint8_t type = type_of(value);
   if (!(shape.types & type)) return false;
-  if (shape.values && std::none_of(shape.values->begin(), shape.values->end(),
-                                   [&](Node one) { return *one == value; }))
-    return false;
   if (type & kNumberType) {
     const Decimal number = Decimal::parse(value.dump());
     if (!shape.range.holds(number)) return false;
@@ -73,7 +79,7 @@ bool SchemaLowering::is_empty(const Shape& shape, int depth) {
   spend(16);
   if (shape.values)
     return std::none_of(shape.values->begin(), shape.values->end(),
-                        [&](Node value) { return fits(*value, shape); });
+                        [&](Node value) { return fits_beside_values(*value, shape); });
   uint8_t left = shape.types;
   if ((left & kNumberType) && numbers(shape) == kNothing)
     left &= static_cast<uint8_t>(~kNumberType);

@@ -70,7 +70,7 @@ ExprId SchemaLowering::made(const Nodes& schemas) {
 ExprId SchemaLowering::values(const Shape& shape) {
   std::vector<ExprId> choices;
   for (const Node value : *shape.values)
-    if (fits(*value, shape)) choices.push_back(syntax_.literal(*value));
+    if (fits_beside_values(*value, shape)) choices.push_back(syntax_.literal(*value));
   return exprs().alt(std::move(choices));
 }
 

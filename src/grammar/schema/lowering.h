@@ -63,6 +63,8 @@ class SchemaLowering {
   // instance.cc
   bool fits(const OrderedJson& value, const Shape& shape);
   bool fits(const OrderedJson& value, const Nodes& schemas);
+  // The same less the shape's own values: who asks takes the value from those.
+  bool fits_beside_values(const OrderedJson& value, const Shape& shape);
   bool string_fits(const std::string& text, const Shape& shape);
   bool object_fits(const OrderedJson& value, const Shape& shape);
   bool is_empty(const Shape& shape, int depth);

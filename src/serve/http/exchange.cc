@@ -28,6 +28,10 @@ bool HttpExchange::hold(const HttpResponse& response) {
 }
 
 void HttpExchange::send(HttpResponse response) noexcept try {
+  {
+    std::lock_guard lock(mutex_);
+    if (began_ || closed_) return;
+  }
   if (!hold(response))
     response = core_->hooks.failure(
         503, fmt::format("the reply of {} bytes has no room: too many large replies wait for "

@@ -43,6 +43,24 @@ TEST(HeldReplies, SmallOnesAlwaysPass) {
   EXPECT_EQ(held.bytes(), 0);
 }
 
+// What is sent behind a reply is no reply, and holds nothing.
+TEST(HeldReplies, ASecondReplyIsNotHeld) {
+  HttpConfig config = local_http_config();
+  config.max_held = 8 * kMiB;
+  Echo server(config, [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    if (request.path == "/large") return reply->send(plain(200, std::string(7 * kMiB, 'x')));
+    for (int i = 0; i < 2; ++i) reply->send(plain(200, std::string(2 * kMiB, 'x')));
+  });
+  for (int i = 0; i < 4; ++i) {
+    TestClient client(server.port());
+    EXPECT_EQ(client.call("GET", "/twice").status, 200) << i;
+  }
+  EXPECT_TRUE(eventually([&] {
+    TestClient client(server.port());
+    return client.call("GET", "/large").status == 200;
+  }));
+}
+
 // A hundred clients request large replies and read none of them.
 TEST(HeldReplies, UnreadRepliesHaveABoundTogether) {
   HttpConfig config = local_http_config();

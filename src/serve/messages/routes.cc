@@ -6,8 +6,14 @@
 namespace skiff::messages {
 namespace {
 
+constexpr turn::FieldName kRenamed[] = {{"stop", "stop_sequences"},
+                                        {"reasoning_effort", "output_config.effort"},
+                                        {"response_format", "output_config.format"},
+                                        {"response_format", "output_format"}};
+
 class Protocol : public turn::TurnProtocol {
  public:
+  std::span<const turn::FieldName> renamed() const override { return kRenamed; }
   explicit Protocol(bool counts) : counts_(counts) {}
 
   Result<OrderedJson> to_chat(const OrderedJson& body) const override {

@@ -20,8 +20,23 @@ namespace {
 // The version of Ollama whose API this is. Clients refuse servers that are too old for them.
 constexpr char kApiVersion[] = "0.12.6";
 
+constexpr turn::FieldName kRenamed[] = {{"max_tokens", "options.num_predict"},
+                                        {"repetition_penalty", "options.repeat_penalty"},
+                                        {"temperature", "options.temperature"},
+                                        {"top_p", "options.top_p"},
+                                        {"top_k", "options.top_k"},
+                                        {"min_p", "options.min_p"},
+                                        {"stop", "options.stop"},
+                                        {"presence_penalty", "options.presence_penalty"},
+                                        {"frequency_penalty", "options.frequency_penalty"},
+                                        {"seed", "options.seed"},
+                                        {"response_format", "format"},
+                                        {"reasoning_effort", "think"},
+                                        {"chat_template", "template"}};
+
 class Protocol : public turn::TurnProtocol {
  public:
+  std::span<const turn::FieldName> renamed() const override { return kRenamed; }
   explicit Protocol(Endpoint endpoint) : endpoint_(endpoint) {}
 
   Result<OrderedJson> to_chat(const OrderedJson& body) const override {

@@ -145,13 +145,13 @@ std::optional<Error> set_option(std::string_view name, const OrderedJson& value,
       chat[std::string(option.field)] = value;
       return std::nullopt;
     }
-  const bool negative = value.is_number() && value.get<double>() < 0;
-  if (name == "num_predict") {  // -1 and -2: as many as fit
-    if (!negative) chat["max_tokens"] = value;
+  const auto number = [&] { return value.is_number() ? value.get<double>() : 1; };
+  if (name == "num_predict") {  // 0, -1 and -2: as many as fit
+    if (number() > 0) chat["max_tokens"] = value;
     return std::nullopt;
   }
   if (name == "seed") {
-    if (!negative) chat["seed"] = value;
+    if (number() >= 0) chat["seed"] = value;
     return std::nullopt;
   }
   for (const Absent& absent : kAbsent) {

@@ -27,6 +27,12 @@ TEST(OllamaToChat, OptionsGetTheirNamesInAChat) {
   const OrderedJson endless = translated(
       R"({"messages": [], "stream": false, "options": {"num_predict": -1, "seed": -1}})");
   EXPECT_EQ(endless, OrderedJson::parse(R"({"stream": false, "messages": []})"));
+  for (const char* none : {"0", "-2", "0.0"})
+    EXPECT_FALSE(
+        translated(
+            (std::string(R"({"messages": [], "options": {"num_predict": )") + none + "}}").c_str())
+            .contains("max_tokens"))
+        << none;
 }
 
 TEST(OllamaToChat, ResultsOfToolsFindTheirCalls) {

@@ -1,5 +1,7 @@
 // Fields that constrain the form of a reply, in the spellings of OpenAI, vLLM, FastDeploy and
 // SGLang. Each constrains or is refused; two of them in one request are refused.
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "serve/openai/fields.h"
@@ -100,6 +102,43 @@ MaybeProblem read_structural_tag(const OrderedJson& value, CallDraft& draft) {
               .text = value.is_string() ? value.get<std::string>() : value.dump()});
 }
 
+constexpr size_t kMaxPattern = 1024;  // bytes of a whitespace pattern
+
+MaybeProblem read_pattern(const OrderedJson& value, std::string& out) {
+  if (auto problem = read_string(value, out)) return problem;
+  if (out.size() > kMaxPattern)
+    return Problem{fmt::format("has {} bytes; at most {} are allowed", out.size(), kMaxPattern)};
+  return std::nullopt;
+}
+
+// Whether JSON is a part of the form, or may be.
+bool has_json(ConstraintKind kind) {
+  using enum ConstraintKind;
+  return kind == kJsonObject || kind == kJsonSchema || kind == kStructuralTag;
+}
+
+// Sets the whitespace of the request's constraint, which was asked for beside it. Problems read on
+// behind a name of the pattern's field.
+MaybeProblem set_pattern(service::Request& request, std::string pattern) {
+  if (pattern.empty() || !request.constraint) return std::nullopt;
+  Constraint& constraint = *request.constraint;
+  if (!has_json(constraint.kind))
+    return Problem{fmt::format("is of no use beside {}, which has no JSON; leave out one of them",
+                               request.constraint_field)};
+  if (constraint.no_whitespace)
+    return Problem{
+        "allows whitespace, which \"disable_any_whitespace\" in structured_outputs "
+        "forbids; give one of them"};
+  if (!constraint.whitespace_pattern.empty() && constraint.whitespace_pattern != pattern)
+    return Problem{"differs from \"whitespace_pattern\" in structured_outputs; give one of them"};
+  constraint.whitespace_pattern = std::move(pattern);
+  return std::nullopt;
+}
+
+// Members of vLLM's object that it writes, too, where they are off.
+constexpr std::string_view kSwitchedOff[] = {"disable_additional_properties", "disable_fallback",
+                                             "backend_was_auto", "_backend_was_auto"};
+
 // vLLM's object: one kind of constraint, and options.
 MaybeProblem read_structured_outputs(const OrderedJson& value, CallDraft& draft) {
   if (!value.is_object()) return Problem{"must be an object, but is " + described(value)};
@@ -125,8 +164,8 @@ MaybeProblem read_structured_outputs(const OrderedJson& value, CallDraft& draft)
     if (name == "disable_any_whitespace") {
       problem = read_boolean(part, draft.no_whitespace), known = true;
     } else if (name == "whitespace_pattern") {
-      problem = read_string(part, pattern), known = true;
-    } else if (name == "disable_additional_properties" && part == false) {
+      problem = read_pattern(part, pattern), known = true;
+    } else if (part == false && std::ranges::find(kSwitchedOff, name) != std::end(kSwitchedOff)) {
       known = true;
     }
     if (problem) return Problem{fmt::format("has a \"{}\" that {}", name, problem->what)};
@@ -139,8 +178,9 @@ MaybeProblem read_structured_outputs(const OrderedJson& value, CallDraft& draft)
   auto& constraint = draft.call.request.constraint;
   if (!constraint)
     return Problem{"needs one of json, regex, choice, grammar, json_object and structural_tag"};
-  constraint->whitespace_pattern = pattern;
   constraint->no_whitespace |= draft.no_whitespace;
+  if (auto problem = set_pattern(draft.call.request, std::move(pattern)))
+    return Problem{"has a \"whitespace_pattern\" that " + problem->what};
   return std::nullopt;
 }
 
@@ -155,7 +195,7 @@ MaybeProblem read_backend(const OrderedJson& value, CallDraft&) {
 }
 
 MaybeProblem read_whitespace_pattern(const OrderedJson& value, CallDraft& draft) {
-  return read_string(value, draft.whitespace_pattern);
+  return read_pattern(value, draft.whitespace_pattern);
 }
 
 FieldReader spelt(const char* right) {
@@ -165,6 +205,13 @@ FieldReader spelt(const char* right) {
 }
 
 }  // namespace
+
+std::optional<Error> set_whitespace(CallDraft& draft) {
+  const char* field = "guided_whitespace_pattern";
+  auto problem = set_pattern(draft.call.request, std::move(draft.whitespace_pattern));
+  if (!problem) return std::nullopt;
+  return Error{problem->code, fmt::format("{} {}", field, problem->what), field};
+}
 
 std::vector<Field> constraint_fields() {
   using enum Scope;

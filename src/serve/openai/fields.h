@@ -30,6 +30,10 @@ std::vector<Field> constraint_fields();  // the form of a reply
 std::vector<Field> splitting_fields();   // prefill and decode on different servers
 std::vector<Field> other_fields();       // fields without effect, and fields that are refused
 
+// Gives the constraint the whitespace that a field of its own asks for. To be called once all
+// fields are read, because their order means nothing.
+std::optional<Error> set_whitespace(CallDraft& draft);
+
 // Null if this endpoint has no field of that name.
 const Field* find_field(Endpoint endpoint, std::string_view name);
 

@@ -112,9 +112,7 @@ Result<OpenAiCall> parse_openai_call(const OrderedJson& body, Endpoint endpoint,
     if (auto problem = field->read(value, draft))
       return Error{problem->code, fmt::format("{} {}", name, problem->what), name};
   }
-  if (auto& constraint = draft.call.request.constraint;
-      constraint && !draft.whitespace_pattern.empty())
-    constraint->whitespace_pattern = draft.whitespace_pattern;
+  if (auto error = set_whitespace(draft)) return *error;
   set_default_length(draft.call, defaults);
   if (auto error = check_combinations(draft, endpoint)) return *error;
   if (auto error =

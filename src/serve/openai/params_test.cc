@@ -244,6 +244,55 @@ TEST(OpenAiParams, TwoConstraintsAndMisspeltOnesAreRefused) {
             "response_format");
 }
 
+TEST(OpenAiParams, WhitespaceIsHonouredOrRefused) {
+  const std::string pattern = entry("guided_whitespace_pattern", "\" ?\"");
+  const std::string json = entry("guided_json", "{}");
+  for (const std::string& fields : {json + "," + pattern, pattern + "," + json})
+    EXPECT_EQ(chat(fields).request.constraint->whitespace_pattern, " ?");
+  EXPECT_EQ(chat(pattern).request.constraint, std::nullopt);
+  for (const char* other :
+       {R"("guided_regex":"a")", R"("guided_choice":["a"])", R"("guided_grammar":"root ::= \"x\"")",
+        R"("structured_outputs":{"json":{},"disable_any_whitespace":true})",
+        R"("structured_outputs":{"json":{},"whitespace_pattern":" *"})"})
+    EXPECT_EQ(refused_field(Endpoint::kChat, pattern + "," + other), "guided_whitespace_pattern")
+        << other;
+  for (const char* both : {R"({"json":{},"whitespace_pattern":" ?","disable_any_whitespace":true})",
+                           R"({"disable_any_whitespace":true,"whitespace_pattern":" ?","json":{}})",
+                           R"({"regex":"a","whitespace_pattern":" ?"})"}) {
+    const auto call = parse(Endpoint::kChat, entry("structured_outputs", both));
+    ASSERT_FALSE(call) << both;
+    EXPECT_EQ(call.error().field, "structured_outputs");
+    EXPECT_THAT(call.error().what, testing::HasSubstr("whitespace_pattern")) << both;
+  }
+}
+
+TEST(OpenAiParams, AWhitespacePatternHasABound) {
+  const std::string long_one = '"' + std::string(1025, ' ') + '"';
+  const std::string json = entry("guided_json", "{}") + ",";
+  EXPECT_EQ(refused_field(Endpoint::kChat, json + entry("guided_whitespace_pattern", long_one)),
+            "guided_whitespace_pattern");
+  EXPECT_EQ(
+      refused_field(Endpoint::kChat, entry("structured_outputs",
+                                           R"({"json":{},"whitespace_pattern":)" + long_one + "}")),
+      "structured_outputs");
+}
+
+// vLLM's class writes its members where they are off, too.
+TEST(OpenAiParams, WhatIsSwitchedOffIsNotRefused) {
+  const auto refused = [](const char* name, const char* value) {
+    return refused_field(
+        Endpoint::kChat,
+        fmt::format(R"("structured_outputs":{{"json":{{}},"{}":{}}})", name, value));
+  };
+  for (const char* name : {"disable_fallback", "disable_additional_properties", "backend_was_auto",
+                           "_backend_was_auto"}) {
+    EXPECT_EQ(refused(name, "false"), "none") << name;
+    EXPECT_EQ(refused(name, "true"), "structured_outputs") << name;
+  }
+  EXPECT_EQ(refused("_backend", "null"), "none");
+  EXPECT_EQ(refused("unheard_of", "false"), "structured_outputs");
+}
+
 TEST(OpenAiParams, APredictionIsTextOrParts) {
   const auto reference = [](const std::string& content) {
     return chat(R"("prediction":{"type":"content","content":)" + content + "}").request.reference;

@@ -24,6 +24,49 @@ TEST(OpenAiRefusals, TheInputOfResponsesHasItsOwnName) {
   }
 }
 
+// What a protocol of turns renames on its way to a chat is called by the name that was sent.
+TEST(OpenAiRefusals, FieldsAreCalledAsTheClientCallsThem) {
+  TestServer server;
+  struct Case {
+    const char *path, *fields, *name;
+  };
+  const Case cases[] = {
+      {"/v1/responses", R"("max_output_tokens":0)", "max_output_tokens"},
+      {"/v1/responses", R"("reasoning":{"effort":"vast"})", "reasoning.effort"},
+      {"/v1/responses", R"("text":{"format":{"type":"json_schema","name":"n"}})", "text.format"},
+      {"/v1/responses",
+       R"("text":{"format":{"type":"json_schema","schema":{"not":{"type":"null"}}}})",
+       "text.format"},
+      {"/v1/messages", R"("stop_sequences":3)", "stop_sequences"},
+      {"/v1/messages", R"("stop":3)", "stop"},
+      {"/v1/messages", R"("output_config":{"effort":"vast"})", "output_config.effort"},
+      {"/v1/messages", R"("output_format":{"type":"json_schema","schema":{"not":{"type":"null"}}})",
+       "output_format"},
+      {"/v1/messages/count_tokens", R"("stop_sequences":3)", "stop_sequences"},
+      {"/api/chat", R"("options":{"num_predict":2147483648})", "options.num_predict"},
+      {"/api/chat", R"("options":{"repeat_penalty":-1})", "options.repeat_penalty"},
+      {"/api/chat", R"("options":{"temperature":-1})", "options.temperature"},
+      {"/api/chat", R"("format":{"not":{"type":"null"}})", "format"},
+      {"/api/generate", R"("options":{"num_predict":"x"})", "options.num_predict"},
+  };
+  for (const Case& one : cases) {
+    Json body = Json::parse(std::string("{") + one.fields + "}");
+    const bool responses = std::string_view(one.path) == "/v1/responses";
+    body[responses ? "input" : "prompt"] = "x";
+    body["messages"] = {{{"role", "user"}, {"content", "x"}}};
+    body["max_tokens"] = 5;
+    const auto refused = http::post_once(server.port(), one.path, body);
+    EXPECT_EQ(refused.status, 400) << one.fields;
+    const Json error = refused.json()["error"];
+    const std::string what = error.is_string() ? error : error["message"];
+    EXPECT_TRUE(what.starts_with(std::string(one.name) + " ") ||
+                what.starts_with(std::string(one.name) + ":"))
+        << one.name << ": " << what;
+    const bool has_param = error.is_object() && error.contains("param");
+    EXPECT_TRUE(!has_param || error["param"] == one.name) << error;
+  }
+}
+
 TEST(OpenAiRefusals, BadRequestsAreRefusedByName) {
   TestServer server;
   const char* chat = "/v1/chat/completions";

@@ -12,8 +12,14 @@ http::ApiError named(http::ApiError error) {
   return error;
 }
 
+constexpr turn::FieldName kRenamed[] = {{"max_completion_tokens", "max_output_tokens"},
+                                        {"reasoning_effort", "reasoning.effort"},
+                                        {"response_format", "text.format"},
+                                        {"verbosity", "text.verbosity"}};
+
 class Protocol : public turn::TurnProtocol {
  public:
+  std::span<const turn::FieldName> renamed() const override { return kRenamed; }
   Result<OrderedJson> to_chat(const OrderedJson& body) const override {
     return responses::to_chat(body);
   }

@@ -182,14 +182,17 @@ std::optional<Error> refuse_state(const OrderedJson& body) {
   return std::nullopt;
 }
 
-void set_text(const OrderedJson& text, OrderedJson& chat) {
+std::optional<Error> set_text(const OrderedJson& text, OrderedJson& chat) {
   if (const OrderedJson* verbosity = member(text, "verbosity")) chat["verbosity"] = *verbosity;
   const OrderedJson* format = member(text, "format");
-  if (!format || type_of(*format) == "text") return;
+  if (!format || type_of(*format) == "text") return std::nullopt;
+  if (type_of(*format) == "json_schema" && !member(*format, "schema"))
+    return invalid("text.format", "text.format of type json_schema needs \"schema\"");
   OrderedJson schema = OrderedJson::object();
   for (const auto& [name, value] : format->items())
     if (name != "type") schema[name] = value;
   chat["response_format"] = {{"type", type_of(*format)}, {"json_schema", std::move(schema)}};
+  return std::nullopt;
 }
 
 // Fields that become another one, or none; all others go along.
@@ -222,7 +225,8 @@ Result<OrderedJson> to_chat(const OrderedJson& body) {
   if (const OrderedJson* reasoning = member(body, "reasoning"))
     if (const OrderedJson* effort = member(*reasoning, "effort"))
       chat["reasoning_effort"] = *effort;
-  if (const OrderedJson* text = member(body, "text")) set_text(*text, chat);
+  if (const OrderedJson* text = member(body, "text"))
+    if (auto error = set_text(*text, chat)) return *error;
   return chat;
 }
 

@@ -93,7 +93,18 @@ void AnswerSplit::bound_reasoning(const Request& request, answer::AnswerOptions&
   prepared.prompt.insert(prepared.prompt.end(), reasoning_end_.begin(), reasoning_end_.end());
 }
 
+// Reasoning keeps to its budget where it is not told apart from the rest of the text, too.
+void AnswerSplit::meter_reasoning(const Request& request, Prepared& prepared) const {
+  if (request.split_reasoning || request.reasoning_budget < 0 || !formats_.reasoning) return;
+  answer::AnswerOptions options{.formats = {.reasoning = formats_.reasoning}};
+  options.starts_in_reasoning = prompt_reasons(request, prepared.prompt);
+  bound_reasoning(request, options, prepared);
+  prepared.metered = std::make_shared<const answer::AnswerOptions>(std::move(options));
+  prepared.metered_marks = reasoning_tokens_;
+}
+
 void AnswerSplit::set_up(const Request& request, Prepared& prepared) const {
+  meter_reasoning(request, prepared);
   answer::AnswerOptions options;
   if (request.split_reasoning) options.formats.reasoning = formats_.reasoning;
   if (request.split_calls) options.formats.calls = formats_.calls;

@@ -34,6 +34,7 @@ class AnswerSplit {
 
  private:
   std::string tail(const std::vector<Token>& prompt) const;
+  void meter_reasoning(const Request& request, Prepared& prepared) const;
   void bound_reasoning(const Request& request, answer::AnswerOptions& options,
                        Prepared& prepared) const;
   bool prompt_reasons(const Request& request, const std::vector<Token>& prompt) const;

@@ -128,6 +128,26 @@ TEST(AnswerSplit, ReasoningEndsWithItsBudget) {
   }
 }
 
+// Reasoning that stays in the text is bounded, too.
+TEST(AnswerSplit, ABudgetHoldsWhereReasoningIsNotSeparated) {
+  EchoService echo(thinking_config());
+  text::Conversation chat;
+  chat.messages = OrderedJson::parse(R"([{"role":"<think>abcdefghij</think>x","content":"y"}])");
+  const PromptInput raw = std::string("<think>abcdefghij</think>x:y;");
+  for (const PromptInput& input : {PromptInput(chat), raw})
+    for (const int budget : {-1, 0, 3}) {
+      Request request = greedy(input);
+      request.split_reasoning = request.split_calls = false;
+      request.reasoning_budget = budget;
+      request.stop.max_tokens = 60;
+      const Reply reply = reply_to(echo.service, std::move(request));
+      const std::string thought = std::string("abc").substr(0, budget < 0 ? 3 : budget);
+      const std::string next = budget < 0 ? "defghij</think>x:y;" : "\n</think>\n\n<think>abc";
+      EXPECT_TRUE(reply.text.starts_with("<think>" + thought + next)) << budget << reply.text;
+      EXPECT_TRUE(reply.parts.empty());
+    }
+}
+
 TEST(AnswerSplit, ABudgetNeverExceedsMaxTokens) {
   EchoService echo(thinking_config());
   // Before, in front of, inside and at the end of the mark that is put in.

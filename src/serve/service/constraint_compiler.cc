@@ -22,8 +22,8 @@ struct Progress {
 class MatcherFollower : public TokenFollower {
  public:
   MatcherFollower(std::shared_ptr<const grammar::Grammar> grammar,
-                  std::shared_ptr<Progress> progress)
-      : matcher_(std::move(grammar)), progress_(std::move(progress)) {}
+                  std::shared_ptr<Progress> progress, int answers)
+      : matcher_(std::move(grammar), answers), progress_(std::move(progress)) {}
 
   // After the end, steps that were in flight may draw once more; nobody reads these tokens.
   void accept(int32_t token) override {
@@ -57,12 +57,18 @@ class MatcherFollower : public TokenFollower {
 
 class GrammarConstraint : public MeasuredConstraint {
  public:
-  explicit GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar,
-                             std::shared_ptr<MaskCount> count = std::make_shared<MaskCount>())
-      : grammar_(std::move(grammar)), progress_(std::make_shared<Progress>(std::move(count))) {}
-  std::string source() const override { return constraint_source(grammar_->constraint()); }
+  GrammarConstraint(std::shared_ptr<const grammar::Grammar> grammar, int answers,
+                    std::shared_ptr<MaskCount> count = std::make_shared<MaskCount>())
+      : grammar_(std::move(grammar)),
+        answers_(answers),
+        progress_(std::make_shared<Progress>(std::move(count))) {}
+  std::string source() const override {
+    grammar::Constraint constraint = grammar_->constraint();
+    constraint.answers = answers_;
+    return constraint_source(constraint);
+  }
   std::unique_ptr<TokenFollower> follow() const override {
-    return std::make_unique<MatcherFollower>(grammar_, progress_);
+    return std::make_unique<MatcherFollower>(grammar_, progress_, answers_);
   }
   size_t mask_words() const override { return grammar_->vocabulary().mask_words(); }
   bool failed() const override { return progress_->failed; }
@@ -71,12 +77,13 @@ class GrammarConstraint : public MeasuredConstraint {
     return {.seconds = 1e-9 * static_cast<double>(count.nanoseconds.exchange(0)),
             .masks = count.masks.exchange(0)};
   }
-  std::shared_ptr<const TokenConstraint> for_choice() const override {
-    return std::make_shared<GrammarConstraint>(grammar_, progress_->count);
+  std::shared_ptr<const TokenConstraint> for_choice(int answers) const override {
+    return std::make_shared<GrammarConstraint>(grammar_, answers, progress_->count);
   }
 
  private:
   std::shared_ptr<const grammar::Grammar> grammar_;
+  const int answers_;
   std::shared_ptr<Progress> progress_;
 };
 
@@ -87,9 +94,9 @@ bool is_ready(const std::shared_future<Result<std::shared_ptr<const grammar::Gra
 }  // namespace
 
 std::shared_ptr<const TokenConstraint> for_choice(
-    const std::shared_ptr<const TokenConstraint>& constraint) {
+    const std::shared_ptr<const TokenConstraint>& constraint, int answers) {
   const auto* measured = dynamic_cast<const MeasuredConstraint*>(constraint.get());
-  return measured ? measured->for_choice() : constraint;
+  return measured ? measured->for_choice(answers) : constraint;
 }
 
 const char* label_of(grammar::ConstraintKind kind) {
@@ -114,9 +121,11 @@ const char* label_of(grammar::ConstraintKind kind) {
 Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile(
     grammar::Constraint constraint) {
   if (!options_.space) constraint.no_whitespace = true;
+  const int answers = std::exchange(constraint.answers, 1);  // it compiles to the same
   const Compiled compiled = find_or_make(constraint);
   if (!compiled) return compiled.error();
-  return std::shared_ptr<const MeasuredConstraint>(std::make_shared<GrammarConstraint>(*compiled));
+  return std::shared_ptr<const MeasuredConstraint>(
+      std::make_shared<GrammarConstraint>(*compiled, answers));
 }
 
 Result<std::shared_ptr<const MeasuredConstraint>> ConstraintCompiler::compile_source(

@@ -24,13 +24,14 @@ class MeasuredConstraint : public TokenConstraint {
   };
   // The work since the last call, with that of all copies for_choice(). Any thread.
   virtual Work take_work() const = 0;
-  // The same constraint for one of several answers: failed() is that of this answer alone.
-  virtual std::shared_ptr<const TokenConstraint> for_choice() const = 0;
+  // The same constraint for one of `answers` to one request: failed() is that of this answer alone,
+  // and its masks get their part of the fuel that all of them have in a step.
+  virtual std::shared_ptr<const TokenConstraint> for_choice(int answers) const = 0;
 };
 
 // for_choice() of a constraint that is measured; any other constraint, and null, as it is.
 std::shared_ptr<const TokenConstraint> for_choice(
-    const std::shared_ptr<const TokenConstraint>& constraint);
+    const std::shared_ptr<const TokenConstraint>& constraint, int answers);
 
 // The name of a kind in metrics and logs: "json_schema".
 const char* label_of(grammar::ConstraintKind kind);

@@ -34,5 +34,25 @@ TEST(ConstraintCompilerTest, WhatCouldNotBeCompiledIsCompiledAgain) {
   EXPECT_TRUE(compiler.compile(choice(R"(["a","b"])")));
 }
 
+// Another process, which draws the same tokens, has to give their masks the same fuel.
+TEST(ConstraintCompilerTest, ASourceSaysHowManyAnswersShareAStep) {
+  const ByteTokenizer tokenizer;
+  const std::vector<Token> ends = {ByteTokenizer::kEos};
+  int compiled = 0;
+  ConstraintCompiler compiler(grammar::Vocabulary::of(tokenizer, tokenizer.vocab_size(), ends),
+                              {.compile = [&](const auto& constraint, auto vocabulary) {
+                                ++compiled;
+                                return grammar::compile(constraint, std::move(vocabulary));
+                              }});
+  const auto constraint = compiler.compile(choice(R"(["yes","no"])"));
+  ASSERT_TRUE(constraint);
+  const std::string source = (*constraint)->for_choice(4)->source();
+  EXPECT_NE(source, (*constraint)->source());
+  const auto there = compiler.compile_source(source);
+  ASSERT_TRUE(there);
+  EXPECT_EQ((*there)->source(), source);
+  EXPECT_EQ(compiled, 1) << "it is one grammar for any number of answers";
+}
+
 }  // namespace
 }  // namespace skiff::service

@@ -48,6 +48,7 @@ struct EngineService::Impl {
   void refuse(OpenRequest& request, Refusal refusal);
   std::shared_ptr<OpenRequest> make_request(Prepared prepared, Sink sink);
   std::unique_ptr<answer::AnswerParser> parser_of(const Prepared& prepared, SeqId sequence) const;
+  std::unique_ptr<ReasoningMeter> meter_of(const Prepared& prepared) const;
   PrepareContext context() const {
     return {.config = core.config,
             .tokenizer = *tokenizer,
@@ -78,6 +79,11 @@ std::unique_ptr<answer::AnswerParser> EngineService::Impl::parser_of(const Prepa
   return std::make_unique<answer::AnswerParser>(prepared.answer, call_seed + mix64(sequence));
 }
 
+std::unique_ptr<ReasoningMeter> EngineService::Impl::meter_of(const Prepared& prepared) const {
+  if (!prepared.metered) return nullptr;
+  return std::make_unique<ReasoningMeter>(*tokenizer, prepared.metered, prepared.metered_marks);
+}
+
 std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared, Sink sink) {
   auto request = std::make_shared<OpenRequest>();
   request->id = core.next_id.fetch_add(1);
@@ -103,7 +109,8 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
          .prompt_logprobs = {},
          .output = {},
          .bounded = !prepared.reasoning_end.empty(),
-         .constraint = for_choice(prepared.params.constraint)});
+         .meter = meter_of(prepared),
+         .constraint = for_choice(prepared.params.constraint, prepared.n)});
   request->prepared = std::move(prepared);
   return request;
 }

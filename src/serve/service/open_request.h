@@ -6,6 +6,7 @@
 
 #include "message/request.h"
 #include "message/token_constraint.h"
+#include "serve/service/reasoning_meter.h"
 #include "serve/service/service.h"
 #include "text/detokenizer.h"
 
@@ -24,6 +25,7 @@ struct OpenSequence {
   // With a budget of reasoning: the tokens so far, and whether it still holds.
   std::vector<Token> output;
   bool bounded = false;
+  std::unique_ptr<ReasoningMeter> meter;  // where `answer` does not know the reasoning
   bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
   // The sequence's own constraint, which says whether it failed; null if there is none.

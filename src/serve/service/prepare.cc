@@ -89,13 +89,21 @@ Result<std::vector<Token>> bounded_tokens(const Request& request, const PrepareC
   return encode(request, *text, context);
 }
 
+// How many of the prompt's tokens are kept where only one that does not fit is cut. It makes room
+// for max_tokens, unless nothing would be left of it.
+int kept_of_too_long(size_t prompt, const Request& request, int max_model_len) {
+  const int longest = request.pool ? max_model_len : max_model_len - 1;
+  const int most = request.stop.max_tokens;
+  const bool cut = prompt > static_cast<size_t>(longest) && most > 0 && most < max_model_len;
+  return cut ? max_model_len - most : longest;
+}
+
 // Keeps the tokens at the end, and no memory of the others: a request may have thousands of
 // prompts.
 void truncate(std::vector<Token>& prompt, const Request& request, const PrepareContext& context) {
   int keep = request.truncate_prompt;
   if (keep == 0) return;
-  if (keep < 0)
-    keep = std::max(context.config.max_model_len - std::max(request.stop.max_tokens, 1), 1);
+  if (keep < 0) keep = kept_of_too_long(prompt.size(), request, context.config.max_model_len);
   if (prompt.size() <= static_cast<size_t>(keep)) return;
   prompt = std::vector<Token>(prompt.end() - keep, prompt.end());
 }

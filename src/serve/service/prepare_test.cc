@@ -45,7 +45,17 @@ TEST_F(Prepare, TruncationKeepsTheEnd) {
   EXPECT_EQ(prepare(request)->prompt.size(), 500u);
   EXPECT_EQ(prepare(request)->stop.max_tokens, 12);
   request.stop.max_tokens = 2147483647;
-  EXPECT_EQ(prompt_of(request), "y");
+  EXPECT_EQ(prompt_of(request), std::string(510, 'x') + "y");
+}
+
+TEST_F(Prepare, APromptThatFitsIsNotTruncated) {
+  for (const int most : {0, 1, 12, 511, 512, 2147483647})
+    for (const size_t size : {1u, 400u, 511u}) {
+      Request request = of(std::string(size, 'x'));
+      request.truncate_prompt = -1;
+      request.stop.max_tokens = most;
+      EXPECT_EQ(prompt_of(request).size(), size) << most;
+    }
 }
 
 TEST_F(Prepare, AReferenceIsReadWhereTokensAreDrafted) {

@@ -10,9 +10,11 @@ namespace skiff::service {
 namespace {
 
 bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
-  return sequence.bounded && sequence.answer->in_reasoning() &&
-         sequence.answer->reasoning_tokens() >= prepared.reasoning_budget &&
-         sequence.text->between_characters();
+  if (!sequence.bounded || !sequence.text->between_characters()) return false;
+  if (const auto& meter = sequence.meter)
+    return meter->in_reasoning() && meter->tokens() >= prepared.reasoning_budget;
+  return sequence.answer->in_reasoning() &&
+         sequence.answer->reasoning_tokens() >= prepared.reasoning_budget;
 }
 
 }  // namespace
@@ -70,6 +72,7 @@ void ReplyBuilder::append_token(OpenSequence& sequence, Token token, Reply& repl
   const std::string text = sequence.text->push(token);
   reply.text += text;
   if (sequence.answer) sequence.answer->push(text, reply.parts);
+  if (sequence.meter && sequence.bounded) sequence.meter->push(token);
 }
 
 // Later tokens are dropped, and the engine, which does not know, is asked to cancel the sequence.
@@ -96,7 +99,7 @@ void ReplyBuilder::end_reasoning(const OpenRequest& request, OpenSequence& seque
       reply.logprobs.push_back({.chosen = {token, 0}, .rank = 1, .top = {{token, 0}}});
   }
   reply.text += text;
-  sequence.answer->append(text, reply.parts);
+  if (sequence.answer) sequence.answer->append(text, reply.parts);
   sequence.bounded = false;
   if (sequence.text->stopped()) {
     reply.stop_reason = sequence.text->stop_found();

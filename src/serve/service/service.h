@@ -44,8 +44,9 @@ struct Request {
   bool message_special = false;           // messages of users and tools may spell special tokens
   std::vector<Token> begun;               // the beginning of a reply, appended to the prompt
   std::string reference;                  // a text that the reply may repeat: it helps to draft
-  int truncate_prompt = 0;  // number of tokens at the end to keep; -1: as many as leave room for
-                            // max_tokens; 0: a prompt that is too long is refused
+  // Number of tokens at the end to keep; 0: a prompt that is too long is refused; -1: it is cut,
+  // and leaves room for max_tokens where these are fewer than the context.
+  int truncate_prompt = 0;
   std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
   // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
   // has a format for them.
@@ -125,6 +126,9 @@ struct Prepared {
   SharedList<Token> shown;                              // special tokens that the split needs
   int reasoning_budget = -1;                            // see Request
   std::vector<Token> reasoning_end;                     // what is put in; empty: no budget
+  // How reasoning with a budget is found in a reply that is not split by it; null otherwise.
+  std::shared_ptr<const answer::AnswerOptions> metered;
+  SharedList<Token> metered_marks;  // special tokens that are its marks
   // params.constraint as it is behind the reasoning, for a reply whose reasoning was ended so.
   std::shared_ptr<const TokenConstraint> answer_constraint;
   int n = 1, priority = 0;

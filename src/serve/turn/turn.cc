@@ -1,5 +1,6 @@
 #include "serve/turn/turn.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "serve/openai/failures.h"
 #include "serve/openai/params.h"
 #include "serve/openai/shape.h"
+#include "serve/turn/items.h"
 
 namespace skiff::turn {
 namespace {
@@ -157,6 +159,30 @@ Result<openai::OpenAiCall> read_call(const TurnProtocol& protocol, const Ordered
   return call;
 }
 
+bool has(const OrderedJson& body, std::string_view path) {
+  const OrderedJson* at = &body;
+  while (at && !path.empty()) {
+    const std::string_view name = path.substr(0, path.find('.'));
+    path.remove_prefix(std::min(path.size(), name.size() + 1));
+    at = member(*at, std::string(name).c_str());
+  }
+  return at != nullptr;
+}
+
+// Names the field that the client has sent instead of the one that it became.
+http::ApiError in_own_words(const TurnProtocol& protocol, const OrderedJson& body,
+                            http::ApiError error) {
+  for (const auto& [chat, own] : protocol.renamed()) {
+    if (error.param != chat || !has(body, own)) continue;
+    error.param = own;
+    const bool begins = error.message.starts_with(chat) &&
+                        error.message.find_first_of(" :.", chat.size()) == chat.size();
+    if (begins) error.message.replace(0, chat.size(), own);
+    break;
+  }
+  return error;
+}
+
 std::optional<http::ApiError> check(const service::ProtocolContext& context,
                                     const openai::OpenAiCall& call) {
   if (auto error = openai::check_unknown(context.config, call.unknown_fields)) return error;
@@ -183,9 +209,12 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   const auto json = openai::read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
   const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
+  const auto refuse_call = [&](http::ApiError error) {
+    refuse(in_own_words(protocol, body, std::move(error)));
+  };
   auto call = read_call(protocol, body, context.config.defaults);
-  if (!call) return refuse(http::api_error(call.error(), "messages"));
-  if (auto error = check(context, *call)) return refuse(*error);
+  if (!call) return refuse_call(http::api_error(call.error(), "messages"));
+  if (auto error = check(context, *call)) return refuse_call(*error);
   TurnInfo info{.id = request.request_id,
                 .model = openai::model_of(context, call->model),
                 .created = std::time(nullptr)};
@@ -193,7 +222,7 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   service::Request wanted = request_of(*call);
   if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
   auto prompt = context.service.prepare(std::move(wanted));
-  if (!prompt) return refuse(http::api_error(prompt.error(), "messages"));
+  if (!prompt) return refuse_call(http::api_error(prompt.error(), "messages"));
   if (auto refused = context.admission.check_queue({&*prompt, 1}))
     return refuse(openai::admission_error(*refused));
   info.prompt_tokens = static_cast<int>(prompt->prompt.size());
@@ -212,11 +241,15 @@ http::HttpResponse count(const TurnProtocol& protocol, const service::ProtocolCo
   };
   const auto json = openai::read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refusal(*error);
-  auto call = read_call(protocol, *std::get<JsonOwner<OrderedJson>>(json), context.config.defaults);
-  if (!call) return refusal(http::api_error(call.error(), "messages"));
-  if (auto error = check(context, *call)) return refusal(*error);
+  const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
+  const auto refusal_of_call = [&](http::ApiError error) {
+    return refusal(in_own_words(protocol, body, std::move(error)));
+  };
+  auto call = read_call(protocol, body, context.config.defaults);
+  if (!call) return refusal_of_call(http::api_error(call.error(), "messages"));
+  if (auto error = check(context, *call)) return refusal_of_call(*error);
   const auto tokens = context.service.tokenize(request_of(*call));
-  if (!tokens) return refusal(http::api_error(tokens.error(), "messages"));
+  if (!tokens) return refusal_of_call(http::api_error(tokens.error(), "messages"));
   return http::json_response({{field, tokens->size()}});
 }
 

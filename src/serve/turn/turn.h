@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -50,12 +52,20 @@ class TurnWriter {
   virtual std::string whole(const service::Reply& answer) = 0;
 };
 
+// A field of a chat completion, and where a request has it: "options.num_predict" is a member of
+// its object "options".
+struct FieldName {
+  std::string_view chat, own;
+};
+
 // Immutable; outlives its turns.
 class TurnProtocol {
  public:
   virtual ~TurnProtocol() = default;
   // The body of a chat completion that asks for the same. Error::field names a field of `body`.
   virtual Result<OrderedJson> to_chat(const OrderedJson& body) const = 0;
+  // The fields that to_chat() renames. Where a request has several of one name, the first counts.
+  virtual std::span<const FieldName> renamed() const = 0;
   virtual http::HttpResponse refusal(const http::ApiError& error,
                                      const std::string& request_id) const = 0;
   virtual std::unique_ptr<TurnWriter> writer(TurnInfo info, const TurnBody& body) const = 0;
