@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kMaxTensors = 1u << 20, kMaxKeys = 1u << 16, kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1u << 20;
+constexpr uint64_t kMaxElements = 1u << 22;  // of all arrays; a tokenizer has some million
 
 constexpr GgufType kTypes[] = {
     {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18},
@@ -124,20 +125,26 @@ class Reader {
     if (!std::isfinite(x)) broken("a number that is not finite");
     return x;
   }
-  // Each element takes a byte or more, so that a count cannot ask for more memory than the file's
-  // size allows. Arrays of arrays are refused.
+  // An element takes a byte or more of the file, and some tens of bytes of memory, so both bound
+  // the count. Arrays of arrays are refused.
   Json array() {
     const auto kind = number<uint32_t>();
     const auto count = number<uint64_t>();
     if (kind == kArray || kind >= kKinds) broken("an array of kind {} at byte {}", kind, at_);
     if (count > left()) broken("an array of {} elements at byte {} does not fit", count, at_);
-    Json all = Json::array();
+    if (count > elements_left_)
+      broken("an array of {} elements at byte {}; all arrays may have {}", count, at_,
+             kMaxElements);
+    elements_left_ -= count;
+    Json::array_t all;
+    all.reserve(count);
     for (uint64_t i = 0; i < count; ++i) all.push_back(value(kind));
     return all;
   }
 
   std::span<const std::byte> file_;
   size_t at_ = 0;
+  uint64_t elements_left_ = kMaxElements;
 };
 
 [[noreturn]] void refuse_type(const std::string& tensor, uint32_t id) {
@@ -181,7 +188,8 @@ uint64_t alignment_of(const Json& metadata) {
   if (found == metadata.end()) return 32;
   const uint64_t value = found->is_number_unsigned() ? found->get<uint64_t>() : 0;
   if (value == 0 || value > kMaxAlignment || (value & (value - 1)))
-    broken("\"general.alignment\" is {}, it must be a power of two", found->dump().substr(0, 40));
+    broken("\"general.alignment\" is {}, it must be a power of two",
+           found->is_number() ? found->dump() : "no number");
   return value;
 }
 

@@ -40,8 +40,9 @@ struct GgufHeader {
 
 // `file` is the whole file. Refused: a header that does not fit, other versions, counts and lengths
 // beyond the file, text that is not UTF-8, duplicate names, unknown types, rows that are not whole
-// blocks, offsets that are not aligned, and data that overlap or end beyond the file. Memory stays
-// within a small multiple of the header's bytes.
+// blocks, more than 2^22 elements in all arrays, offsets that are not aligned, and data that
+// overlap or end beyond the file. Besides the texts themselves memory stays within some hundred
+// MiB.
 Result<GgufHeader> parse_gguf(std::span<const std::byte> file);
 
 }  // namespace skiff

@@ -88,6 +88,22 @@ TEST(Gguf, CountsAndLengthsAreBounded) {
   EXPECT_THAT(File().start(1, 0).tensor("w", 0, 0).data(64).refusal(), HasSubstr("dimension of 0"));
 }
 
+// Bytes of a file that become elements take many times their size in memory.
+TEST(Gguf, ElementsOfAllArraysAreBounded) {
+  constexpr uint64_t kHalf = 1 << 21;
+  const auto arrays = [&](int count) {
+    File file;
+    file.start(0, static_cast<uint64_t>(count));
+    for (int i = 0; i < count; ++i) {
+      file.text("k" + std::to_string(i)).add<uint32_t>(9).add<uint32_t>(0).add(kHalf);
+      file.bytes().append(kHalf, '\1');
+    }
+    return file.data(32);
+  };
+  EXPECT_EQ(arrays(2).refusal(), "accepted");
+  EXPECT_THAT(arrays(3).refusal(), HasSubstr("all arrays may have 4194304"));
+}
+
 TEST(Gguf, OtherVersionsKindsAndTypesAreRefused) {
   EXPECT_THAT(File().start(0, 0, 1).refusal(), HasSubstr("version 1"));
   EXPECT_THAT(File().start(0, 0, 0x03000000).refusal(), HasSubstr("version"));
@@ -122,6 +138,17 @@ TEST(Gguf, OffsetsAreAlignedApartAndInside) {
                     .data(64)
                     .refusal(),
                 HasSubstr("power of two"));
+}
+
+TEST(Gguf, AnAlignmentThatIsNoNumberIsNotRepeated) {
+  EXPECT_THAT(File()
+                  .start(0, 1)
+                  .text("general.alignment")
+                  .add<uint32_t>(8)
+                  .text(std::string(1 << 16, 'x'))
+                  .data(64)
+                  .refusal(),
+              HasSubstr("\"general.alignment\" is no number"));
 }
 
 TEST(Gguf, TextIsUtf8AndKeysAreApart) {

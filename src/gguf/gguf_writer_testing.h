@@ -28,7 +28,7 @@ class GgufBytes {
     bytes_ += value;
     return *this;
   }
-  // Numbers become u32, i32 or f32; arrays hold texts or i32.
+  // Numbers become u32, i32 or f32; arrays hold texts, i32 or f32.
   GgufBytes& value(const Json& value) {
     if (value.is_string()) return add<uint32_t>(8).text(value.get<std::string>());
     if (value.is_boolean()) return add<uint32_t>(7).add<uint8_t>(value.get<bool>());
@@ -36,9 +36,13 @@ class GgufBytes {
     if (value.is_number_integer()) return add<uint32_t>(5).add(value.get<int32_t>());
     if (value.is_number()) return add<uint32_t>(6).add(value.get<float>());
     const bool texts = value.empty() || value.front().is_string();
-    add<uint32_t>(9).add<uint32_t>(texts ? 8 : 5).add<uint64_t>(value.size());
-    for (const Json& element : value)
-      texts ? text(element.get<std::string>()) : add(element.get<int32_t>());
+    const bool floats = !texts && value.front().is_number_float();
+    add<uint32_t>(9).add<uint32_t>(texts ? 8 : floats ? 6 : 5).add<uint64_t>(value.size());
+    for (const Json& element : value) {
+      if (texts) text(element.get<std::string>());
+      if (floats) add(element.get<float>());
+      if (!texts && !floats) add(element.get<int32_t>());
+    }
     return *this;
   }
   GgufBytes& align() {

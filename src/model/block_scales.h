@@ -8,7 +8,8 @@ namespace skiff::model {
 
 // Reads and checks them once. Throws a LoadError that names the tensor where a scale or a zero
 // point is not finite, or a scale is zero although elements of its block are not (unless the format
-// has zero_scales). The module must outlive it.
+// has zero_scales). The elements are looked at where the region has the first row of their block,
+// so that the bands of a module read each block once. The module must outlive it.
 class BlockScales {
  public:
   // Those of all columns of the rows of `region`, as in the canonical form.
@@ -21,8 +22,9 @@ class BlockScales {
 
  private:
   size_t at(int64_t row, int64_t col) const;
-  void check(int64_t count) const;
-  void check_zero(int64_t row, int64_t col) const;
+  void check(int64_t count, int64_t first_row) const;
+  void check_zero(int64_t row, int64_t col, int64_t first_row) const;
+  bool is_zero(const Region& region) const;
 
   const StoredModule& module_;
   const int64_t across_;

@@ -95,7 +95,7 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   const GgufModel file = gguf.empty() ? GgufModel{} : read_gguf(gguf);
   const Json json = gguf.empty() ? read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32})
                                  : config_of_gguf(file.header, gguf);
-  const Fields config(json, path);
+  const Fields config(json, gguf.empty() ? path : gguf + ", in the keys of a config.json");
   Architecture architecture;
   const Family& family = family_of(config, architecture);
   ModelConfig out;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <variant>
 
 #include "base/load_error.h"
 #include "base/log.h"
@@ -20,6 +21,8 @@ struct Architecture {
   std::string_view name, dense, moe;
   bool interleaved;
   void (*complete)(Json& config, const GgufKeys& keys) = nullptr;
+
+  bool experts_have_a_width() const { return moe != "MixtralForCausalLM"; }
 };
 constexpr Architecture kArchitectures[] = {
     {"llama", "LlamaForCausalLM", "MixtralForCausalLM", true},
@@ -32,32 +35,53 @@ constexpr Architecture kArchitectures[] = {
     {"deepseek2", "DeepseekV2ForCausalLM", "DeepseekV2ForCausalLM", false, complete_deepseek2},
 };
 
+// What a file without a key means: nothing that config.json could say, a value, or that the file is
+// not complete. A null is the size that follows from others.
+struct Unsaid {};
+struct Needed {};
+using Absent = std::variant<Unsaid, Json, Needed>;
+
 // A key of the format after the architecture's name, and the keys of config.json.
 struct KeyPair {
-  std::string_view gguf;
+  const char* gguf;
   std::vector<std::string_view> config;
+  Absent absent = Unsaid{};
 };
 const std::vector<KeyPair>& keys() {
   static const std::vector<KeyPair> kKeys = {
-      {"block_count", {"num_hidden_layers"}},
-      {"embedding_length", {"hidden_size"}},
-      {"feed_forward_length", {"intermediate_size"}},
-      {"context_length", {"max_position_embeddings"}},
-      {"attention.head_count", {"num_attention_heads"}},
-      {"attention.head_count_kv", {"num_key_value_heads"}},
-      {"attention.key_length", {"head_dim"}},
-      {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}},
-      {"attention.sliding_window", {"sliding_window"}},
-      {"rope.freq_base", {"rope_theta"}},
+      {"block_count", {"num_hidden_layers"}, Needed{}},
+      {"embedding_length", {"hidden_size"}, Needed{}},
+      {"feed_forward_length", {"intermediate_size"}, Needed{}},
+      {"context_length", {"max_position_embeddings"}, Needed{}},
+      {"attention.head_count", {"num_attention_heads"}, Needed{}},
+      {"attention.head_count_kv", {"num_key_value_heads"}, Json(nullptr)},
+      {"attention.key_length", {"head_dim"}, Json(nullptr)},
+      {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}, Needed{}},
+      {"attention.sliding_window", {"sliding_window"}, Json(nullptr)},
+      {"rope.freq_base", {"rope_theta"}, Json(1e4)},
       {"expert_count", {"num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts"}},
       {"expert_used_count", {"num_experts_per_tok", "moe_k"}},
       {"expert_feed_forward_length", {"moe_intermediate_size"}},
-      {"expert_shared_count", {"moe_num_shared_experts", "n_shared_experts"}},
-      {"leading_dense_block_count", {"moe_layer_start_index", "first_k_dense_replace"}},
+      {"expert_shared_count", {"moe_num_shared_experts", "n_shared_experts"}, Json(0)},
+      {"leading_dense_block_count", {"moe_layer_start_index", "first_k_dense_replace"}, Json(0)},
       {"interleave_moe_layer_step", {"moe_layer_interval"}},
   };
   return kKeys;
 }
+
+// Keys for sampling, which are the same for all architectures, and those of generation_config.json.
+constexpr std::string_view kSampling[][2] = {
+    {"general.sampling.temp", "temperature"},
+    {"general.sampling.top_k", "top_k"},
+    {"general.sampling.top_p", "top_p"},
+    {"general.sampling.min_p", "min_p"},
+    {"general.sampling.penalty_repeat", "repetition_penalty"}};
+
+// Files have keys for two or three tokens that end a reply. Of models with more, llama.cpp knows
+// the others by their texts.
+constexpr std::string_view kEnds[] = {"<|eot_id|>",    "<|im_end|>",      "<|end|>",
+                                      "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>",
+                                      "<EOT>",         "[EOT]",           "[EOS]"};
 
 const GgufTensor* find(const GgufHeader& header, std::string_view name) {
   const auto found = std::ranges::find(header.tensors, name, &GgufTensor::name);
@@ -79,7 +103,17 @@ void add_tokens(Json& config, const Json& metadata) {
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                           "tokenizer.ggml.eom_token_id"})
     if (const Json value = id(key); !value.is_null()) eos.push_back(value);
+  const auto tokens = metadata.find("tokenizer.ggml.tokens");
+  for (size_t i = 0; tokens != metadata.end() && tokens->is_array() && i < tokens->size(); ++i)
+    if (const auto* text = (*tokens)[i].get_ptr<const std::string*>();
+        text && std::ranges::find(kEnds, *text) != std::end(kEnds))
+      eos.push_back(i);
   config["eos_token_id"] = eos;
+}
+
+void add_sampling(Json& config, const Json& metadata) {
+  for (const auto& [key, to] : kSampling)
+    if (const auto found = metadata.find(key); found != metadata.end()) config[to] = *found;
 }
 
 // Returns the scaling of rope in the keys of config.json, or null. Without a type it is linear, and
@@ -100,6 +134,37 @@ Json rope_scaling(const Json& metadata, const std::string& prefix, const std::st
   return nullptr;
 }
 
+void add_sizes(Json& config, const GgufKeys& file) {
+  for (const KeyPair& pair : keys()) {
+    Json value = file.find(pair.gguf);
+    if (!value.is_null())
+      value = single(value, file.prefix + pair.gguf, file.where);
+    else if (std::holds_alternative<Needed>(pair.absent))
+      file.refuse(pair.gguf, GgufKeys::kMissing);
+    else if (const Json* meant = std::get_if<Json>(&pair.absent))
+      value = *meant;
+    else
+      continue;
+    for (const std::string_view to : pair.config) config[to] = value;
+  }
+}
+
+// Rope turns whole heads here.
+void check_rope_width(const Json& config, const GgufKeys& file) {
+  const char* key = "rope.dimension_count";
+  const Json turned = file.find(key);
+  if (turned.is_null()) return;
+  const auto hidden = int_in(config.at("hidden_size"), 1, kMaxWidth);
+  const auto heads = int_in(config.at("num_attention_heads"), 1, kMaxHeads);
+  if (!hidden || !heads) return;  // the family says what is wrong
+  const Json& stated = config.at("head_dim");
+  const Json whole = stated.is_null() ? Json(*hidden / *heads) : stated;
+  if (turned != whole)
+    file.refuse(key, fmt::format("is {}, heads have {} dimensions; rope of a part of each head is "
+                                 "not supported",
+                                 escaped(turned.dump(), 40), escaped(whole.dump(), 40)));
+}
+
 }  // namespace
 
 Json config_of_gguf(const GgufHeader& header, const std::string& where) {
@@ -116,33 +181,35 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
               name_list(known));
   }
   const std::string prefix = name + ".";
+  const GgufKeys file{metadata, prefix, where};
   Json config = Json::object();
-  for (const KeyPair& pair : keys()) {
-    const std::string key = prefix + std::string(pair.gguf);
-    const auto found = metadata.find(key);
-    if (found == metadata.end()) continue;
-    for (const std::string_view to : pair.config) config[to] = single(*found, key, where);
-  }
+  add_sizes(config, file);
   const bool experts = config.value("num_experts", Json(0)) != Json(0);
   const std::string_view architecture = experts ? arch->moe : arch->dense;
   if (architecture.empty())
     fail_load("{}: \"{}expert_count\" does not go with the architecture \"{}\"", where, prefix,
               escaped(name, 60));
+  if (experts) {
+    file.need("expert_used_count");
+    if (arch->experts_have_a_width()) file.need("expert_feed_forward_length");
+  }
   config["architectures"] = {architecture};
   config["rope_interleaved"] = arch->interleaved;
   // The format has no key for it: its readers divide the weights of chosen experts by their sum.
   config["norm_topk_prob"] = true;
   config["tie_word_embeddings"] = find(header, "output.weight") == nullptr;
   config["dtype"] = "bfloat16";
-  if (const GgufTensor* embed = find(header, "token_embd.weight"))
-    config["vocab_size"] = embed->shape.front();
-  if (arch->complete) arch->complete(config, {metadata, prefix, where});
+  const GgufTensor* embed = find(header, "token_embd.weight");
+  if (!embed) fail_load("{}: the tensor \"token_embd.weight\" is missing", where);
+  config["vocab_size"] = embed->shape.front();
+  if (arch->complete) arch->complete(config, file);
+  if (!config.contains("qk_rope_head_dim")) check_rope_width(config, file);
   if (!config.contains("rope_scaling"))
     config["rope_scaling"] = rope_scaling(metadata, prefix, where);
   const bool biased = find(header, "blk.0.attn_q.bias") != nullptr;
   config["attention_bias"] = biased;
-  if (!config.contains("sliding_window")) config["sliding_window"] = nullptr;
   add_tokens(config, metadata);
+  add_sampling(config, metadata);
   return config;
 }
 

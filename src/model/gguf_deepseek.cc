@@ -25,8 +25,8 @@ void add_head_sizes(Json& config, const GgufKeys& keys) {
   config.erase("head_dim");
   config["qk_rope_head_dim"] = rope;
   config["qk_nope_head_dim"] = whole - rope;
-  config["v_head_dim"] = keys.find(value);
-  config["kv_lora_rank"] = keys.find("attention.kv_lora_rank");
+  config["v_head_dim"] = keys.size(value);
+  config["kv_lora_rank"] = keys.size("attention.kv_lora_rank");
   config["q_lora_rank"] = keys.find("attention.q_lora_rank");
 }
 
@@ -36,6 +36,7 @@ Json yarn(const GgufKeys& keys) {
   const double tenth = keys.number(kLogMultiplier, 0);
   if (tenth <= 0)
     keys.refuse(kLogMultiplier, "must be there beside yarn; use the safetensors checkpoint");
+  keys.need("rope.scaling.factor");
   for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"})
     if (keys.number(key, 1) != 1) keys.refuse(key, "is not supported other than 1");
   const double mscale = std::round(tenth * 1e7) / 1e6;
@@ -59,8 +60,8 @@ void add_router(Json& config, const GgufKeys& keys) {
   const bool v3 = gate == kSigmoid;
   if (v3) config["architectures"] = {"DeepseekV3ForCausalLM"};
   const double groups = keys.number("expert_group_count", 1);
-  config["n_group"] = groups > 1 ? keys.find("expert_group_count") : Json(1);
-  config["topk_group"] = groups > 1 ? keys.find("expert_group_used_count") : Json(1);
+  config["n_group"] = groups > 1 ? keys.size("expert_group_count") : 1;
+  config["topk_group"] = groups > 1 ? keys.size("expert_group_used_count") : 1;
   if (!v3) config["topk_method"] = groups > 1 ? "group_limited_greedy" : "greedy";
   const Json norm = keys.find("expert_weights_norm");
   config["norm_topk_prob"] = norm.is_null() ? Json(false) : norm;
@@ -84,6 +85,7 @@ double GgufKeys::number(const char* key, double fallback) const {
 int64_t GgufKeys::size(const char* key) const {
   constexpr int64_t kMost = 1 << 20;
   const Json value = find(key);
+  if (value.is_null()) refuse(key, kMissing);
   const int64_t size = value.is_number_integer() ? value.get<int64_t>() : 0;
   if (size < 1 || size > kMost)
     refuse(key, fmt::format("is {}; it must be an integer from 1 to {}", escaped(value.dump(), 40),

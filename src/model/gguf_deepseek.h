@@ -15,8 +15,13 @@ struct GgufKeys {
 
   // Null where there is no such key.
   Json find(const char* key) const { return metadata.value(prefix + key, Json(nullptr)); }
+  static constexpr const char* kMissing = "is missing; convert the model anew";
   // Throws a LoadError that names the key.
   [[noreturn]] void refuse(const char* key, const std::string& why) const;
+  // Throws a LoadError where there is no such key.
+  void need(const char* key) const {
+    if (find(key).is_null()) refuse(key, kMissing);
+  }
   // Throws a LoadError where the value is there and is no number.
   double number(const char* key, double fallback) const;
   // Returns an integer in [1, 2^20]. Throws a LoadError that names the key where there is none.

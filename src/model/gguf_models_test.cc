@@ -1,4 +1,8 @@
 // Whole models as GGUF files: they compute what the same weights in safetensors do.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
 #include "model/gguf_models_testing.h"
 
 namespace skiff::model {
@@ -35,6 +39,24 @@ Both mixtral(bool apart) {
 
 TEST(GgufModel, MixtralIsLlamaWithExperts) { mixtral(false).expect_same(); }
 TEST(GgufModel, ExpertsMayHaveTensorsOfTheirOwn) { mixtral(true).expect_same(); }
+
+// The file itself says what it must hold.
+TEST(GgufModel, TensorsThatDoNotFitAreAskedForByTheFile) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  Both model = mixtral(false);
+  auto& tensors = model.weights.gguf_tensors(false);
+  const auto lost =
+      std::ranges::find(tensors, "output_norm.weight", &testing::GgufFileTensor::name);
+  ASSERT_NE(lost, tensors.end());
+  lost->shape = {kHidden / 2};
+  lost->data.resize(lost->data.size() / 2);
+  EXPECT_THAT(model.refusal(), AllOf(HasSubstr("\"output_norm.weight\" has shape"),
+                                     HasSubstr("model.gguf asks for [32]")));
+  tensors.erase(lost);
+  EXPECT_THAT(model.refusal(), AllOf(HasSubstr("lacks 1 tensors that"), HasSubstr("model.gguf ("),
+                                     HasSubstr("output_norm.weight")));
+}
 
 TEST(GgufModel, MayBeInParts) {
   Both model = mixtral(false);

@@ -1,14 +1,14 @@
 // Tiny checkpoints in every format (tools/quantized_checkpoints/make.py): the values of each weight
 // bit for bit, and the logits of the model.
 //
-// Tolerances of logits. Models have one or two layers; dot products have K <= 128 terms. As in
-// golden_test.cc, float32 arithmetic moves logits by at most 8 * sensitivity * sqrt(K) * 2^-24 when
-// weights are the same numbers. Where the format also rounds activations to eight bits, each is
-// changed by at most half a step of its scale: 2^-4 of its size as a float of 3 bits, or 1/254 of
-// the row's largest as an integer (of all rows where the scale is static); `sensitivity` is the
-// largest change of any logit per unit of random relative change of all weights, and errors of
-// activations act as such a change of about 2^-4 / sqrt(3) each, at most four times that in all
-// logits together.
+// Tolerances of logits. Models have one or two layers; dot products have K <= 128 terms where
+// activations are not rounded. As in golden_test.cc, float32 arithmetic moves logits by at most
+// 8 * sensitivity * sqrt(K) * 2^-24 when weights are the same numbers. Where the format also rounds
+// activations to eight bits, each is changed by at most half a step of its scale: 2^-4 of its size
+// as a float of 3 bits, or 1/254 of the row's largest as an integer (of all rows where the scale is
+// static); `sensitivity` is the largest change of any logit per unit of random relative change of
+// all weights, and errors of activations act as such a change of about 2^-4 / sqrt(3) each, at most
+// four times that in all logits together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <skiff_test_paths.h>
@@ -153,14 +153,14 @@ TEST(QuantizedCheckpoint, RoundsInputsWithStoredScales) {
   for (const char* name : {"fastdeploy_w4a8", "fastdeploy_w4a8_tiles"}) {
     const LoadedModel mixture = load(name, *ops);
     const auto& moe = std::get<MoeWeights>(mixture.weights.layers[1].ffn);
-    for (const auto& [stack, width] : {std::pair(&moe.gate_up, 64), {&moe.down, 64}}) {
-      EXPECT_EQ(stack->format, (WeightFormat{DType::kI4, 1, 0, DType::kF32, {}, fixed})) << name;
-      ASSERT_EQ(stack->input_scale.elements(), 4) << name;
-      // make.py has seen 8 + width / 64; a factor is rounded once more on its way.
-      const float seen = 8 + static_cast<float>(width) / 64;
-      for (int e = 0; e < 4; ++e)
-        EXPECT_FLOAT_EQ(stack->input_scale.as<float>()[e], seen / 127) << name;
-    }
+    const WeightFormat integers{DType::kI4, 1, 0, DType::kF32, {}, fixed};
+    EXPECT_EQ(moe.gate_up.format, integers) << name;
+    ASSERT_EQ(moe.gate_up.input_scale.elements(), 4) << name;
+    // make.py has seen 8 + 64 / 64; a factor is rounded once more on its way.
+    for (int e = 0; e < 4; ++e)
+      EXPECT_FLOAT_EQ(moe.gate_up.input_scale.as<float>()[e], 9.0f / 127) << name;
+    // Inputs that are rotated before they are rounded are neither here.
+    EXPECT_EQ(moe.down.format, WeightFormat{.dtype = DType::kF32}) << name;
   }
 }
 
@@ -321,6 +321,9 @@ TEST(QuantizedMutation, FieldsOfTheConfigurationAreChecked) {
        "quantized to w4afp8 are not supported"},
       {"fastdeploy_mix_tiles", "/moe_quant_type", "w4a8", "activation_scale"},
       {"fastdeploy_w4a8", "/moe_quant_type", "wint4", "wint4 with \"is_permuted\" false"},
+      {"fastdeploy_w4a8", "/hadamard_block_size", 64, "\"hadamard_block_size\" is 64; known: 128"},
+      {"fastdeploy_w4a8", "/hadamard_block_size", 512, "256 inputs are not whole blocks of 512"},
+      {"fastdeploy_w4a8_tiles", "/hadamard_block_size", "big", "must be an integer"},
       {"fastdeploy_w4a8_tiles", "/dense_quant_type", "wint4", "config.json asks for"},
       {"fastdeploy_w4a8_tiles", "/dense_quant_type", "w4a8", "quant_weight"},
       {"fastdeploy_wint2", "/dense_quant_type", "wint4", "config.json asks for"},
@@ -450,6 +453,16 @@ TEST(QuantizedMutation, ScalesOfExpertsInputsAreChecked) {
       std::memcpy(mutation.tensor(scale).data.data(), &bad, sizeof bad);
       EXPECT_THAT(mutation.refusal(), HasSubstr("experts.2.down_proj")) << name << bad;
     }
+}
+
+TEST(QuantizedMutation, ScalesOfRotatedWeightsAreChecked) {
+  const std::string name = "ernie.layers.1.mlp.experts.2.down_proj.weight_scale";
+  for (const auto& [bad, said] : {std::pair(0.0f, "the scale of output 5 is 0"),
+                                  {INFINITY, "the scale of output 5 is inf"}}) {
+    Mutation mutation("fastdeploy_w4a8");
+    std::memcpy(mutation.tensor(name).data.data() + 5 * sizeof bad, &bad, sizeof bad);
+    EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr(said)));
+  }
 }
 
 TEST(QuantizedMutation, TablesOfOneRankAreNamed) {

@@ -87,8 +87,8 @@ class Finder {
 
   void finish(Remarks remarks) {
     if (!missing_.empty())
-      fail_load("the checkpoint lacks {} tensors that config.json ({}) asks for: {}{}",
-                missing_.size(), spec_.arch, name_list(missing_, kShown), hint());
+      fail_load("the checkpoint lacks {} tensors that {} ({}) asks for: {}{}", missing_.size(),
+                config_name(), spec_.arch, name_list(missing_, kShown), hint());
     std::vector<std::string> left;
     size_t mtp = 0, unused = 0;
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
@@ -111,6 +111,11 @@ class Finder {
   }
 
  private:
+  // The file that says how large the model is, for errors.
+  std::string_view config_name() const {
+    return quantization_.method == "gguf" ? std::string_view(quantization_.where) : "config.json";
+  }
+
   // Frequencies of rope follow from the configuration, or are read with it; scales of the KV cache
   // are read by kv_scales.cc.
   static bool has_use_elsewhere(std::string_view name) {
@@ -347,20 +352,20 @@ class Finder {
     const auto& shape = t.entry->shape;
     if (shape.size() == 2 && shape[0] != rows && shape[1] == spec_.hidden)
       fail_load(
-          "tensor \"{}\" has {} rows but config.json says \"vocab_size\" {}; set vocab_size to the "
-          "rows of the embedding",
-          escaped(t.entry->name), shape[0], rows);
+          "tensor \"{}\" has {} rows but {} says \"vocab_size\" {}; set vocab_size to the rows of "
+          "the embedding",
+          escaped(t.entry->name), shape[0], config_name(), rows);
   }
 
   // Vectors may be stored with leading ones, as ERNIE's correction bias is ([1, experts]), and a
   // single number without a dimension.
-  static void check_shape(const StoredTensor& t, const std::vector<int64_t>& want) {
+  void check_shape(const StoredTensor& t, const std::vector<int64_t>& want) const {
     std::vector<int64_t> have = t.entry->shape;
     while (want.size() == 1 && have.size() > 1 && have[0] == 1) have.erase(have.begin());
     if (have.empty() && want == std::vector<int64_t>{1}) return;
     if (have != want)
-      fail_load("tensor \"{}\" has shape [{}], config.json asks for [{}]", escaped(t.entry->name),
-                name_list(t.entry->shape), name_list(want));
+      fail_load("tensor \"{}\" has shape [{}], {} asks for [{}]", escaped(t.entry->name),
+                name_list(t.entry->shape), config_name(), name_list(want));
   }
 
   [[noreturn]] void refuse_dtype(const StoredTensor& t,

@@ -108,12 +108,12 @@ struct StoredFormat {
   WeightFormat values;
   const Unpacking* unpacking = nullptr;  // nullptr: plain values
   int bits = 0;                          // the size of a packed element
-  int group = 0;                         // inputs that share a scale, where values are floats
-  int zero_offset = 0;                   // added to stored zero points
-  bool symmetric = false;                // all zero points must be in the middle
-  bool tables = false;                   // embeddings may be stored so, too
-  bool zero_scales = false;              // a scale of 0 makes zeros of whatever it scales
-  bool stacks = false;                   // one tensor may hold the matrices of all experts
+  int group = 0;             // inputs that share a scale or a rotation, where values are floats
+  int zero_offset = 0;       // added to stored zero points
+  bool symmetric = false;    // all zero points must be in the middle
+  bool tables = false;       // embeddings may be stored so, too
+  bool zero_scales = false;  // a scale of 0 makes zeros of whatever it scales
+  bool stacks = false;       // one tensor may hold the matrices of all experts
   // Scales follow from the numbers of kScale: they have the dtype of `values`, not of the tensor.
   bool derived = false;
   // Plain values under the name of the weight would be its elements: they are never read as such.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/log.h"
 #include "gguf/gguf_files.h"
@@ -18,18 +20,21 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 // Types of tokens, which SentencePiece numbers in the same way.
 enum TokenType : int { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-// The metadata of one file.
+// The metadata of one file. All elements of an array are of one kind (gguf.h).
 class Metadata {
  public:
-  explicit Metadata(const std::string& path)
-      : header_(read_gguf(path).header), fields_(header_.metadata, path) {
+  Metadata(const GgufHeader& header, const std::string& where) : fields_(header.metadata, where) {
     const auto tokens = find("tokens");
     if (tokens == nullptr || !tokens->is_array() || tokens->empty() || !tokens->front().is_string())
-      fail_load("{}: \"{}tokens\" is missing: the file has no tokenizer", path, kPrefix);
+      fail_load("{}: \"{}tokens\" is missing: the file has no tokenizer", where, kPrefix);
   }
   const Json* find(std::string_view key) const {
-    const auto found = header_.metadata.find(std::string(kPrefix) + std::string(key));
-    return found == header_.metadata.end() ? nullptr : &*found;
+    const Json& all = fields_.json();
+    const auto found = all.find(std::string(kPrefix) + std::string(key));
+    return found == all.end() ? nullptr : &*found;
+  }
+  [[noreturn]] void refuse(std::string_view key, const std::string& why) const {
+    fail_load("{}: \"{}{}\" {}", fields_.where(), kPrefix, key, why);
   }
   template <class T>
   T get(std::string_view key, T fallback) const {
@@ -42,24 +47,50 @@ class Metadata {
   const Json& of_tokens(std::string_view key) const {
     const Json* array = find(key);
     if (!array || !array->is_array() || array->size() != size())
-      fail_load("{}: \"{}{}\" must have {} elements, one for each token", fields_.where(), kPrefix,
-                key, size());
+      refuse(key, fmt::format("must have {} elements, one for each token", size()));
     return *array;
   }
   int type(size_t token) const {
-    return find("token_type") ? of_tokens("token_type")[token].get<int>() : int{kNormal};
+    constexpr std::string_view kKey = "token_type";
+    if (!find(kKey)) return kNormal;
+    const Json& value = of_tokens(kKey)[token];
+    const int64_t type = value.is_number_integer() ? value.get<int64_t>() : -1;
+    if (type < 0 || type > kByte)
+      refuse(kKey, fmt::format("holds {} for token {}; types are integers from 0 to {}",
+                               shown(value), token, int{kByte}));
+    return static_cast<int>(type);
   }
+  float score(size_t token) const {
+    constexpr std::string_view kKey = "scores";
+    const Json& value = of_tokens(kKey)[token];
+    const double score = value.is_number() ? value.get<double>() : INFINITY;
+    if (!(std::abs(score) <= std::numeric_limits<float>::max()))
+      refuse(kKey, fmt::format("holds {} for token {}, no float", shown(value), token));
+    return static_cast<float>(score);
+  }
+  // An array of texts.
+  const Json& texts(std::string_view key) const {
+    const Json* array = find(key);
+    if (!array) refuse(key, "is missing");
+    if (!array->is_array() || (!array->empty() && !array->front().is_string()))
+      refuse(key, "must be an array of texts");
+    return *array;
+  }
+  // The token with a role; empty where there is no key, or a negative number.
   std::string special(std::string_view role) const {
-    const auto id = get<int64_t>(std::string(role) + "_token_id", -1);
-    if (id < 0) return {};
-    if (id >= static_cast<int64_t>(size()))
-      fail_load("{}: \"{}{}_token_id\" is {}, there are {} tokens", fields_.where(), kPrefix, role,
-                id, size());
-    return tokens()[static_cast<size_t>(id)].get<std::string>();
+    const std::string key = fmt::format("{}_token_id", role);
+    const Json* id = find(key);
+    if (!id) return {};
+    if (!id->is_number_integer()) refuse(key, fmt::format("is {}, no token", shown(*id)));
+    if (!id->is_number_unsigned() && id->get<int64_t>() < 0) return {};
+    if (id->get<uint64_t>() >= size())
+      refuse(key, fmt::format("is {}, there are {} tokens", shown(*id), size()));
+    return tokens()[id->get<size_t>()].get<std::string>();
   }
 
  private:
-  GgufHeader header_;
+  static std::string shown(const Json& value) { return escaped(value.dump(), 40); }
+
   Fields fields_;
 };
 
@@ -97,14 +128,13 @@ class Proto {
 // The same model as a file of SentencePiece (sentencepiece_model.proto).
 std::string sentencepiece_model(const Metadata& metadata) {
   Proto model;
-  const Json& scores = metadata.of_tokens("scores");
   bool has_bytes = false;
   for (size_t i = 0; i < metadata.size(); ++i) {
     const int type = metadata.type(i);
     has_bytes = has_bytes || type == kByte;
     model.text(1, Proto()
                       .text(1, metadata.tokens()[i].get<std::string>())
-                      .real(2, scores[i].get<float>())
+                      .real(2, metadata.score(i))
                       .number(3, static_cast<uint64_t>(type))
                       .bytes());
   }
@@ -156,16 +186,20 @@ Json byte_level() {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
 }
 
+// Files without a name are older than the key, and were split in whatever way their model asks for.
+const Splitting& splitting_of(const Metadata& metadata) {
+  const auto name = metadata.get<std::string>("pre", "");
+  if (const Splitting* known = find_splitting(name)) return *known;
+  const std::string what = metadata.find("pre") ? escaped(name, 60) + " is not supported"
+                                                : "is missing, so how texts are split is not known";
+  metadata.refuse("pre",
+                  what + "; give the tokenizer of the safetensors checkpoint with --tokenizer");
+}
+
 Json bpe_file(const Metadata& metadata) {
-  const auto name = metadata.get<std::string>("pre", "gpt-2");
-  const Splitting* splitting = find_splitting(name);
-  if (!splitting)
-    fail_load(
-        "{}: \"{}pre\" {} is not supported; give the tokenizer of the safetensors checkpoint "
-        "with --tokenizer",
-        metadata.fields().where(), kPrefix, escaped(name, 60));
+  const Splitting& splitting = splitting_of(metadata);
   Json steps = Json::array();
-  for (const char* pattern : splitting->patterns)
+  for (const char* pattern : splitting.patterns)
     if (pattern)
       steps.push_back({{"type", "Split"},
                        {"pattern", {{"Regex", pattern}}},
@@ -180,10 +214,8 @@ Json bpe_file(const Metadata& metadata) {
     if (type == kControl || type == kUserDefined)
       added.push_back({{"content", text}, {"id", i}, {"special", type == kControl}});
   }
-  const Json* merges = metadata.find("merges");
-  if (!merges) fail_load("{}: \"{}merges\" is missing", metadata.fields().where(), kPrefix);
   Json normalizer = nullptr;
-  if (splitting->nfc) normalizer = {{"type", "NFC"}};
+  if (splitting.nfc) normalizer = {{"type", "NFC"}};
   return {{"normalizer", normalizer},
           {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}},
           {"decoder", byte_level()},
@@ -191,10 +223,28 @@ Json bpe_file(const Metadata& metadata) {
           {"model",
            {{"type", "BPE"},
             {"vocab", vocab},
-            {"merges", *merges},
-            {"ignore_merges", splitting->llama3}}}};
+            {"merges", metadata.texts("merges")},
+            {"ignore_merges", splitting.llama3}}}};
 }
 
+// The template without a name is the default one.
+Json chat_templates(const Fields& metadata) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  Json list = Json::array();
+  for (const auto& [key, value] : metadata.json().items()) {
+    if (!key.starts_with(kKey)) continue;
+    const std::string_view rest = std::string_view(key).substr(kKey.size());
+    if (!rest.empty() && rest.front() != '.') continue;
+    if (!value.is_string())
+      fail_load("{}: \"{}\" must be a text", metadata.where(), escaped(key, 80));
+    if (!value.get_ref<const std::string&>().empty())
+      list.push_back({{"name", rest.empty() ? "default" : rest.substr(1)}, {"template", value}});
+  }
+  return list;
+}
+
+// Without "legacy" false, every stretch of text between special tokens begins with a space, where
+// the file asks for one at all: so does llama.cpp.
 Json config_of(const Metadata& metadata) {
   const bool llama = metadata.get<std::string>("model", "") == "llama";
   const Splitting* splitting = find_splitting(metadata.get<std::string>("pre", ""));
@@ -202,12 +252,10 @@ Json config_of(const Metadata& metadata) {
   Json config = {{"bos_token", metadata.special("bos")},
                  {"eos_token", metadata.special("eos")},
                  {"add_bos_token", metadata.get("add_bos_token", bos)},
-                 {"add_eos_token", metadata.get("add_eos_token", false)},
-                 {"legacy", false}};
+                 {"add_eos_token", metadata.get("add_eos_token", false)}};
   if (llama) config["tokenizer_class"] = "LlamaTokenizer";
-  const Json& all = metadata.fields().json();
-  if (const auto found = all.find("tokenizer.chat_template"); found != all.end())
-    config["chat_template"] = *found;
+  if (Json templates = chat_templates(metadata.fields()); !templates.empty())
+    config["chat_template"] = std::move(templates);
   return config;
 }
 
@@ -216,17 +264,22 @@ Json config_of(const Metadata& metadata) {
 std::optional<Json> tokenizer_config_of_gguf(const std::string& path) {
   const std::string file = gguf_file_of(path);
   if (file.empty()) return std::nullopt;
-  return config_of(Metadata(file));
+  const GgufModel model = read_gguf(file);
+  return config_of(Metadata(model.header, file));
+}
+
+Result<std::unique_ptr<Tokenizer>> make_gguf_tokenizer(const GgufHeader& header,
+                                                       const std::string& where) {
+  const Metadata metadata(header, where);
+  const TokenizerConfig config = make_tokenizer_config(config_of(metadata), where);
+  const auto model = metadata.get<std::string>("model", "");
+  if (model == "llama") return parse_sentencepiece(sentencepiece_model(metadata), config, where);
+  if (model == "gpt2") return make_json_tokenizer(bpe_file(metadata), config, where);
+  metadata.refuse("model", escaped(model, 60) + " is not supported, only llama and gpt2 are");
 }
 
 Result<std::unique_ptr<Tokenizer>> load_gguf_tokenizer(const std::string& path) {
-  const Metadata metadata(path);
-  const TokenizerConfig config = read_tokenizer_config(path);
-  const auto model = metadata.get<std::string>("model", "");
-  if (model == "llama") return parse_sentencepiece(sentencepiece_model(metadata), config, path);
-  if (model == "gpt2") return make_json_tokenizer(bpe_file(metadata), config, path);
-  fail_load("{}: \"{}model\" {} is not supported, only llama and gpt2 are", path, kPrefix,
-            escaped(model, 60));
+  return make_gguf_tokenizer(read_gguf(path).header, path);
 }
 
 }  // namespace skiff::text

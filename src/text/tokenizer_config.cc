@@ -89,6 +89,13 @@ bool TokenizerConfig::is_llama() const {
   return tokenizer_class.starts_with("Llama") || tokenizer_class.starts_with("CodeLlama");
 }
 
+TokenizerConfig make_tokenizer_config(const Json& config, const std::string& where) {
+  Reader reader;
+  reader.read_config(Fields(config, where));
+  reader.finish();
+  return std::move(reader.config);
+}
+
 TokenizerConfig read_tokenizer_config(const std::string& model_dir) {
   Reader reader;
   const auto with = [&](const char* name, auto read) {
@@ -98,11 +105,8 @@ TokenizerConfig read_tokenizer_config(const std::string& model_dir) {
     const Json json = read_json_file(path.string());
     read(Fields(json, path.string()));
   };
-  if (const auto config = tokenizer_config_of_gguf(model_dir)) {
-    reader.read_config(Fields(*config, model_dir));
-    reader.finish();
-    return std::move(reader.config);
-  }
+  if (const auto config = tokenizer_config_of_gguf(model_dir))
+    return make_tokenizer_config(*config, model_dir);
   with("tokenizer_config.json", [&](const Fields& f) { reader.read_config(f); });
   with("special_tokens_map.json", [&](const Fields& f) { reader.read_roles(f); });
   with("added_tokens.json", [&](const Fields& f) { reader.read_added(f); });

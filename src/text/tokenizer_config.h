@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "text/added_tokens.h"
 
 namespace skiff::text {
@@ -24,5 +25,7 @@ struct TokenizerConfig {
 // Reads those of tokenizer_config.json, special_tokens_map.json and added_tokens.json that exist in
 // the folder. Throws a LoadError that names file and key.
 TokenizerConfig read_tokenizer_config(const std::string& model_dir);
+// Reads what a tokenizer_config.json says. Throws a LoadError that names `where` and the key.
+TokenizerConfig make_tokenizer_config(const Json& config, const std::string& where);
 
 }  // namespace skiff::text

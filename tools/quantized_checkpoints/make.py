@@ -45,10 +45,11 @@ def build(kind, size):
     if kind == "moe":
         config = transformers.Qwen3MoeConfig(**sizes, **MIXTURE, moe_intermediate_size=sizes["hidden_size"])
         model = transformers.Qwen3MoeForCausalLM(config)
-    elif kind == "ernie_moe":
+    elif kind in ("ernie_moe", "ernie_moe_wide"):
         config = transformers.Ernie4_5_MoeConfig(
             **sizes | dict(num_hidden_layers=2), use_bias=False, tie_word_embeddings=False, moe_num_experts=4, moe_k=2,
-            moe_intermediate_size=64, moe_num_shared_experts=1, moe_layer_start_index=0)
+            moe_intermediate_size=256 if kind == "ernie_moe_wide" else 64, moe_num_shared_experts=1,
+            moe_layer_start_index=0)
         model = transformers.Ernie4_5_MoeForCausalLM(config)
     elif kind in ("ernie", "ernie_wide"):
         if kind == "ernie_wide":
@@ -262,7 +263,8 @@ def fastdeploy_case(kind, pack, quantization):
             values.update(zip(names, np.split(exact, cuts)))
         save_file(tensors, folder / "model.safetensors")
         config = config_json(model, quantization)
-        config["architectures"] = ["Ernie4_5_MoeForCausalLM" if kind == "ernie_moe" else "Ernie4_5_ForCausalLM"]
+        config["architectures"] = [
+            "Ernie4_5_MoeForCausalLM" if kind.startswith("ernie_moe") else "Ernie4_5_ForCausalLM"]
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         put(model, values)
         write_expected(folder, model, digests)
@@ -274,6 +276,15 @@ def ernie_mixture(experts):
     def pack(module):
         layer = int(module.split(".")[2])
         return experts[layer] if ".mlp.experts." in module else packing.fastdeploy_tiles(8)
+    return pack
+
+
+def w4a8_mixture(permuted, rotation=128):
+    """Experts in w4a8, the inputs of their down_proj rotated; all else in eight bits."""
+    def pack(module):
+        if ".mlp.experts." not in module:
+            return packing.fastdeploy_tiles(8)
+        return packing.fastdeploy_w4a8(permuted, rotation if module.endswith("down_proj") else 0)
     return pack
 
 
@@ -403,12 +414,13 @@ CASES = {
         "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4)] * 2),
         {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "wint4", "is_quantized": True}),
     "fastdeploy_w4a8": fastdeploy_case(
-        "ernie_moe", ernie_mixture([packing.fastdeploy_w4a8(permuted=False)] * 2),
+        "ernie_moe_wide", w4a8_mixture(permuted=False),
         {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "w4a8",
          "kv_cache_quant_type": "int8", "is_quantized": True, "is_permuted": False}),
     "fastdeploy_w4a8_tiles": fastdeploy_case(
-        "ernie_moe", ernie_mixture([packing.fastdeploy_w4a8(permuted=True)] * 2),
-        {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "w4a8", "is_quantized": True}),
+        "ernie_moe_wide", w4a8_mixture(permuted=True, rotation=256),
+        {"quantization": "mix_quant", "dense_quant_type": "wint8", "moe_quant_type": "w4a8", "is_quantized": True,
+         "hadamard_block_size": 256}),
     "fastdeploy_wint2": fastdeploy_case(
         "ernie_moe", ernie_mixture([packing.fastdeploy_tiles(4), packing.fastdeploy_ccq]),
         {"quantization": "wint2", "dense_quant_type": "wint8", "moe_quant_type": "w4w2", "moe_quant_config": {

@@ -256,9 +256,21 @@ def in_w4a8_order(packed):
     return mixed.view(np.uint8).reshape(half, out)
 
 
-def fastdeploy_w4a8(permuted):
-    """Bytes of two inputs, the even one in the low half. In the order of the kernels, scales are their factors."""
+def hadamard(size):
+    """Sylvester's matrix of ones and minus ones."""
+    matrix = np.ones((1, 1), np.int64)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return matrix
+
+
+def fastdeploy_w4a8(permuted, rotation=0):
+    """Bytes of two inputs, the even one in the low half. In the order of the kernels, scales are their factors. With a
+    rotation, elements are meant for inputs that are multiplied by the Hadamard matrix of so many."""
     def pack(w):
+        turn = np.kron(np.eye(w.shape[1] // rotation, dtype=np.int64), hadamard(rotation)) if rotation else None
+        if rotation:
+            w = w @ turn / rotation
         largest = np.abs(w).max(1).astype(np.float32)
         seen = np.float32(8 + w.shape[1] / 64)
         scale = (largest / np.float32(7)).astype(np.float64)  # in float32
@@ -274,7 +286,7 @@ def fastdeploy_w4a8(permuted):
         if permuted:
             packed = in_w4a8_order(packed)
         return {"quant_weight": torch.from_numpy(packed.copy().view(np.int8)), "weight_scale": stored,
-                "activation_scale": torch.tensor([of_input])}, codes * scale[:, None]
+                "activation_scale": torch.tensor([of_input])}, (codes @ turn if rotation else codes) * scale[:, None]
     return pack
 
 

@@ -130,14 +130,29 @@ Quantization read_plain_order(const Fields& fields) {
   return made;
 }
 
-// Experts have four bits, and scales of their inputs. Other layers are in tiles, however experts
-// are ordered, or plain where nothing is said to be stored quantized.
+// Returns how many inputs are rotated together. FastDeploy has kernels for four sizes.
+int read_rotation(const Fields& fields) {
+  constexpr std::string_view kKey = "hadamard_block_size";
+  constexpr int kSizes[] = {128, 256, 512, 1024};
+  const int block = get_int(fields, kKey, 128, 1, kMaxWidth);
+  if (std::ranges::find(kSizes, block) == std::end(kSizes))
+    fail_load("{}: \"{}\" is {}; known: 128, 256, 512, 1024", fields.where(), kKey, block);
+  return block;
+}
+
+// Experts have four bits, and scales of their inputs, which are rotated in front of down_proj.
+// Other layers are in tiles, however experts are ordered, or plain where nothing is said to be
+// stored quantized.
 Quantization read_w4a8(const Fields& fields, const Names& names) {
   const bool stored = is_stored_quantized(fields);
+  const bool permuted = stored && fields.get("is_permuted", true);
   Quantization made;
-  add_rule(made, fields, std::string(kExperts),
-           add(made, fastdeploy_w4a8(stored && fields.get("is_permuted", true))));
-  made.about = made.formats[0].name;
+  const size_t down = add(made, fastdeploy_w4a8_rotated(permuted, read_rotation(fields)));
+  made.rules.push_back(
+      {NamePattern(PatternKind::kWildcard, "*.mlp.experts.*.down_proj", fields.where()), {down}});
+  const size_t experts = add(made, fastdeploy_w4a8(permuted));
+  add_rule(made, fields, std::string(kExperts), experts);
+  made.about = made.formats[experts].name;
   if (!stored || names.dense.empty() || names.dense == kW4a8) return made;
   const size_t rest = add(made, in_tiles(fields, names.dense));
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {rest}});

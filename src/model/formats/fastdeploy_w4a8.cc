@@ -1,5 +1,11 @@
 #include "model/formats/fastdeploy_w4a8.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
+
 #include "base/log.h"
 #include "model/stored_numbers.h"
 
@@ -59,6 +65,52 @@ float permuted_input_scale(const StoredModule& m) {
   return 1 / (kMostInput * stored_float(*m.of(Role::kInputScale), 0));
 }
 
+// Multiplies the row by the Hadamard matrix of its length in Sylvester's order: its elements are 1
+// and -1.
+void rotate(std::span<int> row) {
+  for (size_t half = 1; half < row.size(); half *= 2)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i & half) continue;
+      const int left = row[i], right = row[i + half];
+      row[i] = left + right;
+      row[i + half] = left - right;
+    }
+}
+
+float value_of(const StoredModule& m, int64_t out, float scale, int element) {
+  const float value = scale * static_cast<float>(element);
+  const std::string& tensor = m.of(Role::kScale)->entry->name;
+  if (!std::isfinite(value))
+    fail_load("tensor \"{}\": the scale of output {} is {}", escaped(tensor), out, scale);
+  if (scale == 0 && element != 0)
+    fail_load("tensor \"{}\": the scale of output {} is 0, its elements are not", escaped(tensor),
+              out);
+  return value;
+}
+
+// Inputs x are multiplied by H before they are rounded, so that the elements E of a weight stand
+// for E H. Its values are these, each rounded once.
+template <Place kPlace, auto kScales>
+void rotated(const StoredModule& m, const Region& region, std::byte* to) {
+  const StoredTensor& tensor = *m.of(Role::kWeight);
+  const int64_t block = m.format->group, end = region.col + region.cols;
+  std::vector<int> row(static_cast<size_t>(block));
+  for (int64_t r = region.row; r < region.row + region.rows; ++r) {
+    float scale = 0;
+    kScales(m, {r, 1}, &scale);
+    for (int64_t first = region.col / block * block; first < end; first += block) {
+      for (int64_t i = 0; i < block; ++i)
+        row[static_cast<size_t>(i)] = element(tensor, kPlace(m.shape, r, first + i));
+      rotate(row);
+      for (int64_t c = std::max(first, region.col); c < std::min(first + block, end); ++c) {
+        const float value = value_of(m, r, scale, row[static_cast<size_t>(c - first)]);
+        std::memcpy(to, &value, sizeof value);
+        to += sizeof value;
+      }
+    }
+  }
+}
+
 void settle_plain(StoredModule& m) {
   if (m.shape.in % 2)
     fail_load("tensor \"{}\": {} inputs are not whole bytes of two",
@@ -68,6 +120,22 @@ void settle_permuted(StoredModule& m) {
   if (m.shape.in % kTile || m.shape.out % kTogether)
     fail_load("tensor \"{}\": {} x {} elements are not whole tiles of {} x {}",
               escaped(m.of(Role::kWeight)->entry->name), m.shape.out, m.shape.in, kTogether, kTile);
+}
+
+// Inputs are not rounded here, but the scale of theirs says what the checkpoint is for, and is a
+// factor of the outputs' scales in the order of the kernels.
+template <auto kSettle>
+void settle_rotated(StoredModule& m) {
+  kSettle(m);
+  if (m.shape.in % m.format->group)
+    fail_load(
+        "tensor \"{}\": {} inputs are not whole blocks of {} (\"hadamard_block_size\"), by which "
+        "FastDeploy rotates the inputs of down_proj",
+        escaped(m.of(Role::kWeight)->entry->name), m.shape.in, m.format->group);
+  const StoredTensor& tensor = *m.of(Role::kInputScale);
+  if (const float scale = stored_float(tensor, 0); !std::isfinite(scale) || scale <= 0)
+    fail_load("tensor \"{}\": the scale of activations is {}; it must be positive",
+              escaped(tensor.entry->name), scale);
 }
 
 std::vector<int64_t> bytes_of_two_inputs(const ModuleShape& m, const StoredFormat&) {
@@ -82,6 +150,10 @@ constexpr Unpacking kPermuted{.elements = elements<permuted_place>,
                               .scales = permuted_scales,
                               .settle = settle_permuted,
                               .input_scale = permuted_input_scale};
+constexpr Unpacking kPlainRotated{.elements = rotated<plain_place, plain_scales>,
+                                  .settle = settle_rotated<settle_plain>};
+constexpr Unpacking kPermutedRotated{.elements = rotated<permuted_place, permuted_scales>,
+                                     .settle = settle_rotated<settle_permuted>};
 
 }  // namespace
 
@@ -108,6 +180,15 @@ StoredFormat fastdeploy_w4a8(bool permuted) {
           .unpacking = permuted ? &kPermuted : &kPlain,
           .bits = 4,
           .derived = true};
+}
+
+StoredFormat fastdeploy_w4a8_rotated(bool permuted, int block) {
+  StoredFormat f = fastdeploy_w4a8(permuted);
+  f.name += fmt::format(", inputs rotated in blocks of {}", block);
+  f.values = {.dtype = DType::kF32};
+  f.group = block;
+  f.unpacking = permuted ? &kPermutedRotated : &kPlainRotated;
+  return f;
 }
 
 }  // namespace skiff::model

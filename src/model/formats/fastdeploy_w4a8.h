@@ -10,4 +10,9 @@ namespace skiff::model {
 // [in / 2, out], two inputs of an output to a byte, and both scales are largest magnitudes.
 StoredFormat fastdeploy_w4a8(bool permuted);
 
+// That of down_proj, whose inputs FastDeploy multiplies by the Hadamard matrix of `block` inputs
+// (ones and minus ones, without a factor) before it rounds them. Values are those of the elements
+// times that matrix; inputs must be whole blocks.
+StoredFormat fastdeploy_w4a8_rotated(bool permuted, int block);
+
 }  // namespace skiff::model

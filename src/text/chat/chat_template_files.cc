@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/regular_file.h"
+#include "gguf/gguf_files.h"
 #include "text/gguf_tokenizer.h"
 
 namespace skiff::text {
@@ -25,7 +26,8 @@ std::string read_text(const fs::path& path) { return read_regular_file(path.stri
 // The value is a text, or a list of {"name", "template"}.
 std::vector<NamedTemplate> from_json(const Json& value, const std::string& where) {
   std::vector<NamedTemplate> out;
-  if (value.is_string() && value != "") out.push_back({"default", value.get<std::string>(), where});
+  if (const auto* text = value.get_ptr<const std::string*>(); text && !text->empty())
+    out.push_back({"default", *text, where});
   if (!value.is_array()) return out;
   for (const Json& entry : value) {
     const Fields fields(entry, where + ": chat_template");
@@ -65,6 +67,12 @@ void add_special_tokens(OrderedJson& out, const Json& object) {
   }
 }
 
+// Where the templates of read_template_config() come from.
+std::string config_name(const fs::path& dir) {
+  const std::string gguf = gguf_file_of(dir.string());
+  return gguf.empty() ? (dir / "tokenizer_config.json").string() : gguf;
+}
+
 }  // namespace
 
 Json read_template_config(const fs::path& dir) {
@@ -78,7 +86,7 @@ Json read_template_config(const fs::path& dir) {
 std::vector<NamedTemplate> read_templates(const fs::path& dir, const Json& config) {
   std::vector<NamedTemplate> found = from_jinja_files(dir);
   if (found.empty() && config.contains("chat_template"))
-    found = from_json(config["chat_template"], (dir / "tokenizer_config.json").string());
+    found = from_json(config["chat_template"], config_name(dir));
   const fs::path json = dir / "chat_template.json";
   if (!found.empty() || !is_file(json)) return found;
   const Json file = read_json_file(json.string());
