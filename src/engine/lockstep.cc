@@ -51,9 +51,9 @@ void Lockstep::give_to(Place& place, What what) {
   place.wake.notify_one();
 }
 
-// A replica that had rows in the last round is about to have the next ones. Without the grace two
-// replicas, each of which plans a step only when it has the result of the one before, could take
-// turns: each would compute with the other's experts idle for its own rows.
+// A replica that had rows in the last round is about to have the next ones. Without the grace, two
+// replicas that plan a step only when they have the result of the one before could take turns: each
+// would have rows in every other round only, and both together would take twice as many.
 Lockstep::Turn Lockstep::next(int replica) {
   std::unique_lock lock(mutex_);
   Place& place = places_[static_cast<size_t>(replica)];
