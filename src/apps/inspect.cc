@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "apps/commands.h"
-#include "arch/shard.h"
 #include "base/load_error.h"
 #include "engine/backend.h"
 #include "engine/rank.h"
@@ -68,6 +67,17 @@ void print_text(const Args& args, const std::string& folder) {
   fmt::print("chat template    {}\n", chat ? "yes" : "none: " + chat.error().what);
 }
 
+// The rank whose memory is shown: the first, of the first replica.
+model::RankOf first_part(const engine::Resolved& resolved) {
+  return {.size = resolved.ranks, .sharers = resolved.sharers};
+}
+
+// Whose memory that is, if not everybody's.
+std::string each_of(const engine::Resolved& resolved) {
+  if (resolved.sharers > 1) return fmt::format("each of {} replicas", resolved.sharers);
+  return resolved.ranks > 1 ? fmt::format("each of {} ranks", resolved.ranks) : "";
+}
+
 struct FormatNeed {
   size_t weights = 0, total = 0;
   bool computable = true;
@@ -76,7 +86,7 @@ struct FormatNeed {
 // What a rank of the model needs in the formats of `schemes` for `tokens` tokens of cache.
 FormatNeed need_of(engine::Resolved resolved, const model::SchemeChoice& schemes,
                    const ModelSpec& whole, const Ops& ops, int tokens) {
-  const ModelSpec spec = *shard(whole, 0, resolved.ranks);
+  const ModelSpec spec = *model::spec_of(whole, first_part(resolved));
   resolved.schemes = schemes;
   const auto everywhere = make_reference_ops();
   const bool computable =
@@ -99,9 +109,10 @@ void print_formats(const engine::EngineConfig& config, const engine::Resolved& r
   constexpr double kGiB = 1 << 30;
   const int tokens = spec.max_context > 0 ? std::min(kTokens, spec.max_context) : kTokens;
   const size_t available = engine::memory_request(resolved, spec, ops).available;
-  fmt::print("\nWith {}room for {} tokens of cache{}\n",
+  const std::string whose = each_of(resolved);
+  fmt::print("\nWith {}room for {} tokens of cache{}{}\n",
              resolved.stored.empty() ? "--quantization, and " : "", tokens,
-             resolved.ranks > 1 ? fmt::format(", each of {} ranks", resolved.ranks) : "");
+             whose.empty() ? "" : ", ", whose);
   fmt::print("  {:<16}{:>12}{:>12}\n", "format", "weights", "in all");
   const auto row = [&](std::string_view name, const model::SchemeChoice& schemes,
                        const ModelSpec& spec) {
@@ -166,17 +177,19 @@ int run_inspect(const Args& args) {
   fmt::print("ends at tokens   {}\n", ends.empty() ? "none named" : ends);
   print_text(args, folder);
   const engine::Resolved all = engine::resolve(config, model);
-  const engine::Resolved resolved = engine::settings_of_rank(all, model, {.size = all.ranks});
-  const ModelSpec local = *shard(spec, 0, all.ranks);
+  const engine::Resolved resolved = engine::settings_of_rank(all, model, first_part(all));
+  const ModelSpec local = *model::spec_of(spec, first_part(all));
   const auto ops = engine::make_ops(resolved);
   print_stored(resolved, local, *ops);
   print_formats(config, resolved, spec, *ops);
+  const std::string whose = each_of(all);
   fmt::print(
-      "\nMemory plan{} for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs {}, "
+      "\nMemory plan{}{} for --dtype {}, --kv-cache-dtype {}, --max-model-len {}, --max-num-seqs "
+      "{}, "
       "--max-num-batched-tokens {}\n",
-      all.ranks > 1 ? fmt::format(" of each of {} ranks", all.ranks) : "",
-      name(resolved.precision.act), describe(resolved.precision.kv), resolved.limits.max_context,
-      resolved.limits.max_seqs, resolved.limits.max_rows);
+      whose.empty() ? "" : " of ", whose, name(resolved.precision.act),
+      describe(resolved.precision.kv), resolved.limits.max_context, resolved.limits.max_seqs,
+      resolved.limits.max_rows);
   if (resolved.schemes.any()) fmt::print("  quantized: {}\n", resolved.schemes.describe());
   std::fflush(stdout);
   fmt::print("{}",

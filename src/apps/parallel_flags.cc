@@ -22,15 +22,7 @@ void refuse_ports(const Args& args) {
 
 int replicas_of(const Args& args) {
   refuse_ports(args);
-  const auto replicas = static_cast<int>(args.integer("data-parallel-size"));
-  if (replicas == 1) return replicas;
-  if (args.on("enable-expert-parallel"))
-    throw UsageError(fmt::format(
-        "--enable-expert-parallel with --data-parallel-size {}: experts that replicas share are "
-        "not there yet; give --tensor-parallel-size {} --enable-expert-parallel, with which ranks "
-        "of one engine share them, or leave the flag out, and each replica has all experts",
-        replicas, replicas * args.integer("tensor-parallel-size")));
-  return replicas;
+  return static_cast<int>(args.integer("data-parallel-size"));
 }
 
 }  // namespace skiff::apps

@@ -5,8 +5,8 @@
 
 namespace skiff::apps {
 
-// Returns --data-parallel-size. Throws UsageError where another flag asks for what replicas cannot
-// do: shared experts, tensor parallelism within each, or a port for each.
+// Returns --data-parallel-size. Throws UsageError where another flag asks for a port for each
+// replica.
 int replicas_of(const Args& args);
 
 }  // namespace skiff::apps

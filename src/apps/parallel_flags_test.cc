@@ -31,10 +31,8 @@ TEST(ParallelFlags, ReplicasAreCounted) {
   EXPECT_EQ(replicas_of(Args(kBench, Words{"-dp", "3"})), 3);
 }
 
-TEST(ParallelFlags, WhatReplicasCannotDoIsRefused) {
-  EXPECT_THAT(refusal({"-dp", "2", "--enable-expert-parallel"}),
-              AllOf(HasSubstr("--enable-expert-parallel"), HasSubstr("--data-parallel-size 2")));
-  EXPECT_EQ(replicas({"--enable-expert-parallel"}), 1);
+TEST(ParallelFlags, APortForEachReplicaIsRefused) {
+  EXPECT_EQ(replicas({"-dp", "2", "-ep"}), 2) << "which share the experts";
   EXPECT_THAT(refusal({"--ports", "8000,8001"}),
               AllOf(HasSubstr("--ports 8000,8001"), HasSubstr("--port 8001")));
   EXPECT_THAT(refusal({"--num-servers", "2"}), HasSubstr("--num-servers 2"));

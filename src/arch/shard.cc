@@ -136,4 +136,21 @@ Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size) {
   return local;
 }
 
+Result<ModelSpec> share_experts(const ModelSpec& spec, int replica, int replicas) {
+  ModelSpec local = spec;
+  if (replicas == 1) return local;
+  for (size_t i = 0; i < local.layers.size(); ++i) {
+    auto* moe = std::get_if<Moe>(&local.layers[i].ffn);
+    if (moe == nullptr) continue;
+    SKIFF_CHECK(moe->deal == Moe::kWhole, "layer {} has slices of its experts", i);
+    if (moe->router.experts < replicas)
+      return Error{.code = Code::kInvalid,
+                   .what = fmt::format("layer {} has {} experts, fewer than {} replicas", i,
+                                       moe->router.experts, replicas)};
+    cut_routed(*moe, replica, replicas);
+    moe->sharers = replicas;
+  }
+  return local;
+}
+
 }  // namespace skiff

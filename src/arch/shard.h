@@ -41,4 +41,10 @@ void separate_shared_experts(ModelSpec& spec);
 // always fits and changes nothing.
 Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size);
 
+// The local spec of `replica` among `replicas` that share the routed experts of all mixtures, each
+// of which is Moe::kWhole: a balanced share of them, which computes the rows of all replicas
+// (Moe::sharers), and all else whole. kInvalid, with the layer, if there are fewer experts than
+// replicas. One replica changes nothing.
+Result<ModelSpec> share_experts(const ModelSpec& spec, int replica, int replicas);
+
 }  // namespace skiff

@@ -219,6 +219,31 @@ TEST(Shard, RefusalsNameTheNumberAndTheSizesThatFit) {
   EXPECT_THAT(refusal(spec, 8), HasSubstr("the 12 columns of the shared expert's width"));
 }
 
+// Replicas have all of a layer but for some of its routed experts, each of which one of them has.
+TEST(ShareExperts, RoutedExpertsAreSharedAndAllElseIsWhole) {
+  ModelSpec spec = dense_model(8, 2, 96, 97);
+  spec.layers[1].ffn =
+      Moe{.router = {.experts = 5, .top_k = 2, .always = 1}, .width = 21, .shared_width = 0};
+  deal_experts_whole(spec);
+  int before = 0;
+  for (int replica = 0; replica < 3; ++replica) {
+    const ModelSpec local = *share_experts(spec, replica, 3);
+    const auto& moe = std::get<Moe>(local.layers[1].ffn);
+    EXPECT_EQ(moe.router.before, before);
+    EXPECT_EQ(moe.router.here(), replica < 2 ? 2 : 1);
+    EXPECT_EQ(moe.sharers, 3);
+    EXPECT_EQ(moe.width, 21);
+    EXPECT_EQ(moe.shared_width, 21) << "the expert that is always on";
+    EXPECT_EQ(std::get<Gqa>(local.layers[1].mixer).heads, 8);
+    EXPECT_EQ(std::get<Dense>(local.layers[0].ffn).width, 96);
+    EXPECT_EQ(local.head_rows(), 97);
+    before += moe.router.here();
+  }
+  EXPECT_EQ(before, 5);
+  EXPECT_EQ(std::get<Moe>(share_experts(spec, 0, 1)->layers[1].ffn).sharers, 1);
+  EXPECT_EQ(share_experts(spec, 0, 6).error().what, "layer 1 has 5 experts, fewer than 6 replicas");
+}
+
 TEST(ShardDeathTest, ARankOutsideItsGroupIsABug) {
   EXPECT_DEATH((void)shard(dense_model(8, 8, 64, 64), 2, 2), "rank 2 of 2");
   EXPECT_DEATH((void)share_of(6, 0, 4), "6 among 4 ranks");

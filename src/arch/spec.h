@@ -120,6 +120,9 @@ struct Moe {
   // What each of several ranks gets of the routed experts: a slice of every one's width, or some of
   // them whole.
   enum Deal { kSlices, kWhole } deal = kSlices;
+  // Replicas that share the routed experts, each with some of them (Router::before and behind): the
+  // rows of all are routed and computed here. 1: there are no rows but this one's.
+  int sharers = 1;
 };
 
 using Mixer = std::variant<Gqa, Mla>;

@@ -9,8 +9,8 @@ namespace skiff::comm {
 namespace {
 
 std::string text(const Call& call) {
-  constexpr std::array<std::string_view, 4> kNames = {"all_reduce", "reduce_add_norm", "all_gather",
-                                                      "least"};
+  constexpr std::array<std::string_view, 6> kNames = {"all_reduce", "reduce_add_norm", "all_gather",
+                                                      "least",      "dispatch",        "combine"};
   return fmt::format("{} of [{}, {}] {}", kNames[static_cast<size_t>(call.kind)], call.rows,
                      call.cols, name(call.dtype));
 }

@@ -7,7 +7,7 @@
 
 namespace skiff::comm {
 
-enum class Collective : uint8_t { kReduce, kReduceAddNorm, kGather, kLeast };
+enum class Collective : uint8_t { kReduce, kReduceAddNorm, kGather, kLeast, kDispatch, kCombine };
 
 struct Call {
   Collective kind = Collective::kReduce;

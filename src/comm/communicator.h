@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/row_exchange.h"
 #include "ops/ops.h"
 
 namespace skiff::comm {
@@ -50,9 +51,12 @@ class Communicator {
   virtual void abort(const std::string& /*why*/) {}
 };
 
-// The groups that a rank belongs to. Tensor parallel; data and expert groups join when they exist.
+// The groups that a rank belongs to: those that are cut from one model (tensor parallel), and those
+// that share the experts of mixtures.
 struct Mesh {
   std::unique_ptr<Communicator> tp;
+  // Shared with who may end that group from outside.
+  std::shared_ptr<RowExchange> experts = make_solo_exchange();
 };
 
 std::unique_ptr<Communicator> make_solo();

@@ -90,10 +90,10 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
   // --gpu-memory-utilization is a fraction of the device's whole memory, as in vLLM; on the CPU it
   // is a fraction of the memory that is free now.
   const DeviceMemory memory = on_host ? DeviceMemory{} : device_memory(ops.device());
-  // Ranks of a host share its memory.
-  const double available =
-      on_host ? static_cast<double>(model::available_memory()) * utilization / resolved.ranks_here()
-              : share_of_device(memory, utilization);
+  // Ranks of a host share its memory, and so do replicas that have weights of their own.
+  const double available = on_host ? static_cast<double>(model::available_memory()) * utilization /
+                                         (resolved.ranks_here() * resolved.sharers)
+                                   : share_of_device(memory, utilization);
   return {.ops = ops,
           .precision = resolved.precision,
           .schemes = resolved.schemes,
@@ -111,7 +111,7 @@ model::MemoryRequest memory_request(const Resolved& resolved, const ModelSpec& s
                                                  resolved.cache.block_size, ops),
           .drafter = drafter_request(resolved, ops),
           .on_host = on_host,
-          .replicas = on_host ? resolved.replicas : 1,
+          .replicas = on_host ? resolved.replicas / resolved.sharers : 1,
           .available = static_cast<size_t>(available),
           .about = on_host ? "" : about(ops.device(), memory, utilization)};
 }

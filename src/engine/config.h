@@ -36,7 +36,7 @@ struct EngineConfig {
   uint64_t seed = 0;        // seed of dummy weights
   int tensor_parallel = 1;  // ranks that a model is cut among, as threads of the process of a node
   nodes::Settings nodes;    // the nodes that share out the ranks
-  bool expert_parallel = false;  // each rank has some of the routed experts whole
+  bool expert_parallel = false;  // each rank or replica has some of the routed experts whole
   int threads = 0;       // 0: one per processor that this process may use; replicas share them
   int replicas = 1;      // engines with this model in this process (engine/replicas.h)
   int max_num_seqs = 0;  // 0: on the CPU 8; on a device as many as its memory suggests, at most 256

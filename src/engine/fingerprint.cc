@@ -119,6 +119,8 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
   if (resolved.schemes.any()) text += fmt::format("quantized {}\n", resolved.schemes.describe());
   if (resolved.ranks > 1) text += fmt::format("cut among {} ranks\n", resolved.ranks);
   if (resolved.whole_experts) text += "with whole experts\n";
+  if (resolved.sharers > 1)
+    text += fmt::format("experts shared by {} replicas\n", resolved.sharers);
   if (resolved.drafter && resolved.drafter->part.size < resolved.ranks)
     text += "each rank has the drafter whole\n";
   text += text_of_files(resolved, /*times=*/true);

@@ -15,11 +15,13 @@
 #include "engine/drafting_runner.h"
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
+#include "engine/lockstep.h"
 #include "engine/lower_tiers.h"
 #include "engine/peer_tiers.h"
 #include "engine/rank_group.h"
 #include "engine/replicas.h"
 #include "engine/resolve.h"
+#include "engine/side_by_side.h"
 #include "engine/stats_board.h"
 #include "engine/step_costs.h"
 #include "engine/tier_thread.h"
@@ -48,11 +50,20 @@ Event refusal(SeqId id) {
 
 using Failed = std::function<void(const std::string& why)>;  // see EngineConfig
 
+class LocalLlm;
+
+// Which of several replicas an engine is. Those that share experts are in lockstep; of others on
+// the host all compute with the weights of the first, which is their twin.
+struct Replica {
+  std::string name = {};  // how it begins when it says why it has failed; empty: there is but one
+  const LocalLlm* twin = nullptr;
+  std::shared_ptr<Lockstep> lockstep = {};  // shared, because it lives as long as the last of them
+};
+
 class LocalLlm final : public Llm {
  public:
-  // `twin` is another replica, whose weights this one uses if both compute on the host, or null.
   LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed, StartLog& log,
-           const LocalLlm* twin = nullptr);
+           Replica replica);
   ~LocalLlm() override { stop(/*drain=*/false); }
 
   const model::ModelConfig& model() const override { return model_; }
@@ -72,7 +83,8 @@ class LocalLlm final : public Llm {
  private:
   void deliver(std::vector<Event> events);
   void serve_or_fail();
-  [[noreturn]] void fail(const std::string& why) const;
+  [[noreturn]] void fail(const std::string& why) const { end_process(replica_.name + why); }
+  [[noreturn]] void end_process(const std::string& why) const;
   void serve();
   void publish_stats();
   std::unique_ptr<TierThread> start_tiers();
@@ -85,6 +97,7 @@ class LocalLlm final : public Llm {
   const Resolved resolved_;
   const Sink sink_;
   const Failed failed_;
+  const Replica replica_;
   RankGroup ranks_;
   Queue<Command> inbox_;
   LowerTiers lower_;
@@ -104,12 +117,15 @@ class LocalLlm final : public Llm {
 };
 
 LocalLlm::LocalLlm(model::ModelConfig model, Resolved resolved, Sink sink, Failed failed,
-                   StartLog& log, const LocalLlm* twin)
+                   StartLog& log, Replica replica)
     : model_(std::move(model)),
       resolved_(std::move(resolved)),
       sink_(std::move(sink)),
       failed_(std::move(failed)),
-      ranks_(resolved_, model_, log, twin ? &twin->ranks_ : nullptr,
+      replica_(std::move(replica)),
+      ranks_(resolved_, model_, log,
+             {.twin = replica_.twin ? &replica_.twin->ranks_ : nullptr,
+              .lockstep = replica_.lockstep.get()},
              [this](const std::string& why) { fail(why); }),
       lower_(open_lower_tiers(resolved_, model_.spec, ranks_.first().ops(), log)),
       peers_(resolved_, lower_, inbox_, log.quiet),
@@ -232,16 +248,18 @@ void LocalLlm::publish_stats() {
 }
 
 // Once steps run, only the driver throws, when its device is lost; this project's own code does
-// not.
+// not. A group that has ended says which replica it was that failed.
 void LocalLlm::serve_or_fail() {
   try {
     return serve();
+  } catch (const comm::GroupEnded& ended) {
+    end_process(ended.what());
   } catch (const std::exception& error) {
     fail(error.what());
   }
 }
 
-void LocalLlm::fail(const std::string& why) const {
+void LocalLlm::end_process(const std::string& why) const {
   if (failed_) failed_(why);
   spdlog::critical("the engine has failed: {}", why);
   spdlog::shutdown();
@@ -276,43 +294,74 @@ void LocalLlm::stop(bool drain) {
 
 std::unique_ptr<LocalLlm> start_one(const model::ModelConfig& model, const Resolved& resolved,
                                     Llm::Sink sink, Failed failed, StartLog& log,
-                                    const LocalLlm* twin = nullptr) {
+                                    Replica replica = {}) {
   try {
     return std::make_unique<LocalLlm>(model, resolved, std::move(sink), std::move(failed), log,
-                                      twin);
+                                      std::move(replica));
   } catch (const OutOfDeviceMemory& error) {
     fail_memory(resolved, error, log);
   }
 }
 
-// Replicas say who they are when they fail.
-Failed failed_of(int replica, const Failed& failed) {
-  if (!failed) return nullptr;
-  return [replica, failed](const std::string& why) {
-    failed(fmt::format("replica {}: {}", replica, why));
-  };
+void report_replica(const Resolved& settings, int index, int blocks) {
+  const std::string threads = settings.device.kind == ComputeDevice::kCpu
+                                  ? fmt::format(", {} threads", settings.threads)
+                                  : "";
+  spdlog::info("replica {} of {} runs on {}: {} blocks{}{}", index, settings.replicas,
+               name(settings.device), blocks, threads,
+               settings.sharers > 1 ? ", its share of the experts" : "");
 }
 
 // Only the first replica reports to the user.
+struct ReplicaStart {
+  const EngineConfig& config;
+  const model::ModelConfig& model;
+  const Resolved& resolved;
+  const Llm::Sink& sink;
+
+  std::unique_ptr<LocalLlm> operator()(int index, Replica replica) const {
+    StartLog log{.quiet = config.quiet || index > 0,
+                 .progress = index == 0 ? config.progress : nullptr};
+    const Resolved settings = replica_of(resolved, index);
+    replica.name = fmt::format("replica {}: ", index);
+    auto llm = start_one(model, settings, sink, config.failed, log, std::move(replica));
+    if (!config.quiet) report_replica(settings, index, llm->memory().blocks);
+    return llm;
+  }
+};
+
+// Each has the first one's weights, where they share memory.
+Replicas::All start_in_turn(const ReplicaStart& start, int count) {
+  Replicas::All all;
+  const LocalLlm* first = nullptr;
+  for (int i = 0; i < count; ++i) {
+    auto llm = start(i, {.twin = first});
+    if (i == 0) first = llm.get();
+    all.push_back(std::move(llm));
+  }
+  return all;
+}
+
+// Each needs the others' experts for its first steps, which are timed while it starts.
+Replicas::All start_in_lockstep(const ReplicaStart& start, int count) {
+  const auto lockstep = std::make_shared<Lockstep>(count);
+  Replicas::All all(static_cast<size_t>(count));
+  side_by_side(
+      all.size(), [&](size_t i) { all[i] = start(static_cast<int>(i), {.lockstep = lockstep}); },
+      [&](size_t i, const std::string& why) {
+        lockstep->end(fmt::format("replica {}: {}", i, why));
+      });
+  return all;
+}
+
 std::unique_ptr<Llm> start_replicas(const EngineConfig& config, const model::ModelConfig& model,
                                     const Resolved& resolved, Llm::Sink sink) {
-  const LocalLlm* first = nullptr;
-  const auto start = [&](int index, Llm::Sink own) -> std::unique_ptr<Llm> {
-    const bool quiet = config.quiet || index > 0;
-    StartLog log{.quiet = quiet, .progress = index == 0 ? config.progress : nullptr};
-    const Resolved settings = replica_of(resolved, index);
-    auto llm =
-        start_one(model, settings, std::move(own), failed_of(index, config.failed), log, first);
-    if (index == 0) first = llm.get();
-    if (!config.quiet)
-      spdlog::info("replica {} of {} runs on {}: {} blocks{}", index, resolved.replicas,
-                   name(settings.device), llm->memory().blocks,
-                   settings.device.kind == ComputeDevice::kCpu
-                       ? fmt::format(", {} threads", settings.threads)
-                       : "");
-    return llm;
+  const auto start_all = [&](const Llm::Sink& heard) {
+    const ReplicaStart start{config, model, resolved, heard};
+    return resolved.sharers > 1 ? start_in_lockstep(start, resolved.replicas)
+                                : start_in_turn(start, resolved.replicas);
   };
-  return std::make_unique<Replicas>(resolved.replicas, start, std::move(sink));
+  return std::make_unique<Replicas>(start_all, std::move(sink));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Worker::Worker(model::ModelConfig model, Resolved resolved, const Lost& lost, St
     : model_(std::move(model)),
       resolved_(std::move(resolved)),
       constraint_(std::move(constraint)),
-      ranks_(resolved_, model_, log, nullptr, lost),
+      ranks_(resolved_, model_, log, {}, lost),
       lower_(open_lower_tiers(resolved_, model_.spec, ranks_.first().ops(), log)) {
   ranks_.make_executors(lower_.host);
   log.ledger.close("executor");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "arch/shard.h"
 #include "base/log.h"
 #include "engine/backend.h"
 #include "model/slots.h"
@@ -12,9 +11,11 @@
 namespace skiff::engine {
 namespace {
 
-void report(const model::MemoryPlan& plan, int ranks) {
-  spdlog::info("memory plan{}\n{}", ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
-               plan.table());
+void report(const model::MemoryPlan& plan, const model::RankOf& part) {
+  std::string whose;
+  if (part.size > 1) whose = fmt::format(" of each of {} ranks", part.size);
+  if (part.sharers > 1) whose = fmt::format(" of each of {} replicas", part.sharers);
+  spdlog::info("memory plan{}\n{}", whose, plan.table());
   // The wording is FastDeploy's, because scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
 }
@@ -35,22 +36,21 @@ Progress progress_of(const StartLog& log) {
 
 Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
                           const model::RankOf& part) {
-  const auto [rank, size] = part;
-  SKIFF_CHECK_EQ(all.ranks, size);
+  SKIFF_CHECK_EQ(all.ranks, part.size);
   Resolved own = all;
-  const int here = all.ranks_here(), place = rank - all.first_rank();
+  const int here = all.ranks_here(), place = part.rank - all.first_rank();
   if (own.device.kind == ComputeDevice::kCuda) own.device.index += static_cast<int8_t>(place);
   own.threads = std::max(1, all.threads * (place + 1) / here - all.threads * place / here);
-  if (size > 1 && !all.stored.empty())
+  if (!part.whole() && !all.stored.empty())
     own.stored = model::stored_forms(all.model.folder, model, part);
-  if (own.drafter) take_part(*own.drafter, rank);
+  if (own.drafter) take_part(*own.drafter, part.rank);
   return own;
 }
 
 Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh& mesh,
            StartLog& log, const Rank* twin)
     : mesh_(mesh), resolved_(settings_of_rank(resolved, model, part())) {
-  const ModelSpec spec = *shard(model.spec, part().rank, part().size);
+  const ModelSpec spec = *model::spec_of(model.spec, part());
   log.memory = minimum_need(resolved_, spec);
   ops_ = make_ops(resolved_);
   if (!log.quiet && resolved_.batch_invariant) report_invariance(*ops_);
@@ -69,13 +69,13 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   log.ledger.close("kv");
 }
 
-// All ranks have as many blocks as that with the least memory.
+// What share experts plan before any of them takes memory, as ranks do.
 void Rank::plan(const ModelSpec& spec, StartLog& log) {
   memory_ = model::plan_memory(spec, memory_request(resolved_, spec, *ops_));
-  memory_.blocks = static_cast<int>(mesh_.tp->least(memory_.blocks));
+  memory_.blocks = static_cast<int>(mesh_.experts->least(mesh_.tp->least(memory_.blocks)));
   memory_.kv = static_cast<size_t>(memory_.blocks) * memory_.kv_block;
   log.memory = memory_.table();
-  if (!log.quiet) report(memory_, part().size);
+  if (!log.quiet) report(memory_, part());
 }
 
 std::shared_ptr<RankWeights> Rank::load(const model::ModelConfig& model, const StartLog& log) {

@@ -23,9 +23,10 @@ Resolved settings_of_rank(const Resolved& all, const model::ModelConfig& model,
 class Rank {
  public:
   // Makes the backend, plans its memory, loads the weights and takes the memory of keys and values.
-  // `model` is the whole, of which the rank has its part; all ranks have as many blocks as that
-  // with the least memory. `log` says whether it reports to the user. `mesh` must outlive this
-  // object. Throws LoadError; if memory runs out, log.memory states the need as far as it is known.
+  // `model` is the whole, of which the rank has its part; all ranks, and all replicas that share
+  // experts, have as many blocks as that with the least memory. `log` says whether it reports to
+  // the user. `mesh` must outlive this object. Throws LoadError; if memory runs out, log.memory
+  // states the need as far as it is known.
   //
   // `twin` is the same rank of another replica, or null: where both compute on the host, its memory
   // plan counts for this one, too, and its weights are used.
@@ -40,6 +41,7 @@ class Rank {
 
   Ops& ops() const { return *ops_; }
   comm::Communicator& group() const { return *mesh_.tp; }
+  int sharer() const { return mesh_.experts->rank(); }  // its number where replicas share experts
   const model::MemoryPlan& memory() const { return memory_; }
   StepExecutor& executor() { return *executor_; }  // requires make_executor()
   const model::LoadedModel& weights() const { return weights_->model; }
@@ -59,7 +61,12 @@ class Rank {
   std::shared_ptr<RankWeights> load(const model::ModelConfig& model, const StartLog& log);
   ModelDrafter* make_drafter();
   comm::Mesh& mesh_of_drafter();
-  model::RankOf part() const { return {.rank = mesh_.tp->rank(), .size = mesh_.tp->size()}; }
+  model::RankOf part() const {
+    return {.rank = mesh_.tp->rank(),
+            .size = mesh_.tp->size(),
+            .sharer = mesh_.experts->rank(),
+            .sharers = mesh_.experts->size()};
+  }
 
   comm::Mesh& mesh_;
   comm::Mesh alone_ = comm::make_solo_mesh();

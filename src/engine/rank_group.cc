@@ -2,45 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <exception>
 #include <optional>
-#include <thread>
 
 #include "base/load_error.h"
 #include "engine/device_runner.h"
 #include "engine/group_runner.h"
+#include "engine/lockstep_runner.h"
 #include "engine/plan_sender.h"
+#include "engine/side_by_side.h"
 
 namespace skiff::engine {
 namespace {
-
-std::string reason(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "unknown";
-  }
-}
-
-bool only_followed(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const comm::GroupEnded&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-// Throws what a rank threw of itself; only where there is none, what the group's end made others
-// throw.
-void throw_first(const std::vector<std::exception_ptr>& thrown) {
-  for (const bool followed : {false, true})
-    for (const std::exception_ptr& one : thrown)
-      if (one && only_followed(one) == followed) std::rethrow_exception(one);
-}
 
 std::optional<devices::DeviceGroup> devices_of(const Resolved& resolved) {
   if (resolved.device.kind != ComputeDevice::kCuda || resolved.ranks == 1) return std::nullopt;
@@ -50,41 +22,34 @@ std::optional<devices::DeviceGroup> devices_of(const Resolved& resolved) {
 }  // namespace
 
 RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, StartLog& log,
-                     const RankGroup* twin, const Lost& lost)
-    : nodes_(join_nodes(resolved, model, lost)),
+                     const OtherReplicas& others, const Lost& lost)
+    : lockstep_(others.lockstep),
+      nodes_(join_nodes(resolved, model, lost)),
       devices_(devices_of(resolved)),
-      meshes_(make_meshes(resolved.ranks)),
+      meshes_(make_meshes(resolved)),
       ranks_(meshes_.size()) {
   std::vector<StartLog> logs(meshes_.size(), StartLog{.quiet = true});
   on_all([&](size_t rank) {
     ranks_[rank] =
         std::make_unique<Rank>(resolved, model, meshes_[rank], rank == 0 ? log : logs[rank],
-                               twin ? twin->ranks_[rank].get() : nullptr);
+                               others.twin ? others.twin->ranks_[rank].get() : nullptr);
   });
 }
 
-std::vector<comm::Mesh> RankGroup::make_meshes(int ranks) {
+std::vector<comm::Mesh> RankGroup::make_meshes(const Resolved& resolved) {
   if (nodes_) return nodes_->make_meshes();
-  return devices_ ? devices_->make_meshes() : comm::make_thread_meshes(ranks);
+  if (devices_) return devices_->make_meshes();
+  std::vector<comm::Mesh> meshes = comm::make_thread_meshes(resolved.ranks);
+  if (lockstep_) meshes.front().experts = lockstep_->exchange(resolved.sharer);
+  return meshes;
 }
 
 // The calling thread is the first rank's.
 void RankGroup::on_all(const std::function<void(size_t rank)>& work) {
-  std::vector<std::exception_ptr> thrown(meshes_.size());
-  const auto attempt = [&](size_t rank) {
-    try {
-      work(rank);
-    } catch (...) {
-      thrown[rank] = std::current_exception();
-      comm::Communicator& group = *meshes_[rank].tp;
-      group.abort(fmt::format("rank {}: {}", group.rank(), reason(thrown[rank])));
-    }
-  };
-  std::vector<std::thread> others;
-  for (size_t rank = 1; rank < meshes_.size(); ++rank) others.emplace_back(attempt, rank);
-  attempt(0);
-  for (std::thread& thread : others) thread.join();
-  throw_first(thrown);
+  side_by_side(meshes_.size(), work, [this](size_t rank, const std::string& why) {
+    comm::Communicator& group = *meshes_[rank].tp;
+    group.abort(fmt::format("rank {}: {}", group.rank(), why));
+  });
 }
 
 void RankGroup::make_executors(model::HostBlocks& host) {
@@ -111,9 +76,13 @@ void RankGroup::warm_up() {
                       ranks_[rank]->group().rank(), first().group().rank()));
   warm(&StepExecutor::record);
   if (devices_) devices_->begin_service();
+  // From now on steps are timed, so no replica computes before all that share experts can.
+  for (const comm::Mesh& mesh : meshes_) mesh.experts->least(0);
 }
 
 std::unique_ptr<Runner> RankGroup::make_runner() {
+  if (lockstep_)
+    return std::make_unique<LockstepRunner>(*lockstep_, first().sharer(), first().executor());
   if (!nodes_ && size() == 1)
     return engine::make_runner(first().executor(), first().ops().device());
   std::vector<GroupRunner::Member> members;

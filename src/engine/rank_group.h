@@ -15,15 +15,24 @@
 
 namespace skiff::engine {
 
+class Lockstep;
+class RankGroup;
+
+// What the other replicas of the model in this process are to one, where there are any.
+struct OtherReplicas {
+  const RankGroup* twin = nullptr;  // one of them, with whose weights this one computes (see Rank)
+  Lockstep* lockstep = nullptr;     // they share experts with this one; it outlives all of them
+};
+
 class RankGroup {
  public:
   // Makes the ranks of this node, which load at the same time as those of others, once all nodes
   // have come. If one cannot, the others end too and its exception is thrown. `log` is that of the
-  // first rank here. `twin` is the group of another replica, or null (see Rank). `lost` is called
-  // from any thread, from now on, when another node has ended the group; it may be empty. Throws
-  // LoadError; comm::GroupEnded if another node has ended the group.
+  // first rank here. `lost` is called from any thread, from now on, when another node has ended the
+  // group; it may be empty. Throws LoadError; comm::GroupEnded if another node, or a replica that
+  // shares the experts, has ended the group.
   RankGroup(const Resolved& resolved, const model::ModelConfig& model, StartLog& log,
-            const RankGroup* twin = nullptr, const Lost& lost = nullptr);
+            const OtherReplicas& others = {}, const Lost& lost = nullptr);
   RankGroup(const RankGroup&) = delete;
 
   // Completes the construction, as Rank::make_executor() does. A block of `host` has the parts of
@@ -50,8 +59,9 @@ class RankGroup {
  private:
   void on_all(const std::function<void(size_t rank)>& work);
 
-  std::vector<comm::Mesh> make_meshes(int ranks);
+  std::vector<comm::Mesh> make_meshes(const Resolved& resolved);
 
+  Lockstep* const lockstep_;
   std::unique_ptr<comm::Nodes> nodes_;
   std::optional<devices::DeviceGroup> devices_;  // where several ranks have a device each
   std::vector<comm::Mesh> meshes_;

@@ -25,10 +25,11 @@ Dealer::Options options_of(const Llm& replica, int count) {
 
 }  // namespace
 
-Replicas::Replicas(int count, const Start& start, Sink sink) : sink_(std::move(sink)) {
-  SKIFF_CHECK(count >= 1);
-  for (int i = 0; i < count; ++i)
-    replicas_.push_back(start(i, [this](std::vector<Event> events) { hear(std::move(events)); }));
+Replicas::Replicas(const Start& start, Sink sink)
+    : sink_(std::move(sink)),
+      replicas_(start([this](std::vector<Event> events) { hear(std::move(events)); })) {
+  SKIFF_CHECK(!replicas_.empty());
+  const int count = static_cast<int>(replicas_.size());
   dealer_ = std::make_unique<Dealer>(options_of(*replicas_.front(), count));
   for (int i = 0; i < count; ++i)
     for (EngineMemory* memory : replicas_[static_cast<size_t>(i)]->memories())

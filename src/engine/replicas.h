@@ -1,5 +1,5 @@
 // engine/replicas.h -- several engines with the same model behind the interface of one (data
-// parallelism without shared experts).
+// parallelism).
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,20 +10,23 @@
 
 namespace skiff::engine {
 
-// Each replica has its own scheduler, blocks, device or threads, and knows nothing of the others: a
-// request runs in one of them from its first token to its last, so its tokens are those that one
-// engine gives. The sequences of one submit_together() stay together.
+// Each replica has its own scheduler, blocks, device or threads: a request runs in one of them from
+// its first token to its last, so its tokens are those that one engine gives. The sequences of one
+// submit_together() stay together. Replicas know nothing of each other, unless they share experts:
+// then they compute in rounds (engine/lockstep.h), and plan each for itself.
 //
-// A replica without work sleeps, and no other waits for it. One that fails ends the process, as a
-// single engine does: EngineConfig::failed is called.
+// A replica without work sleeps, and no other waits for it; one that shares experts takes part in
+// the rounds of others. One that fails ends the process, as a single engine does:
+// EngineConfig::failed is called.
 class Replicas final : public Llm {
  public:
-  // Starts the replica with this number, from 0. Its events go into the sink.
-  using Start = std::function<std::unique_ptr<Llm>(int replica, Sink sink)>;
+  using All = std::vector<std::unique_ptr<Llm>>;
+  // Starts all replicas, at least one. The events of all go into `heard`.
+  using Start = std::function<All(const Sink& heard)>;
 
-  // Calls `start` for each replica in order; what it throws is passed on. `sink` gets the events of
-  // all, from the threads of all: calls may overlap, but not those about one sequence.
-  Replicas(int count, const Start& start, Sink sink);
+  // Calls `start`; what it throws is passed on. `sink` gets the events of all, from the threads of
+  // all: calls may overlap, but not those about one sequence.
+  Replicas(const Start& start, Sink sink);
   ~Replicas() override { stop(/*drain=*/false); }
 
   const model::ModelConfig& model() const override { return replicas_.front()->model(); }
@@ -43,7 +46,7 @@ class Replicas final : public Llm {
   void hear(std::vector<Event> events);
 
   const Sink sink_;
-  std::vector<std::unique_ptr<Llm>> replicas_;
+  All replicas_;
   std::unique_ptr<Dealer> dealer_;
 };
 

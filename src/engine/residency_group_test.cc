@@ -214,6 +214,11 @@ INSTANTIATE_TEST_SUITE_P(
                          .model = "mixtral",
                          .whole_experts = true},
                     Form{.name = "TwoReplicas", .ranks = 1, .replicas = 2},
+                    Form{.name = "SharedExperts",
+                         .ranks = 1,
+                         .replicas = 2,
+                         .model = "mixtral",
+                         .whole_experts = true},
                     Form{.name = "ReplicasOfRanks", .ranks = 2, .replicas = 2}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -243,7 +243,8 @@ model::ModelConfig read_model(const EngineConfig& config) {
       (config.load_format != model::LoadFormat::kDummy &&
        model::shared_experts_differ(config.model, model));
   if (differ) separate_shared_experts(model.spec);
-  if (config.expert_parallel && config.tensor_parallel > 1) deal_experts_whole(model.spec);
+  if (config.expert_parallel && (config.tensor_parallel > 1 || config.replicas > 1))
+    deal_experts_whole(model.spec);
   if (config.speculation && config.speculation->method == draft::kEagle3)
     model.spec.taps = model::eagle_taps(config.speculation->model, model.spec);
   return model;
@@ -256,6 +257,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   const ComputeDevice device = device_named(asked.device);
   check_ranks(asked, spec, device);
   check_replicas(asked, device);
+  check_sharing(asked, spec, device);
   check_nodes(asked);
   const Precision precision = precision_of(asked, model);
   const model::SchemeChoice schemes =
@@ -301,7 +303,8 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .speculation = config.speculation,
           .drafter = std::move(drafter),
           .memory_utilization = config.memory_utilization,
-          .replicas = config.replicas};
+          .replicas = config.replicas,
+          .sharers = shares_experts(config, spec) ? config.replicas : 1};
 }
 
 Resolved replica_of(const Resolved& resolved, int index) {
@@ -310,6 +313,7 @@ Resolved replica_of(const Resolved& resolved, int index) {
   if (count == 1) return one;
   if (one.device.kind == ComputeDevice::kCuda)
     one.device.index = static_cast<int8_t>(index * resolved.ranks);
+  if (one.sharers > 1) one.sharer = index;
   one.threads = std::max(1, resolved.threads / count + (index < resolved.threads % count ? 1 : 0));
   if (!one.cache.storage_path.empty() && index > 0)
     one.cache.storage_path += fmt::format("/replica-{}", index);

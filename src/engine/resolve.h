@@ -10,7 +10,7 @@ namespace skiff::engine {
 constexpr double kBytesPerGb = 1 << 30;
 
 // Reads the model that `config` names. Shared experts become a block of their own where they have
-// another format than the routed ones, or where several ranks have these whole.
+// another format than the routed ones, or where several ranks or replicas have these whole.
 model::ModelConfig read_model(const EngineConfig& config);
 
 // Replaces every "automatic" of `config` by what it means for this model on this machine (see the

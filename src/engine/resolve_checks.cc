@@ -37,10 +37,10 @@ void warn_of_experts(const EngineConfig& config, const ModelSpec& spec) {
       spec.layers, [](const Layer& layer) { return std::holds_alternative<Moe>(layer.ffn); });
   if (!mixture)
     spdlog::warn("--enable-expert-parallel changes nothing: {} has no experts", spec.arch);
-  else if (config.tensor_parallel == 1)
+  else if (config.tensor_parallel == 1 && config.replicas == 1)
     spdlog::warn(
         "--enable-expert-parallel changes nothing with one rank, which has all experts; "
-        "--tensor-parallel-size says among how many they are shared");
+        "--tensor-parallel-size or --data-parallel-size says among how many they are shared");
 }
 
 // Names the flag with which a mixture could be shared out among `ranks`, if only experts are in the
@@ -114,6 +114,35 @@ void check_replicas(const EngineConfig& config, const ComputeDevice& device) {
         "its own: give --data-parallel-size {}",
         config.replicas, there, ranks == 1 ? "one" : std::to_string(ranks),
         std::max(1, there / ranks));
+}
+
+bool shares_experts(const EngineConfig& config, const ModelSpec& spec) {
+  return config.expert_parallel && config.replicas > 1 && deals_experts_whole(spec);
+}
+
+void check_sharing(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device) {
+  if (!shares_experts(config, spec)) return;
+  const int replicas = config.replicas, ranks = config.tensor_parallel;
+  const std::string asked =
+      fmt::format("--data-parallel-size {} with --enable-expert-parallel", replicas);
+  const auto refuse = [&](const std::string& what, const std::string& way_out) {
+    fail_load(
+        "{}: {} not there yet; {}, or leave --enable-expert-parallel out, and each replica has all "
+        "experts",
+        asked, what, way_out);
+  };
+  if (ranks > 1)
+    refuse(fmt::format("replicas of {} ranks each that share experts are", ranks),
+           "give --tensor-parallel-size 1");
+  if (device.kind == ComputeDevice::kCuda)
+    refuse("experts that replicas on cuda share are",
+           fmt::format("give --tensor-parallel-size {} instead, among whose ranks they are shared",
+                       replicas));
+  if (config.speculation && draft::has_weights(config.speculation->method))
+    refuse(fmt::format("--speculative-config with method {} is", config.speculation->method),
+           "take ngram or suffix");
+  if (const auto part = share_experts(spec, 0, replicas); !part)
+    fail_load("{}: {}; give fewer replicas", asked, part.error().what);
 }
 
 void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device) {

@@ -19,6 +19,13 @@ void check_ranges(const EngineConfig& config);
 // and replicas of a server that only prefills or decodes.
 void check_replicas(const EngineConfig& config, const ComputeDevice& device);
 
+// Whether replicas share the routed experts of `spec`, which read_model() has dealt out.
+bool shares_experts(const EngineConfig& config, const ModelSpec& spec);
+
+// Refuses replicas that share experts with what cannot be had with them yet: CUDA, several ranks
+// each, a model or module that drafts, and more replicas than there are experts.
+void check_sharing(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device);
+
 // Refuses nodes that do not divide the ranks, or that would have to share out what one process
 // keeps whole: replicas, the cache's file, blocks for other instances.
 void check_nodes(const EngineConfig& config);

@@ -60,7 +60,8 @@ struct Resolved {
   ComputeDevice device;
   int ranks = 1;                 // the model is cut among so many (arch/shard.h)
   nodes::Settings nodes;         // the nodes that hold them, and which of them this one is
-  bool whole_experts = false;    // ranks have some of the routed experts whole (Moe::kWhole)
+  bool whole_experts = false;    // ranks, or replicas, have some of the routed experts whole
+                                 // (Moe::kWhole)
   int threads = 1;               // threads of the CPU backend; of all ranks here, or of one where a
                                  // Rank has these settings
   bool graphs = false;           // decode steps are recorded and replayed if the device supports it
@@ -82,6 +83,8 @@ struct Resolved {
   double memory_utilization = 0.9;             // see memory_request()
   int replicas = 1;  // engines in this process (engine/replicas.h), of which this is one; what is
                      // said above is each one's
+  int sharers = 1;   // replicas that share the routed experts by number: all of them, or 1
+  int sharer = 0;    // which of them has these settings
 
   // Each node has as many ranks; those here are [first_rank(), first_rank() + ranks_here()).
   int ranks_here() const { return ranks / nodes.nodes; }

@@ -52,6 +52,9 @@ class StepExecutor {
     launch(plan);
     return collect();
   }
+  // Makes the forward pass of a step without rows, for the experts that others compute with. No
+  // step may be in flight.
+  void run_empty();
   Device device() const { return ops_.device(); }
   // The calling thread drives the executor from now on.
   void bind_thread() { ops_.bind_thread(); }

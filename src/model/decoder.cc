@@ -257,12 +257,17 @@ Delta Decoder::ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena
   return {dense(w, f.width, f.act, x, arena), mesh_.tp.get()};
 }
 
+// Every rank routes the rows of all that share the experts with it: the router costs less than
+// another exchange of what it says. What its shared expert adds is of its own rows alone.
 Delta Decoder::ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena) {
-  Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
-  Tensor score = arena.take(DType::kF32, {x.rows(), f.router.experts});
-  ops_.linear(score, x, w.router);
+  comm::RowExchange& sharers = *mesh_.experts;
+  const Tensor rows = sharers.dispatch(x, arena, ops_);
+  Tensor parts = arena.take(act_, {rows.rows(), spec_.hidden});
+  Tensor score = arena.take(DType::kF32, {rows.rows(), f.router.experts});
+  ops_.linear(score, rows, w.router);
   const Routing routing = ops_.route(score, w.router_bias, f.router, arena);
-  ops_.experts(out, x, routing, w.gate_up, w.down, f.act, arena);
+  ops_.experts(parts, rows, routing, w.gate_up, w.down, f.act, arena);
+  const Tensor out = sharers.combine(parts, x.rows(), arena, ops_);
   if (f.shared_width) ops_.add(out, dense(w.shared, f.shared_width, f.act, x, arena));
   return {out, mesh_.tp.get()};
 }
@@ -300,7 +305,10 @@ struct OwnBytes {
   }
   size_t operator()(const Dense& f) const { return dense(f.width); }
   size_t operator()(const Moe& f) const {
-    return columns(spec.hidden) + Arena::size_of(DType::kF32, rows * f.router.experts) +
+    const int64_t routed = rows * f.sharers;
+    return comm::exchange_bytes(f.sharers, rows, spec.hidden, act) +
+           Arena::size_of(act, routed * spec.hidden) +
+           Arena::size_of(DType::kF32, routed * f.router.experts) +
            (f.shared_width ? dense(f.shared_width) : 0);
   }
 };

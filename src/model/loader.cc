@@ -79,7 +79,7 @@ std::unique_ptr<Values> open_values(const std::string& dir, const LoadOptions& o
   if (options.format == LoadFormat::kDummy)
     return dummy_values(options.dummy_seed, options.precision.act, config.spec, slots, cuts);
   return stored_values(dir, config, slots, options.precision.act, cuts,
-                       options.part.rank == 0 ? Remarks::kLogged : Remarks::kLeftOut);
+                       options.part.first() ? Remarks::kLogged : Remarks::kLeftOut);
 }
 
 // A few threads read as fast as the memory or the disk allows; more would only occupy cores.
@@ -127,8 +127,8 @@ void load_kv_scales(const std::string& dir, const ModelConfig& config, const KvF
   ops.wait(ops.mark());
 }
 
-ModelSpec spec_of(const ModelSpec& whole, const RankOf& part) {
-  auto local = shard(whole, part.rank, part.size);
+ModelSpec local_spec(const ModelSpec& whole, const RankOf& part) {
+  auto local = spec_of(whole, part);
   if (!local) fail_load("{}", local.error().what);
   return *std::move(local);
 }
@@ -166,7 +166,7 @@ std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision&
 
 LoadedModel load_model(const std::string& dir, const ModelConfig& config,
                        const LoadOptions& options, Ops& ops) {
-  LoadedModel model{.spec = spec_of(config.spec, options.part),
+  LoadedModel model{.spec = local_spec(config.spec, options.part),
                     .weights = empty_weights(config.spec),
                     .buffers = {}};
   const std::vector<Slot> slots = slots_of(model.spec, options.part.size);
@@ -177,7 +177,7 @@ LoadedModel load_model(const std::string& dir, const ModelConfig& config,
   const std::vector<Kept> kept =
       check_formats(slots, options.precision, options.schemes, ops, stored);
   for (const std::string& line : widened_formats(kept, stored))
-    if (options.part.rank == 0)
+    if (options.part.first())
       spdlog::info("{}, which the {} backend does not multiply: they are widened to {}", line,
                    ops.name(), name(options.precision.act));
   uint64_t done = 0, total = 0;

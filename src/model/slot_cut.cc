@@ -1,5 +1,6 @@
 #include "model/slot_cut.h"
 
+#include "arch/shard.h"
 #include "base/check.h"
 
 namespace skiff::model {
@@ -33,6 +34,11 @@ SlotCut cut_slot_of(const Slot& whole, const Slot& local, const RankOf& at) {
 }
 
 }  // namespace
+
+Result<ModelSpec> spec_of(const ModelSpec& whole, const RankOf& part) {
+  const auto local = shard(whole, part.rank, part.size);
+  return local ? share_experts(*local, part.sharer, part.sharers) : local;
+}
 
 std::vector<SlotCut> cut_slots(const ModelSpec& spec, const std::vector<Slot>& local,
                                const RankOf& at) {

@@ -4,14 +4,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "arch/spec.h"
+#include "base/result.h"
 #include "model/slots.h"
 
 namespace skiff::model {
 
-// Names a rank among `size`; one of one has everything.
+// Names a rank among `size`; one of one has everything. It may be one of `sharers` replicas, the
+// one with the number `sharer`, each of which has some of the routed experts for all.
 struct RankOf {
   int rank = 0, size = 1;
+  int sharer = 0, sharers = 1;
+
+  bool first() const { return rank == 0 && sharer == 0; }
+  bool whole() const { return size == 1 && sharers == 1; }
 };
+
+// Returns the spec of that rank's part of the model: shard(), then share_experts(). kInvalid where
+// these say so.
+Result<ModelSpec> spec_of(const ModelSpec& whole, const RankOf& part);
 
 // The part of a slot of the whole model that the slot of a rank has: some of its rows, and of each
 // some columns side by side.
@@ -27,7 +38,7 @@ struct SlotCut {
 };
 
 // Returns the part of each slot of `spec` that the slot in the same place of `local` has, which are
-// slots_of(shard(spec, at.rank, at.size), at.size). Stacks of experts say where they begin
+// slots_of(spec_of(spec, at), at.size). Stacks of experts say where they begin
 // (Slot::first); all else is cut by its sizes alone: a part that is 1 / n of the whole is number
 // rank * n / size of n, so that what there are fewer of than ranks, such as KV heads, belongs to
 // neighbouring ranks.

@@ -54,7 +54,7 @@ std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& 
                                      const RankOf& part) {
   const Quantization& quantization = config.quantization;
   if (quantization.method.empty()) return {};
-  const auto local = shard(config.spec, part.rank, part.size);
+  const auto local = spec_of(config.spec, part);
   if (!local) fail_load("{}", local.error().what);
   const std::vector<Slot> slots = slots_of(*local, part.size);
   const std::vector<SlotCut> cuts = cut_slots(config.spec, slots, part);

@@ -24,7 +24,7 @@ struct TakenBytes {
   size_t operator()(const Dense& f) const { return gated_bytes(rows, f.width, act); }
   size_t operator()(const Moe& f) const {
     const size_t shared = f.shared_width ? gated_bytes(rows, f.shared_width, act) : 0;
-    return routing_bytes(rows, f.router) + std::max(experts(f), shared);
+    return routing_bytes(rows * f.sharers, f.router) + std::max(experts(f), shared);
   }
 };
 

@@ -71,7 +71,7 @@ class Ops {
   virtual size_t prepared_bytes(const WeightShape& shape, const WeightFormat& keep) const = 0;
   // Returns the most bytes of the arena that gated_linear(), or route() and then experts() and
   // gated_linear(), hold at a time, for the layer `ffn` and at most `rows` rows of x [rows, hidden]
-  // in `act`.
+  // in `act`; route() and experts() get the rows of all sharers (Moe::sharers), as many of each.
   virtual size_t arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows,
                              DType act) const = 0;
 

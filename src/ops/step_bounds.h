@@ -11,7 +11,7 @@ namespace skiff {
 struct StepBounds {
   const ModelSpec& spec;
   DType act = DType::kF32;  // dtype of activations; weights are prepared for it
-  int max_rows = 0;         // rows in one step
+  int max_rows = 0;         // rows in one step; of an expert, those of each sharer
   int max_logit_rows = 0;   // rows with logits in one step
   int max_seqs = 0;
   int max_context = 0;                     // positions of one sequence

@@ -13,6 +13,7 @@ RANKS = ("--tensor-parallel-size", "2")
 REPLICAS = ("--data-parallel-size", "2")
 DRAFTS = ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
 FORMS = {"ranks": RANKS, "experts": (*RANKS, "--enable-expert-parallel"), "replicas": REPLICAS,
+         "replicas-that-share-experts": (*REPLICAS, "--enable-expert-parallel"),
          "replicas-of-ranks": (*RANKS, *REPLICAS), "mtp": DRAFTS, "mtp-on-ranks": (*RANKS, *DRAFTS)}
 
 

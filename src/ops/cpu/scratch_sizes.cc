@@ -84,8 +84,9 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
       continue;
     }
     const auto& moe = std::get<Moe>(layer.ffn);
-    const int64_t copies = std::min(rows, kExpertTokens) * moe.router.most_per_token();
-    raise(sizes.operand, operand(rows, hidden, DType::kF32));
+    const int64_t routed = rows * moe.sharers;
+    const int64_t copies = std::min(routed, kExpertTokens) * moe.router.most_per_token();
+    raise(sizes.operand, operand(routed, hidden, DType::kF32));
     linear(copies, hidden);
     raise(sizes.inner, copies * 2 * moe.width * kFloat);
     linear(copies, moe.width);

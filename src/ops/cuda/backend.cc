@@ -255,7 +255,7 @@ bool CudaOps::multiplies(const WeightFormat& format) const {
 
 size_t CudaOps::arena_bytes(const FeedForward& ffn, int64_t hidden, int64_t rows, DType act) const {
   return layer_arena_bytes(ffn, rows, act, [&](const Moe& moe) {
-    return experts_bytes(act, rows, moe.router, hidden, moe.width);
+    return experts_bytes(act, rows * moe.sharers, moe.router, hidden, moe.width);
   });
 }
 

@@ -57,10 +57,11 @@ struct Block {
     const int64_t all = f.router.total();
     const Ready up = ready_weight(ops, ws, {.experts = all, .out = 2 * f.width, .in = hidden}, act);
     const Ready down = ready_weight(ops, ws, {.experts = all, .out = hidden, .in = f.width}, act);
-    const Tensor logits = ws.random(DType::kF32, {rows, f.router.experts});
+    const int64_t routed = rows * f.sharers;
+    const Tensor logits = ws.random(DType::kF32, {routed, f.router.experts});
     const Routing routing = ops.route(logits, {}, f.router, arena);
-    ops.experts(ws.output(act, {rows, hidden}), ws.random(act, {rows, hidden}), routing, up.linear,
-                down.linear, f.act, arena);
+    ops.experts(ws.output(act, {routed, hidden}), ws.random(act, {routed, hidden}), routing,
+                up.linear, down.linear, f.act, arena);
     if (f.shared_width) gated(f.shared_width);
   }
 };
@@ -73,7 +74,8 @@ FeedForward random_block(Rng& rng) {
                         .top_k = 1 + rng.below(std::min(experts, 8)),
                         .always = rng.below(3)},
              .width = width,
-             .shared_width = rng.below(2) * (1 + rng.below(200))};
+             .shared_width = rng.below(2) * (1 + rng.below(200)),
+             .sharers = 1 + rng.below(2) * rng.below(4)};
 }
 
 TEST_P(OpSuite, LayersKeepToTheArenaThatIsStated) {

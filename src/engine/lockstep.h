@@ -1,0 +1,71 @@
+// engine/lockstep.h -- when replicas that share experts compute: in rounds, all of them or none.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "comm/row_exchange.h"
+#include "message/step.h"
+
+namespace skiff::engine {
+
+// In a round every replica makes one forward pass: a step of its own or, where it has none, one
+// without rows, because its experts work for the rows of all. A replica that has a step begins its
+// next round and so calls the others to it. Nobody plans for all, and there is no agreement on when
+// to stop: where no replica has a step, none is called, and the threads of all sleep.
+//
+// It owns the exchanges through which rows and sums pass, and outlives all replicas. Thread-safe.
+class Lockstep {
+ public:
+  explicit Lockstep(int replicas);
+  Lockstep(const Lockstep&) = delete;
+
+  std::shared_ptr<comm::RowExchange> exchange(int replica) const {
+    return exchanges_[static_cast<size_t>(replica)];
+  }
+  // Ends the group because a replica cannot go on, which `why` names: the others leave the round
+  // that they are in, and every later one, with comm::GroupEnded. The first reason counts.
+  void end(const std::string& why) { exchanges_.front()->abort(why); }
+
+  // What the thread of a replica does next.
+  using Task = std::packaged_task<void()>;
+  struct Company {};  // takes part in a round without rows
+  struct Closed {};   // ends
+  using Turn = std::variant<Closed, Company, StepPlan, Task>;
+
+  // One runner at a time computes for a replica, between open() and close(). A round that is called
+  // meanwhile waits for the next one.
+  void open(int replica);
+  void close(int replica);  // what was given is still done
+  void give(int replica, StepPlan plan);
+  void give(int replica, Task task);
+  // Blocks until the replica's thread has something to do, and returns it, in the order in which it
+  // was given. A plan with rows, and Company, is the replica's part in its next round.
+  Turn next(int replica);
+
+ private:
+  struct Place {
+    std::condition_variable wake;
+    std::deque<std::variant<StepPlan, Task>> given;
+    uint64_t rounds = 0;    // in which it has taken part
+    bool had_rows = false;  // in the last of them
+    bool closed = true;
+  };
+  template <class What>
+  void give_to(Place& place, What what);
+  Turn take(Place& place);
+  void begin_round(Place& place, bool rows);
+
+  const std::vector<std::shared_ptr<comm::RowExchange>> exchanges_;
+  std::mutex mutex_;
+  std::vector<Place> places_;  // guarded by mutex_
+  uint64_t called_ = 0;        // rounds that a replica has begun; guarded by mutex_
+};
+
+}  // namespace skiff::engine

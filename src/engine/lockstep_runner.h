@@ -1,0 +1,44 @@
+// engine/lockstep_runner.h -- the Runner of a replica that shares experts with others.
+#pragma once
+#include <exception>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "base/queue.h"
+#include "engine/lockstep.h"
+#include "engine/runner.h"
+#include "engine/step_executor.h"
+
+namespace skiff::engine {
+
+// A thread of this object, the only one that drives the executor, computes the steps in the order
+// of their launches, each in a round of the replica's, and takes part in the rounds of others while
+// it has none. launch() and wait() are called by one thread.
+//
+// If a round throws, the group ends, and so does this replica's part in it: this wait() and all
+// later ones throw the same, in other replicas comm::GroupEnded with `replica N: ` and the reason.
+class LockstepRunner final : public Runner {
+ public:
+  // All must outlive this object.
+  LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor);
+  ~LockstepRunner() override;  // computes the launched steps, then ends the thread
+  void launch(const StepPlan& plan) override { lockstep_.give(replica_, plan); }
+  StepResult wait(uint64_t step) override;
+  void on_ranks(const RankWork& work) override;
+
+ private:
+  using Result = std::variant<StepResult, std::exception_ptr>;
+  void run();
+  Result compute(const StepPlan* plan);
+  void fail(const char* why);
+
+  Lockstep& lockstep_;
+  const int replica_;
+  StepExecutor& executor_;
+  Queue<Result> results_;
+  std::exception_ptr failed_;  // what the first round that failed threw; the thread's own
+  std::thread thread_;
+};
+
+}  // namespace skiff::engine

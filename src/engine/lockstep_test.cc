@@ -1,0 +1,316 @@
+// Replicas that share experts take part in each other's rounds, sleep together, and end together.
+#include "engine/lockstep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "arch/shard.h"
+#include "comm/communicator.h"
+#include "engine/lockstep_runner.h"
+#include "engine/model_testing.h"
+#include "engine/side_by_side.h"
+#include "ops/cpu/backend.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/reference/reference_ops.h"
+
+namespace skiff::engine {
+namespace {
+
+using std::chrono::milliseconds;
+using Turn = Lockstep::Turn;
+
+StepPlan plan_with_rows(uint64_t step) {
+  return {.step = step, .spans = {{.seq = 1, .count = 1}}, .tokens = {3}};
+}
+
+template <class Kind>
+bool is(const Turn& turn) {
+  return std::holds_alternative<Kind>(turn);
+}
+
+class LockstepTest : public testing::Test {
+ protected:
+  LockstepTest() {
+    for (int replica = 0; replica < 3; ++replica) lockstep_.open(replica);
+  }
+  // The step of a turn that is a plan.
+  static uint64_t step_of(const Turn& turn) { return std::get<StepPlan>(turn).step; }
+
+  Lockstep lockstep_{3};
+};
+
+TEST_F(LockstepTest, AReplicaThatHasRowsCallsTheOthers) {
+  lockstep_.give(1, plan_with_rows(7));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0)));
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(2)));
+}
+
+TEST_F(LockstepTest, AReplicaThatIsCalledTakesPartWithItsOwnRows) {
+  lockstep_.give(1, plan_with_rows(7));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
+  lockstep_.give(0, plan_with_rows(9));
+  EXPECT_EQ(step_of(lockstep_.next(0)), 9u);
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(2))) << "one round, although two have rows";
+  lockstep_.close(0);
+  lockstep_.close(1);
+  lockstep_.close(2);
+  for (int replica = 0; replica < 3; ++replica)
+    EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(replica))) << replica;
+}
+
+TEST_F(LockstepTest, CopiesAndTasksNeedNoCompany) {
+  lockstep_.give(0, StepPlan{.step = 3, .saves = {{.block = 1, .host = 2}}});
+  bool done = false;
+  lockstep_.give(0, Lockstep::Task([&] { done = true; }));
+  EXPECT_EQ(step_of(lockstep_.next(0)), 3u);
+  Turn turn = lockstep_.next(0);
+  std::get<Lockstep::Task>(turn)();
+  EXPECT_TRUE(done);
+  lockstep_.close(1);
+  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(1))) << "nobody has called";
+}
+
+// Nobody is called to a round that is not there, so the thread sleeps.
+TEST_F(LockstepTest, WithoutRowsNobodyIsWoken) {
+  std::atomic<bool> woken = false;
+  std::thread waits([&] {
+    lockstep_.next(0);
+    woken = true;
+  });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(woken);
+  lockstep_.give(2, plan_with_rows(1));
+  EXPECT_EQ(step_of(lockstep_.next(2)), 1u);
+  waits.join();
+  EXPECT_TRUE(woken);
+}
+
+// Two replicas that plan each step only when they have the last result compute in the same rounds.
+TEST_F(LockstepTest, WhoHadRowsIsAwaitedForAMoment) {
+  lockstep_.give(0, plan_with_rows(1));
+  lockstep_.give(1, plan_with_rows(1));
+  EXPECT_EQ(step_of(lockstep_.next(0)), 1u);
+  EXPECT_EQ(step_of(lockstep_.next(1)), 1u);
+  lockstep_.give(0, plan_with_rows(2));
+  EXPECT_EQ(step_of(lockstep_.next(0)), 2u);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(1))) << "it has no more";
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(150));
+}
+
+// A round that is called while a replica has no runner waits for the next one.
+TEST_F(LockstepTest, ARoundWaitsForTheNextRunner) {
+  lockstep_.close(0);
+  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(0)));
+  lockstep_.give(1, plan_with_rows(1));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 1u);
+  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(0)));
+  lockstep_.open(0);
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0)));
+}
+
+constexpr const char* kMixture = R"({
+  "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 32, "vocab_size": 96, "head_dim": 8,
+  "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32",
+  "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 21,
+  "norm_topk_prob": true, "rms_norm_eps": 1e-6})";
+
+// An Ops of which a norm fails.
+class FailingOps final : public reference::ReferenceOps {
+ public:
+  explicit FailingOps(int norms) : norms_(norms) {}
+  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override {
+    if (--norms_ == 0) throw std::runtime_error("no room");
+    ReferenceOps::add_norm(out, residual, delta, norm);
+  }
+
+ private:
+  int norms_;
+};
+
+// One of two replicas, with what it computes with.
+struct Half {
+  Half(const std::string& dir, Lockstep& lockstep, int replica, std::unique_ptr<Ops> backend)
+      : ops(std::move(backend)),
+        model(model::load_model(
+            dir, config_of(dir),
+            {.format = model::LoadFormat::kDummy, .part = {.sharer = replica, .sharers = 2}},
+            *ops)),
+        kv(model.spec, 4, 8, {.dtype = DType::kF32}, {}) {
+    mesh.experts = lockstep.exchange(replica);
+    executor.emplace(model, *ops, mesh, kv.layers(),
+                     StepExecutor::Options{.limits = {.max_seqs = 2,
+                                                      .max_rows = 24,
+                                                      .max_context = 32,
+                                                      .max_logit_rows = 8,
+                                                      .vocab = 96}});
+  }
+  static model::ModelConfig config_of(const std::string& dir) {
+    model::ModelConfig config = model::read_model_config(dir);
+    deal_experts_whole(config.spec);
+    return config;
+  }
+
+  std::unique_ptr<Ops> ops;
+  model::LoadedModel model;
+  model::KvCache kv;
+  comm::Mesh mesh = comm::make_solo_mesh();
+  std::optional<StepExecutor> executor;
+};
+
+StepPlan prompt(uint64_t step, int count = 3) {
+  std::vector<Token> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 5);
+  return {.step = step,
+          .spans = {{.seq = 1, .count = count, .sample = true}},
+          .tokens = tokens,
+          .pages = {0, 1, 2},
+          .page_start = {0, 3},
+          .opened = {{.slot = 0,
+                      .params = {.temperature = 0, .logprobs = 5},
+                      .history = tokens,
+                      .prompt_len = count}}};
+}
+
+class LockstepRunnerTest : public testing::Test {
+ protected:
+  LockstepRunnerTest()
+      : folder_(testing::UnitTest::GetInstance()->current_test_info()->name(), kMixture) {}
+  std::unique_ptr<Half> half(int replica, int fails_at_norm = 0) {
+    std::unique_ptr<Ops> ops = make_reference_ops();
+    if (fails_at_norm > 0) ops = std::make_unique<FailingOps>(fails_at_norm);
+    return std::make_unique<Half>(folder_.path(), lockstep_, replica, std::move(ops));
+  }
+
+  DummyFolder folder_;
+  Lockstep lockstep_{2};
+};
+
+// The replica with the step and the idle one may be either.
+TEST_F(LockstepRunnerTest, AStepIsTheSameOnEitherReplicaAndBesideAnother) {
+  const auto a = half(0), b = half(1);
+  LockstepRunner first(lockstep_, 0, *a->executor), second(lockstep_, 1, *b->executor);
+  first.launch(prompt(1));
+  const StepResult alone = first.wait(1);
+  second.launch(prompt(1));
+  EXPECT_EQ(second.wait(1).logprobs, alone.logprobs);
+  for (uint64_t step = 2; step < 40; ++step) {
+    first.launch(prompt(step));
+    second.launch(prompt(step));
+    EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
+    EXPECT_EQ(second.wait(step).logprobs, alone.logprobs);
+  }
+}
+
+// A mixture is all that takes much of the arena, and rows are as many as there may be.
+TEST_F(LockstepRunnerTest, StepsTakeNoMemoryThatWasNotPlanned) {
+  std::string wide = kMixture;
+  wide.replace(wide.find("_size\": 21"), 10, "_size\": 96");
+  const DummyFolder folder("lockstep_wide", wide);
+  for (const int threads : {1, 2}) {
+    cpu::CpuOps* ops[2] = {};
+    std::unique_ptr<Half> halves[2];
+    Lockstep lockstep(2);
+    for (int i = 0; i < 2; ++i) {
+      auto own = std::make_unique<cpu::CpuOps>(CpuOptions{.threads = threads});
+      ops[i] = own.get();
+      halves[i] = std::make_unique<Half>(folder.path(), lockstep, i, std::move(own));
+    }
+    const ModelSpec& spec = halves[0]->model.spec;
+    ModelSpec plain = spec;
+    for (Layer& layer : plain.layers) std::get<Moe>(layer.ffn).sharers = 1;
+    const auto arena = [&](const ModelSpec& of) {
+      return model::Decoder::arena_bytes(of, DType::kF32, 96, 1, *ops[0]);
+    };
+    EXPECT_GT(arena(spec), arena(plain)) << "rows of both replicas";
+    const size_t held = ops[0]->scratch_held();
+    EXPECT_GT(held, 0u);
+    LockstepRunner first(lockstep, 0, *halves[0]->executor),
+        second(lockstep, 1, *halves[1]->executor);
+    for (uint64_t step = 1; step < 4; ++step) {
+      first.launch(prompt(step, 24));
+      second.launch(prompt(step, 24));
+      EXPECT_EQ(first.wait(step).logprobs, second.wait(step).logprobs);
+    }
+    EXPECT_EQ(ops[0]->scratch_held(), held) << "a step has taken memory that nobody planned";
+  }
+}
+
+// Two steps are launched ahead, and work for the thread comes behind them.
+TEST_F(LockstepRunnerTest, WorkIsDoneBehindTheStepsThatWereLaunched) {
+  const auto a = half(0), b = half(1);
+  LockstepRunner first(lockstep_, 0, *a->executor), second(lockstep_, 1, *b->executor);
+  first.launch(prompt(1));
+  first.launch(prompt(2));
+  std::thread::id thread;
+  first.on_ranks([&](size_t rank) {
+    EXPECT_EQ(rank, 0u);
+    thread = std::this_thread::get_id();
+  });
+  EXPECT_NE(thread, std::this_thread::get_id());
+  EXPECT_THROW(first.on_ranks([](size_t) { throw std::runtime_error("cannot"); }),
+               std::runtime_error);
+  const StepResult before = first.wait(1);
+  EXPECT_EQ(first.wait(2).tokens, before.tokens);
+  second.launch(prompt(1));
+  EXPECT_EQ(second.wait(1).step, 1u) << "the replica goes on";
+}
+
+// Also where the one that fails has no rows of its own.
+TEST_F(LockstepRunnerTest, AReplicaThatFailsEndsTheGroupWithItsReason) {
+  for (const int norms : {1, 3, 5}) {
+    for (const bool idle : {false, true}) {
+      Lockstep lockstep(2);
+      Half a(folder_.path(), lockstep, 0, make_reference_ops());
+      Half b(folder_.path(), lockstep, 1, std::make_unique<FailingOps>(norms));
+      LockstepRunner first(lockstep, 0, *a.executor), second(lockstep, 1, *b.executor);
+      first.launch(prompt(1));
+      if (!idle) second.launch(prompt(1));
+      first.launch(prompt(2));
+      std::string said;
+      for (const uint64_t step : {1, 2}) {
+        try {
+          first.wait(step);
+        } catch (const comm::GroupEnded& ended) {
+          said = ended.what();
+        }
+      }
+      EXPECT_EQ(said, "replica 1: no room") << norms << " norms, idle: " << idle;
+      if (idle) second.launch(prompt(1));
+      EXPECT_THROW(second.wait(1), std::runtime_error) << "its own exception, from then on";
+    }
+  }
+}
+
+TEST(SideBySide, ThrowsWhatOneThrewOfItself) {
+  Lockstep lockstep(3);
+  std::atomic<int> told = 0;
+  std::string said;
+  try {
+    side_by_side(
+        3,
+        [&](size_t i) {
+          if (i == 1) throw std::runtime_error("cannot");
+          lockstep.exchange(static_cast<int>(i))->least(0);
+        },
+        [&](size_t i, const std::string& why) {
+          ++told;
+          lockstep.end("replica " + std::to_string(i) + ": " + why);
+        });
+  } catch (const std::exception& error) {
+    said = error.what();
+  }
+  EXPECT_EQ(said, "cannot");
+  EXPECT_EQ(told, 3) << "the others were made to leave";
+}
+
+}  // namespace
+}  // namespace skiff::engine
