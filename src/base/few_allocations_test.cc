@@ -16,5 +16,14 @@ void* operator new(size_t bytes) {
   if (void* out = std::malloc(bytes == 0 ? 1 : bytes)) return out;
   throw std::bad_alloc();
 }
+// The default one calls that above, but AddressSanitizer's does not, and its memory is not for
+// free().
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
