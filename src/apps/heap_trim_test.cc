@@ -165,8 +165,15 @@ int kept_after_a_burst() {
   return after - before;
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeepsFreedMemory = true;
+#else
+constexpr bool kKeepsFreedMemory = false;
+#endif
+
 // In a process of its own, which keeps what it was told.
 TEST(HeapArenasDeathTest, TheEndOfAnArenaIsReturned) {
+  if (kKeepsFreedMemory) GTEST_SKIP() << "sanitizers' allocators keep freed memory";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/load_error.h"
+#include "base/log.h"
 #include "comm/communicator.h"
 #include "engine/ear_testing.h"
 #include "engine/llm.h"
@@ -98,6 +99,8 @@ class NodeWorkerTest : public testing::Test {
  protected:
   NodeWorkerTest()
       : folder_(testing::UnitTest::GetInstance()->current_test_info()->name(), kModel) {
+    spdlog::default_logger();  // is made before there are threads, which ThreadSanitizer wants to
+                               // see
     config_.model = folder_.path();
     config_.device = "cpu";
     config_.load_format = model::LoadFormat::kDummy;
