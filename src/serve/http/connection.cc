@@ -137,6 +137,8 @@ void HttpConnection::on_read(ErrorCode error, size_t bytes) {
     discarded_ += bytes;
     return discard();
   }
+  // Who has the end of a reply may leave before the write that brought it is known to be done.
+  if (error && exchange_ && complete_ && writing_) return;
   if (error) return shut();
   reader_.append(net::buffer(fresh_.data(), bytes));
   if (state_ == State::kBusy) {

@@ -370,6 +370,20 @@ TEST_P(HttpServerTest, AReaderThatStopsReadingIsDropped) {  // item 42: slow rea
   EXPECT_TRUE(eventually([&] { return server.server.connections() == 0; }));
 }
 
+// A client that closes its connection behind the last byte does so while the server may not yet
+// know that it was written.
+TEST_P(HttpServerTest, WhoLeavesWithTheLastByteHadTheWholeReply) {
+  constexpr int kClients = 300;
+  std::atomic<int> whole = 0, cut = 0;
+  HttpServer server(local(), {.handler = echo, .failure = plain, .record = [&](const auto& record) {
+                                ++(record.complete ? whole : cut);
+                              }});
+  server.start();
+  for (int i = 0; i < kClients; ++i) TestClient(server.port(), GetParam()).call("GET", "/stream");
+  EXPECT_TRUE(eventually([&] { return whole + cut == kClients; }));
+  EXPECT_EQ(cut, 0);
+}
+
 TEST_P(HttpServerTest, EveryReplyLeavesARecord) {
   std::mutex mutex;
   std::vector<HttpRecord> records;
