@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kMaxTensors = 1u << 20, kMaxKeys = 1u << 16, kMaxDims = 4;
 constexpr uint64_t kMaxAlignment = 1u << 20;
-constexpr uint64_t kMaxElements = 1u << 22;  // of all arrays; a tokenizer has some million
+constexpr uint64_t kMaxElements = 1u << 22;  // all arrays have at most so many together
 
 constexpr GgufType kTypes[] = {
     {0, "F32", 1, 4},       {1, "F16", 1, 2},       {2, "Q4_0", 32, 18},
