@@ -138,8 +138,9 @@ void HttpConnection::on_read(ErrorCode error, size_t bytes) {
     return discard();
   }
   // Who has the end of a reply may leave before the write that brought it is known to be done.
-  if (error && exchange_ && complete_ && writing_) return;
-  if (error) return shut();
+  left_ = static_cast<bool>(error);
+  if (left_ && exchange_ && complete_ && writing_) return;
+  if (left_) return shut();
   reader_.append(net::buffer(fresh_.data(), bytes));
   if (state_ == State::kBusy) {
     if (reader_.ahead() < kMaxAhead) read();
@@ -302,6 +303,8 @@ void HttpConnection::reply_done() {
   // request sees idle connections.
   core_->connections.set_idle(this);
   if (state_ == State::kBusy) set_open(false);
+  // The end of the stream is reported once: another read would wait for what cannot come.
+  if (left_) return shut();
   if (!keep) return linger();
   next_request();
 }

@@ -76,6 +76,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<HttpConnection> self_;  // set while busy, when no read may keep this alive
   State state_ = State::kIdle;
   bool reading_ = false, writing_ = false, complete_ = false;
+  bool left_ = false;  // the stream of the client has ended or failed
   bool open_ = false;  // counted in core_->open_requests
   size_t discarded_ = 0;
   Clock::time_point head_began_;

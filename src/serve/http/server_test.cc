@@ -382,6 +382,7 @@ TEST_P(HttpServerTest, WhoLeavesWithTheLastByteHadTheWholeReply) {
   for (int i = 0; i < kClients; ++i) TestClient(server.port(), GetParam()).call("GET", "/stream");
   EXPECT_TRUE(eventually([&] { return whole + cut == kClients; }));
   EXPECT_EQ(cut, 0);
+  EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
 }
 
 TEST_P(HttpServerTest, EveryReplyLeavesARecord) {
