@@ -24,6 +24,7 @@ OURS = {
     "int4": ["--quantization", "int4", "--quantization-config", '{"head": "int4"}'],
     "wint4": ["--quantization", "wint4", "--quantization-config", '{"head": "wint4"}'],
     "a8w8": ["--quantization", "a8w8", "--quantization-config", '{"head": "a8w8"}'],
+    "w4a8": ["--quantization", "w4a8", "--quantization-config", '{"head": "w4a8"}'],
     "fp8": ["--quantization", "block_wise_fp8", "--quantization-config", '{"head": "block_wise_fp8"}'],
 }
 BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}  # of 32 elements: a scale in float16, then codes

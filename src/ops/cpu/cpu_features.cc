@@ -72,9 +72,11 @@ Kernels kernels_for(Isa isa) {
   if (isa == Isa::kAvx512Vnni) return k;
   k.bf16_operand = true;
   k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
-  k.expand_bf16 = expand_avx512bf16;
+  const bool intel = __builtin_cpu_is("intel") != 0;
+  k.expand_bf16 = intel ? expand_avx512bf16_intel : expand_avx512bf16;
   // TDPBF16PS rounds otherwise than VDPBF16PS, so with AMX a few rows go through tiles like many.
-  if (isa == Isa::kAvx512Bf16) k.few_rows_bf16 = few_rows_avx512bf16;
+  if (isa == Isa::kAvx512Bf16)
+    k.few_rows_bf16 = intel ? few_rows_avx512bf16_intel : few_rows_avx512bf16;
   k.gemm_bf16 = isa == Isa::kAmx ? gemm_bf16_amx : gemm_bf16_avx512bf16;
   return k;
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -259,6 +260,53 @@ TEST_P(KernelsTest, AttentionBlockMatches) {
                 << dim << ' ' << keys << ' ' << bf16;
         }
       }
+}
+
+// One processor runs the kernels of one maker only, so they are compared wherever both can run.
+TEST(MakersOfCores, GiveTheSameBits) {
+  if (best_isa() < Isa::kAvx512Bf16) GTEST_SKIP() << "no AVX512-BF16 here";
+  constexpr int64_t kLines = 37;
+  std::mt19937 rng(5);
+  std::vector<uint32_t> words(kLines * kBand * kPanel);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(rng());
+  for (int code = 0; code < 256; ++code)  // each code of 8 bits in each place
+    words[static_cast<size_t>(code)] = static_cast<uint32_t>(code) * 0x01010101u;
+  for (const Codes codes :
+       {Codes::kI8, Codes::kU8, Codes::kF8E4M3, Codes::kI4, Codes::kU4, Codes::kF4E2M1}) {
+    std::vector<uint16_t> amd(kLines * 8 * kPanel), intel(amd.size(), 1);
+    for (int64_t panel = 0; panel < kBand; ++panel) {
+      const CodeLines lines = {words.data() + panel * kPanel, int64_t{kBand} * kPanel, kLines};
+      expand_avx512bf16(amd.data(), lines, codes);
+      intel = amd;
+      intel.front() ^= 1;  // differs unless it is written
+      expand_avx512bf16_intel(intel.data(), lines, codes);
+      ASSERT_EQ(amd, intel);
+    }
+    const auto x = rounded(random(size_t{kFewRowsBf16} * kLines * 8, 7));
+    const auto scale = random(size_t{kBand} * kPanel, 8);
+    const CodeSum sum = {.lines = kLines};
+    for (int rows = 1; rows <= kFewRowsBf16; ++rows) {
+      std::vector<float> of_amd(static_cast<size_t>(rows) * kBand * kPanel, 1.0f);
+      std::vector<float> of_intel(of_amd.size(), 2.0f);
+      CodeRows g = {.a = x.data(),
+                    .lda = kLines * 8,
+                    .rows = rows,
+                    .b = words.data(),
+                    .panel_words = kLines * kPanel,
+                    .panels = kBand,
+                    .codes = codes,
+                    .sums = &sum,
+                    .count = 1,
+                    .scale = scale.data(),
+                    .groups = 1,
+                    .c = of_amd.data(),
+                    .first = true};
+      few_rows_avx512bf16(g);
+      g.c = of_intel.data();
+      few_rows_avx512bf16_intel(g);
+      EXPECT_EQ(0, std::memcmp(of_amd.data(), of_intel.data(), of_amd.size() * sizeof(float)));
+    }
+  }
 }
 
 }  // namespace

@@ -12,18 +12,21 @@ namespace skiff::cpu {
 namespace {
 
 // A line of a bf16 panel holds two inputs of each output side by side: in the halves of a word. A
-// reader turns a line of codes into kLines such lines. A row that streams codes asks for those that
-// lie kAhead bytes further on.
+// reader turns a line of codes into kLines such lines. Each of them gives the same bits on every
+// processor.
 
 inline __m512i in_each_quarter(__m128i indices) { return _mm512_broadcast_i32x4(indices); }
 
-// Unsigned integers of 8 bits. A byte below the exponent of 2^23 makes a float that much larger
-// than the byte; the difference is exact, and so is its upper half, which is bf16.
-struct UnsignedBytes {
-  static constexpr int kLines = 2, kAhead = 512;
+// Integers of 8 bits by arithmetic. A byte below the exponent of 2^23 makes a float that much
+// larger than the byte; the difference is exact, and so is its upper half, which is bf16. Signed
+// bytes are first made unsigned by adding 128.
+template <bool kSigned>
+struct ComputedBytes {
+  static constexpr int kLines = 2;
   static constexpr float kMagic = 0x1p23f;
+  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
   __m512i magic = _mm512_castps_si512(_mm512_set1_ps(kMagic));
-  __m512 offset = _mm512_set1_ps(kMagic);
+  __m512 offset = _mm512_set1_ps(kMagic + (kSigned ? 128 : 0));
   __m512i upper =
       in_each_quarter(_mm_setr_epi8(2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15, -1, -1));
   __m512i byte[4] = {
@@ -38,6 +41,7 @@ struct UnsignedBytes {
     return _mm512_mask_shuffle_epi8(value(u, i + 1), 0x3333333333333333u, value(u, i), upper);
   }
   void read(__m512i (&to)[kLines], __m512i u) const {
+    if constexpr (kSigned) u = _mm512_xor_si512(u, top);
     to[0] = pair(u, 0);
     to[1] = pair(u, 2);
   }
@@ -88,7 +92,7 @@ constexpr Join kFirst = join_of(0), kSecond = join_of(2);
 // is its magnitude, but for -128, whose lower byte is that of zero.
 template <bool kIntegers>
 struct SignedBytes {
-  static constexpr int kLines = 2, kAhead = 512;
+  static constexpr int kLines = 2;
   static constexpr const ByteTables& kTables = kIntegers ? kSizes : kE4m3Sizes;
   __m512i low[2] = {_mm512_load_si512(kTables.low), _mm512_load_si512(kTables.low + 64)};
   __m512i high[2] = {_mm512_load_si512(kTables.high), _mm512_load_si512(kTables.high + 64)};
@@ -106,6 +110,27 @@ struct SignedBytes {
       upper = _mm512_mask_mov_epi8(upper, _mm512_cmpeq_epi8_mask(u, top), lowest);
     to[0] = _mm512_permutex2var_epi8(lower, first, upper);
     to[1] = _mm512_permutex2var_epi8(lower, second, upper);
+  }
+};
+
+// The same for e4m3, where bytes are first brought into the order in which unpacking joins lower
+// ones with upper ones: a shuffle and two unpackings in place of two lookups.
+struct UnpackedE4m3 {
+  static constexpr int kLines = 2;
+  __m512i low[2] = {_mm512_load_si512(kE4m3Sizes.low), _mm512_load_si512(kE4m3Sizes.low + 64)};
+  __m512i high[2] = {_mm512_load_si512(kE4m3Sizes.high), _mm512_load_si512(kE4m3Sizes.high + 64)};
+  __m512i order =
+      in_each_quarter(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+  __m512i top = _mm512_set1_epi8(static_cast<char>(0x80));
+
+  void read(__m512i (&to)[kLines], __m512i u) const {
+    constexpr int kOrAnd = 0xf8;  // a | (b & c)
+    const __m512i ordered = _mm512_shuffle_epi8(u, order);
+    const __m512i lower = _mm512_permutex2var_epi8(low[0], ordered, low[1]);
+    const __m512i size = _mm512_permutex2var_epi8(high[0], ordered, high[1]);
+    const __m512i upper = _mm512_ternarylogic_epi32(size, ordered, top, kOrAnd);
+    to[0] = _mm512_unpacklo_epi8(lower, upper);
+    to[1] = _mm512_unpackhi_epi8(lower, upper);
   }
 };
 
@@ -131,7 +156,7 @@ constexpr Table kE2m1 = {{0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080
 
 // The nibbles of each half word are the inputs 0, 2, 4, 6 or 1, 3, 5, 7.
 struct Nibbles {
-  static constexpr int kLines = 4, kAhead = 2048;
+  static constexpr int kLines = 4;
   __m512i values;
   explicit Nibbles(const Table& table) : values(_mm512_load_si512(table.value)) {}
   void read(__m512i (&to)[kLines], __m512i u) const {
@@ -142,15 +167,33 @@ struct Nibbles {
   }
 };
 
-template <class Do>
+// What the cores of two makers do differently. A row that streams codes of so many bits asks for
+// those that lie ahead() bytes further on.
+//
+// AMD (Zen 4): VPERMI2B is one micro-operation; prefetches of 8-bit codes from further ahead
+// slow the stream down.
+struct AmdCores {
+  using SignedIntegers = SignedBytes<true>;
+  using E4m3 = SignedBytes<false>;
+  static constexpr int ahead(int bits) { return bits == 8 ? 512 : 2048; }
+};
+// Intel (Sapphire and Emerald Rapids): VPERMI2B takes three, two of which share a port with all
+// other shuffles, and memory is further away.
+struct IntelCores {
+  using SignedIntegers = ComputedBytes<true>;
+  using E4m3 = UnpackedE4m3;
+  static constexpr int ahead(int /*bits*/) { return 4096; }
+};
+
+template <class Cores, class Do>
 void with_reader(Codes codes, Do f) {
   switch (codes) {
     case Codes::kI8:
-      return f(SignedBytes<true>{});
+      return f(typename Cores::SignedIntegers{});
     case Codes::kU8:
-      return f(UnsignedBytes{});
+      return f(ComputedBytes<false>{});
     case Codes::kF8E4M3:
-      return f(SignedBytes<false>{});
+      return f(typename Cores::E4m3{});
     case Codes::kI4:
       return f(Nibbles(kSignedNibbles));
     case Codes::kU4:
@@ -168,13 +211,14 @@ inline __m512bh pair_of(const uint16_t* p) {
 
 // One sum of R rows times P panels of a band, which reads one stream of lines, in the steps of
 // scaled_rows().
-template <int R, int P, class Reader>
+template <int R, int P, class Cores, class Reader>
 void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
                   const Reader& reader) {
   const LinePlace place = place_of(first, g.panels, g.panel_words);
   const uint32_t* b = g.b + place.first + s.line * place.step;
   const auto* a = static_cast<const uint16_t*>(g.a) + s.begin;
   const int64_t lda = g.lda;
+  constexpr int kAhead = Cores::ahead(16 / Reader::kLines);
   __m512 sum[R][P];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -185,7 +229,7 @@ void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       const uint32_t* line = b + int64_t{p} * kPanel;
-      _mm_prefetch(reinterpret_cast<const char*>(line) + Reader::kAhead, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(line) + kAhead, _MM_HINT_T0);
       __m512i w[Reader::kLines];
       reader.read(w, _mm512_loadu_si512(line));
 #pragma GCC unroll 4
@@ -213,28 +257,27 @@ void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
   }
 }
 
-template <int R, int P, class Reader>
+template <int R, int P, class Cores, class Reader>
 void few_rows_panels(const CodeRows& g, int first, const Reader& reader) {
   for (int64_t i = 0; i < g.count; ++i)
-    few_rows_sum<R, P>(g, first, g.sums[i], g.first && i == 0, reader);
+    few_rows_sum<R, P, Cores>(g, first, g.sums[i], g.first && i == 0, reader);
 }
 
-template <int R, class Reader>
+template <int R, class Cores, class Reader>
 void few_rows_of(const CodeRows& g, const Reader& reader) {
   if (g.rows < R) {
-    if constexpr (R > 1) few_rows_of<R - 1>(g, reader);
+    if constexpr (R > 1) few_rows_of<R - 1, Cores>(g, reader);
     return;
   }
   constexpr int kPanels = R <= 4 ? kBand : 2;  // as many as registers hold sums of
   int p = 0;
-  for (; p + kPanels <= g.panels; p += kPanels) few_rows_panels<R, kPanels>(g, p, reader);
-  for (; p < g.panels; p += 2) few_rows_panels<R, 2>(g, p, reader);
+  for (; p + kPanels <= g.panels; p += kPanels) few_rows_panels<R, kPanels, Cores>(g, p, reader);
+  for (; p < g.panels; p += 2) few_rows_panels<R, 2, Cores>(g, p, reader);
 }
 
-}  // namespace
-
-void expand_avx512bf16(void* to, const CodeLines& from, Codes codes) {
-  with_reader(codes, [&]<class Reader>(const Reader& reader) {
+template <class Cores>
+void expand(void* to, const CodeLines& from, Codes codes) {
+  with_reader<Cores>(codes, [&]<class Reader>(const Reader& reader) {
     auto* out = static_cast<uint16_t*>(to);
     const uint32_t* words = from.first;
     for (int64_t i = 0; i < from.count; ++i, words += from.step) {
@@ -246,8 +289,21 @@ void expand_avx512bf16(void* to, const CodeLines& from, Codes codes) {
   });
 }
 
-void few_rows_avx512bf16(const CodeRows& g) {
-  with_reader(g.codes, [&](const auto& reader) { few_rows_of<kFewRowsBf16>(g, reader); });
+template <class Cores>
+void few_rows(const CodeRows& g) {
+  with_reader<Cores>(g.codes,
+                     [&](const auto& reader) { few_rows_of<kFewRowsBf16, Cores>(g, reader); });
 }
+
+}  // namespace
+
+void expand_avx512bf16(void* to, const CodeLines& from, Codes codes) {
+  expand<AmdCores>(to, from, codes);
+}
+void expand_avx512bf16_intel(void* to, const CodeLines& from, Codes codes) {
+  expand<IntelCores>(to, from, codes);
+}
+void few_rows_avx512bf16(const CodeRows& g) { few_rows<AmdCores>(g); }
+void few_rows_avx512bf16_intel(const CodeRows& g) { few_rows<IntelCores>(g); }
 
 }  // namespace skiff::cpu

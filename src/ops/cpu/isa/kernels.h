@@ -200,6 +200,9 @@ int32_t write_integers_avx512vnni(void* to, const float* x, int64_t n, bool nibb
 void gemm_bf16_avx512bf16(const GemmBlock&);
 void expand_avx512bf16(void* to, const CodeLines& from, Codes codes);
 void few_rows_avx512bf16(const CodeRows&);
+// The same bits, arranged for Intel's cores.
+void expand_avx512bf16_intel(void* to, const CodeLines& from, Codes codes);
+void few_rows_avx512bf16_intel(const CodeRows&);
 void gemm_bf16_amx(const GemmBlock&);
 
 }  // namespace skiff::cpu
