@@ -42,6 +42,12 @@ int Dealer::deal(std::span<const NewSequence> sequences, std::span<const int> bl
   if (options_.blocks > 0)
     names = block_names(sequences.front(), options_.block_size, options_.seed);
   std::lock_guard lock(mutex_);
+  const auto continued = bookings_.find(sequences.front().continues.value_or(0));
+  if (continued != bookings_.end()) {
+    const int same = continued->second.replica;
+    for (const NewSequence& sequence : sequences) book(same, sequence, names);
+    return same;
+  }
   size_t best = 0;
   Rank least;
   for (size_t i = 0; i < replicas_.size(); ++i) {

@@ -50,6 +50,20 @@ TEST_F(DealerTest, TheLeastTokensDecide) {
   EXPECT_EQ(deal(6, prompt_of(6, 1)), 1);
 }
 
+TEST_F(DealerTest, WhoContinuesASequenceStaysWithIt) {
+  make(2);
+  EXPECT_EQ(deal(1, prompt_of(1, 50)), 0);
+  NewSequence rest = request(2, prompt_of(2, 60));
+  rest.continues = 1;
+  EXPECT_EQ(dealer_->deal({&rest, 1}, free_), 0) << "the other replica has nothing to do";
+  ends(1);
+  ends(2);
+  rest = request(3, prompt_of(3, 60));
+  rest.continues = 1;  // it has ended
+  EXPECT_EQ(dealer_->deal({&rest, 1}, free_), 0);
+  EXPECT_EQ(dealer_->load(0).queued, 60);
+}
+
 TEST_F(DealerTest, AnEmptiedCacheIsWorthNothing) {
   make(2);
   EXPECT_EQ(deal(1, prompt_of(1, 60, 48)), 0);

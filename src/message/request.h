@@ -104,6 +104,10 @@ struct NewSequence {
   // A text that the output may repeat in part; it only helps to draft tokens (see draft/).
   SharedList<Token> reference = {};
   std::optional<KvOrigin> origin = {};  // used only where blocks come from other processes
+  // A sequence whose prompt and output this prompt begins with. It is cancelled, and this one has
+  // its place in the queue and its replica; where the context or the cache is full, this one ends
+  // with kLength.
+  std::optional<SeqId> continues = {};
 };
 
 struct Cancel {

@@ -110,6 +110,11 @@ Status Scheduler::check(const NewSequence& in) const {
 }
 
 Status Scheduler::add(NewSequence in) {
+  if (in.continues && in.prompt.size() >= static_cast<size_t>(capacity_)) {
+    cancel(*in.continues);
+    events_.push_back({.seq = in.id, .finish = Finish::kLength});
+    return ok();
+  }
   if (Status status = check(in); !status) return status;
   auto s = std::make_unique<Sequence>();
   s->id = in.id;
@@ -118,6 +123,7 @@ Status Scheduler::add(NewSequence in) {
   s->prompt_len = static_cast<int>(in.prompt.size());
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
   s->rank = rank_of(in.priority, s->is_long);
+  if (in.continues) take_place(*s, *in.continues);
   s->pooling = std::move(in.pooling);
   s->reference = std::move(in.reference);
   s->limit = s->pooling ? 1 : std::min(in.stop.max_tokens, capacity_ - s->prompt_len);
@@ -139,6 +145,17 @@ QueueRank Scheduler::rank_of(int priority, bool is_long) {
   const auto arrival = static_cast<int64_t>(++arrivals_);
   const int64_t yields = is_long ? limits_.policy.long_yields : 0;
   return {arrival + int64_t{limits_.policy.ageing} * priority + yields, -arrival};
+}
+
+// The sequence that is continued may have ended by itself meanwhile. Ranks stay unique, because
+// that sequence keeps its own until no step in flight names it.
+void Scheduler::take_place(Sequence& s, SeqId of) {
+  s.continues = true;
+  const auto found = all_.find(of);
+  if (found == all_.end()) return;
+  s.rank.first = found->second->rank.first;
+  s.is_long = found->second->is_long;
+  cancel(of);
 }
 
 void Scheduler::cancel(SeqId id) {

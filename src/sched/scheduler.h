@@ -72,7 +72,8 @@ class Scheduler {
   ~Scheduler();
   // Returns kInvalid, with the numbers, if the sequence can never run. CHECKs that the id is new.
   // More max_tokens than the context holds is fine: the sequence then ends with kLength where the
-  // context does (or where the whole cache is full of it).
+  // context does (or where the whole cache is full of it). One that continues another is not
+  // refused for its length.
   Status add(NewSequence sequence);
   void cancel(SeqId id);  // ignores an id that is unknown or has ended
   void cancel_all();
@@ -121,6 +122,7 @@ class Scheduler {
   int reserved_blocks() const;
   int reserve_of(const Sequence& s) const;
   QueueRank rank_of(int priority, bool is_long);
+  void take_place(Sequence& s, SeqId of);
   bool make_room(Sequence& s, int tokens);
   Sequence* victim_for(const Sequence& s) const;
   bool wait_for_room(const Sequence& s);

@@ -261,8 +261,10 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
   free_slots_.pop_back();
   if (!s.admitted) {
     s.admitted = true;
-    counters_.prompt_tokens += static_cast<uint64_t>(s.prompt_len);
-    counters_.cached_tokens += static_cast<uint64_t>(s.planned);
+    if (!s.continues) {
+      counters_.prompt_tokens += static_cast<uint64_t>(s.prompt_len);
+      counters_.cached_tokens += static_cast<uint64_t>(s.planned);
+    }
     events_.push_back({.seq = s.id, .admitted = true, .cached = s.planned});
   }
   release_expected(s);

@@ -286,6 +286,40 @@ TEST_F(Schedule, LowerPriorityNumbersStartFirstThenEarlierArrivals) {
   EXPECT_THAT(order, ElementsAre(2, 4, 1, 3));
 }
 
+TEST_F(Schedule, WhoContinuesASequenceHasItsPlace) {
+  start(limits(1, 20));
+  add(request(1, 3, 8));
+  add(request(2, 3, 1));
+  step();
+  plan();  // one more step of the first is in flight
+  NewSequence rest = request(3, 6, 4);
+  rest.continues = 1;
+  add(std::move(rest));
+  EXPECT_THAT(endings(commit()), ElementsAre(Finish::kCancelled));
+  std::vector<SeqId> order;
+  while (!scheduler_->idle()) order.push_back(std::get<0>(step().at(0)));
+  EXPECT_THAT(order, ElementsAre(3, 3, 3, 3, 2));
+  EXPECT_EQ(scheduler_->stats().prompt_tokens, 3u + 3u) << "the tokens of 3 were counted before";
+}
+
+TEST_F(Schedule, WhoContinuesASequenceIsNotRefusedForItsLength) {
+  start(limits(2, 20, /*context=*/200), /*blocks=*/3);
+  add(request(1, 10, 100));
+  step();
+  NewSequence rest = request(2, 13, 4);  // 12 positions, and the last token
+  rest.continues = 1;
+  add(std::move(rest));
+  const auto events = scheduler_->take_events();
+  EXPECT_THAT(endings(events), ElementsAre(Finish::kCancelled, Finish::kLength));
+  EXPECT_EQ(events.back().seq, 2u);
+  EXPECT_TRUE(scheduler_->idle());
+  NewSequence late = request(3, 5, 1);  // what it continues has ended by itself
+  late.continues = 1;
+  add(std::move(late));
+  step();
+  EXPECT_THAT(endings(events_), ElementsAre(Finish::kLength));
+}
+
 TEST_F(Schedule, TheYoungestOfTheLeastImportantIsPreempted) {
   start(limits(3, 40), /*blocks=*/8, /*share=*/false);
   add(request(1, 4, 30, 1));

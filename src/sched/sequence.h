@@ -37,6 +37,7 @@ struct Sequence {
   int in_flight = 0;       // steps in flight that name this sequence
   uint64_t last_step = 0;  // the last step that names it
   int reported = 0;        // leading rows whose prompt log-probabilities are planned or reported
+  bool continues = false;  // NewSequence::continues: its tokens were counted before
   bool admitted = false;
   bool expects = false;  // sources of blocks keep what it will fetch
   Finish finish = Finish::kNone;

@@ -84,11 +84,14 @@ void Output::send_reply(const SequenceRef& sequence, Event& event) {
 
 void Output::resume(const SequenceRef& sequence) {
   const SeqId id = core_.next_id.fetch_add(1);
+  const SeqId before = sequence.request->sequences[sequence.index].id;
   if (!core_.table.rename(sequence, id)) return;  // cancelled meanwhile
   if (const auto& answer = sequence.request->prepared.answer_constraint)
     sequence.request->sequences[sequence.index].constraint =
         for_choice(answer, sequence.request->prepared.n);
-  core_.engine.submit(rest_of(*sequence.request, sequence.index, id));
+  NewSequence rest = rest_of(*sequence.request, sequence.index, id);
+  rest.continues = before;
+  core_.engine.submit(std::move(rest));
   // Whoever has cancelled the request since may have been ahead of the engine.
   if (!core_.table.contains(sequence.request->id)) core_.engine.cancel(id);
 }

@@ -75,9 +75,8 @@ void ReplyBuilder::append_token(OpenSequence& sequence, Token token, Reply& repl
   if (sequence.meter && sequence.bounded) sequence.meter->push(token);
 }
 
-// Later tokens are dropped, and the engine, which does not know, is asked to cancel the sequence.
-void ReplyBuilder::cut_after(OpenSequence& sequence, Event& event, size_t count, Reply& reply) {
-  if (event.finish == Finish::kNone || count < reply.tokens.size()) engine_.cancel(sequence.id);
+// Later tokens are dropped. The engine does not know of it.
+void ReplyBuilder::cut_after(Event& event, size_t count, Reply& reply) {
   reply.tokens.resize(count);
   event.kept = std::min(event.kept, static_cast<int>(count));
   if (reply.logprobs.size() > count) reply.logprobs.resize(count);
@@ -124,13 +123,17 @@ void ReplyBuilder::append_tokens(const OpenRequest& request, OpenSequence& seque
     const bool stopped = sequence.text->stopped();
     if (stopped || (sequence.answer && sequence.answer->ended())) {
       if (stopped) reply.stop_reason = sequence.text->stop_found();
-      cut_after(sequence, event, i + 1, reply);
+      if (event.finish == Finish::kNone || i + 1 < reply.tokens.size()) engine_.cancel(sequence.id);
+      cut_after(event, i + 1, reply);
       reply.finish = Finish::kStop;
       return;
     }
     if (!stop_token && budget_is_spent(prepared, sequence)) {
-      cut_after(sequence, event, i + 1, reply);
-      return end_reasoning(request, sequence, reply);
+      cut_after(event, i + 1, reply);
+      end_reasoning(request, sequence, reply);
+      // A sequence that resumes has the place of this one, which ends when that comes.
+      if (!sequence.resumes) engine_.cancel(sequence.id);
+      return;
     }
     if (stop_token &&
         std::find(prepared.eos.begin(), prepared.eos.end(), token) == prepared.eos.end())

@@ -23,7 +23,7 @@ class ReplyBuilder {
   void append_tokens(const OpenRequest& request, OpenSequence& sequence, Event& event,
                      Reply& reply);
   static void append_token(OpenSequence& sequence, Token token, Reply& reply);
-  void cut_after(OpenSequence& sequence, Event& event, size_t count, Reply& reply);
+  static void cut_after(Event& event, size_t count, Reply& reply);
   static void end_reasoning(const OpenRequest& request, OpenSequence& sequence, Reply& reply);
   void measure_tokens(const OpenRequest& request, OpenSequence& sequence, int count);
   void end(OpenRequest& request, OpenSequence& sequence, Reply& reply);
