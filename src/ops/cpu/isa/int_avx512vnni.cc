@@ -16,7 +16,7 @@ namespace {
 template <bool kNibbles>
 struct IntLine {
   static constexpr int kWords = kNibbles ? 2 : 1;
-  static constexpr int kAhead = kNibbles ? 2048 : 512;  // bytes that a single tile asks for ahead
+  static constexpr int kAhead = kNibbles ? 2048 : 512;  // bytes, of Fetch::kStream
 
   static void read(__m512i (&to)[kWords], __m512i u) {
     if constexpr (kNibbles) {
@@ -44,7 +44,20 @@ struct Tile {
   int row, panel;
 };
 
-template <bool kNibbles, bool kStream, int R, int P>
+// What a tile asks the cache for: kStream, lines that it will soon read itself; kBehind, for a pair
+// of panels whose rows are many, the same lines of the band behind, so that memory does not rest
+// while this band is multiplied out of the cache.
+enum class Fetch { kStream, kBehind };
+
+// Two bands that lie in the cache of a core, or else a few lines ahead, in bytes.
+constexpr int64_t kWidestAhead = 384 << 10;
+
+template <class Line>
+int64_t ahead_of(Fetch fetch, int64_t band) {
+  return fetch == Fetch::kBehind && band <= kWidestAhead ? band : Line::kAhead;
+}
+
+template <bool kNibbles, Fetch kFetch, int R, int P>
 void multiply(const Tile& t, const CodeSum& s, bool opens) {
   using Line = IntLine<kNibbles>;
   const CodeRows& g = t.g;
@@ -60,13 +73,14 @@ void multiply(const Tile& t, const CodeSum& s, bool opens) {
   const uint32_t* b = g.b + place.first + s.line * place.step;
   const int8_t* a = static_cast<const int8_t*>(g.a) + t.row * g.lda + s.begin;
   const int64_t lda = g.lda;
+  const int64_t ahead = ahead_of<Line>(kFetch, g.panel_words * (place.step / kPanel) * 4);
   for (int64_t i = 0; i < s.lines; ++i, a += int64_t{4} * Line::kWords, b += place.step) {
     __m512i w[P][Line::kWords];
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
       const uint32_t* line = b + int64_t{p} * kPanel;
-      if constexpr (kStream)
-        _mm_prefetch(reinterpret_cast<const char*>(line) + Line::kAhead, _MM_HINT_T0);
+      constexpr auto kLevel = kFetch == Fetch::kStream ? _MM_HINT_T0 : _MM_HINT_T1;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, kLevel);
       Line::read(w[p], _mm512_loadu_si512(line));
     }
 #pragma GCC unroll 2
@@ -95,40 +109,34 @@ void multiply(const Tile& t, const CodeSum& s, bool opens) {
   }
 }
 
-template <bool kNibbles, bool kStream, int P, int R>
+template <bool kNibbles, Fetch kFetch, int P, int R>
 void tile(const Tile& t, int rows) {
   const CodeRows& g = t.g;
   if (rows >= R) {
     for (int64_t i = 0; i < g.count; ++i)
-      multiply<kNibbles, kStream, R, P>(t, g.sums[i], g.first && i == 0);
+      multiply<kNibbles, kFetch, R, P>(t, g.sums[i], g.first && i == 0);
     return;
   }
-  if constexpr (R > 1) tile<kNibbles, kStream, P, R - 1>(t, rows);
+  if constexpr (R > 1) tile<kNibbles, kFetch, P, R - 1>(t, rows);
 }
 
-// As many rows of a whole band, or a pair of panels, as registers hold sums of. A pair needs fewer
-// loads, a band reads memory from front to back: two tiles of rows cost few rows less than two
-// pairs.
-constexpr int kBandRows = 6, kPairRows = 12;
-
-template <bool kNibbles, int P>
-void few_rows(const CodeRows& g, int panel) {
-  const int rows = g.rows <= kBandRows ? g.rows : (g.rows + 1) / 2;
-  tile<kNibbles, true, P, kBandRows>({g, 0, panel}, rows);
-  if (rows < g.rows) tile<kNibbles, false, P, kBandRows>({g, rows, panel}, g.rows - rows);
-}
+// A few rows read a band from front to back at the speed of memory. More rows take its pairs of
+// panels in turn, which needs fewer loads for each product: as many rows as registers hold sums of.
+constexpr int kPairRows = 12;
 
 template <bool kNibbles>
 void int_rows(const CodeRows& g) {
-  if (g.rows > 2 * kBandRows) {
+  constexpr int kBandRows = kNibbles ? 4 : 2;
+  if (g.rows > kBandRows) {
     for (int panel = 0; panel < g.panels; panel += 2)
       for (int row = 0; row < g.rows; row += kPairRows)
-        tile<kNibbles, false, 2, kPairRows>({g, row, panel}, g.rows - row);
+        tile<kNibbles, Fetch::kBehind, 2, kPairRows>({g, row, panel}, g.rows - row);
     return;
   }
   int panel = 0;
-  for (; panel + kBand <= g.panels; panel += kBand) few_rows<kNibbles, kBand>(g, panel);
-  if (panel < g.panels) few_rows<kNibbles, 2>(g, panel);
+  for (; panel + kBand <= g.panels; panel += kBand)
+    tile<kNibbles, Fetch::kStream, kBand, kBandRows>({g, 0, panel}, g.rows);
+  if (panel < g.panels) tile<kNibbles, Fetch::kStream, 2, kBandRows>({g, 0, panel}, g.rows);
 }
 
 }  // namespace
