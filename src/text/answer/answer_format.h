@@ -37,6 +37,7 @@ struct CallFormat {
   bool short_ids = false;       // ids are 9 letters and digits
   // kTagged: key KEY key_end ... value VALUE value_end
   std::string_view key = {}, key_end = {}, value = {}, value_end = {};
+  bool may_lack_value_end = false;  // kTagged: models forget it before the next key or the close
 };
 
 struct ReasoningFormat {

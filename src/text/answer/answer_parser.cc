@@ -264,6 +264,7 @@ void AnswerParser::finish(bool whole, AnswerEvents& events) {
       if (begun_ == 0) text(Part::kContent, raw_ + pending);
       break;
     case State::kBody:
+      if (whole && body_->finish()) break;
       if (!std::ranges::all_of(raw_, separator) && (whole || !open_call_)) break_call();
       break;
     case State::kEnded:
