@@ -44,6 +44,14 @@ CallFormat functions(std::string_view name, std::string_view section,
           .may_lack_value_end = true};
 }
 
+// The mark alone may be something that the model thinks about.
+CallFormat qwen_functions() {
+  CallFormat out = functions("qwen3_coder", kToolCall, kToolCallEnd);
+  out.ends_reasoning = "<tool_call>\n<function=";
+  out.ends_reasoning_too = "<tool_call><function=";
+  return out;
+}
+
 const std::vector<CallFormat>& call_table() {
   static const std::vector<CallFormat> table = {
       {.name = "hermes", .open = kToolCall, .close = kToolCallEnd},
@@ -90,8 +98,9 @@ const std::vector<CallFormat>& call_table() {
        .open = "<|tool_call_begin|>",
        .close = "<|tool_call_end|>",
        .name_end = "<|tool_call_argument_begin|>",
-       .name_is_id = true},
-      functions("qwen3_coder", kToolCall, kToolCallEnd),
+       .name_is_id = true,
+       .ends_reasoning = "<|tool_calls_section_begin|>"},
+      qwen_functions(),
       functions("seed_oss", "<seed:tool_call>", "</seed:tool_call>"),
       {.name = "minimax_m2",
        .notation = Notation::kTagged,

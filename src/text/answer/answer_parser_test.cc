@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "text/answer/answer_testing.h"
+#include "text/answer/read_answer_testing.h"
 
 namespace skiff::answer {
 namespace {
@@ -16,8 +16,6 @@ struct Case {
   bool whole = true;      // the model has ended the answer
   bool arguments = true;  // compare those of calls, too
 };
-
-ExpectedCall call(const char* arguments) { return {"f", OrderedJson::parse(arguments)}; }
 
 // The cases that all formats share.
 std::vector<Case> cases_of(const FormatWriter& format) {
@@ -180,15 +178,6 @@ TEST(AnswerParser, EveryFormatIsTested) {
     })) << format.name;
 }
 
-ReadAnswer read(const std::string& format, const std::string& text,
-                const std::string& reasoning = "think", bool starts_in_reasoning = false) {
-  auto options = options_for(format, reasoning);
-  options->starts_in_reasoning = starts_in_reasoning;
-  const auto events = events_of(options, text, true, [&] { return text.size(); });
-  EXPECT_EQ(events_of(options, text, true, [] { return 1; }), events) << text;
-  return read_events(events);
-}
-
 TEST(AnswerParser, JsonCallsInOtherSpellings) {
   const std::vector<ExpectedCall> expected = {call(R"({"text": "a"})")};
   for (const char* body : {
@@ -279,98 +268,23 @@ TEST(AnswerParser, IdsAreTheModelsOrOfItsForm) {
                   .starts_with("chatcmpl-tool-"));
 }
 
-TEST(AnswerParser, ValuesBetweenTagsAreTypedByTheSchema) {
-  const auto value = [](const char* argument, const std::string& text) {
-    const ReadAnswer answer =
-        read("qwen3_coder", "<function=f><parameter=" + std::string(argument) + ">" + text +
-                                "</parameter></function>");
-    EXPECT_EQ(answer.calls.size(), 1u);
-    return answer.calls.empty() ? OrderedJson() : answer.calls[0].arguments[argument];
-  };
-  EXPECT_EQ(value("text", "12"), "12");
-  EXPECT_EQ(value("text", "null"), "null");
-  EXPECT_EQ(value("maybe", "NULL"), nullptr);
-  EXPECT_EQ(value("maybe", "12"), "12");
-  EXPECT_EQ(value("count", " 12 "), 12);
-  EXPECT_EQ(value("count", "twelve"), "twelve");
-  EXPECT_EQ(value("count", "None"), nullptr);
-  EXPECT_EQ(value("on", "True"), true);
-  EXPECT_EQ(value("on", " False"), false);
-  EXPECT_EQ(value("on", "maybe"), "maybe");
-  EXPECT_EQ(value("maybe", "None"), nullptr);
-  EXPECT_EQ(value("text", "None"), "None");
-  EXPECT_EQ(value("list", "['a', True]"), OrderedJson::parse(R"(["a", true])"));
-  EXPECT_EQ(value("optional", "12139"), "12139");
-  EXPECT_EQ(value("optional", "null"), nullptr);
-  EXPECT_EQ(value("digit", "2"), "2");
-  EXPECT_EQ(value("named", "7"), "7");
-  EXPECT_EQ(value("either", "7"), 7);
-  EXPECT_EQ(value("either", "[7]"), "[7]");
-  EXPECT_EQ(value("unknown", "{\"a\": 1}"), OrderedJson::parse("{\"a\": 1}"));
-  EXPECT_EQ(value("unknown", "plain words"), "plain words");
-  EXPECT_EQ(value("text", "\n\na\n\n"), "\na\n");
-}
-
-// What a constraint lets a model write is passed on, whether or not our own reader would take it.
-TEST(AnswerParser, JsonBetweenTagsIsNotRewritten) {
-  const std::string nested = std::string(90, '[') + std::string(90, ']');
-  for (const std::string& json :
-       {std::string(R"({"x":1,"x":2})"), std::string("1e999"), nested, std::string("-0.50")}) {
-    const auto events =
-        events_of(options_for("qwen3_coder"),
-                  "<function=f><parameter=unknown>\n" + json + "\n</parameter></function>", true,
-                  [] { return 1; });
-    ASSERT_EQ(events.size(), 3u) << json;
-    EXPECT_EQ(events[1].text, R"({"unknown": )" + json + "}");
-  }
-}
-
 TEST(AnswerParser, HunyuansAnswerMarksAreNoContent) {
   EXPECT_EQ(read("jamba", "a\n</think>\n<answer>\nhello\n</answer>", "hunyuan_a13b", true),
             (ReadAnswer{.reasoning = "a", .content = "hello"}));
 }
 
-// Models forget the closing mark of a value.
-TEST(AnswerParser, AValueMayLackItsClosingMark) {
-  const std::string begin = "<tool_call>\n<function=f>\n<parameter=text>\na\n";
-  const std::string next = begin + "<parameter=count>\n3\n</parameter>\n</function>\n</tool_call>";
-  const std::string last = begin + "</function>\n</tool_call>", cut = begin + "</function>\n";
-  for (const auto& [text, arguments] :
-       {std::pair(next, R"({"text": "a", "count": 3})"), std::pair(last, R"({"text": "a"})"),
-        std::pair(cut, R"({"text": "a"})"), std::pair(last + "\n" + last, R"({"text": "a"})")}) {
-    const auto options = options_for("qwen3_coder");
-    const auto whole = events_of(options, text, true, [&] { return text.size(); });
-    const ReadAnswer answer = read_events(whole);
-    ASSERT_FALSE(answer.calls.empty()) << text;
-    EXPECT_EQ(answer.calls.back(), call(arguments)) << text;
-    EXPECT_EQ(answer.content, "") << text;
-    for (size_t at = 1; at < text.size(); ++at) {
-      size_t pieces = 0;
-      const auto pieces_at = [&] { return pieces++ == 0 ? at : text.size(); };
-      ASSERT_EQ(events_of(options, text, true, pieces_at), whole) << at;
-    }
+TEST(AnswerParser, ACallEndsTheReasoningOfModelsThatForgetTheMark) {
+  const std::string tagged = "<tool_call>\n<function=f>\n</function>\n</tool_call>";
+  for (const std::string& text : {tagged, "<tool_call>" + tagged.substr(12)}) {
+    const ReadAnswer answer = read("qwen3_coder", "I look.\n" + text, "think", true);
+    EXPECT_EQ(answer.reasoning, "I look.");
+    EXPECT_EQ(answer.calls, std::vector<ExpectedCall>{call("{}")});
   }
-  EXPECT_EQ(read("qwen3_coder", last + "\nand more").content, "and more");
-}
-
-TEST(AnswerParser, MarksWithinAValueThatEndNothingStay) {
-  for (const char* value :
-       {"<parameter=none>\nx", "a\n<parameter=none>\nx", "a </function> b", "a</function>\n</tool",
-        "\na\n<parameter=\n<parameter=x</function>\n"}) {
-    const ReadAnswer answer =
-        read("qwen3_coder", std::string("<tool_call>\n<function=f>\n<parameter=text>\n") + value +
-                                "\n</parameter>\n</function>\n</tool_call>");
-    ASSERT_EQ(answer.calls.size(), 1u) << value;
-    EXPECT_EQ(answer.calls[0].arguments["text"], value);
-  }
-}
-
-TEST(AnswerParser, ProseThatNamesACallShowsNone) {
-  const std::string text = "In our DSL you write <function=sum> and then a body.";
-  for (const AnswerEvent& event :
-       events_of(options_for("qwen3_coder"), text, true, [] { return 1; }))
-    EXPECT_EQ(event.part, Part::kContent);
-  EXPECT_EQ(read("qwen3_coder", text).content, text);
+  EXPECT_EQ(read("qwen3_coder", "a <tool_call> b", "think", true).reasoning, "a <tool_call> b");
+  const ReadAnswer kimi = read("kimi_k2", "I look." + kimi_calls({call("{}")}), "think", true);
+  EXPECT_EQ(kimi.reasoning, "I look.");
+  EXPECT_EQ(kimi.calls, std::vector<ExpectedCall>{call("{}")});
+  EXPECT_EQ(read("hermes", "a " + tagged, "think", true).reasoning, "a " + tagged);
 }
 
 // Without a mark in front, an object is a call by its members alone.
