@@ -118,7 +118,9 @@ ExprId unicode_escape_of(ExprSet& exprs, const Characters& set) {
 }
 
 ExprId Speller::json(const Characters& set) {
-  const Characters escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  Characters escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  if (spelling_ == Spelling::kTaggedJson) escaped.add('<', '<');
+  escaped.settle();
   std::vector<ExprId> parts = {utf8_of(exprs_, set.both(escaped.inverse()))};
   Characters by_number;
   const Characters needs_escape = set.both(escaped);
@@ -131,7 +133,7 @@ ExprId Speller::json(const Characters& set) {
       else
         parts.push_back(exprs_.literal(std::string{'\\', kNames[at]}));
     }
-  if (spelling_ == Spelling::kJson) by_number.add(set.both({{0x80, kLast}}));
+  if (spelling_ != Spelling::kPython) by_number.add(set.both({{0x80, kLast}}));
   by_number.settle();
   parts.push_back(unicode_escape_of(exprs_, by_number));
   return exprs_.alt(std::move(parts));
@@ -149,7 +151,8 @@ ExprId Speller::text(std::string_view text) {
   std::string run;  // characters that are written as they are
   for (size_t at = 0; at < text.size();) {
     const auto byte = static_cast<uint8_t>(text[at]);
-    if (byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\') {
+    if (byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\' &&
+        !(byte == '<' && spelling_ == Spelling::kTaggedJson)) {
       run += text[at++];
       continue;
     }

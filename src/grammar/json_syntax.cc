@@ -30,8 +30,12 @@ ExprId chosen_space(ExprSet& exprs, const Constraint& constraint) {
 }
 
 // Any spelling of a character; surrogates only in pairs, which Python does not have.
-ExprId any_spelling(ExprSet& exprs, bool python) {
-  const Characters plain = Characters{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}.inverse();
+ExprId any_spelling(ExprSet& exprs, Spelling spelling) {
+  const bool python = spelling == Spelling::kPython;
+  Characters escaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  if (spelling == Spelling::kTaggedJson) escaped.add('<', '<');
+  escaped.settle();
+  const Characters plain = escaped.inverse();
   ByteSet named;
   for (const char c : std::string_view(python ? "\"\\bfnrt" : "\"\\/bfnrt"))
     named.add(static_cast<uint8_t>(c));
@@ -46,7 +50,8 @@ JsonSyntax::JsonSyntax(RuleSet& rules, const Constraint& constraint, Spelling sp
   space_ = chosen_space(exprs(), constraint);
   comma_ = exprs().concat({space_, exprs().literal(","), space_});
   colon_ = exprs().concat({space_, exprs().literal(":"), space_});
-  any_character_ = any_spelling(exprs(), python_);
+  any_character_ = any_spelling(exprs(), spelling);
+  if (spelling == Spelling::kTaggedJson) return;  // < is a plain character that it does not take
   for (const ExprId character : {any_character_, speller_.any()})
     if (std::find(rules_.plain.begin(), rules_.plain.end(), character) == rules_.plain.end())
       rules_.plain.push_back(character);

@@ -14,7 +14,7 @@ namespace skiff::grammar {
 class JsonSyntax {
  public:
   // Reads the whitespace options of the constraint. Throws Refusal for a bad whitespace pattern.
-  // `spelling`: kJson, or kPython for literals of that language.
+  // `spelling`: kJson or kTaggedJson, or kPython for literals of that language.
   JsonSyntax(RuleSet& rules, const Constraint& constraint, Spelling spelling = Spelling::kJson);
 
   ExprId space() const { return space_; }  // what may stand between two tokens
@@ -26,7 +26,7 @@ class JsonSyntax {
   ExprId number();
   ExprId word(const char* json);  // null, true or false
 
-  // One character of a string: any spelling, or the spelling of Spelling::kJson.
+  // One character of a string: any spelling, or the constructor's.
   ExprId any_character() const { return any_character_; }
   Speller& speller() { return speller_; }
   // `body` in quotes, as a rule of its own, so that all its users share its states.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/schema_types.h"
 #include "grammar/free_text.h"
 #include "grammar/schema/lowering.h"
 
@@ -14,9 +15,10 @@ struct Style {
   std::string_view before_key, after_key, after_value;
   std::string_view after_key_of_text = {};  // where the value is plain text; empty: after_key
   std::string_view between = {};
-  std::string_view ends_text = {};  // what plain text may not hold; empty: strings are literals
-  bool own_lines = false;           // the marks have the line ends around the value
-  Spelling spelling = Spelling::kJson;
+  // What plain text may not hold, parted by blanks; empty: strings are literals.
+  std::string_view ends_text = {};
+  bool own_lines = false;  // the marks have the line ends around the value
+  Spelling spelling = Spelling::kTaggedJson;
 };
 
 constexpr Style kStyles[] = {
@@ -24,7 +26,7 @@ constexpr Style kStyles[] = {
      .before_key = "<parameter=",
      .after_key = ">\n",
      .after_value = "\n</parameter>\n",
-     .ends_text = "</parameter>",
+     .ends_text = "</parameter> <parameter= </function>",
      .own_lines = true},
     {.name = "minimax_xml",
      .before_key = "<parameter name=\"",
@@ -55,16 +57,26 @@ const Style* find_style(std::string_view name) {
   return style == std::end(kStyles) ? nullptr : style;
 }
 
-// Whether the reader takes the text of this argument for a string.
-bool is_text(Node root, const std::string& name) {
-  const Node properties = member_of(root, "properties");
+// The types of an argument for its reader.
+JsonTypes types_of(const OrderedJson& root, const std::string& name) {
+  const Node properties = member_of(&root, "properties");
   const Node schema = properties ? member_of(properties, name) : nullptr;
-  const Node type = schema ? member_of(schema, "type") : nullptr;
-  if (!type) return false;
-  if (!type->is_array()) return *type == "string";
-  const auto others = std::ranges::count_if(
-      *type, [](const OrderedJson& one) { return one != "string" && one != "null"; });
-  return others == 0 && std::ranges::count(*type, OrderedJson("string")) == 1;
+  return schema ? allowed_types(*schema, root) : kJsonAny;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    out.emplace_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(text.size(), out.back().size() + 1));
+  }
+  return out;
+}
+
+bool allows_null(const Shape& shape) {
+  if ((shape.types & kNullType) == 0) return false;
+  return !shape.values ||
+         std::ranges::any_of(*shape.values, [](Node one) { return one->is_null(); });
 }
 
 class Arguments {
@@ -138,14 +150,29 @@ class Arguments {
   ExprId member(const std::string& name, const Nodes& nodes) {
     check_name(name);
     const ExprId key = marked(std::string(style_.before_key) + name);
-    if (style_.ends_text.empty() || !is_text(document_.root(), name))
-      return written(key, lowering_.value(nodes));
-    const ExprId text = lowering_.string_bodies(nodes, {plain_, plain_.any()}).value_or(kNothing);
-    bool nullable = false;
-    for (const Shape& shape : lowering_.expander().expand_all(nodes))
-      nullable = nullable || (!shape.values && (shape.types & kNullType));
+    const JsonTypes types = types_of(*document_.root(), name);
+    if (style_.ends_text.empty() || !only_text(types)) return written(key, lowering_.value(nodes));
+    ExprId text = lowering_.string_bodies(nodes, {plain_, plain_.any()}).value_or(kNothing);
+    if (types & kJsonNull) text = exprs().both({text, exprs().negate(null_for_reader())});
+    const bool null = std::ranges::any_of(lowering_.expander().expand_all(nodes), allows_null);
     return exprs().alt(
-        {written_text(key, text), nullable ? written(key, exprs().literal("null")) : kNothing});
+        {written_text(key, text), null ? written(key, exprs().literal("null")) : kNothing});
+  }
+
+  // The texts that a reader takes for null where the string may be that: in any case, and as Python
+  // writes it.
+  ExprId null_for_reader() {
+    const ExprId blanks =
+        exprs().repeat(exprs().alt({exprs().literal(" "), exprs().literal("\t"),
+                                    exprs().literal("\r"), exprs().literal("\n")}),
+                       0, kEndless);
+    ExprId word = kEmpty;
+    for (const char c : std::string_view("llun")) {
+      ByteSet either;
+      either.add(static_cast<uint8_t>(c)), either.add(static_cast<uint8_t>(c - 0x20));
+      word = exprs().concat(exprs().bytes(either), word);
+    }
+    return exprs().concat({blanks, exprs().alt({word, exprs().literal("None")}), blanks});
   }
 
   // A member that the schema does not name.
@@ -172,7 +199,7 @@ class Arguments {
   // A reader drops a line end at the start and at the end of a value.
   ExprId written_text(ExprId key, ExprId text) {
     if (text == kNothing) return kNothing;
-    text = Words({std::string(style_.ends_text)}, rules_).without(text);
+    text = Words(words_of(style_.ends_text), rules_).without(text);
     if (!style_.own_lines) {
       const ExprId any = exprs().anything(), line = exprs().literal("\n");
       text = exprs().both({text, exprs().negate(exprs().concat(line, any)),

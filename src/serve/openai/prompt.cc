@@ -145,6 +145,19 @@ std::optional<Error> refuse_forced_call(const service::ToolChoice& choice) {
                "tool_choice"};
 }
 
+// A schema is read further where it is followed; templates and readers look at its members.
+MaybeProblem check_parameters(const OrderedJson& function) {
+  const auto parameters = function.find("parameters");
+  if (parameters == function.end() || parameters->is_null()) return std::nullopt;
+  if (!parameters->is_object())
+    return Problem{"must have a JSON schema, which is an object, as \"parameters\", but has " +
+                   described(*parameters)};
+  const auto properties = parameters->find("properties");
+  if (properties == parameters->end() || properties->is_object()) return std::nullopt;
+  return Problem{"must have an object as \"properties\" of \"parameters\", but has " +
+                 described(*properties)};
+}
+
 }  // namespace
 
 MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversation) {
@@ -161,6 +174,7 @@ MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversati
     const auto strict = function->find("strict");
     if (strict != function->end() && !strict->is_boolean() && !strict->is_null())
       return Problem{"must have true or false as \"strict\", but has " + described(*strict)};
+    if (auto problem = check_parameters(*function)) return problem;
   }
   if (!value.empty()) conversation.tools = value;
   return std::nullopt;

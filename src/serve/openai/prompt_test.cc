@@ -37,6 +37,20 @@ TEST(OpenAiPrompt, PromptsInEveryForm) {
   EXPECT_EQ(prompts("[\"a\",[2]]").size(), 2u);
 }
 
+TEST(OpenAiPrompt, ParametersOfToolsAreSchemas) {
+  const auto with = [](const std::string& parameters) {
+    return refusal(fmt::format(
+        R"({{"messages":[{{"role":"user","content":"x"}}],"tools":[{{"type":"function",
+            "function":{{"name":"f","parameters":{}}}}}]}})",
+        parameters));
+  };
+  for (const char* good : {"null", "{}", R"({"type":"object","properties":{"a":{}}})"})
+    EXPECT_EQ(with(good), "none") << good;
+  for (const char* bad :
+       {"\"x\"", "[1]", "5", "true", R"({"properties":[1]})", R"({"properties":null})"})
+    EXPECT_EQ(with(bad), "tools") << bad;
+}
+
 // Prompts without content are refused. "" and [[]] are checked once they are tokens.
 TEST(OpenAiPrompt, Item29EmptyListsAreNoPrompts) {
   for (const char* bad : {"[]", "{}", "5", "true", "[null]", "[1,\"a\"]", "[\"a\",1]", "[[\"a\"]]",

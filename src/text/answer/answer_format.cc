@@ -40,12 +40,23 @@ CallFormat functions(std::string_view name, std::string_view section,
           .name_end = ">",
           .key = "<parameter=",
           .key_end = ">",
-          .value_end = "</parameter>"};
+          .value_end = "</parameter>",
+          .may_lack_value_end = true};
+}
+
+// The mark alone may be something that the model thinks about.
+CallFormat qwen_functions() {
+  CallFormat out = functions("qwen3_coder", kToolCall, kToolCallEnd);
+  out.ends_reasoning = "<tool_call>\n<function=";
+  out.ends_reasoning_too = "<tool_call><function=";
+  return out;
 }
 
 const std::vector<CallFormat>& call_table() {
   static const std::vector<CallFormat> table = {
       {.name = "hermes", .open = kToolCall, .close = kToolCallEnd},
+      {.name = "longcat", .open = "<longcat_tool_call>", .close = "</longcat_tool_call>"},
+      {.name = "granite-20b-fc", .open = "<function_call>"},
       {.name = "ernie-45-vl-thinking",
        .open = kToolCall,
        .close = kToolCallEnd,
@@ -57,9 +68,11 @@ const std::vector<CallFormat>& call_table() {
        .only_at_start = true},
       {.name = "xlam", .open = "[", .open_is_call = true, .only_at_start = true},
       in_section("granite", Notation::kJson, "<|tool_call|>", ""),
-      in_section("phi4_mini_json", Notation::kJson, "<|tool_call|>", "<|/tool_call|>"),
+      in_section("phi4_mini", Notation::kJson, "<|tool_call|>", "<|/tool_call|>"),
+      in_section("phi4_mini_json", Notation::kJson, "functools", ""),
       in_section("jamba", Notation::kJson, "<tool_calls>", "</tool_calls>"),
       in_section("internlm", Notation::kJson, "<|action_start|><|plugin|>", "<|action_end|>"),
+      in_section("interns1", Notation::kJson, "<|action_start|> <|plugin|>", "<|action_end|>"),
       in_section("cohere_command3", Notation::kJson, "<|START_ACTION|>", "<|END_ACTION|>"),
       {.name = "pythonic",
        .notation = Notation::kPython,
@@ -85,8 +98,9 @@ const std::vector<CallFormat>& call_table() {
        .open = "<|tool_call_begin|>",
        .close = "<|tool_call_end|>",
        .name_end = "<|tool_call_argument_begin|>",
-       .name_is_id = true},
-      functions("qwen3_coder", kToolCall, kToolCallEnd),
+       .name_is_id = true,
+       .ends_reasoning = "<|tool_calls_section_begin|>"},
+      qwen_functions(),
       functions("seed_oss", "<seed:tool_call>", "</seed:tool_call>"),
       {.name = "minimax_m2",
        .notation = Notation::kTagged,
@@ -130,6 +144,11 @@ const std::vector<ReasoningFormat>& reasoning_table() {
        .end = "</think>",
        .content = "<response>",
        .content_end = "</response>"},
+      {.name = "hunyuan_a13b",
+       .begin = "<think>",
+       .end = "</think>",
+       .content = "<answer>",
+       .content_end = "</answer>"},
       {.name = "mistral", .begin = "[THINK]", .end = "[/THINK]"},
       {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
       {.name = "minimax_m3", .begin = "<mm:think>", .end = "</mm:think>"},
@@ -157,13 +176,11 @@ struct Alias {
 };
 
 constexpr Alias kCallAliases[] = {
-    {"hermes", "qwen qwen25 qwen3 ernie-x1 ernie_x1 ernie45 longcat granite4"},
+    {"hermes", "qwen qwen25 qwen3 ernie-x1 ernie_x1 ernie45 granite4"},
     {"ernie-45-vl-thinking", "ernie-45-vl"},
     {"llama3_json", "llama3 llama4_json"},
     {"pythonic", "llama4_pythonic llama4"},
     {"jamba", "hunyuan_a13b"},
-    {"internlm", "interns1"},
-    {"granite", "granite-20b-fc"},
     {"cohere_command3", "cohere_command4"},
     {"qwen3_coder", "qwen3_xml qwen3-coder mimo"},
     {"deepseek_v3", "deepseek deepseek-r1 deepseek_r1 deepseekv3 deepseek-v3-0324"},
@@ -176,10 +193,10 @@ constexpr Alias kCallAliases[] = {
 constexpr Alias kReasoningAliases[] = {
     {"think",
      "deepseek_r1 deepseek-r1 deepseek deepseek_v3 deepseek-v3 deepseek-v3.1 deepseek_v4 "
-     "qwen3 qwen3-thinking ernie45 ernie-45-vl ernie-45-vl-thinking glm45 glm47 holo2 "
-     "hunyuan_a13b hy_v3 kimi_k2 kimi mimo minimax_m2 minimax minimax_m2_append_think "
+     "qwen3 qwen3-thinking ernie-45-vl ernie-45-vl-thinking glm45 glm47 holo2 "
+     "hy_v3 kimi_k2 kimi mimo minimax_m2 minimax minimax_m2_append_think "
      "nemotron_v3 olmo3 step3 step3p5 poolside_v1 solar_open2"},
-    {"ernie-x1", "ernie_x1"},
+    {"ernie-x1", "ernie_x1 ernie45"},
     {"cohere_command3", "cohere_command4"},
 };
 
@@ -240,8 +257,10 @@ const CallFormat* detect_call_format(std::string_view chat_template) {
       {"lfm2", "<|tool_call_start|>", ""},
       {"pythonic", "<|python_start|>", ""},
       {"llama3_json", "<|python_tag|>", ""},
-      {"phi4_mini_json", "<|/tool_call|>", ""},
+      {"llama3_json", "\"parameters\": dictionary of argument name", ""},
+      {"phi4_mini", "<|/tool_call|>", ""},
       {"granite", "<|tool_call|>", ""},
+      {"interns1", "<|action_start|> <|plugin|>", ""},
       {"internlm", "<|action_start|>", ""},
       {"cohere_command3", "<|START_ACTION|>", ""},
       {"olmo3", "<function_calls>", ""},

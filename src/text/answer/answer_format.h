@@ -37,6 +37,10 @@ struct CallFormat {
   bool short_ids = false;       // ids are 9 letters and digits
   // kTagged: key KEY key_end ... value VALUE value_end
   std::string_view key = {}, key_end = {}, value = {}, value_end = {};
+  // A call that begins inside the reasoning with one of these ends it, as models of the family may
+  // go on to their calls without the mark.
+  std::string_view ends_reasoning = {}, ends_reasoning_too = {};
+  bool may_lack_value_end = false;  // kTagged: models forget it before the next key or the close
 };
 
 struct ReasoningFormat {

@@ -7,10 +7,16 @@ namespace skiff::answer {
 namespace {
 
 TEST(AnswerFormat, NamesOfOtherServersAreKnown) {
-  for (const char* name :
-       {"ernie-x1", "ernie-45-vl-thinking", "deepseek", "deepseek-r1", "deepseek-v3.1",
-        "deepseek-v3-0324", "hermes", "qwen25", "deepseekv31", "glm47", "kimi_k2", "llama4_json",
-        "minimax-m2", "qwen3_xml", "pythonic", "mistral"})
+  for (const char* name : {"ernie-x1",      "ernie-45-vl-thinking",
+                           "deepseek",      "deepseek-r1",
+                           "deepseek-v3.1", "deepseek-v3-0324",
+                           "hermes",        "qwen25",
+                           "deepseekv31",   "glm47",
+                           "kimi_k2",       "llama4_json",
+                           "minimax-m2",    "qwen3_xml",
+                           "pythonic",      "mistral",
+                           "longcat",       "granite-20b-fc",
+                           "interns1",      "phi4_mini_json"})
     EXPECT_TRUE(find_call_format(name) && *find_call_format(name)) << name;
   for (const char* name : {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3",
                            "deepseek_r1", "granite", "glm45", "mistral", "minimax_m2"})
@@ -34,6 +40,8 @@ TEST(AnswerFormat, TemplatesShowTheirFormat) {
   EXPECT_EQ(detected("<tool_call>{{ name }}<arg_key>"), "glm45");
   EXPECT_EQ(detected("[TOOL_CALLS]"), "mistral");
   EXPECT_EQ(detected("<|python_tag|>"), "llama3_json");
+  EXPECT_EQ(detected("{\"name\": function name, \"parameters\": dictionary of argument name"),
+            "llama3_json");
   EXPECT_EQ(detected("{{ messages }}"), "none");
   EXPECT_EQ(detect_reasoning_format("content.split('</think>')")->name, "think");
   EXPECT_EQ(detect_reasoning_format("</think> <response>")->name, "ernie-x1");

@@ -40,7 +40,8 @@ void AnswerParser::enter(State state) {
   const CallFormat& calls = calls_format_;
   const ReasoningFormat& reasoning = reasoning_format_;
   if (state == State::kReasoning)
-    marks_.look_for({reasoning.end, reasoning.begin});
+    marks_.look_for(
+        {reasoning.end, reasoning.begin, calls.ends_reasoning, calls.ends_reasoning_too});
   else if (state == State::kContent)
     marks_.look_for(
         {calls.section, calls.open, reasoning.begin, reasoning.content, reasoning.content_end});
@@ -102,6 +103,9 @@ void AnswerParser::reasoning_byte(char c) {
   blanks_.clear();
   skip_blanks_ = reasoned_ = true;
   enter(State::kContent);
+  if (*mark == 0) return;
+  for (const char b : *mark == 2 ? calls_format_.ends_reasoning : calls_format_.ends_reasoning_too)
+    byte(b);
 }
 
 void AnswerParser::content_byte(char c) {
@@ -264,6 +268,7 @@ void AnswerParser::finish(bool whole, AnswerEvents& events) {
       if (begun_ == 0) text(Part::kContent, raw_ + pending);
       break;
     case State::kBody:
+      if (whole && body_->finish()) break;
       if (!std::ranges::all_of(raw_, separator) && (whole || !open_call_)) break_call();
       break;
     case State::kEnded:

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "text/answer/answer_testing.h"
+#include "text/answer/read_answer_testing.h"
 
 namespace skiff::answer {
 namespace {
@@ -16,8 +16,6 @@ struct Case {
   bool whole = true;      // the model has ended the answer
   bool arguments = true;  // compare those of calls, too
 };
-
-ExpectedCall call(const char* arguments) { return {"f", OrderedJson::parse(arguments)}; }
 
 // The cases that all formats share.
 std::vector<Case> cases_of(const FormatWriter& format) {
@@ -180,15 +178,6 @@ TEST(AnswerParser, EveryFormatIsTested) {
     })) << format.name;
 }
 
-ReadAnswer read(const std::string& format, const std::string& text,
-                const std::string& reasoning = "think", bool starts_in_reasoning = false) {
-  auto options = options_for(format, reasoning);
-  options->starts_in_reasoning = starts_in_reasoning;
-  const auto events = events_of(options, text, true, [&] { return text.size(); });
-  EXPECT_EQ(events_of(options, text, true, [] { return 1; }), events) << text;
-  return read_events(events);
-}
-
 TEST(AnswerParser, JsonCallsInOtherSpellings) {
   const std::vector<ExpectedCall> expected = {call(R"({"text": "a"})")};
   for (const char* body : {
@@ -257,6 +246,7 @@ TEST(AnswerParser, ErniesResponseMarksAreNoContent) {
   EXPECT_EQ(read("ernie-x1", "a</think>\n\n\n<response>\nhello\n</response>\n", "ernie-x1", true),
             (ReadAnswer{.reasoning = "a", .content = "hello"}));
   EXPECT_EQ(read("ernie-x1", "a\n</think>\n\n\n" + call_text, "ernie-x1", true).calls.size(), 1u);
+  EXPECT_EQ(read("ernie-x1", "a</think><response>b</response>", "ernie45", true).content, "b");
   EXPECT_EQ(read("ernie-x1", "<response>x" + call_text + "</response>", "ernie-x1").content,
             "x" + call_text);
 }
@@ -278,24 +268,37 @@ TEST(AnswerParser, IdsAreTheModelsOrOfItsForm) {
                   .starts_with("chatcmpl-tool-"));
 }
 
-TEST(AnswerParser, ValuesBetweenTagsAreTypedByTheSchema) {
-  const auto value = [](const char* argument, const std::string& text) {
-    const ReadAnswer answer =
-        read("qwen3_coder", "<function=f><parameter=" + std::string(argument) + ">" + text +
-                                "</parameter></function>");
-    EXPECT_EQ(answer.calls.size(), 1u);
-    return answer.calls.empty() ? OrderedJson() : answer.calls[0].arguments[argument];
-  };
-  EXPECT_EQ(value("text", "12"), "12");
-  EXPECT_EQ(value("text", "null"), "null");
-  EXPECT_EQ(value("maybe", "NULL"), nullptr);
-  EXPECT_EQ(value("maybe", "12"), "12");
-  EXPECT_EQ(value("count", " 12 "), 12);
-  EXPECT_EQ(value("count", "twelve"), "twelve");
-  EXPECT_EQ(value("on", "True"), "True");
-  EXPECT_EQ(value("unknown", "{\"a\": 1}"), OrderedJson::parse("{\"a\": 1}"));
-  EXPECT_EQ(value("unknown", "plain words"), "plain words");
-  EXPECT_EQ(value("text", "\n\na\n\n"), "\na\n");
+TEST(AnswerParser, HunyuansAnswerMarksAreNoContent) {
+  EXPECT_EQ(read("jamba", "a\n</think>\n<answer>\nhello\n</answer>", "hunyuan_a13b", true),
+            (ReadAnswer{.reasoning = "a", .content = "hello"}));
+}
+
+TEST(AnswerParser, ACallEndsTheReasoningOfModelsThatForgetTheMark) {
+  const std::string tagged = "<tool_call>\n<function=f>\n</function>\n</tool_call>";
+  for (const std::string& text : {tagged, "<tool_call>" + tagged.substr(12)}) {
+    const ReadAnswer answer = read("qwen3_coder", "I look.\n" + text, "think", true);
+    EXPECT_EQ(answer.reasoning, "I look.");
+    EXPECT_EQ(answer.calls, std::vector<ExpectedCall>{call("{}")});
+  }
+  EXPECT_EQ(read("qwen3_coder", "a <tool_call> b", "think", true).reasoning, "a <tool_call> b");
+  const ReadAnswer kimi = read("kimi_k2", "I look." + kimi_calls({call("{}")}), "think", true);
+  EXPECT_EQ(kimi.reasoning, "I look.");
+  EXPECT_EQ(kimi.calls, std::vector<ExpectedCall>{call("{}")});
+  EXPECT_EQ(read("hermes", "a " + tagged, "think", true).reasoning, "a " + tagged);
+}
+
+// Without a mark in front, an object is a call by its members alone.
+TEST(AnswerParser, AnAnswerInJsonIsNoCall) {
+  for (const char* format : {"llama3_json", "xlam"})
+    for (const char* object : {R"({"name": "Bob"})", R"({"name": "Bob", "type": "dog"})"}) {
+      const std::string text =
+          std::string(format) == "xlam" ? "[" + std::string(object) + "]" : object;
+      const ReadAnswer answer = read(format, text);
+      EXPECT_TRUE(answer.calls.empty()) << text;
+      EXPECT_EQ(answer.content, text);
+    }
+  EXPECT_EQ(read("llama3_json", R"({"name": "f"})").calls, std::vector<ExpectedCall>{call("{}")});
+  EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "parameters": null})").calls.size(), 1u);
 }
 
 TEST(AnswerParser, TokensOfReasoningAreCounted) {

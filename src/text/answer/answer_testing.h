@@ -101,6 +101,13 @@ inline CallWriter hermes_calls() {
   };
 }
 
+inline CallWriter marked_calls(const std::string& begin, const std::string& end) {
+  return [=](const auto& calls) {
+    return joined(calls, "\n",
+                  [&](const ExpectedCall& call) { return begin + json_call(call) + end; });
+  };
+}
+
 inline CallWriter function_calls(const std::string& section, const std::string& section_end) {
   return [=](const auto& calls) {
     return joined(calls, "\n", [&](const ExpectedCall& call) {
@@ -169,7 +176,13 @@ inline std::vector<FormatWriter> format_writers() {
        R"({"answer": {"a": 1}})"},
       {"xlam", json_list("", ""), "[1, 2]"},
       {"granite", json_list("<|tool_call|>", ""), "<|tool_call|>[{\"f\": 1}]"},
-      {"phi4_mini_json", json_list("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>f"},
+      {"phi4_mini", json_list("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>f"},
+      {"phi4_mini_json", json_list("functools", ""), "functools[1]"},
+      {"longcat", marked_calls("<longcat_tool_call>", "</longcat_tool_call>"),
+       "<longcat_tool_call>f()</longcat_tool_call>"},
+      {"granite-20b-fc", marked_calls("<function_call> ", ""), "<function_call> f"},
+      {"interns1", json_list("<|action_start|> <|plugin|>\n", "<|action_end|>", "parameters"),
+       "<|action_start|> <|plugin|>{}<|action_end|>"},
       {"jamba", json_list("<tool_calls>", "</tool_calls>"), "<tool_calls>[\"f\"]"},
       {"internlm", json_list("<|action_start|><|plugin|>\n", "<|action_end|>", "parameters"),
        "<|action_start|><|plugin|>{}<|action_end|>"},
@@ -225,7 +238,10 @@ inline OrderedJson test_tools() {
     "type": "object", "properties": {
       "text": {"type": "string"}, "other": {"type": "string"}, "count": {"type": "integer"},
       "ratio": {"type": "number"}, "on": {"type": "boolean"}, "list": {"type": "array"},
-      "map": {"type": "object"}, "maybe": {"type": ["string", "null"]}}}}}])");
+      "map": {"type": "object"}, "maybe": {"type": ["string", "null"]},
+      "optional": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "digit": {"enum": ["1", "2"]},
+      "named": {"$ref": "#/$defs/Name"}, "either": {"type": ["string", "integer"]}},
+    "$defs": {"Name": {"type": "string"}}}}}])");
 }
 
 inline std::shared_ptr<AnswerOptions> options_for(const std::string& format,

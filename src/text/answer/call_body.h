@@ -28,10 +28,14 @@ class CallBody {
   enum class Step { kMore, kDone, kBroken };
   virtual ~CallBody() = default;
   virtual Step push(char byte) = 0;
+  // The model has ended its answer here. True: what came is a whole call, although its end is not
+  // as it should be.
+  virtual bool finish() { return false; }
 };
 
 // All of them borrow their arguments.
-std::unique_ptr<CallBody> json_body(const CallFormat& format, CallSink& sink);
+std::unique_ptr<CallBody> json_body(const CallFormat& format, const ToolTypes* types,
+                                    CallSink& sink);
 std::unique_ptr<CallBody> named_body(const CallFormat& format, CallSink& sink);
 std::unique_ptr<CallBody> tagged_body(const CallFormat& format, const ToolTypes& types,
                                       CallSink& sink);

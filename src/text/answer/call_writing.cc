@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "base/schema_types.h"
 
 namespace skiff::answer {
 namespace {
@@ -68,7 +71,26 @@ const std::vector<CallWriting>& call_writings() {
        .style = kJson},
       in_list("xlam", "[", "]"),
       in_list("granite", "<|tool_call|>[", "]"),
-      in_list("phi4_mini_json", "<|tool_call|>[", "]<|/tool_call|>"),
+      in_list("phi4_mini", "<|tool_call|>[", "]<|/tool_call|>"),
+      in_list("phi4_mini_json", "functools[", "]"),
+      {.format = "longcat",
+       .head = "<longcat_tool_call>\n{\"name\": \"",
+       .arguments = kArguments,
+       .tail = "}\n</longcat_tool_call>",
+       .between = "\n",
+       .style = kJson},
+      {.format = "granite-20b-fc",
+       .head = "<function_call> {\"name\": \"",
+       .arguments = kArguments,
+       .tail = "}",
+       .between = " ",
+       .style = kJson},
+      {.format = "interns1",
+       .head = "<|action_start|> <|plugin|>\n{\"name\": \"",
+       .arguments = kParameters,
+       .tail = "}<|action_end|>",
+       .between = "\n",
+       .style = kJson},
       in_list("jamba", "<tool_calls>[", "]</tool_calls>"),
       in_list("cohere_command3", "<|START_ACTION|>[", "]<|END_ACTION|>", "{\"tool_name\": \"",
               kParameters),
@@ -190,6 +212,7 @@ class TagWriter {
                                  "use letters, digits, _, - and .",
                                  name.substr(0, 80)),
                      "tools"};
+      if (auto error = check_object(tool, name)) return *error;
       tags.push_back(tag(tool, name));
     }
     const bool only = rules_.required || rules_.alone;
@@ -198,14 +221,31 @@ class TagWriter {
   }
 
  private:
+  bool follows_schema(const OrderedJson& tool) const {
+    return rules_.all_schemas || is_strict(tool);
+  }
+
+  std::optional<Error> check_object(const OrderedJson& tool, const std::string& name) const {
+    const auto given = tool.at("function").find("parameters");
+    if (!follows_schema(tool) || given == tool.at("function").end() || given->is_null() ||
+        (allowed_types(*given, *given) & kJsonObject) != 0)
+      return std::nullopt;
+    return Error{Code::kInvalid,
+                 fmt::format("the parameters of \"{}\" allow no object, and arguments are one; "
+                             "use a schema of \"type\": \"object\"",
+                             name),
+                 "tools"};
+  }
+
   OrderedJson tag(const OrderedJson& tool, const std::string& name) const {
     const OrderedJson& function = tool.at("function");
     const auto given = function.find("parameters");
-    const bool follow = rules_.all_schemas || is_strict(tool);
+    const bool follow = follows_schema(tool);
     OrderedJson schema = {{"type", "object"}};
-    if (follow && given != function.end() && !given->is_null())
+    if (follow && given != function.end() && given->is_object()) {
       schema = *given;
-    else if (follow)
+      schema["type"] = "object";  // readers take nothing else
+    } else if (follow)
       schema["additionalProperties"] = false;  // a function that names no parameters has none
     OrderedJson content = {{"type", "json_schema"},
                            {"json_schema", std::move(schema)},

@@ -23,8 +23,8 @@ std::string unquoted(const std::string& text) {
 
 class JsonBody : public CallBody {
  public:
-  JsonBody(const CallFormat& format, CallSink& sink)
-      : strict_keys_(format.open_is_call), sink_(sink) {}
+  JsonBody(const CallFormat& format, const ToolTypes* types, CallSink& sink)
+      : unmarked_(format.open_is_call), types_(types), sink_(sink) {}
 
   Step push(char byte) override {
     const size_t depth = scanner_.depth();
@@ -56,7 +56,7 @@ class JsonBody : public CallBody {
   }
 
   void start_call() {
-    begun_ = in_value_ = has_arguments_ = false;
+    begun_ = in_value_ = has_arguments_ = says_arguments_ = false;
     key_.clear(), name_.clear(), id_.clear(), held_.clear(), text_.clear();
   }
 
@@ -78,12 +78,12 @@ class JsonBody : public CallBody {
     member_ = member_of(key_);
     in_value_ = true;
     text_.clear();
-    if (member_ == Member::kOther && strict_keys_ && !begun_ && key_ != "type" &&
-        key_ != "function")
+    if (member_ == Member::kOther && unmarked_ && !begun_ && key_ != "type" && key_ != "function")
       return false;
     if (member_ == Member::kName && (byte != '"' || !name_.empty())) return false;
     if (member_ == Member::kArguments) {
       if (std::exchange(has_arguments_, true)) return false;
+      says_arguments_ = true;
       if (byte != '{' && byte != '"' && byte != 'n') return false;
       stream_ = byte == '{';
     }
@@ -146,26 +146,31 @@ class JsonBody : public CallBody {
     return true;
   }
 
+  // An answer such as {"name": "Bob"} is no call, unless there is a function of that name.
   bool end_call() {
+    if (unmarked_ && !says_arguments_ && !(types_ && types_->has(name_))) return false;
     if (!begun_ && !begin()) return false;
     if (!has_arguments_) sink_.arguments("{}");
     sink_.end();
     return true;
   }
 
-  const bool strict_keys_;
+  const bool unmarked_;  // nothing but its members tells a call from an answer in JSON
+  const ToolTypes* types_;
   CallSink& sink_;
   JsonScanner scanner_;
   size_t list_ = 0;  // depth of the list of calls; 0: there is no list
   bool begun_ = false, in_value_ = false, has_arguments_ = false, stream_ = false;
+  bool says_arguments_ = false;  // perhaps as null
   Member member_ = Member::kOther;
   std::string key_, name_, id_, held_, text_;
 };
 
 }  // namespace
 
-std::unique_ptr<CallBody> json_body(const CallFormat& format, CallSink& sink) {
-  return std::make_unique<JsonBody>(format, sink);
+std::unique_ptr<CallBody> json_body(const CallFormat& format, const ToolTypes* types,
+                                    CallSink& sink) {
+  return std::make_unique<JsonBody>(format, types, sink);
 }
 
 }  // namespace skiff::answer

@@ -116,4 +116,16 @@ JsonScanner::Step JsonScanner::number(char byte) {
   return after(byte);
 }
 
+// The value as the only one of a list.
+bool is_json_value(std::string_view text) {
+  if (text.empty()) return false;
+  JsonScanner scanner;
+  scanner.push('[');
+  for (const char byte : text) {
+    if (byte == ',' && scanner.depth() == 1 && !scanner.in_string()) return false;
+    if (scanner.push(byte) != JsonScanner::Step::kMore) return false;
+  }
+  return scanner.push(']') == JsonScanner::Step::kDone;
+}
+
 }  // namespace skiff::answer

@@ -61,7 +61,7 @@ class NamedBody : public CallBody {
   Step name(char byte) {
     std::string& text = state_ == State::kName ? name_ : id_;
     if (state_ == State::kName && name_.empty() && (byte == '[' || byte == '{')) {
-      json_ = json_body(format_, sink_);
+      json_ = json_body(format_, nullptr, sink_);
       return json_->push(byte);
     }
     const auto mark = marks_.push(byte, text);

@@ -139,7 +139,7 @@ std::unique_ptr<CallBody> make_body(const CallFormat& format, const ToolTypes& t
                                     CallSink& sink) {
   switch (format.notation) {
     case Notation::kJson:
-      return json_body(format, sink);
+      return json_body(format, &types, sink);
     case Notation::kNamed:
       return named_body(format, sink);
     case Notation::kTagged:

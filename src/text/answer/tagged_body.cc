@@ -32,9 +32,12 @@ class TaggedBody : public CallBody {
   TaggedBody(const CallFormat& format, const ToolTypes& types, CallSink& sink)
       : format_(format), types_(types), sink_(sink) {
     marks_.look_for({format_.name_end, format_.key, format_.close});
+    if (format_.may_lack_value_end) next_key_.append("\n").append(format_.key);
   }
 
   Step push(char byte) override {
+    if (state_ == State::kNextKey) return next_key(byte);
+    if (state_ == State::kAfterClose) return after_close(byte);
     std::string text;
     const auto mark = marks_.push(byte, text);
     switch (state_) {
@@ -51,8 +54,23 @@ class TaggedBody : public CallBody {
     }
   }
 
+  bool finish() override {
+    if (state_ != State::kAfterClose) return false;
+    end_value();
+    end();
+    return true;
+  }
+
  private:
-  enum class State { kName, kBetween, kKey, kBeforeValue, kValue };
+  enum class State {
+    kName,
+    kBetween,
+    kKey,
+    kBeforeValue,
+    kValue,
+    kNextKey,     // in a value, behind what may open the next argument
+    kAfterClose,  // in a value, behind what may close the call
+  };
 
   Step name(std::optional<size_t> mark, const std::string& text) {
     name_ += text;
@@ -60,7 +78,6 @@ class TaggedBody : public CallBody {
     if (!mark) return Step::kMore;
     name_ = trimmed(name_);
     if (name_.empty()) return *mark == 0 && format_.name_end == "\n" ? Step::kMore : Step::kBroken;
-    sink_.begin(name_, {});
     if (*mark == 0) return go_between();
     return *mark == 1 ? go_key() : end();
   }
@@ -78,7 +95,13 @@ class TaggedBody : public CallBody {
     return *mark == 0 ? go_key() : end();
   }
 
+  // A text about calls may hold a name in its mark; only what follows makes it a call.
+  void begin() {
+    if (!std::exchange(begun_, true)) sink_.begin(name_, {});
+  }
+
   Step go_key() {
+    begin();
     state_ = State::kKey;
     key_.clear();
     marks_.look_for({format_.key_end});
@@ -88,7 +111,10 @@ class TaggedBody : public CallBody {
   Step key(std::optional<size_t> mark, const std::string& text) {
     key_ += text;
     if (key_.size() > kMaxName) return Step::kBroken;
-    if (!mark) return Step::kMore;
+    return mark ? end_key() : Step::kMore;
+  }
+
+  Step end_key() {
     key_ = trimmed(key_);
     if (key_.empty()) return Step::kBroken;
     attribute_.clear();
@@ -108,13 +134,12 @@ class TaggedBody : public CallBody {
   Step go_value() {
     state_ = State::kValue;
     value_.clear();
-    type_ = types_.find(name_, key_);
-    if (attribute_.find("string=\"true\"") != std::string::npos)
-      type_ = {.kind = ArgumentType::Kind::kString};
-    // The text of a nullable string may yet be null.
-    stream_ = type_.kind == ArgumentType::Kind::kString && !type_.nullable;
+    allowed_ = types_.find(name_, key_);
+    if (attribute_.find("string=\"true\"") != std::string::npos) allowed_ = kJsonString;
+    stream_ = allowed_ == kJsonString;  // the text of a nullable string may yet be null
     first_ = true;
-    marks_.look_for({format_.value_end});
+    marks_.look_for(
+        {format_.value_end, next_key_, next_key_.empty() ? std::string_view() : format_.close});
     std::string member = std::exchange(any_, true) ? ", " : "{";
     append_json_string(member, key_);
     member += stream_ ? ": \"" : ": ";
@@ -123,20 +148,72 @@ class TaggedBody : public CallBody {
   }
 
   Step value(std::optional<size_t> mark, const std::string& text) {
+    add_to_value(text);
+    if (!mark) return Step::kMore;
+    if (*mark == 0) {
+      end_value();
+      return go_between();
+    }
+    state_ = *mark == 1 ? State::kNextKey : State::kAfterClose;
+    doubtful_.clear();
+    return Step::kMore;
+  }
+
+  void add_to_value(std::string_view text) {
     for (const char c : text) {
       if (std::exchange(first_, false) && c == '\n') continue;
       value_ += c;
       if (stream_) stream_value();
     }
-    if (!mark) return Step::kMore;
+  }
+
+  // The closing mark may have a line of its own.
+  void end_value() {
     if (value_.ends_with('\n')) value_.pop_back();
+    write_value();
+  }
+
+  void write_value() {
     if (stream_) {
       write_string(value_);
       sink_.arguments("\"");
     } else {
-      sink_.arguments(typed_json(value_, type_));
+      sink_.arguments(typed_json(value_, allowed_));
     }
-    return go_between();
+  }
+
+  // The value has lost its closing mark if the function has an argument of the name that comes.
+  Step next_key(char byte) {
+    doubtful_ += byte;
+    if (byte == '<' || byte == '\n' || doubtful_.size() > kMaxName) return back_to_value(next_key_);
+    if (!doubtful_.ends_with(format_.key_end)) return Step::kMore;
+    const std::string name =
+        trimmed(std::string_view(doubtful_).substr(0, doubtful_.size() - format_.key_end.size()));
+    if (!types_.has(name_, name)) return back_to_value(next_key_);
+    write_value();
+    key_ = name;
+    return end_key();
+  }
+
+  // So it has if the call's section ends, too, or the answer does: finish().
+  Step after_close(char byte) {
+    doubtful_ += byte;
+    std::string_view rest = doubtful_;
+    while (!rest.empty() && blank(rest.front())) rest.remove_prefix(1);
+    if (!format_.section_end.starts_with(rest) || doubtful_.size() > kMaxName)
+      return back_to_value(format_.close);
+    if (rest.size() < format_.section_end.size()) return Step::kMore;
+    end_value();
+    return end();
+  }
+
+  // The mark was text like any other. What came behind it may begin another one.
+  Step back_to_value(std::string_view mark) {
+    state_ = State::kValue;
+    add_to_value(mark);
+    Step step = Step::kMore;
+    for (const char c : std::exchange(doubtful_, {})) step = push(c);
+    return step;
   }
 
   void stream_value() {
@@ -152,6 +229,7 @@ class TaggedBody : public CallBody {
   }
 
   Step end() {
+    begin();
     sink_.arguments(any_ ? "}" : "{}");
     sink_.end();
     return Step::kDone;
@@ -162,9 +240,11 @@ class TaggedBody : public CallBody {
   CallSink& sink_;
   State state_ = State::kName;
   MarkFinder marks_;
-  ArgumentType type_;
-  bool stream_ = false, any_ = false, first_ = false;
+  JsonTypes allowed_ = kJsonAny;
+  bool begun_ = false, stream_ = false, any_ = false, first_ = false;
   std::string name_, key_, attribute_, value_;
+  std::string next_key_;  // opens an argument behind a value without its closing mark
+  std::string doubtful_;  // what came behind such a mark
 };
 
 }  // namespace

@@ -6,29 +6,29 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/schema_types.h"
 
 namespace skiff::answer {
-
-struct ArgumentType {
-  enum class Kind { kAny, kString, kInteger, kNumber, kBoolean, kObject, kArray, kNull };
-  Kind kind = Kind::kAny;
-  bool nullable = false;
-};
 
 class ToolTypes {
  public:
   ToolTypes() = default;
-  // `tools` as OpenAI's API has them; what has no schema that says a type is kAny.
+  // `tools` as OpenAI's API has them.
   explicit ToolTypes(const OrderedJson& tools);
-  ArgumentType find(const std::string& function, const std::string& argument) const;
+  // All types where no schema says.
+  JsonTypes find(const std::string& function, const std::string& argument) const;
+  // Whether there is such a function, and whether its schema names such an argument.
+  bool has(const std::string& function) const { return functions_.contains(function); }
+  bool has(const std::string& function, const std::string& argument) const;
 
  private:
-  std::map<std::string, std::map<std::string, ArgumentType>> functions_;
+  std::map<std::string, std::map<std::string, JsonTypes>> functions_;
 };
 
-// The text of an argument as JSON, by its type: a string stays one, a number, boolean, object or
-// array is taken as JSON if it is such, else as a string; "null" in any case is null where the type
-// permits it or says nothing.
-std::string typed_json(std::string_view text, const ArgumentType& type);
+// The text of an argument as JSON, by its types. A string stays as it is if nothing but null may
+// stand in its place. Else JSON of one of the types is passed on byte for byte, and what Python
+// writes for it (True, ['a']) is translated; the rest is a string. "null" in any case and "None"
+// are null where the types permit it or permit no string.
+std::string typed_json(std::string_view text, JsonTypes types);
 
 }  // namespace skiff::answer
