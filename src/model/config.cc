@@ -67,9 +67,12 @@ float bounded(const Fields& config, std::string_view key, float fallback, float 
   return static_cast<float>(get_number(config, key, fallback, min, max));
 }
 
-void read_generation(const Fields& config, GenerationDefaults& out) {
+void read_tokens(const Fields& config, GenerationDefaults& out) {
   add_eos(config, out.eos);
   if (const auto ids = token_ids(config, "bos_token_id"); !ids.empty()) out.bos = ids[0];
+}
+
+void read_sampling(const Fields& config, GenerationDefaults& out) {
   out.do_sample = config.get<bool>("do_sample", out.do_sample);
   out.temperature = bounded(config, "temperature", out.temperature, 0, 100);
   out.top_p = bounded(config, "top_p", out.top_p, 0, 1);
@@ -78,6 +81,16 @@ void read_generation(const Fields& config, GenerationDefaults& out) {
   out.top_k = get_int(config, "top_k", out.top_k, -1, kMaxVocab);
   if (config.has("max_new_tokens"))
     out.max_new_tokens = need_int(config, "max_new_tokens", 1, 1 << 30);
+}
+
+// Old folders have sampling in config.json; beside a generation_config.json that does not count.
+void read_folder_generation(const std::string& dir, const Fields& config, GenerationDefaults& out) {
+  const std::string path = (fs::path(dir) / "generation_config.json").string();
+  if (!fs::exists(path)) return read_sampling(config, out);
+  const Json json = read_json_file(path, {.max_bytes = 16u << 20, .max_depth = 32});
+  const Fields defaults(json, path);
+  read_tokens(defaults, out);
+  read_sampling(defaults, out);
 }
 
 // Rows of q and k of some architectures are stored so that rope turns neighbouring dimensions.
@@ -109,17 +122,14 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   out.dtype = config.get<std::string>("dtype", config.get<std::string>("torch_dtype", ""));
   out.quantization = gguf.empty() ? read_quantization(dir, config) : gguf_quantization(gguf);
   out.pooling = choose_pooling(gguf.empty() ? dir : "", config, architecture, pooling, out.spec);
-  read_generation(config, out.generation);
+  read_tokens(config, out.generation);
   if (!gguf.empty()) {
+    read_sampling(config, out.generation);
     pair_neighbours(out.spec, json);
     scale_gguf_rope(out.spec, file);
     return out;
   }
-  const std::string generation = (fs::path(dir) / "generation_config.json").string();
-  if (fs::exists(generation)) {
-    const Json defaults = read_json_file(generation, {.max_bytes = 16u << 20, .max_depth = 32});
-    read_generation(Fields(defaults, generation), out.generation);
-  }
+  read_folder_generation(dir, config, out.generation);
   return out;
 }
 

@@ -240,5 +240,19 @@ TEST(Config, GenerationDefaults) {
   EXPECT_THROW(model.config(), LoadError);
 }
 
+// Where there is a generation_config.json, config.json names tokens only.
+TEST(Config, SamplingOfConfigJsonIsForWantOfAnotherFile) {
+  TestModel model("LlamaForCausalLM",
+                  {{"eos_token_id", 5}, {"repetition_penalty", 3}, {"top_k", 1}});
+  EXPECT_EQ(model.config().generation.repetition, 3);
+  EXPECT_EQ(model.config().generation.top_k, 1);
+  model.write("generation_config.json", R"({"eos_token_id":7,"temperature":0.6})");
+  const GenerationDefaults generation = model.config().generation;
+  EXPECT_EQ(generation.repetition, 1);
+  EXPECT_EQ(generation.top_k, 0);
+  EXPECT_FLOAT_EQ(generation.temperature, 0.6f);
+  EXPECT_THAT(generation.eos, ElementsAre(7, 5));
+}
+
 }  // namespace
 }  // namespace skiff::model

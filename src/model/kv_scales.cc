@@ -31,6 +31,7 @@ struct Naming {
 };
 constexpr Naming kNamings[] = {
     {".k_scale", ".v_scale", Meaning::kScale},
+    {".kv_scale", ".kv_scale", Meaning::kScale},  // one number for both
     {".k_proj.k_scale", ".v_proj.v_scale", Meaning::kFloat8},
     {".k_proj.output_scale", ".v_proj.output_scale", Meaning::kFloat8},
     {".cachek_matmul.activation_scale", ".cachev_matmul.activation_scale", Meaning::kLargest},

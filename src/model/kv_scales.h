@@ -5,6 +5,7 @@
 //   ...self_attn.k_scale, .v_scale                  compressed-tensors, AutoFP8: one number, or one
 //                                                   for each KV head; max / 448 of eight-bit
 //                                                   floats, max / 127 of integers
+//   ...self_attn.kv_scale                           older ones: one number for keys and values
 //   ...self_attn.k_proj.k_scale, v_proj.v_scale     ModelOpt: max / 448
 //   ...self_attn.k_proj.output_scale, v_proj...     AutoFP8 before August 2024: max / 448
 //   ...self_attn.cachek_matmul.activation_scale, cachev_matmul...   FastDeploy: max

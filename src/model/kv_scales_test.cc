@@ -100,6 +100,20 @@ TEST_F(KvScalesTest, AreReadUnderTheNamesOfEachWriter) {
   EXPECT_FLOAT_EQ(scales()[0].k[0], 0.5f * 127 / 448);
 }
 
+// Older files have one number for keys and values.
+TEST_F(KvScalesTest, OfBothHalvesMayBeOneTensor) {
+  for (const char* layer : {"0", "1"})
+    add(std::string("model.layers.") + layer + ".self_attn.kv_scale", {0.5f}, {});
+  EXPECT_TRUE(is_kv_scale("model.layers.0.self_attn.kv_scale"));
+  const std::vector<KvScales> met = scales();
+  ASSERT_EQ(met.size(), 2u);
+  EXPECT_THAT(met[1].k, ElementsAre(0.5f, 0.5f));
+  EXPECT_THAT(met[1].v, ElementsAre(0.5f, 0.5f));
+  add("model.layers.0.self_attn.k_scale", {0.5f});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("self_attn.kv_scale"), HasSubstr("self_attn.k_scale"),
+                               HasSubstr("of the same cache")));
+}
+
 TEST_F(KvScalesTest, MayDifferBetweenHeads) {
   add("model.layers.0.self_attn.k_scale", {0.5f, 0.25f}, {2, 1, 1});
   add("model.layers.0.self_attn.v_scale", {1, 2, 3, 4}, {4});  // one for each query head

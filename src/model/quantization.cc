@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "weights/name_list.h"
@@ -19,6 +21,8 @@ constexpr Method kMethods[] = {
     {"compressed-tensors", read_compressed_tensors},
     {"gptq", read_gptq},
     {"awq", read_awq},
+    {"auto-round", read_auto_round},
+    {"intel/auto-round", read_auto_round},
     {"fp8", read_fp8},
     {"fbgemm_fp8", read_fbgemm_fp8},
     {"modelopt", read_modelopt},
@@ -77,29 +81,64 @@ Quantization read(const Fields& fields, const std::string& dir, std::string_view
   return made;
 }
 
-// Throws if a file beside config.json contradicts it in a key that decides what numbers mean.
+// A key that decides what numbers mean, and its other name.
+struct SharedKey {
+  std::string_view name, also = {};
+
+  // Returns the name that the object has, or nothing.
+  std::string_view of(const Fields& fields) const {
+    if (fields.has(name)) return name;
+    return !also.empty() && fields.has(also) ? also : std::string_view();
+  }
+};
+constexpr SharedKey kSharedKeys[] = {
+    {"bits", "w_bit"}, {"group_size", "q_group_size"}, {"desc_act"}, {"sym"}, {"version"},
+    {"zero_point"},    {"checkpoint_format"}};
+
+// Programs write names of layouts in letters of either case.
+bool agree(const Json& one, const Json& other) {
+  if (!one.is_string() || !other.is_string()) return one == other;
+  return lower(one.get<std::string>()) == lower(other.get<std::string>());
+}
+
+// Throws if a file beside config.json contradicts it.
 void check_agreement(const Fields& config, const Fields& file) {
-  for (const std::string_view key :
-       {"bits", "group_size", "desc_act", "sym", "version", "zero_point", "checkpoint_format"}) {
-    if (!config.has(key) || !file.has(key)) continue;
-    const Json &one = config.json().at(key), &other = file.json().at(key);
-    if (one != other)
-      fail_load("{}: \"{}\" is {}, but {} says {}; correct one of the files", config.where(), key,
-                one.dump().substr(0, 40), file.where(), other.dump().substr(0, 40));
+  for (const SharedKey& key : kSharedKeys) {
+    const std::string_view here = key.of(config), there = key.of(file);
+    if (here.empty() || there.empty()) continue;
+    const Json &one = config.json().at(here), &other = file.json().at(there);
+    if (!agree(one, other))
+      fail_load("{}: \"{}\" is {}, but {} says \"{}\" {}; correct one of the files", config.where(),
+                here, one.dump().substr(0, 40), file.where(), there, other.dump().substr(0, 40));
   }
 }
 
 }  // namespace
 
-Quantization::Quantization() : plain_(plain_format()) {}
+// The rules of modules that were asked for before: each is matched once, and what all matches cost
+// is bounded.
+struct Quantization::Found {
+  std::mutex mutex;
+  std::unordered_map<std::string, size_t> rules;
+  MatchBudget budget;
+};
+
+Quantization::Quantization() : plain_(plain_format()), found_(std::make_shared<Found>()) {}
+
+size_t Quantization::rule_of(std::string_view module) const {
+  const std::scoped_lock lock(found_->mutex);
+  const std::string name(module);
+  if (const auto known = found_->rules.find(name); known != found_->rules.end())
+    return known->second;
+  const auto rule = std::ranges::find_if(
+      rules, [&](const LayerRule& r) { return r.pattern.matches(module, found_->budget); });
+  return found_->rules[name] = static_cast<size_t>(rule - rules.begin());
+}
 
 FormatList Quantization::formats_of(std::string_view module) const {
   FormatList list;
-  for (const LayerRule& rule : rules) {
-    if (!rule.pattern.matches(module)) continue;
-    for (const size_t i : rule.formats) list.push_back(&formats[i]);
-    break;
-  }
+  if (const size_t rule = rule_of(module); rule < rules.size())
+    for (const size_t i : rules[rule].formats) list.push_back(&formats[i]);
   if (std::ranges::none_of(list, &StoredFormat::alone)) list.push_back(&plain_);
   return list;
 }
@@ -135,6 +174,12 @@ void refuse_unknown_keys(const Fields& fields, std::initializer_list<std::string
     if (std::ranges::find(known, std::string_view(item.key())) == known.end())
       fail_load("{}: unknown key \"{}\"; it may change what the weights mean", fields.where(),
                 escaped(item.key(), 60));
+}
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
 }
 
 void add_plain_layers(Quantization& quantization, const Fields& fields, std::string_view key,

@@ -1,6 +1,7 @@
 // model/quantization.h -- how a checkpoint says that its weights are quantized, as data. A method
 // is one file in formats/ plus one line in the table of quantization.cc.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +20,8 @@ struct LayerRule {
 };
 
 // For a module the first rule that matches it counts. A module that no rule matches is plain, and
-// one that should be quantized but has a plain weight is plain, too.
+// one that should be quantized but has a plain weight is plain, too. The rules stay as they are
+// once formats were asked for; copies share what was found then. Safe from any thread.
 struct Quantization {
   std::string method;  // as the file names it; empty: nothing is quantized
   std::string where;   // file and key
@@ -44,7 +46,12 @@ struct Quantization {
   const StoredFormat& plain() const { return plain_; }
 
  private:
+  struct Found;
+  // Returns the rule that counts for the module, or rules.size().
+  size_t rule_of(std::string_view module) const;
+
   StoredFormat plain_;
+  std::shared_ptr<Found> found_;
 };
 
 // Reads how the checkpoint in `dir` is quantized from its config.json, or from one of the files
@@ -56,6 +63,7 @@ Quantization read_quantization(const std::string& dir, const Fields& config);
 Quantization read_compressed_tensors(const Fields& fields);
 Quantization read_gptq(const Fields& fields);
 Quantization read_awq(const Fields& fields);
+Quantization read_auto_round(const Fields& fields);
 Quantization read_fp8(const Fields& fields);
 Quantization read_fbgemm_fp8(const Fields& fields);
 Quantization read_modelopt(const Fields& fields);
@@ -72,6 +80,8 @@ Quantization gguf_quantization(const std::string& path);
 
 // Fails for a key that is none of `known`: it may change what the numbers mean.
 void refuse_unknown_keys(const Fields& fields, std::initializer_list<std::string_view> known);
+// The text with ASCII letters in lower case.
+std::string lower(std::string text);
 // Names of layers that stay plain, a list or null, become rules without formats.
 void add_plain_layers(Quantization& quantization, const Fields& fields, std::string_view key,
                       PatternKind kind);

@@ -11,17 +11,14 @@
 // four times that in all logits together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <skiff_test_paths.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
-#include "arch/shard.h"
 #include "model/golden_cases_testing.h"
+#include "model/quantized_testing.h"
 #include "model/registry.h"
-#include "model/single.h"
-#include "model/stored_forms.h"
 #include "model/unpack.h"
 #include "tensor/device_memory.h"
 #include "weights/safetensors_writer_testing.h"
@@ -31,11 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using testing::config_of;
+using testing::folder_of;
 using ::testing::HasSubstr;
-
-std::string folder_of(const std::string& name) {
-  return std::string(SKIFF_SOURCE_DIR) + "/tests/quantized/" + name;
-}
+using testing::kScaleFiles;
+using testing::Mutation;
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
@@ -56,13 +53,6 @@ std::string fnv(const std::vector<float>& values) {
   for (const std::byte b : std::as_bytes(std::span(values)))
     hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
-}
-
-// As the engine reads it: shared experts of another format than the routed ones are apart.
-ModelConfig config_of(const std::string& model) {
-  ModelConfig config = read_model_config(model);
-  if (shared_experts_differ(model, config)) separate_shared_experts(config.spec);
-  return config;
 }
 
 using MakeOps = std::unique_ptr<Ops> (*)();
@@ -134,8 +124,6 @@ TEST_P(QuantizedCheckpoint, LogitsAreThoseOfItsValues) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint, ::testing::ValuesIn(names()),
                          [](const auto& info) { return info.param; });
 
-constexpr const char* kScaleFiles[] = {"weight_scales.json", "act_scales.json"};
-
 // What is multiplied as it is stored, with the scales of inputs that are stored.
 TEST(QuantizedCheckpoint, RoundsInputsWithStoredScales) {
   const InputFormat fixed{.dtype = DType::kI8, .scales = InputFormat::kStatic};
@@ -163,56 +151,6 @@ TEST(QuantizedCheckpoint, RoundsInputsWithStoredScales) {
     EXPECT_EQ(moe.down.format, WeightFormat{.dtype = DType::kF32}) << name;
   }
 }
-
-// A copy of a checkpoint of safetensors that can be spoilt.
-class Mutation {
- public:
-  explicit Mutation(const std::string& name)
-      : dir_(fs::temp_directory_path() / fmt::format("skiff_quantized_{}_{}", ::getpid(), name)) {
-    config_ = read_json_file(folder_of(name) + "/config.json");
-    for (const char* file : kScaleFiles)
-      if (fs::exists(folder_of(name) + "/" + file))
-        tables_[file] = read_json_file(folder_of(name) + "/" + file);
-    std::ifstream in(folder_of(name) + "/model.safetensors", std::ios::binary);
-    const std::string file(std::istreambuf_iterator<char>(in), {});
-    const auto header = parse_safetensors(std::as_bytes(std::span(file)));
-    for (const TensorEntry& t : header->tensors)
-      tensors_.push_back({t.name, t.dtype, t.shape, file.substr(t.begin, t.end - t.begin)});
-  }
-  ~Mutation() { fs::remove_all(dir_); }
-
-  testing::FileTensor& tensor(const std::string& name) {
-    return *std::ranges::find(tensors_, name, &testing::FileTensor::name);
-  }
-  void drop(const std::string& name) {
-    std::erase_if(tensors_, [&](const auto& t) { return t.name == name; });
-  }
-  Json& quantization() { return config_["quantization_config"]; }
-  // Scales that lie beside the tensors, by the names of their files.
-  std::map<std::string, Json>& tables() { return tables_; }
-  const std::map<std::string, Json>& tables() const { return tables_; }
-  const std::vector<testing::FileTensor>& tensors() const { return tensors_; }
-  std::string refusal() const {
-    fs::remove_all(dir_);
-    testing::write_file(dir_ / "config.json", config_.dump());
-    for (const auto& [file, table] : tables_) testing::write_file(dir_ / file, table.dump());
-    testing::write_file(dir_ / "model.safetensors", testing::safetensors_bytes(tensors_));
-    try {
-      const auto ops = make_reference_ops();
-      load_model(dir_.string(), config_of(dir_.string()),
-                 {.precision = uniform_precision(DType::kF32), .progress = {}}, *ops);
-    } catch (const LoadError& e) {
-      return e.what();
-    }
-    return "accepted";
-  }
-
- private:
-  fs::path dir_;
-  Json config_;
-  std::map<std::string, Json> tables_;
-  std::vector<testing::FileTensor> tensors_;
-};
 
 // Tensors without an effect: a layer's copy, and biases of zeros.
 bool has_no_effect(const std::string& checkpoint, const std::string& name) {

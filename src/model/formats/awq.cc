@@ -63,23 +63,30 @@ StoredFormat format_of(const WordLayout& layout) {
           .bits = layout.bits};
 }
 
+// AutoAWQ names the layout "version", transformers 5 "format". Other backends than llm-awq, whose
+// layout is another one, are names of kernels that read gemm.
+void check_layout(const Fields& fields) {
+  for (const std::string key : {"version", "format", "checkpoint_format"}) {
+    if (!fields.has(key)) continue;
+    const auto layout = fields.get<std::string>(key, "");
+    if (lower(layout) != "gemm")
+      fail_load("{}: \"{}\" {} is not supported, only gemm is: convert the checkpoint with AutoAWQ",
+                fields.where(), key, escaped(layout, 60));
+    break;
+  }
+  const auto backend = fields.get<std::string>("backend", "");
+  if (lower(backend) == "llm-awq")
+    fail_load("{}: \"backend\" {} is not supported: convert the checkpoint with AutoAWQ",
+              fields.where(), escaped(backend, 60));
+}
+
 }  // namespace
 
 Quantization read_awq(const Fields& fields) {
   const WordLayout layout(fields, {4});
-  std::string version = fields.get<std::string>("version", "gemm");
-  for (char& c : version)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (version != "gemm")
-    fail_load(
-        "{}: \"version\" {} is not supported, only gemm is: convert the checkpoint with AutoAWQ",
-        fields.where(), escaped(version));
+  check_layout(fields);
   if (!fields.get("zero_point", true))
     fail_load("{}: \"zero_point\" false is not supported", fields.where());
-  const auto backend = fields.get<std::string>("backend", "autoawq");
-  if (backend != "autoawq")
-    fail_load("{}: \"backend\" {} is not supported, only autoawq is", fields.where(),
-              escaped(backend));
   Quantization made;
   add_plain_layers(made, fields, "modules_to_not_convert", PatternKind::kSubstring);
   use_for_all_others(made, fields, format_of(layout));

@@ -175,7 +175,7 @@ Quantization read_bitsandbytes(const Fields& fields) {
       fail_load("{}: \"bnb_4bit_quant_storage\" is {}; only uint8 is supported", fields.where(),
                 escaped(storage));
   Quantization made;
-  add_plain_layers(made, fields, "llm_int8_skip_modules", PatternKind::kSubstring);
+  add_plain_layers(made, fields, "llm_int8_skip_modules", PatternKind::kComponents);
   made.formats = {!four           ? int8_rows()
                   : type == "nf4" ? four_bits(type, ".weight.quant_state.bitsandbytes__nf4")
                                   : four_bits(type, ".weight.quant_state.bitsandbytes__fp4")};

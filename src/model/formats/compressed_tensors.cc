@@ -255,7 +255,9 @@ void refuse_extras(const Fields& fields) {
     fail_load("{}: \"{}\" is not supported; save the checkpoint without it", fields.where(), key);
   }
   const auto status = fields.get<std::string>("quantization_status", "compressed");
-  if (status != "compressed")
+  // Some writers leave the status of the model in memory, frozen, in files of compressed tensors.
+  // Which of the two they have is seen from the tensors: scales beside plain weights are refused.
+  if (status != "compressed" && status != "frozen")
     fail_load("{}: \"quantization_status\" is {}; save the checkpoint compressed", fields.where(),
               escaped(status));
 }
@@ -284,14 +286,15 @@ Quantization read_compressed_tensors(const Fields& fields) {
   const auto format = fields.get<std::string>("format", "");
   Quantization made;
   for (const std::string& name : fields.get<std::vector<std::string>>("ignore", {}))
-    made.rules.push_back({pattern_of(name, fields.where()), {}});
+    made.rules.push_back({pattern_of(name, fields.where() + ": ignore"), {}});
   const Fields groups = fields.child("config_groups");
   std::vector<LayerRule> targets;
   for (const auto& item : groups.json().items()) {
     const Fields group = groups.child(item.key());
     made.formats.push_back(Group(group, format).format());
     for (const std::string& target : group.need<std::vector<std::string>>("targets"))
-      targets.push_back({pattern_of(target, group.where()), {made.formats.size() - 1}});
+      targets.push_back(
+          {pattern_of(target, group.where() + ": targets"), {made.formats.size() - 1}});
   }
   // A name counts before a regular expression, and that before a class.
   for (const PatternKind kind : {PatternKind::kName, PatternKind::kRegex, PatternKind::kAll})

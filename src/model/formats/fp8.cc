@@ -60,7 +60,7 @@ Quantization read_fp8(const Fields& fields) {
                                  .scales = fixed ? InputFormat::kStatic : InputFormat::kToken}};
   }
   Quantization made;
-  add_plain_layers(made, fields, "modules_to_not_convert", PatternKind::kSubstring);
+  add_plain_layers(made, fields, "modules_to_not_convert", PatternKind::kComponents);
   add_plain_layers(made, fields, "ignored_layers", PatternKind::kName);
   made.formats = {eight_bit_format(what)};
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
@@ -72,7 +72,7 @@ Quantization read_fbgemm_fp8(const Fields& fields) {
   const EightBits what{.name = "fp8, a scale for each output",
                        .input = InputFormat{.dtype = DType::kF8E4M3}};
   Quantization made;
-  add_plain_layers(made, fields, "modules_to_not_convert", PatternKind::kSubstring);
+  add_plain_layers(made, fields, "modules_to_not_convert", PatternKind::kComponents);
   made.formats = {eight_bit_format(what)};
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
   made.unused = {".input_scale_ub"};

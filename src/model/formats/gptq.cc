@@ -176,7 +176,8 @@ Quantization read_gptq(const Fields& fields) {
   if (fields.has("dynamic"))
     for (const auto& item : fields.child("dynamic").json().items())
       made.rules.push_back(
-          {NamePattern(PatternKind::kRegex, item.key().substr(2), fields.where()), {}});
+          {NamePattern(PatternKind::kRegex, item.key().substr(2), fields.where() + ": dynamic"),
+           {}});
   use_for_all_others(made, fields, format_of(layout, symmetric, old ? 1 : 0));
   return made;
 }

@@ -56,6 +56,8 @@ void use_for_all_others(Quantization& made, const Fields& fields, StoredFormat f
   made.about = format.name;
   made.formats = {std::move(format)};
   made.rules.push_back({NamePattern(PatternKind::kAll, "", fields.where()), {0}});
+  // Optimum's layers have a bias each, of zeros where the model has none.
+  made.zeros = {".bias"};
 }
 
 }  // namespace skiff::model

@@ -26,7 +26,8 @@ struct WordLayout {
   std::string name(std::string_view method) const;
 };
 
-// Makes every layer that no rule of `made` matches one of that format.
+// Makes every layer that no rule of `made` matches one of that format. Biases of zeros that the
+// model has no place for are allowed.
 void use_for_all_others(Quantization& made, const Fields& fields, StoredFormat format);
 
 }  // namespace skiff::model
